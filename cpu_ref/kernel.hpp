@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row of a kernel registry: what a kernel is called, what it supports, which program it executes, and how
+// to run it. The CPU kernels' rows are in cpu_ref/cpu_kernels.cpp, the GPU kernels' in
+// gpu/kernel_registry.cpp.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu_ref/problem.hpp"
+#include "cpu_ref/tensor.hpp"
+#include "cpu_ref/tile_observer.hpp"
+#include "cpu_ref/tile_program.hpp"
+
+namespace tilescope {
+
+struct Kernel {
+  std::string_view name;     // "cpu:flash2"
+  std::string_view summary;  // one line for `tilescope list kernels`
+  Algorithm algorithm;
+  std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one
+  /// Why this kernel cannot run the problem in that direction, or nothing if it can.
+  std::optional<std::string> (*refusal)(const AttentionProblem&, Direction, const ProgramOptions&);
+  /// The tile shapes and orders that the kernel takes by itself.
+  ProgramOptions (*default_options)(const AttentionProblem&);
+  /// Runs the passes of one direction. Forward reads q, k, v and allocates and writes out, lse (flash1 also
+  /// row_max, row_sum). Backward reads those and dout, and allocates and writes dq, dk, dv.
+  /// Null where this build or machine cannot run the kernel.
+  void (*run)(const ProgramOptions&, Direction, TensorSet&, TileObserver*);
+
+  std::vector<TileProgram> programs(Direction direction, const AttentionProblem& problem,
+                                    const ProgramOptions& options) const {
+    return build_programs(algorithm, direction, problem, options);
+  }
+};
+
+/// The kernels that run on this CPU: cpu:standard, cpu:flash1, cpu:flash2.
+std::span<const Kernel> cpu_kernels();
+
+}  // namespace tilescope

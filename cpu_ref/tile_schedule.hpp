@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The single source of truth on tiles: which tiles exist, which a mask leaves to visit, which of those need
+// no mask, and in which order they are taken. Nothing else in the project computes a tile bound.
+// constexpr, for host and device, without a CUDA include.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define TILESCOPE_HOST_DEVICE __host__ __device__
+#else
+#define TILESCOPE_HOST_DEVICE
+#endif
+
+namespace tilescope {
+
+TILESCOPE_HOST_DEVICE constexpr int min_of(int a, int b) { return a < b ? a : b; }
+TILESCOPE_HOST_DEVICE constexpr int max_of(int a, int b) { return a > b ? a : b; }
+TILESCOPE_HOST_DEVICE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+/// Rows of Q (the papers' Br) and rows of K and V (Bc) that one step works on.
+struct TileShape {
+  int block_m = 64;
+  int block_n = 64;
+  constexpr bool operator==(const TileShape&) const = default;
+};
+
+/// A window side without a limit. Far beyond any length, so that bounds need no special case, and small
+/// enough that the sum of two lengths and a window stays inside 32 bits.
+inline constexpr int kUnbounded = 1 << 29;
+
+/// The visible entries of the seqlen_q x seqlen_k score matrix: query i sees the keys
+/// [i + offset - left, i + offset + right] that exist. A causal mask is right = 0.
+struct VisibleBand {
+  int seqlen_q = 1;
+  int seqlen_k = 1;
+  int left = kUnbounded;   // >= 0
+  int right = kUnbounded;  // >= 0
+
+  TILESCOPE_HOST_DEVICE constexpr int offset() const { return seqlen_k - seqlen_q; }
+  TILESCOPE_HOST_DEVICE constexpr int first_key(int query) const {
+    return max_of(0, query + offset() - left);
+  }
+  /// Below first_key(query) when the row sees no key.
+  TILESCOPE_HOST_DEVICE constexpr int last_key(int query) const {
+    return min_of(seqlen_k - 1, query + offset() + right);
+  }
+  TILESCOPE_HOST_DEVICE constexpr int first_query(int key) const { return max_of(0, key - offset() - right); }
+  TILESCOPE_HOST_DEVICE constexpr int last_query(int key) const {
+    return min_of(seqlen_q - 1, key - offset() + left);
+  }
+  /// Precondition: query and key lie inside the matrix.
+  TILESCOPE_HOST_DEVICE constexpr bool visible(int query, int key) const {
+    return first_key(query) <= key && key <= last_key(query);
+  }
+  constexpr bool operator==(const VisibleBand&) const = default;
+};
+
+/// Consecutive tiles [begin, end) to visit. Those in [full_begin, full_end) lie wholly inside the matrix and
+/// wholly in the visible band, so they need no mask; the others need one.
+struct TileRange {
+  int begin = 0;
+  int end = 0;
+  int full_begin = 0;
+  int full_end = 0;
+
+  TILESCOPE_HOST_DEVICE constexpr int count() const { return end - begin; }
+  TILESCOPE_HOST_DEVICE constexpr bool empty() const { return end <= begin; }
+  TILESCOPE_HOST_DEVICE constexpr bool full(int tile) const { return full_begin <= tile && tile < full_end; }
+  constexpr bool operator==(const TileRange&) const = default;
+};
+
+TILESCOPE_HOST_DEVICE constexpr int num_m_blocks(const VisibleBand& band, TileShape tile) {
+  return ceil_div(band.seqlen_q, tile.block_m);
+}
+TILESCOPE_HOST_DEVICE constexpr int num_n_blocks(const VisibleBand& band, TileShape tile) {
+  return ceil_div(band.seqlen_k, tile.block_n);
+}
+
+namespace detail {
+/// Clamps the full range into the visited one; an empty full range becomes [begin, begin).
+TILESCOPE_HOST_DEVICE constexpr TileRange tile_range(int begin, int end, int full_begin, int full_end) {
+  if (end <= begin) return {begin, begin, begin, begin};
+  full_begin = max_of(begin, full_begin);
+  full_end = min_of(end, full_end);
+  if (full_end <= full_begin) full_begin = full_end = begin;
+  return {begin, end, full_begin, full_end};
+}
+}  // namespace detail
+
+/// The kv tiles that q tile `m_block` must visit.
+TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, TileShape tile, int m_block) {
+  const int first_row = m_block * tile.block_m;
+  const int last_row = min_of(band.seqlen_q, first_row + tile.block_m) - 1;
+  const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
+  const int last = band.last_key(last_row);
+  if (last < first) return {};
+  const bool ragged = first_row + tile.block_m > band.seqlen_q;
+  const int full_keys = ragged ? 0 : max_of(0, band.last_key(first_row) + 1);
+  return detail::tile_range(first / tile.block_n, last / tile.block_n + 1,
+                            ceil_div(band.first_key(last_row), tile.block_n), full_keys / tile.block_n);
+}
+
+/// The q tiles that kv tile `n_block` must visit: the transpose of kv_tiles.
+TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles(const VisibleBand& band, TileShape tile, int n_block) {
+  const int first_key = n_block * tile.block_n;
+  const int last_key = min_of(band.seqlen_k, first_key + tile.block_n) - 1;
+  const int first = band.first_query(first_key);
+  const int last = band.last_query(last_key);
+  if (last < first) return {};
+  const bool ragged = first_key + tile.block_n > band.seqlen_k;
+  const int full_queries = ragged ? 0 : max_of(0, band.last_query(first_key) + 1);
+  return detail::tile_range(first / tile.block_m, last / tile.block_m + 1,
+                            ceil_div(band.first_query(last_key), tile.block_m), full_queries / tile.block_m);
+}
+
+/// Which tiles one CTA owns while it streams the tiles of the other axis.
+enum class Axis : std::uint8_t { q, kv };
+
+/// The order in which CTAs are issued.
+enum class TileOrder : std::uint8_t {
+  row_major,      // block fastest, then head, then batch
+  longest_first,  // head fastest; the blocks with most work first (longest processing time first)
+  head_swizzled,  // longest_first inside sections of heads small enough to share the L2 (FlashAttention-3)
+};
+
+/// The order in which a CTA walks its inner tiles.
+enum class Scan : std::uint8_t { ascending, descending, sawtooth };
+
+/// One CTA's work: `head` counts over batch * heads of the pass.
+struct WorkItem {
+  int head = 0;
+  int block = 0;
+  constexpr bool operator==(const WorkItem&) const = default;
+};
+
+/// The grid of a pass and the order in which it is issued.
+struct Grid {
+  int num_blocks = 1;         // tiles of the owned axis
+  int num_heads = 1;          // batch * heads
+  int heads_per_section = 1;  // head_swizzled only
+  TileOrder order = TileOrder::row_major;
+  bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
+
+  TILESCOPE_HOST_DEVICE constexpr std::int64_t size() const {
+    return static_cast<std::int64_t>(num_blocks) * num_heads;
+  }
+  /// The `index`-th CTA to be issued; a bijection of [0, size()) onto heads x blocks.
+  TILESCOPE_HOST_DEVICE constexpr WorkItem item(std::int64_t index) const {
+    if (order == TileOrder::row_major) {
+      return {static_cast<int>(index / num_blocks), static_cast<int>(index % num_blocks)};
+    }
+    const int section_heads = order == TileOrder::longest_first ? num_heads : heads_per_section;
+    const std::int64_t section_size = static_cast<std::int64_t>(section_heads) * num_blocks;
+    const int first_head = static_cast<int>(index / section_size) * section_heads;
+    const int heads = min_of(section_heads, num_heads - first_head);  // the last section may be smaller
+    const std::int64_t inside = index % section_size;
+    const int rank = static_cast<int>(inside / heads);
+    return {first_head + static_cast<int>(inside % heads), longest_is_last ? num_blocks - 1 - rank : rank};
+  }
+};
+
+/// The inner tile at position `step` of the walk over `range` by the CTA that owns `block`.
+TILESCOPE_HOST_DEVICE constexpr int scan_tile(Scan scan, const TileRange& range, int block, int step) {
+  const bool down = scan == Scan::descending || (scan == Scan::sawtooth && block % 2 == 1);
+  return down ? range.end - 1 - step : range.begin + step;
+}
+
+}  // namespace tilescope

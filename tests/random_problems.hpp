@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random problems for property tests, with sizes round the tile edges and a seed to print on failure.
+#pragma once
+
+#include <random>
+
+#include "cpu_ref/problem.hpp"
+#include "cpu_ref/tile_schedule.hpp"
+
+namespace tilescope::testing {
+
+class ProblemGenerator {
+ public:
+  explicit ProblemGenerator(unsigned seed) : random_(seed) {}
+
+  int between(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
+  TileShape tile(int most = 24) { return {between(1, most), between(1, most)}; }
+
+  /// A length next to a multiple of the tile's rows: {1, m-1, m, m+1, 2m+3}, or any up to 4m.
+  int length(int tile_rows) {
+    const int edges[] = {
+        1, tile_rows - 1, tile_rows, tile_rows + 1, 2 * tile_rows + 3, between(1, 4 * tile_rows)};
+    return std::max(1, edges[between(0, 5)]);
+  }
+
+  /// Any mask, head grouping, ragged and unequal lengths.
+  AttentionProblem problem(TileShape tile) {
+    AttentionProblem p;
+    p.batch = between(1, 2);
+    p.heads_kv = between(1, 2);
+    p.heads = p.heads_kv * between(1, 3);
+    p.seqlen_q = length(tile.block_m);
+    p.seqlen_k = chance(0.5) ? p.seqlen_q : length(tile.block_n);
+    p.head_dim = between(1, 40);
+    p.causal = chance(0.4);
+    if (chance(0.4)) p.window_left = between(0, static_cast<int>(p.seqlen_k));
+    if (chance(0.4)) p.window_right = between(0, static_cast<int>(p.seqlen_k));
+    p.seed = static_cast<std::uint64_t>(between(0, 1 << 30));
+    return p;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+}  // namespace tilescope::testing
