@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record, schema "tilescope.run/1": what every measuring or modelling command writes and every analysing
+// command reads. Plain data; an absent part is std::nullopt and is left out of the JSON, never written as
+// zero.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "cpu_ref/problem.hpp"
+#include "cpu_ref/tile_schedule.hpp"
+
+namespace tilescope {
+
+inline constexpr std::string_view kRunSchema = "tilescope.run/1";
+
+/// The commit that the program was built from; "unknown" without dirty flag outside a git checkout.
+struct GitState {
+  std::string sha;
+  std::optional<bool> dirty;
+  bool operator==(const GitState&) const = default;
+};
+
+/// Where the command ran. The GPU parts are absent on a machine without one.
+struct MachineInfo {
+  std::optional<std::string> name, chip, driver, cuda;
+  std::optional<std::string> source;  // where the GPU's facts came from
+  std::optional<std::string> cpu;     // model name
+  std::optional<std::int64_t> threads;
+  bool operator==(const MachineInfo&) const = default;
+};
+
+/// Bytes that a pass must move, by formula. A reduction counts as written at SM<->L2.
+struct ClosedFormBytes {
+  std::int64_t sm_l2_read_bytes = 0;
+  std::int64_t sm_l2_write_bytes = 0;
+  std::int64_t compulsory_read_bytes = 0;  // each tile that the pass needs from outside, once
+  std::int64_t compulsory_write_bytes = 0;
+  bool operator==(const ClosedFormBytes&) const = default;
+};
+
+/// DRAM traffic at one L2 size, read off the stack-distance histogram.
+struct L2CurvePoint {
+  std::int64_t l2_bytes = 0;
+  std::int64_t dram_read_bytes = 0;
+  std::int64_t dram_write_bytes = 0;
+  bool operator==(const L2CurvePoint&) const = default;
+};
+
+/// Bytes of a pass replayed through the cache model of a machine.
+struct SimulatedBytes {
+  std::string machine;        // the model's name, "h200"
+  std::int64_t l2_bytes = 0;  // capacity that was simulated
+  std::int64_t co_resident_ctas = 0;
+  std::int64_t sm_l2_read_bytes = 0;
+  std::int64_t sm_l2_write_bytes = 0;
+  std::int64_t dram_read_bytes = 0;
+  std::int64_t dram_write_bytes = 0;
+  double hit_rate = 0;                 // bytes found in L2 / bytes that looked there, 1.0 = 100 %
+  std::vector<L2CurvePoint> l2_curve;  // ascending l2_bytes; may be empty
+  bool operator==(const SimulatedBytes&) const = default;
+};
+
+/// Bytes from hardware counters.
+struct MeasuredBytes {
+  std::optional<std::int64_t> sm_l2_read_bytes, sm_l2_write_bytes, dram_read_bytes, dram_write_bytes;
+  bool operator==(const MeasuredBytes&) const = default;
+};
+
+struct TimeRecord {
+  double median_s = 0;
+  double min_s = 0;
+  double noise = 0;  // relative standard deviation, 1.0 = 100 %
+  std::vector<double> samples_s;
+  bool operator==(const TimeRecord&) const = default;
+};
+
+struct LaunchRecord {
+  std::array<std::int64_t, 3> grid{1, 1, 1};
+  std::array<std::int64_t, 3> block{1, 1, 1};
+  std::optional<std::int64_t> registers, shared_bytes;  // per thread; per CTA
+  bool operator==(const LaunchRecord&) const = default;
+};
+
+/// A counter's value: integers stay integers.
+using CounterValue = std::variant<std::int64_t, double>;
+
+/// One kernel launch.
+struct PassRecord {
+  std::string name;
+  Direction direction = Direction::forward;
+  TileShape tile;
+  std::int64_t flops = 0;           // matrix products over the visible (query, key) pairs, 2 a multiply-add
+  std::int64_t executed_flops = 0;  // the same over whole visited tiles
+  std::optional<ClosedFormBytes> closed_form;
+  std::optional<SimulatedBytes> simulated;
+  std::optional<MeasuredBytes> measured;
+  std::optional<TimeRecord> time;
+  std::map<std::string, CounterValue> counters;
+  std::optional<LaunchRecord> launch;
+  bool operator==(const PassRecord&) const = default;
+};
+
+/// How far one tensor lies from the exact result. Non-finite figures are written as "nan", "inf", "-inf".
+struct TensorErrorRecord {
+  double max_abs = 0;
+  double rmse = 0;
+  double max_ulp = 0;
+  std::int64_t non_finite = 0;  // elements
+  double bound = 0;             // what max_abs was held to
+  bool operator==(const TensorErrorRecord&) const = default;
+};
+
+/// One problem on one kernel.
+struct RunEntry {
+  AttentionProblem problem;
+  std::string kernel;
+  std::vector<PassRecord> passes;
+  std::map<std::string, TensorErrorRecord> error;  // by tensor: o, lse, dq, dk, dv
+  bool operator==(const RunEntry&) const = default;
+};
+
+struct RunRecord {
+  std::vector<std::string> argv;
+  GitState git;
+  std::string when;  // ISO 8601, UTC
+  MachineInfo machine;
+  std::vector<RunEntry> runs;
+  bool operator==(const RunRecord&) const = default;
+};
+
+/// The commit baked in by the build.
+GitState built_from();
+/// CPU model and thread count of this machine.
+MachineInfo this_machine();
+/// "2025-01-31T23:59:59Z"
+std::string utc_now();
+/// An empty record of this command, now, on this machine.
+RunRecord start_record(std::vector<std::string> argv);
+
+std::string to_json_text(const RunRecord& record);
+/// @param source what error messages call the text, usually its path
+/// @throws BadInput naming source, field and value on damaged JSON, another schema, or a wrong value
+RunRecord parse_run_record(const std::string& source, std::string_view text);
+
+/// Writes the record to `path`, whole or not at all; "-" is standard output.
+/// @throws BadInput if the file cannot be written
+void write_run_record(const RunRecord& record, const std::string& path);
+/// Reads a record from `path`; "-" is standard input.
+/// @throws BadInput as parse_run_record, or if the file cannot be read
+RunRecord read_run_record(const std::string& path);
+
+}  // namespace tilescope

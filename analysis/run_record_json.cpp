@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record as JSON: one writer and one reader for each of its parts.
+#include "analysis/atomic_file.hpp"
+#include "analysis/json_fields.hpp"
+#include "analysis/run_record.hpp"
+
+namespace tilescope {
+namespace {
+
+template <typename T>
+void put(Json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+
+std::optional<std::string> optional_text(const JsonField& field, const char* key) {
+  return field.has(key) ? std::optional(field.at(key).text()) : std::nullopt;
+}
+
+std::optional<std::int64_t> optional_count(const JsonField& field, const char* key) {
+  return field.has(key) ? std::optional(field.at(key).count()) : std::nullopt;
+}
+
+Json to_json(const MachineInfo& machine) {
+  Json json = Json::object();
+  put(json, "name", machine.name);
+  put(json, "chip", machine.chip);
+  put(json, "driver", machine.driver);
+  put(json, "cuda", machine.cuda);
+  put(json, "source", machine.source);
+  put(json, "cpu", machine.cpu);
+  put(json, "threads", machine.threads);
+  return json;
+}
+
+MachineInfo machine_from(const JsonField& field) {
+  return {optional_text(field, "name"),    optional_text(field, "chip"),   optional_text(field, "driver"),
+          optional_text(field, "cuda"),    optional_text(field, "source"), optional_text(field, "cpu"),
+          optional_count(field, "threads")};
+}
+
+Json to_json(const AttentionProblem& p) {
+  Json json{{"batch", p.batch},       {"heads", p.heads},       {"heads_kv", p.heads_kv},
+            {"seqlen_q", p.seqlen_q}, {"seqlen_k", p.seqlen_k}, {"head_dim", p.head_dim}};
+  json["dtype"] = to_string(p.dtype);
+  json["causal"] = p.causal;
+  json["window"] = {p.window_left, p.window_right};
+  put(json, "scale", p.softmax_scale);
+  json["dropout"] = p.dropout;
+  json["seed"] = p.seed;
+  return json;
+}
+
+AttentionProblem problem_from(const JsonField& field) {
+  AttentionProblem p;
+  p.batch = field.at("batch").integer();
+  p.heads = field.at("heads").integer();
+  p.heads_kv = field.at("heads_kv").integer();
+  p.seqlen_q = field.at("seqlen_q").integer();
+  p.seqlen_k = field.at("seqlen_k").integer();
+  p.head_dim = field.at("head_dim").integer();
+  const std::vector<JsonField> window = field.at("window").items();
+  if (window.size() != 2) field.at("window").refuse("must be [left, right]");
+  p.window_left = window[0].integer();
+  p.window_right = window[1].integer();
+  p.causal = field.at("causal").boolean();
+  if (field.has("scale")) p.softmax_scale = field.at("scale").number();
+  p.dropout = field.at("dropout").number();
+  p.seed = field.at("seed").seed();
+  try {
+    p.dtype = parse_element_type(field.at("dtype").text());
+    validate(p);
+  } catch (const BadInput& error) {
+    field.refuse(error.what());
+  }
+  return p;
+}
+
+Json to_json(const ClosedFormBytes& bytes) {
+  return {{"sm_l2_read_bytes", bytes.sm_l2_read_bytes},
+          {"sm_l2_write_bytes", bytes.sm_l2_write_bytes},
+          {"compulsory_read_bytes", bytes.compulsory_read_bytes},
+          {"compulsory_write_bytes", bytes.compulsory_write_bytes}};
+}
+
+ClosedFormBytes closed_form_from(const JsonField& field) {
+  return {field.at("sm_l2_read_bytes").count(), field.at("sm_l2_write_bytes").count(),
+          field.at("compulsory_read_bytes").count(), field.at("compulsory_write_bytes").count()};
+}
+
+Json to_json(const SimulatedBytes& bytes) {
+  Json json{{"machine", bytes.machine},
+            {"l2_bytes", bytes.l2_bytes},
+            {"co_resident_ctas", bytes.co_resident_ctas},
+            {"sm_l2_read_bytes", bytes.sm_l2_read_bytes},
+            {"sm_l2_write_bytes", bytes.sm_l2_write_bytes},
+            {"dram_read_bytes", bytes.dram_read_bytes},
+            {"dram_write_bytes", bytes.dram_write_bytes},
+            {"hit_rate", bytes.hit_rate}};
+  for (const L2CurvePoint& point : bytes.l2_curve) {
+    json["l2_curve"].push_back({{"l2_bytes", point.l2_bytes},
+                                {"dram_read_bytes", point.dram_read_bytes},
+                                {"dram_write_bytes", point.dram_write_bytes}});
+  }
+  return json;
+}
+
+SimulatedBytes simulated_from(const JsonField& field) {
+  SimulatedBytes bytes;
+  bytes.machine = field.at("machine").text();
+  bytes.l2_bytes = field.at("l2_bytes").count();
+  bytes.co_resident_ctas = field.at("co_resident_ctas").count();
+  bytes.sm_l2_read_bytes = field.at("sm_l2_read_bytes").count();
+  bytes.sm_l2_write_bytes = field.at("sm_l2_write_bytes").count();
+  bytes.dram_read_bytes = field.at("dram_read_bytes").count();
+  bytes.dram_write_bytes = field.at("dram_write_bytes").count();
+  bytes.hit_rate = field.at("hit_rate").number();
+  if (field.has("l2_curve")) {
+    for (const JsonField& point : field.at("l2_curve").items()) {
+      bytes.l2_curve.push_back({point.at("l2_bytes").count(), point.at("dram_read_bytes").count(),
+                                point.at("dram_write_bytes").count()});
+    }
+  }
+  return bytes;
+}
+
+Json to_json(const MeasuredBytes& bytes) {
+  Json json = Json::object();
+  put(json, "sm_l2_read_bytes", bytes.sm_l2_read_bytes);
+  put(json, "sm_l2_write_bytes", bytes.sm_l2_write_bytes);
+  put(json, "dram_read_bytes", bytes.dram_read_bytes);
+  put(json, "dram_write_bytes", bytes.dram_write_bytes);
+  return json;
+}
+
+MeasuredBytes measured_from(const JsonField& field) {
+  return {optional_count(field, "sm_l2_read_bytes"), optional_count(field, "sm_l2_write_bytes"),
+          optional_count(field, "dram_read_bytes"), optional_count(field, "dram_write_bytes")};
+}
+
+Json to_json(const TimeRecord& time) {
+  return {{"median_s", time.median_s},
+          {"min_s", time.min_s},
+          {"noise", json_number(time.noise)},
+          {"samples_s", time.samples_s}};
+}
+
+TimeRecord time_from(const JsonField& field) {
+  TimeRecord time{
+      field.at("median_s").positive(), field.at("min_s").positive(), field.at("noise").number(), {}};
+  for (const JsonField& sample : field.at("samples_s").items()) time.samples_s.push_back(sample.positive());
+  return time;
+}
+
+Json to_json(const LaunchRecord& launch) {
+  Json json{{"grid", launch.grid}, {"block", launch.block}};
+  put(json, "registers", launch.registers);
+  put(json, "shared_bytes", launch.shared_bytes);
+  return json;
+}
+
+std::array<std::int64_t, 3> extent_from(const JsonField& field) {
+  const std::vector<JsonField> sides = field.items();
+  if (sides.size() != 3) field.refuse("must be [x, y, z]");
+  return {sides[0].integer(1), sides[1].integer(1), sides[2].integer(1)};
+}
+
+LaunchRecord launch_from(const JsonField& field) {
+  return {extent_from(field.at("grid")), extent_from(field.at("block")), optional_count(field, "registers"),
+          optional_count(field, "shared_bytes")};
+}
+
+Json to_json(const PassRecord& pass) {
+  Json json{{"name", pass.name}};
+  json["direction"] = to_string(pass.direction);
+  json["tile"] = {{"block_m", pass.tile.block_m}, {"block_n", pass.tile.block_n}};
+  json["flops"] = pass.flops;
+  json["executed_flops"] = pass.executed_flops;
+  if (pass.closed_form) json["closed_form"] = to_json(*pass.closed_form);
+  if (pass.simulated) json["simulated"] = to_json(*pass.simulated);
+  if (pass.measured) json["measured"] = to_json(*pass.measured);
+  if (pass.time) json["time"] = to_json(*pass.time);
+  for (const auto& [name, value] : pass.counters) {
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+      json["counters"][name] = *integer;
+    } else {
+      json["counters"][name] = json_number(std::get<double>(value));
+    }
+  }
+  if (pass.launch) json["launch"] = to_json(*pass.launch);
+  return json;
+}
+
+PassRecord pass_from(const JsonField& field) {
+  PassRecord pass;
+  pass.name = field.at("name").text();
+  const std::string direction = field.at("direction").text();
+  if (direction != "forward" && direction != "backward") {
+    field.at("direction").refuse("must be forward or backward");
+  }
+  pass.direction = direction == "forward" ? Direction::forward : Direction::backward;
+  constexpr int kMost = std::numeric_limits<int>::max();
+  const JsonField tile = field.at("tile");
+  pass.tile = {static_cast<int>(tile.at("block_m").integer(1, kMost)),
+               static_cast<int>(tile.at("block_n").integer(1, kMost))};
+  pass.flops = field.at("flops").count();
+  pass.executed_flops = field.at("executed_flops").count();
+  if (field.has("closed_form")) pass.closed_form = closed_form_from(field.at("closed_form"));
+  if (field.has("simulated")) pass.simulated = simulated_from(field.at("simulated"));
+  if (field.has("measured")) pass.measured = measured_from(field.at("measured"));
+  if (field.has("time")) pass.time = time_from(field.at("time"));
+  if (field.has("counters")) {
+    for (const auto& [name, counter] : field.at("counters").entries()) {
+      if (counter.value().is_number_integer()) {
+        pass.counters[name] = counter.integer();
+      } else {
+        pass.counters[name] = counter.number();
+      }
+    }
+  }
+  if (field.has("launch")) pass.launch = launch_from(field.at("launch"));
+  return pass;
+}
+
+Json to_json(const TensorErrorRecord& error) {
+  return {{"max_abs", json_number(error.max_abs)},
+          {"rmse", json_number(error.rmse)},
+          {"max_ulp", json_number(error.max_ulp)},
+          {"non_finite", error.non_finite},
+          {"bound", json_number(error.bound)}};
+}
+
+TensorErrorRecord error_from(const JsonField& field) {
+  return {field.at("max_abs").number(), field.at("rmse").number(), field.at("max_ulp").number(),
+          field.at("non_finite").count(), field.at("bound").number()};
+}
+
+Json to_json(const RunEntry& run) {
+  Json json;
+  json["problem"] = to_json(run.problem);
+  json["kernel"] = run.kernel;
+  json["passes"] = Json::array();
+  for (const PassRecord& pass : run.passes) json["passes"].push_back(to_json(pass));
+  for (const auto& [tensor, error] : run.error) json["error"][tensor] = to_json(error);
+  return json;
+}
+
+RunEntry run_from(const JsonField& field) {
+  RunEntry run;
+  run.problem = problem_from(field.at("problem"));
+  run.kernel = field.at("kernel").text();
+  for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_from(pass));
+  if (field.has("error")) {
+    for (const auto& [tensor, error] : field.at("error").entries()) run.error[tensor] = error_from(error);
+  }
+  return run;
+}
+
+}  // namespace
+
+std::string to_json_text(const RunRecord& record) {
+  Json json;
+  json["schema"] = kRunSchema;
+  json["argv"] = record.argv;
+  json["git"]["sha"] = record.git.sha;
+  put(json["git"], "dirty", record.git.dirty);
+  json["when"] = record.when;
+  json["machine"] = to_json(record.machine);
+  json["runs"] = Json::array();
+  for (const RunEntry& run : record.runs) json["runs"].push_back(to_json(run));
+  // Bytes of argv that are not UTF-8 are replaced; they must not make a record impossible.
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunRecord parse_run_record(const std::string& source, std::string_view text) {
+  const Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  if (field.at("schema").text() != kRunSchema) {
+    field.at("schema").refuse("this program reads \"" + std::string(kRunSchema) + "\"");
+  }
+  RunRecord record;
+  for (const JsonField& word : field.at("argv").items()) record.argv.push_back(word.text());
+  record.git.sha = field.at("git").at("sha").text();
+  if (field.at("git").has("dirty")) record.git.dirty = field.at("git").at("dirty").boolean();
+  record.when = field.at("when").text();
+  record.machine = machine_from(field.at("machine"));
+  for (const JsonField& run : field.at("runs").items()) record.runs.push_back(run_from(run));
+  return record;
+}
+
+void write_run_record(const RunRecord& record, const std::string& path) {
+  write_file_atomically("--json", path, to_json_text(record));
+}
+
+RunRecord read_run_record(const std::string& path) { return parse_run_record(path, read_text_file(path)); }
+
+}  // namespace tilescope
