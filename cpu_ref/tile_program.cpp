@@ -215,6 +215,30 @@ BackwardOrder parse_backward_order(std::string_view text) {
   throw BadInput("backward", std::string(text), "must be split, fused or rows");
 }
 
+std::string_view to_string(TileOrder order) {
+  constexpr std::string_view names[] = {"row-major", "longest-first", "head-swizzled"};
+  return names[static_cast<std::size_t>(order)];
+}
+
+TileOrder parse_tile_order(std::string_view text) {
+  for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
+    if (to_string(order) == text) return order;
+  }
+  throw BadInput("order", std::string(text), "must be row-major, longest-first or head-swizzled");
+}
+
+std::string_view to_string(Scan scan) {
+  constexpr std::string_view names[] = {"ascending", "descending", "sawtooth"};
+  return names[static_cast<std::size_t>(scan)];
+}
+
+Scan parse_scan(std::string_view text) {
+  for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
+    if (to_string(scan) == text) return scan;
+  }
+  throw BadInput("scan", std::string(text), "must be ascending, descending or sawtooth");
+}
+
 TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name) {
   const AttentionProblem& p = problem;
   const auto extent = [&p](std::int64_t heads, std::int64_t rows, std::int64_t cols, ElementType dtype,

@@ -154,6 +154,15 @@ enum class BackwardOrder : std::uint8_t {
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);
 
+/// "row-major", "longest-first", "head-swizzled".
+std::string_view to_string(TileOrder order);
+/// @throws BadInput
+TileOrder parse_tile_order(std::string_view text);
+/// "ascending", "descending", "sawtooth".
+std::string_view to_string(Scan scan);
+/// @throws BadInput
+Scan parse_scan(std::string_view text);
+
 /// The choices that turn an algorithm into programs.
 struct ProgramOptions {
   TileShape forward_tile;
