@@ -38,7 +38,9 @@ int write_path(const std::string& path, std::string_view content) {
 void write_file_atomically(const std::string& field, const std::string& path, std::string_view content) {
   namespace fs = std::filesystem;
   if (path == "-") {
-    if (const int error = write_all(stdout, content)) refuse(field, "standard output", error);
+    const int error = write_all(stdout, content);
+    const bool reader_left = error == EPIPE;  // `| head -1` has what it wanted
+    if (error != 0 && !reader_left) refuse(field, "standard output", error);
     return;
   }
   std::error_code ignored;

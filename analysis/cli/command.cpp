@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/command.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "analysis/atomic_file.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+/// main() ignores SIGPIPE, so a reader that has left shows as EPIPE and is let go.
+void write_stdout(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return;
+  if (errno == EPIPE) return;
+  throw MachineLacks(fmt::format("standard output cannot be written ({})", std::strerror(errno)));
+}
+
+}  // namespace
+
+void CommandContext::print(std::string_view text) const {
+  if (!quiet && json != "-") write_stdout(text);
+}
+
+void CommandContext::write_json(std::string_view text) const {
+  if (wants_json()) write_file_atomically("--json", json, text);
+}
+
+CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
+                      const std::string& summary, std::function<int()> action) {
+  CLI::App& command = *app.add_subcommand(name, summary);
+  command.add_option("--json", context.json, "write the record to FILE, or to standard output for -")
+      ->type_name("FILE|-");
+  command.add_flag("--quiet", context.quiet, "print no text; the exit code tells");
+  command.final_callback([&context, action = std::move(action)] { context.action = action; });
+  return command;
+}
+
+Progress::Progress(const CommandContext& context, std::string what, std::int64_t total)
+    : what_(std::move(what)), total_(total), shown_(!context.quiet && isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::step(std::string_view detail) {
+  ++done_;
+  if (shown_) fmt::print(stderr, "\r\033[K{} {}/{} {}", what_, done_, total_, detail);
+}
+
+}  // namespace tilescope::cli

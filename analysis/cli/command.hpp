@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all subcommands share: their common options, their output, their exit codes.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu_ref/errors.hpp"
+
+namespace tilescope::cli {
+
+/// How `tilescope` ends.
+enum ExitCode : int {
+  kFine = 0,
+  kCheckFailed = 1,    // a mismatch, a regression
+  kBadInput = 2,       // BadInput: nothing was written
+  kMachineLacks = 3,   // MachineLacks, or out of memory
+  kInternalError = 70  // a defect of TileScope
+};
+
+/// The command line as typed, the options that every command has, and where its output goes.
+struct CommandContext {
+  std::vector<std::string> argv;  // for records
+  bool quiet = false;             // no text on standard output
+  std::string json;               // where the record goes: "" nowhere, "-" standard output, else a file
+  std::function<int()> action;    // the chosen command; returns an ExitCode
+
+  bool wants_json() const { return !json.empty(); }
+  /// Text for people, on standard output; nothing with --quiet or `--json -`. A reader that has left
+  /// (`| head -1`) is no error: the work goes on, so that files and the exit code stay true.
+  void print(std::string_view text) const;
+  /// A record to where --json says, whole or not at all; nothing without --json.
+  void write_json(std::string_view text) const;
+};
+
+/// Adds subcommand `name` with --help, --json and --quiet. main() calls `action` after all options are
+/// parsed and the --json target is known to be writable.
+CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
+                      const std::string& summary, std::function<int()> action);
+
+/// Progress of long work: one line on standard error that rewrites itself. Nothing in a pipe or with --quiet.
+class Progress {
+ public:
+  Progress(const CommandContext& context, std::string what, std::int64_t total);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// Clears the line.
+  ~Progress();
+  /// One more of `total` is done. `detail` says which comes next.
+  void step(std::string_view detail = {});
+
+ private:
+  std::string what_;
+  std::int64_t total_, done_ = 0;
+  bool shown_;
+};
+
+void add_list_command(CLI::App& app, CommandContext& context);
+
+}  // namespace tilescope::cli

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `tilescope`: finds the command, runs it, and turns every way it can fail into one sentence on
+// standard error and an exit code.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/nearest_names.hpp"
+#include "analysis/output_path.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr const char* kPurpose =
+    "How many bytes does a tiled attention kernel move, how many must it move, and why do the two differ?";
+
+/// One line on standard error, whatever characters the user's input holds.
+int complain(std::string sentence, ExitCode code) {
+  for (char& c : sentence) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  std::fprintf(stderr, "tilescope: %s\n", sentence.c_str());
+  return code;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+/// Looks at the first word before CLI11 does, which would only say that something was not expected.
+void require_known_command(const CLI::App& app, const std::vector<std::string>& argv) {
+  const std::string word = argv.size() < 2 ? "" : argv[1];
+  std::vector<std::string> names = command_names(app);
+  names.insert(names.end(), {"--help", "--version"});
+  if (std::find(names.begin(), names.end(), word) != names.end()) return;
+  throw unknown_name("command", word, names);
+}
+
+/// The first argument that the chosen command does not take.
+BadInput unexpected_argument(const CLI::App& app) {
+  const CLI::App* command = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+  const std::vector<std::string> unexpected = app.remaining(true);
+  const std::string word = unexpected.empty() ? "" : unexpected.front();
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  const std::string where = command == &app ? "tilescope" : command->get_name();
+  if (word.starts_with("-")) return unknown_name(where + " option", word.substr(0, word.find('=')), options);
+  return BadInput(where + " argument", "'" + word + "'", "must be left out; see --help");
+}
+
+void add_commands(CLI::App& app, CommandContext& context) { add_list_command(app, context); }
+
+int run(const std::vector<std::string>& argv) {
+  CLI::App app(kPurpose, "tilescope");
+  app.set_version_flag("--version", "tilescope " TILESCOPE_VERSION);
+  app.set_help_flag("--help", "print this help and exit");  // no -h: it reads like --heads
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  CommandContext context;
+  context.argv = argv;
+  add_commands(app, context);
+  try {
+    require_known_command(app, argv);
+    app.parse(std::vector<std::string>(argv.rbegin(), argv.rend() - 1));
+    if (context.wants_json() && context.json != "-") require_writable_file("--json", context.json);
+    return context.action();
+  } catch (const CLI::Success& request) {  // --help, --version
+    return app.exit(request);
+  } catch (const CLI::ExtrasError&) {
+    return complain(unexpected_argument(app).what(), kBadInput);
+  } catch (const CLI::ParseError& error) {
+    return complain(error.what(), kBadInput);
+  }
+}
+
+}  // namespace
+}  // namespace tilescope::cli
+
+int main(int argc, char** argv) {
+  using namespace tilescope;
+  using namespace tilescope::cli;
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return run({argv, argv + argc});
+  } catch (const BadInput& error) {
+    return complain(error.what(), kBadInput);
+  } catch (const MachineLacks& error) {
+    return complain(error.what(), kMachineLacks);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory: choose a smaller problem or a machine with more memory", kMachineLacks);
+  } catch (const std::exception& error) {
+    return complain(std::string("this should not happen, please report it: ") + error.what(), kInternalError);
+  }
+}
