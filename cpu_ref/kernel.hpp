@@ -17,6 +17,13 @@
 
 namespace tilescope {
 
+/// What the CTAs of one launch take of a GPU's SM.
+struct LaunchShape {
+  int threads_per_cta = 0;
+  std::int64_t shared_bytes = 0;  // dynamic shared memory of a CTA
+  bool operator==(const LaunchShape&) const = default;
+};
+
 struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
@@ -30,6 +37,8 @@ struct Kernel {
   /// row_max, row_sum). Backward reads those and dout, and allocates and writes dq, dk, dv.
   /// Null where this build or machine cannot run the kernel.
   void (*run)(const ProgramOptions&, Direction, TensorSet&, TileObserver*);
+  /// Threads and shared memory of a pass's CTAs on a GPU. Null for CPU kernels.
+  LaunchShape (*launch_shape)(const TileProgram&) = nullptr;
 
   std::vector<TileProgram> programs(Direction direction, const AttentionProblem& problem,
                                     const ProgramOptions& options) const {

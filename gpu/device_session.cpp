@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/device_session.hpp"
+
+#include <cmath>
+#include <numbers>
+#include <set>
+
+namespace tilescope {
+namespace {
+
+std::set<TensorName> tensors_of(const std::vector<TileProgram>& programs) {
+  std::set<TensorName> names;
+  const auto add = [&names](const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) names.insert(operand.tensor);
+  };
+  for (const TileProgram& program : programs) {
+    add(program.init);
+    add(program.prologue);
+    for (const auto& phase : program.phases) add(phase);
+    add(program.epilogue);
+  }
+  return names;
+}
+
+void check_free_memory(const AttentionProblem& problem, const std::set<TensorName>& names,
+                       const std::string& kernel) {
+  std::int64_t needed = 0;
+  for (TensorName name : names) needed += DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes());
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free device memory");
+  if (needed <= static_cast<std::int64_t>(free_bytes)) return;
+  throw MachineLacks(kernel + " needs " + std::to_string(needed >> 20) + " MiB of device memory for " +
+                     describe(problem) + ", " + std::to_string(free_bytes >> 20) + " of " +
+                     std::to_string(total_bytes >> 20) +
+                     " MiB are free; a smaller batch or sequence, or a kernel without N x N matrices, would "
+                     "fit");
+}
+
+}  // namespace
+
+DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
+                             Direction direction, const ProgramOptions& options, TensorLayout layout)
+    : kernel_name_(row.name), launch_(launch), problem_(problem), layout_(layout) {
+  if (const auto refusal = row.refusal(problem, direction, options)) throw BadInput(*refusal);
+  programs_ = row.programs(direction, problem, options);
+  const std::set<TensorName> names = tensors_of(programs_);
+  check_free_memory(problem, names, kernel_name_);
+  for (TensorName name : names) {
+    buffers_.emplace(name, DeviceBuffer(std::string(to_string(name)), tensor_extent(problem, name).bytes()));
+  }
+}
+
+DeviceTensor DeviceSession::device_tensor(TensorName name) const {
+  const auto found = buffers_.find(name);
+  if (found == buffers_.end()) return {};
+  const TensorExtent extent = tensor_extent(problem_, name);
+  const std::int64_t per_batch = extent.heads * extent.rows * extent.cols;
+  // Only the (B, H, N, D) operands of a model come in two layouts; statistics and N x N matrices do not.
+  const bool by_row = layout_ == TensorLayout::bnhd && extent.cols == problem_.head_dim &&
+                      extent.indexing != TileIndexing::mn;
+  if (by_row) return {found->second.data(), per_batch, extent.cols, extent.heads * extent.cols};
+  return {found->second.data(), per_batch, extent.rows * extent.cols, extent.cols};
+}
+
+KernelArguments DeviceSession::arguments(const TileProgram& program) const {
+  KernelArguments arguments;
+  for (int i = 0; i < kNumTensors; ++i) {
+    arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
+  }
+  arguments.grid = program.grid;
+  arguments.scan = program.scan;
+  arguments.band = problem_.band();
+  arguments.heads = static_cast<int>(problem_.heads);
+  arguments.heads_kv = static_cast<int>(problem_.heads_kv);
+  arguments.head_dim = static_cast<int>(problem_.head_dim);
+  arguments.softmax_scale = static_cast<float>(problem_.scale());
+  arguments.softmax_scale_log2 = static_cast<float>(std::abs(problem_.scale()) * std::numbers::log2e);
+  arguments.score_sign = problem_.scale() < 0 ? -1.0f : 1.0f;
+  if (problem_.dropout > 0) arguments.dropout = DropoutMask(problem_.seed, problem_.dropout);
+  return arguments;
+}
+
+void DeviceSession::upload(TensorName name, const Tensor& source) {
+  const DeviceTensor target = device_tensor(name);
+  const std::size_t element = static_cast<std::size_t>(element_bytes(source.dtype()));
+  const std::size_t row_bytes = static_cast<std::size_t>(source.shape().cols) * element;
+  for (std::int64_t batch = 0; batch < source.shape().batch; ++batch) {
+    for (std::int64_t head = 0; head < source.shape().heads; ++head) {
+      const std::int64_t offset = batch * target.batch_stride + head * target.head_stride;
+      check_cuda(
+          cudaMemcpy2DAsync(static_cast<char*>(target.data) + offset * static_cast<int>(element),
+                            static_cast<std::size_t>(target.row_stride) * element, source.row(batch, head, 0),
+                            row_bytes, row_bytes, static_cast<std::size_t>(source.shape().rows),
+                            cudaMemcpyHostToDevice, stream_.get()),
+          "uploading " + std::string(to_string(name)));
+    }
+  }
+}
+
+void DeviceSession::download(TensorName name, Tensor& destination) {
+  const DeviceTensor source = device_tensor(name);
+  const std::size_t element = static_cast<std::size_t>(element_bytes(destination.dtype()));
+  const std::size_t row_bytes = static_cast<std::size_t>(destination.shape().cols) * element;
+  for (std::int64_t batch = 0; batch < destination.shape().batch; ++batch) {
+    for (std::int64_t head = 0; head < destination.shape().heads; ++head) {
+      const std::int64_t offset = batch * source.batch_stride + head * source.head_stride;
+      check_cuda(cudaMemcpy2DAsync(destination.row(batch, head, 0), row_bytes,
+                                   static_cast<char*>(source.data) + offset * static_cast<int>(element),
+                                   static_cast<std::size_t>(source.row_stride) * element, row_bytes,
+                                   static_cast<std::size_t>(destination.shape().rows), cudaMemcpyDeviceToHost,
+                                   stream_.get()),
+                 "downloading " + std::string(to_string(name)));
+    }
+  }
+}
+
+void DeviceSession::launch(std::size_t index) {
+  launch_(programs_[index], arguments(programs_[index]), stream_.get());
+  check_cuda(cudaGetLastError(),
+             "launching " + kernel_name_ + " " + std::string(to_string(programs_[index].name)));
+}
+
+void DeviceSession::synchronize() { stream_.synchronize("running " + kernel_name_); }
+
+void DeviceSession::check_guards() const {
+  for (const auto& [name, buffer] : buffers_) buffer.check_guards();
+}
+
+PassLog DeviceSession::observe(std::size_t index) {
+  const TileProgram& program = programs_[index];
+  PassLog log{.pass = program.name,
+              .ctas = std::vector<CtaLog>(static_cast<std::size_t>(program.num_ctas()))};
+  std::int64_t capacity = 0;
+  for (int block = 0; block < program.num_blocks(); ++block) {
+    const std::int64_t tiles = program.inner_tiles(block).count();
+    capacity = program.whole_head ? capacity + tiles : std::max(capacity, tiles);
+  }
+  capacity *= program.heads_per_cta();
+  if (program.phases.empty() || capacity == 0) {
+    launch(index);
+    return log;
+  }
+  const std::int64_t ctas = program.num_ctas();
+  DeviceBuffer states("tile log", ctas * capacity * static_cast<std::int64_t>(sizeof(DeviceTileState)));
+  DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
+  states.zero(stream_.get());
+  visited.zero(stream_.get());
+  KernelArguments observed = arguments(program);
+  observed.log = {static_cast<DeviceTileState*>(states.data()), static_cast<int*>(visited.data()),
+                  static_cast<int>(capacity)};
+  launch_(program, observed, stream_.get());
+  check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
+  synchronize();
+  states.check_guards();
+  std::vector<int> counts(static_cast<std::size_t>(ctas));
+  std::vector<DeviceTileState> host(static_cast<std::size_t>(ctas * capacity));
+  check_cuda(cudaMemcpy(counts.data(), visited.data(), counts.size() * sizeof(int), cudaMemcpyDeviceToHost),
+             "downloading the tile log");
+  check_cuda(
+      cudaMemcpy(host.data(), states.data(), host.size() * sizeof(DeviceTileState), cudaMemcpyDeviceToHost),
+      "downloading the tile log");
+  for (std::size_t cta = 0; cta < counts.size(); ++cta) {
+    for (int i = 0; i < counts[cta]; ++i) {
+      const DeviceTileState& s = host[cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i)];
+      log.ctas[cta].states.push_back({program.name, s.batch, s.head, s.m_block, s.n_block, s.scores,
+                                      s.row_max, s.row_sum, s.probs, s.dprobs, s.dscores, s.accum});
+    }
+  }
+  return log;
+}
+
+void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,
+                   TensorSet& tensors, TileObserver* observer) {
+  if (const auto refusal = row.refusal(tensors.problem(), direction, options)) throw BadInput(*refusal);
+  require_device();
+  DeviceSession session(row, launch, tensors.problem(), direction, options);
+  using enum TensorName;
+  const bool forward = direction == Direction::forward;
+  const auto inputs = forward ? std::vector<TensorName>{q, k, v}
+                              : std::vector<TensorName>{q, k, v, out, lse, row_max, row_sum, probs, dout};
+  for (TensorName name : inputs) {
+    if (session.holds(name)) session.upload(name, tensors[name]);
+  }
+  for (std::size_t pass = 0; pass < session.programs().size(); ++pass) {
+    if (observer) {
+      observer->passes.push_back(session.observe(pass));
+    } else {
+      session.launch(pass);
+    }
+  }
+  session.synchronize();
+  session.check_guards();
+  const auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
+                               : std::vector<TensorName>{dq, dk, dv};
+  for (TensorName name : results) {
+    if (session.holds(name)) session.download(name, tensors.allocate(name));
+  }
+  session.synchronize();
+}
+
+}  // namespace tilescope

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernel_registry.hpp"
+
+#include <vector>
+
+#include "cpu_ref/errors.hpp"
+#ifdef TILESCOPE_HAS_CUDA
+#include "gpu/device.hpp"
+#endif
+
+namespace tilescope {
+
+std::span<const GpuKernel> gpu_kernel_rungs() {
+  static const std::vector<GpuKernel> rungs = {};
+  return rungs;
+}
+
+std::span<const Kernel> gpu_kernels() {
+  static const std::vector<Kernel> rows = [] {
+    std::vector<Kernel> all;
+    for (const GpuKernel& rung : gpu_kernel_rungs()) all.push_back(rung.row);
+    return all;
+  }();
+  return rows;
+}
+
+const GpuKernel& find_gpu_kernel(std::string_view name) {
+  std::string names;
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    if (rung.row.name == name) return rung;
+    names += (names.empty() ? "" : ", ") + std::string(rung.row.name);
+  }
+  throw BadInput("kernel", std::string(name), "the GPU kernels are " + names);
+}
+
+std::optional<std::string> device_lack() {
+#ifdef TILESCOPE_HAS_CUDA
+  try {
+    require_device();
+    return std::nullopt;
+  } catch (const MachineLacks& lack) {
+    return lack.what();
+  }
+#else
+  return "this build has no GPU side; build where nvcc is on the PATH. The cpu: kernels need no device";
+#endif
+}
+
+std::string refusal_sentence(std::string_view kernel, const std::string& reason,
+                             const AttentionProblem& problem, Direction direction) {
+  std::string others;
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    const ProgramOptions options = rung.row.default_options(problem);
+    if (rung.row.name == kernel || rung.reason(problem, direction, options)) continue;
+    others += (others.empty() ? "" : ", ") + std::string(rung.row.name);
+  }
+  return std::string(kernel) + " " + reason + "; " +
+         (others.empty() ? "no other GPU kernel takes this problem either" : "it runs on " + others);
+}
+
+}  // namespace tilescope
