@@ -36,7 +36,13 @@ void CommandContext::write_json(std::string_view text) const {
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
                       const std::string& summary, std::function<int()> action) {
   CLI::App& command = *app.add_subcommand(name, summary);
-  command.add_option("--json", context.json, "write the record to FILE, or to standard output for -")
+  const auto set_json = [&context](const std::string& path) {
+    if (path.empty()) throw BadInput("--json", "''", "must be a path that can be written, or -");
+    context.json = path;
+  };
+  command
+      .add_option_function<std::string>("--json", set_json,
+                                        "write the record to FILE, or to standard output for -")
       ->type_name("FILE|-");
   command.add_flag("--quiet", context.quiet, "print no text; the exit code tells");
   command.final_callback([&context, action = std::move(action)] { context.action = action; });
