@@ -399,39 +399,46 @@ void CtaWalk::start_block(int block) {
   stage_ = Stage::block_start;
 }
 
-void CtaWalk::emit(const std::vector<Operand>& operands, int head, int inner,
-                   std::vector<TileAccess>& out) const {
+AccessGroup CtaWalk::group(const std::vector<Operand>& operands, int head, int inner) const {
   const bool q_axis = program_->axis == Axis::q;
-  for (const Operand& operand : operands) {
-    out.push_back(program_->access(operand, batch_, first_head_ + head, q_axis ? block_ : inner,
-                                   q_axis ? inner : block_));
-  }
+  return {operands, batch_, first_head_ + head, q_axis ? block_ : inner, q_axis ? inner : block_};
 }
 
-bool CtaWalk::next(std::vector<TileAccess>& accesses) {
-  accesses.clear();
+/// One tile of init: operand after operand, its heads, its tiles.
+AccessGroup CtaWalk::next_init() {
+  const Operand& operand = program_->init[init_operand_];
+  const bool by_n = tensor_extent(program_->problem, operand.tensor).indexing == TileIndexing::n;
+  const VisibleBand band = program_->problem.band();
+  const int tiles = by_n ? num_n_blocks(band, program_->tile) : num_m_blocks(band, program_->tile);
+  const int tile = step_, head = head_;
+  if (++step_ == tiles) {
+    step_ = 0;
+    if (++head_ == (by_n ? 1 : program_->heads_per_cta())) {
+      head_ = 0;
+      ++init_operand_;
+    }
+  }
+  return {{&operand, 1}, batch_, first_head_ + head, by_n ? -1 : tile, by_n ? tile : -1};
+}
+
+bool CtaWalk::next(AccessGroup& out) {
   const TileProgram& program = *program_;
-  while (accesses.empty() && stage_ != Stage::retired) {
+  out.operands = {};
+  while (out.operands.empty() && stage_ != Stage::retired) {
     switch (stage_) {
       case Stage::init:
-        for (const Operand& operand : program.init) {
-          const bool by_n = tensor_extent(program.problem, operand.tensor).indexing == TileIndexing::n;
-          const VisibleBand band = program.problem.band();
-          const int tiles = by_n ? num_n_blocks(band, program.tile) : num_m_blocks(band, program.tile);
-          for (int head = 0; head < (by_n ? 1 : program.heads_per_cta()); ++head) {
-            for (int t = 0; t < tiles; ++t) {
-              accesses.push_back(program.access(operand, batch_, first_head_ + head, t, t));
-            }
-          }
+        if (init_operand_ < program.init.size()) {
+          out = next_init();
+        } else {
+          start_block(0);
         }
-        start_block(0);
         break;
       case Stage::block_start:
-        if (!inner_.empty() || program.phases.empty()) emit(program.prologue, 0, 0, accesses);
+        if (!inner_.empty() || program.phases.empty()) out = group(program.prologue, 0, -1);
         stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
         break;
       case Stage::steps:
-        emit(program.phases[phase_], head_, scan_tile(program.scan, inner_, block_, step_), accesses);
+        out = group(program.phases[phase_], head_, scan_tile(program.scan, inner_, block_, step_));
         if (++step_ == inner_.count()) {
           step_ = 0;
           if (++phase_ == program.phases.size()) {
@@ -441,14 +448,24 @@ bool CtaWalk::next(std::vector<TileAccess>& accesses) {
         }
         break;
       case Stage::block_end:
-        emit(program.epilogue, 0, 0, accesses);
+        out = group(program.epilogue, 0, -1);
         start_block(block_ + 1);
         break;
       case Stage::retired:
         break;
     }
   }
-  return !accesses.empty();
+  return !out.operands.empty();
+}
+
+bool CtaWalk::next(std::vector<TileAccess>& accesses) {
+  AccessGroup group;
+  accesses.clear();
+  if (!next(group)) return false;
+  for (const Operand& operand : group.operands) {
+    accesses.push_back(program_->access(operand, group.batch, group.head, group.m_block, group.n_block));
+  }
+  return true;
 }
 
 }  // namespace tilescope

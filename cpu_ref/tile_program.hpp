@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -197,27 +198,40 @@ TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim);
 /// Elements that Algorithm 1 keeps on chip with `tile`: Q, O (block_m x d), K, V (block_n x d), S.
 std::int64_t flash1_sram_elements_needed(TileShape tile, std::int64_t head_dim);
 
-/// Walks the accesses of one CTA, one group (init, prologue, step, epilogue) at a time, so that a caller can
-/// interleave many CTAs.
+/// Operands that one step of a CTA touches, all at the same tile. -1 stands for no particular tile: none of
+/// the operands is cut along that axis.
+struct AccessGroup {
+  std::span<const Operand> operands;
+  int batch = 0;
+  int head = 0;  // query head
+  int m_block = -1;
+  int n_block = -1;
+};
+
+/// Walks the accesses of one CTA, one group (a tile of init, prologue, step, epilogue) at a time, so that a
+/// caller can interleave many CTAs.
 class CtaWalk {
  public:
   CtaWalk(const TileProgram& program, std::int64_t cta);
-  /// Replaces `accesses` by the next group's. @return false when the CTA has retired.
+  /// Replaces `out` by the next group, which has operands. @return false when the CTA has retired.
+  bool next(AccessGroup& out);
+  /// The same as accesses.
   bool next(std::vector<TileAccess>& accesses);
 
  private:
   enum class Stage : std::uint8_t { init, block_start, steps, block_end, retired };
-  void emit(const std::vector<Operand>& operands, int head, int inner, std::vector<TileAccess>& out) const;
   void start_block(int block);
-  bool start_head();
+  AccessGroup group(const std::vector<Operand>& operands, int head, int inner) const;
+  AccessGroup next_init();
 
   const TileProgram* program_;
   int batch_, first_head_;
-  int head_ = 0;  // within the group
+  int head_ = 0;  // within the group of query heads
   int block_ = 0, end_block_ = 0;
   TileRange inner_;
   std::size_t phase_ = 0;
   int step_ = 0;
+  std::size_t init_operand_ = 0;
   Stage stage_;
 };
 
