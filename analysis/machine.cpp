@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/machine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/json_fields.hpp"
+#include "analysis/nearest_names.hpp"
+
+namespace tilescope {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the machine files are: the source tree that the program was built from, or beside the installed
+/// program.
+fs::path machine_folder() {
+  std::error_code ignored;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& folder : {fs::path(TILESCOPE_MACHINE_FOLDER), program / "machines",
+                                 program.parent_path() / "share" / "tilescope" / "machines"}) {
+    if (fs::is_directory(folder, ignored)) return folder;
+  }
+  throw BadInput(std::string("the machine files are neither in ") + TILESCOPE_MACHINE_FOLDER +
+                 " nor beside " + program.string());
+}
+
+template <typename T>
+Fact<T> with_evidence(const JsonField& field, T value) {
+  static const std::vector<std::string> kinds = {"datasheet", "measured", "derived", "assumed", "unverified"};
+  Fact<T> fact{value, field.at("source").text(), field.at("kind").text()};
+  if (std::find(kinds.begin(), kinds.end(), fact.kind) == kinds.end()) {
+    field.at("kind").refuse(fmt::format("must be one of {}", fmt::join(kinds, ", ")));
+  }
+  if (fact.source.empty()) field.at("source").refuse("must say where the number came from");
+  return fact;
+}
+
+Fact<std::int64_t> integer_fact(const JsonField& field) {
+  return with_evidence(field, field.at("value").integer(1));
+}
+
+Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
+
+}  // namespace
+
+std::int64_t Machine::resident_ctas_per_sm(std::int64_t shared_bytes) const {
+  // CUDA keeps 1 KiB of shared memory for itself in each CTA on these chips (compute capability 8.0 and
+  // later).
+  constexpr std::int64_t kReservedBytes = 1024;
+  const std::int64_t by_shared = shared_bytes_per_sm.value / (shared_bytes + kReservedBytes);
+  return std::clamp<std::int64_t>(by_shared, 1, ctas_per_sm.value);
+}
+
+std::optional<double> Machine::peak_flops(ElementType type) const {
+  const auto found = peak_flops_per_second.find(std::string(to_string(type)));
+  if (found == peak_flops_per_second.end()) return std::nullopt;
+  return found->second.value;
+}
+
+Machine parse_machine(const std::string& source, std::string_view text) {
+  const Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  Machine machine;
+  machine.name = field.at("name").text();
+  machine.title = field.at("title").text();
+  machine.chip = field.at("chip").text();
+  machine.sm_count = integer_fact(field.at("sm_count"));
+  machine.shared_bytes_per_sm = integer_fact(field.at("shared_bytes_per_sm"));
+  machine.shared_bytes_per_cta = integer_fact(field.at("shared_bytes_per_cta"));
+  machine.on_chip_bytes_per_sm = integer_fact(field.at("on_chip_bytes_per_sm"));
+  machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
+  machine.l2_bytes = integer_fact(field.at("l2_bytes"));
+  machine.l2_effective_fraction = real_fact(field.at("l2_effective_fraction"));
+  if (machine.l2_effective_fraction.value > 1) {
+    field.at("l2_effective_fraction").at("value").refuse("must lie in (0, 1]");
+  }
+  machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
+  if (field.has("l2_bytes_per_second"))
+    machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
+  machine.sm_clock_hz = real_fact(field.at("sm_clock_hz"));
+  for (const auto& [type, peak] : field.at("peak_flops_per_second").entries()) {
+    try {
+      parse_element_type(type);
+    } catch (const BadInput& error) {
+      peak.refuse(error.what());
+    }
+    machine.peak_flops_per_second[type] = real_fact(peak);
+  }
+  return machine;
+}
+
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(machine_folder())) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Machine load_machine(const std::string& name_or_path) {
+  if (name_or_path.ends_with(".json")) return parse_machine(name_or_path, read_text_file(name_or_path));
+  const std::vector<std::string> names = machine_names();
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    throw BadInput(std::string(unknown_name("machine", name_or_path, names).what()) + "; or FILE.json");
+  }
+  const std::string path = machine_folder() / (name_or_path + ".json");
+  return parse_machine(path, read_text_file(path));
+}
+
+}  // namespace tilescope

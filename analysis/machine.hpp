@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU as the models see it: each number once, as data, with where it came from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu_ref/problem.hpp"
+
+namespace tilescope {
+
+/// A number and its evidence.
+template <typename T>
+struct Fact {
+  T value{};
+  std::string source;
+  /// datasheet, measured, derived, assumed, or unverified (from general knowledge, no document at hand).
+  std::string kind;
+};
+
+/// Files: analysis/machines/NAME.json. A CTA is what CUDA calls a thread block.
+struct Machine {
+  std::string name;   // "h200"
+  std::string title;  // "NVIDIA H200 SXM, 141 GB"
+  std::string chip;   // "GH100"
+  Fact<std::int64_t> sm_count;
+  Fact<std::int64_t> shared_bytes_per_sm;   // the most that CTAs can have together
+  Fact<std::int64_t> shared_bytes_per_cta;  // the most that one CTA can ask for
+  Fact<std::int64_t> on_chip_bytes_per_sm;  // registers, L1 and shared memory: all that can hold an operand
+  Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
+  Fact<std::int64_t> l2_bytes;
+  Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
+  Fact<double> dram_bytes_per_second;
+  std::optional<Fact<double>> l2_bytes_per_second;            // SM<->L2
+  Fact<double> sm_clock_hz;                                   // at which the peaks below hold
+  std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
+
+  std::int64_t effective_l2_bytes() const {
+    return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
+  }
+  /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a
+  /// program that does not fit (see fits) can still be replayed.
+  std::int64_t resident_ctas_per_sm(std::int64_t shared_bytes) const;
+  bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
+  /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
+  std::optional<double> peak_flops(ElementType type) const;
+};
+
+/// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
+/// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
+Machine load_machine(const std::string& name_or_path);
+Machine parse_machine(const std::string& source, std::string_view text);
+/// Names of the machines that TileScope ships, sorted.
+std::vector<std::string> machine_names();
+
+}  // namespace tilescope
