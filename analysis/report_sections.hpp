@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sections of a report. Each is absent when the records hold no data for it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analysis/report_document.hpp"
+#include "analysis/run_summary.hpp"
+
+namespace tilescope {
+
+/// A table of the runs that are no point of a sweep, and of each sweep's largest point.
+std::optional<Section> summary_section(const std::vector<RunSummary>& runs);
+/// Bytes by tensor group, forward and backward, for problems that several kernels ran.
+std::optional<Section> tensor_section(const std::vector<RunSummary>& runs);
+/// Bytes against seqlen, with bounds; a figure for each problem and direction.
+std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs);
+/// Bytes against block size.
+std::optional<Section> block_section(const std::vector<RunSummary>& runs);
+/// DRAM bytes against the size of the L2.
+std::optional<Section> l2_section(const std::vector<RunSummary>& runs);
+/// Hierarchical rooflines, forward and backward.
+std::optional<Section> roofline_section(const std::vector<RunSummary>& runs);
+/// FlashAttention's Figure 2 beside our counts.
+std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs);
+/// FlashAttention-3's error experiment beside ours.
+std::optional<Section> paper_error_section(const std::vector<RunRecord>& records);
+/// Errors against exact attention, from `verify`.
+std::optional<Section> error_section(const std::vector<RunRecord>& records);
+/// Times, from `bench`.
+std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
+/// Every pass of the runs in the summary.
+std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
+/// The commands, commits and machines behind the report.
+Section record_section(const std::vector<RunRecord>& records);
+
+}  // namespace tilescope

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// One direction of one run of a record, its passes summed: what the figures and tables of a report show.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/run_record.hpp"
+#include "cpu_ref/tile_program.hpp"
+
+namespace tilescope {
+
+/// Bytes read and written at a boundary. A reduction counts as written.
+struct BoundaryBytes {
+  std::int64_t read_bytes = 0;
+  std::int64_t write_bytes = 0;
+  std::int64_t total() const { return read_bytes + write_bytes; }
+};
+
+/// Points into the records that it was made from.
+struct RunSummary {
+  const RunRecord* record = nullptr;
+  const RunEntry* run = nullptr;
+  Direction direction = Direction::forward;
+  std::vector<const PassRecord*> passes;
+
+  std::string label;                   // "flash2 split": kernel without "cpu:", and its backward order
+  std::optional<Algorithm> algorithm;  // by the kernel's name
+  TileShape tile;                      // of the pass that moves most
+  std::int64_t useful_flops = 0;       // 4 (forward) or 10 (backward) * visible pairs * head_dim
+  std::int64_t executed_flops = 0;
+  BoundaryBytes compulsory;  // of the direction: every input read once, every output written once
+  /// Summed over the passes; absent unless every pass has it.
+  std::optional<BoundaryBytes> closed_form, simulated_sm_l2, simulated_dram, measured_sm_l2, measured_dram;
+  std::optional<double> median_seconds;
+  std::string machine_model;  // that was simulated, "" if none or several
+
+  const AttentionProblem& problem() const { return run->problem; }
+};
+
+/// Every direction of every run, in the order of the records; runs without passes give none.
+std::vector<RunSummary> summarize(const std::vector<RunRecord>& records);
+
+/// The algorithm that "cpu:flash2" or "gpu:flash2-mma" executes, by its name.
+std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel);
+
+/// "./tilescope simulate --preset fa2-16k": the command line that made a record, without where it wrote.
+std::string command_text(const RunRecord& record);
+
+/// "128x64"
+std::string to_string(TileShape tile);
+
+}  // namespace tilescope

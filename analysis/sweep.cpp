@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/sweep.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace tilescope {
+namespace {
+
+constexpr std::size_t kLeastPoints = 3;
+
+/// Order of series in figures and of keys in maps: the papers' order of invention, then the name.
+std::pair<int, std::string> series_rank(const RunSummary& run) {
+  return {run.algorithm ? static_cast<int>(*run.algorithm) : 3, run.label};
+}
+
+/// Groups runs by `sweep_key` and, inside, by `series_key`; sorts by `value`; keeps series with enough
+/// values.
+template <typename SweepKey, typename SeriesKey, typename Value>
+std::vector<Sweep> find_sweeps(const std::vector<RunSummary>& runs, SweepKey sweep_key, SeriesKey series_key,
+                               Value value) {
+  // Keyed by text, so that the order is that of the values and not of the records.
+  std::map<std::string, std::map<std::tuple<int, std::string, std::string>, std::vector<const RunSummary*>>>
+      groups;
+  for (const RunSummary& run : runs) {
+    if (value(run) == 0) continue;
+    const auto [rank, label] = series_rank(run);
+    groups[sweep_key(run)][{rank, label, series_key(run)}].push_back(&run);
+  }
+  std::vector<Sweep> sweeps;
+  for (auto& [key, members] : groups) {
+    Sweep sweep;
+    for (auto& [series, points] : members) {
+      std::stable_sort(points.begin(), points.end(),
+                       [&value](const RunSummary* a, const RunSummary* b) { return value(*a) < value(*b); });
+      const auto same = [&value](const RunSummary* a, const RunSummary* b) { return value(*a) == value(*b); };
+      points.erase(std::unique(points.begin(), points.end(), same), points.end());
+      if (points.size() < kLeastPoints) continue;
+      sweep.series.push_back({points.front()->label, points.front()->tile, points});
+    }
+    if (sweep.series.empty()) continue;
+    const RunSummary& last = *sweep.series.front().points.back();
+    sweep.problem = last.problem();
+    sweep.direction = last.direction;
+    sweep.machine_model = last.machine_model;
+    sweeps.push_back(std::move(sweep));
+  }
+  return sweeps;
+}
+
+std::string problem_key(AttentionProblem problem, const RunSummary& run, bool with_seqlen) {
+  problem.seed = 0;  // no byte depends on it
+  if (!with_seqlen) problem.seqlen_q = problem.seqlen_k = 1;
+  return describe(problem) + (run.direction == Direction::forward ? " 0" : " 1") + run.machine_model;
+}
+
+}  // namespace
+
+int swept_block(const RunSummary& run) {
+  const bool owns_q_tile = run.algorithm == Algorithm::flash2 && run.direction == Direction::forward;
+  return owns_q_tile ? run.tile.block_m : run.tile.block_n;
+}
+
+std::vector<Sweep> seqlen_sweeps(const std::vector<RunSummary>& runs) {
+  return find_sweeps(
+      runs, [](const RunSummary& run) { return problem_key(run.problem(), run, false); },
+      [](const RunSummary& run) { return to_string(run.tile); },
+      [](const RunSummary& run) {
+        const AttentionProblem& p = run.problem();
+        return p.seqlen_q == p.seqlen_k ? p.seqlen_q : 0;
+      });
+}
+
+std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {
+  return find_sweeps(
+      runs, [](const RunSummary& run) { return problem_key(run.problem(), run, true); },
+      [](const RunSummary&) { return std::string(); },
+      [](const RunSummary& run) { return static_cast<std::int64_t>(swept_block(run)); });
+}
+
+std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
+  AttentionProblem problem = sweep.problem;
+  problem.seed = 0;
+  std::string text = describe(problem);
+  if (!with_seqlen) {
+    const std::size_t start = text.find(" N");
+    text.erase(start, text.find(' ', start + 1) - start);
+  }
+  if (!sweep.machine_model.empty()) text += ", " + sweep.machine_model + " model";
+  return text;
+}
+
+std::vector<std::string> commands_of(const Sweep& sweep) {
+  std::vector<std::string> commands;
+  for (const SweepSeries& series : sweep.series) {
+    for (const RunSummary* point : series.points) {
+      const std::string command = command_text(*point->record);
+      if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
+    }
+  }
+  return commands;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the sweeps among runs: those that differ in one thing only, at three or more of its values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/run_summary.hpp"
+
+namespace tilescope {
+
+/// The points of one kernel, by ascending value of what varies, each value once.
+struct SweepSeries {
+  std::string label;
+  TileShape tile;  // of the first point
+  std::vector<const RunSummary*> points;
+};
+
+struct Sweep {
+  AttentionProblem problem;  // of the last point of the first series
+  Direction direction = Direction::forward;
+  std::string machine_model;
+  std::vector<SweepSeries> series;  // standard, flash1, flash2, then others; by label within
+};
+
+/// seqlen_q = seqlen_k varies; kernel, tile and the rest of the problem stay.
+std::vector<Sweep> seqlen_sweeps(const std::vector<RunSummary>& runs);
+
+/// The tile varies; kernel and problem stay. Points are ordered by swept_block().
+std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);
+
+/// The side of the tile that sets how often the other axis is streamed: rows of Q where a CTA owns a q tile
+/// (flash2 forward), rows of K/V where it owns a kv tile. [rows]
+int swept_block(const RunSummary& run);
+
+/// What stays fixed in a sweep, in words: "B1 H16 D128 fp16 causal, h200 model".
+std::string describe_fixed(const Sweep& sweep, bool with_seqlen);
+
+/// Commands of the records that the points came from, each once.
+std::vector<std::string> commands_of(const Sweep& sweep);
+
+}  // namespace tilescope
