@@ -20,7 +20,7 @@ std::string_view backward_order_name(const std::vector<const PassRecord*>& passe
   return "";
 }
 
-BoundaryBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {
+ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {
   using enum TensorName;
   const auto sum = [&problem](std::initializer_list<TensorName> tensors) {
     std::int64_t bytes = 0;
@@ -33,10 +33,10 @@ BoundaryBytes compulsory_bytes(const AttentionProblem& problem, Direction direct
 
 /// The sum over passes of what `part` gives, or nothing if a pass lacks it.
 template <typename Part>
-std::optional<BoundaryBytes> sum_over(const std::vector<const PassRecord*>& passes, Part part) {
-  BoundaryBytes sum;
+std::optional<ReadWriteBytes> sum_over(const std::vector<const PassRecord*>& passes, Part part) {
+  ReadWriteBytes sum;
   for (const PassRecord* pass : passes) {
-    const std::optional<BoundaryBytes> bytes = part(*pass);
+    const std::optional<ReadWriteBytes> bytes = part(*pass);
     if (!bytes) return std::nullopt;
     sum.read_bytes += bytes->read_bytes;
     sum.write_bytes += bytes->write_bytes;
@@ -44,25 +44,25 @@ std::optional<BoundaryBytes> sum_over(const std::vector<const PassRecord*>& pass
   return sum;
 }
 
-std::optional<BoundaryBytes> both(std::optional<std::int64_t> read, std::optional<std::int64_t> write) {
+std::optional<ReadWriteBytes> both(std::optional<std::int64_t> read, std::optional<std::int64_t> write) {
   if (!read || !write) return std::nullopt;
-  return BoundaryBytes{*read, *write};
+  return ReadWriteBytes{*read, *write};
 }
 
 void sum_passes(RunSummary& summary) {
-  using Bytes = std::optional<BoundaryBytes>;
+  using Bytes = std::optional<ReadWriteBytes>;
   const auto& passes = summary.passes;
   summary.closed_form = sum_over(passes, [](const PassRecord& pass) -> Bytes {
     if (!pass.closed_form) return std::nullopt;
-    return BoundaryBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes};
+    return ReadWriteBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes};
   });
   summary.simulated_sm_l2 = sum_over(passes, [](const PassRecord& pass) -> Bytes {
     if (!pass.simulated) return std::nullopt;
-    return BoundaryBytes{pass.simulated->sm_l2_read_bytes, pass.simulated->sm_l2_write_bytes};
+    return ReadWriteBytes{pass.simulated->sm_l2_read_bytes, pass.simulated->sm_l2_write_bytes};
   });
   summary.simulated_dram = sum_over(passes, [](const PassRecord& pass) -> Bytes {
     if (!pass.simulated) return std::nullopt;
-    return BoundaryBytes{pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
+    return ReadWriteBytes{pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
   });
   summary.measured_sm_l2 = sum_over(passes, [](const PassRecord& pass) -> Bytes {
     if (!pass.measured) return std::nullopt;

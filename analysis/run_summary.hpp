@@ -7,17 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "analysis/closed_form.hpp"
 #include "analysis/run_record.hpp"
 #include "cpu_ref/tile_program.hpp"
 
 namespace tilescope {
-
-/// Bytes read and written at a boundary. A reduction counts as written.
-struct BoundaryBytes {
-  std::int64_t read_bytes = 0;
-  std::int64_t write_bytes = 0;
-  std::int64_t total() const { return read_bytes + write_bytes; }
-};
 
 /// Points into the records that it was made from.
 struct RunSummary {
@@ -29,11 +23,11 @@ struct RunSummary {
   std::string label;                   // "flash2 split": kernel without "cpu:", and its backward order
   std::optional<Algorithm> algorithm;  // by the kernel's name
   TileShape tile;                      // of the pass that moves most
-  std::int64_t useful_flops = 0;       // 4 (forward) or 10 (backward) * visible pairs * head_dim
+  std::int64_t useful_flops = 0;       // of the direction, however it is computed
   std::int64_t executed_flops = 0;
-  BoundaryBytes compulsory;  // of the direction: every input read once, every output written once
+  ReadWriteBytes compulsory;  // of the direction, see closed_form.hpp
   /// Summed over the passes; absent unless every pass has it.
-  std::optional<BoundaryBytes> closed_form, simulated_sm_l2, simulated_dram, measured_sm_l2, measured_dram;
+  std::optional<ReadWriteBytes> closed_form, simulated_sm_l2, simulated_dram, measured_sm_l2, measured_dram;
   std::optional<double> median_seconds;
   std::string machine_model;  // that was simulated, "" if none or several
 

@@ -9,14 +9,14 @@
 namespace tilescope {
 namespace {
 
-using BytesOf = std::optional<BoundaryBytes> RunSummary::*;
+using BytesOf = std::optional<ReadWriteBytes> RunSummary::*;
 
 /// The total at a boundary of each point that knows it.
 std::vector<ChartPoint> totals(const SweepSeries& series, BytesOf boundary,
                                std::int64_t (*x)(const RunSummary&)) {
   std::vector<ChartPoint> points;
   for (const RunSummary* run : series.points) {
-    const std::optional<BoundaryBytes>& bytes = run->*boundary;
+    const std::optional<ReadWriteBytes>& bytes = run->*boundary;
     if (bytes && bytes->total() > 0) {
       points.push_back({static_cast<double>(x(*run)), static_cast<double>(bytes->total())});
     }

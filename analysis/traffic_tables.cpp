@@ -14,18 +14,18 @@ namespace {
 
 constexpr const char* kUnknown = "-";
 
-std::string total_or_dash(const std::optional<BoundaryBytes>& bytes) {
+std::string total_or_dash(const std::optional<ReadWriteBytes>& bytes) {
   return bytes ? format_bytes(static_cast<double>(bytes->total())) : kUnknown;
 }
 
-std::string ratio_or_dash(const std::optional<BoundaryBytes>& bytes, const BoundaryBytes& floor) {
+std::string ratio_or_dash(const std::optional<ReadWriteBytes>& bytes, const ReadWriteBytes& floor) {
   if (!bytes) return kUnknown;
   return format_ratio(static_cast<double>(bytes->total()) / static_cast<double>(floor.total()));
 }
 
 /// (counter - closed form) / closed form in per cent.
-std::string residual(const std::optional<BoundaryBytes>& measured,
-                     const std::optional<BoundaryBytes>& expected) {
+std::string residual(const std::optional<ReadWriteBytes>& measured,
+                     const std::optional<ReadWriteBytes>& expected) {
   if (!measured || !expected || expected->total() == 0) return kUnknown;
   return fmt::format("{:+.3f} %", 100.0 * static_cast<double>(measured->total() - expected->total()) /
                                       static_cast<double>(expected->total()));
