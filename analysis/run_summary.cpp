@@ -20,17 +20,6 @@ std::string_view backward_order_name(const std::vector<const PassRecord*>& passe
   return "";
 }
 
-ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {
-  using enum TensorName;
-  const auto sum = [&problem](std::initializer_list<TensorName> tensors) {
-    std::int64_t bytes = 0;
-    for (const TensorName tensor : tensors) bytes += tensor_extent(problem, tensor).bytes();
-    return bytes;
-  };
-  if (direction == Direction::forward) return {sum({q, k, v}), sum({out, lse})};
-  return {sum({q, k, v, out, lse, dout}), sum({dq, dk, dv})};
-}
-
 /// The sum over passes of what `part` gives, or nothing if a pass lacks it.
 template <typename Part>
 std::optional<ReadWriteBytes> sum_over(const std::vector<const PassRecord*>& passes, Part part) {
@@ -134,8 +123,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
         if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
         summary.algorithm = algorithm_of_kernel(run.kernel);
-        summary.useful_flops =
-            (direction == Direction::forward ? 4 : 10) * run.problem.visible_pairs() * run.problem.head_dim;
+        summary.useful_flops = useful_flops(run.problem, direction);
         summary.compulsory = compulsory_bytes(run.problem, direction);
         sum_passes(summary);
         summaries.push_back(std::move(summary));
