@@ -10,8 +10,6 @@
 namespace tilescope {
 namespace {
 
-constexpr const char* kFigureFolder = "figures";
-
 constexpr const char* kLead =
     "How many bytes attention kernels move, and across which boundary. **SM<->L2** is the traffic between "
     "the "

@@ -15,6 +15,9 @@ namespace tilescope {
 /// @throws MachineLacks when gnuplot is not installed
 Document make_report(const std::vector<RunRecord>& records);
 
+/// Folder of the SVG files inside that of the report.
+inline constexpr const char* kFigureFolder = "figures";
+
 /// A file of a report; `path` is relative to its folder.
 struct ReportFile {
   std::string path;

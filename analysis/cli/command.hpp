@@ -59,5 +59,6 @@ class Progress {
 };
 
 void add_list_command(CLI::App& app, CommandContext& context);
+void add_report_command(CLI::App& app, CommandContext& context);
 
 }  // namespace tilescope::cli

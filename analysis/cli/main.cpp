@@ -58,7 +58,10 @@ BadInput unexpected_argument(const CLI::App& app) {
   return BadInput(where + " argument", "'" + word + "'", "must be left out; see --help");
 }
 
-void add_commands(CLI::App& app, CommandContext& context) { add_list_command(app, context); }
+void add_commands(CLI::App& app, CommandContext& context) {
+  add_list_command(app, context);
+  add_report_command(app, context);
+}
 
 int run(const std::vector<std::string>& argv) {
   CLI::App app(kPurpose, "tilescope");
