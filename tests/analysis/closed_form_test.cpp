@@ -8,35 +8,13 @@
 #include <set>
 #include <tuple>
 
+#include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
 namespace {
 
 constexpr int kRandomProblems = 400;
-
-/// Every way to run every algorithm.
-struct Choice {
-  Algorithm algorithm;
-  Direction direction;
-  BackwardOrder backward = BackwardOrder::split;
-};
-constexpr Choice kChoices[] = {
-    {Algorithm::standard, Direction::forward},
-    {Algorithm::standard, Direction::backward},
-    {Algorithm::flash1, Direction::forward},
-    {Algorithm::flash1, Direction::backward},
-    {Algorithm::flash2, Direction::forward},
-    {Algorithm::flash2, Direction::backward, BackwardOrder::split},
-    {Algorithm::flash2, Direction::backward, BackwardOrder::fused},
-    {Algorithm::flash2, Direction::backward, BackwardOrder::rows},
-};
-
-std::vector<TileProgram> programs_of(const Choice& choice, const AttentionProblem& problem, TileShape tile) {
-  ProgramOptions options = ProgramOptions::with_tile(tile);
-  options.backward = choice.backward;
-  return build_programs(choice.algorithm, choice.direction, problem, options);
-}
 
 /// The same counts by walking every access.
 std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
@@ -64,8 +42,8 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     const TileShape tile = random.tile(16);
     AttentionProblem p = random.problem(tile);
     p.dtype = kElementTypes[random.between(0, 4)];
-    for (const Choice& choice : kChoices) {
-      for (const TileProgram& program : programs_of(choice, p, tile)) {
+    for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
+      for (const TileProgram& program : testing::programs_of(choice, p, ProgramOptions::with_tile(tile))) {
         CAPTURE(seed);
         CAPTURE(describe(p));
         CAPTURE(tile.block_m);

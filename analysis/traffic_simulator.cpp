@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/traffic_simulator.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "analysis/reuse_stack.hpp"
+#include "analysis/tile_numbering.hpp"
+
+namespace tilescope {
+namespace {
+
+/// Bytes by distance: a hash table with linear probing, because most of the time goes into it and the stack.
+class DistanceTable {
+ public:
+  DistanceTable() : entries_(1 << 10) {}
+
+  ReusePoint& at(std::int64_t distance) {
+    ReusePoint* entry = &entries_[place(distance)];
+    if (entry->distance_bytes == distance) return *entry;
+    if (2 * ++used_ > entries_.size()) {
+      grow();
+      entry = &entries_[place(distance)];
+    }
+    entry->distance_bytes = distance;
+    return *entry;
+  }
+
+  std::vector<ReusePoint> sorted() const {
+    std::vector<ReusePoint> points;
+    for (const ReusePoint& entry : entries_) {
+      if (entry.distance_bytes != 0) points.push_back(entry);
+    }
+    std::sort(points.begin(), points.end(),
+              [](const ReusePoint& a, const ReusePoint& b) { return a.distance_bytes < b.distance_bytes; });
+    return points;
+  }
+
+ private:
+  /// Where `distance` stands, or would stand.
+  std::size_t place(std::int64_t distance) const {
+    constexpr std::uint64_t kGolden =
+        0x9E3779B97F4A7C15;  // Fibonacci hashing: distances share their low bits
+    const std::size_t mask = entries_.size() - 1;
+    std::size_t i = static_cast<std::uint64_t>(distance) * kGolden >> 32 & mask;
+    while (entries_[i].distance_bytes != 0 && entries_[i].distance_bytes != distance) i = (i + 1) & mask;
+    return i;
+  }
+
+  void grow() {
+    std::vector<ReusePoint> old(2 * entries_.size());
+    old.swap(entries_);
+    for (const ReusePoint& entry : old) {
+      if (entry.distance_bytes != 0) entries_[place(entry.distance_bytes)] = entry;
+    }
+  }
+
+  std::vector<ReusePoint> entries_;  // a power of two; distance 0 is an empty place
+  std::size_t used_ = 0;
+};
+
+void require_memory(const TileNumbering& tiles) {
+  const std::int64_t needed =
+      ReuseStack::memory_bytes(tiles.num_tiles()) + std::int64_t{8} * tiles.num_written_tiles();
+  const std::int64_t available =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
+  if (needed < available) return;
+  throw MachineLacks(
+      fmt::format("replaying this pass takes up to {:.1f} GB of memory and this machine has {:.1f}: choose "
+                  "larger tiles or "
+                  "fewer heads",
+                  static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9));
+}
+
+/// The L2 of every size at once.
+class CacheModel {
+ public:
+  explicit CacheModel(const TileProgram& program) : tiles_(program) {
+    require_memory(tiles_);
+    stack_.emplace(tiles_.num_tiles());
+    largest_distance_.assign(tiles_.num_written_tiles(), kClean);
+  }
+
+  void access(const AccessGroup& group) {
+    for (const Operand& operand : group.operands) access(operand, tiles_.tile(operand.tensor, group));
+  }
+
+  PassTraffic finish() {
+    traffic_.histogram = distances_.sorted();
+    return std::move(traffic_);
+  }
+
+ private:
+  static constexpr std::int64_t kClean = -1;
+
+  void access(const Operand& operand, NumberedTile tile) {
+    const std::int64_t distance = stack_->touch(tile.number, tile.bytes);
+    ++traffic_.accesses;
+    if (operand.kind != AccessKind::store) {
+      if (distance == ReuseStack::kNever) {
+        traffic_.cold_read_bytes += tile.bytes;
+      } else {
+        distances_.at(distance).read_bytes += tile.bytes;
+      }
+    }
+    if (operand.kind == AccessKind::load) traffic_.load_bytes += tile.bytes;
+    if (operand.kind == AccessKind::store) traffic_.store_bytes += tile.bytes;
+    if (operand.kind == AccessKind::reduce) traffic_.reduce_bytes += tile.bytes;
+    if (tile.number < largest_distance_.size()) track_dirty(operand, tile, distance);
+  }
+
+  /// A tile stays dirty in the caches that have held it ever since it was written: those as large as its
+  /// largest distance since. The others have written it back and hold it clean, or not at all.
+  void track_dirty(const Operand& operand, NumberedTile tile, std::int64_t distance) {
+    std::int64_t& largest = largest_distance_[tile.number];
+    if (largest != kClean) largest = std::max(largest, distance);
+    if (operand.kind == AccessKind::load) return;
+    if (largest == kClean) {
+      traffic_.flush_write_bytes += tile.bytes;  // its last write goes out at the latest with the final flush
+    } else {
+      distances_.at(largest).write_back_bytes += tile.bytes;
+    }
+    largest = 0;
+  }
+
+  TileNumbering tiles_;
+  DistanceTable distances_;
+  std::optional<ReuseStack> stack_;
+  std::vector<std::int64_t> largest_distance_;  // by tile, since it was last written
+  PassTraffic traffic_;
+};
+
+}  // namespace
+
+std::int64_t PassTraffic::dram_read_bytes(std::int64_t l2_bytes) const {
+  std::int64_t bytes = cold_read_bytes;
+  for (const ReusePoint& point : histogram) {
+    if (point.distance_bytes > l2_bytes) bytes += point.read_bytes;
+  }
+  return bytes;
+}
+
+std::int64_t PassTraffic::dram_write_bytes(std::int64_t l2_bytes) const {
+  std::int64_t bytes = flush_write_bytes;
+  for (const ReusePoint& point : histogram) {
+    if (point.distance_bytes > l2_bytes) bytes += point.write_back_bytes;
+  }
+  return bytes;
+}
+
+double PassTraffic::hit_rate(std::int64_t l2_bytes) const {
+  const std::int64_t looked_up = load_bytes + reduce_bytes;
+  if (looked_up == 0) return 1.0;
+  return 1.0 - static_cast<double>(dram_read_bytes(l2_bytes)) / static_cast<double>(looked_up);
+}
+
+std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine) {
+  return machine.sm_count.value * machine.resident_ctas_per_sm(program.shared_bytes());
+}
+
+PassTraffic simulate_pass(const TileProgram& program, std::int64_t co_resident_ctas,
+                          const std::function<void()>& on_retired) {
+  CacheModel cache(program);
+  std::vector<CtaWalk> running;
+  std::int64_t next_cta = 0;
+  for (; next_cta < std::min(co_resident_ctas, program.num_ctas()); ++next_cta) {
+    running.emplace_back(program, next_cta);
+  }
+  AccessGroup group;
+  while (!running.empty()) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      CtaWalk& walk = running[i];
+      bool busy = walk.next(group);
+      while (!busy) {
+        if (on_retired) on_retired();
+        if (next_cta == program.num_ctas()) break;
+        walk = CtaWalk(program, next_cta++);
+        busy = walk.next(group);
+      }
+      if (!busy) continue;
+      cache.access(group);
+      if (kept != i) running[kept] = walk;
+      ++kept;
+    }
+    running.erase(running.begin() + static_cast<std::ptrdiff_t>(kept), running.end());
+  }
+  PassTraffic traffic = cache.finish();
+  traffic.co_resident_ctas = co_resident_ctas;
+  return traffic;
+}
+
+}  // namespace tilescope

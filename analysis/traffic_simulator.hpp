@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replays a pass's tile accesses, in the order in which a GPU would issue them, through a model of its L2.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "analysis/machine.hpp"
+#include "cpu_ref/tile_program.hpp"
+
+namespace tilescope {
+
+/// Traffic that disappears once the L2 holds `distance_bytes`.
+struct ReusePoint {
+  std::int64_t distance_bytes = 0;
+  std::int64_t read_bytes = 0;        // loads and reductions that hit from this capacity on
+  std::int64_t write_back_bytes = 0;  // write-backs that a cache of this capacity saves
+  bool operator==(const ReusePoint&) const = default;
+};
+
+/// What one replay of a pass tells about every L2 size.
+///
+/// The L2 is fully associative LRU with whole tiles as lines, empty at the start of the pass and flushed at
+/// its end. A load or reduction that misses fetches its tile; a store writes a whole tile and fetches
+/// nothing; stores and reductions leave the tile dirty, and a dirty tile is written back when it is evicted
+/// or flushed.
+struct PassTraffic {
+  std::int64_t co_resident_ctas = 0;
+  std::int64_t accesses = 0;
+  std::int64_t load_bytes = 0;  // SM<->L2, as are the next two
+  std::int64_t store_bytes = 0;
+  std::int64_t reduce_bytes = 0;
+  std::int64_t cold_read_bytes = 0;    // read from DRAM at any L2 size
+  std::int64_t flush_write_bytes = 0;  // written to DRAM at any L2 size
+  std::vector<ReusePoint> histogram;   // exact, ascending distance
+
+  std::int64_t sm_l2_read_bytes() const { return load_bytes; }
+  std::int64_t sm_l2_write_bytes() const { return store_bytes + reduce_bytes; }
+  std::int64_t dram_read_bytes(std::int64_t l2_bytes) const;
+  std::int64_t dram_write_bytes(std::int64_t l2_bytes) const;
+  /// Bytes of loads and reductions found in L2 / bytes of all loads and reductions; 1 for a pass without any.
+  double hit_rate(std::int64_t l2_bytes) const;
+};
+
+/// How many CTAs run at once: SMs times the CTAs that fit an SM with the program's shared memory.
+std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine);
+
+/// Runs `co_resident_ctas` CTAs in step, one access group each in turn, each replaced by the next in the
+/// grid's order when it retires.
+/// @param on_retired called after each CTA, for progress; may be empty
+/// @throws MachineLacks when the replay would not fit this machine's memory
+/// Source of the histogram: Mattson et al. 1970, for reads; for writes, a tile written twice is written back
+/// in between exactly by the caches smaller than its largest distance since the first of the two.
+PassTraffic simulate_pass(const TileProgram& program, std::int64_t co_resident_ctas,
+                          const std::function<void()>& on_retired = {});
+
+}  // namespace tilescope
