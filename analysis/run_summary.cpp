@@ -107,6 +107,19 @@ std::string command_text(const RunRecord& record) {
   return text;
 }
 
+std::string reproduce_text(const RunRecord& record) {
+  return command_text(record) + " --json run.json && ./tilescope report run.json";
+}
+
+std::string problem_text(const RunSummary& run, bool with_seqlen) {
+  AttentionProblem problem = run.problem();
+  problem.seed = 0;
+  std::string text = describe(problem);
+  if (with_seqlen) return text;
+  const std::size_t start = text.find(" N"), dim = text.find(" D");
+  return text.erase(start, dim - start);
+}
+
 std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
   std::vector<RunSummary> summaries;
   for (const RunRecord& record : records) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace tilescope {
@@ -79,23 +80,35 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {
       [](const RunSummary& run) { return static_cast<std::int64_t>(swept_block(run)); });
 }
 
-std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
-  AttentionProblem problem = sweep.problem;
-  problem.seed = 0;
-  std::string text = describe(problem);
-  if (!with_seqlen) {
-    const std::size_t start = text.find(" N");
-    text.erase(start, text.find(' ', start + 1) - start);
+std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs) {
+  std::set<const RunSummary*> swept, last;
+  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
+    for (const Sweep& sweep : sweeps) {
+      for (const SweepSeries& series : sweep.series) {
+        swept.insert(series.points.begin(), series.points.end());
+        last.insert(series.points.back());
+      }
+    }
   }
-  if (!sweep.machine_model.empty()) text += ", " + sweep.machine_model + " model";
-  return text;
+  std::vector<const RunSummary*> single, ends;
+  for (const RunSummary& run : runs) {
+    if (!run.closed_form && !run.measured_sm_l2) continue;
+    if (!swept.contains(&run)) single.push_back(&run);
+    if (last.contains(&run)) ends.push_back(&run);
+  }
+  return single.empty() ? ends : single;
+}
+
+std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
+  const std::string text = problem_text(*sweep.series.front().points.back(), with_seqlen);
+  return sweep.machine_model.empty() ? text : text + ", " + sweep.machine_model + " model";
 }
 
 std::vector<std::string> commands_of(const Sweep& sweep) {
   std::vector<std::string> commands;
   for (const SweepSeries& series : sweep.series) {
     for (const RunSummary* point : series.points) {
-      const std::string command = command_text(*point->record);
+      const std::string command = reproduce_text(*point->record);
       if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
     }
   }

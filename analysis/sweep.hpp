@@ -33,10 +33,14 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);
 /// (flash2 forward), rows of K/V where it owns a kv tile. [rows]
 int swept_block(const RunSummary& run);
 
+/// The runs that tables and single-problem figures show: those with bytes that are no point of a sweep or,
+/// when there is none, the last point of each series.
+std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
+
 /// What stays fixed in a sweep, in words: "B1 H16 D128 fp16 causal, h200 model".
 std::string describe_fixed(const Sweep& sweep, bool with_seqlen);
 
-/// Commands of the records that the points came from, each once.
+/// How to make the records that the points came from, each once.
 std::vector<std::string> commands_of(const Sweep& sweep);
 
 }  // namespace tilescope

@@ -31,36 +31,6 @@ std::string residual(const std::optional<ReadWriteBytes>& measured,
                                       static_cast<double>(expected->total()));
 }
 
-bool moves_bytes(const RunSummary& run) {
-  return run.closed_form.has_value() || run.measured_sm_l2.has_value();
-}
-
-/// The runs that stand in the tables: those in no sweep, and each sweep's last points.
-std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs) {
-  std::set<const RunSummary*> swept, last;
-  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
-    for (const Sweep& sweep : sweeps) {
-      for (const SweepSeries& series : sweep.series) {
-        swept.insert(series.points.begin(), series.points.end());
-      }
-    }
-  }
-  for (const Sweep& sweep : seqlen_sweeps(runs)) {
-    for (const SweepSeries& series : sweep.series) last.insert(series.points.back());
-  }
-  std::vector<const RunSummary*> headlines;
-  for (const RunSummary& run : runs) {
-    if (moves_bytes(run) && (!swept.contains(&run) || last.contains(&run))) headlines.push_back(&run);
-  }
-  return headlines;
-}
-
-std::string problem_text(const RunSummary& run) {
-  AttentionProblem problem = run.problem();
-  problem.seed = 0;
-  return describe(problem);
-}
-
 }  // namespace
 
 std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {

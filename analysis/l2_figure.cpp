@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// DRAM traffic against the size of the L2: one replay tells all sizes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analysis/chart_looks.hpp"
+#include "analysis/machine.hpp"
+#include "analysis/report_sections.hpp"
+#include "analysis/sweep.hpp"
+
+namespace tilescope {
+namespace {
+
+bool has_curve(const RunSummary& run) {
+  return std::all_of(run.passes.begin(), run.passes.end(), [](const PassRecord* pass) {
+    return pass->simulated && !pass->simulated->l2_curve.empty();
+  });
+}
+
+/// DRAM bytes of a pass at an L2 of `l2_bytes`: those of the largest recorded size that is no larger.
+std::int64_t dram_bytes(const PassRecord& pass, std::int64_t l2_bytes) {
+  const std::vector<L2CurvePoint>& curve = pass.simulated->l2_curve;
+  auto above =
+      std::upper_bound(curve.begin(), curve.end(), l2_bytes,
+                       [](std::int64_t size, const L2CurvePoint& point) { return size < point.l2_bytes; });
+  if (above != curve.begin()) --above;
+  return above->dram_read_bytes + above->dram_write_bytes;
+}
+
+/// DRAM bytes of all passes at every recorded size.
+std::vector<ChartPoint> curve_of(const RunSummary& run) {
+  std::set<std::int64_t> sizes;
+  for (const PassRecord* pass : run.passes) {
+    for (const L2CurvePoint& point : pass->simulated->l2_curve) sizes.insert(point.l2_bytes);
+  }
+  sizes.erase(0);
+  std::vector<ChartPoint> points;
+  for (const std::int64_t size : sizes) {
+    std::int64_t bytes = 0;
+    for (const PassRecord* pass : run.passes) bytes += dram_bytes(*pass, size);
+    points.push_back({static_cast<double>(size), static_cast<double>(bytes)});
+  }
+  return points;
+}
+
+/// A vertical line at a capacity of the machine that was simulated.
+LineSeries capacity_line(const std::string& title, std::int64_t bytes, const ChartAxis& y, Dash dash) {
+  const double x = static_cast<double>(bytes);
+  return {title, {.color = "#777777", .dash = dash, .width = 1.3}, {{x, y.low}, {x, y.high}}};
+}
+
+Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
+  Figure figure;
+  LineChart chart;
+  KernelLooks palette;
+  std::vector<std::int64_t> sizes;
+  const auto same_label = [&runs](const std::string& label) {
+    return std::count_if(runs.begin(), runs.end(),
+                         [&label](const RunSummary* run) { return run->label == label; });
+  };
+  for (const RunSummary* run : runs) {
+    LineSeries line{run->label, palette.take(run->algorithm), curve_of(*run)};
+    if (same_label(run->label) > 1) line.title = fmt::format("{} {}", run->label, to_string(run->tile));
+    line.marker_every = std::max<int>(1, static_cast<int>(line.points.size()) / 7);
+    for (const ChartPoint& point : line.points) sizes.push_back(static_cast<std::int64_t>(point.x));
+    chart.series.push_back(std::move(line));
+    const std::string command = reproduce_text(*run->record);
+    if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
+      figure.commands.push_back(command);
+    }
+  }
+  const auto [smallest, largest] = std::minmax_element(sizes.begin(), sizes.end());
+  std::vector<std::int64_t> marks;
+  for (std::int64_t size = 1; size <= *largest; size *= 2) {
+    if (size >= *smallest) marks.push_back(size);
+  }
+  chart.x = doubling_axis("L2 size", marks, format_capacity);
+  const RunSummary& first = *runs.front();
+  const double floor = static_cast<double>(first.compulsory.total());
+  chart.series.push_back({"compulsory", kFloorLook, {{chart.x.low, floor}, {chart.x.high, floor}}});
+  chart.y = byte_axis("DRAM bytes read and written", chart.series);
+  const Machine machine = load_machine(first.machine_model);
+  chart.series.push_back(
+      capacity_line(fmt::format("{} L2, {}", machine.name, format_capacity(machine.l2_bytes.value)),
+                    machine.l2_bytes.value, chart.y, Dash::solid));
+  if (machine.effective_l2_bytes() != machine.l2_bytes.value) {
+    chart.series.push_back(
+        capacity_line(fmt::format("usable, {}", format_capacity(machine.effective_l2_bytes())),
+                      machine.effective_l2_bytes(), chart.y, Dash::dashed));
+  }
+  figure.name = fmt::format("dram-against-l2-{}-{}", to_string(first.direction), number);
+  figure.title = fmt::format("DRAM bytes against L2 size, {} pass.", to_string(first.direction));
+  figure.caption = fmt::format(
+      "{}, tile {}. Each line is one replay: the stack distance of an access is the smallest L2 that "
+      "saves it. A cliff stands where the tensors that concurrent CTAs share begin to fit.",
+      problem_text(first), to_string(first.tile));
+  figure.svg = draw(chart);
+  return figure;
+}
+
+}  // namespace
+
+std::optional<Section> l2_section(const std::vector<RunSummary>& runs) {
+  std::map<std::string, std::vector<const RunSummary*>> groups;
+  for (const RunSummary* run : headline_runs(runs)) {
+    if (!has_curve(*run)) continue;
+    const int direction = static_cast<int>(run->direction);
+    groups[fmt::format("{} {} {}", direction, problem_text(*run), run->machine_model)].push_back(run);
+  }
+  Section section{"l2", "What the L2 saves", {}};
+  for (auto& [key, members] : groups) {
+    section.blocks.push_back(l2_figure(members, static_cast<int>(section.blocks.size()) + 1));
+  }
+  if (section.blocks.empty()) return std::nullopt;
+  return section;
+}
+
+}  // namespace tilescope
