@@ -58,6 +58,8 @@ class Progress {
   bool shown_;
 };
 
+// One a subcommand, each in the file of its name.
+void add_diff_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);
 

@@ -6,7 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/machine.hpp"
 #include "analysis/nearest_names.hpp"
+#include "analysis/record_metrics.hpp"
+#include "analysis/report_format.hpp"
 #include "cpu_ref/problem.hpp"
 
 namespace tilescope::cli {
@@ -26,13 +30,37 @@ std::vector<Entry> list_problems() {
   return entries;
 }
 
+std::vector<Entry> list_machines() {
+  std::vector<Entry> entries;
+  for (const std::string& name : machine_names()) {
+    const Machine machine = load_machine(name);
+    entries.push_back({name,
+                       fmt::format("{} {} SMs, L2 {}, DRAM {}/s", machine.chip, machine.sm_count.value,
+                                   format_capacity(machine.l2_bytes.value),
+                                   format_bytes(machine.dram_bytes_per_second.value)),
+                       machine.title});
+  }
+  return entries;
+}
+
+std::vector<Entry> list_metrics() {
+  std::vector<Entry> entries;
+  for (const RecordMetric& metric : record_metrics()) {
+    const std::string unit = metric.unit.empty() ? "1" : std::string(metric.unit);
+    entries.push_back({metric.name(), fmt::format("[{}] may grow {:g} %", unit, 100 * metric.budget.amount),
+                       std::string(metric.summary)});
+  }
+  return entries;
+}
+
 struct Catalogue {
   std::string name;
   std::vector<Entry> (*entries)();
 };
 
 const std::vector<Catalogue>& catalogues() {
-  static const std::vector<Catalogue> all = {{"problems", list_problems}};
+  static const std::vector<Catalogue> all = {
+      {"machines", list_machines}, {"metrics", list_metrics}, {"problems", list_problems}};
   return all;
 }
 
@@ -46,17 +74,9 @@ const Catalogue& find_catalogue(const std::string& name) {
 }
 
 std::string as_table(const std::vector<Entry>& entries) {
-  std::size_t name_width = 0, detail_width = 0;
-  for (const Entry& entry : entries) {
-    name_width = std::max(name_width, entry.name.size());
-    detail_width = std::max(detail_width, entry.detail.size());
-  }
-  std::string text;
-  for (const Entry& entry : entries) {
-    text += fmt::format("{:<{}}  {:<{}}  {}\n", entry.name, name_width, entry.detail, detail_width,
-                        entry.summary);
-  }
-  return text;
+  std::vector<std::vector<std::string>> rows;
+  for (const Entry& entry : entries) rows.push_back({entry.name, entry.detail, entry.summary});
+  return align_columns(rows);
 }
 
 std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {

@@ -58,9 +58,11 @@ BadInput unexpected_argument(const CLI::App& app) {
   return BadInput(where + " argument", "'" + word + "'", "must be left out; see --help");
 }
 
+/// In the order in which --help lists them.
 void add_commands(CLI::App& app, CommandContext& context) {
   add_list_command(app, context);
   add_report_command(app, context);
+  add_diff_command(app, context);
 }
 
 int run(const std::vector<std::string>& argv) {

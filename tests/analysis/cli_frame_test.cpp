@@ -2,41 +2,12 @@
 // The frame of the command line, tested from outside: commands, common options, output, exit codes.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/analysis/run_program.hpp"
+#include "tests/analysis/cli_program.hpp"
 
 using namespace tilescope::testing;
-
-namespace {
-
-struct BadCommand {
-  std::vector<std::string> arguments;
-  std::vector<std::string> said;  // field, value and what is allowed
-};
-
-/// Exit code 2, one sentence on standard error with all of `said`, no output and no file.
-void check_refused(const BadCommand& bad) {
-  std::string line = "tilescope";
-  for (const std::string& word : bad.arguments) line += " '" + word + "'";
-  CAPTURE(line);
-  const TemporaryFolder folder;
-  const ProgramResult result = run_program(bad.arguments, folder.path());
-  CHECK(result.exit_code == 2);
-  CHECK(result.out == "");
-  CHECK(result.err.starts_with("tilescope: "));
-  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  CAPTURE(result.err);
-  for (const std::string& part : bad.said) {
-    CAPTURE(part);
-    CHECK(result.err.find(part) != std::string::npos);
-  }
-  CHECK(folder.empty());
-}
-
-}  // namespace
 
 TEST_CASE("a mistyped command or option is refused with the nearest name") {
   const BadCommand cases[] = {
