@@ -15,11 +15,11 @@ struct TileState {
   PassName pass = PassName::forward;
   int batch = 0, head = 0;  // query head
   int m_block = 0, n_block = 0;
-  double scores = 0;   // unscaled S
+  double scores = 0;   // unscaled S, negated where the softmax scale is negative
   double row_max = 0;  // running maximum over the rows that have seen a key (forward)
   double row_sum = 0;  // running sum (forward)
   double probs = 0;  // P as it enters its matmul: un-normalised in a forward pass, exp(S - LSE) in a backward
-  double dprobs = 0;   // dP (backward)
+  double dprobs = 0;   // dP with dropout applied (backward)
   double dscores = 0;  // dS (backward)
   double accum = 0;    // the accumulator that this pass owns: O, dQ (q axis), dK + dV (kv axis)
 };

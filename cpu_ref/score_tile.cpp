@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/score_tile.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace tilescope {
+
+ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
+    : band(cta.problem().band()),
+      queries_along(along),
+      first_query(at.m_block * cta.program().tile.block_m),
+      queries(cta.queries(at)),
+      first_key(at.n_block * cta.program().tile.block_n),
+      keys(cta.keys(at)),
+      batch_head(cta.batch() * static_cast<int>(cta.problem().heads) + at.head) {}
+
+ScoreTile::Columns ScoreTile::visible_columns(int row) const {
+  const bool by_query = queries_along == Queries::rows;
+  const int first = by_query ? band.first_key(first_query + row) : band.first_query(first_key + row);
+  const int last = by_query ? band.last_key(first_query + row) : band.last_query(first_key + row);
+  const int origin = by_query ? first_key : first_query;
+  const int begin = std::clamp(first - origin, 0, cols());
+  return {begin, std::clamp(last + 1 - origin, begin, cols())};
+}
+
+void apply_mask(const ScoreTile& place, Tile& scores) {
+  constexpr float hidden = -std::numeric_limits<float>::infinity();
+  for (int r = 0; r < place.rows(); ++r) {
+    const ScoreTile::Columns visible = place.visible_columns(r);
+    std::fill(scores.row(r), scores.row(r) + visible.begin, hidden);
+    std::fill(scores.row(r) + visible.end, scores.row(r) + place.cols(), hidden);
+  }
+}
+
+void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors) {
+  const bool by_query = place.queries_along == Queries::rows;
+  const int end_key = place.first_key + place.keys;
+  for (int i = 0; i < place.queries; ++i) {
+    for (int quad = place.first_key / 4; quad * 4 < end_key; ++quad) {
+      const Philox4 bits = dropout.bits(place.batch_head, place.first_query + i, quad);
+      for (int key = std::max(place.first_key, quad * 4); key < std::min(end_key, quad * 4 + 4); ++key) {
+        const int j = key - place.first_key;
+        const float factor = bits.x[key % 4] >= dropout.threshold ? dropout.keep_scale : 0.0f;
+        (by_query ? factors.row(i)[j] : factors.row(j)[i]) = factor;
+      }
+    }
+  }
+}
+
+double visible_sum(const ScoreTile& place, const Tile& tile) {
+  double sum = 0;
+  for (int r = 0; r < place.rows(); ++r) {
+    const ScoreTile::Columns visible = place.visible_columns(r);
+    for (int c = visible.begin; c < visible.end; ++c) sum += static_cast<double>(tile.row(r)[c]);
+  }
+  return sum;
+}
+
+double tile_sum(const TileView& tile, int rows, int cols) {
+  double sum = 0;
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < cols; ++c) sum += static_cast<double>(tile.row(r)[c]);
+  }
+  return sum;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mask and dropout do to one tile of the score matrix, in either orientation.
+#pragma once
+
+#include "cpu_ref/cta.hpp"
+#include "cpu_ref/philox.hpp"
+#include "cpu_ref/tile.hpp"
+
+namespace tilescope {
+
+/// Where a score tile lies in its matrix, and which way round it is kept. A CTA keeps the axis it owns across
+/// the columns, so that the tiles it streams serve every product as they come.
+struct ScoreTile {
+  VisibleBand band;
+  Queries queries_along;
+  int first_query, queries;
+  int first_key, keys;
+  int batch_head;  // batch * heads + query head
+
+  ScoreTile(const Cta& cta, const TileCoord& at, Queries queries_along);
+  ScoreTile(const Cta& cta, const TileCoord& at)
+      : ScoreTile(cta, at, cta.program().axis == Axis::q ? Queries::columns : Queries::rows) {}
+  int rows() const { return queries_along == Queries::rows ? queries : keys; }
+  int cols() const { return queries_along == Queries::rows ? keys : queries; }
+  /// The columns [begin, end) that the mask leaves visible in a row.
+  struct Columns {
+    int begin, end;
+  };
+  Columns visible_columns(int row) const;
+};
+
+/// Puts -inf where the mask hides an entry.
+void apply_mask(const ScoreTile& place, Tile& scores);
+
+/// The dropout factors of a tile: keep_scale where an entry is kept, 0 where it is dropped.
+void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors);
+
+/// Sum over the visible entries, for observers.
+double visible_sum(const ScoreTile& place, const Tile& tile);
+/// Sum of rows x cols entries, for observers.
+double tile_sum(const TileView& tile, int rows, int cols);
+
+}  // namespace tilescope
