@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cpu_ref/problem.hpp"
+#include "cpu_ref/random_inputs.hpp"
 #include "cpu_ref/tile_schedule.hpp"
 
 namespace tilescope {
@@ -123,6 +124,9 @@ struct RunEntry {
   std::string kernel;
   std::vector<PassRecord> passes;
   std::map<std::string, TensorErrorRecord> error;  // by tensor: o, lse, dq, dk, dv
+  std::optional<TileOrder> order = std::nullopt;   // of the grid, where it was chosen
+  std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
+  std::optional<InputKind> inputs = std::nullopt;  // what was computed on
   bool operator==(const RunEntry&) const = default;
 };
 

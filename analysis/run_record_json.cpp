@@ -238,16 +238,33 @@ Json to_json(const RunEntry& run) {
   Json json;
   json["problem"] = to_json(run.problem);
   json["kernel"] = run.kernel;
+  if (run.order) json["order"] = to_string(*run.order);
+  if (run.scan) json["scan"] = to_string(*run.scan);
+  if (run.inputs) json["inputs"] = to_string(*run.inputs);
   json["passes"] = Json::array();
   for (const PassRecord& pass : run.passes) json["passes"].push_back(to_json(pass));
   for (const auto& [tensor, error] : run.error) json["error"][tensor] = to_json(error);
   return json;
 }
 
+/// The value that `parse` finds in an optional text field.
+template <typename T>
+std::optional<T> optional_name(const JsonField& field, const char* key, T (*parse)(std::string_view)) {
+  if (!field.has(key)) return std::nullopt;
+  try {
+    return parse(field.at(key).text());
+  } catch (const BadInput& error) {
+    field.at(key).refuse(error.what());
+  }
+}
+
 RunEntry run_from(const JsonField& field) {
   RunEntry run;
   run.problem = problem_from(field.at("problem"));
   run.kernel = field.at("kernel").text();
+  run.order = optional_name(field, "order", parse_tile_order);
+  run.scan = optional_name(field, "scan", parse_scan);
+  run.inputs = optional_name(field, "inputs", parse_input_kind);
   for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_from(pass));
   if (field.has("error")) {
     for (const auto& [tensor, error] : field.at("error").entries()) run.error[tensor] = error_from(error);

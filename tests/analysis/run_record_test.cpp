@@ -55,6 +55,9 @@ RunRecord full_record() {
   run.error = {{"o", {1e-3, 1e-4, 2, 0, 2e-3}},
                {"lse", {std::numeric_limits<double>::infinity(), 1, 1e9, 3, 1e-4}}};
   record.runs = {run, run};
+  record.runs[1].order = TileOrder::head_swizzled;
+  record.runs[1].scan = Scan::sawtooth;
+  record.runs[1].inputs = InputKind::outlier;
   return record;
 }
 
@@ -136,6 +139,9 @@ TEST_CASE("another schema, missing fields, wrong types and negative counts are n
   json = valid_json();
   json["runs"][0]["passes"][0]["tile"]["block_m"] = 0;
   expect(json, {"tile.block_m", "0"});
+  json = valid_json();
+  json["runs"][1]["scan"] = "zigzag";
+  expect(json, {"runs[1].scan", "zigzag", "sawtooth"});
   json = valid_json();
   json["runs"] = "none";
   expect(json, {"runs", "\"none\"", "array"});
