@@ -12,6 +12,7 @@
 #include "analysis/record_metrics.hpp"
 #include "analysis/report_format.hpp"
 #include "cpu_ref/problem.hpp"
+#include "profiler/metric_sets.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -53,14 +54,31 @@ std::vector<Entry> list_metrics() {
   return entries;
 }
 
+/// What `profile --metrics` takes: sets, then single metrics with the counters they are computed from.
+std::vector<Entry> list_counters() {
+  std::vector<Entry> entries;
+  for (const MetricSet& set : metric_sets()) {
+    entries.push_back(
+        {std::string(set.name), fmt::format("set of {}", set.metrics.size()), std::string(set.summary)});
+  }
+  for (const Metric& metric : all_metrics()) {
+    const std::string formula = to_string(metric.formulas.front());
+    entries.push_back({std::string(metric.name), fmt::format("[{}]", metric.unit),
+                       metric.caveat.empty() ? formula : fmt::format("{}; {}", formula, metric.caveat)});
+  }
+  return entries;
+}
+
 struct Catalogue {
   std::string name;
   std::vector<Entry> (*entries)();
 };
 
 const std::vector<Catalogue>& catalogues() {
-  static const std::vector<Catalogue> all = {
-      {"machines", list_machines}, {"metrics", list_metrics}, {"problems", list_problems}};
+  static const std::vector<Catalogue> all = {{"counters", list_counters},
+                                             {"machines", list_machines},
+                                             {"metrics", list_metrics},
+                                             {"problems", list_problems}};
   return all;
 }
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A library that is looked for while the program runs, so that the program starts where it is missing.
+#pragma once
+
+#include <string>
+
+namespace tilescope {
+
+/// Owner of a dlopen() handle; empty when nothing was found.
+class SharedObject {
+ public:
+  SharedObject() = default;
+  SharedObject(SharedObject&& other) noexcept;
+  SharedObject& operator=(SharedObject&& other) noexcept;
+  ~SharedObject();
+
+  /// Opens `name`, a path or a bare name for the loader's own search. On failure the result is empty and
+  /// `why`, if given, receives the loader's reason.
+  static SharedObject open(const std::string& name, std::string* why = nullptr);
+  /// The copy of `name` that this process has loaded already; empty if there is none.
+  static SharedObject already_loaded(const std::string& name);
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  /// Address of a symbol; nullptr if the library lacks it.
+  void* symbol(const char* name) const;
+  /// Path of the file that holds `address`; empty if unknown.
+  static std::string path_of(const void* address);
+
+ private:
+  explicit SharedObject(void* handle) : handle_(handle) {}
+  void* handle_ = nullptr;
+};
+
+}  // namespace tilescope
