@@ -24,6 +24,10 @@ struct DeviceTensor {
   TILESCOPE_HOST_DEVICE Element* head(int batch, int head) const {
     return static_cast<Element*>(data) + batch * batch_stride + head * head_stride;
   }
+  template <typename Element>
+  TILESCOPE_HOST_DEVICE Element* row(int batch, int head, std::int64_t row) const {
+    return this->head<Element>(batch, head) + row * row_stride;
+  }
 };
 
 /// TileState (cpu_ref/tile_observer.hpp) as a kernel writes it: each field is a sum over the tile that the

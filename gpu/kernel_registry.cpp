@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cpu_ref/errors.hpp"
+#include "gpu/kernels/flash2_simt.hpp"
 #ifdef TILESCOPE_HAS_CUDA
 #include "gpu/device.hpp"
 #endif
@@ -11,7 +12,7 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {};
+  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Flash2Simt>()};
   return rungs;
 }
 

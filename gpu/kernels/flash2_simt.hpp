@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash2-simt, the third rung: its tile shapes, and what they take of an SM. Plain C++, for the registry,
+// the launches and the tests alike.
+#pragma once
+
+#include "gpu/gpu_kernel.hpp"
+#include "gpu/head_dim.hpp"
+#include "gpu/kernels/simt_shape.hpp"
+
+namespace tilescope {
+
+struct Flash2Simt {
+  static constexpr std::string_view name = "gpu:flash2-simt";
+  static constexpr std::string_view summary =
+      "FlashAttention-2 on CUDA cores, fp32: q outer, four warps that split the rows of Q";
+  static constexpr Algorithm algorithm = Algorithm::flash2;
+  static std::vector<BackwardOrder> backward_orders();
+  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
+  static ProgramOptions default_options(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+  /// A row of the tiles in shared memory has groups of eight 16-byte chunks, so 32 columns at least.
+  static constexpr int padded_dim(std::int64_t head_dim) {
+    return padded_head_dim(head_dim) < 32 ? 32 : padded_head_dim(head_dim);
+  }
+
+  struct Tiles {
+    TileShape forward, backward, dq;
+  };
+  /// The tile shapes of each pass. Two CTAs share an SM of sm_90 (227 KiB for them) unless said otherwise,
+  /// so that one computes while the other waits at a barrier.
+  static constexpr Tiles tiles(int padded_dim) {
+    if (padded_dim <= 64) {
+      return {.forward = {128, 64},  // 8 x 8 scores a thread: 16 shared loads feed 256 multiply-adds
+              .backward = {64, 64},  // Q, K, V, dO and P: 80 KiB at d = 64
+              .dq = {64, 64}};
+    }
+    if (padded_dim <= 128) {
+      return {.forward = {128,
+                          32},  // Q 64 + K, V 32 + P 16 = 112 KiB at d = 128: the most that two CTAs can have
+              .backward = {32, 64},  // dK and dV of 64 rows are 128 registers a thread at d = 128
+              .dq = {64, 32}};
+    }
+    return {
+        .forward = {64, 32},   // O alone is 128 registers a thread at d = 256; one CTA an SM there (136 KiB)
+        .backward = {32, 32},  // d = 256: Q, K, V, dO 128 + P 4 KiB, one CTA an SM, and within sm_80's 163
+        .dq = {32, 32}};
+  }
+
+  /// Dynamic shared memory of the passes that multiply. [bytes]
+  static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
+    return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n);
+  }
+  /// Q, dO, K, V, one of P and dS, and LSE and delta of the q tile.
+  static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {
+    return 4 * (2 * tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n +
+                2 * tile.block_m);
+  }
+};
+
+}  // namespace tilescope

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of gpu:flash2-simt: FlashAttention-2, Algorithm 1, in fp32 on CUDA cores.
+//
+// Against gpu:flash1: the loops change places. A CTA owns a q tile and streams K and V past it, so that O and
+// its statistics stay in registers and cross the SM's boundary once; and a head is cut into as many CTAs as
+// it has q tiles, which is what fills the device when the batch is small.
+#pragma once
+
+#include "gpu/kernels/flash2_simt.hpp"
+#include "gpu/kernels/simt_softmax.cuh"
+
+namespace tilescope::simt {
+
+/// Adds this thread's part of the rows' state to the tile log.
+template <int Rows, int Dim>
+__device__ inline void log_rows(Lane lane, const KernelArguments& args, const TileLogEntry& entry,
+                                int first_query, const RowStatistics<Rows / (kWarps * kLaneRows)>& statistics,
+                                const QuadTile<Rows, Dim>& accum) {
+#pragma unroll
+  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
+    if (first_query + lane.first_row<Rows>() + kLaneRows * i >= args.band.seqlen_q) continue;
+    const bool seen = statistics.max[i] > -kInfinity;
+    if (lane.col == 0 && seen) entry.add(&DeviceTileState::row_max, statistics.max[i]);
+    entry.add(&DeviceTileState::row_sum, statistics.sum[i]);
+  }
+  entry.add(&DeviceTileState::accum, sum_of(accum));
+}
+
+/// O = accum / row sum and LSE, to slow memory. Source: FlashAttention-2, Algorithm 1, lines 12 to 15.
+template <int Rows, int Dim>
+__device__ inline void finish_forward(Lane lane, const KernelArguments& args, int batch, int head,
+                                      int first_query, RowStatistics<Rows / (kWarps * kLaneRows)>& statistics,
+                                      QuadTile<Rows, Dim>& accum) {
+  const int seqlen_q = args.band.seqlen_q;
+  const GlobalRows<float> out(args[TensorName::out], batch, head, first_query, seqlen_q, args.head_dim);
+  const GlobalRows<float> lse(args[TensorName::lse], batch, head, first_query, seqlen_q, 1);
+#pragma unroll
+  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
+    const int row = lane.first_row<Rows>() + kLaneRows * i;
+    const float sum = row_sum(statistics.sum[i]);
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
+      const float4 o = accum.x[i][j];
+      store_quad(out, row, 4 * (lane.col + kLaneCols * j),
+                 {o.x * inverse, o.y * inverse, o.z * inverse, o.w * inverse});
+    }
+    if (lane.col == 0 && row < lse.rows) {
+      const float scale = fabsf(args.softmax_scale);
+      *lse.at(row, 0) = sum == 0.0f ? -kInfinity : fmaf(statistics.max[i], scale, logf(sum));
+    }
+  }
+}
+
+/// One CTA: q tile `item.block` of one head. `Extras`: dropout, a negative scale and the tile log.
+template <int Dim, int BlockM, int BlockN, bool Extras>
+__global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
+    flash2_simt_forward(const __grid_constant__ KernelArguments args) {
+  constexpr TileShape kTile{BlockM, BlockN};
+  const WorkItem item = args.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int kv_head = head / args.group_size();
+  const int first_query = item.block * BlockM;
+  const TileRange range = kv_tiles(args.band, kTile, item.block);
+  const Lane lane = Lane::here();
+
+  const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
+  const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
+  const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim};
+  const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
+    if (step < range.count()) {
+      const int first_key = scan_tile(args.scan, range, item.block, step) * BlockN;
+      load_tile<BlockN>(tile, GlobalRows<const float>(args[name], batch, kv_head, first_key,
+                                                      args.band.seqlen_k, args.head_dim));
+    }
+    __pipeline_commit();
+  };
+
+  constexpr int kRowsHere = BlockM / (kWarps * kLaneRows);
+  QuadTile<BlockM, Dim> accum{};
+  RowStatistics<kRowsHere> statistics;
+#pragma unroll
+  for (int i = 0; i < kRowsHere; ++i) {
+    statistics.max[i] = -kInfinity;
+    statistics.sum[i] = 0.0f;
+  }
+  if (!range.empty()) {
+    load_tile<BlockM>(q_tile, GlobalRows<const float>(args[TensorName::q], batch, head, first_query,
+                                                      args.band.seqlen_q, args.head_dim));
+  }
+  load_kv(TensorName::k, k_tile, 0);
+  load_kv(TensorName::v, v_tile, 0);
+
+  for (int step = 0; step < range.count(); ++step) {
+    const int n_block = scan_tile(args.scan, range, item.block, step);
+    const int first_key = n_block * BlockN;
+    __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
+    __syncthreads();
+    DotTile<BlockM, BlockN> scores;
+    multiply_nt(lane, q_tile, k_tile, scores);
+    __syncthreads();
+    load_kv(TensorName::k, k_tile, step + 1);
+
+    const ScorePlace<BlockM, BlockN, false> place(lane, first_query, first_key);
+    [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, item.block, n_block);
+    if constexpr (Extras) {
+      multiply_scores(scores, args.score_sign);
+      if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
+    }
+    if (range.full(n_block)) {
+      softmax_step<false>(place, args, scores, statistics, accum);
+    } else {
+      softmax_step<true>(place, args, scores, statistics, accum);
+    }
+    if constexpr (Extras) {
+      if (args.dropout.active()) {
+        place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+      }
+      if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+    }
+    put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
+    __syncwarp();
+
+    __pipeline_wait_prior(1);  // V; the next K may still be on its way
+    __syncthreads();
+    multiply_nn<BlockM, BlockN, Dim>(lane, p_tile, v_tile, accum);
+    if constexpr (Extras) {
+      if (entry.open()) log_rows(lane, args, entry, first_query, statistics, accum);
+    }
+    __syncthreads();
+    load_kv(TensorName::v, v_tile, step + 1);
+  }
+  finish_forward(lane, args, batch, head, first_query, statistics, accum);
+}
+
+}  // namespace tilescope::simt

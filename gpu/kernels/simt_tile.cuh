@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles on CUDA cores: swizzled fp32 tiles in shared memory and the three matrix products that attention
+// needs of them, for CTAs of four warps that each own a quarter of the product's rows (the split-Q partition
+// of FlashAttention-2, arXiv:2307.08691, section 3.3: warps exchange nothing).
+#pragma once
+
+#include <cuda_pipeline.h>
+
+#include <cstdint>
+#include <limits>
+
+#include "gpu/kernel_arguments.hpp"
+#include "gpu/kernels/element.cuh"
+#include "gpu/kernels/simt_shape.hpp"
+
+namespace tilescope::simt {
+
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+extern __shared__ float4 dynamic_shared[];
+__device__ inline float* shared_memory() { return reinterpret_cast<float*>(dynamic_shared); }
+
+/// This thread's place. A warp is a grid of 4 x 8 lanes; lanes that differ in bit 0 differ in row, in bit 1
+/// in column, so that of the two operands of a product each is shared by neighbouring lanes, and a 16-byte
+/// load of either takes two passes through shared memory instead of four.
+struct Lane {
+  int warp, row, col;
+  __device__ static Lane here() {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return {static_cast<int>(threadIdx.x) / 32, (lane & 1) | (lane >> 4) << 1, (lane >> 1) & 7};
+  }
+  /// First of the rows that this thread computes in a tile of `Rows`; the others follow kLaneRows apart.
+  template <int Rows>
+  __device__ int first_row() const {
+    return warp * (Rows / kWarps) + row;
+  }
+};
+
+/// Sum and maximum over the eight lanes that share a row.
+__device__ inline float row_sum(float value) {
+  for (int bit = 2; bit <= 8; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
+  return value;
+}
+__device__ inline float row_max(float value) {
+  for (int bit = 2; bit <= 8; bit *= 2) value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, bit));
+  return value;
+}
+
+/// 2^x by the special function unit: 2 ulp, 2^-inf = 0.
+__device__ inline float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// A rows x Cols tile of fp32 in shared memory. Its 16-byte chunks are permuted inside groups of eight by the
+/// row, so that eight rows read at one column, or eight columns of one row, lie in different banks.
+template <int Cols>
+struct SharedTile {
+  static_assert(Cols % 32 == 0, "a row is made of groups of eight 16-byte chunks");
+  float* data;
+
+  __device__ float* chunk(int row, int index) const { return data + row * Cols + ((index ^ (row & 7)) << 2); }
+  __device__ float4 load(int row, int index) const { return *reinterpret_cast<float4*>(chunk(row, index)); }
+  __device__ float& at(int row, int col) const { return chunk(row, col >> 2)[col & 3]; }
+};
+
+/// Rows of one head of a tensor, from `first_row` on: `rows` of them exist, each of `cols` elements.
+template <typename Element>
+struct GlobalRows {
+  Element* data;
+  std::int64_t row_stride;
+  int rows;
+  int cols;
+
+  __device__ GlobalRows(const DeviceTensor& tensor, int batch, int head, int first_row, int seqlen, int cols)
+      : data(tensor.head<Element>(batch, head) + first_row * tensor.row_stride),
+        row_stride(tensor.row_stride),
+        rows(seqlen - first_row),
+        cols(cols) {}
+  __device__ Element* at(int row, int col) const { return data + row * row_stride + col; }
+  /// Whether chunks of four elements are whole and aligned to their size.
+  __device__ bool quads() const { return cols % 4 == 0 && row_stride % 4 == 0; }
+};
+
+/// Copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
+/// Asynchronous for fp32 (await with __pipeline_wait_prior), whole when it returns otherwise; both need a
+/// barrier after.
+template <int Rows, int Cols, typename Element>
+__device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element>& source) {
+  constexpr int kChunks = Cols / 4;
+  const bool quads = source.quads();
+  for (int i = static_cast<int>(threadIdx.x); i < Rows * kChunks; i += kThreads) {
+    const int row = i / kChunks, chunk = i % kChunks, col = chunk * 4;
+    float* destination = tile.chunk(row, chunk);
+    const bool inside = row < source.rows;
+    if constexpr (sizeof(Element) == 4) {
+      if (quads) {
+        const bool valid = inside && col < source.cols;
+        __pipeline_memcpy_async(destination, valid ? source.at(row, col) : source.data, 16, valid ? 0 : 16);
+      } else {
+        for (int x = 0; x < 4; ++x) {
+          const bool valid = inside && col + x < source.cols;
+          __pipeline_memcpy_async(destination + x, valid ? source.at(row, col + x) : source.data, 4,
+                                  valid ? 0 : 4);
+        }
+      }
+    } else {
+      float4 values{};
+      if (quads && inside && col < source.cols) {
+        const uint2 bits = *reinterpret_cast<const uint2*>(source.at(row, col));
+        const Element* elements = reinterpret_cast<const Element*>(&bits);
+        values = {widen(elements[0]), widen(elements[1]), widen(elements[2]), widen(elements[3])};
+      } else if (inside) {
+        float* each = reinterpret_cast<float*>(&values);
+        for (int x = 0; x < 4; ++x) each[x] = col + x < source.cols ? widen(*source.at(row, col + x)) : 0.0f;
+      }
+      *reinterpret_cast<float4*>(destination) = values;
+    }
+  }
+}
+
+/// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix.
+template <typename Element>
+__device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
+  if (row >= target.rows || col >= target.cols) return;
+  const float each[4] = {value.x, value.y, value.z, value.w};
+  if (target.quads()) {
+    struct alignas(4 * sizeof(Element)) Quad {
+      Element x[4];
+    } quad;
+    for (int x = 0; x < 4; ++x) quad.x[x] = narrow<Element>(each[x]);
+    *reinterpret_cast<Quad*>(target.at(row, col)) = quad;
+  } else {
+    for (int x = 0; x < 4 && col + x < target.cols; ++x) *target.at(row, col + x) = narrow<Element>(each[x]);
+  }
+}
+
+/// Adds four neighbouring columns to an fp32 accumulator in slow memory. The order of the adds is free.
+__device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int col, float4 value) {
+  if (row >= target.rows || col >= target.cols) return;
+#if __CUDA_ARCH__ >= 900
+  if (target.quads()) {
+    atomicAdd(reinterpret_cast<float4*>(target.at(row, col)), value);
+    return;
+  }
+#endif
+  const float each[4] = {value.x, value.y, value.z, value.w};
+  for (int x = 0; x < 4 && col + x < target.cols; ++x) atomicAdd(target.at(row, col + x), each[x]);
+}
+
+__device__ inline void multiply_add(float4& sum, float a, float4 b) {
+  sum.x = fmaf(a, b.x, sum.x);
+  sum.y = fmaf(a, b.y, sum.y);
+  sum.z = fmaf(a, b.z, sum.z);
+  sum.w = fmaf(a, b.w, sum.w);
+}
+
+/// This thread's part of a Rows x Cols product of dot products: rows first_row + 4 i, columns lane.col + 8 j.
+template <int Rows, int Cols>
+struct DotTile {
+  float x[Rows / (kWarps * kLaneRows)][Cols / kLaneCols];
+};
+/// This thread's part of a Rows x Cols accumulator: rows first_row + 4 i, columns 4 (lane.col + 8 j) ... + 3.
+template <int Rows, int Cols>
+struct QuadTile {
+  float4 x[Rows / (kWarps * kLaneRows)][Cols / (4 * kLaneCols)];
+};
+
+/// result = a b^T, with a (Rows x Depth) and b (Cols x Depth).
+template <int Rows, int Cols, int Depth>
+__device__ inline void multiply_nt(Lane lane, SharedTile<Depth> a, SharedTile<Depth> b,
+                                   DotTile<Rows, Cols>& result) {
+  constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kColsHere = Cols / kLaneCols;
+  const int first_row = lane.first_row<Rows>();
+  result = {};
+#pragma unroll(kRowsHere* kColsHere >= 32 ? 1 : 2)
+  for (int chunk = 0; chunk < Depth / 4; ++chunk) {
+    float4 row[kRowsHere];
+#pragma unroll
+    for (int i = 0; i < kRowsHere; ++i) row[i] = a.load(first_row + kLaneRows * i, chunk);
+#pragma unroll
+    for (int j = 0; j < kColsHere; ++j) {
+      const float4 col = b.load(lane.col + kLaneCols * j, chunk);
+#pragma unroll
+      for (int i = 0; i < kRowsHere; ++i) {
+        float sum = result.x[i][j];
+        sum = fmaf(row[i].x, col.x, sum);
+        sum = fmaf(row[i].y, col.y, sum);
+        sum = fmaf(row[i].z, col.z, sum);
+        result.x[i][j] = fmaf(row[i].w, col.w, sum);
+      }
+    }
+  }
+}
+
+/// sum += a b, with a (Rows x Depth) and b (Depth x Cols).
+template <int Rows, int Depth, int Cols>
+__device__ inline void multiply_nn(Lane lane, SharedTile<Depth> a, SharedTile<Cols> b,
+                                   QuadTile<Rows, Cols>& sum) {
+  constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kQuadsHere = Cols / (4 * kLaneCols);
+  const int first_row = lane.first_row<Rows>();
+#pragma unroll 1
+  for (int chunk = 0; chunk < Depth / 4; ++chunk) {
+    float4 row[kRowsHere];
+#pragma unroll
+    for (int i = 0; i < kRowsHere; ++i) row[i] = a.load(first_row + kLaneRows * i, chunk);
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+#pragma unroll
+      for (int j = 0; j < kQuadsHere; ++j) {
+        const float4 quad = b.load(chunk * 4 + x, lane.col + kLaneCols * j);
+#pragma unroll
+        for (int i = 0; i < kRowsHere; ++i) {
+          const float factor = x == 0 ? row[i].x : x == 1 ? row[i].y : x == 2 ? row[i].z : row[i].w;
+          multiply_add(sum.x[i][j], factor, quad);
+        }
+      }
+    }
+  }
+}
+
+/// sum += a^T b, with a (Depth x Rows) and b (Depth x Cols).
+template <int Rows, int Depth, int Cols>
+__device__ inline void multiply_tn(Lane lane, SharedTile<Rows> a, SharedTile<Cols> b,
+                                   QuadTile<Rows, Cols>& sum) {
+  constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kQuadsHere = Cols / (4 * kLaneCols);
+  const int first_row = lane.first_row<Rows>();
+#pragma unroll 4
+  for (int k = 0; k < Depth; ++k) {
+    float row[kRowsHere];
+#pragma unroll
+    for (int i = 0; i < kRowsHere; ++i) row[i] = a.at(k, first_row + kLaneRows * i);
+#pragma unroll
+    for (int j = 0; j < kQuadsHere; ++j) {
+      const float4 quad = b.load(k, lane.col + kLaneCols * j);
+#pragma unroll
+      for (int i = 0; i < kRowsHere; ++i) multiply_add(sum.x[i][j], row[i], quad);
+    }
+  }
+}
+
+/// Writes a product of dot products into shared memory, for a later product along its columns.
+template <int Rows, int Cols>
+__device__ inline void put(Lane lane, SharedTile<Cols> tile, const DotTile<Rows, Cols>& values) {
+  const int first_row = lane.first_row<Rows>();
+#pragma unroll
+  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
+#pragma unroll
+    for (int j = 0; j < Cols / kLaneCols; ++j) {
+      tile.at(first_row + kLaneRows * i, lane.col + kLaneCols * j) = values.x[i][j];
+    }
+  }
+}
+
+}  // namespace tilescope::simt
