@@ -8,12 +8,14 @@
 
 #include "analysis/cli/parse_text.hpp"
 #include "analysis/nearest_names.hpp"
+#include "gpu/kernel_registry.hpp"
 
 namespace tilescope::cli {
 
 std::vector<const Kernel*> all_kernels() {
   std::vector<const Kernel*> kernels;
   for (const Kernel& kernel : cpu_kernels()) kernels.push_back(&kernel);
+  for (const Kernel& kernel : gpu_kernels()) kernels.push_back(&kernel);
   return kernels;
 }
 
@@ -81,9 +83,16 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
     const ProgramOptions own = other->default_options(problem);
     if (!other->refusal(problem, direction, own)) able.push_back(other->name);
   }
-  throw BadInput("kernel", std::string(kernel.name),
-                 fmt::format("{}; {} by {}", *reason, to_string(direction),
-                             able.empty() ? "no kernel" : fmt::format("{}", fmt::join(able, ", "))));
+  const std::string others =
+      able.empty() ? "" : fmt::format("; this problem runs on {}", fmt::join(able, ", "));
+  throw BadInput("kernel", std::string(kernel.name), *reason + others);
+}
+
+void require_runnable(const Kernel& kernel) {
+  if (kernel.run == nullptr || kernel.name.starts_with("gpu:")) {
+    const std::optional<std::string> lack = device_lack();
+    if (lack) throw MachineLacks(fmt::format("{} cannot run: {}", kernel.name, *lack));
+  }
 }
 
 }  // namespace tilescope::cli

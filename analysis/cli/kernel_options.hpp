@@ -39,4 +39,7 @@ class KernelOptions {
 void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                        const ProgramOptions& options);
 
+/// @throws MachineLacks when this build or machine cannot run the kernel, with what would help
+void require_runnable(const Kernel& kernel);
+
 }  // namespace tilescope::cli

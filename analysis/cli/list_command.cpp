@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/kernel_options.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/machine.hpp"
 #include "analysis/nearest_names.hpp"
@@ -22,6 +23,24 @@ struct Entry {
   std::string detail;   // the exact facts, in a column
   std::string summary;  // one line
 };
+
+/// "standard", "flash2, backward fused|split|rows"
+std::string kernel_detail(const Kernel& kernel) {
+  std::string text(to_string(kernel.algorithm));
+  for (BackwardOrder order : kernel.backward_orders) {
+    text +=
+        fmt::format("{}{}", order == kernel.backward_orders.front() ? ", backward " : "|", to_string(order));
+  }
+  return text;
+}
+
+std::vector<Entry> list_kernels() {
+  std::vector<Entry> entries;
+  for (const Kernel* kernel : all_kernels()) {
+    entries.push_back({std::string(kernel->name), kernel_detail(*kernel), std::string(kernel->summary)});
+  }
+  return entries;
+}
 
 std::vector<Entry> list_problems() {
   std::vector<Entry> entries;
@@ -76,6 +95,7 @@ struct Catalogue {
 
 const std::vector<Catalogue>& catalogues() {
   static const std::vector<Catalogue> all = {{"counters", list_counters},
+                                             {"kernels", list_kernels},
                                              {"machines", list_machines},
                                              {"metrics", list_metrics},
                                              {"problems", list_problems}};
