@@ -35,7 +35,7 @@ TEST_CASE("a kernel keeps its own choices where none are given") {
   CHECK(parsed.options == parsed.kernels[0]->default_options({}));
 }
 
-TEST_CASE("every option reaches its field") {
+TEST_CASE("every kernel option reaches its field") {
   const Parsed parsed =
       parse({"--tile", "128x32", "--backward", "split", "--order", "longest-first", "--scan", "sawtooth"});
   CHECK(parsed.options.forward_tile == TileShape{128, 32});
@@ -59,7 +59,7 @@ TEST_CASE("all kernels have a name of their own, CPU first") {
   for (const Kernel* kernel : kernels) CHECK(&find_kernel(std::string(kernel->name)) == kernel);
 }
 
-TEST_CASE("bad values are refused by field, value and what is allowed") {
+TEST_CASE("bad kernel options are refused by field, value and what is allowed") {
   struct Bad {
     std::vector<std::string> words;
     const char* said[3];

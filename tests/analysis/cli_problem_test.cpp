@@ -41,7 +41,7 @@ TEST_CASE("heads_kv follows heads, seqlen_k follows seqlen_q, unless given") {
   CHECK(square.seqlen_k == 33);
 }
 
-TEST_CASE("every option reaches its field") {
+TEST_CASE("every problem option reaches its field") {
   const AttentionProblem expected{.batch = 2,
                                   .heads = 4,
                                   .heads_kv = 2,
@@ -84,7 +84,7 @@ TEST_CASE("a preset is a starting point") {
   CHECK(parse({"--batch", "3", "--preset", "llama3-8b"}).problem == expected);
 }
 
-TEST_CASE("bad values are refused by field, value and what is allowed") {
+TEST_CASE("bad problem options are refused by field, value and what is allowed") {
   struct Bad {
     std::vector<std::string> words;
     const char *field, *value, *allowed;
