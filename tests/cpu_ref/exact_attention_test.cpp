@@ -99,7 +99,8 @@ TEST_CASE("gradients agree with central differences") {
     TensorSet inputs = grid_inputs(p);
     const ExactAttention exact = exact_attention(inputs, Direction::backward);
     testing::ProblemGenerator random(seed);
-    for (const auto& [input, gradient] : {std::pair{q, dq}, {k, dk}, {v, dv}}) {
+    for (const auto& pair : {std::pair{q, dq}, {k, dk}, {v, dv}}) {
+      const TensorName input = pair.first, gradient = pair.second;
       const int count = static_cast<int>(inputs[input].shape().elements());
       for (int sample = 0; sample < std::min(count, 40); ++sample) {
         const int index = count <= 40 ? sample : random.between(0, count - 1);
