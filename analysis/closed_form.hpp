@@ -37,8 +37,8 @@ std::int64_t useful_flops(const TileProgram& program);
 /// FLOPs of the pass's matrix products over whole visited tiles, padding and masked entries included.
 std::int64_t executed_flops(const TileProgram& program);
 
-/// FLOPs that the direction itself needs, however it is computed, over visible pairs: 2 products forward, 5
-/// backward.
+/// FLOPs of the direction over visible pairs, by the papers' number of products: 2 forward, 5 backward (S
+/// computed again), however many a kernel really executes.
 std::int64_t useful_flops(const AttentionProblem& problem, Direction direction);
 /// The papers' convention (FlashAttention-2, section 4): 4 * Nq * Nk * D a head forward, half of it with a
 /// causal mask, 2.5 times as much backward. Rounded down.

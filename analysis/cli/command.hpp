@@ -62,5 +62,6 @@ class Progress {
 void add_diff_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);
+void add_simulate_command(CLI::App& app, CommandContext& context);
 
 }  // namespace tilescope::cli

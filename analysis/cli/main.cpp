@@ -62,6 +62,7 @@ BadInput unexpected_argument(const CLI::App& app) {
 void add_commands(CLI::App& app, CommandContext& context) {
   add_list_command(app, context);
   add_report_command(app, context);
+  add_simulate_command(app, context);
   add_diff_command(app, context);
 }
 

@@ -253,6 +253,30 @@ TEST_CASE("a sawtooth scan re-reads only what the L2 could not keep: S + (w - 1)
   }
 }
 
+TEST_CASE("the lockstep model against DRAM reads measured on an H200") {
+  // FlashAttention-2's forward kernel as bundled with PyTorch 2.11, fp16, d = 128, B * H * N = 262144,
+  // block_m = 128, two CTAs an SM; dram__bytes_read of Nsight Compute. At N = 262144 the CTAs drift apart and
+  // the model falls short.
+  struct Anchor {
+    std::int64_t seqlen, heads;
+    double measured_bytes, tolerance;
+  };
+  const Machine h200 = load_machine("h200");
+  for (const Anchor& anchor : {Anchor{65536, 4, 437.0e6, 0.01}, Anchor{131072, 2, 708.9e6, 0.06}}) {
+    CAPTURE(anchor.seqlen);
+    AttentionProblem p;
+    p.heads = p.heads_kv = anchor.heads;
+    p.seqlen_q = p.seqlen_k = anchor.seqlen;
+    p.head_dim = 128;
+    p.dtype = ElementType::fp16;
+    const auto passes =
+        build_programs(Algorithm::flash2, Direction::forward, p, ProgramOptions::with_tile({128, 64}));
+    const PassTraffic traffic = simulate_pass(passes[0], co_resident_ctas(passes[0], h200));
+    CHECK(static_cast<double>(traffic.dram_read_bytes(h200.effective_l2_bytes())) ==
+          doctest::Approx(anchor.measured_bytes).epsilon(anchor.tolerance));
+  }
+}
+
 TEST_CASE("co-residency follows the machine's SMs and the program's shared memory") {
   const Machine h200 = load_machine("h200");
   AttentionProblem p;

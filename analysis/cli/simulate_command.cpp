@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope simulate`: bytes and FLOPs of a kernel's passes on a machine model, by formula and by replay.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/kernel_options.hpp"
+#include "analysis/cli/parse_text.hpp"
+#include "analysis/cli/problem_options.hpp"
+#include "analysis/cli/simulate_tables.hpp"
+#include "analysis/closed_form.hpp"
+#include "analysis/report_format.hpp"
+#include "analysis/simulate_run.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct SimulateArguments {
+  ProblemOptions problem;
+  KernelOptions kernel;
+  std::string machine = "h200";
+  std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
+  bool closed_form_only = false;
+  bool curve = false;
+};
+
+std::optional<std::int64_t> parse_count(const std::string& field, const std::optional<std::string>& text,
+                                        std::int64_t least, std::int64_t most) {
+  if (!text) return std::nullopt;
+  const std::int64_t count = parse_integer(field, *text);
+  if (count < least || count > most) {
+    throw BadInput(field, *text, fmt::format("must lie in {} ... {}", least, most));
+  }
+  return count;
+}
+
+/// The tile of FlashAttention's Algorithm 1, line 1, for the on-chip memory of --sram-bytes.
+struct PaperTile {
+  TileShape tile;
+  std::string remark;
+};
+
+std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const AttentionProblem& problem,
+                                    const Machine& machine) {
+  if (!arguments.sram_bytes) return std::nullopt;
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const std::int64_t sram_bytes = *arguments.sram_bytes == "machine"
+                                      ? machine.shared_bytes_per_cta.value
+                                      : *parse_count("sram-bytes", arguments.sram_bytes, 1, kMost);
+  const std::int64_t m = std::max<std::int64_t>(1, sram_bytes / element_bytes(problem.dtype));
+  const TileShape tile = flash1_tile_rule(m, problem.head_dim);
+  const std::int64_t needed = flash1_sram_elements_needed(tile, problem.head_dim);
+  return PaperTile{
+      tile, fmt::format(
+                "tile {}x{} by the paper's rule for M = {} elements: Q, O, K, V and S take {}, {}\n",
+                tile.block_m, tile.block_n, m, needed,
+                needed <= m ? "which fits" : "MORE than M (the rule is asymptotic; it fits from M = 8 d^2)")};
+}
+
+std::string machine_line(const Machine& machine, std::int64_t l2_bytes) {
+  const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
+  return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
+                     machine.sm_count.value, format_capacity(machine.l2_bytes.value),
+                     format_capacity(l2_bytes), 100 * share);
+}
+
+/// Passes whose tiles, as counted, do not fit the shared memory of one CTA.
+std::string fit_remarks(const std::vector<PlannedPass>& passes, const Machine& machine) {
+  std::string text;
+  for (const PlannedPass& pass : passes) {
+    const std::int64_t needed = pass.program.shared_bytes();
+    if (machine.fits(needed)) continue;
+    text += fmt::format(
+        "  {}: one buffer a loaded tile, two a streamed one, make {} where a CTA of {} can have {}; "
+        "replayed with one CTA an SM\n",
+        to_string(pass.program.name), format_capacity(needed), machine.name,
+        format_capacity(machine.shared_bytes_per_cta.value));
+  }
+  return text;
+}
+
+RunEntry replay(const Kernel& kernel, const AttentionProblem& problem, const std::vector<PlannedPass>& passes,
+                const Machine& machine, SimulationOptions options, const CommandContext& context) {
+  constexpr std::int64_t kSteps = 200;
+  std::int64_t ctas = 0, retired = 0;
+  for (const PlannedPass& pass : passes) ctas += pass.program.num_ctas();
+  Progress progress(context, fmt::format("replaying {}", kernel.name), kSteps);
+  options.on_retired = [&] {
+    const std::int64_t before = retired * kSteps / ctas;
+    ++retired;
+    for (std::int64_t step = before; step < retired * kSteps / ctas; ++step) progress.step();
+  };
+  return simulate_run(kernel, problem, passes, machine, options);
+}
+
+int simulate(const SimulateArguments& arguments, const CommandContext& context) {
+  const AttentionProblem problem = arguments.problem.problem();
+  const std::vector<Direction> directions = arguments.problem.directions();
+  const Machine machine = load_machine(arguments.machine);
+  SimulationOptions how;
+  how.l2_bytes = parse_count("l2-bytes", arguments.l2_bytes, 0, std::int64_t{1} << 50);
+  how.ctas_per_sm = parse_count("ctas-per-sm", arguments.ctas_per_sm, 1, machine.ctas_per_sm.value);
+  how.replay = !arguments.closed_form_only;
+  const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
+  const std::vector<const Kernel*> kernels = arguments.kernel.kernels({"cpu:flash2"});
+
+  std::vector<std::vector<PlannedPass>>
+      plans;  // of all kernels, before the first is replayed: all are refused or none
+  for (const Kernel* kernel : kernels) {
+    ProgramOptions options = arguments.kernel.program_options(*kernel, problem);
+    if (paper) options.forward_tile = options.backward_tile = options.dq_tile = paper->tile;
+    for (const Direction direction : directions) {
+      require_supported(*kernel, problem, direction, options);
+      useful_flops(problem, direction);  // refuses what overflows, as below
+    }
+    plans.push_back(plan_passes(*kernel, problem, directions, options, machine));
+    for (const PlannedPass& pass : plans.back()) executed_flops(pass.program);
+  }
+
+  context.print(fmt::format("{}\n{}{}", describe(problem),
+                            machine_line(machine, how.l2_bytes.value_or(machine.effective_l2_bytes())),
+                            ceiling_line(machine, problem.dtype)));
+  if (paper) context.print(paper->remark);
+  RunRecord record = start_record(context.argv);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = *kernels[i];
+    record.runs.push_back(replay(kernel, problem, plans[i], machine, how, context));
+    const RunEntry& run = record.runs.back();
+    for (const Direction direction : directions) {
+      context.print(fmt::format("\n{}, {}\n{}{}", kernel.name, to_string(direction),
+                                pass_table(run, direction, machine),
+                                bound_lines(run, direction, kernel.algorithm, machine)));
+      if (arguments.curve && how.replay) context.print(curve_table(run, direction));
+    }
+    if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(plans[i], machine));
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<SimulateArguments>();
+  CLI::App& command =
+      add_command(app, context, "simulate", "bytes and FLOPs of a kernel's passes on a machine model",
+                  [arguments, &context] { return simulate(*arguments, context); });
+  arguments->problem.add_to(command);
+  arguments->kernel.add_to(command, true);
+  constexpr const char* kGroup = "Machine";
+  command
+      .add_option("--machine", arguments->machine,
+                  "a machine's name (tilescope list machines) or a file; default h200")
+      ->type_name("NAME|FILE.json")
+      ->group(kGroup);
+  command.add_option("--l2-bytes", arguments->l2_bytes, "L2 capacity; default: the machine's usable part")
+      ->type_name("N")
+      ->group(kGroup);
+  command
+      .add_option("--ctas-per-sm", arguments->ctas_per_sm,
+                  "CTAs that run at once on an SM; default: what shared memory allows")
+      ->type_name("N")
+      ->group(kGroup);
+  command
+      .add_option("--sram-bytes", arguments->sram_bytes,
+                  "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory")
+      ->type_name("N|machine")
+      ->group(kGroup)
+      ->excludes("--tile");
+  command.add_flag("--closed-form", arguments->closed_form_only, "formulas alone, no replay")->group(kGroup);
+  command.add_flag("--curve", arguments->curve, "also DRAM bytes against L2 size")->group(kGroup);
+}
+
+}  // namespace tilescope::cli

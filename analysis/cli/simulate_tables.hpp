@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tilescope simulate` prints of a run.
+#pragma once
+
+#include <string>
+
+#include "analysis/machine.hpp"
+#include "analysis/run_record.hpp"
+#include "cpu_ref/tile_program.hpp"
+
+namespace tilescope::cli {
+
+/// One column a pass, and one for their sum where there are several.
+std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine);
+
+/// The lower bounds on what the direction reads at each boundary, and how far above them the run is.
+std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,
+                        const Machine& machine);
+
+/// The peaks and bandwidths that the tables use, each with its kind of evidence.
+std::string ceiling_line(const Machine& machine, ElementType dtype);
+
+/// DRAM bytes of the direction against L2 size; sizes that change nothing are left out.
+std::string curve_table(const RunEntry& run, Direction direction);
+
+}  // namespace tilescope::cli

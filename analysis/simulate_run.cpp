@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/simulate_run.hpp"
+
+#include <algorithm>
+
+#include "analysis/closed_form.hpp"
+#include "analysis/traffic_simulator.hpp"
+
+namespace tilescope {
+namespace {
+
+int heads_sharing_l2(const AttentionProblem& problem, const Machine& machine) {
+  const std::int64_t kv_bytes =
+      2 * tensor_extent(problem, TensorName::k).bytes() / (problem.batch * problem.heads_kv);
+  const std::int64_t most = problem.batch * problem.heads_kv;
+  std::int64_t heads = 1;
+  while (2 * heads <= most && 2 * heads * kv_bytes <= machine.effective_l2_bytes()) heads *= 2;
+  return static_cast<int>(heads * problem.group_size());
+}
+
+/// DRAM traffic at L2 sizes 2^k and 3 * 2^(k - 1), from 256 KiB to where a larger L2 no longer helps.
+std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
+  constexpr std::int64_t kSmallest = 256 * 1024;
+  const std::int64_t enough = traffic.histogram.empty() ? 0 : traffic.histogram.back().distance_bytes;
+  std::vector<L2CurvePoint> curve;
+  for (std::int64_t power = kSmallest;; power *= 2) {
+    for (const std::int64_t l2_bytes : {power, power / 2 * 3}) {
+      curve.push_back({l2_bytes, traffic.dram_read_bytes(l2_bytes), traffic.dram_write_bytes(l2_bytes)});
+      if (l2_bytes >= enough) return curve;
+    }
+  }
+}
+
+SimulatedBytes simulate(const TileProgram& program, const Machine& machine,
+                        const SimulationOptions& options) {
+  const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
+                                                : co_resident_ctas(program, machine);
+  const PassTraffic traffic = simulate_pass(program, ctas, options.on_retired);
+  SimulatedBytes bytes;
+  bytes.machine = machine.name;
+  bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
+  bytes.co_resident_ctas = ctas;
+  bytes.sm_l2_read_bytes = traffic.sm_l2_read_bytes();
+  bytes.sm_l2_write_bytes = traffic.sm_l2_write_bytes();
+  bytes.dram_read_bytes = traffic.dram_read_bytes(bytes.l2_bytes);
+  bytes.dram_write_bytes = traffic.dram_write_bytes(bytes.l2_bytes);
+  bytes.hit_rate = traffic.hit_rate(bytes.l2_bytes);
+  bytes.l2_curve = l2_curve(traffic);
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
+                                     std::span<const Direction> directions, ProgramOptions options,
+                                     const Machine& machine) {
+  validate(problem);
+  if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
+    options.heads_per_section = heads_sharing_l2(problem, machine);
+  }
+  std::vector<PlannedPass> passes;
+  for (const Direction direction : directions) {
+    for (TileProgram& program : kernel.programs(direction, problem, options)) {
+      passes.push_back({direction, std::move(program)});
+    }
+  }
+  return passes;
+}
+
+RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
+                      std::span<const PlannedPass> passes, const Machine& machine,
+                      const SimulationOptions& options) {
+  RunEntry run;
+  run.problem = problem;
+  run.kernel = kernel.name;
+  for (const PlannedPass& planned : passes) {
+    PassRecord pass;
+    pass.name = to_string(planned.program.name);
+    pass.direction = planned.direction;
+    pass.tile = planned.program.tile;
+    pass.flops = useful_flops(planned.program);
+    pass.executed_flops = executed_flops(planned.program);
+    pass.closed_form = closed_form_bytes(planned.program);
+    if (options.replay) pass.simulated = simulate(planned.program, machine, options);
+    run.passes.push_back(std::move(pass));
+  }
+  return run;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel's run on a machine model, as an entry of a record: closed forms and replay of every pass.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "analysis/machine.hpp"
+#include "analysis/run_record.hpp"
+#include "cpu_ref/kernel.hpp"
+
+namespace tilescope {
+
+struct SimulationOptions {
+  std::optional<std::int64_t> l2_bytes;     // default: the machine's effective L2
+  std::optional<std::int64_t> ctas_per_sm;  // default: as many as the program's shared memory allows
+  bool replay = true;                       // without, closed forms alone: at once, whatever the size
+  std::function<void()> on_retired;         // after each replayed CTA, for progress
+};
+
+/// A pass of one direction.
+struct PlannedPass {
+  Direction direction;
+  TileProgram program;
+};
+
+/// The passes of the kernel in launch order. head_swizzled takes as many heads to a section as share the
+/// machine's effective L2 with their K and V, unless `options` says otherwise: the largest power of two of
+/// key/value heads, times the query heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp).
+/// @throws BadInput on an invalid problem or tile
+std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
+                                     std::span<const Direction> directions, ProgramOptions options,
+                                     const Machine& machine);
+
+/// Counts and, unless told not to, replays each pass.
+/// @throws BadInput where counts overflow, MachineLacks where a replay does not fit memory
+RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
+                      std::span<const PlannedPass> passes, const Machine& machine,
+                      const SimulationOptions& options = {});
+
+}  // namespace tilescope
