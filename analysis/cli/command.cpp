@@ -2,6 +2,7 @@
 #include "analysis/cli/command.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/Config.hpp>
@@ -23,10 +24,22 @@ void write_stdout(std::string_view text) {
   throw MachineLacks(fmt::format("standard output cannot be written ({})", std::strerror(errno)));
 }
 
+void clear_progress(const CommandContext& context) {
+  if (context.progress_shown) fmt::print(stderr, "\r\033[K");
+  context.progress_shown = false;
+}
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
 }  // namespace
 
 void CommandContext::print(std::string_view text) const {
-  if (!quiet && json != "-") write_stdout(text);
+  if (quiet || json == "-") return;
+  clear_progress(*this);
+  write_stdout(text);
 }
 
 void CommandContext::write_json(std::string_view text) const {
@@ -50,15 +63,19 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
 }
 
 Progress::Progress(const CommandContext& context, std::string what, std::int64_t total)
-    : what_(std::move(what)), total_(total), shown_(!context.quiet && isatty(STDERR_FILENO) != 0) {}
+    : context_(context),
+      what_(std::move(what)),
+      total_(total),
+      wanted_(!context.quiet && isatty(STDERR_FILENO) != 0) {}
 
-Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
-}
+Progress::~Progress() { clear_progress(context_); }
 
 void Progress::step(std::string_view detail) {
   ++done_;
-  if (shown_) fmt::print(stderr, "\r\033[K{} {}/{} {}", what_, done_, total_, detail);
+  if (!wanted_) return;
+  const std::string line = fmt::format("{} {}/{} {}", what_, done_, total_, detail);
+  fmt::print(stderr, "\r\033[K{}", line.substr(0, terminal_columns() - 1));  // a wrapped line would stay
+  context_.progress_shown = true;
 }
 
 }  // namespace tilescope::cli

@@ -23,10 +23,11 @@ enum ExitCode : int {
 
 /// The command line as typed, the options that every command has, and where its output goes.
 struct CommandContext {
-  std::vector<std::string> argv;  // for records
-  bool quiet = false;             // no text on standard output
-  std::string json;               // where the record goes: "" nowhere, "-" standard output, else a file
-  std::function<int()> action;    // the chosen command; returns an ExitCode
+  std::vector<std::string> argv;        // for records
+  bool quiet = false;                   // no text on standard output
+  std::string json;                     // where the record goes: "" nowhere, "-" standard output, else a file
+  std::function<int()> action;          // the chosen command; returns an ExitCode
+  mutable bool progress_shown = false;  // a Progress line stands on the terminal
 
   bool wants_json() const { return !json.empty(); }
   /// Text for people, on standard output; nothing with --quiet or `--json -`. A reader that has left
@@ -41,7 +42,8 @@ struct CommandContext {
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
                       const std::string& summary, std::function<int()> action);
 
-/// Progress of long work: one line on standard error that rewrites itself. Nothing in a pipe or with --quiet.
+/// Progress of long work: one line on standard error that rewrites itself, and makes way for what is printed.
+/// Nothing in a pipe or with --quiet.
 class Progress {
  public:
   Progress(const CommandContext& context, std::string what, std::int64_t total);
@@ -53,9 +55,10 @@ class Progress {
   void step(std::string_view detail = {});
 
  private:
+  const CommandContext& context_;
   std::string what_;
   std::int64_t total_, done_ = 0;
-  bool shown_;
+  bool wanted_;
 };
 
 // One a subcommand, each in the file of its name.
