@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/metric_sets.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <sstream>
 
@@ -83,7 +81,7 @@ std::string to_string(const Formula& formula) {
   std::string text;
   for (const Term& term : formula) {
     if (!text.empty()) text += " + ";
-    if (term.factor != 1) text += fmt::format("{} * ", term.factor);
+    if (term.factor != 1) text += std::to_string(term.factor) + " * ";
     text += term.counter;
   }
   return text;

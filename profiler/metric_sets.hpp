@@ -16,7 +16,7 @@ namespace tilescope {
 
 /// One summand of a formula: factor * counter.
 struct Term {
-  double factor = 1;
+  int factor = 1;
   std::string_view counter;  // with rollup: "dram__bytes_read.sum"
 };
 using Formula = std::vector<Term>;

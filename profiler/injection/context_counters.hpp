@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters for the launches of one CUDA context in somebody else's process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "profiler/counter_session.hpp"
+#include "profiler/driver_library.hpp"
+#include "profiler/injection/event_file.hpp"
+#include "profiler/metric_sets.hpp"
+#include "profiler/read_sweep.hpp"
+
+namespace tilescope {
+
+/// One kernel of a launch, and whether its measurement is wanted.
+struct LaunchedKernel {
+  KernelMeasurement kernel;
+  bool wanted = true;
+};
+
+/// Collects in one of two ways. Counters that need several passes: CUPTI replays every kernel. Counters that
+/// fit in one: each kernel runs once between read sweeps, which also shows what it leaves dirty in L2, so
+/// that all its DRAM writes are seen and none of anybody else's.
+class ContextCounters {
+ public:
+  using Sink = std::function<void(const KernelMeasurement&)>;
+
+  /// The context must be current. Kernels go to `sink` in order of launch, some time after they ran.
+  /// @throws MachineLacks, CuptiError, UnknownMetric
+  ContextCounters(std::shared_ptr<const CuptiLibrary> cupti, std::shared_ptr<const DriverLibrary> driver,
+                  CUcontext context, const std::string& metrics, Sink sink);
+
+  CollectionFacts facts() const;
+  CUcontext context() const { return context_; }
+  /// Metrics asked for that this chip has no counters for.
+  std::string missing_metrics() const;
+
+  /// Stands before and after a launch. With several kernels it is a graph, in whose order they are.
+  void before(std::vector<LaunchedKernel> kernels);
+  void after(bool launched);
+  /// A launch that nobody wants comes next.
+  void pause();
+  /// Hands out all that is still held back. The context must be current.
+  void flush();
+
+  /// Hands out what is held back, without counters.
+  void abandon();
+
+  /// Launches whose counters were lost because CUPTI saw another number of kernels than were launched.
+  std::int64_t lost() const { return lost_; }
+
+ private:
+  bool bracketed() const { return session_->passes() == 1; }
+  void start();
+  void sweep(const std::string& range);
+  void emit(const LaunchedKernel& launched) const;
+  void emit_replayed(const std::vector<RangeValues>& ranges);
+  void emit_bracketed(const std::vector<RangeValues>& ranges);
+  CounterValues by_name(const RangeValues& range) const;
+
+  std::shared_ptr<const CuptiLibrary> cupti_;
+  std::shared_ptr<const DriverLibrary> driver_;
+  CUcontext context_;
+  Sink sink_;
+  CounterDevice device_;
+  CollectionFacts facts_;
+  MetricChoice choice_;
+  std::unique_ptr<CounterSession> session_;
+  std::unique_ptr<ReadSweep>
+      read_sweep_;  // made at the first launch: the driver allows no allocation earlier
+  std::vector<LaunchedKernel> pending_;
+  std::size_t latest_ = 0;  // of pending_, those of the launch that is under way
+  bool running_ = false;
+  std::int64_t lost_ = 0;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs somebody's command with libtilescope_inject.so in every CUDA process of it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "profiler/injection/event_file.hpp"
+#include "profiler/injection/profile_request.hpp"
+
+namespace tilescope {
+
+struct CommandOutcome {
+  int exit_code = 0;  // 128 + signal if a signal ended it
+  bool timed_out = false;
+  Events events;
+};
+
+struct CommandOptions {
+  std::optional<std::chrono::seconds> time_limit;  // after which the command is ended
+  std::function<void(std::int64_t)> progress;      // called now and then with the kernels measured so far
+};
+
+/// libtilescope_inject.so beside the running program, or what TILESCOPE_INJECTION names.
+/// @throws MachineLacks if there is none
+std::string injection_library();
+
+/// Starts `command` (looked for on the PATH), waits for it and reads what its processes wrote. Its standard
+/// streams are those of this process. The request's folder is chosen here.
+/// @throws BadInput if the command cannot be started, MachineLacks without injection_library() or a folder
+/// for
+///   temporary files
+CommandOutcome run_profiled(ProfileRequest request, const std::vector<std::string>& command,
+                            const CommandOptions& options = {});
+
+}  // namespace tilescope

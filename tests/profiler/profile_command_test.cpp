@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope profile -- COMMAND`, run as a user runs it on a machine that may have no device.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/analysis/run_program.hpp"
+
+using namespace tilescope::testing;
+
+namespace {
+
+ProgramResult profile(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "profile");
+  return run_program(arguments);
+}
+
+/// A build without CUPTI's headers, or with a sanitizer, cannot inject; it must say so with exit code 3.
+bool cannot_inject() {
+  const ProgramResult result = profile({"--", "true"});
+  if (result.exit_code == 0) return false;
+  CHECK(result.exit_code == 3);
+  MESSAGE("skipped: ", result.err);
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("profile refuses what it cannot understand before it runs anything") {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* said;
+  } cases[] = {
+      {{}, "COMMAND"},
+      {{"--kernel-filter", "(", "--", "touch", "ran"}, "--kernel-filter"},
+      {{"--count", "0", "--", "touch", "ran"}, "--count"},
+      {{"--skip", "-1", "--", "touch", "ran"}, "--skip"},
+      {{"--time-limit", "0", "--", "touch", "ran"}, "--time-limit"},
+      {{"--json", "/nonexistent/x", "--", "touch", "ran"}, "/nonexistent/x"},
+      {{"--bogus", "--", "touch", "ran"}, "--bogus"},
+  };
+  for (const auto& bad : cases) {
+    CAPTURE(bad.said);
+    const TemporaryFolder folder;
+    std::vector<std::string> arguments = bad.arguments;
+    arguments.insert(arguments.begin(), "profile");
+    const ProgramResult result = run_program(arguments, folder.path());
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(bad.said) != std::string::npos);
+    CHECK(folder.empty());
+  }
+}
+
+TEST_CASE("profile names the nearest of a mistyped metric") {
+  if (cannot_inject()) return;
+  const ProgramResult result = profile({"--metrics", "traffic,trafic", "--", "true"});
+  if (result.exit_code == 0) {
+    MESSAGE("skipped: no libcupti to ask");
+    return;
+  }
+  CHECK(result.exit_code == 2);
+  CHECK(result.err.find("did you mean traffic?") != std::string::npos);
+}
+
+TEST_CASE("profile hands the command its arguments and streams, and passes on its exit code") {
+  if (cannot_inject()) return;
+  CHECK(profile({"--", "sh", "-c", "exit 7"}).exit_code == 7);
+  CHECK(profile({"--", "sh", "-c", "kill -9 $$"}).exit_code == 128 + 9);
+  const ProgramResult result = profile({"--", "echo", "list", "--metrics", "x"});
+  CHECK(result.out.starts_with("list --metrics x\n"));
+  const ProgramResult missing = profile({"--", "no-such-command"});
+  CHECK(missing.exit_code == 2);
+  CHECK(missing.err.find("no-such-command") != std::string::npos);
+}
+
+TEST_CASE("the record of a command without kernels says why it is empty") {
+  if (cannot_inject()) return;
+  const ProgramResult result = profile({"--quiet", "--json", "-", "--", "true"});
+  CHECK(result.exit_code == 0);
+  const auto record = nlohmann::json::parse(result.out);
+  CHECK(record["schema"] == "tilescope.kernels/1");
+  CHECK(record["kernels"].empty());
+  CHECK(record["complete"] == true);
+  CHECK(record["messages"].size() == 1);
+}
