@@ -15,6 +15,7 @@ struct FloatFormat {
   std::uint32_t nan;
   bool saturates;  // beyond max_finite: to max_finite, not to infinity
 
+  constexpr bool operator==(const FloatFormat&) const = default;
   constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
   constexpr std::uint32_t sign_bit() const { return 1u << (exponent_bits + mantissa_bits); }
   /// What a magnitude beyond max_finite becomes; the pattern after max_finite is infinity.

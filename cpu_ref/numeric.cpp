@@ -1,61 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
+// The definitions, one value at a time; numeric_vector.cpp converts many.
 #include "cpu_ref/numeric.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
+
+#include "cpu_ref/float_format.hpp"
 
 namespace tilescope {
 namespace {
 
-/// Layout of a binary format narrower than fp32.
-struct Format {
-  int exponent_bits;
-  int mantissa_bits;
-  bool has_infinity;         // e4m3 has none: its largest exponent holds numbers, and one NaN
-  std::uint32_t max_finite;  // bit pattern of the largest finite value
-  std::uint32_t nan;
-  bool saturates;  // beyond max_finite: to max_finite, not to infinity
-
-  constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  constexpr std::uint32_t sign_bit() const { return 1u << (exponent_bits + mantissa_bits); }
-};
-
-constexpr Format kFp16{5, 10, true, 0x7BFF, 0x7FFF, false};
-constexpr Format kBf16{8, 7, true, 0x7F7F, 0x7FFF, false};
-constexpr Format kFp8e4m3{4, 3, false, 0x7E, 0x7F, true};
-constexpr Format kFp8e5m2{5, 2, true, 0x7B, 0x7F, true};
-
 /// Nearest value of `format`, ties to even.
-constexpr std::uint32_t encode(const Format& format, float value) {
+constexpr std::uint32_t encode(const FloatFormat& format, float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = bits >> 31 ? format.sign_bit() : 0u;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return sign | format.nan;
-  const int exponent = static_cast<int>(magnitude >> 23) - 127 + format.bias();
+  const int field = static_cast<int>(magnitude >> 23);
+  const int rebias = format.bias() - 127;
   std::uint64_t mantissa = magnitude & 0x7FFFFFu;
   int shift = 23 - format.mantissa_bits;
-  std::uint64_t result;
-  if (exponent >= 1) {
-    result = (static_cast<std::uint64_t>(exponent) << 23) | mantissa;
-  } else {  // subnormal in the target: the hidden bit becomes explicit
-    if (magnitude >> 23) mantissa |= 0x800000u;
-    shift += 1 - exponent;
-    if (shift > 40) shift = 40;
-    result = mantissa;
+  if (field + rebias >= 1) {
+    mantissa |= static_cast<std::uint64_t>(field + rebias) << 23;
+  } else {  // subnormal in the target: the hidden bit, where there is one, becomes explicit
+    if (field > 0) mantissa |= 0x800000u;
+    shift = std::min(40, shift + 1 - (std::max(field, 1) + rebias));
   }
   const std::uint64_t half = std::uint64_t{1} << (shift - 1);
-  const std::uint64_t odd = (result >> shift) & 1u;
-  const std::uint64_t rounded = (result + half - 1 + odd) >> shift;
-  if (rounded > format.max_finite) {
-    return sign | (format.saturates ? format.max_finite : format.max_finite + 1);  // + 1: infinity
-  }
+  const std::uint64_t odd = (mantissa >> shift) & 1u;
+  const std::uint64_t rounded = (mantissa + half - 1 + odd) >> shift;
+  if (rounded > format.max_finite) return sign | format.overflow();
   return sign | static_cast<std::uint32_t>(rounded);
 }
 
-constexpr float decode(const Format& format, std::uint32_t bits) {
+constexpr float decode(const FloatFormat& format, std::uint32_t bits) {
   const bool negative = bits & format.sign_bit();
   const std::uint32_t magnitude = bits & (format.sign_bit() - 1);
   const std::uint32_t exponent = magnitude >> format.mantissa_bits;
@@ -74,7 +55,7 @@ constexpr float decode(const Format& format, std::uint32_t bits) {
   return negative ? -value : value;
 }
 
-const Format& format_of(ElementType type) {
+const FloatFormat& format_of(ElementType type) {
   switch (type) {
     case ElementType::fp16:
       return kFp16;
@@ -88,7 +69,7 @@ const Format& format_of(ElementType type) {
 }
 
 /// All values of an 8-bit format.
-std::array<float, 256> fp8_table(const Format& format) {
+std::array<float, 256> fp8_table(const FloatFormat& format) {
   std::array<float, 256> table{};
   for (std::uint32_t bits = 0; bits < 256; ++bits) table[bits] = decode(format, bits);
   return table;
@@ -111,60 +92,6 @@ float fp8e4m3_to_fp32(std::uint8_t bits) {
 float fp8e5m2_to_fp32(std::uint8_t bits) {
   static const std::array<float, 256> table = fp8_table(kFp8e5m2);
   return table[bits];
-}
-
-void widen(ElementType type, const void* source, float* destination, std::int64_t count) {
-  const auto each = [&](auto element, auto convert) {
-    const auto* values = static_cast<const decltype(element)*>(source);
-    for (std::int64_t i = 0; i < count; ++i) destination[i] = convert(values[i]);
-  };
-  switch (type) {
-    case ElementType::fp32:
-      std::memcpy(destination, source, static_cast<std::size_t>(count) * 4);
-      break;
-    case ElementType::fp16:
-      each(std::uint16_t{}, fp16_to_fp32);
-      break;
-    case ElementType::bf16:
-      each(std::uint16_t{}, bf16_to_fp32);
-      break;
-    case ElementType::fp8e4m3:
-      each(std::uint8_t{}, fp8e4m3_to_fp32);
-      break;
-    case ElementType::fp8e5m2:
-      each(std::uint8_t{}, fp8e5m2_to_fp32);
-      break;
-  }
-}
-
-void narrow(ElementType type, const float* source, void* destination, std::int64_t count) {
-  const auto each = [&](auto element, auto convert) {
-    auto* values = static_cast<decltype(element)*>(destination);
-    for (std::int64_t i = 0; i < count; ++i) values[i] = convert(source[i]);
-  };
-  switch (type) {
-    case ElementType::fp32:
-      std::memcpy(destination, source, static_cast<std::size_t>(count) * 4);
-      break;
-    case ElementType::fp16:
-      each(std::uint16_t{}, fp32_to_fp16);
-      break;
-    case ElementType::bf16:
-      each(std::uint16_t{}, fp32_to_bf16);
-      break;
-    case ElementType::fp8e4m3:
-      each(std::uint8_t{}, fp32_to_fp8e4m3);
-      break;
-    case ElementType::fp8e5m2:
-      each(std::uint8_t{}, fp32_to_fp8e5m2);
-      break;
-  }
-}
-
-void round_to(ElementType type, float* values, std::int64_t count) {
-  if (type == ElementType::fp32) return;
-  const Format& format = format_of(type);
-  for (std::int64_t i = 0; i < count; ++i) values[i] = decode(format, encode(format, values[i]));
 }
 
 double epsilon(ElementType type) {

@@ -7,13 +7,13 @@
 namespace tilescope {
 
 ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
-    : band(cta.problem().band()),
-      queries_along(along),
-      first_query(at.m_block * cta.program().tile.block_m),
-      queries(cta.queries(at)),
-      first_key(at.n_block * cta.program().tile.block_n),
-      keys(cta.keys(at)),
-      batch_head(cta.batch() * static_cast<int>(cta.problem().heads) + at.head) {}
+    : ScoreRegion{.batch_head = cta.batch() * static_cast<int>(cta.problem().heads) + at.head,
+                  .first_query = at.m_block * cta.program().tile.block_m,
+                  .queries = cta.queries(at),
+                  .first_key = at.n_block * cta.program().tile.block_n,
+                  .keys = cta.keys(at)},
+      band(cta.problem().band()),
+      queries_along(along) {}
 
 ScoreTile::Columns ScoreTile::visible_columns(int row) const {
   const bool by_query = queries_along == Queries::rows;
@@ -30,21 +30,6 @@ void apply_mask(const ScoreTile& place, Tile& scores) {
     const ScoreTile::Columns visible = place.visible_columns(r);
     std::fill(scores.row(r), scores.row(r) + visible.begin, hidden);
     std::fill(scores.row(r) + visible.end, scores.row(r) + place.cols(), hidden);
-  }
-}
-
-void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors) {
-  const bool by_query = place.queries_along == Queries::rows;
-  const int end_key = place.first_key + place.keys;
-  for (int i = 0; i < place.queries; ++i) {
-    for (int quad = place.first_key / 4; quad * 4 < end_key; ++quad) {
-      const Philox4 bits = dropout.bits(place.batch_head, place.first_query + i, quad);
-      for (int key = std::max(place.first_key, quad * 4); key < std::min(end_key, quad * 4 + 4); ++key) {
-        const int j = key - place.first_key;
-        const float factor = bits.x[key % 4] >= dropout.threshold ? dropout.keep_scale : 0.0f;
-        (by_query ? factors.row(i)[j] : factors.row(j)[i]) = factor;
-      }
-    }
   }
 }
 

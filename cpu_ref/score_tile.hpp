@@ -3,19 +3,16 @@
 #pragma once
 
 #include "cpu_ref/cta.hpp"
-#include "cpu_ref/philox.hpp"
+#include "cpu_ref/dropout_factors.hpp"
 #include "cpu_ref/tile.hpp"
 
 namespace tilescope {
 
 /// Where a score tile lies in its matrix, and which way round it is kept. A CTA keeps the axis it owns across
 /// the columns, so that the tiles it streams serve every product as they come.
-struct ScoreTile {
+struct ScoreTile : ScoreRegion {
   VisibleBand band;
   Queries queries_along;
-  int first_query, queries;
-  int first_key, keys;
-  int batch_head;  // batch * heads + query head
 
   ScoreTile(const Cta& cta, const TileCoord& at, Queries queries_along);
   ScoreTile(const Cta& cta, const TileCoord& at)
@@ -33,7 +30,9 @@ struct ScoreTile {
 void apply_mask(const ScoreTile& place, Tile& scores);
 
 /// The dropout factors of a tile: keep_scale where an entry is kept, 0 where it is dropped.
-void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors);
+inline void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors) {
+  dropout_factors(dropout, place, place.queries_along, factors.data(), factors.stride());
+}
 
 /// Sum over the visible entries, for observers.
 double visible_sum(const ScoreTile& place, const Tile& tile);

@@ -48,7 +48,8 @@ Tensor Tensor::as(ElementType dtype) const {
 Tensor& TensorSet::allocate(TensorName name) {
   const TensorExtent extent = tensor_extent(problem_, name);
   Tensor& tensor = (*this)[name];
-  tensor = Tensor({extent.batch, extent.heads, extent.rows, extent.cols}, extent.dtype);
+  const Shape shape{extent.batch, extent.heads, extent.rows, extent.cols};
+  if (tensor.shape() != shape || tensor.dtype() != extent.dtype) tensor = Tensor(shape, extent.dtype);
   tensor.poison();
   return tensor;
 }

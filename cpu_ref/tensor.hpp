@@ -74,7 +74,8 @@ class TensorSet {
   bool has(TensorName name) const { return !(*this)[name].empty(); }
   Tensor& operator[](TensorName name) { return tensors_[static_cast<std::size_t>(name)]; }
   const Tensor& operator[](TensorName name) const { return tensors_[static_cast<std::size_t>(name)]; }
-  /// Allocates `name` with the extent that tensor_extent() gives, poisoned with NaN.
+  /// Allocates `name`, or takes the storage it has, with the extent that tensor_extent() gives, poisoned
+  /// with NaN.
   Tensor& allocate(TensorName name);
   /// Bytes of all tensors held.
   std::int64_t bytes() const;

@@ -108,28 +108,56 @@ void TileMatmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, f
   }
 }
 
+#if HWY_TARGET == HWY_SCALAR
+constexpr int kTransposeSide = 1;
+HWY_INLINE void transpose_block(const float* in, std::ptrdiff_t, float factor, float* out, std::ptrdiff_t) {
+  *out = factor * *in;
+}
+#else
+constexpr int kTransposeSide = 4;
+/// Four rows of four columns to four columns of four rows.
+HWY_INLINE void transpose_block(const float* HWY_RESTRICT in, std::ptrdiff_t in_stride, float factor,
+                                float* HWY_RESTRICT out, std::ptrdiff_t out_stride) {
+  const hn::FixedTag<float, 4> d;
+  const auto f = hn::Set(d, factor);
+  const auto row0 = hn::Mul(f, hn::LoadU(d, in)), row1 = hn::Mul(f, hn::LoadU(d, in + in_stride));
+  const auto row2 = hn::Mul(f, hn::LoadU(d, in + 2 * in_stride));
+  const auto row3 = hn::Mul(f, hn::LoadU(d, in + 3 * in_stride));
+  const auto low02 = hn::InterleaveLower(d, row0, row2), high02 = hn::InterleaveUpper(d, row0, row2);
+  const auto low13 = hn::InterleaveLower(d, row1, row3), high13 = hn::InterleaveUpper(d, row1, row3);
+  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, out);
+  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, out + out_stride);
+  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, out + 2 * out_stride);
+  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, out + 3 * out_stride);
+}
+#endif
+
 void TransposeTile(const float* in, std::ptrdiff_t in_stride, int rows, int cols, float factor, float* out,
                    std::ptrdiff_t out_stride) {
-  for (int first = 0; first < rows; first += kTileAlign) {
-    const int count = rows - first < kTileAlign ? rows - first : kTileAlign;
-    for (int col = 0; col < cols; ++col) {
-      float* HWY_RESTRICT line = out + col * out_stride + first;
-      const float* HWY_RESTRICT source = in + first * in_stride + col;
-      for (int r = 0; r < count; ++r) line[r] = factor * source[r * in_stride];
-      for (int r = count; r < kTileAlign; ++r) line[r] = 0.0f;
+  constexpr int side = kTransposeSide;
+  const int whole_rows = rows / side * side, whole_cols = cols / side * side;
+  for (int row = 0; row < whole_rows; row += side) {
+    for (int col = 0; col < whole_cols; col += side) {
+      transpose_block(in + row * in_stride + col, in_stride, factor, out + col * out_stride + row,
+                      out_stride);
     }
+  }
+  for (int col = 0; col < cols; ++col) {
+    float* line = out + col * out_stride;
+    const int done = col < whole_cols ? whole_rows : 0;
+    for (int row = done; row < rows; ++row) line[row] = factor * in[row * in_stride + col];
+    for (int row = rows; row < padded(rows); ++row) line[row] = 0.0f;
   }
 }
 
-/// 2^x. With x = n + f, |f| <= 1/2: a Taylor polynomial of degree 7 (truncation below 1e-8 of the result)
-/// gives 2^f, and n goes into the exponent bits. n = -127 makes that factor 0.
+/// 2^x for x <= 127. With x = n + f, |f| <= 1/2: a Taylor polynomial of degree 7 (truncated below 1e-8 of the
+/// result) gives 2^f, and n is added to its exponent. Below -127, where that wraps, the result is 0. There is
+/// no minimum or maximum in it: what those make of a NaN differs between machines.
 HWY_INLINE Vector exp2_vector(Vector x) {
   const Floats d;
   const hn::RebindToSigned<Floats> di;
   // Adding 1.5 * 2^23 rounds x to an integer, which then lies in the low bits of the sum.
   const auto round = hn::Set(d, 12582912.0f);
-  // A NaN in the second operand of Max and Min is what x86 hands on.
-  x = hn::Min(hn::Set(d, 128.0f), hn::Max(hn::Set(d, -127.0f), x));
   const auto shifted = hn::Add(x, round);
   const auto f = hn::Sub(x, hn::Sub(shifted, round));
   auto y = hn::Set(d, 1.52527338e-5f);
@@ -141,7 +169,8 @@ HWY_INLINE Vector exp2_vector(Vector x) {
   y = hn::MulAdd(y, f, hn::Set(d, 6.93147181e-1f));
   y = hn::MulAdd(y, f, hn::Set(d, 1.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, shifted));
-  return hn::Mul(y, hn::BitCast(d, hn::Add(exponent, hn::Set(di, 0x3F800000))));
+  const auto power = hn::BitCast(d, hn::Add(exponent, hn::Set(di, 0x3F800000)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -127.0f)), hn::Mul(y, power));
 }
 
 /// exp2((s - m) * c + offset) as one multiply-add of s - before: the GPU kernels' fma(s, c, -m * c) while
@@ -247,7 +276,7 @@ void ProbsFromLse(float* scores, std::ptrdiff_t stride, int rows, int cols, floa
       const auto lse = queries == Queries::columns ? hn::LoadU(d, lse_log2 + col) : hn::Set(d, lse_log2[row]);
       const auto x = hn::MulSub(hn::LoadU(d, line + col), c, lse);
       // Only the rounding of a huge lse makes x positive.
-      hn::StoreU(exp2_vector(hn::Min(hn::Zero(d), x)), d, line + col);
+      hn::StoreU(exp2_vector(hn::IfThenZeroElse(hn::Gt(x, hn::Zero(d)), x)), d, line + col);
     }
   }
 }

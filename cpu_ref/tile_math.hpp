@@ -70,8 +70,8 @@ void add_values(float* sums, const float* values, std::int64_t count);          
 void blend_values(float a, float* out, float b, const float* in, std::int64_t n);  // out = a out + b in
 float dot_product(const float* a, const float* b, std::int64_t count);             // in fp32
 
-/// The vectorised 2^x behind the functions above: within 2 ulp for -126 <= x <= 127, exactly 1 at 0, exactly
-/// 0 below -126.5, NaN for NaN.
+/// The vectorised 2^x behind the functions above, x <= 127: within 2 ulp from -126 up, exact at integers, 0
+/// below -126.5, NaN for NaN.
 void exp2_values(float* values, std::int64_t count);
 
 }  // namespace tilescope
