@@ -60,7 +60,7 @@ inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSerie
   }
   low /= 1.6;
   high *= 1.6;
-  return {label, decade_ticks(low, high, format_bytes), low, high, true};
+  return {label, logarithmic_ticks(low, high, format_bytes), low, high, true};
 }
 
 /// A logarithmic axis with a tick at each of the powers of two (or other values) of `values`.
@@ -70,11 +70,10 @@ inline ChartAxis doubling_axis(const std::string& label, std::vector<std::int64_
   values.erase(std::unique(values.begin(), values.end()), values.end());
   ChartAxis axis{
       label, {}, static_cast<double>(values.front()) / 1.12, static_cast<double>(values.back()) * 1.12, true};
-  double last = 0;
-  for (const std::int64_t value : values) {
-    if (static_cast<double>(value) < 1.4 * last) continue;  // labels would touch
-    last = static_cast<double>(value);
-    axis.ticks.emplace_back(format(value), last);
+  constexpr std::size_t kMostLabels = 9;
+  const std::size_t stride = (values.size() + kMostLabels - 1) / kMostLabels;
+  for (std::size_t i = 0; i < values.size(); i += stride) {
+    axis.ticks.emplace_back(format(values[i]), static_cast<double>(values[i]));
   }
   return axis;
 }

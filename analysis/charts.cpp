@@ -101,34 +101,36 @@ std::string draw(const RooflineChart& chart) {
     y_low = std::min(y_low, kernel.flops_per_second);
   }
   for (const Roof& roof : chart.roofs) y_high = std::max(y_high, roof.flops_per_second);
-  x_low = std::pow(10.0, std::floor(std::log10(x_low / 1.5)));
-  x_high = std::pow(10.0, std::ceil(std::log10(x_high * 1.5)));
-  y_low = std::pow(10.0, std::floor(std::log10(y_low / 1.5)));
-  y_high *= 2.2;
+  x_low /= 2.5;
+  x_high *= 1.7;
+  y_low /= 2.2;
+  y_high *= 1.7;
 
   PlotInput input;
   define_canvas(input, 960, 500, "Operational intensity (FLOP per byte at the boundary)",
                 "Useful FLOP per second");
   define_range(input, 'x', x_low, x_high);
   define_range(input, 'y', y_low, y_high);
-  input.ticks('x', decade_ticks(x_low, x_high, format_number));
-  input.ticks('y', decade_ticks(y_low, y_high, [](double flops) { return format_flops(flops) + "/s"; }));
+  input.ticks('x', logarithmic_ticks(x_low, x_high, format_number));
+  input.ticks('y', logarithmic_ticks(y_low, y_high, [](double flops) { return format_flops(flops) + "/s"; }));
 
   std::vector<std::string> roof_labels;
-  std::vector<double> roof_x, roof_y, roof_slanted, roof_dash;
+  std::vector<double> roof_x, roof_y, roof_slanted, roof_below, roof_dash;
   DataGroups roofs;
   for (const Roof& roof : chart.roofs) {
     roof_labels.push_back(roof.label);
     roof_dash.push_back(dash_type(roof.dashed ? Dash::dashed : Dash::solid));
     roof_slanted.push_back(roof.bytes_per_second ? 1 : 0);
+    roof_below.push_back(roof.bytes_per_second && &roof == &chart.roofs.back() ? 1 : 0);
     if (roof.bytes_per_second) {
       const double left = std::max(x_low, y_low / *roof.bytes_per_second);
       const double knee = roof.flops_per_second / *roof.bytes_per_second;
-      roof_x.push_back(left * 1.25);
-      roof_y.push_back(left * 1.25 * *roof.bytes_per_second);
+      const double near_left = left * 1.06;
+      roof_x.push_back(near_left);
+      roof_y.push_back(near_left * *roof.bytes_per_second);
       roofs.push_back({{left, left * *roof.bytes_per_second}, {knee, roof.flops_per_second}});
     } else {
-      roof_x.push_back(x_low * 1.25);
+      roof_x.push_back(x_low * 1.06);
       roof_y.push_back(roof.flops_per_second);
       roofs.push_back({{x_low, roof.flops_per_second}, {x_high, roof.flops_per_second}});
     }
@@ -137,6 +139,7 @@ std::string draw(const RooflineChart& chart) {
   input.define("roof_x", roof_x);
   input.define("roof_y", roof_y);
   input.define("roof_slanted", roof_slanted);
+  input.define("roof_below", roof_below);
   input.define("roof_dash", roof_dash);
   input.data("roofs", roofs);
 
@@ -170,12 +173,15 @@ std::string draw(const RooflineChart& chart) {
   input.define("boundary_marker", boundary_markers);
 
   std::vector<double> from_x, from_y, to_x, to_y;
-  for (const auto& [from, to] : chart.arrows) {
-    from_x.push_back(*chart.kernels[from].intensities[0]);
-    from_y.push_back(chart.kernels[from].flops_per_second);
-    to_x.push_back(*chart.kernels[to].intensities[0]);
-    to_y.push_back(chart.kernels[to].flops_per_second);
+  for (const RooflineArrow& arrow : chart.arrows) {
+    const RooflineKernel &from = chart.kernels[arrow.from], &to = chart.kernels[arrow.to];
+    if (!from.intensities[arrow.boundary] || !to.intensities[arrow.boundary]) continue;
+    from_x.push_back(*from.intensities[arrow.boundary]);
+    from_y.push_back(from.flops_per_second);
+    to_x.push_back(*to.intensities[arrow.boundary]);
+    to_y.push_back(to.flops_per_second);
   }
+  input.define("arrow_count", static_cast<double>(from_x.size()));
   input.define("arrow_x", from_x);
   input.define("arrow_y", from_y);
   input.define("arrow_to_x", to_x);

@@ -21,7 +21,7 @@ enum class Dash { solid, dashed, dotted, dash_dotted };
 enum class Marker { none, circle, square, triangle, triangle_down, diamond, pentagon, cross, plus, star };
 
 struct Look {
-  std::string color = "#222222";
+  const char* color = "#222222";  // a literal
   Marker marker = Marker::none;
   bool filled = true;
   Dash dash = Dash::solid;
@@ -67,17 +67,24 @@ struct RooflineKernel {
   std::vector<std::optional<double>> intensities;  // [FLOP/B], one for each of RooflineChart::boundaries
 };
 
+/// From one kernel's point to another's, at one boundary. Indices.
+struct RooflineArrow {
+  std::size_t from = 0;
+  std::size_t to = 0;
+  std::size_t boundary = 0;
+};
+
 struct RooflineChart {
   std::vector<std::string> boundaries;  // at most three
   std::vector<Roof> roofs;
   std::vector<RooflineKernel> kernels;
-  std::vector<std::pair<std::size_t, std::size_t>> arrows;  // from kernel to kernel, at the first boundary
+  std::vector<RooflineArrow> arrows;
 };
 std::string draw(const RooflineChart& chart);
 
 struct BarPart {
-  std::string title;
-  std::string color;
+  const char* title = "";  // a literal, like the colour
+  const char* color = "#222222";
   int pattern = 3;  // gnuplot's fill pattern; 3 is solid
 };
 

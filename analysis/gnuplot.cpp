@@ -96,10 +96,12 @@ void PlotInput::define(std::string_view name, std::string_view value) {
 }
 
 void PlotInput::define(std::string_view name, const std::vector<double>& values) {
+  if (values.empty()) return;  // gnuplot has no empty arrays
   text_ += fmt::format("array {}[{}] = [{}]\n", name, values.size(), fmt::join(values, ","));
 }
 
 void PlotInput::define(std::string_view name, const std::vector<std::string>& values) {
+  if (values.empty()) return;
   std::vector<std::string> all;
   for (const std::string& value : values) all.push_back(gnuplot_string(value));
   text_ += fmt::format("array {}[{}] = [{}]\n", name, all.size(), fmt::join(all, ","));

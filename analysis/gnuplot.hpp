@@ -14,6 +14,7 @@ class PlotInput {
  public:
   void define(std::string_view name, double value);
   void define(std::string_view name, std::string_view value);
+  /// An array; an empty one is not defined, because gnuplot has none.
   void define(std::string_view name, const std::vector<double>& values);
   void define(std::string_view name, const std::vector<std::string>& values);
   /// Tick marks of axis 'x' or 'y': label and position.

@@ -102,6 +102,11 @@ struct HtmlWriter {
     for (const Table::Column& column : table.columns) add_cell("th", column, column.header);
     html += "</tr></thead>\n<tbody>\n";
     for (const auto& row : table.rows) {
+      if (row.size() == 1 && table.columns.size() > 1) {
+        html += fmt::format("<tr class=\"group\"><th colspan=\"{}\">{}</th></tr>\n", table.columns.size(),
+                            inline_html(row.front()));
+        continue;
+      }
       html += "<tr>";
       for (std::size_t i = 0; i < row.size(); ++i) add_cell("td", table.columns[i], row[i]);
       html += "</tr>\n";

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "analysis/chart_looks.hpp"
-#include "analysis/machine.hpp"
 #include "analysis/report_sections.hpp"
 #include "analysis/sweep.hpp"
 
@@ -46,12 +44,6 @@ std::vector<ChartPoint> curve_of(const RunSummary& run) {
   return points;
 }
 
-/// A vertical line at a capacity of the machine that was simulated.
-LineSeries capacity_line(const std::string& title, std::int64_t bytes, const ChartAxis& y, Dash dash) {
-  const double x = static_cast<double>(bytes);
-  return {title, {.color = "#777777", .dash = dash, .width = 1.3}, {{x, y.low}, {x, y.high}}};
-}
-
 Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
   Figure figure;
   LineChart chart;
@@ -67,29 +59,38 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
     line.marker_every = std::max<int>(1, static_cast<int>(line.points.size()) / 7);
     for (const ChartPoint& point : line.points) sizes.push_back(static_cast<std::int64_t>(point.x));
     chart.series.push_back(std::move(line));
-    const std::string command = reproduce_text(*run->record);
-    if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
-      figure.commands.push_back(command);
-    }
+    add_command(figure, *run);
   }
+  const RunSummary& first = *runs.front();
+  const std::optional<Machine> machine = machine_of(first);
   const auto [smallest, largest] = std::minmax_element(sizes.begin(), sizes.end());
+  // Beyond many times the machine's L2 a curve is of no interest.
+  const std::int64_t last = machine ? std::min(*largest, 16 * machine->l2_bytes.value) : *largest;
   std::vector<std::int64_t> marks;
-  for (std::int64_t size = 1; size <= *largest; size *= 2) {
+  for (std::int64_t size = 1; size <= last; size *= 2) {
     if (size >= *smallest) marks.push_back(size);
   }
   chart.x = doubling_axis("L2 size", marks, format_capacity);
-  const RunSummary& first = *runs.front();
+  for (LineSeries& line : chart.series) {
+    std::erase_if(line.points, [&chart](const ChartPoint& point) { return point.x > chart.x.high; });
+    line.points.push_back({chart.x.high, line.points.back().y});  // a larger L2 changes nothing more
+  }
   const double floor = static_cast<double>(first.compulsory.total());
   chart.series.push_back({"compulsory", kFloorLook, {{chart.x.low, floor}, {chart.x.high, floor}}});
   chart.y = byte_axis("DRAM bytes read and written", chart.series);
-  const Machine machine = load_machine(first.machine_model);
-  chart.series.push_back(
-      capacity_line(fmt::format("{} L2, {}", machine.name, format_capacity(machine.l2_bytes.value)),
-                    machine.l2_bytes.value, chart.y, Dash::solid));
-  if (machine.effective_l2_bytes() != machine.l2_bytes.value) {
-    chart.series.push_back(
-        capacity_line(fmt::format("usable, {}", format_capacity(machine.effective_l2_bytes())),
-                      machine.effective_l2_bytes(), chart.y, Dash::dashed));
+  const ChartAxis y = chart.y;
+  const auto mark_capacity = [&chart, &y](const std::string& title, std::int64_t bytes, Dash dash) {
+    const double x = static_cast<double>(bytes);
+    if (x < chart.x.low || x > chart.x.high) return;
+    chart.series.push_back({fmt::format("{}, {}", title, format_capacity(bytes)),
+                            {.color = "#777777", .dash = dash, .width = 1.3},
+                            {{x, y.low}, {x, y.high}}});
+  };
+  if (machine) {
+    mark_capacity(machine->name + " L2", machine->l2_bytes.value, Dash::solid);
+    if (machine->effective_l2_bytes() != machine->l2_bytes.value) {
+      mark_capacity("of it usable", machine->effective_l2_bytes(), Dash::dashed);
+    }
   }
   figure.name = fmt::format("dram-against-l2-{}-{}", to_string(first.direction), number);
   figure.title = fmt::format("DRAM bytes against L2 size, {} pass.", to_string(first.direction));
@@ -104,15 +105,17 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
 }  // namespace
 
 std::optional<Section> l2_section(const std::vector<RunSummary>& runs) {
-  std::map<std::string, std::vector<const RunSummary*>> groups;
-  for (const RunSummary* run : headline_runs(runs)) {
-    if (!has_curve(*run)) continue;
-    const int direction = static_cast<int>(run->direction);
-    groups[fmt::format("{} {} {}", direction, problem_text(*run), run->machine_model)].push_back(run);
-  }
   Section section{"l2", "What the L2 saves", {}};
-  for (auto& [key, members] : groups) {
-    section.blocks.push_back(l2_figure(members, static_cast<int>(section.blocks.size()) + 1));
+  for (const auto& members : group_by_problem(headline_runs(runs))) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      std::vector<const RunSummary*> side;
+      std::copy_if(
+          members.begin(), members.end(), std::back_inserter(side),
+          [direction](const RunSummary* run) { return run->direction == direction && has_curve(*run); });
+      if (!side.empty()) {
+        section.blocks.push_back(l2_figure(side, static_cast<int>(section.blocks.size()) + 1));
+      }
+    }
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;

@@ -37,7 +37,10 @@ struct MarkdownWriter {
     for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
     text += "|\n";
     for (const auto& row : table.rows) {
-      for (const std::string& value : row) text += "| " + cell(value) + " ";
+      const bool heading = row.size() == 1 && table.columns.size() > 1;
+      for (const std::string& value : row)
+        text += heading ? fmt::format("| **{}** ", cell(value)) : fmt::format("| {} ", cell(value));
+      for (std::size_t i = row.size(); i < table.columns.size(); ++i) text += "| ";
       text += "|\n";
     }
     text += "\n";

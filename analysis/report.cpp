@@ -33,6 +33,7 @@ Document make_report(const std::vector<RunRecord>& records) {
   add(document, seqlen_section(runs));
   add(document, block_section(runs));
   add(document, l2_section(runs));
+  add(document, roofline_section(runs));
   add(document, pass_section(runs));
   add(document, record_section(records));
   return document;

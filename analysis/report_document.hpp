@@ -33,7 +33,8 @@ struct Table {
   };
   std::string caption;  // inline text; may be empty
   std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;  // each as long as `columns`
+  /// Each as long as `columns`, or of one cell: a heading over the rows below it.
+  std::vector<std::vector<std::string>> rows;
 };
 
 /// A plot with what to see in it and what reproduces it.

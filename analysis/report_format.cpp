@@ -32,6 +32,16 @@ std::string with_prefix(double value, const char* unit) {
 std::string format_bytes(double bytes) { return with_prefix(bytes, "B"); }
 std::string format_flops(double flops) { return with_prefix(flops, "FLOP"); }
 
+std::string short_tick(std::string label) {
+  const std::size_t space = label.find(' ');
+  std::string number = label.substr(0, space);
+  if (number.find('.') != std::string::npos) {
+    number.erase(number.find_last_not_of('0') + 1);
+    if (number.back() == '.') number.pop_back();
+  }
+  return space == std::string::npos ? number : number + label.substr(space);
+}
+
 std::string format_ratio(double ratio) {
   return ratio < 9.995 ? fmt::format("{:.2f}x", ratio)
                        : fmt::format("{:.{}f}x", ratio, ratio < 99.95 ? 1 : 0);
@@ -65,13 +75,17 @@ std::string format_number(double value) {
   return four_digits(value);
 }
 
-std::vector<std::pair<std::string, double>> decade_ticks(double low, double high,
-                                                         std::string (*format)(double)) {
+std::vector<std::pair<std::string, double>> logarithmic_ticks(double low, double high,
+                                                              std::string (*format)(double)) {
+  constexpr double kDecadesAlone = 3.0;
+  const bool between = std::log10(high / low) < kDecadesAlone;
   std::vector<std::pair<std::string, double>> ticks;
-  for (int decade = static_cast<int>(std::ceil(std::log10(low) - 1e-9));
-       decade <= static_cast<int>(std::floor(std::log10(high) + 1e-9)); ++decade) {
-    const double value = std::pow(10.0, decade);
-    ticks.emplace_back(format(value), value);
+  for (int decade = static_cast<int>(std::floor(std::log10(low))); std::pow(10.0, decade) <= high; ++decade) {
+    for (const double digit : {1.0, 2.0, 5.0}) {
+      const double value = digit * std::pow(10.0, decade);
+      if (value < low || value > high || (digit != 1.0 && !between)) continue;
+      ticks.emplace_back(short_tick(format(value)), value);
+    }
   }
   return ticks;
 }
@@ -86,7 +100,8 @@ std::vector<std::pair<std::string, double>> linear_ticks(double high, std::strin
     }
   }
   std::vector<std::pair<std::string, double>> ticks;
-  for (int i = 0; i * step <= high * (1 + 1e-9); ++i) ticks.emplace_back(format(i * step), i * step);
+  for (int i = 0; i * step <= high * (1 + 1e-9); ++i)
+    ticks.emplace_back(short_tick(format(i * step)), i * step);
   return ticks;
 }
 

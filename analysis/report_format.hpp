@@ -24,9 +24,13 @@ std::string format_seconds(double seconds);
 /// Four significant digits; scientific below 1e-3 and from 1e6 on, "nan" and "inf" by name.
 std::string format_number(double value);
 
-/// Decade ticks of a logarithmic axis that covers [low, high], labelled by `format`.
-std::vector<std::pair<std::string, double>> decade_ticks(double low, double high,
-                                                         std::string (*format)(double));
+/// A tick's label without the zeros that four significant digits gave it: "2.5 GB" for "2.500 GB".
+std::string short_tick(std::string label);
+
+/// Ticks of a logarithmic axis that covers [low, high], labelled by `format`: decades, with 2 and 5 between
+/// them where they are few.
+std::vector<std::pair<std::string, double>> logarithmic_ticks(double low, double high,
+                                                              std::string (*format)(double));
 /// Four to seven ticks at round values over [0, high].
 std::vector<std::pair<std::string, double>> linear_ticks(double high, std::string (*format)(double));
 

@@ -90,6 +90,15 @@ std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
   return std::nullopt;
 }
 
+std::optional<Machine> machine_of(const RunSummary& run) {
+  if (run.machine_model.empty()) return std::nullopt;
+  try {
+    return load_machine(run.machine_model);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
 std::string to_string(TileShape tile) { return fmt::format("{}x{}", tile.block_m, tile.block_n); }
 
 std::string command_text(const RunRecord& record) {
@@ -135,6 +144,8 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (summary.passes.empty()) continue;
         summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
         if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
+        if (run.order) summary.label += fmt::format(" {}", to_string(*run.order));
+        if (run.scan) summary.label += fmt::format(" {}", to_string(*run.scan));
         summary.algorithm = algorithm_of_kernel(run.kernel);
         summary.useful_flops = useful_flops(run.problem, direction);
         summary.compulsory = compulsory_bytes(run.problem, direction);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/closed_form.hpp"
+#include "analysis/machine.hpp"
 #include "analysis/run_record.hpp"
 #include "cpu_ref/tile_program.hpp"
 
@@ -36,6 +37,10 @@ struct RunSummary {
 
 /// Every direction of every run, in the order of the records; runs without passes give none.
 std::vector<RunSummary> summarize(const std::vector<RunRecord>& records);
+
+/// The machine that a run was simulated on; nothing when there is none or it was a file that this machine
+/// lacks.
+std::optional<Machine> machine_of(const RunSummary& run);
 
 /// The algorithm that "cpu:flash2" or "gpu:flash2-mma" executes, by its name.
 std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel);

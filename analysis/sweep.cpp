@@ -90,10 +90,14 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
       }
     }
   }
+  std::set<const RunEntry*> unswept;
+  for (const RunSummary& run : runs) {
+    if (!swept.contains(&run)) unswept.insert(run.run);
+  }
   std::vector<const RunSummary*> single, ends;
   for (const RunSummary& run : runs) {
     if (!run.closed_form && !run.measured_sm_l2) continue;
-    if (!swept.contains(&run)) single.push_back(&run);
+    if (unswept.contains(run.run)) single.push_back(&run);
     if (last.contains(&run)) ends.push_back(&run);
   }
   return single.empty() ? ends : single;
@@ -104,15 +108,28 @@ std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
   return sweep.machine_model.empty() ? text : text + ", " + sweep.machine_model + " model";
 }
 
-std::vector<std::string> commands_of(const Sweep& sweep) {
-  std::vector<std::string> commands;
-  for (const SweepSeries& series : sweep.series) {
-    for (const RunSummary* point : series.points) {
-      const std::string command = reproduce_text(*point->record);
-      if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
-    }
+std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs) {
+  std::vector<std::vector<const RunSummary*>> groups;
+  std::map<std::pair<std::string, std::string>, std::size_t> index;
+  for (const RunSummary* run : runs) {
+    const auto [place, added] = index.try_emplace({problem_text(*run), run->machine_model}, groups.size());
+    if (added) groups.emplace_back();
+    groups[place->second].push_back(run);
   }
-  return commands;
+  return groups;
+}
+
+void add_command(Figure& figure, const RunSummary& run) {
+  const std::string command = reproduce_text(*run.record);
+  if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
+    figure.commands.push_back(command);
+  }
+}
+
+void add_commands(Figure& figure, const Sweep& sweep) {
+  for (const SweepSeries& series : sweep.series) {
+    for (const RunSummary* point : series.points) add_command(figure, *point);
+  }
 }
 
 }  // namespace tilescope

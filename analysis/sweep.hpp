@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/report_document.hpp"
 #include "analysis/run_summary.hpp"
 
 namespace tilescope {
@@ -33,14 +34,20 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);
 /// (flash2 forward), rows of K/V where it owns a kv tile. [rows]
 int swept_block(const RunSummary& run);
 
-/// The runs that tables and single-problem figures show: those with bytes that are no point of a sweep or,
-/// when there is none, the last point of each series.
+/// The runs that tables and single-problem figures show: those with bytes of which some direction is no point
+/// of a sweep or, when there is none, the last point of each series.
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
+
+/// Runs of one problem on one machine model together, in the order in which the problems first appear.
+std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs);
+
+/// Notes how to make the record of `run` again, once for each record.
+void add_command(Figure& figure, const RunSummary& run);
 
 /// What stays fixed in a sweep, in words: "B1 H16 D128 fp16 causal, h200 model".
 std::string describe_fixed(const Sweep& sweep, bool with_seqlen);
 
-/// How to make the records that the points came from, each once.
-std::vector<std::string> commands_of(const Sweep& sweep);
+/// Notes how to make the records of all points.
+void add_commands(Figure& figure, const Sweep& sweep);
 
 }  // namespace tilescope

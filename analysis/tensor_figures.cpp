@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "analysis/chart_looks.hpp"
 #include "analysis/report_sections.hpp"
@@ -85,10 +84,7 @@ Figure tensor_figure(const std::vector<const RunSummary*>& runs, int number) {
       for (const double part : bytes) total += part;
       chart.bars.push_back({fmt::format("{}, {} {}", to_string(direction), run->label, to_string(run->tile)),
                             format_bytes(total), bytes});
-      const std::string command = reproduce_text(*run->record);
-      if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
-        figure.commands.push_back(command);
-      }
+      add_command(figure, *run);
     }
   }
   if (chart.bars.size() < 2) return {};
@@ -115,16 +111,9 @@ Figure tensor_figure(const std::vector<const RunSummary*>& runs, int number) {
 }  // namespace
 
 std::optional<Section> tensor_section(const std::vector<RunSummary>& runs) {
-  std::vector<std::string> problems;  // in the order of the records
-  std::map<std::string, std::vector<const RunSummary*>> by_problem;
-  for (const RunSummary* run : headline_runs(runs)) {
-    const std::string problem = problem_text(*run);
-    if (by_problem[problem].empty()) problems.push_back(problem);
-    by_problem[problem].push_back(run);
-  }
   Section section{"tensors", "Which tensors move", {}};
-  for (const std::string& problem : problems) {
-    Figure figure = tensor_figure(by_problem[problem], static_cast<int>(section.blocks.size()) + 1);
+  for (const auto& members : group_by_problem(headline_runs(runs))) {
+    Figure figure = tensor_figure(members, static_cast<int>(section.blocks.size()) + 1);
     if (!figure.svg.empty()) section.blocks.push_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/chart_looks.hpp"
+#include "analysis/lower_bounds.hpp"
 #include "analysis/report_sections.hpp"
 #include "analysis/sweep.hpp"
 
@@ -63,13 +64,15 @@ std::vector<LineSeries> boundary_lines(const Sweep& sweep, std::int64_t (*x)(con
   return lines;
 }
 
-/// The compulsory floor over the x of the series that reaches furthest.
-LineSeries floor_line(const Sweep& sweep, std::int64_t (*x)(const RunSummary&)) {
-  LineSeries line{"compulsory", kFloorLook, {}};
-  const auto longest = std::max_element(
+const SweepSeries& longest_series(const Sweep& sweep) {
+  return *std::max_element(
       sweep.series.begin(), sweep.series.end(),
       [](const SweepSeries& a, const SweepSeries& b) { return a.points.size() < b.points.size(); });
-  for (const RunSummary* run : longest->points) {
+}
+
+LineSeries floor_line(const Sweep& sweep, std::int64_t (*x)(const RunSummary&)) {
+  LineSeries line{"compulsory", kFloorLook, {}};
+  for (const RunSummary* run : longest_series(sweep).points) {
     line.points.push_back({static_cast<double>(x(*run)), static_cast<double>(run->compulsory.total())});
   }
   return line;
@@ -94,7 +97,51 @@ const RunSummary* point_at(const Sweep& sweep, Algorithm algorithm, std::int64_t
   return nullptr;
 }
 
-std::string direction_suffix(const Sweep& sweep) { return fmt::format("{}", to_string(sweep.direction)); }
+/// The least that any kernel moves at SM<->L2: the bound on its reads, and its outputs once.
+std::optional<LineSeries> bound_line(const Sweep& sweep) {
+  const std::optional<Machine> machine = machine_of(*sweep.series.front().points.front());
+  if (!machine) return std::nullopt;
+  LineSeries line{"lower bound, SM<->L2", kBoundLook, {}};
+  for (const RunSummary* run : longest_series(sweep).points) {
+    const ReadBound bound =
+        read_bound(run->problem(), run->direction, Algorithm::flash2, sm_memory(*machine));
+    line.points.push_back({static_cast<double>(seqlen_of(*run)),
+                           static_cast<double>(bound.bytes() + run->compulsory.write_bytes)});
+  }
+  return line;
+}
+
+/// "At N = 64K flash2 moves 3.00x less than standard at SM<->L2 and 35x less at DRAM." or nothing.
+std::string comparison_at(const Sweep& sweep, std::int64_t x, std::int64_t (*x_of)(const RunSummary&),
+                          const std::string& where) {
+  const RunSummary* standard = point_at(sweep, Algorithm::standard, x, x_of);
+  const RunSummary* flash = point_at(sweep, Algorithm::flash2, x, x_of);
+  if (!standard || !flash || !standard->closed_form || !flash->closed_form) return "";
+  const auto factor = [](const ReadWriteBytes& a, const ReadWriteBytes& b) {
+    return format_ratio(static_cast<double>(a.total()) / static_cast<double>(b.total()));
+  };
+  std::string text = fmt::format(" At {} {} moves {} as many bytes as {} at SM<->L2", where, standard->label,
+                                 factor(*standard->closed_form, *flash->closed_form), flash->label);
+  if (standard->simulated_dram && flash->simulated_dram) {
+    text += fmt::format(" and {} as many at DRAM", factor(*standard->simulated_dram, *flash->simulated_dram));
+  }
+  return text + ".";
+}
+
+/// The largest x that both standard and flash2 have, or 0.
+std::int64_t last_common(const Sweep& sweep, std::int64_t (*x_of)(const RunSummary&)) {
+  std::int64_t last = 0;
+  for (const std::int64_t x : values_of(sweep, x_of)) {
+    if (point_at(sweep, Algorithm::standard, x, x_of) && point_at(sweep, Algorithm::flash2, x, x_of)) {
+      last = std::max(last, x);
+    }
+  }
+  return last;
+}
+
+constexpr const char* kLegend =
+    " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
+    "simulated.";
 
 }  // namespace
 
@@ -104,32 +151,23 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
   for (const Sweep& sweep : seqlen_sweeps(runs)) {
     std::vector<LineSeries> lines = boundary_lines(sweep, seqlen_of);
     if (lines.empty()) continue;
+    if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
     lines.push_back(floor_line(sweep, seqlen_of));
     const std::vector<std::int64_t> values = values_of(sweep, seqlen_of);
     LineChart chart{doubling_axis("Sequence length N (tokens)", values, format_length),
                     byte_axis("Bytes read and written", lines), lines};
-    const std::int64_t longest = *std::max_element(values.begin(), values.end());
-    std::string caption = fmt::format(
-        "{}. Solid with filled markers: SM<->L2, closed form. Dashed with open markers: DRAM, simulated.",
-        describe_fixed(sweep, false));
-    const RunSummary* standard = point_at(sweep, Algorithm::standard, longest, seqlen_of);
-    const RunSummary* flash = point_at(sweep, Algorithm::flash2, longest, seqlen_of);
-    if (standard && flash && standard->closed_form && flash->closed_form) {
-      caption += fmt::format(" Both grow as N² at SM<->L2, where at N = {} {} moves {} less than {}.",
-                             format_length(longest), flash->label,
-                             format_ratio(static_cast<double>(standard->closed_form->total()) /
-                                          static_cast<double>(flash->closed_form->total())),
-                             standard->label);
-      if (standard->simulated_dram && flash->simulated_dram) {
-        caption += fmt::format(" At DRAM the factor is {}.",
-                               format_ratio(static_cast<double>(standard->simulated_dram->total()) /
-                                            static_cast<double>(flash->simulated_dram->total())));
-      }
-    }
-    section.blocks.push_back(
-        Figure{fmt::format("bytes-against-seqlen-{}-{}", direction_suffix(sweep), ++number),
-               fmt::format("Bytes against sequence length, {} pass.", direction_suffix(sweep)), caption,
-               commands_of(sweep), draw(chart)});
+    Figure figure;
+    figure.name = fmt::format("bytes-against-seqlen-{}-{}", to_string(sweep.direction), ++number);
+    figure.title = fmt::format("Bytes against sequence length, {} pass.", to_string(sweep.direction));
+    const std::int64_t last = last_common(sweep, seqlen_of);
+    figure.caption = fmt::format(
+        "{}, tile {}.{} At SM<->L2 all grow as N²; at DRAM the flash kernels stay at the compulsory floor "
+        "while the K and V that concurrent CTAs share fit the L2.{}",
+        describe_fixed(sweep, false), to_string(sweep.series.back().tile), kLegend,
+        comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
+    add_commands(figure, sweep);
+    figure.svg = draw(chart);
+    section.blocks.push_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;
@@ -145,14 +183,19 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
     LineChart chart{doubling_axis("Block size (rows of the tile that a CTA keeps)",
                                   values_of(sweep, block_of), block_text),
                     byte_axis("Bytes read and written", lines), lines};
-    section.blocks.push_back(Figure{
-        fmt::format("bytes-against-block-size-{}-{}", direction_suffix(sweep), ++number),
-        fmt::format("Bytes against block size, {} pass.", direction_suffix(sweep)),
-        fmt::format(
-            "{}. Doubling the block halves the sweeps over the streamed tensors, and with them the bytes "
-            "at SM<->L2, until the part that is moved once shows.",
-            describe_fixed(sweep, true)),
-        commands_of(sweep), draw(chart)});
+    Figure figure;
+    figure.name = fmt::format("bytes-against-block-size-{}-{}", to_string(sweep.direction), ++number);
+    figure.title = fmt::format("Bytes against block size, {} pass.", to_string(sweep.direction));
+    const std::int64_t last = last_common(sweep, block_of);
+    figure.caption = fmt::format(
+        "{}.{} Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
+        "what is "
+        "moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
+        describe_fixed(sweep, true), kLegend,
+        comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
+    add_commands(figure, sweep);
+    figure.svg = draw(chart);
+    section.blocks.push_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;

@@ -31,6 +31,25 @@ std::string residual(const std::optional<ReadWriteBytes>& measured,
                                       static_cast<double>(expected->total()));
 }
 
+std::vector<std::string> pass_row(const PassRecord& pass) {
+  const auto text = [](bool known, std::int64_t bytes) {
+    return known ? format_bytes(static_cast<double>(bytes)) : std::string(kUnknown);
+  };
+  const ClosedFormBytes closed = pass.closed_form.value_or(ClosedFormBytes{});
+  const SimulatedBytes simulated = pass.simulated.value_or(SimulatedBytes{});
+  const bool counted = pass.closed_form.has_value(), replayed = pass.simulated.has_value();
+  return {pass.name,
+          to_string(pass.tile),
+          format_flops(static_cast<double>(pass.flops)),
+          text(counted, closed.sm_l2_read_bytes),
+          text(counted, closed.sm_l2_write_bytes),
+          text(counted, closed.compulsory_read_bytes),
+          text(counted, closed.compulsory_write_bytes),
+          text(replayed, simulated.dram_read_bytes),
+          text(replayed, simulated.dram_write_bytes),
+          replayed ? fmt::format("{:.1f} %", 100 * simulated.hit_rate) : kUnknown};
+}
+
 }  // namespace
 
 std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
@@ -42,42 +61,39 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   };
   const bool simulated = any(&RunSummary::simulated_dram), measured = any(&RunSummary::measured_sm_l2),
              timed = any(&RunSummary::median_seconds);
-  Table table{"Bytes read plus bytes written, by boundary, and how often that is the compulsory traffic.",
-              {{"problem"},
-               {"pass"},
-               {"kernel"},
-               {"tile"},
-               {"compulsory", true},
-               {"SM<->L2", true},
-               {"x compulsory", true}},
-              {}};
+  Table table{
+      "Bytes read plus bytes written, by boundary, and how often that is the compulsory traffic.",
+      {{"pass"}, {"kernel"}, {"tile"}, {"compulsory", true}, {"SM<->L2", true}, {"x compulsory", true}},
+      {}};
   if (measured) table.columns.insert(table.columns.end(), {{"SM<->L2 measured", true}, {"off by", true}});
   if (simulated)
     table.columns.insert(table.columns.end(), {{"DRAM simulated", true}, {"x compulsory", true}});
   if (measured) table.columns.push_back({"DRAM measured", true});
   if (timed) table.columns.push_back({"time", true});
-  std::string problem_above;
-  for (const RunSummary* run : rows) {
-    std::string problem = problem_text(*run);
-    std::vector<std::string> row = {problem == problem_above ? "" : problem,
-                                    std::string(to_string(run->direction)),
-                                    run->label,
-                                    to_string(run->tile),
-                                    format_bytes(static_cast<double>(run->compulsory.total())),
-                                    total_or_dash(run->closed_form),
-                                    ratio_or_dash(run->closed_form, run->compulsory)};
-    problem_above = std::move(problem);
-    if (measured) {
-      row.push_back(total_or_dash(run->measured_sm_l2));
-      row.push_back(residual(run->measured_sm_l2, run->closed_form));
+  for (const auto& members : group_by_problem(rows)) {
+    table.rows.push_back({problem_text(*members.front())});
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      for (const RunSummary* run : members) {
+        if (run->direction != direction) continue;
+        std::vector<std::string> row = {std::string(to_string(direction)),
+                                        run->label,
+                                        to_string(run->tile),
+                                        format_bytes(static_cast<double>(run->compulsory.total())),
+                                        total_or_dash(run->closed_form),
+                                        ratio_or_dash(run->closed_form, run->compulsory)};
+        if (measured) {
+          row.push_back(total_or_dash(run->measured_sm_l2));
+          row.push_back(residual(run->measured_sm_l2, run->closed_form));
+        }
+        if (simulated) {
+          row.push_back(total_or_dash(run->simulated_dram));
+          row.push_back(ratio_or_dash(run->simulated_dram, run->compulsory));
+        }
+        if (measured) row.push_back(total_or_dash(run->measured_dram));
+        if (timed) row.push_back(run->median_seconds ? format_seconds(*run->median_seconds) : kUnknown);
+        table.rows.push_back(std::move(row));
+      }
     }
-    if (simulated) {
-      row.push_back(total_or_dash(run->simulated_dram));
-      row.push_back(ratio_or_dash(run->simulated_dram, run->compulsory));
-    }
-    if (measured) row.push_back(total_or_dash(run->measured_dram));
-    if (timed) row.push_back(run->median_seconds ? format_seconds(*run->median_seconds) : kUnknown);
-    table.rows.push_back(std::move(row));
   }
   return Section{"summary", "Summary", {table}};
 }
@@ -87,8 +103,8 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
   section.blocks.push_back(Paragraph{
       "One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. The hit rate is the "
       "share of the bytes that found their line in L2."});
-  for (const RunSummary* run : headline_runs(runs)) {
-    Table table{fmt::format("**{}**, {}: {}", run->label, to_string(run->direction), problem_text(*run)),
+  for (const auto& members : group_by_problem(headline_runs(runs))) {
+    Table table{fmt::format("**{}**", problem_text(*members.front())),
                 {{"pass"},
                  {"tile"},
                  {"useful", true},
@@ -100,19 +116,9 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
                  {"DRAM written, simulated", true},
                  {"L2 hit rate", true}},
                 {}};
-    for (const PassRecord* pass : run->passes) {
-      const auto text = [](bool known, std::int64_t bytes) {
-        return known ? format_bytes(static_cast<double>(bytes)) : std::string(kUnknown);
-      };
-      const ClosedFormBytes closed = pass->closed_form.value_or(ClosedFormBytes{});
-      const SimulatedBytes simulated = pass->simulated.value_or(SimulatedBytes{});
-      const bool counted = pass->closed_form.has_value(), replayed = pass->simulated.has_value();
-      table.rows.push_back(
-          {pass->name, to_string(pass->tile), format_flops(static_cast<double>(pass->flops)),
-           text(counted, closed.sm_l2_read_bytes), text(counted, closed.sm_l2_write_bytes),
-           text(counted, closed.compulsory_read_bytes), text(counted, closed.compulsory_write_bytes),
-           text(replayed, simulated.dram_read_bytes), text(replayed, simulated.dram_write_bytes),
-           replayed ? fmt::format("{:.1f} %", 100 * simulated.hit_rate) : kUnknown});
+    for (const RunSummary* run : members) {
+      table.rows.push_back({fmt::format("{}, {}", to_string(run->direction), run->label)});
+      for (const PassRecord* pass : run->passes) table.rows.push_back(pass_row(*pass));
     }
     section.blocks.push_back(std::move(table));
   }

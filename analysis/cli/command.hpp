@@ -67,5 +67,6 @@ void add_list_command(CLI::App& app, CommandContext& context);
 void add_profile_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);
 void add_simulate_command(CLI::App& app, CommandContext& context);
+void add_study_command(CLI::App& app, CommandContext& context);
 
 }  // namespace tilescope::cli

@@ -12,6 +12,7 @@
 #include "analysis/nearest_names.hpp"
 #include "analysis/record_metrics.hpp"
 #include "analysis/report_format.hpp"
+#include "analysis/study.hpp"
 #include "cpu_ref/problem.hpp"
 #include "profiler/metric_sets.hpp"
 
@@ -46,6 +47,15 @@ std::vector<Entry> list_problems() {
   std::vector<Entry> entries;
   for (const Preset& preset : presets()) {
     entries.push_back({std::string(preset.name), describe(preset.problem), std::string(preset.summary)});
+  }
+  return entries;
+}
+
+std::vector<Entry> list_studies() {
+  std::vector<Entry> entries;
+  for (const Study& study : studies()) {
+    const std::string where = study.default_machine.empty() ? "this CPU" : std::string(study.default_machine);
+    entries.push_back({std::string(study.name), where, std::string(study.summary)});
   }
   return entries;
 }
@@ -98,7 +108,8 @@ const std::vector<Catalogue>& catalogues() {
                                              {"kernels", list_kernels},
                                              {"machines", list_machines},
                                              {"metrics", list_metrics},
-                                             {"problems", list_problems}};
+                                             {"problems", list_problems},
+                                             {"studies", list_studies}};
   return all;
 }
 

@@ -64,6 +64,7 @@ void add_commands(CLI::App& app, CommandContext& context) {
   add_report_command(app, context);
   add_simulate_command(app, context);
   add_profile_command(app, context);
+  add_study_command(app, context);
   add_diff_command(app, context);
 }
 

@@ -3,21 +3,27 @@
 set logscale xy
 set xrange [x_min:x_max] noextend
 set yrange [y_min:y_max] noextend
-set lmargin at screen 0.085
-set rmargin at screen 0.735
-set tmargin at screen 0.97
-set bmargin at screen 0.15
+left = 0.115
+right = 0.735
+bottom = 0.15
+top = 0.97
+set lmargin at screen left
+set rmargin at screen right
+set bmargin at screen bottom
+set tmargin at screen top
 # Angle of a line of slope 1 on this canvas. [degrees]
 decades_x = log10(x_max / x_min)
 decades_y = log10(y_max / y_min)
-slope_angle = atan2((0.97 - 0.15) * height / decades_y, (0.735 - 0.085) * width / decades_x) * 180 / pi
+slope_angle = atan2((top - bottom) * height / decades_y, (right - left) * width / decades_x) * 180 / pi
+# Labels run along their line, above it, or below it where another line is close above.
 do for [i = 1:|roof_label|] {
   set label roof_label[i] at roof_x[i], roof_y[i] rotate by (roof_slanted[i] ? slope_angle : 0) \
-    offset (roof_slanted[i] ? -0.35 : 0), (roof_slanted[i] ? 0.55 : 0.55) font "Helvetica,12" textcolor rgb "#444444"
+    offset (roof_below[i] ? 0.9 : roof_slanted[i] ? -0.35 : 0), (roof_below[i] ? -0.15 : 0.55) \
+    font "Helvetica,12" textcolor rgb "#444444"
 }
-do for [i = 1:|arrow_x|] {
-  set arrow from arrow_x[i], arrow_y[i] to arrow_to_x[i], arrow_to_y[i] head filled size screen 0.010, 22 \
-    linewidth 1.1 linecolor rgb "#999999" dashtype 3
+do for [i = 1:arrow_count] {
+  set arrow from arrow_x[i], arrow_y[i] to arrow_to_x[i], arrow_to_y[i] front head filled size screen 0.012, 20 \
+    linewidth 1.1 linecolor rgb "#777777"
 }
 plot for [i = 1:|roof_label|] $roofs index (i - 1) using 1:2 with lines \
     linecolor rgb "#444444" linewidth 1.6 dashtype roof_dash[i] notitle, \

@@ -9,6 +9,6 @@ set style fill solid 1.0 border rgb "#222222"
 do for [i = 1:|bar_label|] {
   set label bar_label[i] at bar_end[i], bar_y[i] left offset 0.6, 0 font "Helvetica,12" textcolor rgb "#222222"
 }
-set key outside bottom center horizontal maxrows 2 samplen 1.6 width 2
+set key outside top center horizontal maxrows 2 samplen 1.6 width 1
 plot for [i = 1:|part_title|] $parts index (i - 1) using 1:3:1:2:($3 - 0.31):($3 + 0.31) with boxxyerror \
   fillstyle pattern part_pattern[i] border rgb "#222222" linecolor rgb part_color[i] title part_title[i]
