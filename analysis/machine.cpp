@@ -42,6 +42,11 @@ Fact<std::int64_t> integer_fact(const JsonField& field) {
   return with_evidence(field, field.at("value").integer(1));
 }
 
+template <typename T>
+Json to_json(const Fact<T>& fact) {
+  return {{"value", fact.value}, {"kind", fact.kind}, {"source", fact.source}};
+}
+
 Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
 
 }  // namespace
@@ -90,6 +95,25 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     machine.peak_flops_per_second[type] = real_fact(peak);
   }
   return machine;
+}
+
+std::string to_json_text(const Machine& machine) {
+  Json json{{"name", machine.name}, {"title", machine.title}, {"chip", machine.chip}};
+  json["sm_count"] = to_json(machine.sm_count);
+  json["shared_bytes_per_sm"] = to_json(machine.shared_bytes_per_sm);
+  json["shared_bytes_per_cta"] = to_json(machine.shared_bytes_per_cta);
+  json["on_chip_bytes_per_sm"] = to_json(machine.on_chip_bytes_per_sm);
+  json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
+  json["l2_bytes"] = to_json(machine.l2_bytes);
+  json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
+  json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
+  if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
+  json["sm_clock_hz"] = to_json(machine.sm_clock_hz);
+  json["peak_flops_per_second"] = Json::object();
+  for (const auto& [type, peak] : machine.peak_flops_per_second) {
+    json["peak_flops_per_second"][type] = to_json(peak);
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::vector<std::string> machine_names() {

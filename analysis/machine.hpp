@@ -20,6 +20,7 @@ struct Fact {
   std::string source;
   /// datasheet, measured, derived, assumed, or unverified (from general knowledge, no document at hand).
   std::string kind;
+  bool operator==(const Fact&) const = default;
 };
 
 /// Files: analysis/machines/NAME.json. A CTA is what CUDA calls a thread block.
@@ -48,12 +49,16 @@ struct Machine {
   bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
+  bool operator==(const Machine&) const = default;
 };
 
 /// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
 /// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
 Machine load_machine(const std::string& name_or_path);
+/// @param source what error messages call the text
 Machine parse_machine(const std::string& source, std::string_view text);
+/// The file of a machine; parse_machine reads it back.
+std::string to_json_text(const Machine& machine);
 /// Names of the machines that TileScope ships, sorted.
 std::vector<std::string> machine_names();
 

@@ -83,6 +83,9 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
     pass.closed_form = closed_form_bytes(planned.program);
     if (options.replay) pass.simulated = simulate(planned.program, machine, options);
     run.passes.push_back(std::move(pass));
+    const TileProgram& program = planned.program;
+    if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;
+    if (program.scan != Scan::ascending) run.scan = program.scan;
   }
   return run;
 }

@@ -15,10 +15,10 @@
 namespace tilescope {
 
 struct SimulationOptions {
-  std::optional<std::int64_t> l2_bytes;     // default: the machine's effective L2
-  std::optional<std::int64_t> ctas_per_sm;  // default: as many as the program's shared memory allows
-  bool replay = true;                       // without, closed forms alone: at once, whatever the size
-  std::function<void()> on_retired;         // after each replayed CTA, for progress
+  std::optional<std::int64_t> l2_bytes = std::nullopt;     // default: the machine's effective L2
+  std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what shared memory allows
+  bool replay = true;                                      // without, closed forms alone
+  std::function<void()> on_retired = {};                   // after each replayed CTA, for progress
 };
 
 /// A pass of one direction.

@@ -39,6 +39,7 @@ TEST_CASE("the shipped machines load under their own name") {
     CAPTURE(name);
     const Machine machine = load_machine(name);
     CHECK(machine.name == name);
+    CHECK(parse_machine("again", to_json_text(machine)) == machine);
     CHECK(machine.shared_bytes_per_cta.value < machine.shared_bytes_per_sm.value);
     CHECK(machine.shared_bytes_per_sm.value < machine.on_chip_bytes_per_sm.value);
     CHECK(machine.effective_l2_bytes() <= machine.l2_bytes.value);
