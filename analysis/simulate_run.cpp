@@ -67,6 +67,17 @@ std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProble
   return passes;
 }
 
+PassRecord counted_pass(Direction direction, const TileProgram& program) {
+  PassRecord pass;
+  pass.name = to_string(program.name);
+  pass.direction = direction;
+  pass.tile = program.tile;
+  pass.flops = useful_flops(program);
+  pass.executed_flops = executed_flops(program);
+  pass.closed_form = closed_form_bytes(program);
+  return pass;
+}
+
 RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
                       std::span<const PlannedPass> passes, const Machine& machine,
                       const SimulationOptions& options) {
@@ -74,13 +85,7 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
   run.problem = problem;
   run.kernel = kernel.name;
   for (const PlannedPass& planned : passes) {
-    PassRecord pass;
-    pass.name = to_string(planned.program.name);
-    pass.direction = planned.direction;
-    pass.tile = planned.program.tile;
-    pass.flops = useful_flops(planned.program);
-    pass.executed_flops = executed_flops(planned.program);
-    pass.closed_form = closed_form_bytes(planned.program);
+    PassRecord pass = counted_pass(planned.direction, planned.program);
     if (options.replay) pass.simulated = simulate(planned.program, machine, options);
     run.passes.push_back(std::move(pass));
     const TileProgram& program = planned.program;

@@ -35,6 +35,10 @@ std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProble
                                      std::span<const Direction> directions, ProgramOptions options,
                                      const Machine& machine);
 
+/// Name, tile, FLOPs and closed form of a pass: what is known of it without running or replaying it.
+/// @throws BadInput where counts overflow
+PassRecord counted_pass(Direction direction, const TileProgram& program);
+
 /// Counts and, unless told not to, replays each pass.
 /// @throws BadInput where counts overflow, MachineLacks where a replay does not fit memory
 RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,

@@ -66,7 +66,9 @@ void add_diff_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_profile_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);
+void add_run_command(CLI::App& app, CommandContext& context);
 void add_simulate_command(CLI::App& app, CommandContext& context);
 void add_study_command(CLI::App& app, CommandContext& context);
+void add_verify_command(CLI::App& app, CommandContext& context);
 
 }  // namespace tilescope::cli

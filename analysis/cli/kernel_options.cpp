@@ -88,11 +88,14 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
   throw BadInput("kernel", std::string(kernel.name), *reason + others);
 }
 
+bool is_runnable(const Kernel& kernel) {
+  return kernel.run != nullptr && !(kernel.name.starts_with("gpu:") && device_lack());
+}
+
 void require_runnable(const Kernel& kernel) {
-  if (kernel.run == nullptr || kernel.name.starts_with("gpu:")) {
-    const std::optional<std::string> lack = device_lack();
-    if (lack) throw MachineLacks(fmt::format("{} cannot run: {}", kernel.name, *lack));
-  }
+  if (is_runnable(kernel)) return;
+  throw MachineLacks(
+      fmt::format("{} cannot run: {}", kernel.name, device_lack().value_or("this build has no code for it")));
 }
 
 }  // namespace tilescope::cli

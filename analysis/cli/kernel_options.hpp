@@ -39,6 +39,8 @@ class KernelOptions {
 void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                        const ProgramOptions& options);
 
+/// Whether this build has the kernel's code, and this machine the device that it needs.
+bool is_runnable(const Kernel& kernel);
 /// @throws MachineLacks when this build or machine cannot run the kernel, with what would help
 void require_runnable(const Kernel& kernel);
 

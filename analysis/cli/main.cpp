@@ -61,6 +61,8 @@ BadInput unexpected_argument(const CLI::App& app) {
 /// In the order in which --help lists them.
 void add_commands(CLI::App& app, CommandContext& context) {
   add_list_command(app, context);
+  add_run_command(app, context);
+  add_verify_command(app, context);
   add_report_command(app, context);
   add_simulate_command(app, context);
   add_profile_command(app, context);

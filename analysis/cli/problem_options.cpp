@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/problem_options.hpp"
 
+#include <fmt/format.h>
+
 #include "analysis/cli/parse_text.hpp"
 #include "analysis/nearest_names.hpp"
 
@@ -66,14 +68,35 @@ AttentionProblem ProblemOptions::problem() const {
   if (seqlen_q_) p.seqlen_q = p.seqlen_k = *seqlen_q_;
   p.seqlen_k = seqlen_k_.value_or(p.seqlen_k);
   p.head_dim = head_dim_.value_or(p.head_dim);
+  set_features(p);
+  validate(p);
+  return p;
+}
+
+AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
+  const auto refuse = [](const char* field, const auto& given) {
+    if (given) throw BadInput(field, fmt::format("{}", *given), "must be left out, the files tell it");
+  };
+  refuse("preset", preset_);
+  refuse("batch", batch_);
+  refuse("heads", heads_);
+  refuse("heads_kv", heads_kv_);
+  refuse("seqlen", seqlen_);
+  refuse("seqlen_q", seqlen_q_);
+  refuse("seqlen_k", seqlen_k_);
+  refuse("head_dim", head_dim_);
+  set_features(shapes);
+  validate(shapes);
+  return shapes;
+}
+
+void ProblemOptions::set_features(AttentionProblem& p) const {
   if (dtype_) p.dtype = parse_element_type(*dtype_);
   p.causal = p.causal || causal_;
   if (window_) std::tie(p.window_left, p.window_right) = *window_;
   if (scale_) p.softmax_scale = scale_;
   p.dropout = dropout_.value_or(p.dropout);
   p.seed = seed_.value_or(p.seed);
-  validate(p);
-  return p;
 }
 
 std::vector<Direction> ProblemOptions::directions() const {

@@ -21,10 +21,17 @@ class ProblemOptions {
   /// The preset (without one: B1 H8 N1024 D64 fp32) with the given options in place of its fields. heads_kv
   /// follows --heads and seqlen_k follows --seqlen-q unless given. @throws BadInput, from validate()
   AttentionProblem problem() const;
+  /// `shapes` with the given mask, scale, dropout, seed and element type, for a command that takes the shapes
+  /// from its input files. @throws BadInput if an option names a shape, or from validate()
+  AttentionProblem problem_of(AttentionProblem shapes) const;
   /// What --pass asks for; forward without it. @throws BadInput
   std::vector<Direction> directions() const;
+  bool pass_given() const { return pass_.has_value(); }
+  bool dtype_given() const { return dtype_.has_value(); }
 
  private:
+  void set_features(AttentionProblem& problem) const;
+
   std::optional<std::string> preset_, dtype_, pass_;
   std::optional<std::int64_t> batch_, heads_, heads_kv_, seqlen_, seqlen_q_, seqlen_k_, head_dim_;
   std::optional<std::pair<std::int64_t, std::int64_t>> window_;
