@@ -29,11 +29,15 @@ Document make_report(const std::vector<RunRecord>& records) {
   const std::vector<RunSummary> runs = summarize(records);
   Document document{"TileScope report", kLead, {}};
   add(document, summary_section(runs));
+  add(document, error_section(records));
+  add(document, speed_section(runs));
   add(document, tensor_section(runs));
   add(document, seqlen_section(runs));
   add(document, block_section(runs));
   add(document, l2_section(runs));
   add(document, roofline_section(runs));
+  add(document, paper_figure2_section(runs));
+  add(document, paper_error_section(records));
   add(document, pass_section(runs));
   add(document, record_section(records));
   return document;

@@ -80,6 +80,13 @@ void sum_passes(RunSummary& summary) {
   if (timed) summary.median_seconds = seconds;
 }
 
+/// `verify` counts the bytes of its many small cases too; they are of no interest to a report on bytes.
+bool only_judged(const RunEntry& run) {
+  return !run.error.empty() && std::none_of(run.passes.begin(), run.passes.end(), [](const PassRecord& pass) {
+    return pass.simulated || pass.measured || pass.time;
+  });
+}
+
 }  // namespace
 
 std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
@@ -141,11 +148,15 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         for (const PassRecord& pass : run.passes) {
           if (pass.direction == direction) summary.passes.push_back(&pass);
         }
-        if (summary.passes.empty()) continue;
+        if (summary.passes.empty() || only_judged(run)) continue;
         summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
         if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
-        if (run.order) summary.label += fmt::format(" {}", to_string(*run.order));
-        if (run.scan) summary.label += fmt::format(" {}", to_string(*run.scan));
+        if (run.order && *run.order != TileOrder::row_major) {
+          summary.label += fmt::format(" {}", to_string(*run.order));
+        }
+        if (run.scan && *run.scan != Scan::ascending) {
+          summary.label += fmt::format(" {}", to_string(*run.scan));
+        }
         summary.algorithm = algorithm_of_kernel(run.kernel);
         summary.useful_flops = useful_flops(run.problem, direction);
         summary.compulsory = compulsory_bytes(run.problem, direction);

@@ -35,7 +35,8 @@ struct RunSummary {
   const AttentionProblem& problem() const { return run->problem; }
 };
 
-/// Every direction of every run, in the order of the records; runs without passes give none.
+/// Every direction of every run, in the order of the records; runs without passes, and cases that were only
+/// judged by their errors, give none.
 std::vector<RunSummary> summarize(const std::vector<RunRecord>& records);
 
 /// The machine that a run was simulated on; nothing when there is none or it was a file that this machine

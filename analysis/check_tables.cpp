@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `verify` found, one row a kernel and element type; what `bench` timed, one row a run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "analysis/report_format.hpp"
+#include "analysis/report_sections.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::array<const char*, 5> kJudgedTensors = {"o", "lse", "dq", "dk", "dv"};
+
+/// The verdicts on one kernel in one element type.
+struct Judged {
+  std::int64_t cases = 0;
+  std::int64_t failed = 0;
+  std::map<std::string, double> worst_share;  // max_abs / bound by tensor
+  std::map<std::string, double> worst_rmse;
+};
+
+bool passed(const TensorErrorRecord& error) { return error.non_finite == 0 && error.max_abs <= error.bound; }
+
+void add_verdict(Judged& judged, const RunEntry& run) {
+  ++judged.cases;
+  bool all = true;
+  for (const auto& [tensor, error] : run.error) {
+    all = all && passed(error);
+    const double share = error.max_abs == 0 ? 0.0 : error.max_abs / error.bound;
+    judged.worst_share[tensor] = std::max(judged.worst_share[tensor], share);
+    judged.worst_rmse[tensor] = std::max(judged.worst_rmse[tensor], error.rmse);
+  }
+  judged.failed += all ? 0 : 1;
+}
+
+/// Whether the record says what the error was held to.
+bool was_judged(const RunEntry& run) {
+  return !run.error.empty() && std::all_of(run.error.begin(), run.error.end(),
+                                           [](const auto& entry) { return entry.second.bound > 0; });
+}
+
+}  // namespace
+
+std::optional<Section> error_section(const std::vector<RunRecord>& records) {
+  std::map<std::pair<std::string, ElementType>, Judged> by_kernel;
+  std::vector<std::string> commands;
+  for (const RunRecord& record : records) {
+    bool used = false;
+    for (const RunEntry& run : record.runs) {
+      if (!was_judged(run)) continue;
+      add_verdict(by_kernel[{run.kernel, run.problem.dtype}], run);
+      used = true;
+    }
+    if (used) commands.push_back(command_text(record));
+  }
+  if (by_kernel.empty()) return std::nullopt;
+  Table table{"Largest error in any case over what it was held to (1.00 = just passed), by tensor.",
+              {{"kernel"}, {"element type"}, {"cases", true}, {"failed", true}},
+              {}};
+  for (const char* tensor : kJudgedTensors) table.columns.push_back({tensor, true});
+  table.columns.push_back({"largest RMSE of o", true});
+  for (const auto& [key, judged] : by_kernel) {
+    std::vector<std::string> row = {key.first, std::string(to_string(key.second)),
+                                    std::to_string(judged.cases),
+                                    judged.failed == 0 ? "0" : fmt::format("**{}**", judged.failed)};
+    for (const char* tensor : kJudgedTensors) {
+      const auto share = judged.worst_share.find(tensor);
+      row.push_back(share == judged.worst_share.end() ? "-" : fmt::format("{:.2f}", share->second));
+    }
+    const auto rmse = judged.worst_rmse.find("o");
+    row.push_back(rmse == judged.worst_rmse.end() ? "-" : fmt::format("{:.1e}", rmse->second));
+    table.rows.push_back(std::move(row));
+  }
+  Section section{"errors", "Are the kernels right?", {}};
+  section.blocks.push_back(
+      Paragraph{"Every kernel against exact attention in fp64. A tensor passes when its largest error is at "
+                "most 2 times (gradients: "
+                "3 times) that of standard attention in the same element type, plus a measured absolute "
+                "part; a value that is not "
+                "finite where it should be fails at once."});
+  section.blocks.push_back(std::move(table));
+  for (std::string& command : commands) section.blocks.push_back(CommandLine{std::move(command)});
+  return section;
+}
+
+std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
+  Table table{
+      "",
+      {{"kernel"}, {"problem"}, {"pass"}, {"tile"}, {"median", true}, {"noise", true}, {"rate", true}},
+      {}};
+  for (const RunSummary& run : runs) {
+    if (!run.median_seconds) continue;
+    double noise = 0;
+    for (const PassRecord* pass : run.passes) noise = std::max(noise, pass->time->noise);
+    table.rows.push_back({run.label, problem_text(run), std::string(to_string(run.direction)),
+                          to_string(run.tile), format_seconds(*run.median_seconds),
+                          fmt::format("{:.1f} %", 100 * noise),
+                          format_flops(static_cast<double>(run.useful_flops) / *run.median_seconds) + "/s"});
+  }
+  if (table.rows.empty()) return std::nullopt;
+  return Section{
+      "speed",
+      "Speed",
+      {Paragraph{"The rate counts useful FLOP: 2 products forward and 5 backward over the visible pairs."},
+       table}};
+}
+
+}  // namespace tilescope
