@@ -161,8 +161,9 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
     figure.title = fmt::format("Bytes against sequence length, {} pass.", to_string(sweep.direction));
     const std::int64_t last = last_common(sweep, seqlen_of);
     figure.caption = fmt::format(
-        "{}, tile {}.{} At SM<->L2 all grow as N²; at DRAM the flash kernels stay at the compulsory floor "
-        "while the K and V that concurrent CTAs share fit the L2.{}",
+        "{}, tile {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what concurrent "
+        "CTAs "
+        "stream together fits the L2; flash1 runs one CTA a head, so that each head streams its own.{}",
         describe_fixed(sweep, false), to_string(sweep.series.back().tile), kLegend,
         comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
     add_commands(figure, sweep);

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report: what its writers let through, which sections and figures appear, and that equal records give
+// equal bytes.
+#include "analysis/report.hpp"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "analysis/error_study.hpp"
+#include "analysis/generated_text.hpp"
+#include "analysis/report_format.hpp"
+#include "analysis/simulate_run.hpp"
+#include "analysis/study.hpp"
+#include "analysis/sweep.hpp"
+#include "cpu_ref/errors.hpp"
+
+namespace tilescope {
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+RunEntry simulated(Algorithm algorithm, std::int64_t seqlen, TileShape tile) {
+  const auto kernel = std::find_if(cpu_kernels().begin(), cpu_kernels().end(),
+                                   [algorithm](const Kernel& k) { return k.algorithm == algorithm; });
+  AttentionProblem problem;
+  problem.heads = problem.heads_kv = 2;
+  problem.seqlen_q = problem.seqlen_k = seqlen;
+  problem.dtype = ElementType::fp16;
+  ProgramOptions options = ProgramOptions::with_tile(tile);
+  options.backward = BackwardOrder::fused;
+  const Machine machine = load_machine("h200");
+  const Direction both[] = {Direction::forward, Direction::backward};
+  return simulate_run(*kernel, problem, plan_passes(*kernel, problem, both, options, machine), machine);
+}
+
+RunRecord record_of(std::vector<RunEntry> runs) {
+  RunRecord record;
+  record.argv = {"/somewhere/tilescope", "simulate", "--causal", "--json", "here.json", "a b"};
+  record.git.sha = "0123456789abcdef";
+  record.when = "2025-01-01T00:00:00Z";
+  record.runs = std::move(runs);
+  return record;
+}
+
+/// Three algorithms at three lengths and three tiles: two sweeps, and two runs in neither.
+std::vector<RunRecord> sweep_records() {
+  std::vector<RunEntry> by_length, by_tile;
+  for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
+    for (const std::int64_t seqlen : {256, 64, 128})
+      by_length.push_back(simulated(algorithm, seqlen, {16, 16}));
+    for (const int block : {8, 16, 32}) by_tile.push_back(simulated(algorithm, 192, {block, block}));
+  }
+  return {record_of(by_length), record_of(by_tile),
+          record_of(
+              {simulated(Algorithm::standard, 100, {24, 24}), simulated(Algorithm::flash2, 100, {24, 24})})};
+}
+
+std::set<std::string> section_names(const Document& document) {
+  std::set<std::string> names;
+  for (const Section& section : document.sections) names.insert(section.name);
+  return names;
+}
+
+std::vector<const Figure*> figures(const Document& document) {
+  std::vector<const Figure*> all;
+  for (const Section& section : document.sections) {
+    for (const Block& block : section.blocks) {
+      if (const Figure* figure = std::get_if<Figure>(&block)) all.push_back(figure);
+    }
+  }
+  return all;
+}
+
+Document small_document() {
+  Table table{"", {{"a"}, {"b", true}}, {{"x|y", "1"}, {"heading"}}};
+  Figure figure{
+      "fig", "A <figure>.", "See `it`.", {"run it"}, "<?xml?>\n<svg width=\"1\"><use href='#p'/></svg>"};
+  return {"T & t",
+          "Lead **strong** SM<->L2 [there](address).",
+          {{"one", "One", {Paragraph{"a < b"}, table, figure}}, {"two", "Two", {Bullets{{"item"}}}}}};
+}
+
+}  // namespace
+
+TEST_CASE("HTML escapes text, keeps inline marks and makes SVG ids unique") {
+  const std::string html = to_html(small_document());
+  for (const char* part :
+       {"<title>T &amp; t</title>", "<strong>strong</strong>", "SM&lt;-&gt;L2",
+        "<a href=\"address\">there</a>", "a &lt; b", "A &lt;figure&gt;.", "<code>it</code>", "href='#fig-p'",
+        "<th colspan=\"2\">heading</th>", "<td class=\"number\">1</td>"}) {
+    CAPTURE(part);
+    CHECK(contains(html, part));
+  }
+  for (const char* part : {"<script", "src=", "@import", "<?xml", "url(http"}) {
+    CAPTURE(part);
+    CHECK_FALSE(contains(html, part));
+  }
+}
+
+TEST_CASE("Markdown escapes bars in cells and links figures") {
+  const std::string markdown = to_markdown(small_document(), "figures");
+  CHECK(contains(markdown, "| x\\|y | 1 |\n"));
+  CHECK(contains(markdown, "| **heading** | |\n"));
+  CHECK(contains(markdown, "![A <figure>.](figures/fig.svg)"));
+}
+
+TEST_CASE("numbers print with four significant digits and a unit") {
+  CHECK(format_bytes(0) == "0 B");
+  CHECK(format_bytes(999) == "999 B");
+  CHECK(format_bytes(4362076160.0) == "4.362 GB");
+  CHECK(format_bytes(999960) == "1.000 MB");
+  CHECK(format_flops(2.2e12) == "2.200 TFLOP");
+  CHECK(format_ratio(4.361) == "4.36x");
+  CHECK(format_ratio(1531.2) == "1531x");
+  CHECK(format_length(131072) == "128K");
+  CHECK(format_length(1000) == "1000");
+  CHECK(format_capacity(50 << 20) == "50 MiB");
+  CHECK(format_number(1.25e-5) == "1.25e-05");
+  CHECK(short_tick("2.500 GB") == "2.5 GB");
+  CHECK(short_tick("10.00x") == "10.00x");
+}
+
+TEST_CASE("generated parts are replaced, and only they") {
+  const Document document = small_document();
+  const std::string text =
+      "before\n<!-- generated: fig -->\nold\n<!-- /generated -->\nbetween\n"
+      "<!-- generated: two -->\n<!-- /generated -->\nafter\n";
+  const std::string filled = fill_generated_parts("README.md", text, document, "reports/figures");
+  CHECK(filled.starts_with("before\n<!-- generated: fig -->\n\n![A <figure>.](reports/figures/fig.svg)"));
+  CHECK(contains(filled,
+                 "<!-- /generated -->\nbetween\n<!-- generated: two -->\n\n- item\n\n<!-- /generated -->"));
+  CHECK(filled.ends_with("after\n"));
+  CHECK_FALSE(contains(filled, "old"));
+  CHECK(fill_generated_parts("README.md", filled, document, "reports/figures") == filled);
+  const auto complaint = [&document](const std::string& bad) -> std::string {
+    try {
+      fill_generated_parts("README.md", bad, document, "f");
+    } catch (const BadInput& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(contains(complaint("<!-- generated: fog -->\n<!-- /generated -->"), "fog"));
+  CHECK(contains(complaint("<!-- generated: fog -->\n<!-- /generated -->"), "fig"));
+  CHECK(contains(complaint("<!-- generated: fig -->"), "must be closed"));
+  CHECK(contains(complaint("<!-- generated: fig --> <!-- generated: one --> <!-- /generated -->"),
+                 "must be closed"));
+}
+
+TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
+  const std::vector<RunRecord> records = sweep_records();
+  const std::vector<RunSummary> runs = summarize(records);
+  const std::vector<Sweep> lengths = seqlen_sweeps(runs), tiles = tile_sweeps(runs);
+  REQUIRE(lengths.size() == 2);  // forward and backward
+  REQUIRE(tiles.size() == 2);
+  for (const Sweep& sweep : lengths) {
+    REQUIRE(sweep.series.size() == 3);
+    CHECK(sweep.series[0].label == "standard");
+    for (const SweepSeries& series : sweep.series) {
+      REQUIRE(series.points.size() >= 3);
+      CHECK(std::is_sorted(series.points.begin(), series.points.end(), [](const auto* a, const auto* b) {
+        return a->problem().seqlen_q < b->problem().seqlen_q;
+      }));
+    }
+  }
+  const std::vector<const RunSummary*> headlines = headline_runs(runs);
+  CHECK(headlines.size() == 4);
+  for (const RunSummary* run : headlines) CHECK(run->problem().seqlen_q == 100);
+  CHECK(headline_runs(summarize({records[0]})).size() == 6);  // the last point of each series
+}
+
+TEST_CASE("sections appear when their data are there") {
+  const Document everything = make_report(sweep_records());
+  CHECK(section_names(everything) == std::set<std::string>{"summary", "tensors", "seqlen", "block-size", "l2",
+                                                           "roofline", "passes", "records"});
+  CHECK(section_names(make_report({record_of({})})) == std::set<std::string>{"records"});
+  std::set<std::string> names;
+  for (const Figure* figure : figures(everything)) {
+    CAPTURE(figure->name);
+    CHECK(names.insert(figure->name).second);
+    CHECK(contains(figure->svg, "</svg>"));
+    CHECK(figure->commands ==
+          std::vector<std::string>{
+              "./tilescope simulate --causal 'a b' --json run.json && ./tilescope report run.json"});
+  }
+  CHECK(names.size() == 9);
+
+  RunEntry judged = simulated(Algorithm::flash2, 64, {16, 16});
+  for (PassRecord& pass : judged.passes) pass.simulated.reset();
+  judged.error["o"] = {.max_abs = 3e-3, .rmse = 1e-4, .max_ulp = 2, .non_finite = 0, .bound = 2e-3};
+  const Document verdicts = make_report({record_of({judged})});
+  CHECK(section_names(verdicts) == std::set<std::string>{"errors", "records"});
+  CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | fp16 | 1 | **1** | 1.50 |"));
+
+  RunEntry timed = simulated(Algorithm::flash2, 64, {16, 16});
+  for (PassRecord& pass : timed.passes) pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
+  CHECK(section_names(make_report({record_of({timed})})).contains("speed"));
+}
+
+TEST_CASE("equal records give equal bytes, free of this machine") {
+  const std::vector<RunRecord> records = sweep_records();
+  const std::vector<ReportFile> once = report_files(make_report(records));
+  const std::vector<ReportFile> again = report_files(make_report(records));
+  REQUIRE(once.size() == again.size());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    CAPTURE(once[i].path);
+    CHECK(once[i].path == again[i].path);
+    CHECK(once[i].contents == again[i].contents);
+    CHECK_FALSE(contains(once[i].contents, std::filesystem::temp_directory_path().string() + "/"));
+    CHECK_FALSE(contains(once[i].contents, TILESCOPE_SOURCE_DIR));
+  }
+}
+
+TEST_CASE("measured bytes stand beside the closed form") {
+  RunEntry run = simulated(Algorithm::flash2, 128, {16, 16});
+  for (PassRecord& pass : run.passes) {
+    pass.measured = MeasuredBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes,
+                                  pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
+  }
+  const std::string markdown = to_markdown(make_report({record_of({run})}), "f");
+  CHECK(contains(markdown, "SM<->L2 measured"));
+  CHECK(contains(markdown, "+0.000 %"));
+}
+
+TEST_CASE("without gnuplot nothing is written, and the package is named") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / "tilescope_report_test_absent";
+  std::filesystem::remove_all(folder);
+  const std::string path = getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  std::string message;
+  try {
+    write_report(sweep_records(), folder.string());
+  } catch (const MachineLacks& error) {
+    message = error.what();
+  }
+  setenv("PATH", path.c_str(), 1);
+  CHECK(contains(message, "gnuplot-nox"));
+  CHECK_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_CASE("every study plans tasks on its machine, and each first task runs") {
+  for (const Study& study : studies()) {
+    CAPTURE(std::string(study.name));
+    CHECK(&find_study(study.name) == &study);
+    const Machine machine =
+        study.default_machine.empty() ? Machine{} : load_machine(std::string(study.default_machine));
+    const std::vector<StudyTask> tasks = study.plan(machine);
+    CHECK(tasks.size() >= 3);
+    for (const StudyTask& task : tasks) CHECK_FALSE(task.label.empty());
+  }
+  CHECK_THROWS_AS(find_study("seqlem"), BadInput);
+  const Machine machine = load_machine("h200");
+  const std::vector<RunEntry> runs = find_study("seqlen").plan(machine).front().run();
+  REQUIRE(runs.size() == 1);
+  CHECK(runs[0].passes.front().simulated->machine == "h200");
+}
+
+TEST_CASE("the paper's Figure 2 is recounted to the digits that hold") {
+  const Machine machine = load_machine("a100-40gb");
+  std::vector<RunEntry> runs;
+  for (const StudyTask& task : find_study("paper-figure2").plan(machine)) {
+    for (RunEntry& run : task.run()) runs.push_back(std::move(run));
+  }
+  const std::string markdown = to_markdown(make_report({record_of(runs)}), "f");
+  for (const char* part :
+       {"824.6 / 962.1", "12.4x and 12.8x", "40.27 / 4.43", "| 6.6 | 6.58 |", "| 0.9 | 0.94 |"}) {
+    CAPTURE(part);
+    CHECK(contains(markdown, part));
+  }
+}
+
+}  // namespace tilescope
