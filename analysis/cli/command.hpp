@@ -61,7 +61,11 @@ class Progress {
   bool wanted_;
 };
 
+/// Runs a whole command line, `tilescope` first, and returns its exit code.
+using CommandRunner = int (*)(const std::vector<std::string>& argv);
+
 // One a subcommand, each in the file of its name.
+void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_diff_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_profile_command(CLI::App& app, CommandContext& context);

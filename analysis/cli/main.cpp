@@ -58,16 +58,19 @@ BadInput unexpected_argument(const CLI::App& app) {
   return BadInput(where + " argument", "'" + word + "'", "must be left out; see --help");
 }
 
+int run(const std::vector<std::string>& argv);
+
 /// In the order in which --help lists them.
 void add_commands(CLI::App& app, CommandContext& context) {
-  add_list_command(app, context);
-  add_run_command(app, context);
+  add_demo_command(app, context, run);
   add_verify_command(app, context);
-  add_report_command(app, context);
   add_simulate_command(app, context);
-  add_profile_command(app, context);
   add_study_command(app, context);
+  add_run_command(app, context);
+  add_profile_command(app, context);
+  add_report_command(app, context);
   add_diff_command(app, context);
+  add_list_command(app, context);
 }
 
 int run(const std::vector<std::string>& argv) {
