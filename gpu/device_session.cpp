@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device_session.hpp"
 
-#include <cmath>
-#include <numbers>
 #include <set>
+
+#include "cpu_ref/kernel_scale.hpp"
 
 namespace tilescope {
 namespace {
@@ -34,6 +34,16 @@ void check_free_memory(const AttentionProblem& problem, const std::set<TensorNam
                      std::to_string(total_bytes >> 20) +
                      " MiB are free; a smaller batch or sequence, or a kernel without N x N matrices, would "
                      "fit");
+}
+
+/// LSE from the statistics that flash1 keeps in its place.
+void write_lse(TensorSet& tensors) {
+  const float scale = KernelScale(tensors.problem()).magnitude;
+  Tensor& lse = tensors.allocate(TensorName::lse);
+  for (std::int64_t row = 0; row < lse.shape().elements(); ++row) {
+    lse.floats()[row] = log_sum_exp(tensors[TensorName::row_max].floats()[row], scale,
+                                    tensors[TensorName::row_sum].floats()[row]);
+  }
 }
 
 }  // namespace
@@ -73,9 +83,10 @@ KernelArguments DeviceSession::arguments(const TileProgram& program) const {
   arguments.heads = static_cast<int>(problem_.heads);
   arguments.heads_kv = static_cast<int>(problem_.heads_kv);
   arguments.head_dim = static_cast<int>(problem_.head_dim);
-  arguments.softmax_scale = static_cast<float>(problem_.scale());
-  arguments.softmax_scale_log2 = static_cast<float>(std::abs(problem_.scale()) * std::numbers::log2e);
-  arguments.score_sign = problem_.scale() < 0 ? -1.0f : 1.0f;
+  const KernelScale scale(problem_);
+  arguments.softmax_scale = scale.signed_scale;
+  arguments.softmax_scale_log2 = scale.softmax.log2;
+  arguments.score_sign = scale.sign;
   if (problem_.dropout > 0) arguments.dropout = DropoutMask(problem_.seed, problem_.dropout);
   return arguments;
 }
@@ -196,6 +207,7 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
     if (session.holds(name)) session.download(name, tensors.allocate(name));
   }
   session.synchronize();
+  if (forward && !session.holds(lse)) write_lse(tensors);
 }
 
 }  // namespace tilescope

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "cpu_ref/errors.hpp"
+#include "gpu/kernels/flash1.hpp"
 #include "gpu/kernels/flash2_simt.hpp"
+#include "gpu/kernels/standard.hpp"
 #ifdef TILESCOPE_HAS_CUDA
 #include "gpu/device.hpp"
 #endif
@@ -12,7 +14,7 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Flash2Simt>()};
+  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(), make_gpu_kernel<Flash1>(), make_gpu_kernel<Flash2Simt>()};
   return rungs;
 }
 

@@ -31,9 +31,8 @@ template <int Rows, int Dim>
 __device__ inline void finish_forward(Lane lane, const KernelArguments& args, int batch, int head,
                                       int first_query, RowStatistics<Rows / (kWarps * kLaneRows)>& statistics,
                                       QuadTile<Rows, Dim>& accum) {
-  const int seqlen_q = args.band.seqlen_q;
-  const GlobalRows<float> out(args[TensorName::out], batch, head, first_query, seqlen_q, args.head_dim);
-  const GlobalRows<float> lse(args[TensorName::lse], batch, head, first_query, seqlen_q, 1);
+  const auto out = query_rows<float>(args, TensorName::out, batch, head, first_query);
+  const auto lse = statistic_rows<float>(args, TensorName::lse, batch, head, first_query);
 #pragma unroll
   for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
     const int row = lane.first_row<Rows>() + kLaneRows * i;
@@ -70,8 +69,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
       const int first_key = scan_tile(args.scan, range, item.block, step) * BlockN;
-      load_tile<BlockN>(tile, GlobalRows<const float>(args[name], batch, kv_head, first_key,
-                                                      args.band.seqlen_k, args.head_dim));
+      load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, first_key));
     }
     __pipeline_commit();
   };
@@ -85,8 +83,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     statistics.sum[i] = 0.0f;
   }
   if (!range.empty()) {
-    load_tile<BlockM>(q_tile, GlobalRows<const float>(args[TensorName::q], batch, head, first_query,
-                                                      args.band.seqlen_q, args.head_dim));
+    load_tile<BlockM>(q_tile, query_rows<const float>(args, TensorName::q, batch, head, first_query));
   }
   load_kv(TensorName::k, k_tile, 0);
   load_kv(TensorName::v, v_tile, 0);

@@ -91,6 +91,16 @@ __device__ inline void multiply_scores(DotTile<Rows, Cols>& scores, float factor
   }
 }
 
+/// Rounds each value to the element type, as a tensor core's operand would be.
+template <typename Element, int Rows, int Cols>
+__device__ inline void round_tile(DotTile<Rows, Cols>& tile) {
+#pragma unroll
+  for (auto& row : tile.x) {
+#pragma unroll
+    for (float& value : row) value = rounded<Element>(value);
+  }
+}
+
 template <int Rows, int Cols>
 __device__ inline double sum_of(const QuadTile<Rows, Cols>& tile) {
   double sum = 0.0;
@@ -147,27 +157,98 @@ __device__ inline void softmax_step(const ScorePlace<Rows, Cols, false>& place, 
   }
 }
 
-/// Scores become P = exp2(score * scale - LSE * log2(e)), dP becomes dS = P * (dP - delta).
-/// @param lse, delta of the q tile, in shared memory
-/// Source: FlashAttention-2, Algorithm 2, lines 11 and 14.
-template <bool Masked, int Rows, int Cols, bool RowsAreKeys>
+/// P of a row from its LSE, as FlashAttention-2 keeps it. `value` lies in shared memory, by row of the q
+/// tile.
+struct ProbsFromLse {
+  const float* lse;
+
+  struct Row {
+    float offset;
+    __device__ float operator()(float score, float scale) const {
+      const float exponent = fmaf(score, scale, -offset);
+      return fast_exp2(exponent > 0.0f ? 0.0f
+                                       : exponent);  // only the rounding of a huge LSE makes it positive
+    }
+  };
+  __device__ Row row(int index, float) const { return {lse[index] * kLog2E}; }
+};
+
+/// P of a row from its maximum and sum, as FlashAttention keeps them.
+struct ProbsFromMaxAndSum {
+  const float *max, *sum;
+
+  struct Row {
+    float offset, inverse_sum;
+    __device__ float operator()(float score, float scale) const {
+      return fast_exp2(fmaf(score, scale, -offset)) * inverse_sum;
+    }
+  };
+  __device__ Row row(int index, float scale) const {
+    return {max[index] * scale, sum[index] == 0.0f ? 0.0f : 1.0f / sum[index]};
+  }
+};
+
+/// Scores become P, dP becomes dS = P * (dP - delta).
+/// @param tile_query first query of the q tile; delta and the statistics behind `probability` are indexed
+/// from it Source: FlashAttention-2, Algorithm 2, lines 11 and 14; FlashAttention, Algorithm 4, lines 13
+/// and 20.
+template <bool Masked, typename Probability, int Rows, int Cols, bool RowsAreKeys>
 __device__ inline void gradient_step(const ScorePlace<Rows, Cols, RowsAreKeys>& place, int tile_query,
-                                     const KernelArguments& args, const float* lse, const float* delta,
-                                     DotTile<Rows, Cols>& scores, DotTile<Rows, Cols>& dprobs) {
+                                     const KernelArguments& args, const Probability& probability,
+                                     const float* delta, DotTile<Rows, Cols>& scores,
+                                     DotTile<Rows, Cols>& dprobs) {
+  const float scale = args.softmax_scale_log2;
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
     const auto sees = place.template visible<Masked>(args.band, a);
-    const int row = place.first_query - tile_query + place.query_offset(a);
-    const float lse_log2 = lse[row] * kLog2E;
-    const float row_delta = delta[row];
+    const int index = place.first_query - tile_query + place.query_offset(a);
+    const auto row = probability.row(index, scale);
+    const float row_delta = delta[index];
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
       float& score = place.entry(scores, a, b);
       float& dprob = place.entry(dprobs, a, b);
       const bool counts = !Masked || sees(place.key_offset(b));
-      // P is at most 1; without the bound, the rounding of a large LSE could carry it beyond.
-      score = counts ? fminf(fast_exp2(fmaf(score, args.softmax_scale_log2, -lse_log2)), 1.0f) : 0.0f;
+      score = counts ? row(score, scale) : 0.0f;
       dprob = score * (dprob - row_delta);
+    }
+  }
+}
+
+/// P and dS of one tile from its scores and dP, with mask, dropout, rounding to the element type, sign and
+/// tile log. `probs` leaves as it enters its product. Without `Extras` there is no dropout, sign or log.
+template <bool Extras, typename Element, typename Probability, int Rows, int Cols, bool RowsAreKeys>
+__device__ inline void gradient_tile(const ScorePlace<Rows, Cols, RowsAreKeys>& place, int tile_query,
+                                     bool full, const KernelArguments& args, int batch_head,
+                                     const Probability& probability, const float* delta,
+                                     const TileLogEntry& entry, DotTile<Rows, Cols>& probs,
+                                     DotTile<Rows, Cols>& dscores) {
+  [[maybe_unused]] std::uint64_t kept = 0;
+  if constexpr (Extras) {
+    multiply_scores(probs, args.score_sign);
+    if (args.dropout.active()) {
+      kept = place.kept(args.dropout, batch_head);
+      place.drop(kept, args.dropout.keep_scale, dscores);
+    }
+    if (entry.open()) {
+      entry.add(&DeviceTileState::scores, place.visible_sum(args.band, probs));
+      entry.add(&DeviceTileState::dprobs, place.visible_sum(args.band, dscores));
+    }
+  }
+  if (full) {
+    gradient_step<false>(place, tile_query, args, probability, delta, probs, dscores);
+  } else {
+    gradient_step<true>(place, tile_query, args, probability, delta, probs, dscores);
+  }
+  if constexpr (Extras) {
+    if (args.dropout.active()) place.drop(kept, args.dropout.keep_scale, probs);
+  }
+  round_tile<Element>(probs);
+  round_tile<Element>(dscores);
+  if constexpr (Extras) {
+    if (entry.open()) {
+      entry.add(&DeviceTileState::probs, place.visible_sum(args.band, probs));
+      entry.add(&DeviceTileState::dscores, place.visible_sum(args.band, dscores));
     }
   }
 }

@@ -84,56 +84,102 @@ struct GlobalRows {
   __device__ bool quads() const { return cols % 4 == 0 && row_stride % 4 == 0; }
 };
 
-/// Copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
-/// Asynchronous for fp32 (await with __pipeline_wait_prior), whole when it returns otherwise; both need a
-/// barrier after.
-template <int Rows, int Cols, typename Element>
-__device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element>& source) {
-  constexpr int kChunks = Cols / 4;
-  const bool quads = source.quads();
-  for (int i = static_cast<int>(threadIdx.x); i < Rows * kChunks; i += kThreads) {
-    const int row = i / kChunks, chunk = i % kChunks, col = chunk * 4;
-    float* destination = tile.chunk(row, chunk);
-    const bool inside = row < source.rows;
-    if constexpr (sizeof(Element) == 4) {
-      if (quads) {
-        const bool valid = inside && col < source.cols;
-        __pipeline_memcpy_async(destination, valid ? source.at(row, col) : source.data, 16, valid ? 0 : 16);
-      } else {
-        for (int x = 0; x < 4; ++x) {
-          const bool valid = inside && col + x < source.cols;
-          __pipeline_memcpy_async(destination + x, valid ? source.at(row, col + x) : source.data, 4,
-                                  valid ? 0 : 4);
-        }
-      }
-    } else {
-      float4 values{};
-      if (quads && inside && col < source.cols) {
-        const uint2 bits = *reinterpret_cast<const uint2*>(source.at(row, col));
-        const Element* elements = reinterpret_cast<const Element*>(&bits);
-        values = {widen(elements[0]), widen(elements[1]), widen(elements[2]), widen(elements[3])};
-      } else if (inside) {
-        float* each = reinterpret_cast<float*>(&values);
-        for (int x = 0; x < 4; ++x) each[x] = col + x < source.cols ? widen(*source.at(row, col + x)) : 0.0f;
-      }
-      *reinterpret_cast<float4*>(destination) = values;
-    }
+/// Rows of a tensor of queries from `first_query` on, head_dim wide, and of a row statistic.
+template <typename Element>
+__device__ inline GlobalRows<Element> query_rows(const KernelArguments& args, TensorName name, int batch,
+                                                 int head, int first_query) {
+  return {args[name], batch, head, first_query, args.band.seqlen_q, args.head_dim};
+}
+template <typename Element>
+__device__ inline GlobalRows<Element> statistic_rows(const KernelArguments& args, TensorName name, int batch,
+                                                     int head, int first_query) {
+  return {args[name], batch, head, first_query, args.band.seqlen_q, 1};
+}
+/// Rows of a tensor of keys from `first_key` on.
+template <typename Element>
+__device__ inline GlobalRows<Element> key_rows(const KernelArguments& args, TensorName name, int batch,
+                                               int kv_head, int first_key) {
+  return {args[name], batch, kv_head, first_key, args.band.seqlen_k, args.head_dim};
+}
+
+/// Four neighbouring elements of a type, aligned to be moved at once.
+template <typename Element>
+struct alignas(4 * sizeof(Element)) ElementQuad {
+  Element x[4];
+};
+
+/// Four neighbouring columns of a row, widened; zeros beyond the matrix.
+template <typename Element>
+__device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, int col) {
+  if (row >= source.rows || col >= source.cols) return {0.0f, 0.0f, 0.0f, 0.0f};
+  if (source.quads()) {
+    const auto quad =
+        *reinterpret_cast<const ElementQuad<std::remove_const_t<Element>>*>(source.at(row, col));
+    return {widen(quad.x[0]), widen(quad.x[1]), widen(quad.x[2]), widen(quad.x[3])};
   }
+  float each[4] = {};
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    if (col + x < source.cols) each[x] = widen(*source.at(row, col + x));
+  }
+  return {each[0], each[1], each[2], each[3]};
 }
 
 /// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix.
 template <typename Element>
 __device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
   if (row >= target.rows || col >= target.cols) return;
-  const float each[4] = {value.x, value.y, value.z, value.w};
+  const ElementQuad<Element> quad = {narrow<Element>(value.x), narrow<Element>(value.y),
+                                     narrow<Element>(value.z), narrow<Element>(value.w)};
   if (target.quads()) {
-    struct alignas(4 * sizeof(Element)) Quad {
-      Element x[4];
-    } quad;
-    for (int x = 0; x < 4; ++x) quad.x[x] = narrow<Element>(each[x]);
-    *reinterpret_cast<Quad*>(target.at(row, col)) = quad;
+    *reinterpret_cast<ElementQuad<Element>*>(target.at(row, col)) = quad;
+    return;
+  }
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    if (col + x < target.cols) *target.at(row, col + x) = quad.x[x];
+  }
+}
+
+/// One 16-byte chunk of a tile from slow memory.
+template <typename Element>
+__device__ inline void load_chunk(float* destination, const GlobalRows<Element>& source, int row, int col) {
+  if constexpr (sizeof(Element) == 4) {
+    for (int x = 0; x < 4; ++x) {
+      const bool valid = row < source.rows && col + x < source.cols;
+      __pipeline_memcpy_async(destination + x, valid ? source.at(row, col + x) : source.data, 4,
+                              valid ? 0 : 4);
+    }
   } else {
-    for (int x = 0; x < 4 && col + x < target.cols; ++x) *target.at(row, col + x) = narrow<Element>(each[x]);
+    *reinterpret_cast<float4*>(destination) = load_quad(source, row, col);
+  }
+}
+
+/// Copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
+/// Asynchronous for fp32 (await with __pipeline_wait_prior), whole when it returns otherwise; both need a
+/// barrier after.
+template <int Rows, int Cols, typename Element>
+__device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element>& source) {
+  constexpr int kChunks = Cols / 4, kRowStep = kThreads / kChunks;
+  const int first_row = static_cast<int>(threadIdx.x) / kChunks;
+  const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+  if (first_row >= kRowStep) return;  // 128 threads are no multiple of 24 chunks: some rest
+  if (sizeof(Element) == 4 && source.quads()) {
+    const bool inside = 4 * chunk < source.cols;
+    const Element* next = inside ? source.at(first_row, 4 * chunk) : source.data;
+    const std::int64_t stride = inside ? kRowStep * source.row_stride : 0;
+#pragma unroll
+    for (int step = 0; step < Rows; step += kRowStep, next += stride) {
+      const int row = first_row + step;
+      if (Rows % kRowStep != 0 && row >= Rows) break;
+      const bool valid = inside && row < source.rows;
+      __pipeline_memcpy_async(tile.chunk(row, chunk), valid ? next : source.data, 16, valid ? 0 : 16);
+    }
+  } else {
+#pragma unroll(sizeof(Element) == 4 ? 1 : 4)
+    for (int row = first_row; row < Rows; row += kRowStep) {
+      load_chunk(tile.chunk(row, chunk), source, row, 4 * chunk);
+    }
   }
 }
 

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of gpu:flash1: FlashAttention, Algorithm 1 with Algorithm 2's mask and dropout.
+//
+// Against gpu:standard: S and P never leave the SM. What it pays: O, l and m make a trip to slow memory for
+// every K, V tile, and one CTA works through a whole head, so that a device needs as many heads as it has
+// SMs.
+#pragma once
+
+#include "gpu/kernels/flash1.hpp"
+#include "gpu/kernels/simt_softmax.cuh"
+
+namespace tilescope::simt {
+
+/// Scores of a tile become P relative to the tile's own maximum. @return that maximum and the row's sum
+struct TileRow {
+  float max, sum;
+};
+template <bool Masked, int Rows, int Cols>
+__device__ inline TileRow tile_softmax(const ScorePlace<Rows, Cols, false>& place,
+                                       const KernelArguments& args, int a,
+                                       float (&scores)[Cols / kLaneCols]) {
+  const auto sees = place.template visible<Masked>(args.band, a);
+  float tile_max = -kInfinity;
+#pragma unroll
+  for (int b = 0; b < place.kKeysHere; ++b) {
+    if (!Masked || sees(place.key_offset(b))) tile_max = fmaxf(tile_max, scores[b]);
+  }
+  tile_max = row_max(tile_max);
+  const bool seen = !Masked || tile_max > -kInfinity;
+  const float offset = seen ? tile_max * args.softmax_scale_log2 : 0.0f;
+  float sum = 0.0f;
+#pragma unroll
+  for (int b = 0; b < place.kKeysHere; ++b) {
+    const bool counts = !Masked || sees(place.key_offset(b));
+    scores[b] = counts ? fast_exp2(fmaf(scores[b], args.softmax_scale_log2, -offset)) : 0.0f;
+    sum += scores[b];
+  }
+  return {tile_max, row_sum(sum)};
+}
+
+/// The slow memory that the steps read and write: O (fp32), l and m, from one query on.
+struct RunningRows {
+  GlobalRows<float> out, sum, max;
+
+  __device__ RunningRows(const KernelArguments& args, int batch, int head, int first_query)
+      : out(query_rows<float>(args,
+                              args[TensorName::out_accum].data ? TensorName::out_accum : TensorName::out,
+                              batch, head, first_query)),
+        sum(statistic_rows<float>(args, TensorName::row_sum, batch, head, first_query)),
+        max(statistic_rows<float>(args, TensorName::row_max, batch, head, first_query)) {}
+};
+
+/// Line 2: O = 0, l = 0, m = -inf, for the whole head.
+__device__ inline void initialise(const RunningRows& head) {
+  const int quads = (head.out.cols + 3) / 4;
+  for (int i = static_cast<int>(threadIdx.x); i < head.out.rows * quads; i += kThreads) {
+    store_quad(head.out, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
+  }
+  for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += kThreads) {
+    *head.sum.at(row, 0) = 0.0f;
+    *head.max.at(row, 0) = -kInfinity;
+  }
+}
+
+/// Lines 11 to 13: O stays normalised and goes back to slow memory with its statistics.
+template <int Rows, int Dim>
+__device__ inline void merge_rows(Lane lane, const KernelArguments& args, const RunningRows& rows,
+                                  const TileRow (&tile)[Rows / (kWarps * kLaneRows)],
+                                  const QuadTile<Rows, Dim>& product, const TileLogEntry& entry) {
+  constexpr int kRowsHere = Rows / (kWarps * kLaneRows);
+  const float scale = args.softmax_scale_log2;
+  float old_max[kRowsHere], old_sum[kRowsHere];
+#pragma unroll
+  for (int i = 0; i < kRowsHere; ++i) {
+    const int row = lane.first_row<Rows>() + kLaneRows * i;
+    old_max[i] = row < rows.max.rows ? *rows.max.at(row, 0) : -kInfinity;
+    old_sum[i] = row < rows.sum.rows ? *rows.sum.at(row, 0) : 0.0f;
+  }
+  __syncwarp();  // a row's eight lanes have read m and l before the first of them overwrites both
+#pragma unroll
+  for (int i = 0; i < kRowsHere; ++i) {
+    const int row = lane.first_row<Rows>() + kLaneRows * i;
+    if (row >= rows.sum.rows) continue;
+    float old_share = 1.0f, tile_share = 0.0f, new_max = old_max[i], new_sum = old_sum[i];
+    if (tile[i].sum != 0.0f) {  // else the row sees no key of this tile
+      new_max = fmaxf(old_max[i], tile[i].max);
+      const float old_weight =
+          old_sum[i] == 0.0f ? 0.0f : old_sum[i] * fast_exp2((old_max[i] - new_max) * scale);
+      const float tile_weight = fast_exp2((tile[i].max - new_max) * scale);
+      new_sum = fmaf(tile_weight, tile[i].sum, old_weight);
+      old_share = old_weight / new_sum;
+      tile_share = tile_weight / new_sum;
+    }
+    double accum = 0.0;
+#pragma unroll
+    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
+      const int col = 4 * (lane.col + kLaneCols * j);
+      const float4 o = load_quad(rows.out, row, col), p = product.x[i][j];
+      const float4 merged = {fmaf(tile_share, p.x, old_share * o.x), fmaf(tile_share, p.y, old_share * o.y),
+                             fmaf(tile_share, p.z, old_share * o.z), fmaf(tile_share, p.w, old_share * o.w)};
+      store_quad(rows.out, row, col, merged);
+      if (entry.open()) accum += static_cast<double>(merged.x) + merged.y + merged.z + merged.w;
+    }
+    if (lane.col == 0) {
+      *rows.max.at(row, 0) = new_max;
+      *rows.sum.at(row, 0) = new_sum;
+      if (new_max > -kInfinity) entry.add(&DeviceTileState::row_max, new_max);
+      entry.add(&DeviceTileState::row_sum, new_sum);
+    }
+    entry.add(&DeviceTileState::accum, accum);
+  }
+}
+
+/// One CTA: a whole query head.
+template <typename Element, int Dim, int BlockM, int BlockN>
+__global__ void __launch_bounds__(kThreads, 1) flash1_forward(const __grid_constant__ KernelArguments args) {
+  constexpr TileShape kTile{BlockM, BlockN};
+  constexpr int kRowsHere = BlockM / (kWarps * kLaneRows);
+  const WorkItem item = args.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int kv_head = head / args.group_size();
+  const Lane lane = Lane::here();
+  const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
+  const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
+  const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim};
+
+  initialise(RunningRows(args, batch, head, 0));
+  int visited = 0;
+  for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
+    const TileRange range = q_tiles(args.band, kTile, n_block);
+    if (range.empty()) continue;
+    const int first_key = n_block * BlockN;
+    __syncthreads();  // the last step has read K and V, and the head's O, m and l are written
+    load_tile<BlockN>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
+    load_tile<BlockN>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
+    for (int step = 0; step < range.count(); ++step) {
+      const int m_block = scan_tile(args.scan, range, n_block, step);
+      const int first_query = m_block * BlockM;
+      const ScorePlace<BlockM, BlockN, false> place(lane, first_query, first_key);
+      const TileLogEntry entry(args.log, visited++, batch, head, m_block, n_block);
+      load_tile<BlockM>(q_tile, query_rows<const Element>(args, TensorName::q, batch, head, first_query));
+      __pipeline_commit();
+      __pipeline_wait_prior(0);
+      __syncthreads();
+      DotTile<BlockM, BlockN> scores;
+      multiply_nt(lane, q_tile, k_tile, scores);
+      __syncthreads();  // Q may be overwritten by the next step
+      if (args.score_sign < 0) multiply_scores(scores, args.score_sign);
+      if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
+      TileRow tile_rows[kRowsHere];
+#pragma unroll
+      for (int a = 0; a < kRowsHere; ++a) {
+        tile_rows[a] = range.full(m_block) ? tile_softmax<false>(place, args, a, scores.x[a])
+                                           : tile_softmax<true>(place, args, a, scores.x[a]);
+      }
+      if (args.dropout.active()) {
+        place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+      }
+      round_tile<Element>(scores);
+      if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+      put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
+      __syncwarp();
+      QuadTile<BlockM, Dim> product{};
+      multiply_nn<BlockM, BlockN, Dim>(lane, p_tile, v_tile, product);
+      __syncwarp();
+      merge_rows<BlockM, Dim>(lane, args, RunningRows(args, batch, head, first_query), tile_rows, product,
+                              entry);
+    }
+  }
+}
+
+}  // namespace tilescope::simt

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of gpu:flash1 for one element type, each in a .cu file of its own.
+#pragma once
+
+#include "gpu/kernels/flash1_backward.cuh"
+#include "gpu/kernels/flash1_forward.cuh"
+#include "gpu/launch.cuh"
+
+namespace tilescope {
+
+/// The pass forward or dkdvdq.
+template <typename Element>
+void launch_flash1_as(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
+  const auto launch = [&]<int Dim>() {
+    constexpr Flash1::Tiles kTiles = Flash1::tiles(Dim);
+    const auto kernel =
+        program.name == PassName::forward
+            ? simt::flash1_forward<Element, Dim, kTiles.forward.block_m, kTiles.forward.block_n>
+            : simt::flash1_backward<Element, Dim, kTiles.backward.block_m, kTiles.backward.block_n>;
+    launch_pass(kernel, program, Flash1::launch_shape(program), arguments, stream);
+  };
+  switch (Flash1::padded_dim(program.problem.head_dim)) {
+    case 64:
+      return launch.template operator()<64>();
+    case 128:
+      return launch.template operator()<128>();
+    default:
+      return launch.template operator()<256>();
+  }
+}
+
+void launch_flash1_fp32(const TileProgram&, const KernelArguments&, cudaStream_t);
+void launch_flash1_fp16(const TileProgram&, const KernelArguments&, cudaStream_t);
+void launch_flash1_bf16(const TileProgram&, const KernelArguments&, cudaStream_t);
+
+}  // namespace tilescope

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/standard.hpp"
+
+#include "gpu/kernels/tile_check.hpp"
+
+namespace tilescope {
+
+ProgramOptions Standard::default_options(const AttentionProblem& problem) {
+  return ProgramOptions::with_tile(tile(padded_dim(problem.head_dim)));
+}
+
+std::optional<std::string> Standard::reason(const AttentionProblem& problem, Direction direction,
+                                            const ProgramOptions& options) {
+  if (is_fp8(problem.dtype)) {
+    return "computes fp32, fp16 and bf16, not " + std::string(to_string(problem.dtype));
+  }
+  return tile_refusal(problem, direction, options, default_options(problem));
+}
+
+LaunchShape Standard::launch_shape(const TileProgram& program) {
+  if (program.matmuls > 0) {
+    const int dim = padded_dim(program.problem.head_dim);
+    return {simt::kThreads, product_shared_bytes(program.tile, dim)};
+  }
+  constexpr int kReductionBytes = 4 * kRowThreads / 32;  // one value a warp
+  const std::int64_t seqlen_k = program.problem.seqlen_k;
+  const bool fits = row_fits(program.name, seqlen_k);
+  return {kRowThreads, kReductionBytes + (fits ? strips(program.name) * 4 * padded_row(seqlen_k) : 0)};
+}
+
+}  // namespace tilescope
