@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU kernels on a device, against their CPU mirrors: results, visited tiles and their state. Exits with
+// 77 (skipped) where there is no device. Usage: test_gpu_device [doctest options] [--cases=N] [--seed=S]
+#define DOCTEST_CONFIG_IMPLEMENT
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "cpu_ref/random_inputs.hpp"
+#include "gpu/device_session.hpp"
+#include "gpu/kernel_registry.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+int cases_per_kernel = 40;
+unsigned first_seed = 1;
+
+const Kernel& mirror_of(const Kernel& kernel) {
+  for (const Kernel& mirror : cpu_kernels()) {
+    if (mirror.algorithm == kernel.algorithm) return mirror;
+  }
+  throw BadInput("kernel", std::string(kernel.name), "has no CPU mirror");
+}
+
+/// A problem that the kernel takes, with lengths round its tile, any mask, grouping, scale and dropout.
+AttentionProblem draw_problem(testing::ProblemGenerator& random, const Kernel& kernel) {
+  AttentionProblem problem;
+  do {
+    const int head_dim = random.chance(0.5) ? 16 << random.between(0, 4) : random.between(1, 256);
+    const TileShape tile =
+        kernel.default_options({.head_dim = head_dim, .dtype = problem.dtype}).forward_tile;
+    problem = random.problem(tile);
+    problem.head_dim = head_dim;
+    problem.dtype = kElementTypes[random.between(0, 2)];
+    if (random.chance(0.25)) problem.dropout = 0.2;
+    if (random.chance(0.3)) problem.softmax_scale = std::array{0.0, -0.2, 1.0}[random.between(0, 2)];
+  } while (kernel.refusal(problem, Direction::backward, kernel.default_options(problem)));
+  return problem;
+}
+
+ProgramOptions draw_options(testing::ProblemGenerator& random, const Kernel& kernel,
+                            const AttentionProblem& problem) {
+  ProgramOptions options = kernel.default_options(problem);
+  const auto& orders = kernel.backward_orders;
+  if (!orders.empty()) {
+    options.backward =
+        orders[static_cast<std::size_t>(random.between(0, static_cast<int>(orders.size()) - 1))];
+  }
+  options.order = static_cast<TileOrder>(random.between(0, 2));
+  options.heads_per_section = random.between(1, 3);
+  options.scan = static_cast<Scan>(random.between(0, 2));
+  return options;
+}
+
+/// Largest difference, relative to the largest finite value of the mirror. Infinite when one is not finite
+/// where the other is.
+double relative_difference(const Tensor& result, const Tensor& mirror) {
+  double largest = 0.0, difference = 0.0;
+  for (std::int64_t i = 0; i < mirror.shape().elements(); ++i) {
+    const double a = static_cast<double>(result.get(i)), b = static_cast<double>(mirror.get(i));
+    if (a == b) continue;
+    if (!std::isfinite(a) || !std::isfinite(b)) return INFINITY;
+    difference = std::max(difference, std::abs(a - b));
+  }
+  for (std::int64_t i = 0; i < mirror.shape().elements(); ++i) {
+    const double b = std::abs(static_cast<double>(mirror.get(i)));
+    if (std::isfinite(b)) largest = std::max(largest, b);
+  }
+  return difference / (largest > 0.0 ? largest : 1.0);
+}
+
+/// fp32: rounding of sums in another order and of ex2.approx. Narrower: that may tip the rounding of one P,
+/// dS or result, which is then off by one unit in the last place of the type.
+double mirror_bound(ElementType type) {
+  return type == ElementType::fp32 ? 1e-5 : type == ElementType::fp16 ? 2e-3 : 1.6e-2;
+}
+
+TensorSet with_inputs(const AttentionProblem& problem) {
+  TensorSet tensors(problem);
+  fill_random_inputs(tensors, Direction::backward);
+  return tensors;
+}
+
+void copy_tensors(const TensorSet& from, TensorSet& to, std::initializer_list<TensorName> names) {
+  for (TensorName name : names) {
+    if (from.has(name)) to[name] = from[name].as(from[name].dtype());
+  }
+}
+
+void check_close(const TensorSet& result, const TensorSet& mirror, std::initializer_list<TensorName> names) {
+  for (TensorName name : names) {
+    const double difference = relative_difference(result[name], mirror[name]);
+    const double bound = mirror_bound(name == TensorName::lse ? ElementType::fp32 : result.problem().dtype);
+    CHECK_MESSAGE(difference <= bound, to_string(name), " is off by ", difference);
+  }
+}
+
+void check_states(const TileObserver& device, const TileObserver& mirror, ElementType type) {
+  REQUIRE(device.passes.size() == mirror.passes.size());
+  for (std::size_t pass = 0; pass < device.passes.size(); ++pass) {
+    const PassLog &ours = device.passes[pass], &theirs = mirror.passes[pass];
+    CAPTURE(to_string(ours.pass));
+    REQUIRE(ours.pass == theirs.pass);
+    // These two work on whole rows, not on tiles, and log none.
+    if (ours.pass == PassName::softmax || ours.pass == PassName::dscores) continue;
+    REQUIRE(ours.ctas.size() == theirs.ctas.size());
+    for (std::size_t cta = 0; cta < ours.ctas.size(); ++cta) {
+      CAPTURE(cta);
+      REQUIRE(ours.ctas[cta].states.size() == theirs.ctas[cta].states.size());
+      for (std::size_t i = 0; i < ours.ctas[cta].states.size(); ++i) {
+        const TileState &a = ours.ctas[cta].states[i], &b = theirs.ctas[cta].states[i];
+        REQUIRE(a.batch == b.batch);
+        REQUIRE(a.head == b.head);
+        REQUIRE(a.m_block == b.m_block);
+        REQUIRE(a.n_block == b.n_block);
+        for (auto field : {&TileState::scores, &TileState::row_max, &TileState::row_sum, &TileState::probs,
+                           &TileState::dprobs, &TileState::dscores, &TileState::accum}) {
+          // Sums of thousands of terms of both signs: the bound is loose, the value beside it is not small.
+          REQUIRE(std::abs(a.*field - b.*field) <= 10 * mirror_bound(type) * (10 + std::abs(b.*field)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("results, visited tiles and states are those of the CPU mirror") {
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    for (int i = 0; i < cases_per_kernel; ++i) {
+      const unsigned seed = first_seed + static_cast<unsigned>(i);
+      testing::ProblemGenerator random(seed);
+      const Kernel& mirror = mirror_of(rung.row);
+      const AttentionProblem problem = draw_problem(random, rung.row);
+      const ProgramOptions options = draw_options(random, rung.row, problem);
+      CAPTURE(rung.row.name);
+      CAPTURE(seed);
+      CAPTURE(describe(problem));
+      CAPTURE(to_string(options.backward));
+      TensorSet device = with_inputs(problem), host = with_inputs(problem);
+      TileObserver device_tiles, host_tiles;
+      TileObserver* observer = i % 2 == 0 ? nullptr : &device_tiles;  // the fast build, and the observed one
+      rung.row.run(options, Direction::forward, device, observer);
+      mirror.run(options, Direction::forward, host, &host_tiles);
+      check_close(device, host, {TensorName::out, TensorName::lse});
+      // The same forward results for both, so that only the backward passes differ.
+      copy_tensors(
+          host, device,
+          {TensorName::out, TensorName::lse, TensorName::row_max, TensorName::row_sum, TensorName::probs});
+      rung.row.run(options, Direction::backward, device, observer);
+      mirror.run(options, Direction::backward, host, &host_tiles);
+      check_close(device, host, {TensorName::dq, TensorName::dk, TensorName::dv});
+      if (observer) check_states(device_tiles, host_tiles, problem.dtype);
+    }
+  }
+}
+
+TEST_CASE("tensors with the rows outside the heads give the same bits") {
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    for (int i = 0; i < std::max(1, cases_per_kernel / 8); ++i) {
+      testing::ProblemGenerator random(first_seed + 1000 + static_cast<unsigned>(i));
+      const AttentionProblem problem = draw_problem(random, rung.row);
+      const ProgramOptions options = rung.row.default_options(problem);
+      CAPTURE(rung.row.name);
+      CAPTURE(describe(problem));
+      const TensorSet inputs = with_inputs(problem);
+      TensorSet results[] = {TensorSet(problem), TensorSet(problem)};
+      for (TensorLayout layout : {TensorLayout::bhnd, TensorLayout::bnhd}) {
+        DeviceSession session(rung.row, rung.launch, problem, Direction::forward, options, layout);
+        for (TensorName name : {TensorName::q, TensorName::k, TensorName::v}) {
+          session.upload(name, inputs[name]);
+        }
+        for (std::size_t pass = 0; pass < session.programs().size(); ++pass) session.launch(pass);
+        session.synchronize();
+        session.check_guards();
+        session.download(TensorName::out, results[static_cast<int>(layout)].allocate(TensorName::out));
+        session.synchronize();
+      }
+      CHECK(std::memcmp(results[0][TensorName::out].data(), results[1][TensorName::out].data(),
+                        static_cast<std::size_t>(results[0][TensorName::out].bytes())) == 0);
+    }
+  }
+}
+
+TEST_CASE("passes without reductions give the same bits every time") {
+  constexpr int kRuns = 20;
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    AttentionProblem problem{
+        .heads = 4, .heads_kv = 2, .seqlen_q = 500, .seqlen_k = 700, .head_dim = 64, .causal = true};
+    if (rung.reason(problem, Direction::forward, rung.row.default_options(problem))) {
+      problem.dtype = ElementType::fp16;
+    }
+    ProgramOptions options = rung.row.default_options(problem);
+    options.backward = BackwardOrder::split;
+    CAPTURE(rung.row.name);
+    TensorSet first = with_inputs(problem);
+    rung.row.run(options, Direction::forward, first, nullptr);
+    rung.row.run(options, Direction::backward, first, nullptr);
+    for (int run = 1; run < kRuns; ++run) {
+      TensorSet again = with_inputs(problem);
+      rung.row.run(options, Direction::forward, again, nullptr);
+      rung.row.run(options, Direction::backward, again, nullptr);
+      for (TensorName name :
+           {TensorName::out, TensorName::lse, TensorName::dq, TensorName::dk, TensorName::dv}) {
+        CAPTURE(to_string(name));
+        REQUIRE(std::memcmp(first[name].data(), again[name].data(),
+                            static_cast<std::size_t>(first[name].bytes())) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("a problem beyond the device's memory is refused with what it needs, and leaves the device clean") {
+  AttentionProblem problem{
+      .batch = 64, .heads = 64, .heads_kv = 64, .seqlen_q = 1 << 17, .seqlen_k = 1 << 17, .head_dim = 64};
+  const GpuKernel& rung = find_gpu_kernel("gpu:standard");
+  const auto open = [&] {
+    DeviceSession(rung.row, rung.launch, problem, Direction::forward, rung.row.default_options(problem));
+  };
+  CHECK_THROWS_WITH_AS(open(), doctest::Contains("MiB of device memory"), MachineLacks);
+  problem.batch = problem.heads = problem.heads_kv = 1;
+  problem.seqlen_q = problem.seqlen_k = 64;
+  CHECK_NOTHROW(open());
+}
+
+/// The value of "--name=value" among the arguments, or `otherwise`.
+int argument(int argc, char** argv, const char* name, int otherwise) {
+  for (int i = 1; i < argc; ++i) {
+    const std::size_t length = std::strlen(name);
+    if (std::strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') {
+      return std::atoi(argv[i] + length + 1);
+    }
+  }
+  return otherwise;
+}
+
+}  // namespace
+}  // namespace tilescope
+
+int main(int argc, char** argv) {
+  using namespace tilescope;
+  if (const auto lack = device_lack()) {
+    std::printf("skipped: %s\n", lack->c_str());
+    return 77;
+  }
+  cases_per_kernel = argument(argc, argv, "--cases", cases_per_kernel);
+  first_seed = static_cast<unsigned>(argument(argc, argv, "--seed", static_cast<int>(first_seed)));
+  doctest::Context context(argc, argv);
+  return context.run();
+}
