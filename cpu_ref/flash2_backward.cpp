@@ -4,6 +4,7 @@
 
 #include "cpu_ref/backward_tiles.hpp"
 #include "cpu_ref/flash2_attention.hpp"
+#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/run_pass.hpp"
 
 namespace tilescope {
@@ -14,7 +15,7 @@ class Delta {
  public:
   explicit Delta(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
-        clears_dq_(program.epilogue.size() > 1),
+        clears_dq_(program.epilogue.size() > 1 && !planted(PlantedBug::dq_accum_not_cleared)),
         out_(program.tile.block_m, head_dim_),
         dout_(program.tile.block_m, head_dim_),
         zeros_(clears_dq_ ? program.tile.block_m : 0, head_dim_),
@@ -58,7 +59,7 @@ class KeyBlocks {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
     const TileRange queries = cta.program().inner_tiles(block);
-    dk_.zero();
+    if (!planted(PlantedBug::dk_not_cleared)) dk_.zero();
     dv_.zero();
     if (!queries.empty()) {
       k_view_ = cta.load(TensorName::k, owned, k_);
@@ -67,12 +68,14 @@ class KeyBlocks {
       transpose_tile(v, cta.keys(owned), head_dim_, 1.0f, v_transposed_);
     }
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
+      if (planted(PlantedBug::dv_of_last_head)) dv_.zero();
       for (int i = 0; i < queries.count(); ++i) {
         const int m_block = scan_tile(cta.program().scan, queries, block, i);
         step(cta, cta.coord(head, block, m_block), queries.full(m_block));
       }
     }
-    scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
+    const float dk_scale = planted(PlantedBug::dk_not_scaled) ? 1.0f : math_.scale.signed_scale;
+    scale_values(dk_.data(), dk_scale, static_cast<std::int64_t>(dk_.size()));
     cta.store(TensorName::dk, owned, dk_.view());
     cta.store(TensorName::dv, owned, dv_.view());
   }
@@ -139,11 +142,12 @@ class QueryBlocks {
     const TileRange keys = cta.program().inner_tiles(block);
     dq_.zero();
     if (!keys.empty()) load_owned(cta, owned);
-    for (int i = 0; i < keys.count(); ++i) {
+    for (int i = 0; i < keys.count() - planted(PlantedBug::last_step_of_dq_skipped); ++i) {
       const int n_block = scan_tile(cta.program().scan, keys, block, i);
       step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
     }
-    scale_values(dq_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dq_.size()));
+    const float dq_scale = planted(PlantedBug::dq_not_scaled) ? 1.0f : math_.scale.signed_scale;
+    scale_values(dq_.data(), dq_scale, static_cast<std::int64_t>(dq_.size()));
     cta.store(TensorName::dq, owned, dq_.view());
   }
 

@@ -6,6 +6,7 @@
 
 #include "cpu_ref/kernel_scale.hpp"
 #include "cpu_ref/numeric.hpp"
+#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/run_pass.hpp"
 #include "cpu_ref/score_tile.hpp"
 
@@ -65,7 +66,10 @@ class RowsTimesRows {
 class RowSoftmax {
  public:
   explicit RowSoftmax(const TileProgram& program)
-      : scale_(std::fabs(program.problem.scale()) * std::sqrt(static_cast<double>(program.problem.head_dim))),
+      : scale_(planted(PlantedBug::standard_scale_ignored)
+                   ? 1.0
+                   : std::fabs(program.problem.scale()) *
+                         std::sqrt(static_cast<double>(program.problem.head_dim))),
         probs_factor_(KernelScale(program.problem).probs_factor),
         strip_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
@@ -143,6 +147,7 @@ class RowGradient {
       if (TileState* state = cta.observe(at)) state->dprobs = visible_sum(place, tile_);
       for (int i = 0; i < place.queries; ++i) {
         std::copy_n(tile_.row(i), place.keys, dprobs_.row(i) + place.first_key);
+        if (planted(PlantedBug::standard_delta_missing)) continue;
         delta_.data()[i] += dot_product(probs_.row(i) + place.first_key, tile_.row(i), place.keys);
       }
     });

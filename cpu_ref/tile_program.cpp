@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/tile_program.hpp"
 
+#include "cpu_ref/planted_bug.hpp"
+
 #include <algorithm>
 
 namespace tilescope {
@@ -291,7 +293,10 @@ TileRange TileProgram::inner_tiles(int block) const {
   return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles(band, tile, block);
 }
 
-int TileProgram::heads_per_cta() const { return kv_heads ? static_cast<int>(problem.group_size()) : 1; }
+int TileProgram::heads_per_cta() const {
+  const int group = static_cast<int>(problem.group_size());
+  return !kv_heads ? 1 : planted(PlantedBug::last_head_of_group_skipped) ? std::max(1, group - 1) : group;
+}
 
 std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;
@@ -323,6 +328,7 @@ std::int64_t TileProgram::shared_bytes(int stages) const {
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
   const TensorExtent extent = tensor_extent(problem, operand.tensor);
   const auto clipped = [](std::int64_t total, int block, int size) {
+    if (planted(PlantedBug::ragged_bytes_not_clipped)) return std::int64_t{size};
     return std::min<std::int64_t>(size, total - static_cast<std::int64_t>(block) * size);
   };
   const bool by_m = extent.indexing != TileIndexing::n;
