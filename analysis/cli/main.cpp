@@ -78,6 +78,8 @@ int run(const std::vector<std::string>& argv) {
   app.set_version_flag("--version", "tilescope " TILESCOPE_VERSION);
   app.set_help_flag("--help", "print this help and exit");  // no -h: it reads like --heads
   app.require_subcommand(1);
+  app.footer(
+      "A command's own options: tilescope COMMAND --help. The launcher ./tilescope also knows `test`.");
   app.get_formatter()->column_width(34);
   CommandContext context;
   context.argv = argv;

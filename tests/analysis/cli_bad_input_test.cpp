@@ -57,6 +57,26 @@ TEST_CASE("an output that cannot be written is refused before the work") {
   check_refused({{"demo", "--out", "/proc/nowhere"}, {"--out", "/proc/nowhere", "can be written"}});
 }
 
+TEST_CASE("without a device GPU kernels are simulated, and not run: exit code 3, with what would work") {
+  if (std::filesystem::exists("/dev/nvidiactl")) return;
+  const std::vector<std::string> problem = {"--kernel", "gpu:flash2-simt", "--preset",
+                                            "small",    "--dtype",         "fp32"};
+  const auto with_problem = [&problem](std::vector<std::string> words) {
+    words.insert(words.end(), problem.begin(), problem.end());
+    return words;
+  };
+  const TemporaryFolder folder;
+  CHECK(run_program(with_problem({"simulate", "--quiet"}), folder.path()).exit_code == 0);
+  for (const auto& words : {with_problem({"verify"}), with_problem({"run", "--out", "results"})}) {
+    const ProgramResult result = run_program(words, folder.path());
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 3);
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    CHECK(result.err.find("cpu: kernels") != std::string::npos);
+  }
+  CHECK(folder.empty());
+}
+
 TEST_CASE("unknown machines are refused with the nearest") {
   check_refused({{"simulate", "--machine", "h20"}, {"machine", "h20", "did you mean h200"}});
   check_refused({{"simulate", "--machine", "nowhere.json"}, {"nowhere.json", "No such file"}});

@@ -56,7 +56,8 @@ TEST_CASE("the README's table has the commands of --help") {
   }
   const std::vector<std::string> help = lines_of(std::istringstream(run_program({"--help"}).out));
   for (auto line = std::find(help.begin(), help.end(), "Subcommands:") + 1; line < help.end(); ++line) {
-    if (!line->empty()) offered.push_back(words_of(*line)[0]);
+    if (line->empty()) break;
+    offered.push_back(words_of(*line)[0]);
   }
   std::sort(documented.begin(), documented.end());
   std::sort(offered.begin(), offered.end());
