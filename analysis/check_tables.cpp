@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 #include "analysis/report_format.hpp"
 #include "analysis/report_sections.hpp"
@@ -45,13 +46,15 @@ bool was_judged(const RunEntry& run) {
 }  // namespace
 
 std::optional<Section> error_section(const std::vector<RunRecord>& records) {
-  std::map<std::pair<std::string, ElementType>, Judged> by_kernel;
+  std::map<std::tuple<int, std::string, ElementType>, Judged> by_kernel;
   std::vector<std::string> commands;
   for (const RunRecord& record : records) {
     bool used = false;
     for (const RunEntry& run : record.runs) {
       if (!was_judged(run)) continue;
-      add_verdict(by_kernel[{run.kernel, run.problem.dtype}], run);
+      const std::optional<Algorithm> algorithm = algorithm_of_kernel(run.kernel);
+      add_verdict(by_kernel[{algorithm ? static_cast<int>(*algorithm) : 3, run.kernel, run.problem.dtype}],
+                  run);
       used = true;
     }
     if (used) commands.push_back(command_text(record));
@@ -63,8 +66,8 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
   for (const char* tensor : kJudgedTensors) table.columns.push_back({tensor, true});
   table.columns.push_back({"largest RMSE of o", true});
   for (const auto& [key, judged] : by_kernel) {
-    std::vector<std::string> row = {key.first, std::string(to_string(key.second)),
-                                    std::to_string(judged.cases),
+    const auto& [rank, kernel, dtype] = key;
+    std::vector<std::string> row = {kernel, std::string(to_string(dtype)), std::to_string(judged.cases),
                                     judged.failed == 0 ? "0" : fmt::format("**{}**", judged.failed)};
     for (const char* tensor : kJudgedTensors) {
       const auto share = judged.worst_share.find(tensor);
@@ -82,7 +85,7 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
                 "part; a value that is not "
                 "finite where it should be fails at once."});
   section.blocks.push_back(std::move(table));
-  for (std::string& command : commands) section.blocks.push_back(CommandLine{std::move(command)});
+  section.blocks.push_back(CommandLines{std::move(commands)});
   return section;
 }
 

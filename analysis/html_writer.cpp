@@ -2,6 +2,8 @@
 // Document -> one self-contained HTML page.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/embedded_files.hpp"
 #include "analysis/report_document.hpp"
 
@@ -93,7 +95,14 @@ struct HtmlWriter {
     html += "</ul>\n";
   }
 
-  void operator()(const CommandLine& command) { html += "<pre>" + escape(command.text) + "</pre>\n"; }
+  void operator()(const CommandLines& commands) {
+    html += "<pre>";
+    for (const std::string& line : commands.lines) {
+      html += &line == &commands.lines.front() ? "" : "\n";
+      add_words(line);
+    }
+    html += "</pre>\n";
+  }
 
   void operator()(const Table& table) {
     html += "<table>\n";
@@ -117,13 +126,21 @@ struct HtmlWriter {
   void operator()(const Figure& figure) {
     html += fmt::format("<figure id=\"{}\">\n{}\n<figcaption><strong>{}</strong> {}\n", figure.name,
                         inline_svg(figure), inline_html(figure.title), inline_html(figure.caption));
-    if (!figure.commands.empty()) {
-      html += "<pre>" + escape(fmt::format("{}", fmt::join(figure.commands, "\n"))) + "</pre>\n";
-    }
+    if (!figure.commands.empty()) (*this)(CommandLines{reproduction(figure.commands)});
     html += "</figcaption>\n</figure>\n";
   }
 
  private:
+  /// Keeps each word of a command in one piece: browsers break lines inside "--option".
+  void add_words(std::string_view line) {
+    for (std::size_t start = 0; start < line.size();) {
+      const std::size_t end = std::min(line.find(' ', start), line.size());
+      html += fmt::format("<span class=\"term\">{}</span>{}", escape(line.substr(start, end - start)),
+                          end < line.size() ? " " : "");
+      start = end + 1;
+    }
+  }
+
   void add_cell(std::string_view element, const Table::Column& column, std::string_view text) {
     html += fmt::format("<{}{}>{}</{}>", element, column.numeric ? " class=\"number\"" : "",
                         inline_html(text), element);

@@ -49,13 +49,8 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
   LineChart chart;
   KernelLooks palette;
   std::vector<std::int64_t> sizes;
-  const auto same_label = [&runs](const std::string& label) {
-    return std::count_if(runs.begin(), runs.end(),
-                         [&label](const RunSummary* run) { return run->label == label; });
-  };
   for (const RunSummary* run : runs) {
-    LineSeries line{run->label, palette.take(run->algorithm), curve_of(*run)};
-    if (same_label(run->label) > 1) line.title = fmt::format("{} {}", run->label, to_string(run->tile));
+    LineSeries line{title_in(runs, *run), palette.take(run->algorithm), curve_of(*run)};
     line.marker_every = std::max<int>(1, static_cast<int>(line.points.size()) / 7);
     for (const ChartPoint& point : line.points) sizes.push_back(static_cast<std::int64_t>(point.x));
     chart.series.push_back(std::move(line));
@@ -106,6 +101,7 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
 
 std::optional<Section> l2_section(const std::vector<RunSummary>& runs) {
   Section section{"l2", "What the L2 saves", {}};
+  int numbers[2] = {};  // by direction
   for (const auto& members : group_by_problem(headline_runs(runs))) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       std::vector<const RunSummary*> side;
@@ -113,7 +109,7 @@ std::optional<Section> l2_section(const std::vector<RunSummary>& runs) {
           members.begin(), members.end(), std::back_inserter(side),
           [direction](const RunSummary* run) { return run->direction == direction && has_curve(*run); });
       if (!side.empty()) {
-        section.blocks.push_back(l2_figure(side, static_cast<int>(section.blocks.size()) + 1));
+        section.blocks.push_back(l2_figure(side, ++numbers[static_cast<int>(direction)]));
       }
     }
   }

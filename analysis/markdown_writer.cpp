@@ -28,7 +28,9 @@ struct MarkdownWriter {
     text += "\n";
   }
 
-  void operator()(const CommandLine& command) { text += "```\n" + command.text + "\n```\n\n"; }
+  void operator()(const CommandLines& commands) {
+    text += fmt::format("```\n{}\n```\n\n", fmt::join(commands.lines, "\n"));
+  }
 
   void operator()(const Table& table) {
     if (!table.caption.empty()) text += table.caption + "\n\n";
@@ -49,11 +51,21 @@ struct MarkdownWriter {
   void operator()(const Figure& figure) {
     text += fmt::format("![{}]({}/{}.svg)\n\n**{}** {}\n\n", figure.title, figure_folder, figure.name,
                         figure.title, figure.caption);
-    if (!figure.commands.empty()) text += fmt::format("```\n{}\n```\n\n", fmt::join(figure.commands, "\n"));
+    if (!figure.commands.empty()) (*this)(CommandLines{reproduction(figure.commands)});
   }
 };
 
 }  // namespace
+
+std::vector<std::string> reproduction(const std::vector<std::string>& commands) {
+  if (commands.size() == 1) return {commands[0] + " --json run.json", "./tilescope report run.json"};
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    lines.push_back(fmt::format("{} --json run-{}.json", commands[i], i + 1));
+  }
+  lines.push_back("./tilescope report run-*.json");
+  return lines;
+}
 
 std::string to_markdown(const Block& block, std::string_view figure_folder) {
   MarkdownWriter writer{figure_folder, {}};

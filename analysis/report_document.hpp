@@ -20,9 +20,9 @@ struct Bullets {
   std::vector<std::string> items;
 };
 
-/// A command a reader can copy.
-struct CommandLine {
-  std::string text;
+/// Commands that a reader can copy.
+struct CommandLines {
+  std::vector<std::string> lines;
 };
 
 /// Cells hold inline text. Numbers stand right-aligned, so their columns do too.
@@ -42,11 +42,14 @@ struct Figure {
   std::string name;                   // file stem and anchor, e.g. "bytes-against-seqlen-forward"
   std::string title;                  // inline text
   std::string caption;                // inline text
-  std::vector<std::string> commands;  // what makes the records behind it, one line each
+  std::vector<std::string> commands;  // that made the records behind it, without --json
   std::string svg;                    // a whole SVG document
 };
 
-using Block = std::variant<Paragraph, Bullets, CommandLine, Table, Figure>;
+/// The lines that make records by `commands` and a report of them.
+std::vector<std::string> reproduction(const std::vector<std::string>& commands);
+
+using Block = std::variant<Paragraph, Bullets, CommandLines, Table, Figure>;
 
 struct Section {
   std::string name;  // anchor

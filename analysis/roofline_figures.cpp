@@ -70,7 +70,7 @@ Figure roofline_figure(const std::vector<const RunSummary*>& runs, const Machine
     const double rate = seconds > 0 ? static_cast<double>(run->useful_flops) / seconds
                                     : limits.attainable_flops_per_second.value_or(0);
     chart.kernels.push_back(
-        {run->label,
+        {title_in(runs, *run),
          palette.take(run->algorithm),
          rate,
          {intensity(run->useful_flops, run->closed_form), intensity(run->useful_flops, run->simulated_dram),
@@ -84,9 +84,10 @@ Figure roofline_figure(const std::vector<const RunSummary*>& runs, const Machine
   const auto rate_of = [&chart](std::size_t kernel) { return chart.kernels[kernel].flops_per_second; };
   if (!chart.arrows.empty()) {
     const RooflineArrow& arrow = chart.arrows.front();
-    figure.caption +=
-        fmt::format(". From {} to {} the rate grows {}.", runs[arrow.from]->label, runs[arrow.to]->label,
-                    format_ratio(rate_of(arrow.to) / rate_of(arrow.from)));
+    const RunSummary &from = *runs[arrow.from], &to = *runs[arrow.to];
+    figure.caption += fmt::format(". From {} to {} the {} rate grows {}.", from.label, to.label,
+                                  from.median_seconds && to.median_seconds ? "measured" : "attainable",
+                                  format_ratio(rate_of(arrow.to) / rate_of(arrow.from)));
   }
   figure.svg = draw(chart);
   return figure;

@@ -123,10 +123,6 @@ std::string command_text(const RunRecord& record) {
   return text;
 }
 
-std::string reproduce_text(const RunRecord& record) {
-  return command_text(record) + " --json run.json && ./tilescope report run.json";
-}
-
 std::string problem_text(const RunSummary& run, bool with_seqlen) {
   AttentionProblem problem = run.problem();
   problem.seed = 0;

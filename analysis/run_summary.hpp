@@ -48,9 +48,6 @@ std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel);
 
 /// "./tilescope simulate --preset fa2-16k": the command line that made a record, without where it wrote.
 std::string command_text(const RunRecord& record);
-/// The commands that make the record again and a report of it.
-std::string reproduce_text(const RunRecord& record);
-
 /// "B1 H16 N4096 D128 fp16": the problem without its seed, on which no byte depends.
 std::string problem_text(const RunSummary& run, bool with_seqlen = true);
 

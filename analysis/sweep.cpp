@@ -56,6 +56,18 @@ std::string problem_key(AttentionProblem problem, const RunSummary& run, bool wi
   return describe(problem) + (run.direction == Direction::forward ? " 0" : " 1") + run.machine_model;
 }
 
+/// Two records may hold the same run.
+std::vector<const RunSummary*> without_repeats(const std::vector<const RunSummary*>& runs) {
+  std::vector<const RunSummary*> unique;
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
+  for (const RunSummary* run : runs) {
+    if (seen.insert({problem_key(run->problem(), *run, true), run->label, to_string(run->tile)}).second) {
+      unique.push_back(run);
+    }
+  }
+  return unique;
+}
+
 }  // namespace
 
 int swept_block(const RunSummary& run) {
@@ -100,7 +112,7 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
     if (unswept.contains(run.run)) single.push_back(&run);
     if (last.contains(&run)) ends.push_back(&run);
   }
-  return single.empty() ? ends : single;
+  return without_repeats(single.empty() ? ends : single);
 }
 
 std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
@@ -119,8 +131,16 @@ std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<c
   return groups;
 }
 
+std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run) {
+  const auto same_label = [&run](const RunSummary* other) {
+    return other->direction == run.direction && other->label == run.label;
+  };
+  if (std::count_if(runs.begin(), runs.end(), same_label) < 2) return run.label;
+  return run.label + " " + to_string(run.tile);
+}
+
 void add_command(Figure& figure, const RunSummary& run) {
-  const std::string command = reproduce_text(*run.record);
+  const std::string command = command_text(*run.record);
   if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
     figure.commands.push_back(command);
   }

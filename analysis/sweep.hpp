@@ -41,6 +41,9 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
 /// Runs of one problem on one machine model together, in the order in which the problems first appear.
 std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs);
 
+/// The run's label, with its tile where another of `runs` in its direction has the same.
+std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run);
+
 /// Notes how to make the record of `run` again, once for each record.
 void add_command(Figure& figure, const RunSummary& run);
 

@@ -147,7 +147,7 @@ constexpr const char* kLegend =
 
 std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
   Section section{"seqlen", "Bytes against sequence length", {}};
-  int number = 0;
+  int numbers[2] = {};  // by direction
   for (const Sweep& sweep : seqlen_sweeps(runs)) {
     std::vector<LineSeries> lines = boundary_lines(sweep, seqlen_of);
     if (lines.empty()) continue;
@@ -157,7 +157,8 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
     LineChart chart{doubling_axis("Sequence length N (tokens)", values, format_length),
                     byte_axis("Bytes read and written", lines), lines};
     Figure figure;
-    figure.name = fmt::format("bytes-against-seqlen-{}-{}", to_string(sweep.direction), ++number);
+    figure.name = fmt::format("bytes-against-seqlen-{}-{}", to_string(sweep.direction),
+                              ++numbers[static_cast<int>(sweep.direction)]);
     figure.title = fmt::format("Bytes against sequence length, {} pass.", to_string(sweep.direction));
     const std::int64_t last = last_common(sweep, seqlen_of);
     figure.caption = fmt::format(
@@ -176,7 +177,7 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
 
 std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
   Section section{"block-size", "Bytes against block size", {}};
-  int number = 0;
+  int numbers[2] = {};  // by direction
   for (const Sweep& sweep : tile_sweeps(runs)) {
     std::vector<LineSeries> lines = boundary_lines(sweep, block_of);
     if (lines.empty()) continue;
@@ -185,7 +186,8 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
                                   values_of(sweep, block_of), block_text),
                     byte_axis("Bytes read and written", lines), lines};
     Figure figure;
-    figure.name = fmt::format("bytes-against-block-size-{}-{}", to_string(sweep.direction), ++number);
+    figure.name = fmt::format("bytes-against-block-size-{}-{}", to_string(sweep.direction),
+                              ++numbers[static_cast<int>(sweep.direction)]);
     figure.title = fmt::format("Bytes against block size, {} pass.", to_string(sweep.direction));
     const std::int64_t last = last_common(sweep, block_of);
     figure.caption = fmt::format(
