@@ -46,4 +46,16 @@ void DriverLibrary::check(CUresult result, const char* call) const {
   }
 }
 
+std::string device_name(const DriverLibrary& driver, CUdevice device) {
+  char name[256] = {};
+  TILESCOPE_DRIVER_CALL(driver, cuDeviceGetName, name, sizeof name, device);
+  return name;
+}
+
+std::string driver_version(const DriverLibrary& driver) {
+  int version = 0;
+  TILESCOPE_DRIVER_CALL(driver, cuDriverGetVersion, &version);
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 }  // namespace tilescope

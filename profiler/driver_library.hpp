@@ -75,6 +75,11 @@ class DriverLibrary {
   SharedObject object_;
 };
 
+/// "NVIDIA H200"
+std::string device_name(const DriverLibrary& driver, CUdevice device);
+/// Of CUDA that the driver supports: "13.0".
+std::string driver_version(const DriverLibrary& driver);
+
 /// Calls a function of a DriverLibrary and throws on failure.
 #define TILESCOPE_DRIVER_CALL(driver, function, ...) (driver).check((driver).function(__VA_ARGS__), #function)
 

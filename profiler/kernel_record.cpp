@@ -56,20 +56,22 @@ KernelRecord parse_kernel_record(const std::string& source, std::string_view tex
   }
 }
 
-std::int64_t join_times(std::vector<KernelMeasurement>& kernels,
-                        const std::vector<KernelMeasurement>& traced) {
+std::int64_t join_runs(std::vector<KernelMeasurement>& kernels, const std::vector<KernelMeasurement>& other) {
   std::map<LaunchKey, std::vector<const KernelMeasurement*>> launches;
-  for (const KernelMeasurement& kernel : traced) launches[key(kernel)].push_back(&kernel);
+  for (const KernelMeasurement& kernel : other) launches[key(kernel)].push_back(&kernel);
   std::map<LaunchKey, std::size_t> taken;
   std::int64_t alone = 0;
   for (KernelMeasurement& kernel : kernels) {
     const auto& same = launches[key(kernel)];
     const std::size_t number = taken[key(kernel)]++;
-    if (number < same.size()) {
-      kernel.time = same[number]->time;
-    } else {
+    if (number >= same.size()) {
       ++alone;
+      continue;
     }
+    const KernelMeasurement& twin = *same[number];
+    kernel.counters.insert(twin.counters.begin(), twin.counters.end());
+    kernel.measured.insert(twin.measured.begin(), twin.measured.end());
+    if (!kernel.time) kernel.time = twin.time;
   }
   return alone;
 }

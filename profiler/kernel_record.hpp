@@ -30,9 +30,8 @@ std::string to_json_text(const KernelRecord& record);
 /// @throws BadInput naming the source on damaged JSON or another schema
 KernelRecord parse_kernel_record(const std::string& source, std::string_view text);
 
-/// Gives each kernel the time of the launch in `traced` that has its name and geometry and comes as often
-/// before. @returns how many found none
-std::int64_t join_times(std::vector<KernelMeasurement>& kernels,
-                        const std::vector<KernelMeasurement>& traced);
+/// Adds to each kernel what was measured, in another run of the same command, of the launch that has its name
+/// and geometry and comes as often before. @returns how many found none
+std::int64_t join_runs(std::vector<KernelMeasurement>& kernels, const std::vector<KernelMeasurement>& other);
 
 }  // namespace tilescope

@@ -2,6 +2,7 @@
 #include "profiler/metric_sets.hpp"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 namespace tilescope {
@@ -75,6 +76,37 @@ class Chooser {
   MetricChoice choice_;
 };
 
+/// A metric with its counters, or a counter that was asked for by itself.
+MetricChoice single(const MetricChoice::Chosen& chosen) {
+  MetricChoice choice;
+  choice.metrics.push_back(chosen);
+  for (const Term& term : *chosen.formula) choice.counters.emplace_back(term.counter);
+  return choice;
+}
+
+std::vector<MetricChoice> singles(const MetricChoice& choice) {
+  std::vector<MetricChoice> result;
+  std::set<std::string> used;
+  for (const MetricChoice::Chosen& chosen : choice.metrics) {
+    result.push_back(single(chosen));
+    used.insert(result.back().counters.begin(), result.back().counters.end());
+  }
+  for (const std::string& counter : choice.counters) {
+    if (!used.count(counter)) result.push_back({{}, {}, {counter}});
+  }
+  return result;
+}
+
+MetricChoice together(MetricChoice one, const MetricChoice& other) {
+  one.metrics.insert(one.metrics.end(), other.metrics.begin(), other.metrics.end());
+  for (const std::string& counter : other.counters) {
+    const auto& counters = one.counters;
+    if (std::find(counters.begin(), counters.end(), counter) == counters.end())
+      one.counters.push_back(counter);
+  }
+  return one;
+}
+
 }  // namespace
 
 std::string to_string(const Formula& formula) {
@@ -112,6 +144,22 @@ UnknownMetric::UnknownMetric(std::string name, const std::string& chip, std::vec
                "must be a metric set, a metric, or a counter of " + chip + " with its rollup"),
       name_(std::move(name)),
       known_(std::move(known)) {}
+
+std::vector<MetricChoice> split_by_pass(const MetricChoice& choice, const MetricCatalogue& chip) {
+  std::vector<MetricChoice> parts;
+  for (const MetricChoice& one : singles(choice)) {
+    bool placed = false;
+    for (MetricChoice& part : parts) {
+      MetricChoice larger = together(part, one);
+      if (chip.passes(larger.counters) > 1) continue;
+      part = std::move(larger);
+      placed = true;
+      break;
+    }
+    if (!placed) parts.push_back(one);
+  }
+  return parts;
+}
 
 MetricChoice choose_metrics(const std::string& request, const MetricCatalogue& chip) {
   Chooser chooser(chip);

@@ -76,4 +76,8 @@ struct MetricChoice {
 /// @throws UnknownMetric for a name that is none of them
 MetricChoice choose_metrics(const std::string& request, const MetricCatalogue& chip);
 
+/// Cuts a choice into parts whose counters fit in one pass each. A metric stays whole: one that needs several
+/// passes by itself is a part of its own.
+std::vector<MetricChoice> split_by_pass(const MetricChoice& choice, const MetricCatalogue& chip);
+
 }  // namespace tilescope

@@ -34,8 +34,8 @@ std::vector<Metric> traffic_metrics() {
             "sectors of 32 bytes; counts traffic between the two L2 partitions a second time"),
       plain("l2_atomic_sectors", "1", "lts__t_sectors_op_atom.sum", "atomics that return a value"),
       plain("l2_reduction_sectors", "1", "lts__t_sectors_op_red.sum", "atomics that return nothing"),
-      plain("l2_hit_rate", "%", "lts__t_sector_hit_rate.pct",
-            "hits and look-ups may come from different passes: small kernels can leave 0 to 100"),
+      plain("l2_hit_sectors", "1", "lts__t_sectors_lookup_hit.sum",
+            "of all that are looked for; the rate, l2_hit_rate, needs two passes of its own"),
       plain("counter_run_duration", "ns", "gpu__time_duration.sum",
             "of the run with counters, not the time of the kernel alone"),
       plain("warp_instructions", "1", "smsp__inst_executed.sum"),
@@ -124,6 +124,8 @@ std::vector<Metric> roofline_metrics() {
                     "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
                     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
                     "counted by instrumented code: kernels run slower in that pass"),
+      plain("l2_hit_rate", "%", "lts__t_sector_hit_rate.pct",
+            "hits and look-ups come from different passes: small kernels can leave 0 to 100"),
       plain("shared_wavefronts", "1", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
             "cycles in which shared memory moves up to 128 bytes in an SM"),
       plain("dram_peak_bytes_per_cycle", "byte", "dram__bytes.sum.peak_sustained",
@@ -139,19 +141,22 @@ std::vector<std::string_view> names_of(const std::vector<Metric>& metrics) {
 
 }  // namespace
 
+// The tables are never destroyed: in somebody else's process they are read until the last exit handler has
+// run.
+
 const std::vector<Metric>& all_metrics() {
-  static const std::vector<Metric> all = [] {
+  static const auto& all = *new std::vector<Metric>([] {
     std::vector<Metric> metrics;
     for (const auto& group : {traffic_metrics(), warp_metrics(), tensor_metrics(), roofline_metrics()}) {
       metrics.insert(metrics.end(), group.begin(), group.end());
     }
     return metrics;
-  }();
+  }());
   return all;
 }
 
 const std::vector<MetricSet>& metric_sets() {
-  static const std::vector<MetricSet> all = {
+  static const auto& all = *new std::vector<MetricSet>{
       {"traffic", "bytes at SM<->L2 and DRAM, L2 sectors and hit rate, instructions, clocks",
        names_of(traffic_metrics())},
       {"warp", "occupancy, issue, every stall reason, divergence, bank conflicts, spills",
@@ -159,9 +164,10 @@ const std::vector<MetricSet>& metric_sets() {
       {"tensor", "use of the tensor pipe and its operations by type", names_of(tensor_metrics())},
       {"roofline",
        "operations, bytes at each boundary, clocks and peaks",
-       {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes", "dram_write_bytes", "shared_wavefronts",
-        "fp32_ops", "tensor_bf16_ops", "tensor_fp16_ops", "tensor_tf32_ops", "tensor_fp8_ops",
-        "dram_peak_bytes_per_cycle", "sm_clock", "dram_clock", "counter_run_duration", "warp_instructions"}},
+       {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes", "dram_write_bytes", "l2_hit_rate",
+        "shared_wavefronts", "fp32_ops", "tensor_bf16_ops", "tensor_fp16_ops", "tensor_tf32_ops",
+        "tensor_fp8_ops", "dram_peak_bytes_per_cycle", "sm_clock", "dram_clock", "counter_run_duration",
+        "warp_instructions"}},
       {"all", "all of the above; many passes", names_of(all_metrics())},
   };
   return all;

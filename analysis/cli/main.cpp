@@ -68,6 +68,7 @@ void add_commands(CLI::App& app, CommandContext& context) {
   add_study_command(app, context);
   add_run_command(app, context);
   add_profile_command(app, context);
+  add_ceilings_command(app, context);
   add_report_command(app, context);
   add_diff_command(app, context);
   add_list_command(app, context);

@@ -2,18 +2,19 @@
 // `tilescope profile -- COMMAND ...`: counters and times of every kernel of a command.
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <regex>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/profile_output.hpp"
 #include "analysis/nearest_names.hpp"
-#include "analysis/report_format.hpp"
 #include "analysis/run_record.hpp"
 #include "profiler/kernel_record.hpp"
 #include "profiler/metric_sets.hpp"
 #include "profiler/profiled_command.hpp"
+#include "profiler/self_test.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -21,9 +22,13 @@ namespace {
 struct ProfileArguments {
   ProfileRequest request;
   std::vector<std::string> command;
+  std::string replay = "kernel";
   bool time = false;
+  bool self_test = false;
   std::int64_t time_limit_s = 0;  // 0: none
 };
+
+constexpr const char* kApplication = "application";
 
 // Chips to ask about a name before the device is known, the commonest first.
 constexpr const char* kLikelyChips[] = {"GH100", "GA100", "GB100", "GB202", "AD102"};
@@ -74,94 +79,70 @@ CommandOutcome run(const ProfileRequest& request, const ProfileArguments& argume
   return run_profiled(request, arguments.command, options);
 }
 
-/// Launches of one kernel with one geometry.
-struct Row {
-  std::int64_t launches = 0, timed = 0;
-  std::map<std::string, double> sums;
-  double time_s = 0;
-};
-
-std::string summary(const KernelRecord& record) {
-  std::map<std::pair<std::string, std::string>, Row> rows;
-  std::vector<std::pair<std::string, std::string>> order;
-  for (const KernelMeasurement& kernel : record.kernels) {
-    const auto& grid = kernel.launch.grid;
-    const std::pair key{kernel.name, fmt::format("{}x{}x{}", grid[0], grid[1], grid[2])};
-    if (!rows.count(key)) order.push_back(key);
-    Row& row = rows[key];
-    ++row.launches;
-    for (const auto& [name, value] : kernel.measured) row.sums[name] += value;
-    if (kernel.time) row.time_s += kernel.time->median_s(), ++row.timed;
+/// Runs the command once more and adds what that run says to `record`.
+void add_run(KernelRecord& record, const ProfileRequest& request, const ProfileArguments& arguments,
+             const CommandContext& context) {
+  const CommandOutcome again = run(request, arguments, context);
+  const std::int64_t alone = join_runs(record.kernels, again.events.kernels);
+  for (const std::string& message : again.events.messages) {
+    auto& all = record.messages;
+    if (std::find(all.begin(), all.end(), message) == all.end()) all.push_back(message);
   }
-  const std::vector<std::string> bytes = {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes",
-                                          "dram_write_bytes"};
-  std::vector<std::vector<std::string>> table = {{"launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write",
-                                                  "time", "grid", "kernel (means over its launches)"}};
-  for (const auto& key : order) {
-    const Row& row = rows[key];
-    std::vector<std::string> line = {fmt::format("{}", row.launches)};
-    for (const std::string& name : bytes) {
-      const auto sum = row.sums.find(name);
-      line.push_back(sum == row.sums.end() ? "-"
-                                           : format_bytes(sum->second / static_cast<double>(row.launches)));
-    }
-    line.push_back(row.timed ? format_seconds(row.time_s / static_cast<double>(row.timed)) : "-");
-    line.push_back(key.second);
-    line.push_back(key.first.substr(0, 80));
-    table.push_back(std::move(line));
+  record.complete &= again.events.unfinished == 0 && !again.timed_out;
+  if (alone > 0) {
+    record.messages.push_back(
+        fmt::format("{} kernels of the first run did not come again in another", alone));
   }
-  return align_columns(table, "", {true, true, true, true, true, true});
 }
 
-std::string conclusion(const KernelRecord& record) {
-  std::string text;
-  for (const CollectionFacts& facts : record.collections) {
-    text += fmt::format("{} ({}), {} in {}\n", facts.device, facts.chip, record.metrics,
-                        facts.passes == 1 ? "one pass between read sweeps"
-                                          : fmt::format("{} passes by kernel replay", facts.passes));
+KernelRecord measure(const ProfileArguments& arguments, const CommandContext& context) {
+  ProfileRequest request = arguments.request;
+  if (arguments.replay == kApplication) request.part = 0;
+  const CommandOutcome first = run(request, arguments, context);
+
+  KernelRecord record;
+  record.argv = context.argv;
+  record.when = utc_now();
+  record.metrics = request.metrics;
+  record.exit_code = first.exit_code;
+  record.complete = first.events.unfinished == 0 && !first.timed_out;
+  record.collections = first.events.collections;
+  record.messages = first.events.messages;
+  record.kernels = first.events.kernels;
+  if (first.timed_out) record.messages.push_back("the command was ended at its time limit");
+  if (first.events.processes == 0) {
+    record.messages.push_back("the command used no CUDA: no process of it initialised a driver");
   }
-  for (const std::string& message : record.messages) text += "note: " + message + "\n";
-  if (!record.complete) text += "note: the record is not complete\n";
-  return text;
+  if (record.kernels.empty() || first.timed_out) return record;
+  int parts = 1;
+  for (const CollectionFacts& facts : record.collections) {
+    if (facts.replay == kApplication) parts = std::max(parts, facts.passes);
+  }
+  for (request.part = 1; request.part < parts; ++request.part) add_run(record, request, arguments, context);
+  if (arguments.time) {
+    request.what = ProfileRequest::What::trace;
+    add_run(record, request, arguments, context);
+  }
+  return record;
 }
 
 int run_profile(ProfileArguments& arguments, const CommandContext& context) {
+  if (arguments.self_test) return report_self_test(run_self_test(), context);
   if (arguments.command.empty()) {
     throw BadInput("COMMAND", "(none)", "must follow --, as in: tilescope profile -- python3 script.py");
   }
   require_known_metrics(arguments.request.metrics);
   require_expression(arguments.request.kernel_filter);
+  if (arguments.replay != kApplication && arguments.replay != "kernel") {
+    throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
+  }
   injection_library();  // a build without it cannot profile anything
 
-  KernelRecord record;
-  record.argv = context.argv;
-  record.when = utc_now();
-  record.metrics = arguments.request.metrics;
-  const CommandOutcome counted = run(arguments.request, arguments, context);
-  record.exit_code = counted.exit_code;
-  record.complete = counted.events.unfinished == 0 && !counted.timed_out;
-  record.collections = counted.events.collections;
-  record.messages = counted.events.messages;
-  record.kernels = counted.events.kernels;
-  if (counted.timed_out) record.messages.push_back("the command was ended at its time limit");
-  if (counted.events.processes == 0) {
-    record.messages.push_back("the command used no CUDA: no process of it initialised a driver");
-  }
-  if (arguments.time && !record.kernels.empty() && !counted.timed_out) {
-    ProfileRequest trace = arguments.request;
-    trace.what = ProfileRequest::What::trace;
-    const CommandOutcome timed = run(trace, arguments, context);
-    const std::int64_t alone = join_times(record.kernels, timed.events.kernels);
-    record.messages.insert(record.messages.end(), timed.events.messages.begin(), timed.events.messages.end());
-    if (alone > 0) {
-      record.messages.push_back(
-          fmt::format("{} kernels did not come again in the run for their times", alone));
-    }
-  }
-  if (!record.kernels.empty()) context.print(summary(record));
+  const KernelRecord record = measure(arguments, context);
+  if (!record.kernels.empty()) context.print(kernel_table(record));
   context.print(conclusion(record));
   context.write_json(to_json_text(record));
-  return counted.exit_code;
+  return static_cast<int>(*record.exit_code);
 }
 
 }  // namespace
@@ -178,7 +159,13 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   command.add_option("--skip", request.skip, "matching launches to let pass first")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--count", request.count, "matching launches to measure")->check(CLI::PositiveNumber);
+  command
+      .add_option("--replay", arguments->replay,
+                  "what to repeat for counters that need several passes (kernel)")
+      ->type_name("kernel|application");
   command.add_flag("--time", arguments->time, "run the command a second time, without counters, for times");
+  command.add_flag("--self-test", arguments->self_test,
+                   "instead of a command: kernels that move known bytes");
   command.add_option("--time-limit", arguments->time_limit_s, "seconds after which the command is ended")
       ->check(CLI::PositiveNumber);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");

@@ -1,56 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/injection/context_counters.hpp"
 
-#include <algorithm>
-
 namespace tilescope {
 namespace {
 
-constexpr int kLaunchesHeldBack = 128;  // memory stays bounded, and a crash loses no more than these
-constexpr int kRangesPerLaunch = 3;     // of a bracketed launch: before, the kernel, after
-constexpr int kGraphRanges = 2048;      // kernels of one graph that can be told apart
-
-std::string driver_version(const DriverLibrary& driver) {
-  int version = 0;
-  TILESCOPE_DRIVER_CALL(driver, cuDriverGetVersion, &version);
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-/// The kernel's metrics, with its DRAM writes made whole: the sweep after it writes nothing itself, so what
-/// is written back then is the kernel's, but for a background that the sweep before it shows.
-std::map<std::string, double> bracket(const std::map<std::string, double>& before,
-                                      std::map<std::string, double> kernel,
-                                      const std::map<std::string, double>& after) {
-  const char* const name = "dram_write_bytes";
-  if (kernel.count(name) && before.count(name) && after.count(name)) {
-    kernel[name] += after.at(name) - before.at(name);
-  }
-  return kernel;
-}
-
-std::string device_name(const DriverLibrary& driver, CUdevice device) {
-  char name[256] = {};
-  TILESCOPE_DRIVER_CALL(driver, cuDeviceGetName, name, sizeof name, device);
-  return name;
-}
+// Memory stays bounded and a crash loses no more launches than these; CUPTI needs longer to start for more
+// ranges.
+constexpr std::size_t kLaunchesHeldBack = 32;
 
 }  // namespace
 
 ContextCounters::ContextCounters(std::shared_ptr<const CuptiLibrary> cupti,
                                  std::shared_ptr<const DriverLibrary> driver, CUcontext context,
-                                 const std::string& metrics, Sink sink)
+                                 const ProfileRequest& request, Sink sink)
     : cupti_(std::move(cupti)), driver_(std::move(driver)), context_(context), sink_(std::move(sink)) {
   CUdevice device = 0;
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxGetDevice, &device);
   device_ = CounterDevice::probe(*cupti_, context, device);
-  choice_ = choose_metrics(metrics, MetricCatalogue(device_.chip));
-  if (choice_.counters.empty()) throw MachineLacks(device_.chip + " has none of the counters of " + metrics);
+  const MetricCatalogue chip(device_.chip);
+  choice_ = choose_metrics(request.metrics, chip);
+  if (choice_.counters.empty())
+    throw MachineLacks(device_.chip + " has none of the counters of " + request.metrics);
+  const std::size_t parts = request.part == ProfileRequest::kWhole ? 1 : choose_part(chip, request.part);
   const int passes = CounterConfig(cupti_, device_.chip, choice_.counters, device_.availability).passes();
-  session_ = std::make_unique<CounterSession>(
-      cupti_, context, device_, choice_.counters, passes == 1 ? RangeMode::pushed : RangeMode::every_kernel,
-      passes == 1 ? kLaunchesHeldBack * kRangesPerLaunch : kGraphRanges);
-  facts_ = {device_name(*driver_, device), device_.chip, driver_version(*driver_),
-            passes == 1 ? "none" : "kernel", passes};
+  bracketed_ = passes == 1;
+  open_session(kLaunchesHeldBack);
+  const char* replay = parts > 1 ? "application" : bracketed_ ? "none" : "kernel";
+  facts_ = {device_name(*driver_, device), device_.chip, driver_version(*driver_), replay,
+            parts > 1 ? static_cast<int>(parts) : passes};
+}
+
+std::size_t ContextCounters::choose_part(const MetricCatalogue& chip, std::int64_t part) {
+  std::vector<MetricChoice> parts = split_by_pass(choice_, chip);
+  MetricChoice& chosen = parts.at(static_cast<std::size_t>(part));
+  chosen.missing = std::move(choice_.missing);
+  choice_ = std::move(chosen);
+  return parts.size();
 }
 
 CollectionFacts ContextCounters::facts() const { return facts_; }
@@ -62,24 +47,26 @@ std::string ContextCounters::missing_metrics() const {
   return names;
 }
 
+void ContextCounters::open_session(std::size_t launches) {
+  session_.reset();  // one at a time: CUPTI enables a context once
+  const auto ranges = static_cast<int>(bracketed_ ? launches * kRangesOfBracket : launches);
+  session_ =
+      std::make_unique<CounterSession>(cupti_, context_, device_, choice_.counters,
+                                       bracketed_ ? RangeMode::pushed : RangeMode::every_kernel, ranges);
+}
+
 void ContextCounters::start() {
   if (running_) return;
   session_->start();
   running_ = true;
 }
 
-void ContextCounters::sweep(const std::string& range) {
-  if (!range.empty()) session_->push(range);
-  read_sweep_->enqueue(nullptr);
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
-  if (!range.empty()) session_->pop();
-}
-
 void ContextCounters::before(std::vector<LaunchedKernel> kernels) {
   // A graph's kernels are named by their number alone, so that no neighbour may share their batch.
   if (kernels.size() > 1) flush();
-  if (!bracketed()) {
+  if (!bracketed_) {
     latest_ = kernels.size();
+    if (kernels.size() > static_cast<std::size_t>(session_->max_ranges())) open_session(kernels.size());
     pending_.insert(pending_.end(), kernels.begin(), kernels.end());
     return start();
   }
@@ -90,18 +77,13 @@ void ContextCounters::before(std::vector<LaunchedKernel> kernels) {
   pending_.push_back(std::move(kernels.front()));
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
   if (!read_sweep_) read_sweep_ = std::make_unique<ReadSweep>(driver_);
-  const std::string number = std::to_string(pending_.size() - 1);
-  sweep("");
   start();
-  sweep("before" + number);
-  session_->push("kernel" + number);
+  open_bracket(*session_, *driver_, *read_sweep_, pending_.size() - 1);
 }
 
 void ContextCounters::after(bool launched) {
-  if (bracketed()) {
-    TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
-    session_->pop();
-    sweep("after" + std::to_string(pending_.size() - 1));
+  if (bracketed_) {
+    close_bracket(*session_, *driver_, *read_sweep_, pending_.size() - 1);
   } else if (!launched) {
     pending_.resize(pending_.size() - latest_);
   }
@@ -110,7 +92,7 @@ void ContextCounters::after(bool launched) {
 
 void ContextCounters::pause() {
   // Bracketed ranges end with their kernel; a replaying session would go on to the next.
-  if (running_ && !bracketed()) flush();
+  if (running_ && !bracketed_) flush();
 }
 
 void ContextCounters::flush() {
@@ -119,14 +101,8 @@ void ContextCounters::flush() {
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
   session_->stop();
   const std::vector<RangeValues> ranges = session_->collect();
-  bracketed() ? emit_bracketed(ranges) : emit_replayed(ranges);
+  bracketed_ ? emit_bracketed(ranges) : emit_replayed(ranges);
   pending_.clear();
-}
-
-CounterValues ContextCounters::by_name(const RangeValues& range) const {
-  CounterValues values;
-  for (std::size_t i = 0; i < range.values.size(); ++i) values[session_->counters()[i]] = range.values[i];
-  return values;
 }
 
 void ContextCounters::abandon() {
@@ -146,7 +122,7 @@ void ContextCounters::emit_replayed(const std::vector<RangeValues>& ranges) {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     KernelMeasurement& kernel = pending_[i].kernel;
     if (aligned) {
-      kernel.counters = by_name(ranges[i]);
+      kernel.counters = by_name(session_->counters(), ranges[i]);
       kernel.measured = choice_.evaluate(kernel.counters);
       // What replay saves and restores is written back in the middle of the kernel's own lines.
       kernel.measured.erase("dram_write_bytes");
@@ -156,20 +132,8 @@ void ContextCounters::emit_replayed(const std::vector<RangeValues>& ranges) {
 }
 
 void ContextCounters::emit_bracketed(const std::vector<RangeValues>& ranges) {
-  std::map<std::string, std::map<std::string, double>> measured;
-  for (const RangeValues& range : ranges) measured[range.name] = choice_.evaluate(by_name(range));
   for (std::size_t i = 0; i < pending_.size(); ++i) {
-    KernelMeasurement& kernel = pending_[i].kernel;
-    const std::string number = std::to_string(i);
-    const auto own = std::find_if(ranges.begin(), ranges.end(),
-                                  [&](const RangeValues& range) { return range.name == "kernel" + number; });
-    if (own != ranges.end()) {
-      kernel.counters = by_name(*own);
-      kernel.measured =
-          bracket(measured["before" + number], measured["kernel" + number], measured["after" + number]);
-    } else {
-      ++lost_;
-    }
+    if (!read_bracket(ranges, session_->counters(), choice_, i, pending_[i].kernel)) ++lost_;
     emit(pending_[i]);
   }
 }

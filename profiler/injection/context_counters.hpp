@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "profiler/counter_session.hpp"
-#include "profiler/driver_library.hpp"
+#include "profiler/bracketed_counters.hpp"
 #include "profiler/injection/event_file.hpp"
-#include "profiler/metric_sets.hpp"
-#include "profiler/read_sweep.hpp"
+#include "profiler/injection/profile_request.hpp"
 
 namespace tilescope {
 
@@ -31,7 +29,7 @@ class ContextCounters {
   /// The context must be current. Kernels go to `sink` in order of launch, some time after they ran.
   /// @throws MachineLacks, CuptiError, UnknownMetric
   ContextCounters(std::shared_ptr<const CuptiLibrary> cupti, std::shared_ptr<const DriverLibrary> driver,
-                  CUcontext context, const std::string& metrics, Sink sink);
+                  CUcontext context, const ProfileRequest& request, Sink sink);
 
   CollectionFacts facts() const;
   CUcontext context() const { return context_; }
@@ -53,13 +51,13 @@ class ContextCounters {
   std::int64_t lost() const { return lost_; }
 
  private:
-  bool bracketed() const { return session_->passes() == 1; }
+  /// Keeps one part of the choice. @returns how many there are
+  std::size_t choose_part(const MetricCatalogue& chip, std::int64_t part);
+  void open_session(std::size_t launches);
   void start();
-  void sweep(const std::string& range);
   void emit(const LaunchedKernel& launched) const;
   void emit_replayed(const std::vector<RangeValues>& ranges);
   void emit_bracketed(const std::vector<RangeValues>& ranges);
-  CounterValues by_name(const RangeValues& range) const;
 
   std::shared_ptr<const CuptiLibrary> cupti_;
   std::shared_ptr<const DriverLibrary> driver_;
@@ -73,6 +71,7 @@ class ContextCounters {
       read_sweep_;  // made at the first launch: the driver allows no allocation earlier
   std::vector<LaunchedKernel> pending_;
   std::size_t latest_ = 0;  // of pending_, those of the launch that is under way
+  bool bracketed_ = false;
   bool running_ = false;
   std::int64_t lost_ = 0;
 };

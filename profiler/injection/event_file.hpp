@@ -16,8 +16,9 @@ struct CollectionFacts {
   std::string device;  // "NVIDIA H200"
   std::string chip;    // CUPTI's name: "GH100"
   std::string driver;  // version of CUDA that the driver supports, "13.0"
-  std::string
-      replay;  // "kernel": CUPTI repeated each kernel; "none": each ran once, bracketed by read sweeps
+  // "none": each kernel ran once, between read sweeps; "kernel": CUPTI repeated each kernel for each pass;
+  // "application": the command was repeated for each pass, each kernel between read sweeps.
+  std::string replay;
   int passes = 0;
   bool operator==(const CollectionFacts&) const = default;
 };

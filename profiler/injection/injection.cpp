@@ -142,7 +142,7 @@ void Injection::add_context(CUcontext context) {
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context);
   try {
     auto counters =
-        std::make_unique<ContextCounters>(cupti_, driver_, context, request_.metrics,
+        std::make_unique<ContextCounters>(cupti_, driver_, context, request_,
                                           [this](const KernelMeasurement& kernel) { file_.kernel(kernel); });
     file_.collection(counters->facts());
     const std::string missing = counters->missing_metrics();

@@ -19,6 +19,7 @@ std::string to_text(const ProfileRequest& request) {
   return Json{{"what", request.what == ProfileRequest::What::trace ? kTrace : kCounters},
               {"folder", request.folder},
               {"metrics", request.metrics},
+              {"part", request.part},
               {"kernel_filter", request.kernel_filter},
               {"skip", request.skip},
               {"count", request.count}}
@@ -32,6 +33,7 @@ ProfileRequest parse_profile_request(const std::string& text) {
                                                          : ProfileRequest::What::counters,
             json.at("folder").get<std::string>(),
             json.at("metrics").get<std::string>(),
+            json.at("part").get<std::int64_t>(),
             json.at("kernel_filter").get<std::string>(),
             json.at("skip").get<std::int64_t>(),
             json.at("count").get<std::int64_t>()};

@@ -16,10 +16,12 @@ struct ProfileRequest {
   What what = What::counters;
   std::string folder;  // absolute; every process writes a file of its own into it
   std::string metrics = "traffic";
+  std::int64_t part = kWhole;  // of split_by_pass, counted from 0; kWhole: all together, by kernel replay
   std::string kernel_filter;  // ECMAScript regular expression, searched in the demangled name; "" matches all
   std::int64_t skip = 0;      // matching launches of a process to let pass first
   std::int64_t count = std::numeric_limits<std::int64_t>::max();  // matching launches of a process to measure
 
+  static constexpr std::int64_t kWhole = -1;
   bool operator==(const ProfileRequest&) const = default;
 };
 

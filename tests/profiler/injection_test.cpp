@@ -55,6 +55,7 @@ TEST_CASE("a request reaches the other side unchanged, and nothing else passes f
   request.what = ProfileRequest::What::trace;
   request.folder = "/tmp/with space";
   request.metrics = "traffic,sm__inst_executed.sum";
+  request.part = 2;
   CHECK(parse_profile_request(to_text(request)) == request);
   CHECK(parse_profile_request(to_text(ProfileRequest{})) == ProfileRequest{});
   for (const char* text : {"", "{", "[]", "{\"what\": 1}"})

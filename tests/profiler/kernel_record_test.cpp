@@ -80,16 +80,26 @@ TEST_CASE("a damaged record is refused by name, wherever it was cut") {
   CHECK_THROWS_AS(parse_kernel_record("x", "[1, 2]"), BadInput);
 }
 
-TEST_CASE("times join the launch of the same name and geometry that comes as often before") {
+TEST_CASE("runs are joined by the launch of the same name and geometry that comes as often before") {
   std::vector<KernelMeasurement> kernels = {launch("f", 1, 0), launch("g", 1, 0), launch("f", 1, 0),
                                             launch("f", 2, 0), launch("h", 1, 0)};
   // Two streams may end their kernels in another order.
   const std::vector<KernelMeasurement> traced = {launch("g", 1, 20), launch("f", 2, 30), launch("f", 1, 10),
                                                  launch("f", 1, 11)};
-  CHECK(join_times(kernels, traced) == 1);
+  CHECK(join_runs(kernels, traced) == 1);
   const double expected[] = {10, 20, 11, 30};
   for (std::size_t i = 0; i < 4; ++i) CHECK(kernels[i].time->median_s() == expected[i]);
   CHECK(!kernels[4].time);
+}
+
+TEST_CASE("what several runs counted of a launch comes together") {
+  std::vector<KernelMeasurement> kernels = {launch("f", 1, 0)}, others = {launch("f", 1, 0)};
+  kernels[0].counters = {{"a.sum", 1}};
+  others[0].counters = {{"a.sum", 2}, {"b.sum", 3}};
+  others[0].measured = {{"bytes", 4}};
+  CHECK(join_runs(kernels, others) == 0);
+  CHECK(kernels[0].counters == std::map<std::string, double>{{"a.sum", 1}, {"b.sum", 3}});
+  CHECK(kernels[0].measured.at("bytes") == 4);
 }
 
 TEST_CASE("mangled names become readable, others stay") {

@@ -101,6 +101,28 @@ TEST_CASE("sets, metrics and counters mix in one request and nothing is collecte
   });
 }
 
+TEST_CASE("parts of a choice fit in one pass each and together are the whole") {
+  for (const char* name : {"GA100", "GH100", "GB100"}) {
+    CAPTURE(name);
+    with_catalogue(name, [&](const MetricCatalogue& chip) {
+      const MetricChoice whole = choose_metrics("traffic,tensor,l2_hit_rate,sm__inst_executed.sum", chip);
+      std::set<std::string> counters;
+      std::multiset<const Metric*> metrics;
+      for (const MetricChoice& part : split_by_pass(whole, chip)) {
+        CHECK((chip.passes(part.counters) == 1 || part.metrics.size() == 1));
+        counters.insert(part.counters.begin(), part.counters.end());
+        for (const auto& chosen : part.metrics) metrics.insert(chosen.metric);
+      }
+      CHECK(counters == std::set<std::string>(whole.counters.begin(), whole.counters.end()));
+      CHECK(metrics.size() == whole.metrics.size());
+      CHECK(std::set<const Metric*>(metrics.begin(), metrics.end()).size() == metrics.size());
+    });
+  }
+  with_catalogue("GH100", [](const MetricCatalogue& chip) {
+    CHECK(split_by_pass(choose_metrics("traffic", chip), chip).size() == 2);
+  });
+}
+
 TEST_CASE("an unknown name is refused with every name there is") {
   with_catalogue("GH100", [](const MetricCatalogue& chip) {
     for (const char* name :

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope ceilings`: what this machine can do at best, as a table, a record and a machine file for the
+// models.
+#include "profiler/ceilings.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "analysis/atomic_file.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/machine.hpp"
+#include "analysis/output_path.hpp"
+#include "analysis/run_record.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CeilingsArguments {
+  std::string base = "h200";
+  std::string out;
+};
+
+template <class T>
+Json fact_json(const Fact<T>& fact) {
+  return {{"value", fact.value}, {"kind", fact.kind}, {"source", fact.source}};
+}
+
+Json machine_json(const Machine& machine) {
+  Json json{{"name", machine.name},
+            {"title", machine.title},
+            {"chip", machine.chip},
+            {"sm_count", fact_json(machine.sm_count)},
+            {"shared_bytes_per_sm", fact_json(machine.shared_bytes_per_sm)},
+            {"shared_bytes_per_cta", fact_json(machine.shared_bytes_per_cta)},
+            {"on_chip_bytes_per_sm", fact_json(machine.on_chip_bytes_per_sm)},
+            {"ctas_per_sm", fact_json(machine.ctas_per_sm)},
+            {"l2_bytes", fact_json(machine.l2_bytes)},
+            {"l2_effective_fraction", fact_json(machine.l2_effective_fraction)},
+            {"dram_bytes_per_second", fact_json(machine.dram_bytes_per_second)}};
+  if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = fact_json(*machine.l2_bytes_per_second);
+  json["sm_clock_hz"] = fact_json(machine.sm_clock_hz);
+  for (const auto& [type, peak] : machine.peak_flops_per_second) {
+    json["peak_flops_per_second"][type] = fact_json(peak);
+  }
+  return json;
+}
+
+/// The base machine with what was measured in the place of what is said of it.
+Machine measured_machine(Machine machine, const Ceilings& measured, const std::string& when) {
+  machine.name += "-measured";
+  machine.title = measured.device + ", ceilings measured " + when;
+  for (const Ceiling& ceiling : measured.ceilings) {
+    const Fact<double> fact{ceiling.per_second,
+                            fmt::format("tilescope ceilings, {}: {}; SM clock {:.0f} MHz", when,
+                                        ceiling.method, 1e-6 * ceiling.sm_clock_hz),
+                            "measured"};
+    if (ceiling.name == "dram_copy") machine.dram_bytes_per_second = fact;
+    if (ceiling.name == "sm_l2_read") machine.l2_bytes_per_second = fact;
+    if (ceiling.unit == "flop/s") machine.peak_flops_per_second[ceiling.name] = fact;
+    if (ceiling.name == "fp8e4m3") machine.peak_flops_per_second["fp8e5m2"] = fact;
+  }
+  return machine;
+}
+
+Json record_json(const Ceilings& measured, const std::string& when, const CommandContext& context) {
+  Json rows = Json::array();
+  for (const Ceiling& ceiling : measured.ceilings) {
+    rows.push_back({{"name", ceiling.name},
+                    {"unit", ceiling.unit},
+                    {"per_second", ceiling.per_second},
+                    {"noise", ceiling.noise},
+                    {"sm_clock_hz", ceiling.sm_clock_hz},
+                    {"method", ceiling.method}});
+  }
+  return {{"schema", "tilescope.ceilings/1"},
+          {"argv", context.argv},
+          {"when", when},
+          {"machine",
+           {{"name", measured.device}, {"architecture", measured.architecture}, {"driver", measured.driver}}},
+          {"ceilings", std::move(rows)},
+          {"left_out", measured.left_out}};
+}
+
+std::string as_table(const Ceilings& measured) {
+  std::vector<std::vector<std::string>> rows = {{"ceiling", "measured", "noise", "SM clock", "how"}};
+  for (const Ceiling& ceiling : measured.ceilings) {
+    const bool bytes = ceiling.unit == "byte/s";
+    rows.push_back({ceiling.name,
+                    fmt::format("{:.2f} {}", 1e-12 * ceiling.per_second, bytes ? "TB/s" : "TFLOP/s"),
+                    fmt::format("{:.2f} %", 100 * ceiling.noise),
+                    fmt::format("{:.0f} MHz", 1e-6 * ceiling.sm_clock_hz), ceiling.method});
+  }
+  return align_columns(rows, "", {false, true, true, true});
+}
+
+int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
+  std::optional<Machine> base;
+  if (!arguments.out.empty()) {
+    base = load_machine(arguments.base);
+    require_writable_file("--out", arguments.out);
+  }
+  const std::string when = utc_now();
+  const Ceilings measured = measure_ceilings();
+  context.print(as_table(measured));
+  for (const std::string& reason : measured.left_out) context.print("left out: " + reason + "\n");
+  if (base) {
+    const Machine machine = measured_machine(*base, measured, when);
+    write_file_atomically("--out", arguments.out, machine_json(machine).dump(2) + "\n");
+    context.print(
+        fmt::format("{}: a machine for simulate and report (--machine {})\n", arguments.out, arguments.out));
+  }
+  context.write_json(record_json(measured, when, context).dump(1) + "\n");
+  return kFine;
+}
+
+}  // namespace
+
+void add_ceilings_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<CeilingsArguments>();
+  CLI::App& command =
+      add_command(app, context, "ceilings", "measured bandwidth and math peaks of this machine",
+                  [arguments, &context] { return run_ceilings(*arguments, context); });
+  command.add_option("--machine", arguments->base, "machine that gives what is not measured (h200)")
+      ->type_name("NAME|FILE.json");
+  command.add_option("--out", arguments->out, "write a machine file with the measured ceilings")
+      ->type_name("FILE.json");
+}
+
+}  // namespace tilescope::cli

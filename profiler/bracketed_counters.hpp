@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counters of one piece of work between two read sweeps of L2. It begins with a cold L2 in which nothing is
+// dirty, and what it leaves dirty is written back, and counted, during the sweep after it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "profiler/counter_session.hpp"
+#include "profiler/device_context.hpp"
+#include "profiler/kernel_measurement.hpp"
+#include "profiler/metric_sets.hpp"
+#include "profiler/read_sweep.hpp"
+
+namespace tilescope {
+
+inline constexpr int kRangesOfBracket = 2;  // the work, and the sweep after it
+
+/// Stand round the work, on a session of RangeMode::pushed that has been started and a device that has
+/// nothing else to do. @param number tells the ranges of one piece of work from those of another
+void open_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+                  std::size_t number);
+void close_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+                   std::size_t number);
+
+/// Adds counters and metrics of the work of that number to `kernel`. dram_write_bytes is made whole: the
+/// sweep after the work writes nothing itself, so what is written back then is the work's, but for a
+/// background that the sweep before it shows. @returns false if the ranges hold no such work
+bool read_bracket(const std::vector<RangeValues>& ranges, const std::vector<std::string>& counters,
+                  const MetricChoice& choice, std::size_t number, KernelMeasurement& kernel);
+
+/// Counters by CUPTI's name.
+CounterValues by_name(const std::vector<std::string>& counters, const RangeValues& range);
+
+/// Measures work of this process.
+class BracketedCounters {
+ public:
+  /// @param metrics as choose_metrics takes them
+  /// @throws CountersUnavailable, CuptiError, UnknownMetric, MachineLacks
+  BracketedCounters(std::shared_ptr<const CuptiLibrary> cupti, const DeviceContext& device,
+                    const std::string& metrics);
+
+  /// Times that measure() runs the work.
+  int passes() const { return session_.passes(); }
+  const std::string& chip() const { return counters_of_.chip; }
+
+  /// Runs `work`, which enqueues kernels on the given stream and must do the same each time, once a pass.
+  KernelMeasurement measure(const std::string& name, const std::function<void(CUstream)>& work);
+
+ private:
+  std::shared_ptr<const DriverLibrary> driver_;
+  CounterDevice counters_of_;
+  MetricChoice choice_;
+  CounterSession session_;
+  ReadSweep sweep_;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/ceilings.hpp"
+
+#include <cuda_runtime.h>
+
+#include <bit>
+#include <memory>
+
+#include "profiler/ceiling_kernels.hpp"
+#include "profiler/cold_timer.hpp"
+#include "profiler/matrix_product.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::int64_t kStreamBytes = std::int64_t{2} << 30;  // many times any L2
+constexpr std::int64_t kMatrixSize = 8192;
+constexpr int kL2Fraction =
+    4;  // of L2 that is read at most: all of it stays there, on both sides of a split L2
+
+void check_runtime(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw DriverError(std::string(what) + ": " + cudaGetErrorName(status));
+}
+
+class Buffer {
+ public:
+  explicit Buffer(std::int64_t bytes) {
+    if (cudaMalloc(&data_, static_cast<std::size_t>(bytes)) != cudaSuccess) {
+      throw MachineLacks("out of device memory: the ceilings need two buffers of " +
+                         std::to_string(kStreamBytes >> 20) + " MiB");
+    }
+    launch_fill(data_, bytes, nullptr);
+  }
+  ~Buffer() { cudaFree(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  void* get() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+class Measuring {
+ public:
+  explicit Measuring(const DeviceContext& device) : timer_(device) {}
+
+  /// @param amount bytes or operations of one run of `work`
+  void add(const std::string& name, const std::string& unit, double amount, const std::string& method,
+           const std::function<void(CUstream)>& work) {
+    TimerOptions options;
+    options.cold_l2 = false;
+    options.min_samples = 20;
+    options.max_samples = 200;
+    options.time_limit_s = 2;
+    options.least_clock = 0;  // what power allows is part of what the device can do
+    const TimedSamples timed = timer_.time(work, options);
+    check_runtime(cudaGetLastError(), name.c_str());
+    ceilings_.push_back({name, unit, amount / timed.median_s(), timed.noise, timed.mean_sm_clock_hz, method});
+  }
+
+  std::vector<Ceiling> take() { return std::move(ceilings_); }
+
+ private:
+  ColdTimer timer_;
+  std::vector<Ceiling> ceilings_;
+};
+
+void measure_dram(Measuring& measuring, const Buffer& source, const Buffer& target) {
+  const auto bytes = static_cast<double>(kStreamBytes);
+  measuring.add("dram_read", "byte/s", bytes, "16-byte loads of 2 GiB", [&](CUstream stream) {
+    launch_stream_read(source.get(), target.get(), kStreamBytes, stream);
+  });
+  measuring.add("dram_write", "byte/s", bytes, "16-byte stores of 2 GiB",
+                [&](CUstream stream) { launch_stream_write(target.get(), kStreamBytes, stream); });
+  measuring.add("dram_copy", "byte/s", 2 * bytes, "cudaMemcpyAsync of 2 GiB, read and written bytes",
+                [&](CUstream stream) {
+                  cudaMemcpyAsync(target.get(), source.get(), kStreamBytes, cudaMemcpyDeviceToDevice, stream);
+                });
+}
+
+void measure_chip(Measuring& measuring, const DeviceContext& device, const Buffer& source,
+                  const Buffer& target) {
+  const int sms = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  const std::int64_t l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  const auto part =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(l2_bytes / kL2Fraction)));
+  const auto amount = [](std::int64_t moved) { return static_cast<double>(moved); };
+  measuring.add("sm_l2_read", "byte/s",
+                amount(launch_l2_read(source.get(), target.get(), part, sms, nullptr)),
+                "16-byte loads past L1, every SM the same part of L2 again and again",
+                [&](CUstream stream) { launch_l2_read(source.get(), target.get(), part, sms, stream); });
+  measuring.add("shared_read", "byte/s", amount(launch_shared_read(target.get(), sms, nullptr)),
+                "16-byte loads from shared memory without bank conflicts",
+                [&](CUstream stream) { launch_shared_read(target.get(), sms, stream); });
+  measuring.add("fp32", "flop/s", amount(launch_fp32(target.get(), sms, nullptr)),
+                "independent chains of multiply-adds on the CUDA cores",
+                [&](CUstream stream) { launch_fp32(target.get(), sms, stream); });
+}
+
+void measure_tensor(Measuring& measuring, const Buffer& source, const Buffer& target,
+                    std::vector<std::string>& left_out) {
+  const struct {
+    const char* name;
+    MatrixType type;
+  } kinds[] = {{"fp16", MatrixType::fp16}, {"bf16", MatrixType::bf16}, {"fp8e4m3", MatrixType::fp8e4m3}};
+  for (const auto& kind : kinds) {
+    try {
+      const MatrixProduct product(kind.type, kMatrixSize);
+      const char* b = static_cast<const char*>(source.get()) + kStreamBytes / 2;
+      measuring.add(kind.name, "flop/s", product.flops(), "cuBLASLt product of 8192 x 8192 matrices",
+                    [&](CUstream stream) { product.launch(source.get(), b, target.get(), stream); });
+    } catch (const MachineLacks& reason) {
+      left_out.push_back(std::string(kind.name) + ": " + reason.what());
+    }
+  }
+}
+
+}  // namespace
+
+Ceilings measure_ceilings() {
+  const DeviceContext device;
+  const std::string architecture =
+      "sm_" + std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)) +
+      std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  Ceilings result{device.name(), architecture, device.driver_version(), {}, {}};
+  const Buffer source(kStreamBytes), target(kStreamBytes);
+  Measuring measuring(device);
+  measure_dram(measuring, source, target);
+  measure_chip(measuring, device, source, target);
+  measure_tensor(measuring, source, target, result.left_out);
+  result.ceilings = measuring.take();
+  return result;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device can do at best, measured: bandwidth at each boundary and arithmetic rates.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tilescope {
+
+struct Ceiling {
+  std::string name;        // "dram_copy", "sm_l2_read", "fp16" ...
+  std::string unit;        // "byte/s" or "flop/s"
+  double per_second = 0;   // from the median sample
+  double noise = 0;        // relative standard deviation of the samples, 1.0 = 100 %
+  double sm_clock_hz = 0;  // mean while it ran
+  std::string method;      // what was run
+};
+
+struct Ceilings {
+  std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
+  std::vector<Ceiling> ceilings;
+  std::vector<std::string> left_out;  // with the reason
+};
+
+/// Takes some seconds and up to 4 GiB of device memory.
+/// @throws MachineLacks without a device or in a build without CUDA
+Ceilings measure_ceilings();
+
+}  // namespace tilescope

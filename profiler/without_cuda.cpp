@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for everything that launches kernels of its own in a build made without nvcc.
+#include "cpu_ref/errors.hpp"
+#include "profiler/ceilings.hpp"
+#include "profiler/self_test.hpp"
+
+namespace tilescope {
+
+SelfTest run_self_test() {
+  throw MachineLacks("this build has no kernels to calibrate with: build the CUDA side (TILESCOPE_GPU=on)");
+}
+
+Ceilings measure_ceilings() {
+  throw MachineLacks("this build has no kernels to measure with: build the CUDA side (TILESCOPE_GPU=on)");
+}
+
+}  // namespace tilescope
