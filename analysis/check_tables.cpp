@@ -43,6 +43,14 @@ bool was_judged(const RunEntry& run) {
                                            [](const auto& entry) { return entry.second.bound > 0; });
 }
 
+/// The counter of a run's first pass, or nothing.
+std::optional<double> counter(const RunSummary& run, const char* name) {
+  const auto& counters = run.passes.front()->counters;
+  const auto found = counters.find(name);
+  if (found == counters.end()) return std::nullopt;
+  return std::visit([](auto value) { return static_cast<double>(value); }, found->second);
+}
+
 }  // namespace
 
 std::optional<Section> error_section(const std::vector<RunRecord>& records) {
@@ -90,24 +98,46 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
 }
 
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
-  Table table{
-      "",
-      {{"kernel"}, {"problem"}, {"pass"}, {"tile"}, {"median", true}, {"noise", true}, {"rate", true}},
-      {}};
+  Table table{"",
+              {{"problem"},
+               {"pass"},
+               {"kernel"},
+               {"tile"},
+               {"threads", true},
+               {"median", true},
+               {"noise", true},
+               {"rate", true},
+               {"of sgemm", true}},
+              {}};
   for (const RunSummary& run : runs) {
     if (!run.median_seconds) continue;
+    const double rate = static_cast<double>(run.useful_flops) / *run.median_seconds;
     double noise = 0;
     for (const PassRecord* pass : run.passes) noise = std::max(noise, pass->time->noise);
-    table.rows.push_back({run.label, problem_text(run), std::string(to_string(run.direction)),
-                          to_string(run.tile), format_seconds(*run.median_seconds),
-                          fmt::format("{:.1f} %", 100 * noise),
-                          format_flops(static_cast<double>(run.useful_flops) / *run.median_seconds) + "/s"});
+    const std::optional<double> threads = counter(run, "threads");
+    const std::optional<double> product_rate = counter(run, "sgemm_flops_per_second");
+    table.rows.push_back({problem_text(run), std::string(to_string(run.direction)), run.label,
+                          to_string(run.tile), threads ? format_number(*threads) : "-",
+                          format_seconds(*run.median_seconds), fmt::format("{:.1f} %", 100 * noise),
+                          format_flops(rate) + "/s",
+                          product_rate ? fmt::format("{:.1f} %", 100 * rate / *product_rate) : "-"});
   }
   if (table.rows.empty()) return std::nullopt;
+  std::vector<std::string> machines;
+  for (const RunSummary& run : runs) {
+    if (!run.median_seconds) continue;
+    const MachineInfo& info = run.record->machine;
+    const std::string machine =
+        run.run->kernel.starts_with("cpu:") ? info.cpu.value_or("unknown") : info.name.value_or("unknown");
+    if (std::find(machines.begin(), machines.end(), machine) == machines.end()) machines.push_back(machine);
+  }
   return Section{
       "speed",
       "Speed",
-      {Paragraph{"The rate counts useful FLOP: 2 products forward and 5 backward over the visible pairs."},
+      {Paragraph{fmt::format("On {}. The rate counts useful FLOP: 2 products forward and 5 backward over the "
+                             "visible pairs. The last column is its share of the rate of a single-precision "
+                             "matrix product by a BLAS library, on the same threads in the same run.",
+                             fmt::join(machines, ", "))},
        table}};
 }
 

@@ -198,9 +198,22 @@ TEST_CASE("sections appear when their data are there") {
   CHECK(section_names(verdicts) == std::set<std::string>{"errors", "records"});
   CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | fp16 | 1 | **1** | 1.50 |"));
 
-  RunEntry timed = simulated(Algorithm::flash2, 64, {16, 16});
-  for (PassRecord& pass : timed.passes) pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
-  CHECK(section_names(make_report({record_of({timed})})).contains("speed"));
+  RunEntry timed;
+  timed.problem = judged.problem;
+  timed.kernel = "cpu:flash2";
+  PassRecord& pass = timed.passes.emplace_back();
+  pass.name = "delta+dkdvdq+convert";
+  pass.direction = Direction::backward;
+  pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
+  const double rate = static_cast<double>(useful_flops(timed.problem, Direction::backward)) / 2e-3;
+  pass.counters = {{"threads", std::int64_t{2}}, {"sgemm_flops_per_second", 2 * rate}};
+  const Document speed = make_report({record_of({timed})});
+  CHECK(section_names(speed) == std::set<std::string>{"speed", "records"});
+  const std::string markdown = to_markdown(speed, "f");
+  for (const char* part : {"| flash2 fused |", "| 2 | 2 ms | 5.0 % |", "| 50.0 % |"}) {
+    CAPTURE(part);
+    CHECK(contains(markdown, part));
+  }
 }
 
 TEST_CASE("equal records give equal bytes, free of this machine") {
