@@ -65,7 +65,7 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
                   run);
       used = true;
     }
-    if (used) commands.push_back(command_text(record));
+    if (used) commands.push_back(command_text(record.argv));
   }
   if (by_kernel.empty()) return std::nullopt;
   Table table{"Largest error in any case over what it was held to (1.00 = just passed), by tensor.",

@@ -119,7 +119,7 @@ std::optional<Section> paper_error_section(const std::vector<RunRecord>& records
                             shape.batch, shape.heads, shape.seqlen_q, shape.head_dim)});
   section.blocks.push_back(error_table(ours));
   section.blocks.push_back(Bullets{findings(ours)});
-  section.blocks.push_back(CommandLines{reproduction({command_text(*source)})});
+  section.blocks.push_back(CommandLines{reproduction({command_text(source->argv)})});
   return section;
 }
 

@@ -188,7 +188,7 @@ std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs
       Paragraph{"The figure of the first FlashAttention paper (arXiv:2205.14135) whose numbers are most "
                 "quoted, beside counts by the paper's own algorithms and by the programs that "
                 "TileScope executes."});
-  section.blocks.push_back(CommandLines{reproduction({command_text(*members.front()->record)})});
+  section.blocks.push_back(CommandLines{reproduction({command_text(members.front()->record->argv)})});
   return section;
 }
 

@@ -25,12 +25,13 @@ void add(Document& document, std::optional<Section> section) {
 
 }  // namespace
 
-Document make_report(const std::vector<RunRecord>& records) {
+Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels) {
   const std::vector<RunSummary> runs = summarize(records);
   Document document{"TileScope report", kLead, {}};
   add(document, summary_section(runs));
   add(document, error_section(records));
   add(document, speed_section(runs));
+  add(document, kernel_section(kernels));
   add(document, tensor_section(runs));
   add(document, seqlen_section(runs));
   add(document, block_section(runs));
@@ -39,7 +40,7 @@ Document make_report(const std::vector<RunRecord>& records) {
   add(document, paper_figure2_section(runs));
   add(document, paper_error_section(records));
   add(document, pass_section(runs));
-  add(document, record_section(records));
+  if (!records.empty()) add(document, record_section(records));
   return document;
 }
 

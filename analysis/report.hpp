@@ -7,13 +7,14 @@
 
 #include "analysis/report_document.hpp"
 #include "analysis/run_record.hpp"
+#include "profiler/kernel_record.hpp"
 
 namespace tilescope {
 
 /// Everything that the records let one say: a section appears when the data for it are there. A function of
 /// the records alone: no date, no path, no machine of the reader's.
 /// @throws MachineLacks when gnuplot is not installed
-Document make_report(const std::vector<RunRecord>& records);
+Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels = {});
 
 /// Folder of the SVG files inside that of the report.
 inline constexpr const char* kFigureFolder = "figures";

@@ -7,6 +7,7 @@
 
 #include "analysis/report_document.hpp"
 #include "analysis/run_summary.hpp"
+#include "profiler/kernel_record.hpp"
 
 namespace tilescope {
 
@@ -32,6 +33,8 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records);
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
 /// Every pass of the runs in the summary.
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
+/// Kernels of other commands, from `profile -- COMMAND`.
+std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 /// The commands, commits and machines behind the report.
 Section record_section(const std::vector<RunRecord>& records);
 

@@ -110,17 +110,19 @@ std::optional<Machine> machine_of(const RunSummary& run) {
 
 std::string to_string(TileShape tile) { return fmt::format("{}x{}", tile.block_m, tile.block_n); }
 
-std::string command_text(const RunRecord& record) {
+std::string command_text(const std::vector<std::string>& argv) {
   std::string text = "./tilescope";
-  for (std::size_t i = 1; i < record.argv.size(); ++i) {
-    const std::string& word = record.argv[i];
-    if (word == "--json" || word == "--out") {
+  bool own = true;  // what follows -- belongs to another command
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    own = own && word != "--";
+    if (own && (word == "--json" || word == "--out")) {
       ++i;
       continue;
     }
-    if (word == "--quiet" || word.starts_with("--json=") || word.starts_with("--out=")) continue;
+    if (own && (word == "--quiet" || word.starts_with("--json=") || word.starts_with("--out="))) continue;
     const bool plain = word.find_first_of(" \t\n\"'$`\\*?<>|&;()") == std::string::npos && !word.empty();
-    text += plain ? " " + word : " '" + word + "'";
+    text += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", word);
   }
   return text;
 }

@@ -46,8 +46,8 @@ std::optional<Machine> machine_of(const RunSummary& run);
 /// The algorithm that "cpu:flash2" or "gpu:flash2-mma" executes, by its name.
 std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel);
 
-/// "./tilescope simulate --preset fa2-16k": the command line that made a record, without where it wrote.
-std::string command_text(const RunRecord& record);
+/// "./tilescope simulate --preset fa2-16k": the command line `argv`, without where it wrote.
+std::string command_text(const std::vector<std::string>& argv);
 /// "B1 H16 N4096 D128 fp16": the problem without its seed, on which no byte depends.
 std::string problem_text(const RunSummary& run, bool with_seqlen = true);
 

@@ -140,7 +140,7 @@ std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummar
 }
 
 void add_command(Figure& figure, const RunSummary& run) {
-  const std::string command = command_text(*run.record);
+  const std::string command = command_text(run.record->argv);
   if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
     figure.commands.push_back(command);
   }

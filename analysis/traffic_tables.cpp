@@ -135,7 +135,7 @@ Section record_section(const std::vector<RunRecord>& records) {
     const MachineInfo& machine = record.machine;
     std::string where = machine.name.value_or(machine.cpu.value_or("unknown"));
     if (!machine.name && machine.threads) where += fmt::format(", {} threads", *machine.threads);
-    table.rows.push_back({fmt::format("`{}`", command_text(record)), commit, record.when, where,
+    table.rows.push_back({fmt::format("`{}`", command_text(record.argv)), commit, record.when, where,
                           std::to_string(record.runs.size())});
   }
   return {"records",

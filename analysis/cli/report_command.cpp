@@ -35,8 +35,17 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
     throw BadInput("RECORD", "(none)", "at least one file written by --json of another command is needed");
   }
   std::vector<RunRecord> records;
-  for (const std::string& path : arguments.records) records.push_back(read_run_record(path));
-  const Document document = make_report(records);
+  std::vector<KernelRecord> kernels;
+  for (const std::string& path : arguments.records) {
+    const std::string text = read_text_file(path);
+    const Json json = parse_json(path, text);
+    if (JsonField(path, json).at("schema").text() == kKernelsSchema) {
+      kernels.push_back(parse_kernel_record(path, text));
+    } else {
+      records.push_back(parse_run_record(path, text));
+    }
+  }
+  const Document document = make_report(records, kernels);
 
   std::vector<ReportFile> files = report_files(document);
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();
