@@ -9,6 +9,7 @@
 #include "profiler/ceiling_kernels.hpp"
 #include "profiler/cold_timer.hpp"
 #include "profiler/matrix_product.hpp"
+#include "profiler/nvtx_range.hpp"
 
 namespace tilescope {
 namespace {
@@ -53,6 +54,7 @@ class Measuring {
     options.max_samples = 200;
     options.time_limit_s = 2;
     options.least_clock = 0;  // what power allows is part of what the device can do
+    const NvtxRange range(name.c_str());
     const TimedSamples timed = timer_.time(work, options);
     check_runtime(cudaGetLastError(), name.c_str());
     ceilings_.push_back({name, unit, amount / timed.median_s(), timed.noise, timed.mean_sm_clock_hz, method});

@@ -9,6 +9,7 @@
 
 #include "profiler/bracketed_counters.hpp"
 #include "profiler/calibration_kernels.hpp"
+#include "profiler/nvtx_range.hpp"
 
 namespace tilescope {
 namespace {
@@ -69,6 +70,7 @@ SelfTest run_self_test() {
     };
     launch(nullptr);  // loads its code, which would be counted
     check_runtime(cudaDeviceSynchronize(), kernel.name.c_str());
+    const NvtxRange range(kernel.name.c_str());
     const KernelMeasurement measured = counters.measure(kernel.name, launch);
     add_check(test, kernel, measured, "sm_l2_read_bytes", kernel.declared.sm_l2_read);
     add_check(test, kernel, measured, "sm_l2_write_bytes", kernel.declared.sm_l2_write);

@@ -8,11 +8,14 @@
 #include <regex>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/ncu_comparison.hpp"
 #include "analysis/cli/profile_output.hpp"
+#include "analysis/json_fields.hpp"
 #include "analysis/nearest_names.hpp"
 #include "analysis/run_record.hpp"
 #include "profiler/kernel_record.hpp"
 #include "profiler/metric_sets.hpp"
+#include "profiler/ncu_csv.hpp"
 #include "profiler/profiled_command.hpp"
 #include "profiler/self_test.hpp"
 
@@ -25,6 +28,7 @@ struct ProfileArguments {
   std::string replay = "kernel";
   bool time = false;
   bool self_test = false;
+  std::string compare, ncu;       // a record, and the CSV that it is held against
   std::int64_t time_limit_s = 0;  // 0: none
 };
 
@@ -126,8 +130,20 @@ KernelRecord measure(const ProfileArguments& arguments, const CommandContext& co
   return record;
 }
 
+int compare(const ProfileArguments& arguments, const CommandContext& context) {
+  if (arguments.compare.empty() || arguments.ncu.empty()) {
+    throw BadInput("--compare and --ncu", "one of them", "must be given together");
+  }
+  require_expression(arguments.request.kernel_filter);
+  const KernelRecord record = parse_kernel_record(arguments.compare, read_text_file(arguments.compare));
+  const auto ncu = parse_ncu_csv(arguments.ncu, read_text_file(arguments.ncu));
+  context.print(ncu_comparison(record, ncu, arguments.request.kernel_filter));
+  return kFine;
+}
+
 int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   if (arguments.self_test) return report_self_test(run_self_test(), context);
+  if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
   if (arguments.command.empty()) {
     throw BadInput("COMMAND", "(none)", "must follow --, as in: tilescope profile -- python3 script.py");
   }
@@ -166,6 +182,11 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--time", arguments->time, "run the command a second time, without counters, for times");
   command.add_flag("--self-test", arguments->self_test,
                    "instead of a command: kernels that move known bytes");
+  command.add_option("--compare", arguments->compare, "instead of a command: a record, held against --ncu")
+      ->type_name("RECORD.json");
+  command
+      .add_option("--ncu", arguments->ncu, "the same command under ncu --csv --page raw --print-units base")
+      ->type_name("FILE.csv");
   command.add_option("--time-limit", arguments->time_limit_s, "seconds after which the command is ended")
       ->check(CLI::PositiveNumber);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");

@@ -2,7 +2,9 @@
 // `tilescope profile -- COMMAND`, run as a user runs it on a machine that may have no device.
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/analysis/run_program.hpp"
 
@@ -82,4 +84,24 @@ TEST_CASE("the record of a command without kernels says why it is empty") {
   CHECK(record["kernels"].empty());
   CHECK(record["complete"] == true);
   CHECK(record["messages"].size() == 1);
+}
+
+TEST_CASE("the committed comparison with Nsight Compute is what its records say") {
+  const std::string folder = TILESCOPE_SOURCE_DIR "/reports/profiler/";
+  std::ifstream file(folder + "README.md");
+  std::ostringstream page;
+  page << file.rdbuf();
+  for (const char* record : {"h200-one-pass.json", "h200-traffic.json"}) {
+    CAPTURE(record);
+    const ProgramResult table = profile({"--compare", folder + record, "--ncu", folder + "h200-ncu.csv",
+                                         "--kernel-filter", "flash|fmha|cudnn"});
+    CHECK(table.exit_code == 0);
+    CHECK(table.out.size() > 1000);
+    CHECK(page.str().find(table.out) != std::string::npos);
+  }
+  const ProgramResult other =
+      profile({"--compare", folder + "h200-self-test.json", "--ncu", folder + "h200-ncu.csv"});
+  CHECK(other.exit_code == 2);
+  CHECK(other.err.find("tilescope.self-test/1") != std::string::npos);
+  CHECK(profile({"--compare", folder + "h200-traffic.json"}).exit_code == 2);
 }
