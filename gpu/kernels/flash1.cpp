@@ -7,10 +7,10 @@
 namespace tilescope {
 
 ProgramOptions Flash1::default_options(const AttentionProblem& problem) {
-  const Tiles shapes = tiles(padded_dim(problem.head_dim));
+  const PassShapes compiled = shapes(padded_dim(problem.head_dim));
   ProgramOptions options;
-  options.forward_tile = shapes.forward;
-  options.backward_tile = options.dq_tile = shapes.backward;
+  options.forward_tile = compiled.forward.tile;
+  options.backward_tile = options.dq_tile = compiled.backward.tile;
   return options;
 }
 
@@ -26,9 +26,9 @@ LaunchShape Flash1::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   switch (program.name) {
     case PassName::forward:
-      return {simt::kThreads, forward_shared_bytes(program.tile, dim)};
+      return {shapes(dim).forward.groups * simt::kThreads, forward_shared_bytes(program.tile, dim)};
     case PassName::dkdvdq:
-      return {simt::kThreads, backward_shared_bytes(program.tile, dim)};
+      return {shapes(dim).backward.groups * simt::kThreads, backward_shared_bytes(program.tile, dim)};
     default:
       return {kElementwiseThreads, 0};
   }

@@ -23,15 +23,28 @@ struct Flash1 {
     return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   }
 
-  struct Tiles {
-    TileShape forward, backward;
+  /// A pass's tile, and the groups of four warps that split the rows it owns.
+  struct PassShape {
+    TileShape tile;
+    int groups;
   };
-  /// A head is one CTA, so an SM rarely has two to choose from: tiles are as large as sm_80's 163 KiB and the
-  /// registers allow, for fewer trips of O, l and m (the paper's rule has the same aim; tile_program.hpp).
-  static constexpr Tiles tiles(int padded_dim) {
-    if (padded_dim == 64) return {.forward = {128, 64}, .backward = {64, 64}};  // 96 and 80 KiB
-    if (padded_dim == 128) return {.forward = {64, 64}, .backward = {32, 64}};  // 112 and 104 KiB
-    return {.forward = {64, 32}, .backward = {32, 32}};                         // 136 and 132 KiB
+  struct PassShapes {
+    PassShape forward, backward;
+  };
+  /// A head is one CTA, so an SM seldom has two to choose from: CTAs are eight warps, and tiles as large as
+  /// sm_80's 163 KiB allow, for fewer trips of O, l and m (the paper's rule has the same aim:
+  /// tile_program.hpp).
+  static constexpr PassShapes shapes(int padded_dim) {
+    if (padded_dim == 64) {
+      return {.forward = {{128, 128}, 2},   // Q, K, V 96 + P 64 KiB
+              .backward = {{64, 128}, 2}};  // K, V 64 + Q, dO 32 + P 32 KiB
+    }
+    if (padded_dim == 128) {
+      return {.forward = {{128, 64}, 2},   // Q 64 + K, V 64 + P 32 KiB
+              .backward = {{64, 64}, 2}};  // Q, dO, K, V 128 + P 16 KiB
+    }
+    return {.forward = {{64, 32}, 2},    // Q 64 + K, V 64 + P 8 KiB
+            .backward = {{32, 32}, 1}};  // Q, dO, K, V 128 + P 4 KiB; too few rows for two groups
   }
 
   /// Q, K, V, P. [bytes]

@@ -10,92 +10,104 @@ namespace tilescope::simt {
 
 /// Line 5: zeroes the rows of one head.
 template <typename Element>
-__device__ inline void zero_rows(const GlobalRows<Element>& rows) {
+__device__ inline void zero_rows(const GlobalRows<Element>& rows, int threads) {
   const int quads = (rows.cols + 3) / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < rows.rows * quads; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < rows.rows * quads; i += threads) {
     store_quad(rows, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
   }
 }
 
 /// Line 21: dQ += dS K in slow memory.
-template <int Rows, int Dim>
-__device__ inline void add_to_rows(Lane lane, const GlobalRows<float>& target,
-                                   const QuadTile<Rows, Dim>& part) {
+template <typename Quads>
+__device__ inline void add_to_rows(Lane lane, const GlobalRows<float>& target, const Quads& part) {
 #pragma unroll
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
-    const int row = lane.first_row<Rows>() + kLaneRows * i;
+  for (int i = 0; i < Quads::kRowsHere; ++i) {
+    const int row = Quads::row(lane, i);
     if (row >= target.rows) continue;
 #pragma unroll
-    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
-      const int col = 4 * (lane.col + kLaneCols * j);
+    for (int j = 0; j < Quads::kQuadsHere; ++j) {
+      const int col = Quads::col(lane, j);
       const float4 sum = load_quad(target, row, col), x = part.x[i][j];
       store_quad(target, row, col, {sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w});
     }
   }
 }
 
-template <typename Element, int Dim, int BlockM, int BlockN>
-__global__ void __launch_bounds__(kThreads, 1) flash1_backward(const __grid_constant__ KernelArguments args) {
+/// One CTA: a whole key/value head. Each group of warps has its share of a kv tile's keys, and of a q tile's
+/// rows where delta and dQ are concerned.
+template <typename Element, int Dim, int BlockM, int BlockN, int Groups>
+__global__ void __launch_bounds__(Groups* kThreads, 1)
+    flash1_backward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
+  constexpr int kKeys = BlockN / Groups, kQueries = BlockM / Groups;
   const WorkItem item = args.grid.item(blockIdx.x);
   const int batch = item.head / args.heads_kv, kv_head = item.head % args.heads_kv;
   const int first_head = kv_head * args.group_size();
   const Lane lane = Lane::here();
+  const int group = group_of_thread(), group_key = group * kKeys, group_query = group * kQueries;
   const BackwardShared<Dim, BlockM, BlockN, BlockM> shared(shared_memory());
+  const SharedTile<Dim> k_tile{shared.k.data + group_key * Dim}, v_tile{shared.v.data + group_key * Dim};
+  const SharedTile<BlockM> score_tile{shared.scores.data + group_key * BlockM};
   float* const row_max_of = shared.lse;  // FlashAttention keeps m and l where FlashAttention-2 keeps LSE
   float* const row_sum_of = shared.delta + BlockM;
   for (int head = first_head; head < first_head + args.group_size(); ++head) {
-    zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0));
+    zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), Groups * kThreads);
   }
-  zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0));
-  zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0));
+  zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0), Groups * kThreads);
+  zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0), Groups * kThreads);
 
   int visited = 0;
   for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
     const TileRange range = q_tiles(args.band, kTile, n_block);
-    const int first_key = n_block * BlockN;
+    const int first_key = n_block * BlockN + group_key;
     __syncthreads();  // the last step has read K and V, and what it wrote can be read
     if (!range.empty()) {
-      load_tile<BlockN>(shared.k, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
-      load_tile<BlockN>(shared.v, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
+      load_tile<kKeys>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
+      load_tile<kKeys>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
     }
-    QuadTile<BlockN, Dim> dk{}, dv{};
+    QuadTile<kKeys, Dim> dk{}, dv{};
     for (int step = 0; step < range.count() * args.group_size(); ++step) {
       const int head = first_head + step / range.count();
       const int m_block = scan_tile(args.scan, range, n_block, step % range.count());
       const int first_query = m_block * BlockM;
-      const ScorePlace<BlockN, BlockM, true> place(lane, first_query, first_key);
+      const ScorePlace<kKeys, BlockM, true> place(lane, first_query, first_key);
       const TileLogEntry entry(args.log, visited++, batch, head, m_block, n_block);
       __syncthreads();  // the last step has read Q, dO, dS and the statistics
-      load_tile<BlockM>(shared.q, query_rows<const Element>(args, TensorName::q, batch, head, first_query));
-      load_tile<BlockM>(shared.dout,
-                        query_rows<const Element>(args, TensorName::dout, batch, head, first_query));
-      load_statistic<BlockM>(
-          row_max_of, statistic_rows<const float>(args, TensorName::row_max, batch, head, first_query));
-      load_statistic<BlockM>(
-          row_sum_of, statistic_rows<const float>(args, TensorName::row_sum, batch, head, first_query));
+      if (group == 0) {
+        load_tile<BlockM>(shared.q, query_rows<const Element>(args, TensorName::q, batch, head, first_query));
+        load_statistic<BlockM>(
+            row_max_of, statistic_rows<const float>(args, TensorName::row_max, batch, head, first_query));
+        load_statistic<BlockM>(
+            row_sum_of, statistic_rows<const float>(args, TensorName::row_sum, batch, head, first_query));
+      }
+      if (group == Groups - 1) {
+        load_tile<BlockM>(shared.dout,
+                          query_rows<const Element>(args, TensorName::dout, batch, head, first_query));
+      }
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
-      compute_delta<BlockM>(lane, query_rows<const Element>(args, TensorName::out, batch, head, first_query),
-                            shared.dout, shared.delta);
-      __syncthreads();
-      DotTile<BlockN, BlockM> probs, dscores;
-      multiply_nt(lane, shared.k, shared.q, probs);
-      multiply_nt(lane, shared.v, shared.dout, dscores);
+      const int group_first_query = first_query + group_query;
+      compute_delta<kQueries>(
+          lane, query_rows<const Element>(args, TensorName::out, batch, head, group_first_query),
+          SharedTile<Dim>{shared.dout.data + group_query * Dim}, shared.delta + group_query);
+      DotTile<kKeys, BlockM> probs, dscores;
+      multiply_nt(lane, k_tile, shared.q, probs);
+      multiply_nt(lane, v_tile, shared.dout, dscores);
+      __syncthreads();  // delta is whole
       gradient_tile<true, Element>(place, first_query, range.full(m_block), args, batch * args.heads + head,
                                    ProbsFromMaxAndSum{row_max_of, row_sum_of}, shared.delta, entry, probs,
                                    dscores);
-      put(lane, shared.scores, probs);
+      put(lane, score_tile, probs);
       __syncwarp();
-      multiply_nn<BlockN, BlockM, Dim>(lane, shared.scores, shared.dout, dv);
+      multiply_nn<kKeys, BlockM, Dim>(lane, score_tile, shared.dout, dv);
       __syncwarp();
-      put(lane, shared.scores, dscores);
+      put(lane, score_tile, dscores);
       __syncthreads();
-      multiply_nn<BlockN, BlockM, Dim>(lane, shared.scores, shared.q, dk);
-      QuadTile<BlockM, Dim> dq{};
-      multiply_tn<BlockM, BlockN, Dim>(lane, shared.scores, shared.k, dq);
-      add_to_rows(lane, query_rows<float>(args, TensorName::dq_accum, batch, head, first_query), dq);
+      multiply_nn<kKeys, BlockM, Dim>(lane, score_tile, shared.q, dk);
+      TransposedQuadTile<kQueries, Dim> dq{};
+      multiply_tn<kQueries, BlockN>(lane, shared.scores, shared.k, dq, group_query);
+      add_to_rows(lane, query_rows<float>(args, TensorName::dq_accum, batch, head, group_first_query), dq);
       if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(dk) + sum_of(dv));
     }
     store_gradient(lane, key_rows<Element>(args, TensorName::dk, batch, kv_head, first_key),

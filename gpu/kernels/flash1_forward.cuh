@@ -51,41 +51,55 @@ struct RunningRows {
 };
 
 /// Line 2: O = 0, l = 0, m = -inf, for the whole head.
-__device__ inline void initialise(const RunningRows& head) {
+__device__ inline void initialise(const RunningRows& head, int threads) {
   const int quads = (head.out.cols + 3) / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < head.out.rows * quads; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < head.out.rows * quads; i += threads) {
     store_quad(head.out, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
   }
-  for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += kThreads) {
+  for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += threads) {
     *head.sum.at(row, 0) = 0.0f;
     *head.max.at(row, 0) = -kInfinity;
   }
 }
 
+/// O, l and m of a thread's rows as they come from slow memory.
+template <int Rows, int Dim>
+struct RunningTile {
+  QuadTile<Rows, Dim> out;
+  float max[QuadTile<Rows, Dim>::kRowsHere], sum[QuadTile<Rows, Dim>::kRowsHere];
+
+  __device__ void load(Lane lane, const RunningRows& rows) {
+    using Quads = QuadTile<Rows, Dim>;
+#pragma unroll
+    for (int i = 0; i < Quads::kRowsHere; ++i) {
+      const int row = Quads::row(lane, i);
+      max[i] = row < rows.max.rows ? *rows.max.at(row, 0) : -kInfinity;
+      sum[i] = row < rows.sum.rows ? *rows.sum.at(row, 0) : 0.0f;
+#pragma unroll
+      for (int j = 0; j < Quads::kQuadsHere; ++j) {
+        out.x[i][j] = load_quad(rows.out, row, Quads::col(lane, j));
+      }
+    }
+  }
+};
+
 /// Lines 11 to 13: O stays normalised and goes back to slow memory with its statistics.
 template <int Rows, int Dim>
 __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const RunningRows& rows,
-                                  const TileRow (&tile)[Rows / (kWarps * kLaneRows)],
-                                  const QuadTile<Rows, Dim>& product, const TileLogEntry& entry) {
-  constexpr int kRowsHere = Rows / (kWarps * kLaneRows);
+                                  const TileRow (&tile)[QuadTile<Rows, Dim>::kRowsHere],
+                                  const RunningTile<Rows, Dim>& running, const QuadTile<Rows, Dim>& product,
+                                  const TileLogEntry& entry) {
+  using Quads = QuadTile<Rows, Dim>;
   const float scale = args.softmax_scale_log2;
-  float old_max[kRowsHere], old_sum[kRowsHere];
 #pragma unroll
-  for (int i = 0; i < kRowsHere; ++i) {
-    const int row = lane.first_row<Rows>() + kLaneRows * i;
-    old_max[i] = row < rows.max.rows ? *rows.max.at(row, 0) : -kInfinity;
-    old_sum[i] = row < rows.sum.rows ? *rows.sum.at(row, 0) : 0.0f;
-  }
-  __syncwarp();  // a row's eight lanes have read m and l before the first of them overwrites both
-#pragma unroll
-  for (int i = 0; i < kRowsHere; ++i) {
-    const int row = lane.first_row<Rows>() + kLaneRows * i;
+  for (int i = 0; i < Quads::kRowsHere; ++i) {
+    const int row = Quads::row(lane, i);
     if (row >= rows.sum.rows) continue;
-    float old_share = 1.0f, tile_share = 0.0f, new_max = old_max[i], new_sum = old_sum[i];
+    const float old_max = running.max[i], old_sum = running.sum[i];
+    float old_share = 1.0f, tile_share = 0.0f, new_max = old_max, new_sum = old_sum;
     if (tile[i].sum != 0.0f) {  // else the row sees no key of this tile
-      new_max = fmaxf(old_max[i], tile[i].max);
-      const float old_weight =
-          old_sum[i] == 0.0f ? 0.0f : old_sum[i] * fast_exp2((old_max[i] - new_max) * scale);
+      new_max = fmaxf(old_max, tile[i].max);
+      const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * fast_exp2((old_max - new_max) * scale);
       const float tile_weight = fast_exp2((tile[i].max - new_max) * scale);
       new_sum = fmaf(tile_weight, tile[i].sum, old_weight);
       old_share = old_weight / new_sum;
@@ -93,12 +107,11 @@ __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const 
     }
     double accum = 0.0;
 #pragma unroll
-    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
-      const int col = 4 * (lane.col + kLaneCols * j);
-      const float4 o = load_quad(rows.out, row, col), p = product.x[i][j];
+    for (int j = 0; j < Quads::kQuadsHere; ++j) {
+      const float4 o = running.out.x[i][j], p = product.x[i][j];
       const float4 merged = {fmaf(tile_share, p.x, old_share * o.x), fmaf(tile_share, p.y, old_share * o.y),
                              fmaf(tile_share, p.z, old_share * o.z), fmaf(tile_share, p.w, old_share * o.w)};
-      store_quad(rows.out, row, col, merged);
+      store_quad(rows.out, row, Quads::col(lane, j), merged);
       if (entry.open()) accum += static_cast<double>(merged.x) + merged.y + merged.z + merged.w;
     }
     if (lane.col == 0) {
@@ -111,45 +124,59 @@ __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const 
   }
 }
 
-/// One CTA: a whole query head.
-template <typename Element, int Dim, int BlockM, int BlockN>
-__global__ void __launch_bounds__(kThreads, 1) flash1_forward(const __grid_constant__ KernelArguments args) {
+/// One CTA: a whole query head. Each group of warps has its share of every q tile's rows.
+template <typename Element, int Dim, int BlockM, int BlockN, int Groups>
+__global__ void __launch_bounds__(Groups* kThreads, 1)
+    flash1_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
-  constexpr int kRowsHere = BlockM / (kWarps * kLaneRows);
+  constexpr int kRows = BlockM / Groups;
   const WorkItem item = args.grid.item(blockIdx.x);
   const int batch = item.head / args.heads, head = item.head % args.heads;
   const int kv_head = head / args.group_size();
   const Lane lane = Lane::here();
-  const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
-  const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
-  const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim};
+  const int group = group_of_thread(), group_row = group * kRows;
+  const SharedTile<Dim> q_tile{shared_memory() + group_row * Dim};
+  const SharedTile<Dim> k_tile{shared_memory() + BlockM * Dim}, v_tile{k_tile.data + BlockN * Dim};
+  const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim + group_row * BlockN};
 
-  initialise(RunningRows(args, batch, head, 0));
+  initialise(RunningRows(args, batch, head, 0), Groups * kThreads);
   int visited = 0;
   for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
     const TileRange range = q_tiles(args.band, kTile, n_block);
     if (range.empty()) continue;
     const int first_key = n_block * BlockN;
+    const auto first_query_of = [&](int step) {
+      return scan_tile(args.scan, range, n_block, step) * BlockM + group_row;
+    };
+    const auto load_q = [&](int step) {
+      if (step >= range.count()) return;
+      load_tile<kRows>(q_tile,
+                       query_rows<const Element>(args, TensorName::q, batch, head, first_query_of(step)));
+    };
     __syncthreads();  // the last step has read K and V, and the head's O, m and l are written
-    load_tile<BlockN>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
-    load_tile<BlockN>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
+    if (group == 0)
+      load_tile<BlockN>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
+    if (group == Groups - 1) {
+      load_tile<BlockN>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
+    }
+    load_q(0);
     for (int step = 0; step < range.count(); ++step) {
       const int m_block = scan_tile(args.scan, range, n_block, step);
-      const int first_query = m_block * BlockM;
-      const ScorePlace<BlockM, BlockN, false> place(lane, first_query, first_key);
+      const int first_query = first_query_of(step);
+      const ScorePlace<kRows, BlockN, false> place(lane, first_query, first_key);
       const TileLogEntry entry(args.log, visited++, batch, head, m_block, n_block);
-      load_tile<BlockM>(q_tile, query_rows<const Element>(args, TensorName::q, batch, head, first_query));
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
-      DotTile<BlockM, BlockN> scores;
+      DotTile<kRows, BlockN> scores;
       multiply_nt(lane, q_tile, k_tile, scores);
-      __syncthreads();  // Q may be overwritten by the next step
+      __syncthreads();
+      load_q(step + 1);
       if (args.score_sign < 0) multiply_scores(scores, args.score_sign);
       if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
-      TileRow tile_rows[kRowsHere];
+      TileRow tile_rows[QuadTile<kRows, Dim>::kRowsHere];
 #pragma unroll
-      for (int a = 0; a < kRowsHere; ++a) {
+      for (int a = 0; a < QuadTile<kRows, Dim>::kRowsHere; ++a) {
         tile_rows[a] = range.full(m_block) ? tile_softmax<false>(place, args, a, scores.x[a])
                                            : tile_softmax<true>(place, args, a, scores.x[a]);
       }
@@ -159,12 +186,14 @@ __global__ void __launch_bounds__(kThreads, 1) flash1_forward(const __grid_const
       round_tile<Element>(scores);
       if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
       put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
+      RunningTile<kRows, Dim> running;
+      const RunningRows rows(args, batch, head, first_query);
+      running.load(lane, rows);  // early, so that the product hides the trip
       __syncwarp();
-      QuadTile<BlockM, Dim> product{};
-      multiply_nn<BlockM, BlockN, Dim>(lane, p_tile, v_tile, product);
-      __syncwarp();
-      merge_rows<BlockM, Dim>(lane, args, RunningRows(args, batch, head, first_query), tile_rows, product,
-                              entry);
+      QuadTile<kRows, Dim> product{};
+      multiply_nn<kRows, BlockN, Dim>(lane, p_tile, v_tile, product);
+      __syncwarp();  // a row's eight lanes have read m and l before the first of them overwrites both
+      merge_rows<kRows, Dim>(lane, args, rows, tile_rows, running, product, entry);
     }
   }
 }

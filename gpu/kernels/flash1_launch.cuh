@@ -12,11 +12,13 @@ namespace tilescope {
 template <typename Element>
 void launch_flash1_as(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   const auto launch = [&]<int Dim>() {
-    constexpr Flash1::Tiles kTiles = Flash1::tiles(Dim);
-    const auto kernel =
-        program.name == PassName::forward
-            ? simt::flash1_forward<Element, Dim, kTiles.forward.block_m, kTiles.forward.block_n>
-            : simt::flash1_backward<Element, Dim, kTiles.backward.block_m, kTiles.backward.block_n>;
+    constexpr Flash1::PassShape kForward = Flash1::shapes(Dim).forward;
+    constexpr Flash1::PassShape kBackward = Flash1::shapes(Dim).backward;
+    const auto kernel = program.name == PassName::forward
+                            ? simt::flash1_forward<Element, Dim, kForward.tile.block_m, kForward.tile.block_n,
+                                                   kForward.groups>
+                            : simt::flash1_backward<Element, Dim, kBackward.tile.block_m,
+                                                    kBackward.tile.block_n, kBackward.groups>;
     launch_pass(kernel, program, Flash1::launch_shape(program), arguments, stream);
   };
   switch (Flash1::padded_dim(program.problem.head_dim)) {

@@ -28,24 +28,26 @@ struct Flash2Simt {
   struct Tiles {
     TileShape forward, backward, dq;
   };
-  /// The tile shapes of each pass. Two CTAs share an SM of sm_90 (227 KiB for them) unless said otherwise,
-  /// so that one computes while the other waits at a barrier.
+  /// The tile shapes of each pass. Two CTAs share an SM of sm_90 (227 KiB for them), so that one computes
+  /// while the other waits at a barrier; at d = 256 only one fits, within sm_80's 163 KiB.
   static constexpr Tiles tiles(int padded_dim) {
-    if (padded_dim <= 64) {
-      return {.forward = {128, 64},  // 8 x 8 scores a thread: 16 shared loads feed 256 multiply-adds
-              .backward = {64, 64},  // Q, K, V, dO and P: 80 KiB at d = 64
-              .dq = {64, 64}};
+    switch (padded_dim) {
+      case 32:
+      case 64:
+        // Forward: 8 x 8 scores a thread, 16 shared loads feed 256 multiply-adds; 96 KiB at d = 64.
+        // Backward: Q, dO, K, V and P, 80 KiB at d = 64.
+        return {.forward = {128, 64}, .backward = {64, 64}, .dq = {64, 64}};
+      case 96:
+        // Forward: Q 48, K and V 24, P 16 KiB. Backward: 112.5 KiB, the most that two CTAs can have.
+        return {.forward = {128, 32}, .backward = {64, 64}, .dq = {64, 64}};
+      case 128:
+        // Forward: Q 64, K and V 32, P 16: 112 KiB. Backward: dK and dV of 64 rows are 128 registers a
+        // thread, so that q tiles of 32 rows are what is left of 112 KiB.
+        return {.forward = {128, 32}, .backward = {32, 64}, .dq = {64, 32}};
+      default:
+        // Forward: O alone is 96 and 128 registers a thread. Backward: Q, dO, K and V are 96 and 128 KiB.
+        return {.forward = {64, 32}, .backward = {32, 32}, .dq = {32, 32}};
     }
-    if (padded_dim <= 128) {
-      return {.forward = {128,
-                          32},  // Q 64 + K, V 32 + P 16 = 112 KiB at d = 128: the most that two CTAs can have
-              .backward = {32, 64},  // dK and dV of 64 rows are 128 registers a thread at d = 128
-              .dq = {64, 32}};
-    }
-    return {
-        .forward = {64, 32},   // O alone is 128 registers a thread at d = 256; one CTA an SM there (136 KiB)
-        .backward = {32, 32},  // d = 256: Q, K, V, dO 128 + P 4 KiB, one CTA an SM, and within sm_80's 163
-        .dq = {32, 32}};
   }
 
   /// Dynamic shared memory of the passes that multiply. [bytes]

@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     }
     multiply_nn<BlockN, BlockM, Dim>(lane, shared.scores, shared.q, dk);
     if constexpr (Fused) {
-      QuadTile<BlockM, Dim> dq{};
-      multiply_tn<BlockM, BlockN, Dim>(lane, shared.scores, shared.k, dq);
+      TransposedQuadTile<BlockM, Dim> dq{};
+      multiply_tn<BlockM, BlockN>(lane, shared.scores, shared.k, dq);
       reduce_gradient(lane, query_rows<float>(args, TensorName::dq_accum, batch, head, first_query), dq);
     }
     if constexpr (Extras) {
@@ -147,8 +147,8 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     if constexpr (ReduceKv) {
       put(lane, shared.scores, probs);
       __syncthreads();
-      QuadTile<BlockN, Dim> dv{};
-      multiply_tn<BlockN, BlockM, Dim>(lane, shared.scores, shared.dout, dv);
+      TransposedQuadTile<BlockN, Dim> dv{};
+      multiply_tn<BlockN, BlockM>(lane, shared.scores, shared.dout, dv);
       reduce_gradient(lane, key_rows<float>(args, TensorName::dv_accum, batch, kv_head, first_key), dv);
     }
     __syncthreads();  // V and P have been read by all
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     put(lane, shared.scores, dscores);
     if constexpr (ReduceKv) {
       __syncthreads();
-      QuadTile<BlockN, Dim> dk{};
-      multiply_tn<BlockN, BlockM, Dim>(lane, shared.scores, shared.q, dk);
+      TransposedQuadTile<BlockN, Dim> dk{};
+      multiply_tn<BlockN, BlockM>(lane, shared.scores, shared.q, dk);
       reduce_gradient(lane, key_rows<float>(args, TensorName::dk_accum, batch, kv_head, first_key), dk);
     } else {
       __syncwarp();

@@ -26,37 +26,35 @@ struct BackwardShared {
 /// Copies a row statistic of a q tile; zeros beyond the matrix.
 template <int Rows>
 __device__ inline void load_statistic(float* destination, const GlobalRows<const float>& source) {
-  const int row = static_cast<int>(threadIdx.x);
+  const int row = thread_in_group();
   if (row >= Rows) return;
   const bool valid = row < source.rows;
   __pipeline_memcpy_async(destination + row, valid ? source.at(row, 0) : source.data, 4, valid ? 0 : 4);
 }
 
 /// Writes an accumulator times `factor` to a gradient.
-template <int Rows, int Dim, typename Element>
+template <typename Element, typename Quads>
 __device__ inline void store_gradient(Lane lane, const GlobalRows<Element>& target, float factor,
-                                      const QuadTile<Rows, Dim>& accum) {
+                                      const Quads& accum) {
 #pragma unroll
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
+  for (int i = 0; i < Quads::kRowsHere; ++i) {
 #pragma unroll
-    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
+    for (int j = 0; j < Quads::kQuadsHere; ++j) {
       const float4 x = accum.x[i][j];
-      store_quad(target, lane.first_row<Rows>() + kLaneRows * i, 4 * (lane.col + kLaneCols * j),
+      store_quad(target, Quads::row(lane, i), Quads::col(lane, j),
                  {x.x * factor, x.y * factor, x.z * factor, x.w * factor});
     }
   }
 }
 
 /// Adds a tile's part of a gradient to an fp32 accumulator in slow memory.
-template <int Rows, int Dim>
-__device__ inline void reduce_gradient(Lane lane, const GlobalRows<float>& target,
-                                       const QuadTile<Rows, Dim>& part) {
+template <typename Quads>
+__device__ inline void reduce_gradient(Lane lane, const GlobalRows<float>& target, const Quads& part) {
 #pragma unroll
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
+  for (int i = 0; i < Quads::kRowsHere; ++i) {
 #pragma unroll
-    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
-      reduce_quad(target, lane.first_row<Rows>() + kLaneRows * i, 4 * (lane.col + kLaneCols * j),
-                  part.x[i][j]);
+    for (int j = 0; j < Quads::kQuadsHere; ++j) {
+      reduce_quad(target, Quads::row(lane, i), Quads::col(lane, j), part.x[i][j]);
     }
   }
 }

@@ -101,8 +101,8 @@ __device__ inline void round_tile(DotTile<Rows, Cols>& tile) {
   }
 }
 
-template <int Rows, int Cols>
-__device__ inline double sum_of(const QuadTile<Rows, Cols>& tile) {
+template <typename Quads>
+__device__ inline double sum_of(const Quads& tile) {
   double sum = 0.0;
 #pragma unroll
   for (const auto& row : tile.x) {

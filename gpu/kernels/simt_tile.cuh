@@ -21,14 +21,18 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 extern __shared__ float4 dynamic_shared[];
 __device__ inline float* shared_memory() { return reinterpret_cast<float*>(dynamic_shared); }
 
-/// This thread's place. A warp is a grid of 4 x 8 lanes; lanes that differ in bit 0 differ in row, in bit 1
-/// in column, so that of the two operands of a product each is shared by neighbouring lanes, and a 16-byte
-/// load of either takes two passes through shared memory instead of four.
+/// Most CTAs are four warps; larger ones are groups of four, each with rows of its own.
+__device__ inline int thread_in_group() { return static_cast<int>(threadIdx.x) % kThreads; }
+__device__ inline int group_of_thread() { return static_cast<int>(threadIdx.x) / kThreads; }
+
+/// This thread's place in its group. A warp is a grid of 4 x 8 lanes; lanes that differ in bit 0 differ in
+/// row, in bit 1 in column, so that of the two operands of a product each is shared by neighbouring lanes,
+/// and a 16-byte load of either takes two passes through shared memory instead of four.
 struct Lane {
   int warp, row, col;
   __device__ static Lane here() {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    return {static_cast<int>(threadIdx.x) / 32, (lane & 1) | (lane >> 4) << 1, (lane >> 1) & 7};
+    return {thread_in_group() / 32, (lane & 1) | (lane >> 4) << 1, (lane >> 1) & 7};
   }
   /// First of the rows that this thread computes in a tile of `Rows`; the others follow kLaneRows apart.
   template <int Rows>
@@ -155,14 +159,13 @@ __device__ inline void load_chunk(float* destination, const GlobalRows<Element>&
   }
 }
 
-/// Copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
+/// A group copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
 /// Asynchronous for fp32 (await with __pipeline_wait_prior), whole when it returns otherwise; both need a
 /// barrier after.
 template <int Rows, int Cols, typename Element>
 __device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element>& source) {
   constexpr int kChunks = Cols / 4, kRowStep = kThreads / kChunks;
-  const int first_row = static_cast<int>(threadIdx.x) / kChunks;
-  const int chunk = static_cast<int>(threadIdx.x) % kChunks;
+  const int first_row = thread_in_group() / kChunks, chunk = thread_in_group() % kChunks;
   if (first_row >= kRowStep) return;  // 128 threads are no multiple of 24 chunks: some rest
   if (sizeof(Element) == 4 && source.quads()) {
     const bool inside = 4 * chunk < source.cols;
@@ -211,7 +214,26 @@ struct DotTile {
 /// This thread's part of a Rows x Cols accumulator: rows first_row + 4 i, columns 4 (lane.col + 8 j) ... + 3.
 template <int Rows, int Cols>
 struct QuadTile {
-  float4 x[Rows / (kWarps * kLaneRows)][Cols / (4 * kLaneCols)];
+  static constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kQuadsHere = Cols / (4 * kLaneCols);
+  float4 x[kRowsHere][kQuadsHere];
+  __device__ static int row(Lane lane, int i) { return lane.first_row<Rows>() + kLaneRows * i; }
+  __device__ static int col(Lane lane, int j) { return 4 * (lane.col + kLaneCols * j); }
+};
+/// The same for the product of a transposed matrix, whose rows are read four at a time: a thread has quads of
+/// neighbouring rows, and where the columns allow it two warps share the rows and two the columns.
+template <int Rows, int Cols>
+struct TransposedQuadTile {
+  static constexpr int kWarpCols = Cols % (8 * kLaneCols) == 0 ? 2 : 1, kWarpRows = kWarps / kWarpCols;
+  static constexpr int kRowsHere = Rows / (kWarpRows * kLaneRows);
+  static constexpr int kQuadsHere = Cols / (kWarpCols * 4 * kLaneCols);
+  static_assert(kRowsHere % 4 == 0, "a thread's rows come in quads");
+  float4 x[kRowsHere][kQuadsHere];
+  __device__ static int row(Lane lane, int i) {
+    return lane.warp % kWarpRows * (Rows / kWarpRows) + 4 * (lane.row + kLaneRows * (i / 4)) + i % 4;
+  }
+  __device__ static int col(Lane lane, int j) {
+    return lane.warp / kWarpRows * (Cols / kWarpCols) + 4 * (lane.col + kLaneCols * j);
+  }
 };
 
 /// result = a b^T, with a (Rows x Depth) and b (Cols x Depth).
@@ -267,22 +289,28 @@ __device__ inline void multiply_nn(Lane lane, SharedTile<Depth> a, SharedTile<Co
   }
 }
 
-/// sum += a^T b, with a (Depth x Rows) and b (Depth x Cols).
-template <int Rows, int Depth, int Cols>
-__device__ inline void multiply_tn(Lane lane, SharedTile<Rows> a, SharedTile<Cols> b,
-                                   QuadTile<Rows, Cols>& sum) {
-  constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kQuadsHere = Cols / (4 * kLaneCols);
-  const int first_row = lane.first_row<Rows>();
-#pragma unroll 4
+/// sum += a^T b, with a (Depth x Width), of which Rows columns from `first_col` on take part, and b (Depth x
+/// Cols).
+template <int Rows, int Depth, int Width, int Cols>
+__device__ inline void multiply_tn(Lane lane, SharedTile<Width> a, SharedTile<Cols> b,
+                                   TransposedQuadTile<Rows, Cols>& sum, int first_col = 0) {
+  using Sum = TransposedQuadTile<Rows, Cols>;
+  const int first_chunk = (first_col + Sum::row(lane, 0)) / 4, first_col_chunk = Sum::col(lane, 0) / 4;
+#pragma unroll(Sum::kRowsHere* Sum::kQuadsHere >= 16 ? 1 : 2)
   for (int k = 0; k < Depth; ++k) {
-    float row[kRowsHere];
+    float4 rows[Sum::kRowsHere / 4];
 #pragma unroll
-    for (int i = 0; i < kRowsHere; ++i) row[i] = a.at(k, first_row + kLaneRows * i);
+    for (int i = 0; i < Sum::kRowsHere / 4; ++i) rows[i] = a.load(k, first_chunk + kLaneRows * i);
 #pragma unroll
-    for (int j = 0; j < kQuadsHere; ++j) {
-      const float4 quad = b.load(k, lane.col + kLaneCols * j);
+    for (int j = 0; j < Sum::kQuadsHere; ++j) {
+      const float4 quad = b.load(k, first_col_chunk + kLaneCols * j);
 #pragma unroll
-      for (int i = 0; i < kRowsHere; ++i) multiply_add(sum.x[i][j], row[i], quad);
+      for (int i = 0; i < Sum::kRowsHere / 4; ++i) {
+        multiply_add(sum.x[4 * i][j], rows[i].x, quad);
+        multiply_add(sum.x[4 * i + 1][j], rows[i].y, quad);
+        multiply_add(sum.x[4 * i + 2][j], rows[i].z, quad);
+        multiply_add(sum.x[4 * i + 3][j], rows[i].w, quad);
+      }
     }
   }
 }

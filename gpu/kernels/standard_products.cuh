@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const Lane lane = Lane::here();
   const SharedTile<BlockN> matrix{shared_memory()};
   const SharedTile<Dim> rows{matrix.data + BlockM * BlockN};
-  QuadTile<kRows, Dim> product{};
+  std::conditional_t<kByQuery, QuadTile<kRows, Dim>, TransposedQuadTile<kRows, Dim>> product{};
   for (int step = 0; step < range.count() * heads_here; ++step) {
     const int head = first_head + step / range.count();
     const int inner = scan_tile(args.scan, range, item.block, step % range.count());
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if constexpr (kByQuery) {
       multiply_nn<kRows, kDepth, Dim>(lane, matrix, rows, product);
     } else {
-      multiply_tn<kRows, kDepth, Dim>(lane, matrix, rows, product);
+      multiply_tn<kRows, kDepth>(lane, matrix, rows, product);
     }
     const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if (entry.open()) {
