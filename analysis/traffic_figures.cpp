@@ -141,7 +141,8 @@ std::int64_t last_common(const Sweep& sweep, std::int64_t (*x_of)(const RunSumma
 
 constexpr const char* kLegend =
     " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
-    "simulated.";
+    "simulated; where the two "
+    "coincide, the L2 saves nothing.";
 
 }  // namespace
 
@@ -164,7 +165,10 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
     figure.caption = fmt::format(
         "{}, tile {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what concurrent "
         "CTAs "
-        "stream together fits the L2; flash1 runs one CTA a head, so that each head streams its own.{}",
+        "stream together fits the L2; flash1 runs one CTA a head, so that each head streams its own. "
+        "The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all registers and shared "
+        "memory as fast "
+        "memory; the outputs are added.{}",
         describe_fixed(sweep, false), to_string(sweep.series.back().tile), kLegend,
         comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
     add_commands(figure, sweep);
