@@ -65,6 +65,7 @@ class Progress {
 using CommandRunner = int (*)(const std::vector<std::string>& argv);
 
 // One a subcommand, each in the file of its name.
+void add_bench_command(CLI::App& app, CommandContext& context);
 void add_ceilings_command(CLI::App& app, CommandContext& context);
 void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_diff_command(CLI::App& app, CommandContext& context);

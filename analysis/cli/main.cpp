@@ -67,6 +67,7 @@ void add_commands(CLI::App& app, CommandContext& context) {
   add_simulate_command(app, context);
   add_study_command(app, context);
   add_run_command(app, context);
+  add_bench_command(app, context);
   add_profile_command(app, context);
   add_ceilings_command(app, context);
   add_report_command(app, context);

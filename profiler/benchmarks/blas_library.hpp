@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpenBLAS, where this machine has it: the matrix product that kernels are compared with.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "profiler/shared_object.hpp"
+
+namespace tilescope {
+
+class BlasLibrary {
+ public:
+  /// Nothing where the library is missing. OPENBLAS_CORETYPE is ignored.
+  static std::optional<BlasLibrary> open();
+
+  /// c = a * b, all (side, side) fp32 row-major, on `threads` threads.
+  void square_product(int side, const float* a, const float* b, float* c, int threads) const;
+  /// "OpenBLAS 0.3.21 SkylakeX": version and the machine that its kernels were written for.
+  std::string description() const;
+
+ private:
+  using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                         const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
+  explicit BlasLibrary(SharedObject library);
+
+  SharedObject library_;
+  Sgemm sgemm_ = nullptr;
+  void (*set_num_threads_)(int) = nullptr;
+};
+
+}  // namespace tilescope
