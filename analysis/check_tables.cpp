@@ -88,10 +88,9 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
   Section section{"errors", "Are the kernels right?", {}};
   section.blocks.push_back(
       Paragraph{"Every kernel against exact attention in fp64. A tensor passes when its largest error is at "
-                "most 2 times (gradients: "
-                "3 times) that of standard attention in the same element type, plus a measured absolute "
-                "part; a value that is not "
-                "finite where it should be fails at once."});
+                "most 2 times (gradients: 3 times) that of standard attention in the same element type, "
+                "plus a measured absolute part; a value that is not finite where it should be fails at "
+                "once."});
   section.blocks.push_back(std::move(table));
   section.blocks.push_back(CommandLines{std::move(commands)});
   return section;
@@ -123,22 +122,26 @@ std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
                           product_rate ? fmt::format("{:.1f} %", 100 * rate / *product_rate) : "-"});
   }
   if (table.rows.empty()) return std::nullopt;
-  std::vector<std::string> machines;
+  std::vector<std::string> machines, commands;
+  const auto add_new = [](std::vector<std::string>& list, const std::string& text) {
+    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+  };
   for (const RunSummary& run : runs) {
     if (!run.median_seconds) continue;
     const MachineInfo& info = run.record->machine;
-    const std::string machine =
-        run.run->kernel.starts_with("cpu:") ? info.cpu.value_or("unknown") : info.name.value_or("unknown");
-    if (std::find(machines.begin(), machines.end(), machine) == machines.end()) machines.push_back(machine);
+    add_new(machines, run.run->kernel.starts_with("cpu:") ? info.cpu.value_or("unknown")
+                                                          : info.name.value_or("unknown"));
+    add_new(commands, command_text(run.record->argv));
   }
   return Section{
       "speed",
       "Speed",
-      {Paragraph{fmt::format("On {}. The rate counts useful FLOP: 2 products forward and 5 backward over the "
-                             "visible pairs. The last column is its share of the rate of a single-precision "
-                             "matrix product by a BLAS library, on the same threads in the same run.",
+      {Paragraph{fmt::format("On {}. The rate counts useful FLOP: 2 products forward and 5 backward over "
+                             "the visible pairs. The last column is its share of the rate of a "
+                             "single-precision matrix product by a BLAS library, on the same threads in the "
+                             "same run.",
                              fmt::join(machines, ", "))},
-       table}};
+       table, CommandLines{reproduction(commands)}}};
 }
 
 }  // namespace tilescope

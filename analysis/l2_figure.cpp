@@ -90,8 +90,8 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
   figure.name = fmt::format("dram-against-l2-{}-{}", to_string(first.direction), number);
   figure.title = fmt::format("DRAM bytes against L2 size, {} pass.", to_string(first.direction));
   figure.caption = fmt::format(
-      "{}, tile {}. Each line is one replay: the stack distance of an access is the smallest L2 that "
-      "saves it. A cliff stands where the tensors that concurrent CTAs share begin to fit.",
+      "{}, tile {}. Each line is one replay: the stack distance of an access is the smallest L2 that saves "
+      "it. A cliff stands where the tensors that concurrent CTAs share begin to fit.",
       problem_text(first), to_string(first.tile));
   figure.svg = draw(chart);
   return figure;

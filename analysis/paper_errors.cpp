@@ -38,8 +38,7 @@ std::vector<std::string> findings(const ErrorsByKernel& ours) {
                            find_paper_error(ElementType::fp16, "cpu:flash2")->rmse;
     text.push_back(fmt::format(
         "fp16: the error of standard attention is {:.2f}x that of flash2, in the paper {:.2f}x. {} Without "
-        "the rounding of "
-        "the inputs it is {:.2f}x: flash2 rounds P, but neither S nor its sums.",
+        "the rounding of the inputs it is {:.2f}x: flash2 rounds P, but neither S nor its sums.",
         ratio, printed, ratio > 1 ? "**The direction reproduces.**" : "**The direction does not reproduce.**",
         standard16->second.of_kernel / flash16->second.of_kernel));
   }
@@ -48,16 +47,14 @@ std::vector<std::string> findings(const ErrorsByKernel& ours) {
   if (standard8 != ours.end() && flash8 != ours.end()) {
     text.push_back(
         fmt::format("fp8e4m3: the ratio is {:.2f}x, because the rounding of the inputs outweighs what the "
-                    "kernels add ({} of flash2's "
-                    "{}). In the paper it is 1.0x without incoherent processing; the gain of 2.6x comes from "
-                    "spreading the outliers "
-                    "first, which TileScope's kernels do not do. **Not comparable further.**",
+                    "kernels add ({} of flash2's {}). In the paper it is 1.0x without incoherent "
+                    "processing; the gain of 2.6x comes from spreading the outliers first, which "
+                    "TileScope's kernels do not do. **Not comparable further.**",
                     standard8->second.with_input_rounding / flash8->second.with_input_rounding,
                     scientific(flash8->second.of_kernel), scientific(flash8->second.with_input_rounding)));
     text.push_back(
         "What else differs: the paper's fp8 baseline scales per tensor and keeps P in fp16; ours rounds "
-        "without a scale "
-        "and keeps P in fp8.");
+        "without a scale and keeps P in fp8.");
   }
   return text;
 }
@@ -110,12 +107,11 @@ std::optional<Section> paper_error_section(const std::vector<RunRecord>& records
   Section section{"paper-errors", "FlashAttention-3's error experiment, repeated", {}};
   section.blocks.push_back(
       Paragraph{fmt::format("Entries of Q, K and V are N(0,1) + N(0,100) * Bernoulli(0.001) "
-                            "(arXiv:2407.08608, section 4.3). Ours: B{} H{} "
-                            "N{} D{}, forward. The shape behind the paper's numbers is not known to us, and "
-                            "the size of an error depends on "
-                            "it: compare ratios. The column \"ours\" is against the inputs before they were "
-                            "rounded to the element type, the "
-                            "last column against the inputs as the kernel got them.",
+                            "(arXiv:2407.08608, section 4.3). Ours: B{} H{} N{} D{}, forward. The shape "
+                            "behind the paper's numbers is not known to us, and the size of an error "
+                            "depends on it: compare ratios. The column \"ours\" is against the inputs "
+                            "before they were rounded to the element type, the last column against the "
+                            "inputs as the kernel got them.",
                             shape.batch, shape.heads, shape.seqlen_q, shape.head_dim)});
   section.blocks.push_back(error_table(ours));
   section.blocks.push_back(Bullets{findings(ours)});

@@ -112,8 +112,8 @@ Table left_panel(const BothPasses& standard, const BothPasses& flash) {
       {"GB, algorithms as printed", printed,
        pair_text(gigabytes(literal_standard),
                  gigabytes(paper_bytes(problem, 3, {"flash1-forward", "flash1-backward"}))),
-       "**Standard does not reproduce** from Algorithms 0 and 3 alone. Flash, Algorithms 1 and 4 "
-       "literally with Tc = 3 (192 KB of SRAM, Bc = 384), is near."});
+       "**Standard does not reproduce** from Algorithms 0 and 3 alone. Flash, Algorithms 1 and 4 literally "
+       "with Tc = 3 (192 KB of SRAM, Bc = 384), is near."});
   constexpr double kExtraPasses = 7;  // mask 2, dropout 2.5 forward (1-byte mask), 2.5 backward
   constexpr int kLikelyBlock = 256;   // what the first release used for d = 64 on the A100
   const double elided = elided_forward_bytes(problem, kLikelyBlock) +
@@ -122,10 +122,9 @@ Table left_panel(const BothPasses& standard, const BothPasses& flash) {
       {"GB, reconstructed", printed,
        pair_text(gigabytes(literal_standard + kExtraPasses * square_bytes(problem)), gigabytes(elided)),
        "**Plausible only.** Standard: 7 more passes over N x N (mask 2, dropout 2.5 each way) make up "
-       "version 2, and "
-       "nothing found makes up version 1. Flash: Tc = 4 (Bc = 256), without O in the backward pass, "
-       "initialisation and "
-       "row statistics. The paper states neither its blocks nor how it counted."});
+       "version 2, and nothing found makes up version 1. Flash: Tc = 4 (Bc = 256), without O in the "
+       "backward pass, initialisation and row statistics. The paper states neither its blocks nor how it "
+       "counted."});
   table.rows.push_back(
       {fmt::format("GB at SM<->L2, our programs, Bc = {}", flash.forward->tile.block_n), "-",
        pair_text(gigabytes(standard.closed_form_bytes()), gigabytes(flash.closed_form_bytes())),
@@ -177,17 +176,16 @@ std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs
     section.blocks.push_back(std::move(*table));
     section.blocks.push_back(
         Paragraph{"**The middle panel reproduces** to the two digits of the read-off, by a count of 2-byte "
-                  "elements in which O is "
-                  "read and written at every step but the first. The panel is therefore more likely a count "
-                  "than a DRAM counter: a "
-                  "kernel that keeps O in fp32 moves more, and the A100 has an L2 of 40 MB in between."});
+                  "elements in which O is read and written at every step but the first. The panel is "
+                  "therefore more likely a count than a DRAM counter: a kernel that keeps O in fp32 moves "
+                  "more, and the A100 has an L2 of 40 MB in between."});
   }
   if (section.blocks.empty()) return std::nullopt;
   section.blocks.insert(
       section.blocks.begin(),
       Paragraph{"The figure of the first FlashAttention paper (arXiv:2205.14135) whose numbers are most "
-                "quoted, beside counts by the paper's own algorithms and by the programs that "
-                "TileScope executes."});
+                "quoted, beside counts by the paper's own algorithms and by the programs that TileScope "
+                "executes."});
   section.blocks.push_back(CommandLines{reproduction({command_text(members.front()->record->argv)})});
   return section;
 }

@@ -12,12 +12,10 @@ namespace {
 
 constexpr const char* kLead =
     "How many bytes attention kernels move, and across which boundary. **SM<->L2** is the traffic between "
-    "the "
-    "SMs, with their registers and shared memory, and the L2: what the FlashAttention papers count as HBM "
-    "accesses. "
-    "**DRAM** is the traffic between the L2 and device memory. **Compulsory** traffic is every input read "
-    "once and "
-    "every output written once; no kernel moves less. GB are 10⁹ bytes, a multiply-add is 2 FLOP.";
+    "the SMs, with their registers and shared memory, and the L2: what the FlashAttention papers count as "
+    "HBM accesses. **DRAM** is the traffic between the L2 and device memory. **Compulsory** traffic is "
+    "every input read once and every output written once; no kernel moves less. GB are 10⁹ bytes, a "
+    "multiply-add is 2 FLOP.";
 
 void add(Document& document, std::optional<Section> section) {
   if (section) document.sections.push_back(std::move(*section));

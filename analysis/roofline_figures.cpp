@@ -137,16 +137,12 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
   Section section{"roofline", "Roofline", {}};
   section.blocks.push_back(
       Paragraph{"Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
-                "however many a kernel "
-                "executes. A kernel is a horizontal bar: filled marker, its intensity at SM<->L2; open "
-                "marker, at DRAM; cross, what "
-                "compulsory traffic would give. The gap between the first two is reuse in the L2. A bar "
-                "stands at the measured "
-                "rate or, where no time was measured, at the rate that the ceilings allow: the ceiling that "
-                "it touches is its "
+                "however many a kernel executes. A kernel is a horizontal bar: filled marker, its intensity "
+                "at SM<->L2; open marker, at DRAM; cross, what compulsory traffic would give. The gap "
+                "between the first two is reuse in the L2. A bar stands at the measured rate or, where no "
+                "time was measured, at the rate that the ceilings allow: the ceiling that it touches is its "
                 "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
-                "datasheets and the "
-                "literature, solid ones were measured."});
+                "datasheets and the literature, solid ones were measured."});
   int number = 0;
   for (const auto& members : group_by_problem(headline_runs(runs))) {
     const std::optional<Machine> machine = machine_of(*members.front());

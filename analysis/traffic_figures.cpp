@@ -141,8 +141,7 @@ std::int64_t last_common(const Sweep& sweep, std::int64_t (*x_of)(const RunSumma
 
 constexpr const char* kLegend =
     " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
-    "simulated; where the two "
-    "coincide, the L2 saves nothing.";
+    "simulated; where the two coincide, the L2 saves nothing.";
 
 }  // namespace
 
@@ -163,12 +162,10 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
     figure.title = fmt::format("Bytes against sequence length, {} pass.", to_string(sweep.direction));
     const std::int64_t last = last_common(sweep, seqlen_of);
     figure.caption = fmt::format(
-        "{}, tile {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what concurrent "
-        "CTAs "
-        "stream together fits the L2; flash1 runs one CTA a head, so that each head streams its own. "
-        "The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all registers and shared "
-        "memory as fast "
-        "memory; the outputs are added.{}",
+        "{}, tile {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
+        "concurrent CTAs stream together fits the L2; flash1 runs one CTA a head, so that each head streams "
+        "its own. The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all registers "
+        "and shared memory as fast memory; the outputs are added.{}",
         describe_fixed(sweep, false), to_string(sweep.series.back().tile), kLegend,
         comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
     add_commands(figure, sweep);
@@ -196,8 +193,7 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
     const std::int64_t last = last_common(sweep, block_of);
     figure.caption = fmt::format(
         "{}.{} Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
-        "what is "
-        "moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
+        "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
         describe_fixed(sweep, true), kLegend,
         comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
     add_commands(figure, sweep);

@@ -102,8 +102,7 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
   Section section{"passes", "Every pass", {}};
   section.blocks.push_back(
       Paragraph{"One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. DRAM bytes "
-                "and the hit rate, the share of "
-                "the bytes that were found in L2, are simulated."});
+                "and the hit rate, the share of the bytes that were found in L2, are simulated."});
   for (const auto& members : group_by_problem(headline_runs(runs))) {
     Table table{fmt::format("**{}**", problem_text(*members.front())),
                 {{"pass"},
@@ -141,8 +140,7 @@ Section record_section(const std::vector<RunRecord>& records) {
   return {"records",
           "Where the numbers come from",
           {Paragraph{"Every figure and table above is a function of these records. A record is JSON; the "
-                     "commands write "
-                     "it with `--json FILE`."},
+                     "commands write it with `--json FILE`."},
            table}};
 }
 
