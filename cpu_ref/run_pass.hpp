@@ -2,6 +2,9 @@
 // Runs the CTAs of a pass on all threads.
 #pragma once
 
+#include <omp.h>
+
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -36,7 +39,8 @@ void run_pass(const TileProgram& program, TensorSet& tensors, TileObserver* obse
   detail::CtaDispenser dispenser(program, tensors, observer);
   std::exception_ptr failure;
   std::mutex failure_mutex;
-#pragma omp parallel
+  const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), program.num_ctas()));
+#pragma omp parallel num_threads(threads)
   {
     try {
       Body body(program, arguments...);

@@ -11,6 +11,7 @@
 #include "cpu_ref/compare.hpp"
 #include "cpu_ref/exact_attention.hpp"
 #include "cpu_ref/numeric.hpp"
+#include "tests/cpu_ref/instruction_sets.hpp"
 #include "tests/cpu_ref/kernel_cases.hpp"
 #include "tests/random_problems.hpp"
 
@@ -104,6 +105,23 @@ TEST_CASE("every kernel is close to exact attention on random problems") {
     CAPTURE(tile.block_n);
     check_all_kernels(p, tile);
   }
+}
+
+TEST_CASE("every kernel is close to exact attention on every instruction set") {
+  testing::for_each_instruction_set([] {
+    for (const ElementType dtype : kElementTypes) {
+      check_all_kernels({.heads = 2,
+                         .heads_kv = 1,
+                         .seqlen_q = 45,
+                         .seqlen_k = 70,
+                         .head_dim = 37,
+                         .dtype = dtype,
+                         .window_left = 30,
+                         .window_right = 9,
+                         .dropout = 0.2},
+                        {32, 24});
+    }
+  });
 }
 
 TEST_CASE("head_dim 1, odd ones and 256, lengths from 1") {
