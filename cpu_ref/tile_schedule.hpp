@@ -156,17 +156,20 @@ struct Grid {
   TILESCOPE_HOST_DEVICE constexpr std::int64_t size() const {
     return static_cast<std::int64_t>(num_blocks) * num_heads;
   }
-  /// The `index`-th CTA to be issued; a bijection of [0, size()) onto heads x blocks.
-  TILESCOPE_HOST_DEVICE constexpr WorkItem item(std::int64_t index) const {
+  /// The `index`-th CTA to be issued; a bijection of [0, size()) onto heads x blocks. A 32-bit index, where
+  /// size() allows one, spares a GPU the 64-bit divisions.
+  template <typename Index>
+  TILESCOPE_HOST_DEVICE constexpr WorkItem item(Index index) const {
     if (order == TileOrder::row_major) {
       const int issued = num_blocks - (planted(PlantedBug::last_block_not_issued) && num_blocks > 1);
       return {static_cast<int>(index / num_blocks), static_cast<int>(index % issued)};
     }
-    const int section_heads = order == TileOrder::longest_first ? num_heads : heads_per_section;
-    const std::int64_t section_size = static_cast<std::int64_t>(section_heads) * num_blocks;
+    const int section_heads =
+        order == TileOrder::longest_first ? num_heads : min_of(num_heads, heads_per_section);
+    const Index section_size = static_cast<Index>(section_heads) * num_blocks;
     const int first_head = static_cast<int>(index / section_size) * section_heads;
     const int heads = min_of(section_heads, num_heads - first_head);  // the last section may be smaller
-    const std::int64_t inside = index % section_size;
+    const Index inside = index % section_size;
     const int rank = static_cast<int>(inside / heads);
     return {first_head + static_cast<int>(inside % heads), longest_is_last ? num_blocks - 1 - rank : rank};
   }
