@@ -24,21 +24,69 @@ struct TileRows {
   }
 };
 
+/// 16 bytes of elements, moved as one where a row allows it.
 template <typename Element>
-__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m) {
-  const TileRows tile(args, args.heads, block_m, args.band.seqlen_q);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int row = tile.begin; row < tile.end; row += kWarpsHere) {
-    const auto* out = args[TensorName::out].row<const Element>(tile.batch, tile.head, row);
-    const auto* dout = args[TensorName::dout].row<const Element>(tile.batch, tile.head, row);
+struct alignas(16) Chunk {
+  static constexpr int kSize = 16 / sizeof(Element);
+  Element x[kSize];
+};
+
+/// Whether the rows of these tensors start at 16-byte boundaries and hold whole chunks of 8 elements.
+template <typename... Tensors>
+bool rows_in_chunks(const KernelArguments& args, const Tensors&... tensors) {
+  const std::int64_t bits =
+      (args.head_dim | ... | (tensors.batch_stride | tensors.head_stride | tensors.row_stride));
+  return bits % 8 == 0;
+}
+
+/// Lanes that share a row of head_dim elements when each takes `width` at a time: a power of two, so that the
+/// rest of a warp can take other rows.
+int lanes_for(int head_dim, int width) {
+  int lanes = 1;
+  while (lanes < 32 && lanes * width < head_dim) lanes *= 2;
+  return lanes;
+}
+
+/// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element.
+template <typename Element, bool kChunks>
+__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes) {
+  using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
+  constexpr int kWidth = sizeof(Part) / sizeof(Element);
+  const WorkItem item = args.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int rows_at_once = kElementwiseThreads / lanes;
+  const int end = min_of(args.band.seqlen_q, (item.block + 1) * block_m);
+  // Every lane makes every turn, so that whole warps meet in the shuffles.
+  for (int first = item.block * block_m; first < end; first += rows_at_once) {
+    const int row = first + thread / lanes;
     float sum = 0.0f;
-    for (int col = lane; col < args.head_dim; col += 32) sum = fmaf(widen(dout[col]), widen(out[col]), sum);
-    for (int bit = 16; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
-    if (lane == 0) *args[TensorName::delta].row<float>(tile.batch, tile.head, row) = sum;
-    if (args[TensorName::dq_accum].data) {
-      auto* accum = args[TensorName::dq_accum].row<float>(tile.batch, tile.head, row);
-      for (int col = lane; col < args.head_dim; col += 32) accum[col] = 0.0f;
+    if (row < end) {
+      const auto* out = args[TensorName::out].row<const Element>(batch, head, row);
+      const auto* dout = args[TensorName::dout].row<const Element>(batch, head, row);
+      for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
+        const Part a = *reinterpret_cast<const Part*>(dout + col);
+        const Part b = *reinterpret_cast<const Part*>(out + col);
+        if constexpr (kChunks) {
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) sum = fmaf(widen(a.x[i]), widen(b.x[i]), sum);
+        } else {
+          sum = fmaf(widen(a), widen(b), sum);
+        }
+      }
+      if (args[TensorName::dq_accum].data) {
+        auto* accum = args[TensorName::dq_accum].row<float>(batch, head, row);
+        if constexpr (kChunks) {
+          for (int col = thread % lanes * 4; col < args.head_dim; col += lanes * 4) {
+            *reinterpret_cast<float4*>(accum + col) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+          }
+        } else {
+          for (int col = thread % lanes; col < args.head_dim; col += lanes) accum[col] = 0.0f;
+        }
+      }
     }
+    for (int bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
+    if (row < end && thread % lanes == 0) *args[TensorName::delta].row<float>(batch, head, row) = sum;
   }
 }
 
@@ -66,15 +114,31 @@ struct ConvertArguments {
   int heads, block_rows, seqlen;
 };
 
-template <typename Element>
-__global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
-  const TileRows tile(args.common, args.heads, args.block_rows, args.seqlen);
-  for (int row = tile.begin; row < tile.end; row += kWarpsHere) {
+template <typename Element, bool kChunks>
+__global__ void convert_pass(const __grid_constant__ ConvertArguments args, int lanes) {
+  constexpr int kWidth = kChunks ? 4 : 1;
+  struct alignas(kWidth * sizeof(Element)) Packed {
+    Element x[kWidth];
+  };
+  const WorkItem item = args.common.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int end = min_of(args.seqlen, (item.block + 1) * args.block_rows);
+  for (int row = item.block * args.block_rows + thread / lanes; row < end;
+       row += kElementwiseThreads / lanes) {
     for (int i = 0; i < args.count; ++i) {
-      const auto* source = args.conversions[i].source.row<const float>(tile.batch, tile.head, row);
-      auto* target = args.conversions[i].target.row<Element>(tile.batch, tile.head, row);
-      for (int col = static_cast<int>(threadIdx.x) % 32; col < args.common.head_dim; col += 32) {
-        target[col] = narrow<Element>(source[col] * args.conversions[i].factor);
+      const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
+      auto* target = args.conversions[i].target.row<Element>(batch, head, row);
+      const float factor = args.conversions[i].factor;
+      for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
+        if constexpr (kChunks) {
+          const float4 x = *reinterpret_cast<const float4*>(source + col);
+          *reinterpret_cast<Packed*>(target + col) = {
+              narrow<Element>(x.x * factor), narrow<Element>(x.y * factor), narrow<Element>(x.z * factor),
+              narrow<Element>(x.w * factor)};
+        } else {
+          target[col] = narrow<Element>(source[col] * factor);
+        }
       }
     }
   }
@@ -83,9 +147,12 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args) {
 }  // namespace
 
 void launch_delta(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const bool chunks = rows_in_chunks(arguments, arguments[TensorName::out], arguments[TensorName::dout],
+                                     arguments[TensorName::dq_accum]);
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
-    launch_grid(delta_pass<Element>, program, {kElementwiseThreads, 0}, stream, arguments,
-                program.tile.block_m);
+    launch_grid(chunks ? delta_pass<Element, true> : delta_pass<Element, false>, program,
+                {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
+                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1));
   });
 }
 
@@ -105,8 +172,14 @@ void launch_convert(const TileProgram& program, const KernelArguments& arguments
     convert.conversions[convert.count++] = {arguments[source], arguments[target],
                                             scaled ? arguments.softmax_scale : 1.0f};
   }
+  bool chunks = true;
+  for (int i = 0; i < convert.count; ++i) {
+    chunks =
+        chunks && rows_in_chunks(arguments, convert.conversions[i].source, convert.conversions[i].target);
+  }
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
-    launch_grid(convert_pass<Element>, program, {kElementwiseThreads, 0}, stream, convert);
+    launch_grid(chunks ? convert_pass<Element, true> : convert_pass<Element, false>, program,
+                {kElementwiseThreads, 0}, stream, convert, lanes_for(arguments.head_dim, chunks ? 4 : 1));
   });
 }
 
