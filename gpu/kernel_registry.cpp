@@ -5,6 +5,7 @@
 
 #include "cpu_ref/errors.hpp"
 #include "gpu/kernels/flash1.hpp"
+#include "gpu/kernels/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt.hpp"
 #include "gpu/kernels/standard.hpp"
 #ifdef TILESCOPE_HAS_CUDA
@@ -14,7 +15,8 @@
 namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
-  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(), make_gpu_kernel<Flash1>(), make_gpu_kernel<Flash2Simt>()};
+  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(), make_gpu_kernel<Flash1>(),
+                                               make_gpu_kernel<Flash2Simt>(), make_gpu_kernel<Flash2Mma>()};
   return rungs;
 }
 

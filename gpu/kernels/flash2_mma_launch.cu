@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel of gpu:flash2-mma runs which pass.
+#include "gpu/kernels/elementwise.hpp"
+#include "gpu/kernels/flash2_mma.hpp"
+#include "gpu/kernels/flash2_mma_launch.hpp"
+#include "gpu/launch.cuh"
+
+namespace tilescope {
+namespace {
+
+/// Whether every row of the 16-bit tensors starts at a 16-byte boundary and fills whole 16-byte chunks.
+bool rows_in_chunks(const KernelArguments& arguments) {
+  using enum TensorName;
+  std::int64_t bits = arguments.head_dim;
+  for (TensorName name : {q, k, v, out, dout, dq, dk, dv, dq_accum}) {
+    const DeviceTensor& tensor = arguments[name];
+    bits |= tensor.batch_stride | tensor.head_stride | tensor.row_stride;
+  }
+  return bits % 8 == 0;
+}
+
+gpu::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
+  const bool dropout = program.problem.dropout > 0;
+  const bool general = arguments.log.states || !rows_in_chunks(arguments);
+  if (!general) return dropout ? gpu::Features::dropout : gpu::Features::plain;
+  return dropout || program.name != PassName::forward ? gpu::Features::general_dropout
+                                                      : gpu::Features::general;
+}
+
+int compute_capability_major() {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+             "asking for the compute capability");
+  return major;
+}
+
+using Launch = void (*)(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+
+template <gpu::Features kFeatures>
+Launch launch_of(PassName pass) {
+  if (pass == PassName::dq) return gpu::launch_flash2_mma_dq<kFeatures>;
+  return gpu::launch_flash2_mma_dkdv<kFeatures>;
+}
+
+Launch launch_of(PassName pass, gpu::Features features) {
+  using enum gpu::Features;
+  const bool forward = pass == PassName::forward;
+  switch (features) {
+    case plain:
+      return forward ? gpu::launch_flash2_mma_forward<plain> : launch_of<plain>(pass);
+    case dropout:
+      return forward ? gpu::launch_flash2_mma_forward<dropout> : launch_of<dropout>(pass);
+    case general:
+      return gpu::launch_flash2_mma_forward<general>;
+    default:
+      return forward ? gpu::launch_flash2_mma_forward<general_dropout> : launch_of<general_dropout>(pass);
+  }
+}
+
+}  // namespace
+
+void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
+  launch_of(program.name, needed_features(program, arguments))(
+      program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile shapes of gpu:flash2-mma without a device: they fit the chips they are meant for, and the registry
+// row says what the kernels are built for.
+#include "gpu/kernels/flash2_mma_shapes.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "gpu/kernel_registry.hpp"
+#include "gpu/kernels/flash2_mma.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr int kRegistersPerSm = 65536;
+constexpr int kSharedBytesPerSm = 228 * 1024;  // sm_90
+constexpr int kReservedBytesPerCta = 1024;
+constexpr int kMajors[] = {8, 9};
+
+/// Registers that a thread may take when `ctas` of `threads` share an SM, in the hardware's units of 8.
+int registers_per_thread(int threads, int ctas) {
+  return std::min(255, kRegistersPerSm / (threads * ctas) / 8 * 8);
+}
+
+AttentionProblem fp16_problem(std::int64_t head_dim) {
+  AttentionProblem problem{.batch = 2, .heads = 4, .heads_kv = 2, .seqlen_q = 300, .seqlen_k = 500};
+  problem.head_dim = head_dim;
+  problem.dtype = ElementType::fp16;
+  return problem;
+}
+
+TEST_CASE("forward shapes fit registers and shared memory") {
+  for (int dim : kMmaHeadDims) {
+    for (bool dropout : {false, true}) {
+      CAPTURE(dim);
+      CAPTURE(dropout);
+      const MmaForwardShape shape = mma_forward_shape(dim, dropout);
+      CHECK(shape.warp_rows() % 16 == 0);
+      CHECK(shape.tile.block_n % 16 == 0);
+      const int accumulators = shape.warp_rows() * (dim + shape.tile.block_n) / 32;  // O and S
+      CHECK(accumulators < registers_per_thread(shape.threads(), shape.ctas_per_sm));
+      for (int major : kMajors) {
+        CHECK(shape.shared_bytes(dim, stages_that_fit(shape, dim, major)) <= max_shared_bytes(major));
+      }
+      CHECK(stages_that_fit(shape, dim, 9) == 2);
+      CHECK(shape.ctas_per_sm * (shape.shared_bytes(dim, 2) + kReservedBytesPerCta) <= kSharedBytesPerSm);
+    }
+  }
+}
+
+TEST_CASE("backward shapes fit registers and shared memory") {
+  for (int dim : kMmaHeadDims) {
+    CAPTURE(dim);
+    const MmaDkdvShape dkdv = mma_dkdv_shape(dim);
+    CHECK(dkdv.warps_n() * dkdv.warps_m() == dkdv.warps);
+    CHECK(dkdv.dq_warps_m() * dkdv.dq_warps_d() == dkdv.warps);
+    CHECK(dkdv.warp_queries() % 16 == 0);
+    CHECK(dim / dkdv.warps_m() % 16 == 0);
+    CHECK(dim / dkdv.dq_warps_d() % 16 == 0);
+    // dK and dV; S^T and dP^T of the tile.
+    const int accumulators = 2 * (dkdv.tile.block_n * dim + dkdv.tile.block_m * dkdv.tile.block_n);
+    CHECK(accumulators / dkdv.threads() < registers_per_thread(dkdv.threads(), 1));
+    const MmaDqShape dq = mma_dq_shape(dim);
+    CHECK(dq.warp_rows() % 16 == 0);
+    CHECK(dq.warp_rows() * (dim + 2 * dq.tile.block_n) / 32 <
+          registers_per_thread(dq.threads(), dq.ctas_per_sm));
+    for (int major : kMajors) {
+      CAPTURE(major);
+      CHECK(dkdv.shared_bytes(dim, stages_that_fit(dkdv, dim, major)) <= max_shared_bytes(major));
+      CHECK(dq.shared_bytes(dim, stages_that_fit(dq, dim, major)) <= max_shared_bytes(major));
+    }
+    CHECK(stages_that_fit(dkdv, dim, 9) == 2);
+    CHECK(stages_that_fit(dq, dim, 9) == 2);
+    CHECK(dq.ctas_per_sm * (dq.shared_bytes(dim, 2) + kReservedBytesPerCta) <= kSharedBytesPerSm);
+  }
+}
+
+TEST_CASE("the row takes its own tiles at every head_dim, and no others") {
+  const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
+  for (std::int64_t dim : {1, 16, 63, 64, 65, 96, 128, 129, 192, 256}) {
+    CAPTURE(dim);
+    AttentionProblem problem = fp16_problem(dim);
+    for (double dropout : {0.0, 0.3}) {
+      problem.dropout = dropout;
+      ProgramOptions options = row.default_options(problem);
+      CHECK_FALSE(row.refusal(problem, Direction::forward, options));
+      options.forward_tile.block_n += 16;
+      CHECK(row.refusal(problem, Direction::forward, options));
+    }
+    for (BackwardOrder order : row.backward_orders) {
+      ProgramOptions options = row.default_options(problem);
+      options.backward = order;
+      CHECK_FALSE(row.refusal(problem, Direction::backward, options));
+      for (const TileProgram& program : row.programs(Direction::backward, problem, options)) {
+        CHECK(row.launch_shape(program).threads_per_cta % 32 == 0);
+        CHECK(row.launch_shape(program).shared_bytes <= max_shared_bytes(9));
+      }
+      options.backward_tile.block_m += 16;
+      CHECK(row.refusal(problem, Direction::backward, options));
+    }
+  }
+}
+
+TEST_CASE("refusals name the kernel and what it computes") {
+  const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
+  AttentionProblem problem = fp16_problem(64);
+  ProgramOptions options = row.default_options(problem);
+  options.backward = BackwardOrder::rows;
+  CHECK(row.refusal(problem, Direction::backward, options)->find("fused and split") != std::string::npos);
+  problem.dtype = ElementType::fp32;
+  const auto refusal = row.refusal(problem, Direction::forward, row.default_options(problem));
+  REQUIRE(refusal);
+  CHECK(refusal->find("gpu:flash2-mma computes fp16 and bf16, not fp32") != std::string::npos);
+  CHECK(refusal->find("gpu:flash2-simt") != std::string::npos);
+}
+
+TEST_CASE("masked problems are issued longest first, short ones in sections of heads that share the L2") {
+  const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
+  AttentionProblem problem = fp16_problem(128);
+  CHECK(row.default_options(problem).order == TileOrder::row_major);
+  problem.causal = true;
+  CHECK(row.default_options(problem).order == TileOrder::head_swizzled);
+  CHECK(row.default_options(problem).heads_per_section == problem.batch * problem.heads);
+  problem.batch = 1000;
+  CHECK(row.default_options(problem).heads_per_section < problem.batch * problem.heads);
+  problem.seqlen_k = 1 << 20;
+  CHECK(row.default_options(problem).order == TileOrder::longest_first);
+}
+
+}  // namespace
+}  // namespace tilescope
