@@ -10,8 +10,8 @@
 namespace tilescope {
 
 /// The head dimensions that the tensor-core kernels are compiled for; others run padded up on chip. Each one
-/// more costs 10 instantiations, so 16, 32 and 48 share 64's kernels (wasting up to 3/4 of the products),
-/// 96 shares 128's (1/4) and 192 shares 256's (1/4).
+/// more would cost 26 instantiations, so 16 and 32 share 64's kernels (wasting 3/4 and 1/2 of the products),
+/// 96 shares 128's (1/4) and 192 shares 256's (1/4). Padding costs no traffic: it is never loaded or stored.
 inline constexpr int kMmaHeadDims[] = {64, 128, 256};
 
 constexpr int mma_head_dim(std::int64_t head_dim) {

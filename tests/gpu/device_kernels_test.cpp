@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU kernels on a device, against their CPU mirrors: results, visited tiles and their state. Exits with
-// 77 (skipped) where there is no device. Usage: test_gpu_device [doctest options] [--cases=N] [--seed=S]
+// 77 (skipped) where there is no device.
+// Usage: test_gpu_device [doctest options] [--cases=N] [--seed=S] [--kernel=gpu:NAME]
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -8,6 +9,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "cpu_ref/random_inputs.hpp"
 #include "gpu/device_session.hpp"
@@ -19,6 +22,15 @@ namespace {
 
 int cases_per_kernel = 40;
 unsigned first_seed = 1;
+std::string only_kernel;  // empty: all
+
+std::vector<GpuKernel> chosen_rungs() {
+  std::vector<GpuKernel> rungs;
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    if (only_kernel.empty() || rung.row.name == only_kernel) rungs.push_back(rung);
+  }
+  return rungs;
+}
 
 const Kernel& mirror_of(const Kernel& kernel) {
   for (const Kernel& mirror : cpu_kernels()) {
@@ -135,7 +147,7 @@ void check_states(const TileObserver& device, const TileObserver& mirror, Elemen
 }
 
 TEST_CASE("results, visited tiles and states are those of the CPU mirror") {
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+  for (const GpuKernel& rung : chosen_rungs()) {
     for (int i = 0; i < cases_per_kernel; ++i) {
       const unsigned seed = first_seed + static_cast<unsigned>(i);
       testing::ProblemGenerator random(seed);
@@ -165,7 +177,7 @@ TEST_CASE("results, visited tiles and states are those of the CPU mirror") {
 }
 
 TEST_CASE("tensors with the rows outside the heads give the same bits") {
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+  for (const GpuKernel& rung : chosen_rungs()) {
     for (int i = 0; i < std::max(1, cases_per_kernel / 8); ++i) {
       testing::ProblemGenerator random(first_seed + 1000 + static_cast<unsigned>(i));
       const AttentionProblem problem = draw_problem(random, rung.row);
@@ -193,7 +205,7 @@ TEST_CASE("tensors with the rows outside the heads give the same bits") {
 
 TEST_CASE("passes without reductions give the same bits every time") {
   constexpr int kRuns = 20;
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+  for (const GpuKernel& rung : chosen_rungs()) {
     AttentionProblem problem{
         .heads = 4, .heads_kv = 2, .seqlen_q = 500, .seqlen_k = 700, .head_dim = 64, .causal = true};
     if (rung.reason(problem, Direction::forward, rung.row.default_options(problem))) {
@@ -233,12 +245,10 @@ TEST_CASE("a problem beyond the device's memory is refused with what it needs, a
 }
 
 /// The value of "--name=value" among the arguments, or `otherwise`.
-int argument(int argc, char** argv, const char* name, int otherwise) {
+std::string argument(int argc, char** argv, const char* name, const std::string& otherwise) {
   for (int i = 1; i < argc; ++i) {
     const std::size_t length = std::strlen(name);
-    if (std::strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') {
-      return std::atoi(argv[i] + length + 1);
-    }
+    if (std::strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') return argv[i] + length + 1;
   }
   return otherwise;
 }
@@ -252,8 +262,9 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", lack->c_str());
     return 77;
   }
-  cases_per_kernel = argument(argc, argv, "--cases", cases_per_kernel);
-  first_seed = static_cast<unsigned>(argument(argc, argv, "--seed", static_cast<int>(first_seed)));
+  cases_per_kernel = std::stoi(argument(argc, argv, "--cases", std::to_string(cases_per_kernel)));
+  first_seed = static_cast<unsigned>(std::stoul(argument(argc, argv, "--seed", std::to_string(first_seed))));
+  only_kernel = argument(argc, argv, "--kernel", only_kernel);
   doctest::Context context(argc, argv);
   return context.run();
 }

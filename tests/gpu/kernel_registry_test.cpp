@@ -8,6 +8,7 @@
 
 #include "cpu_ref/random_inputs.hpp"
 #include "gpu/head_dim.hpp"
+#include "gpu/kernels/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt.hpp"
 
 namespace tilescope {
@@ -15,6 +16,7 @@ namespace {
 
 // CUDA C++ Programming Guide, table of technical specifications per compute capability.
 constexpr std::int64_t kSharedBytesPerCtaSm80 = 163 * 1024;
+constexpr std::int64_t kSharedBytesPerCtaSm90 = 227 * 1024;
 constexpr std::int64_t kSharedBytesPerSmSm90 = 228 * 1024;
 constexpr std::int64_t kSharedBytesReservedPerCta = 1024;
 
@@ -89,7 +91,9 @@ TEST_CASE("every pass fits the SM of the oldest architecture") {
         CHECK(shape.threads_per_cta <= 1024);
         CHECK(shape.threads_per_cta % 32 == 0);
         CHECK(shape.shared_bytes >= 0);
-        CHECK(shape.shared_bytes <= kSharedBytesPerCtaSm80);
+        // flash2-mma states its shape on sm_90; flash2_mma_shapes_test.cpp knows the one on sm_80.
+        const bool takes_all_of_sm90 = rung.row.name == Flash2Mma::name;
+        CHECK(shape.shared_bytes <= (takes_all_of_sm90 ? kSharedBytesPerCtaSm90 : kSharedBytesPerCtaSm80));
       }
     });
   }
