@@ -104,12 +104,9 @@ struct Catalogue {
 };
 
 const std::vector<Catalogue>& catalogues() {
-  static const std::vector<Catalogue> all = {{"counters", list_counters},
-                                             {"kernels", list_kernels},
-                                             {"machines", list_machines},
-                                             {"metrics", list_metrics},
-                                             {"problems", list_problems},
-                                             {"studies", list_studies}};
+  static const std::vector<Catalogue> all = {{"counters", list_counters}, {"kernels", list_kernels},
+                                             {"machines", list_machines}, {"metrics", list_metrics},
+                                             {"problems", list_problems}, {"studies", list_studies}};
   return all;
 }
 
