@@ -50,13 +50,13 @@ struct RoundingCost {
 };
 
 /// A term has two relative errors: that of its P, of the size of the exponent, and that of what normalises it
-/// (row_sum, or the LSE that a backward pass recomputes P from). In `out` the exponents' errors are common to
-/// every implementation.
+/// (row_sum, or the LSE that a backward pass recomputes P from). In `out` the row_sum has the same errors of
+/// P as the terms, which leaves those of v - out.
 RoundingCost rounding_cost(const ErrorScale& scale, TensorName name) {
   const double exponent = 1 + scale.score;
   switch (name) {
     case out:
-      return {2 * scale.out, 0, exponent * scale.out};
+      return {2 * scale.out + exponent * scale.out_by_probs, 0, exponent * scale.out};
     case lse:
       return {2 * exponent, 0, exponent};
     case dq:

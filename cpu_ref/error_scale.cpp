@@ -46,7 +46,8 @@ DotTerms dot_terms(const double* a, const double* b, std::int64_t cols) {
 void raise(ErrorScale& largest, const ErrorScale& other) {
   for (double ErrorScale::*member :
        {&ErrorScale::score, &ErrorScale::out, &ErrorScale::dv, &ErrorScale::dq, &ErrorScale::dk,
-        &ErrorScale::dq_by_probs, &ErrorScale::dk_by_probs, &ErrorScale::dq_by_out, &ErrorScale::dk_by_out}) {
+        &ErrorScale::out_by_probs, &ErrorScale::dq_by_probs, &ErrorScale::dk_by_probs, &ErrorScale::dq_by_out,
+        &ErrorScale::dk_by_out}) {
     largest.*member = std::max(largest.*member, other.*member);
   }
 }
@@ -93,7 +94,7 @@ class HeadPass {
                   std::vector<Entry>& row, ErrorScale& largest) const {
     const AttentionProblem& p = problem_;
     const std::int64_t query = batch_head * p.seqlen_q + i;
-    double abs_delta = 0, out = 0;
+    double abs_delta = 0, out = 0, out_by_probs = 0;
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
       Entry& entry = row[j] = {};
       if (!mask_allows(p, i, j)) continue;
@@ -103,6 +104,7 @@ class HeadPass {
       entry.prob = std::exp(score - exact_.lse[query]);
       entry.kept = dropout_factor(p, batch_head, i, j);
       out += entry.kept * entry.prob * v_.max_abs[key];
+      out_by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
       if (!gradients_) continue;
       const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.head_dim);
       entry.dprob = entry.kept * terms.sum;
@@ -110,7 +112,18 @@ class HeadPass {
       abs_delta += entry.prob * entry.abs_dprob;
     }
     largest.out = std::max(largest.out, out);
+    largest.out_by_probs = std::max(largest.out_by_probs, out_by_probs);
     return abs_delta;
+  }
+
+  /// @return max over the columns of |kept v - out|
+  double distance_to_out(std::int64_t query, const double* v_row, double kept) const {
+    const double* out = &exact_.out[query * problem_.head_dim];
+    double largest = 0;
+    for (std::int64_t d = 0; d < problem_.head_dim; ++d) {
+      largest = std::max(largest, std::abs(kept * v_row[d] - out[d]));
+    }
+    return largest;
   }
 
   void add_gradients(std::int64_t batch_head_kv, std::int64_t query, double abs_delta,

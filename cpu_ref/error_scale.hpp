@@ -15,7 +15,8 @@ struct ErrorScale {
   double dv = 0;     // sum over queries of P |dout|
   double dq = 0;     // |scale| * sum over keys of P (|dP| + |delta|) |k|
   double dk = 0;     // |scale| * sum over queries of P (|dP| + |delta|) |q|
-  // What a relative error of P makes of dq and dk, where dP and delta have cancelled already:
+  // What a relative error of P makes of out, dq and dk, where what normalises P has cancelled already:
+  double out_by_probs = 0;  // sum over keys of P |v - out|
   double dq_by_probs = 0;  // |scale| * sum over keys of |dS| |k|
   double dk_by_probs = 0;  // |scale| * sum over queries of |dS| |q|
   // What independent relative errors of the elements of `out` make of them where delta = rowsum(dout * out):
