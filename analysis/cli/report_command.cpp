@@ -2,6 +2,7 @@
 // `tilescope report`: records in, one HTML page and Markdown with SVG figures out.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -36,7 +37,9 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   }
   std::vector<RunRecord> records;
   std::vector<KernelRecord> kernels;
-  for (const std::string& path : arguments.records) {
+  std::vector<std::string> paths = arguments.records;
+  std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
+  for (const std::string& path : paths) {
     const std::string text = read_text_file(path);
     const Json json = parse_json(path, text);
     if (JsonField(path, json).at("schema").text() == kKernelsSchema) {
