@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "cpu_ref/matrix_check.hpp"
 #include "cpu_ref/tile_replay.hpp"
 
 namespace tilescope {
@@ -57,6 +58,20 @@ Divergence at_element(TensorName name, const Shape& shape, std::int64_t index, T
   (by_key ? divergence.n_block : divergence.m_block) =
       static_cast<int>(row / (by_key ? tile.block_n : tile.block_m));
   return divergence;
+}
+
+/// The tile of standard attention's matrices that holds the first wrong element.
+std::optional<Divergence> first_wrong_matrix_tile(const TileProgram& program, const TensorSet& tensors) {
+  const std::optional<WrongElement> wrong = first_wrong_element(program, tensors);
+  if (!wrong) return std::nullopt;
+  return Divergence{program.name,
+                    static_cast<int>(wrong->batch),
+                    static_cast<int>(wrong->head),
+                    static_cast<int>(wrong->query) / program.tile.block_m,
+                    static_cast<int>(wrong->key) / program.tile.block_n,
+                    std::string(to_string(wrong->matrix)),
+                    text("at query ", wrong->query, ", key ", wrong->key, " it is ", wrong->value, ", exact ",
+                         wrong->expected, " +- ", wrong->tolerance)};
 }
 
 /// The first output of `direction` that the judge refuses, after all tiles were found right.
@@ -138,8 +153,7 @@ std::optional<Divergence> first_wrong_state(const TileProgram& program, const Pa
     for (const TileQuantity& quantity : kTileQuantities) {
       const double observed = state.*quantity.observed;
       const ExactSum& expected = exact.*quantity.exact;
-      if (std::abs(observed - expected.value) <= expected.tolerance) continue;
-      if (observed == expected.value || (std::isnan(observed) && std::isnan(expected.value))) continue;
+      if (expected.admits(observed)) continue;
       return at_tile(
           state, quantity.name,
           text("the tile's sum is ", observed, ", exact ", expected.value, " +- ", expected.tolerance));
@@ -166,7 +180,7 @@ std::optional<Divergence> first_difference(const TileProgram& program, const Pas
     for (const TileQuantity& quantity : kTileQuantities) {
       const double observed = state.*quantity.observed, expected = other.*quantity.observed;
       const double tolerance = (exact.*quantity.exact).tolerance;
-      if (std::abs(observed - expected) <= tolerance || observed == expected) continue;
+      if (ExactSum{expected, tolerance}.admits(observed)) continue;
       return at_tile(state, quantity.name,
                      text("the tile's sum is ", observed, ", the mirror's ", expected, " +- ", tolerance));
     }
@@ -174,26 +188,31 @@ std::optional<Divergence> first_difference(const TileProgram& program, const Pas
   });
 }
 
-std::optional<std::string> locate(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
-                                  Direction direction) {
-  TileObserver observer;
-  reference.run(kernel, options, direction, &observer);
+std::optional<std::string> first_divergence(const Reference& reference, const Kernel& kernel,
+                                            const ProgramOptions& options, Direction direction,
+                                            const TileObserver& observer) {
   auto log = observer.passes.begin();
   for (Direction step : {Direction::forward, Direction::backward}) {
     if (step == Direction::backward && direction == Direction::forward) break;
     const std::vector<TileProgram> programs = kernel.programs(step, reference.problem(), options);
     for (const TileProgram& program : programs) {
-      if (log == observer.passes.end()) {
-        return text("pass ", to_string(program.name), " was not run");
-      }
+      if (log == observer.passes.end()) return text("pass ", to_string(program.name), " was not run");
       std::optional<Divergence> divergence = first_wrong_access(program, *log);
       if (!divergence) divergence = first_wrong_state(program, *log, reference.tensors());
+      if (!divergence) divergence = first_wrong_matrix_tile(program, reference.tensors());
       if (divergence) return describe(*divergence, program);
       ++log;
     }
     if (auto wrong = first_wrong_output(reference, step, programs)) return wrong;
   }
   return std::nullopt;
+}
+
+std::optional<std::string> locate(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
+                                  Direction direction) {
+  TileObserver observer;
+  reference.run(kernel, options, direction, &observer);
+  return first_divergence(reference, kernel, options, direction, observer);
 }
 
 }  // namespace tilescope

@@ -37,9 +37,15 @@ std::optional<Divergence> first_wrong_state(const TileProgram& program, const Pa
 std::optional<Divergence> first_difference(const TileProgram& program, const PassLog& log,
                                            const PassLog& mirror, const TensorSet& tensors);
 
-/// Runs the kernel under observation and gives, in the order of its passes, its first wrong access, wrong
-/// state, or output element out of bounds; nothing if there is none.
+/// In the order of the kernel's passes: its first wrong access, wrong tile (of standard attention: of a
+/// stored matrix), or output element out of bounds; nothing if there is none.
+/// @param reference  as the observed run left it
 /// @return the sentence of describe()
+std::optional<std::string> first_divergence(const Reference& reference, const Kernel& kernel,
+                                            const ProgramOptions& options, Direction direction,
+                                            const TileObserver& observer);
+
+/// Runs the kernel under observation and gives its first divergence.
 std::optional<std::string> locate(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
                                   Direction direction);
 

@@ -12,12 +12,6 @@
 namespace tilescope {
 namespace {
 
-// Rounding errors of an fp32 sum, relative to the sum of its absolute terms. A random walk over the longest
-// sum (256 terms) gives about 16 units of 2^-24; a kernel's fast exp2 and products add a few.
-constexpr double kSumSlack = 16 * 0x1p-24;
-constexpr double kRounding = 4 * 0x1p-24;  // a few fp32 operations in a row
-constexpr double kSmallest = 0x1p-125;     // below this an fp32 exponential may vanish
-
 bool is_forward(PassName pass) { return pass == PassName::forward; }
 bool is_backward(PassName pass) {
   return pass == PassName::dkdv || pass == PassName::dq || pass == PassName::dkdvdq ||
@@ -58,24 +52,9 @@ bool TileReplay::can_replay(const TileProgram& program) {
   return is_forward(program.name) || is_backward(program.name);
 }
 
-TileReplay::Product TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b,
-                                    std::int64_t b_row) const {
+SlackProduct TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const {
   const std::int64_t cols = program_->problem.head_dim;
-  Product product{0, 0};
-  for (std::int64_t d = 0; d < cols; ++d) {
-    const double term = a.values[a_row * cols + d] * b.values[b_row * cols + d];
-    product.value += term;
-    product.slack += kSumSlack * std::abs(term);
-  }
-  return product;
-}
-
-ExactSum TileReplay::rounded(double value, double slack) const {
-  float range[] = {static_cast<float>(value - slack), static_cast<float>(value),
-                   static_cast<float>(value + slack)};
-  round_to(program_->problem.dtype, range, 3);
-  const bool narrow = program_->problem.dtype != ElementType::fp32;
-  return {narrow ? range[1] : value, std::max(2 * slack, static_cast<double>(range[2]) - range[0])};
+  return slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
 }
 
 std::vector<int> TileReplay::visible_keys(const TileState& at, int i) const {
@@ -112,12 +91,12 @@ ExactTileState TileReplay::step(const TileState& visited) {
   return state;
 }
 
-ExactSum TileReplay::exponential(const Product& score, const Product& reference) const {
+ExactSum TileReplay::exponential(const SlackProduct& score, const SlackProduct& reference) const {
   const double relative = scale_ * (score.slack + reference.slack) +
-                          kRounding * scale_ * (std::abs(score.value) + std::abs(reference.value)) +
+                          kRoundingSlack * scale_ * (std::abs(score.value) + std::abs(reference.value)) +
                           kSumSlack;
   const double value = std::exp(scale_ * (score.value - reference.value));
-  return {value, value * relative + kSmallest};
+  return {value, value * relative + kSmallestExponential};
 }
 
 void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
@@ -125,17 +104,17 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
   const AttentionProblem& p = program_->problem;
   const std::vector<int> keys = visible_keys(at, i);
   Row& row = rows_[static_cast<std::size_t>(query_row)];
-  std::vector<Product> scores;
-  Product tile_max{0, 0};
+  std::vector<SlackProduct> scores;
+  SlackProduct tile_max{0, 0};
   for (int j : keys) {
-    Product score = dot(q_, query_row, k_, first_key_row + j);
+    SlackProduct score = dot(q_, query_row, k_, first_key_row + j);
     score.value *= sign_;
     state.scores.add(score.value, score.slack);
     if (scores.empty() || score.value > tile_max.value) tile_max = score;
     scores.push_back(score);
   }
   if (!keys.empty()) {
-    const Product old_max = row.max;
+    const SlackProduct old_max = row.max;
     if (!row.seen || tile_max.value > row.max.value) row.max = tile_max;
     const ExactSum rescale = row.seen ? exponential(old_max, row.max) : ExactSum{};
     for (ExactSum* sum : {&row.sum, &row.accum}) {
@@ -176,23 +155,23 @@ void TileReplay::backward_row(std::int64_t query_row, std::int64_t first_key_row
                               ExactTileState& state, ExactSum& accum) {
   const AttentionProblem& p = program_->problem;
   const double lse = lse_[static_cast<std::size_t>(query_row)];
-  const Product delta = dot(dout_, query_row, out_, query_row);
+  const SlackProduct delta = dot(dout_, query_row, out_, query_row);
   const auto query = static_cast<std::size_t>(query_row);
   for (int j : visible_keys(at, i)) {
     const std::int64_t key_row = first_key_row + j;
-    const Product score = dot(q_, query_row, k_, key_row);
+    const SlackProduct score = dot(q_, query_row, k_, key_row);
     state.scores.add(sign_ * score.value, score.slack);
     const double exponent = scale_ * sign_ * score.value - lse;
     const double relative =
-        scale_ * score.slack + kRounding * (scale_ * std::abs(score.value) + std::abs(lse)) + kSumSlack;
+        scale_ * score.slack + kRoundingSlack * (scale_ * std::abs(score.value) + std::abs(lse)) + kSumSlack;
     const double prob = std::isfinite(lse) ? std::exp(exponent) : 0.0;
     const std::int64_t key = std::int64_t{at.n_block} * program_->tile.block_n + j;
     const double kept = dropout_factor(p, query_row / p.seqlen_q, query_row % p.seqlen_q, key);
-    const double prob_slack = prob * relative + kSmallest;
+    const double prob_slack = prob * relative + kSmallestExponential;
     const ExactSum entering = rounded(kept * prob, kept * prob_slack);
     state.probs.add(entering.value, entering.tolerance);
 
-    const Product dprob = dot(dout_, query_row, v_, key_row);
+    const SlackProduct dprob = dot(dout_, query_row, v_, key_row);
     state.dprobs.add(kept * dprob.value, kept * dprob.slack);
     const double difference = kept * dprob.value - delta.value;
     const ExactSum dscore = rounded(

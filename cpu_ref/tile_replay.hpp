@@ -8,21 +8,12 @@
 #include <tuple>
 #include <vector>
 
+#include "cpu_ref/rounding_interval.hpp"
 #include "cpu_ref/tensor.hpp"
 #include "cpu_ref/tile_observer.hpp"
 #include "cpu_ref/tile_program.hpp"
 
 namespace tilescope {
-
-/// A sum as it should be, and how far fp32 arithmetic in any order, and the roundings that it may flip, can
-/// be from it.
-struct ExactSum {
-  double value = 0, tolerance = 0;
-  void add(double term, double slack) {
-    value += term;
-    tolerance += slack;
-  }
-};
 
 struct ExactTileState {
   ExactSum scores, row_max, row_sum, probs, dprobs, dscores, accum;
@@ -58,12 +49,9 @@ class TileReplay {
   ExactTileState step(const TileState& visited);
 
  private:
-  struct Product {
-    double value, slack;
-  };
   /// The running statistics of a query row.
   struct Row {
-    Product max{0, 0};
+    SlackProduct max{0, 0};
     ExactSum sum;
     ExactSum accum;  // un-normalised, over head_dim: every step is linear in V, so its row sums are enough
     bool seen = false;
@@ -75,13 +63,14 @@ class TileReplay {
     explicit Matrix(const Tensor& tensor);
   };
 
-  Product dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const;
-  /// `value` as the element type holds it; the tolerance covers every value within `slack`.
-  ExactSum rounded(double value, double slack) const;
+  SlackProduct dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const;
+  ExactSum rounded(double value, double slack) const {
+    return rounded_interval(program_->problem.dtype, value, slack);
+  }
   void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
                    ExactTileState& state);
   /// exp(scale * (score - reference)) with the relative error that those of its argument make.
-  ExactSum exponential(const Product& score, const Product& reference) const;
+  ExactSum exponential(const SlackProduct& score, const SlackProduct& reference) const;
   void backward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
                     ExactTileState& state, ExactSum& accum);
   /// Keys [begin, end) of the tile that query i sees, by the definition of the mask.

@@ -74,9 +74,18 @@ void run_with_wrong_output(const ProgramOptions& options, Direction direction, T
   dk.set(dk.row_index(1, 0, 30) + 5, 7.0f);
 }
 
-std::string located(decltype(Kernel::run) run) {
-  Kernel kernel = *testing::kernel_cases()[2].kernel;
-  REQUIRE(kernel.name == "cpu:flash2");
+/// cpu:standard with one wrong element in a matrix that a pass stores.
+template <TensorName matrix>
+void run_with_wrong_matrix(const ProgramOptions& options, Direction direction, TensorSet& tensors,
+                           TileObserver* observer) {
+  testing::kernel_cases()[0].kernel->run(options, direction, tensors, observer);
+  Tensor& damaged = tensors[matrix];
+  if (!damaged.empty()) damaged.set(damaged.row_index(1, 2, 20) + 30, 0.5f);
+}
+
+std::string located(decltype(Kernel::run) run, int kernel_case = 2) {
+  Kernel kernel = *testing::kernel_cases()[static_cast<std::size_t>(kernel_case)].kernel;
+  REQUIRE(kernel.name == (kernel_case == 0 ? "cpu:standard" : "cpu:flash2"));
   kernel.run = run;
   Reference reference(kProblem, InputKind::normal, Direction::backward);
   ProgramOptions options = ProgramOptions::with_tile(kTile);
@@ -101,6 +110,19 @@ TEST_CASE("a wrong sum is located: pass, tile and quantity") {
   check(located(run_with_wrong_state<PassName::dkdv, &TileState::dprobs>), "dkdv", "dprobs");
   check(located(run_with_wrong_state<PassName::dq, &TileState::dscores>), "dq", "dscores");
   check(located(run_with_wrong_state<PassName::dq, &TileState::accum>), "dq", "accum");
+}
+
+TEST_CASE("a wrong element of a stored matrix is located: pass, tile and matrix") {
+  const auto check = [](const std::string& where, const std::string& pass, const std::string& matrix) {
+    CAPTURE(where);
+    CHECK(where.starts_with("pass " + pass +
+                            ", batch 1, head 2, m_block 1 (queries 16 ... 31), n_block 1 (keys 24 ... 47): " +
+                            matrix + ": at query 20, key 30 it is 0.5, exact "));
+  };
+  check(located(run_with_wrong_matrix<TensorName::scores>, 0), "scores", "scores");
+  check(located(run_with_wrong_matrix<TensorName::probs>, 0), "softmax", "probs");
+  check(located(run_with_wrong_matrix<TensorName::dprobs>, 0), "dprobs", "dprobs");
+  check(located(run_with_wrong_matrix<TensorName::dscores>, 0), "dscores", "dscores");
 }
 
 TEST_CASE("a wrong walk is located by its first access") {

@@ -69,7 +69,8 @@ std::vector<Case> prepare_cases() {
 
 /// What was seen of one bug.
 struct Sighting {
-  std::optional<std::string> check;  // the first that saw it, and where
+  std::optional<std::string> check;     // the first that saw it, and where
+  std::optional<std::string> location;  // what verify says of where it went wrong, if the judge saw it
   bool by_plain_tolerance = false;
 };
 
@@ -90,6 +91,19 @@ Verdict judge_planted(const NamedBug& bug, Reference& reference, const Run& run,
   return reference.judge(run.direction);
 }
 
+/// "dq in pass dkdvdq" of the sentence that verify prints.
+std::optional<std::string> located(const NamedBug& bug, Reference& reference, const Run& run) {
+  TileObserver observer;
+  judge_planted(bug, reference, run, &observer);
+  const std::optional<std::string> sentence =
+      first_divergence(reference, *run.kernel, run.options, run.direction, observer);
+  if (!sentence) return std::nullopt;
+  const std::size_t pass_end = sentence->find(','), place_end = sentence->find(": ");
+  const std::size_t quantity_end = sentence->find(": ", place_end + 2);
+  return sentence->substr(place_end + 2, quantity_end - place_end - 2) + " in " +
+         sentence->substr(0, pass_end);
+}
+
 Sighting judge_all(const NamedBug& bug, std::vector<Case>& cases) {
   Sighting sighting;
   for (Case& c : cases) {
@@ -98,6 +112,7 @@ Sighting judge_all(const NamedBug& bug, std::vector<Case>& cases) {
       if (!sighting.check && !verdict.passed()) {
         const auto wrong = std::find_if(verdict.tensors.begin(), verdict.tensors.end(),
                                         [](const TensorVerdict& tensor) { return !tensor.passed; });
+        sighting.location = located(bug, c.reference, run);
         sighting.check =
             "judge: " + std::string(to_string(wrong->tensor)) + " of " + std::string(run.kernel->name);
       }
@@ -188,16 +203,23 @@ int main() {
     std::printf("nothing is planted, yet: %s\n", control.check->c_str());
     return 1;
   }
-  int caught = 0, by_plain_tolerance = 0;
+  int caught = 0, by_plain_tolerance = 0, judged = 0, located_bugs = 0;
   for (const NamedBug& bug : kBugs) {
     const Sighting sighting = look_for(bug, cases);
     caught += sighting.check.has_value();
     by_plain_tolerance += sighting.by_plain_tolerance;
-    std::printf("%-32s %-72s %-34s 1e-2: %s\n", bug.name, bug.what,
-                sighting.check.value_or("SURVIVES").c_str(), sighting.by_plain_tolerance ? "seen" : "missed");
+    const bool by_judge = sighting.check && sighting.check->starts_with("judge");
+    judged += by_judge;
+    located_bugs += by_judge && sighting.location;
+    std::printf("%-32s %-69s %-35s %-34s 1e-2: %s\n", bug.name, bug.what,
+                sighting.check.value_or("SURVIVES").c_str(),
+                sighting.location.value_or(by_judge ? "NOT LOCATED" : "").c_str(),
+                sighting.by_plain_tolerance ? "seen" : "missed");
   }
   const int bugs = static_cast<int>(std::size(kBugs));
-  std::printf("%d of %d planted bugs caught; a plain tolerance of 1e-2 on the same runs sees %d\n", caught,
-              bugs, by_plain_tolerance);
-  return caught == bugs ? 0 : 1;
+  std::printf(
+      "%d of %d planted bugs caught, %d of them by the judge, which located %d; a plain tolerance of "
+      "1e-2 on the same runs sees %d\n",
+      caught, bugs, judged, located_bugs, by_plain_tolerance);
+  return caught == bugs && located_bugs == judged ? 0 : 1;
 }
