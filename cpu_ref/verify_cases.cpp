@@ -201,12 +201,16 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size) {
 }
 
 ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel) {
-  ProgramOptions options = kernel.default_options(verify_case.problem);
+  const AttentionProblem& problem = verify_case.problem;
+  ProgramOptions own = kernel.default_options(problem);
+  own.order = verify_case.order;
+  own.scan = verify_case.scan;
+  own.heads_per_section = 2;  // a section that does not divide the heads
+  ProgramOptions options = own;
   options.forward_tile = options.backward_tile = options.dq_tile = verify_case.tile;
-  options.order = verify_case.order;
-  options.scan = verify_case.scan;
-  options.heads_per_section = 2;  // a section that does not divide the heads
-  return options;
+  const bool refused = kernel.refusal(problem, Direction::forward, options) ||
+                       kernel.refusal(problem, verify_case.direction, options);
+  return refused ? own : options;
 }
 
 std::vector<BackwardOrder> backward_orders(const VerifyCase& verify_case, const Kernel& kernel) {

@@ -28,7 +28,7 @@ enum class SweepSize : std::uint8_t { quick, normal, full };
 /// and scans.
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size);
 
-/// The kernel's default choices with the tile and orders of the case.
+/// The kernel's default choices with the orders of the case, and with its tile where the kernel takes it.
 ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel);
 
 /// The backward orders in which the kernel is to be judged on this case: all that it has, or the default one

@@ -126,8 +126,9 @@ std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const
                                  describe(verify_case.problem), to_string(verify_case.inputs));
   for (const TensorVerdict& tensor : verdict.tensors) {
     const double share = tensor.error.max_abs == 0 ? 0.0 : tensor.error.max_abs / tensor.bound;
+    const std::string figure = share < 100 ? fmt::format("{:.2f}", share) : fmt::format("{:.0e}", share);
     line += fmt::format(" {} {}", record_name(tensor.tensor),
-                        tensor.error.non_finite > 0 ? "non-finite" : fmt::format("{:.2f}", share));
+                        tensor.error.non_finite > 0 ? "non-finite" : figure);
   }
   return line + "\n";
 }
@@ -301,8 +302,9 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const std::string not_supported =
       refused == 0 ? "" : fmt::format(", {} not supported by their kernel", refused);
-  context.print(fmt::format("{} runs on {} problems: {} passed, {} failed{}; {:.1f} s\n", passed + failed,
-                            jobs.size(), passed, failed, not_supported, elapsed.count()));
+  context.print(fmt::format("{} runs on {} problem{}: {} passed, {} failed{}; {:.1f} s\n", passed + failed,
+                            jobs.size(), jobs.size() == 1 ? "" : "s", passed, failed, not_supported,
+                            elapsed.count()));
   context.write_json(to_json_text(record));
   return failed == 0 ? kFine : kCheckFailed;
 }
