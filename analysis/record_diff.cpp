@@ -14,7 +14,7 @@ namespace {
 
 /// How a run was cut and simulated: what tells runs of the same problem and kernel apart.
 std::string variant(const RunEntry& run) {
-  std::string text;
+  std::string text = run.l2.value_or("");
   for (const PassRecord& pass : run.passes) {
     text += fmt::format("{} {}x{}", pass.name, pass.tile.block_m, pass.tile.block_n);
     if (pass.simulated) text += fmt::format(" {} {}", pass.simulated->machine, pass.simulated->l2_bytes);

@@ -79,6 +79,8 @@ struct TimeRecord {
   double min_s = 0;
   double noise = 0;  // relative standard deviation, 1.0 = 100 %
   std::vector<double> samples_s;
+  std::optional<std::int64_t> throttled = std::nullopt;  // samples dropped because the clock was low
+  std::optional<double> sm_clock_hz = std::nullopt;      // mean over the samples
   bool operator==(const TimeRecord&) const = default;
 };
 
@@ -127,6 +129,7 @@ struct RunEntry {
   std::optional<TileOrder> order = std::nullopt;   // of the grid, where it was chosen
   std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
   std::optional<InputKind> inputs = std::nullopt;  // what was computed on
+  std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
   bool operator==(const RunEntry&) const = default;
 };
 

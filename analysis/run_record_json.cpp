@@ -138,16 +138,19 @@ MeasuredBytes measured_from(const JsonField& field) {
 }
 
 Json to_json(const TimeRecord& time) {
-  return {{"median_s", time.median_s},
-          {"min_s", time.min_s},
-          {"noise", json_number(time.noise)},
-          {"samples_s", time.samples_s}};
+  Json json{{"median_s", time.median_s}, {"min_s", time.min_s}, {"noise", json_number(time.noise)}};
+  put(json, "throttled", time.throttled);
+  put(json, "sm_clock_hz", time.sm_clock_hz);
+  json["samples_s"] = time.samples_s;
+  return json;
 }
 
 TimeRecord time_from(const JsonField& field) {
   TimeRecord time{
       field.at("median_s").positive(), field.at("min_s").positive(), field.at("noise").number(), {}};
   for (const JsonField& sample : field.at("samples_s").items()) time.samples_s.push_back(sample.positive());
+  time.throttled = optional_count(field, "throttled");
+  if (field.has("sm_clock_hz")) time.sm_clock_hz = field.at("sm_clock_hz").positive();
   return time;
 }
 
@@ -241,6 +244,7 @@ Json to_json(const RunEntry& run) {
   if (run.order) json["order"] = to_string(*run.order);
   if (run.scan) json["scan"] = to_string(*run.scan);
   if (run.inputs) json["inputs"] = to_string(*run.inputs);
+  put(json, "l2", run.l2);
   json["passes"] = Json::array();
   for (const PassRecord& pass : run.passes) json["passes"].push_back(to_json(pass));
   for (const auto& [tensor, error] : run.error) json["error"][tensor] = to_json(error);
@@ -265,6 +269,10 @@ RunEntry run_from(const JsonField& field) {
   run.order = optional_name(field, "order", parse_tile_order);
   run.scan = optional_name(field, "scan", parse_scan);
   run.inputs = optional_name(field, "inputs", parse_input_kind);
+  if (field.has("l2")) {
+    run.l2 = field.at("l2").text();
+    if (run.l2 != "cold" && run.l2 != "warm") field.at("l2").refuse("must be cold or warm");
+  }
   for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_from(pass));
   if (field.has("error")) {
     for (const auto& [tensor, error] : field.at("error").entries()) run.error[tensor] = error_from(error);

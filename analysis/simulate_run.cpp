@@ -51,13 +51,19 @@ SimulatedBytes simulate(const TileProgram& program, const Machine& machine,
 
 }  // namespace
 
+ProgramOptions with_sections(ProgramOptions options, const AttentionProblem& problem,
+                             const Machine& machine) {
+  if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
+    options.heads_per_section = heads_sharing_l2(problem, machine);
+  }
+  return options;
+}
+
 std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
                                      std::span<const Direction> directions, ProgramOptions options,
                                      const Machine& machine) {
   validate(problem);
-  if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
-    options.heads_per_section = heads_sharing_l2(problem, machine);
-  }
+  options = with_sections(options, problem, machine);
   std::vector<PlannedPass> passes;
   for (const Direction direction : directions) {
     for (TileProgram& program : kernel.programs(direction, problem, options)) {

@@ -27,9 +27,12 @@ struct PlannedPass {
   TileProgram program;
 };
 
-/// The passes of the kernel in launch order. head_swizzled takes as many heads to a section as share the
-/// machine's effective L2 with their K and V, unless `options` says otherwise: the largest power of two of
-/// key/value heads, times the query heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp).
+/// `options`, where head_swizzled takes as many heads to a section as share the machine's effective L2 with
+/// their K and V, unless it says otherwise: the largest power of two of key/value heads, times the query
+/// heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp).
+ProgramOptions with_sections(ProgramOptions options, const AttentionProblem& problem, const Machine& machine);
+
+/// The passes of the kernel in launch order, with_sections.
 /// @throws BadInput on an invalid problem or tile
 std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
                                      std::span<const Direction> directions, ProgramOptions options,

@@ -125,8 +125,8 @@ void DeviceSession::download(TensorName name, Tensor& destination) {
   }
 }
 
-void DeviceSession::launch(std::size_t index) {
-  launch_(programs_[index], arguments(programs_[index]), stream_.get());
+void DeviceSession::launch(std::size_t index, cudaStream_t stream) {
+  launch_(programs_[index], arguments(programs_[index]), stream);
   check_cuda(cudaGetLastError(),
              "launching " + kernel_name_ + " " + std::string(to_string(programs_[index].name)));
 }

@@ -35,8 +35,9 @@ class DeviceSession {
   /// Copies a tensor back into C order.
   void download(TensorName name, Tensor& destination);
 
-  /// Enqueues pass `index` of programs().
-  void launch(std::size_t index);
+  /// Enqueues pass `index` of programs() on the session's own stream, or on another.
+  void launch(std::size_t index) { launch(index, stream()); }
+  void launch(std::size_t index, cudaStream_t stream);
   /// Waits for everything enqueued. @throws DeviceError if it failed.
   void synchronize();
   /// @throws DeviceError if a kernel wrote outside a buffer.

@@ -23,8 +23,12 @@ const RangeValues* find(const std::vector<RangeValues>& ranges, const std::strin
 }  // namespace
 
 void open_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
-                  std::size_t number) {
+                  std::size_t number, const std::function<void(CUstream)>& warm_up) {
   for (int i = 0; i < kSweepsToClean; ++i) run(driver, sweep);
+  if (warm_up) {
+    warm_up(nullptr);
+    TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
+  }
   session.push("work" + std::to_string(number));
 }
 
@@ -38,14 +42,14 @@ void close_bracket(CounterSession& session, const DriverLibrary& driver, const R
 }
 
 bool read_bracket(const std::vector<RangeValues>& ranges, const std::vector<std::string>& counters,
-                  const MetricChoice& choice, std::size_t number, KernelMeasurement& kernel) {
+                  const MetricChoice& choice, std::size_t number, KernelMeasurement& kernel, L2State l2) {
   const RangeValues* work = find(ranges, "work" + std::to_string(number));
   const RangeValues* after = find(ranges, "after" + std::to_string(number));
   if (!work || !after) return false;
   kernel.counters = by_name(counters, *work);
   kernel.measured = choice.evaluate(kernel.counters);
   const auto written = kernel.measured.find("dram_write_bytes");
-  if (written != kernel.measured.end()) {
+  if (written != kernel.measured.end() && l2 == L2State::cold) {
     written->second += choice.evaluate(by_name(counters, *after)).at("dram_write_bytes");
   }
   return true;
@@ -58,9 +62,10 @@ CounterValues by_name(const std::vector<std::string>& counters, const RangeValue
 }
 
 BracketedCounters::BracketedCounters(std::shared_ptr<const CuptiLibrary> cupti, const DeviceContext& device,
-                                     const std::string& metrics)
+                                     const std::string& metrics, L2State l2)
     : driver_(device.driver()),
       counters_of_(CounterDevice::probe(*cupti, device.get(), device.device_index())),
+      l2_(l2),
       choice_(choose_metrics(metrics, MetricCatalogue(counters_of_.chip))),
       session_(cupti, device.get(), counters_of_, choice_.counters, RangeMode::pushed, kRangesOfBracket),
       sweep_(driver_) {}
@@ -70,14 +75,14 @@ KernelMeasurement BracketedCounters::measure(const std::string& name,
   bool all_passes = false;
   while (!all_passes) {
     session_.start();
-    open_bracket(session_, *driver_, sweep_, 0);
+    open_bracket(session_, *driver_, sweep_, 0, l2_ == L2State::warm ? work : nullptr);
     work(nullptr);
     close_bracket(session_, *driver_, sweep_, 0);
     all_passes = session_.stop();
   }
   KernelMeasurement kernel;
   kernel.name = name;
-  if (!read_bracket(session_.collect(), session_.counters(), choice_, 0, kernel)) {
+  if (!read_bracket(session_.collect(), session_.counters(), choice_, 0, kernel, l2_)) {
     throw CuptiError(0, "CUPTI returned no counters for " + name);
   }
   return kernel;

@@ -49,7 +49,7 @@ class Measuring {
   void add(const std::string& name, const std::string& unit, double amount, const std::string& method,
            const std::function<void(CUstream)>& work) {
     TimerOptions options;
-    options.cold_l2 = false;
+    options.l2 = L2State::warm;
     options.min_samples = 20;
     options.max_samples = 200;
     options.time_limit_s = 2;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <numeric>
 #include <thread>
 
 namespace tilescope {
@@ -45,13 +43,6 @@ struct Stamp {
   std::uint64_t cycles, nanoseconds;
 };
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 double clock_between(const std::vector<Stamp>& stamps, std::size_t sms) {
   std::vector<double> clocks;
   for (std::size_t sm = 0; sm < sms; ++sm) {
@@ -60,22 +51,10 @@ double clock_between(const std::vector<Stamp>& stamps, std::size_t sms) {
     clocks.push_back(1e9 * static_cast<double>(after.cycles - before.cycles) /
                      static_cast<double>(after.nanoseconds - before.nanoseconds));
   }
-  return median(std::move(clocks));
+  return median_of(std::move(clocks));
 }
 
 }  // namespace
-
-double relative_deviation(const std::vector<double>& samples) {
-  if (samples.size() < 2) return 0;
-  const auto count = static_cast<double>(samples.size());
-  const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / count;
-  double squares = 0;
-  for (const double sample : samples) squares += (sample - mean) * (sample - mean);
-  return std::sqrt(squares / (count - 1)) / mean;
-}
-
-double TimedSamples::median_s() const { return median(samples_s); }
-double TimedSamples::min_s() const { return *std::min_element(samples_s.begin(), samples_s.end()); }
 
 ColdTimer::ColdTimer(const DeviceContext& device)
     : driver_(device.driver()),
@@ -97,7 +76,7 @@ ColdTimer::~ColdTimer() {
   if (module_) driver_->cuModuleUnload(module_);
 }
 
-ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work, bool cold_l2) const {
+ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work, L2State l2) const {
   std::vector<Stamp> stamps(2 * sms_);
   CUdeviceptr before = stamps_, after = stamps_ + sms_ * sizeof(Stamp);
   TILESCOPE_DRIVER_CALL(*driver_, cuMemsetD8, stamps_, 0, 2 * sms_ * sizeof(Stamp));
@@ -109,7 +88,7 @@ ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work, b
   // While the sweep runs the rest is enqueued, so that no launch latency comes between the events.
   stamp(&before);
   sweep_.enqueue(nullptr);
-  if (!cold_l2) work(nullptr);
+  if (l2 == L2State::warm) work(nullptr);
   TILESCOPE_DRIVER_CALL(*driver_, cuEventRecord, begin_, nullptr);
   work(nullptr);
   TILESCOPE_DRIVER_CALL(*driver_, cuEventRecord, end_, nullptr);
@@ -128,12 +107,12 @@ TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const Ti
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
 
   TimedSamples timed;
-  timed.cold_l2 = options.cold_l2;
+  timed.l2 = options.l2;
   double total_s = 0, clocks = 0;
   auto rest = kFirstRest;
   const auto count = [&] { return static_cast<int>(timed.samples_s.size()); };
   while (count() < options.max_samples && (wall_s() < options.time_limit_s || timed.samples_s.empty())) {
-    const Sample one = sample(work, options.cold_l2);
+    const Sample one = sample(work, options.l2);
     if (one.sm_clock_hz < options.least_clock * boost_clock_hz_) {
       if (++timed.throttled > options.max_samples || wall_s() > options.time_limit_s) break;
       std::this_thread::sleep_for(rest);

@@ -9,6 +9,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "profiler/timed_samples.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -56,13 +58,7 @@ void take(const Json& json, const char* key, std::optional<T>& value) {
 
 }  // namespace
 
-double KernelTime::median_s() const {
-  std::vector<double> sorted = samples_s;
-  std::sort(sorted.begin(), sorted.end());
-  const std::size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
+double KernelTime::median_s() const { return median_of(samples_s); }
 double KernelTime::min_s() const { return *std::min_element(samples_s.begin(), samples_s.end()); }
 
 void to_json(Json& json, const KernelMeasurement& kernel) {

@@ -145,6 +145,13 @@ UnknownMetric::UnknownMetric(std::string name, const std::string& chip, std::vec
       name_(std::move(name)),
       known_(std::move(known)) {}
 
+std::string names_of_missing(const MetricChoice& choice) {
+  std::string names;
+  for (const Metric* metric : choice.missing)
+    names += (names.empty() ? "" : ", ") + std::string(metric->name);
+  return names;
+}
+
 std::vector<MetricChoice> split_by_pass(const MetricChoice& choice, const MetricCatalogue& chip) {
   std::vector<MetricChoice> parts;
   for (const MetricChoice& one : singles(choice)) {

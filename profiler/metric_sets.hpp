@@ -35,7 +35,7 @@ struct MetricSet {
 
 /// Every metric, each once.
 const std::vector<Metric>& all_metrics();
-/// `traffic` (the default), `warp`, `tensor`, `roofline`, and `all` of them.
+/// `traffic` (the default), `warp`, `tensor`, `roofline`, `shared`, and `all` of them.
 const std::vector<MetricSet>& metric_sets();
 
 /// "smsp__x.sum + 2 * smsp__y.sum"
@@ -75,6 +75,9 @@ struct MetricChoice {
 /// @param request names of sets, metrics or counters, with commas: "traffic,sm__inst_executed.sum"
 /// @throws UnknownMetric for a name that is none of them
 MetricChoice choose_metrics(const std::string& request, const MetricCatalogue& chip);
+
+/// Names of MetricChoice::missing, with commas.
+std::string names_of_missing(const MetricChoice& choice);
 
 /// Cuts a choice into parts whose counters fit in one pass each. A metric stays whole: one that needs several
 /// passes by itself is a part of its own.

@@ -16,26 +16,35 @@ Metric renamed(std::string_view name, std::string_view unit, std::string_view co
   return {name, unit, {{{1, counter}}, {{1, elsewhere}}}, caveat};
 }
 
+constexpr int kSectorBytes = 32;
+
 std::vector<Metric> traffic_metrics() {
   return {
       plain("sm_l2_read_bytes", "byte", "l1tex__m_xbar2l1tex_read_bytes.sum",
             "all that the SMs read from L2, by loads, cp.async and TMA alike; includes distributed shared "
             "memory"),
-      plain("sm_l2_write_bytes", "byte", "l1tex__m_l1tex2xbar_write_bytes.sum",
-            "all that the SMs write to L2, reductions and atomics included"),
+      {"sm_l2_write_bytes",
+       "byte",
+       {{{kSectorBytes, "lts__t_sectors_srcunit_tex_op_write.sum"},
+         {kSectorBytes, "lts__t_sectors_srcunit_tex_op_red.sum"},
+         {kSectorBytes, "lts__t_sectors_srcunit_tex_op_atom.sum"}}},
+       "all that the SMs write to L2, reductions and atomics included, in whole sectors: part of a sector "
+       "counts as 32 bytes. The same bytes as l1tex__m_l1tex2xbar_write_bytes.sum, which takes a pass of its "
+       "own"},
       renamed("dram_read_bytes", "byte", "dram__bytes_read.sum", "dram__bytes_op_read.sum",
               "counts other engines and contexts too"),
       renamed("dram_write_bytes", "byte", "dram__bytes_write.sum", "dram__bytes_op_write.sum",
               "lines that are still dirty in L2 at the end are missing, lines that were dirty before are "
               "included; bracketed measurement has neither"),
-      plain("l2_read_sectors", "1", "lts__t_sectors_op_read.sum",
-            "sectors of 32 bytes; counts traffic between the two L2 partitions a second time"),
-      plain("l2_write_sectors", "1", "lts__t_sectors_op_write.sum",
-            "sectors of 32 bytes; counts traffic between the two L2 partitions a second time"),
-      plain("l2_atomic_sectors", "1", "lts__t_sectors_op_atom.sum", "atomics that return a value"),
-      plain("l2_reduction_sectors", "1", "lts__t_sectors_op_red.sum", "atomics that return nothing"),
-      plain("l2_hit_sectors", "1", "lts__t_sectors_lookup_hit.sum",
-            "of all that are looked for; the rate, l2_hit_rate, needs two passes of its own"),
+      plain("l2_read_sectors", "1", "lts__t_sectors_srcunit_tex_op_read.sum",
+            "of 32 bytes, asked for by the SMs; without what L2's two partitions ask of each other"),
+      plain("l2_write_sectors", "1", "lts__t_sectors_srcunit_tex_op_write.sum", "written by the SMs"),
+      plain("l2_atomic_sectors", "1", "lts__t_sectors_srcunit_tex_op_atom.sum",
+            "atomics that return a value"),
+      plain("l2_reduction_sectors", "1", "lts__t_sectors_srcunit_tex_op_red.sum",
+            "atomics that return nothing"),
+      plain("l2_fill_sectors", "1", "lts__d_sectors_fill_device.sum",
+            "fetched from DRAM: what is left of l2_read_sectors was found in L2"),
       plain("counter_run_duration", "ns", "gpu__time_duration.sum",
             "of the run with counters, not the time of the kernel alone"),
       plain("warp_instructions", "1", "smsp__inst_executed.sum"),
@@ -124,12 +133,34 @@ std::vector<Metric> roofline_metrics() {
                     "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
                     "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
                     "counted by instrumented code: kernels run slower in that pass"),
+      plain("l2_hit_sectors", "1", "lts__t_sectors_lookup_hit.sum",
+            "of all that are looked for, by L2's partitions of each other too; takes a pass of its own"),
       plain("l2_hit_rate", "%", "lts__t_sector_hit_rate.pct",
             "hits and look-ups come from different passes: small kernels can leave 0 to 100"),
       plain("shared_wavefronts", "1", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
             "cycles in which shared memory moves up to 128 bytes in an SM"),
       plain("dram_peak_bytes_per_cycle", "byte", "dram__bytes.sum.peak_sustained",
             "times dram_clock: the DRAM's theoretical bandwidth at the clock of the run"),
+  };
+}
+
+/// Bytes that instructions ask of shared memory; what TMA copies there is among none of them.
+std::vector<Metric> shared_metrics() {
+  constexpr std::string_view kCaveat = "counted by instrumented code; TMA's copies are not among them";
+  return {
+      plain("shared_bytes", "byte", "sm__sass_data_bytes_mem_shared.sum", kCaveat),
+      {"shared_load_bytes",
+       "byte",
+       {{{1, "sm__sass_data_bytes_mem_shared_op_ld.sum"}, {1, "sm__sass_data_bytes_mem_shared_op_ldsm.sum"}}},
+       kCaveat},
+      {"shared_store_bytes",
+       "byte",
+       {{{1, "sm__sass_data_bytes_mem_shared_op_st.sum"}, {1, "sm__sass_data_bytes_mem_shared_op_stsm.sum"}},
+        {{1, "sm__sass_data_bytes_mem_shared_op_st.sum"}}},
+       kCaveat},
+      plain("shared_copy_bytes", "byte", "sm__sass_data_bytes_mem_shared_op_ldgsts.sum", "by cp.async"),
+      plain("shared_gmma_bytes", "byte", "sm__sass_data_bytes_mem_shared_op_gmma.sum",
+            "read by wgmma from shared memory"),
   };
 }
 
@@ -147,7 +178,8 @@ std::vector<std::string_view> names_of(const std::vector<Metric>& metrics) {
 const std::vector<Metric>& all_metrics() {
   static const auto& all = *new std::vector<Metric>([] {
     std::vector<Metric> metrics;
-    for (const auto& group : {traffic_metrics(), warp_metrics(), tensor_metrics(), roofline_metrics()}) {
+    for (const auto& group :
+         {traffic_metrics(), warp_metrics(), tensor_metrics(), roofline_metrics(), shared_metrics()}) {
       metrics.insert(metrics.end(), group.begin(), group.end());
     }
     return metrics;
@@ -157,7 +189,7 @@ const std::vector<Metric>& all_metrics() {
 
 const std::vector<MetricSet>& metric_sets() {
   static const auto& all = *new std::vector<MetricSet>{
-      {"traffic", "bytes at SM<->L2 and DRAM, L2 sectors and hit rate, instructions, clocks",
+      {"traffic", "bytes at SM<->L2 and DRAM, L2 sectors and those it fetched, instructions, clocks",
        names_of(traffic_metrics())},
       {"warp", "occupancy, issue, every stall reason, divergence, bank conflicts, spills",
        names_of(warp_metrics())},
@@ -168,6 +200,10 @@ const std::vector<MetricSet>& metric_sets() {
         "shared_wavefronts", "fp32_ops", "tensor_bf16_ops", "tensor_fp16_ops", "tensor_tf32_ops",
         "tensor_fp8_ops", "dram_peak_bytes_per_cycle", "sm_clock", "dram_clock", "counter_run_duration",
         "warp_instructions"}},
+      {"shared",
+       "bytes at shared memory by kind of instruction, wavefronts, bank conflicts",
+       {"shared_bytes", "shared_load_bytes", "shared_store_bytes", "shared_copy_bytes", "shared_gmma_bytes",
+        "shared_wavefronts", "shared_load_bank_conflicts", "shared_store_bank_conflicts"}},
       {"all", "all of the above; many passes", names_of(all_metrics())},
   };
   return all;

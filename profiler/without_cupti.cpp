@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for everything that needs CUPTI's headers in a build made without them.
-#include "profiler/metric_catalogue.hpp"
-
 #include "cpu_ref/errors.hpp"
+#include "profiler/metric_catalogue.hpp"
+#include "profiler/work_profiler.hpp"
 
 namespace tilescope {
 namespace {
@@ -27,5 +27,18 @@ const std::vector<std::string>& MetricCatalogue::base_names() const { refuse(); 
 bool MetricCatalogue::has(const std::string&) const { refuse(); }
 std::string MetricCatalogue::description(const std::string&) const { refuse(); }
 int MetricCatalogue::passes(const std::vector<std::string>&) const { refuse(); }
+
+struct WorkProfiler::State {};
+
+WorkProfiler::WorkProfiler(const std::string&, const TimerOptions&) { refuse(); }
+WorkProfiler::~WorkProfiler() = default;
+std::string WorkProfiler::device() const { refuse(); }
+std::string WorkProfiler::chip() const { refuse(); }
+std::string WorkProfiler::driver() const { refuse(); }
+int WorkProfiler::passes() const { refuse(); }
+std::string WorkProfiler::missing_metrics() const { refuse(); }
+WorkMeasurement WorkProfiler::measure(const std::string&, const std::function<void(CUstream_st*)>&) {
+  refuse();
+}
 
 }  // namespace tilescope

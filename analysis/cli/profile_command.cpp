@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilescope profile -- COMMAND ...`: counters and times of every kernel of a command.
+// `tilescope profile`: counters and times of TileScope's kernels, or of every kernel of a command.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/ncu_comparison.hpp"
+#include "analysis/cli/profile_kernels.hpp"
 #include "analysis/cli/profile_output.hpp"
 #include "analysis/json_fields.hpp"
 #include "analysis/nearest_names.hpp"
@@ -24,7 +25,9 @@ namespace {
 
 struct ProfileArguments {
   ProfileRequest request;
+  ProfileKernelOptions kernels;
   std::vector<std::string> command;
+  std::string l2 = "cold";
   std::string replay = "kernel";
   bool time = false;
   bool self_test = false;
@@ -144,10 +147,19 @@ int compare(const ProfileArguments& arguments, const CommandContext& context) {
 int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   if (arguments.self_test) return report_self_test(run_self_test(), context);
   if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
-  if (arguments.command.empty()) {
-    throw BadInput("COMMAND", "(none)", "must follow --, as in: tilescope profile -- python3 script.py");
+  const L2State l2 = parse_l2_state(arguments.l2);
+  if (!arguments.kernels.given() && arguments.command.empty()) {
+    throw BadInput("COMMAND", "(none)",
+                   "must follow --, as in: tilescope profile -- python3 script.py; or --kernel must name a "
+                   "kernel of TileScope");
   }
   require_known_metrics(arguments.request.metrics);
+  if (arguments.kernels.given()) {
+    if (!arguments.command.empty()) {
+      throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
+    }
+    return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
+  }
   require_expression(arguments.request.kernel_filter);
   if (arguments.replay != kApplication && arguments.replay != "kernel") {
     throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
@@ -166,8 +178,12 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
 void add_profile_command(CLI::App& app, CommandContext& context) {
   const auto arguments = std::make_shared<ProfileArguments>();
   ProfileRequest& request = arguments->request;
-  CLI::App& command = add_command(app, context, "profile", "counters and times of every kernel of a command",
-                                  [arguments, &context] { return run_profile(*arguments, context); });
+  CLI::App& command =
+      add_command(app, context, "profile", "counters and times of TileScope's kernels, or of a command's",
+                  [arguments, &context] { return run_profile(*arguments, context); });
+  arguments->kernels.add_to(command);
+  command.add_option("--l2", arguments->l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
+      ->type_name("cold|warm");
   command.add_option("--metrics", request.metrics, "sets, metrics and counters, with commas (list counters)")
       ->type_name("NAMES");
   command.add_option("--kernel-filter", request.kernel_filter, "measure kernels whose name it is found in")
@@ -190,7 +206,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   command.add_option("--time-limit", arguments->time_limit_s, "seconds after which the command is ended")
       ->check(CLI::PositiveNumber);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
-  command.footer("Exits as the command does.");
+  command.footer("With a command, exits as the command does.");
 }
 
 }  // namespace tilescope::cli

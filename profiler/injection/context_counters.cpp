@@ -40,12 +40,7 @@ std::size_t ContextCounters::choose_part(const MetricCatalogue& chip, std::int64
 
 CollectionFacts ContextCounters::facts() const { return facts_; }
 
-std::string ContextCounters::missing_metrics() const {
-  std::string names;
-  for (const Metric* metric : choice_.missing)
-    names += (names.empty() ? "" : ", ") + std::string(metric->name);
-  return names;
-}
+std::string ContextCounters::missing_metrics() const { return names_of_missing(choice_); }
 
 void ContextCounters::open_session(std::size_t launches) {
   session_.reset();  // one at a time: CUPTI enables a context once

@@ -58,6 +58,9 @@ RunRecord full_record() {
   record.runs[1].order = TileOrder::head_swizzled;
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;
+  record.runs[1].l2 = "warm";
+  record.runs[1].passes.front().time->throttled = 3;
+  record.runs[1].passes.front().time->sm_clock_hz = 1.98e9;
   return record;
 }
 

@@ -53,6 +53,34 @@ TEST_CASE("profile refuses what it cannot understand before it runs anything") {
   }
 }
 
+TEST_CASE("profile --kernel refuses what no kernel could run, and says what the machine lacks for the rest") {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* said;
+  } cases[] = {
+      {{"--kernel", "cpu:flash2"}, "gpu:flash2-simt"},
+      {{"--kernel", "gpu:flash2-mma", "--seqlen", "0"}, "seqlen"},
+      {{"--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, "gpu:flash2-mma"},
+      {{"--kernel", "gpu:flash2-simt", "--l2", "hot"}, "cold or warm"},
+      {{"--kernel", "gpu:flash2-simt", "--", "true"}, "COMMAND"},
+      {{"--kernel", "gpu:flash2-simt", "--sweep", "seqlen"}, "AXIS=VALUES"},
+      {{"--kernel", "gpu:flash2-simt", "--sweep", "seqln=512"}, "seqlen"},
+      {{"--kernel", "gpu:flash2-simt", "--sweep", "seqlen=512..64"}, "512..64"},
+      {{"--kernel", "gpu:flash2-simt", "--sweep", "heads=6", "--sweep", "group=4"}, "divide"},
+      {{"--sweep", "seqlen=512..2048"}, "--kernel"},
+  };
+  for (const auto& bad : cases) {
+    CAPTURE(bad.said);
+    const ProgramResult result = profile(bad.arguments);
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(bad.said) != std::string::npos);
+  }
+  const ProgramResult lacking = profile({"--kernel", "gpu:flash2-simt", "--sweep", "seqlen=64..128"});
+  if (lacking.exit_code == 0) return;  // a device and its counters are here
+  CHECK(lacking.exit_code == 3);
+  CHECK(lacking.err.find("gpu:flash2-simt") != std::string::npos);
+}
+
 TEST_CASE("profile names the nearest of a mistyped metric") {
   if (cannot_inject()) return;
   const ProgramResult result = profile({"--metrics", "traffic,trafic", "--", "true"});

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/measured_tables.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/text_table.hpp"
+#include "analysis/closed_form.hpp"
+#include "analysis/lower_bounds.hpp"
+#include "analysis/report_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+using Bytes = std::optional<std::int64_t>;
+
+/// One boundary in one direction, in every account of it.
+struct Boundary {
+  const char* title;
+  Bytes closed_form, simulated, measured, compulsory, lower_bound;
+};
+
+/// The accounts of a pass, or of several together.
+struct Account {
+  std::string title;
+  ClosedFormBytes closed_form;
+  std::optional<SimulatedBytes> simulated;
+  MeasuredBytes measured;
+};
+
+std::vector<Account> pass_accounts(const RunEntry& run, Direction direction) {
+  std::vector<Account> accounts;
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction) continue;
+    accounts.push_back({pass.name, pass.closed_form.value_or(ClosedFormBytes{}), pass.simulated,
+                        pass.measured.value_or(MeasuredBytes{})});
+  }
+  return accounts;
+}
+
+void add(Bytes& sum, const Bytes& more) {
+  if (sum && more) {
+    *sum += *more;
+  } else {
+    sum.reset();
+  }
+}
+
+/// The whole direction, whose compulsory bytes leave out what its passes hand each other.
+Account sum_of(const std::vector<Account>& passes, const RunEntry& run, Direction direction) {
+  Account sum;
+  sum.title = to_string(direction);
+  const ReadWriteBytes needed = compulsory_bytes(run.problem, direction);
+  sum.measured = {0, 0, 0, 0};
+  sum.simulated = SimulatedBytes{};
+  for (const Account& pass : passes) {
+    sum.closed_form.sm_l2_read_bytes += pass.closed_form.sm_l2_read_bytes;
+    sum.closed_form.sm_l2_write_bytes += pass.closed_form.sm_l2_write_bytes;
+    add(sum.measured.sm_l2_read_bytes, pass.measured.sm_l2_read_bytes);
+    add(sum.measured.sm_l2_write_bytes, pass.measured.sm_l2_write_bytes);
+    add(sum.measured.dram_read_bytes, pass.measured.dram_read_bytes);
+    add(sum.measured.dram_write_bytes, pass.measured.dram_write_bytes);
+    if (!pass.simulated) sum.simulated.reset();
+    if (!sum.simulated) continue;
+    sum.simulated->sm_l2_read_bytes += pass.simulated->sm_l2_read_bytes;
+    sum.simulated->sm_l2_write_bytes += pass.simulated->sm_l2_write_bytes;
+    sum.simulated->dram_read_bytes += pass.simulated->dram_read_bytes;
+    sum.simulated->dram_write_bytes += pass.simulated->dram_write_bytes;
+  }
+  sum.closed_form.compulsory_read_bytes = needed.read_bytes;
+  sum.closed_form.compulsory_write_bytes = needed.write_bytes;
+  return sum;
+}
+
+std::vector<Boundary> boundaries(const Account& account) {
+  const ClosedFormBytes& closed = account.closed_form;
+  const auto simulated = [&account](std::int64_t SimulatedBytes::*member) -> Bytes {
+    if (!account.simulated) return std::nullopt;
+    return (*account.simulated).*member;
+  };
+  const MeasuredBytes& measured = account.measured;
+  return {
+      {"SM<-L2",
+       closed.sm_l2_read_bytes,
+       simulated(&SimulatedBytes::sm_l2_read_bytes),
+       measured.sm_l2_read_bytes,
+       closed.compulsory_read_bytes,
+       {}},
+      {"SM->L2",
+       closed.sm_l2_write_bytes,
+       simulated(&SimulatedBytes::sm_l2_write_bytes),
+       measured.sm_l2_write_bytes,
+       closed.compulsory_write_bytes,
+       {}},
+      {"L2<-DRAM",
+       {},
+       simulated(&SimulatedBytes::dram_read_bytes),
+       measured.dram_read_bytes,
+       closed.compulsory_read_bytes,
+       {}},
+      {"L2->DRAM",
+       {},
+       simulated(&SimulatedBytes::dram_write_bytes),
+       measured.dram_write_bytes,
+       closed.compulsory_write_bytes,
+       {}},
+  };
+}
+
+std::string bytes(const Bytes& count) { return count ? format_bytes(static_cast<double>(*count)) : "-"; }
+
+/// "+0.012 %": near 1 a ratio would hide what is looked for.
+std::string off_by(const Bytes& over, const Bytes& under) {
+  if (!over || !under) return "-";
+  if (*under == 0) return *over == 0 ? "+0.000 %" : "-";
+  return fmt::format("{:+.3f} %", 100 * (static_cast<double>(*over) / static_cast<double>(*under) - 1));
+}
+
+std::string ratio(const Bytes& over, const Bytes& under) {
+  if (!over || !under || *under == 0) return "-";
+  return format_ratio(static_cast<double>(*over) / static_cast<double>(*under));
+}
+
+void add_rows(std::vector<std::vector<std::string>>& rows, const std::string& title,
+              const std::vector<Boundary>& all) {
+  for (const Boundary& b : all) {
+    rows.push_back({&b == &all.front() ? title : "", b.title, bytes(b.closed_form), bytes(b.simulated),
+                    bytes(b.measured), off_by(b.measured, b.closed_form), off_by(b.measured, b.simulated),
+                    ratio(b.measured, b.compulsory), ratio(b.measured, b.lower_bound)});
+  }
+}
+
+/// Sum of the medians; nothing if a pass was not timed.
+std::optional<double> total_seconds(const RunEntry& run, Direction direction) {
+  double sum = 0;
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction) continue;
+    if (!pass.time) return std::nullopt;
+    sum += pass.time->median_s;
+  }
+  return sum;
+}
+
+std::string rate(std::int64_t flops, double seconds) {
+  return flops == 0 ? "-" : format_flops(static_cast<double>(flops) / seconds) + "/s";
+}
+
+}  // namespace
+
+std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
+                           const Machine& machine) {
+  std::vector<std::vector<std::string>> rows = {{"pass", "boundary", "closed form", "simulated", "measured",
+                                                 "/ closed form", "/ simulated", "/ compulsory",
+                                                 "/ lower bound"}};
+  const std::vector<Account> passes = pass_accounts(run, direction);
+  std::vector<Boundary> whole = boundaries(sum_of(passes, run, direction));
+  whole[0].lower_bound = read_bound(run.problem, direction, algorithm, sm_memory(machine)).bytes();
+  whole[2].lower_bound = read_bound(run.problem, direction, algorithm, chip_memory(machine)).bytes();
+  if (passes.size() > 1) {
+    for (const Account& pass : passes) add_rows(rows, pass.title, boundaries(pass));
+  }
+  add_rows(rows, std::string(to_string(direction)), whole);
+  return align_columns(rows, "  ", {false, false, true, true, true, true, true, true, true});
+}
+
+std::string time_table(const RunEntry& run, Direction direction) {
+  std::vector<std::vector<std::string>> rows = {
+      {"pass", "median", "noise", "samples", "rate", "SM clock", "CTAs", "threads", "registers", "shared"}};
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction || !pass.time) continue;
+    const TimeRecord& time = *pass.time;
+    std::vector<std::string> row = {
+        pass.name,
+        format_seconds(time.median_s),
+        fmt::format("{:.1f} %", 100 * time.noise),
+        fmt::format("{}", time.samples_s.size()),
+        rate(pass.flops, time.median_s),
+        time.sm_clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *time.sm_clock_hz) : "-"};
+    if (pass.launch) {
+      const auto count = [](const std::array<std::int64_t, 3>& sides) {
+        return fmt::format("{}", sides[0] * sides[1] * sides[2]);
+      };
+      const auto known = [](const std::optional<std::int64_t>& value) {
+        return value ? fmt::format("{}", *value) : std::string("-");
+      };
+      row.insert(row.end(), {count(pass.launch->grid), count(pass.launch->block),
+                             known(pass.launch->registers), known(pass.launch->shared_bytes)});
+    }
+    rows.push_back(std::move(row));
+  }
+  return align_columns(rows, "  ", {false, true, true, true, true, true, true, true, true, true});
+}
+
+std::string sweep_table(const std::vector<RunEntry>& runs) {
+  std::vector<std::vector<std::string>> rows = {{"SM<-L2", "/ closed form", "SM->L2", "/ closed form",
+                                                 "DRAM read", "/ simulated", "/ compulsory", "DRAM write",
+                                                 "time", "rate", "kernel"}};
+  for (const RunEntry& run : runs) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const std::vector<Account> passes = pass_accounts(run, direction);
+      if (passes.empty()) continue;
+      const std::vector<Boundary> b = boundaries(sum_of(passes, run, direction));
+      const std::optional<double> seconds = total_seconds(run, direction);
+      const PassRecord& last = run.passes.back();
+      rows.push_back({bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
+                      off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
+                      off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
+                      bytes(b[3].measured), seconds ? format_seconds(*seconds) : "-",
+                      seconds ? rate(useful_flops(run.problem, direction), *seconds) : "-",
+                      fmt::format("{} {} {}x{} {}", run.kernel, to_string(direction), last.tile.block_m,
+                                  last.tile.block_n, describe(run.problem))});
+    }
+  }
+  return align_columns(rows, "", std::vector<bool>(10, true));
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/profile_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "analysis/cli/measured_tables.hpp"
+#include "analysis/run_record.hpp"
+#include "analysis/simulate_run.hpp"
+#include "gpu/kernel_registry.hpp"
+#include "gpu/pass_runner.hpp"
+#include "profiler/nvtx_range.hpp"
+#include "profiler/work_profiler.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+/// One run to be measured.
+struct Job {
+  const GpuKernel* kernel;
+  AttentionProblem problem;
+  ProgramOptions options;
+  std::vector<Direction> directions;
+  std::vector<PlannedPass> passes;
+
+  std::string title() const { return fmt::format("{} {}", kernel->row.name, describe(problem)); }
+};
+
+struct Plan {
+  std::vector<Job> jobs;
+  std::vector<std::string> left_out;
+};
+
+/// The directions that the kernel takes with these options; those it refuses are noted, or thrown when there
+/// is one problem alone.
+std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, const Job& job, Plan& plan) {
+  std::vector<Direction> taken;
+  for (const Direction direction : arguments.problem.directions()) {
+    const auto reason = job.kernel->reason(job.problem, direction, job.options);
+    if (!reason) {
+      taken.push_back(direction);
+    } else if (arguments.sweep.given()) {
+      plan.left_out.push_back(fmt::format("{}, {}: {}", job.title(), to_string(direction), *reason));
+    } else {
+      require_supported(job.kernel->row, job.problem, direction, job.options);
+    }
+  }
+  return taken;
+}
+
+Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
+  Plan plan;
+  std::vector<const GpuKernel*> kernels;
+  for (const Kernel* kernel : arguments.kernel.kernels({})) kernels.push_back(&find_gpu_kernel(kernel->name));
+  if (kernels.empty()) {
+    throw BadInput("--kernel", "(none)", "must name a GPU kernel, or a command must follow --");
+  }
+  for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
+    for (const GpuKernel* kernel : kernels) {
+      Job job{kernel, point.problem, {}, {}, {}};
+      job.options = point.apply_to(arguments.kernel.program_options(kernel->row, point.problem));
+      job.options = with_sections(job.options, job.problem, machine);
+      job.directions = taken_directions(arguments, job, plan);
+      if (job.directions.empty()) continue;
+      job.passes = plan_passes(kernel->row, job.problem, job.directions, job.options, machine);
+      plan.jobs.push_back(std::move(job));
+    }
+  }
+  return plan;
+}
+
+std::optional<std::int64_t> whole(const std::map<std::string, double>& metrics, const char* name) {
+  const auto value = metrics.find(name);
+  if (value == metrics.end() || !std::isfinite(value->second)) return std::nullopt;
+  return std::llround(value->second);
+}
+
+CounterValue counter_value(double value) {
+  constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+  if (std::floor(value) == value && std::abs(value) <= kExactIntegers)
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+
+void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
+  const KernelMeasurement& kernel = work.kernel;
+  pass.measured =
+      MeasuredBytes{whole(kernel.measured, "sm_l2_read_bytes"), whole(kernel.measured, "sm_l2_write_bytes"),
+                    whole(kernel.measured, "dram_read_bytes"), whole(kernel.measured, "dram_write_bytes")};
+  for (const auto& [name, value] : kernel.counters) pass.counters[name] = counter_value(value);
+  if (work.launches > 0) {
+    pass.launch = LaunchRecord{kernel.launch.grid, kernel.launch.block, kernel.launch.registers,
+                               kernel.launch.shared_bytes};
+  }
+  pass.time = TimeRecord{work.time.median_s(), work.time.min_s(),   work.time.noise,
+                         work.time.samples_s,  work.time.throttled, work.time.mean_sm_clock_hz};
+}
+
+/// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
+/// on.
+void measure_direction(const Job& job, Direction direction, WorkProfiler& profiler, PassRecord* passes) {
+  PassRunner runner(*job.kernel, job.problem, direction, job.options);
+  for (std::size_t i = 0; i < runner.programs().size(); ++i) {
+    const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
+    add_measurement(passes[i],
+                    profiler.measure(name, [&](CUstream_st* stream) { runner.launch(i, stream); }));
+  }
+  runner.check();
+}
+
+RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay) {
+  const NvtxRange range(job.title().c_str());
+  RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = replay});
+  std::size_t first = 0;
+  for (const Direction direction : job.directions) {
+    measure_direction(job, direction, profiler, &run.passes[first]);
+    while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
+  }
+  return run;
+}
+
+RunRecord start_measured_record(const CommandContext& context, const WorkProfiler& profiler) {
+  RunRecord record = start_record(context.argv);
+  record.machine.name = profiler.device();
+  record.machine.chip = profiler.chip();
+  record.machine.cuda = profiler.driver();
+  record.machine.source = "the driver and CUPTI of this machine";
+  return record;
+}
+
+std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2) {
+  std::string text = fmt::format(
+      "{} ({}), {} in {} {}, {} L2; times from runs of their own, without counters\n", profiler.device(),
+      profiler.chip(), metrics, profiler.passes(), profiler.passes() == 1 ? "pass" : "passes", to_string(l2));
+  const std::string missing = profiler.missing_metrics();
+  if (!missing.empty()) text += "not counted on this chip: " + missing + "\n";
+  return text;
+}
+
+}  // namespace
+
+void ProfileKernelOptions::add_to(CLI::App& command) {
+  problem.add_to(command);
+  kernel.add_to(command, true);
+  sweep.add_to(command);
+  command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
+      ->type_name("NAME|FILE.json")
+      ->group("Machine");
+  command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
+      ->group("Machine");
+}
+
+int profile_kernels(const ProfileKernelOptions& arguments, const std::string& metrics, L2State l2,
+                    const CommandContext& context) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kBetweenSaves{5};
+  const Machine machine = load_machine(arguments.machine);
+  Plan plan = plan_jobs(arguments, machine);
+  for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
+  // A pass may take seconds, and a sweep has many: enough samples for a median within some tenths of a
+  // percent.
+  const TimerOptions timing{
+      .l2 = l2, .warm_up = 1, .max_samples = 100, .min_time_s = 0.02, .time_limit_s = 1.5};
+  WorkProfiler profiler(metrics, timing);
+  RunRecord record = start_measured_record(context, profiler);
+  auto saved = Clock::now();
+  {
+    Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
+    for (const Job& job : plan.jobs) {
+      progress.step(job.title());
+      try {
+        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only));
+        record.runs.back().l2 = to_string(l2);
+        record.runs.back().inputs = InputKind::normal;
+      } catch (const MachineLacks& lack) {
+        if (!arguments.sweep.given()) throw;
+        plan.left_out.push_back(job.title() + ": " + lack.what());
+      }
+      // What has been measured is not lost with the process.
+      if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
+      context.write_json(to_json_text(record));
+      saved = Clock::now();
+    }
+  }
+  context.print(how_measured(profiler, metrics, l2));
+  if (arguments.sweep.given()) {
+    context.print("\n" + sweep_table(record.runs));
+    for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");
+  } else {
+    for (std::size_t i = 0; i < record.runs.size(); ++i) {
+      for (const Direction direction : plan.jobs[i].directions) {
+        context.print(fmt::format(
+            "\n{}, {}\n{}\n{}", plan.jobs[i].title(), to_string(direction),
+            measured_table(record.runs[i], direction, plan.jobs[i].kernel->row.algorithm, machine),
+            time_table(record.runs[i], direction)));
+      }
+    }
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope profile --kernel gpu:...`: TileScope's own kernels, pass by pass, in this process.
+#pragma once
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/kernel_options.hpp"
+#include "analysis/cli/problem_options.hpp"
+#include "analysis/cli/sweep_axes.hpp"
+#include "profiler/timed_samples.hpp"
+
+namespace tilescope::cli {
+
+struct ProfileKernelOptions {
+  ProblemOptions problem;
+  KernelOptions kernel;
+  SweepAxes sweep;
+  std::string machine = "h200";   // the model that simulates and bounds
+  bool closed_form_only = false;  // no simulation
+
+  void add_to(CLI::App& command);
+  /// Whether anything asks for it.
+  bool given() const { return kernel.given() || problem.given() || problem.pass_given() || sweep.given(); }
+};
+
+/// Measures every kernel on every problem, and writes one record of schema tilescope.run/1. Combinations of a
+/// sweep that a kernel refuses, or that do not fit in device memory, are left out and named.
+/// @param metrics as choose_metrics takes them @returns an ExitCode
+/// @throws BadInput, MachineLacks without a device, libcupti or the permission to count
+int profile_kernels(const ProfileKernelOptions& options, const std::string& metrics, L2State l2,
+                    const CommandContext& context);
+
+}  // namespace tilescope::cli

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes of one direction of a GPU kernel on random inputs in device memory, to be launched one by one
+// and any number of times, for those who count or time them. Plain C++: builds without CUDA have it too, and
+// refuse.
+#pragma once
+
+#include <memory>
+
+#include "gpu/gpu_kernel.hpp"
+
+namespace tilescope {
+
+class PassRunner {
+ public:
+  /// Fills the inputs with normal numbers that depend on the problem's seed alone. Those of a backward pass
+  /// that a forward pass computes are computed.
+  /// @throws BadInput on a refused problem, MachineLacks without a device or enough device memory,
+  /// DeviceError
+  PassRunner(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
+             const ProgramOptions& options);
+  ~PassRunner();
+  PassRunner(const PassRunner&) = delete;
+  PassRunner& operator=(const PassRunner&) = delete;
+
+  /// In launch order. Each finds what the passes before it left when they were launched last.
+  const std::vector<TileProgram>& programs() const;
+  /// Enqueues pass `index`.
+  void launch(std::size_t index, CUstream_st* stream);
+  /// Waits for everything. @throws DeviceError if a kernel failed or wrote outside its tensors
+  void check();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for what touches a device in a build made without nvcc.
+#include "gpu/kernel_registry.hpp"
+#include "gpu/pass_runner.hpp"
+
+namespace tilescope {
+
+struct PassRunner::State {};
+
+PassRunner::PassRunner(const GpuKernel&, const AttentionProblem&, Direction, const ProgramOptions&) {
+  throw MachineLacks(*device_lack());
+}
+PassRunner::~PassRunner() = default;
+const std::vector<TileProgram>& PassRunner::programs() const { throw MachineLacks(*device_lack()); }
+void PassRunner::launch(std::size_t, CUstream_st*) { throw MachineLacks(*device_lack()); }
+void PassRunner::check() { throw MachineLacks(*device_lack()); }
+
+}  // namespace tilescope

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/work_profiler.hpp"
+
+#include <vector>
+
+#include "profiler/activity_trace.hpp"
+#include "profiler/bracketed_counters.hpp"
+#include "profiler/cold_timer.hpp"
+#include "profiler/nvtx_range.hpp"
+
+namespace tilescope {
+
+struct WorkProfiler::State {
+  State(const std::string& metrics, const TimerOptions& timing)
+      : cupti(CuptiLibrary::load()),
+        counters(cupti, device, metrics, timing.l2),
+        timer(device),
+        timing(timing) {}
+
+  DeviceContext device;
+  std::shared_ptr<const CuptiLibrary> cupti;
+  BracketedCounters counters;
+  ColdTimer timer;
+  TimerOptions timing;
+};
+
+namespace {
+
+using Work = std::function<void(CUstream_st*)>;
+
+std::vector<KernelMeasurement> trace(const std::shared_ptr<const CuptiLibrary>& cupti,
+                                     const DriverLibrary& driver, const Work& work) {
+  const NvtxRange range("launch facts");
+  std::vector<KernelMeasurement> kernels;
+  ActivityTrace activity(cupti, [&kernels](const KernelMeasurement& kernel) { kernels.push_back(kernel); });
+  work(nullptr);
+  TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
+  activity.flush();
+  return kernels;
+}
+
+/// The one that ran longest.
+const KernelMeasurement* main_kernel(const std::vector<KernelMeasurement>& kernels) {
+  const KernelMeasurement* longest = nullptr;
+  for (const KernelMeasurement& kernel : kernels) {
+    const auto time_s = [](const KernelMeasurement& k) { return k.time ? k.time->median_s() : 0; };
+    if (!longest || time_s(kernel) > time_s(*longest)) longest = &kernel;
+  }
+  return longest;
+}
+
+}  // namespace
+
+WorkProfiler::WorkProfiler(const std::string& metrics, const TimerOptions& timing)
+    : state_(std::make_unique<State>(metrics, timing)) {}
+WorkProfiler::~WorkProfiler() = default;
+
+std::string WorkProfiler::device() const { return state_->device.name(); }
+std::string WorkProfiler::chip() const { return state_->counters.chip(); }
+std::string WorkProfiler::driver() const { return state_->device.driver_version(); }
+int WorkProfiler::passes() const { return state_->counters.passes(); }
+std::string WorkProfiler::missing_metrics() const { return names_of_missing(state_->counters.choice()); }
+
+WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work) {
+  const NvtxRange range(name.c_str());
+  const DriverLibrary& driver = *state_->device.driver();
+  const std::vector<KernelMeasurement> launched = trace(state_->cupti, driver, work);
+  WorkMeasurement measurement;
+  {
+    const NvtxRange phase("counters");
+    measurement.kernel = state_->counters.measure(name, work);
+  }
+  measurement.launches = static_cast<std::int64_t>(launched.size());
+  if (const KernelMeasurement* kernel = main_kernel(launched)) {
+    measurement.kernel.name = kernel->name;
+    measurement.kernel.launch = kernel->launch;
+  }
+  const NvtxRange phase("times");
+  measurement.time = state_->timer.time(work, state_->timing);
+  return measurement;
+}
+
+}  // namespace tilescope

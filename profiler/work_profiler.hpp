@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// All that can be measured of a piece of work of this process: launch facts, counters, times, each from runs
+// of its own. Plain C++: builds without CUPTI's headers have it too, and refuse.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "profiler/kernel_measurement.hpp"
+#include "profiler/timed_samples.hpp"
+
+struct CUstream_st;  // *CUstream, *cudaStream_t
+
+namespace tilescope {
+
+/// What was measured of one piece of work.
+struct WorkMeasurement {
+  KernelMeasurement kernel;  // without its times; the launch is that of the kernel that ran longest
+  std::int64_t launches = 0;
+  TimedSamples time;
+};
+
+class WorkProfiler {
+ public:
+  /// @param metrics as choose_metrics takes them @param timing l2 is that of the counters too
+  /// @throws MachineLacks without a device, libcupti or the permission to count, UnknownMetric
+  WorkProfiler(const std::string& metrics, const TimerOptions& timing);
+  ~WorkProfiler();
+  WorkProfiler(const WorkProfiler&) = delete;
+  WorkProfiler& operator=(const WorkProfiler&) = delete;
+
+  std::string device() const;  // "NVIDIA H200"
+  std::string chip() const;    // CUPTI's name: "GH100"
+  std::string driver() const;  // version of CUDA that the driver supports: "13.0"
+  /// Runs that the counters take.
+  int passes() const;
+  /// Metrics asked for that this chip has no counters for, with commas.
+  std::string missing_metrics() const;
+
+  /// Runs `work`, which enqueues kernels on the given stream of the device's primary context and does the
+  /// same each time: once for its launch facts, once a pass for its counters, and many times without them.
+  WorkMeasurement measure(const std::string& name, const std::function<void(CUstream_st*)>& work);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tilescope
