@@ -31,8 +31,9 @@ struct GitState {
 /// Where the command ran. The GPU parts are absent on a machine without one.
 struct MachineInfo {
   std::optional<std::string> name, chip, driver, cuda;
-  std::optional<std::string> source;  // where the GPU's facts came from
-  std::optional<std::string> cpu;     // model name
+  std::optional<std::string> source;     // where the GPU's facts came from
+  std::optional<std::string> libraries;  // versions of those that were timed beside ours
+  std::optional<std::string> cpu;        // model name
   std::optional<std::int64_t> threads;
   bool operator==(const MachineInfo&) const = default;
 };
@@ -94,11 +95,13 @@ struct LaunchRecord {
 /// A counter's value: integers stay integers.
 using CounterValue = std::variant<std::int64_t, double>;
 
+inline constexpr TileShape kUnknownTile{0, 0};
+
 /// One kernel launch.
 struct PassRecord {
   std::string name;
   Direction direction = Direction::forward;
-  TileShape tile;
+  TileShape tile;                   // kUnknownTile for another library's kernel
   std::int64_t flops = 0;           // matrix products over the visible (query, key) pairs, 2 a multiply-add
   std::int64_t executed_flops = 0;  // the same over whole visited tiles
   std::optional<ClosedFormBytes> closed_form;

@@ -27,15 +27,16 @@ Json to_json(const MachineInfo& machine) {
   put(json, "driver", machine.driver);
   put(json, "cuda", machine.cuda);
   put(json, "source", machine.source);
+  put(json, "libraries", machine.libraries);
   put(json, "cpu", machine.cpu);
   put(json, "threads", machine.threads);
   return json;
 }
 
 MachineInfo machine_from(const JsonField& field) {
-  return {optional_text(field, "name"),    optional_text(field, "chip"),   optional_text(field, "driver"),
-          optional_text(field, "cuda"),    optional_text(field, "source"), optional_text(field, "cpu"),
-          optional_count(field, "threads")};
+  return {optional_text(field, "name"), optional_text(field, "chip"),    optional_text(field, "driver"),
+          optional_text(field, "cuda"), optional_text(field, "source"),  optional_text(field, "libraries"),
+          optional_text(field, "cpu"),  optional_count(field, "threads")};
 }
 
 Json to_json(const AttentionProblem& p) {
@@ -175,7 +176,9 @@ LaunchRecord launch_from(const JsonField& field) {
 Json to_json(const PassRecord& pass) {
   Json json{{"name", pass.name}};
   json["direction"] = to_string(pass.direction);
-  json["tile"] = {{"block_m", pass.tile.block_m}, {"block_n", pass.tile.block_n}};
+  if (pass.tile != kUnknownTile) {
+    json["tile"] = {{"block_m", pass.tile.block_m}, {"block_n", pass.tile.block_n}};
+  }
   json["flops"] = pass.flops;
   json["executed_flops"] = pass.executed_flops;
   if (pass.closed_form) json["closed_form"] = to_json(*pass.closed_form);
@@ -202,9 +205,13 @@ PassRecord pass_from(const JsonField& field) {
   }
   pass.direction = direction == "forward" ? Direction::forward : Direction::backward;
   constexpr int kMost = std::numeric_limits<int>::max();
-  const JsonField tile = field.at("tile");
-  pass.tile = {static_cast<int>(tile.at("block_m").integer(1, kMost)),
-               static_cast<int>(tile.at("block_n").integer(1, kMost))};
+  if (field.has("tile")) {
+    const JsonField tile = field.at("tile");
+    pass.tile = {static_cast<int>(tile.at("block_m").integer(1, kMost)),
+                 static_cast<int>(tile.at("block_n").integer(1, kMost))};
+  } else {
+    pass.tile = kUnknownTile;
+  }
   pass.flops = field.at("flops").count();
   pass.executed_flops = field.at("executed_flops").count();
   if (field.has("closed_form")) pass.closed_form = closed_form_from(field.at("closed_form"));

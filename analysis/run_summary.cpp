@@ -108,7 +108,10 @@ std::optional<Machine> machine_of(const RunSummary& run) {
   }
 }
 
-std::string to_string(TileShape tile) { return fmt::format("{}x{}", tile.block_m, tile.block_n); }
+std::string to_string(TileShape tile) {
+  if (tile == kUnknownTile) return "-";
+  return fmt::format("{}x{}", tile.block_m, tile.block_n);
+}
 
 std::string command_text(const std::vector<std::string>& argv) {
   std::string text = "./tilescope";

@@ -25,7 +25,7 @@ std::vector<Sweep> find_sweeps(const std::vector<RunSummary>& runs, SweepKey swe
   std::map<std::string, std::map<std::tuple<int, std::string, std::string>, std::vector<const RunSummary*>>>
       groups;
   for (const RunSummary& run : runs) {
-    if (value(run) == 0) continue;
+    if (value(run) == 0 || (!run.closed_form && !run.measured_sm_l2)) continue;  // nothing but a time
     const auto [rank, label] = series_rank(run);
     groups[sweep_key(run)][{rank, label, series_key(run)}].push_back(&run);
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "analysis/bench_sweeps.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/kernel_options.hpp"
 #include "analysis/cli/text_table.hpp"
@@ -60,6 +61,15 @@ std::vector<Entry> list_studies() {
   return entries;
 }
 
+std::vector<Entry> list_sweeps() {
+  std::vector<Entry> entries;
+  for (const BenchSweep& sweep : bench_sweeps()) {
+    entries.push_back({std::string(sweep.name), fmt::format("{} problems", sweep.problems().size()),
+                       std::string(sweep.summary)});
+  }
+  return entries;
+}
+
 std::vector<Entry> list_machines() {
   std::vector<Entry> entries;
   for (const std::string& name : machine_names()) {
@@ -106,7 +116,8 @@ struct Catalogue {
 const std::vector<Catalogue>& catalogues() {
   static const std::vector<Catalogue> all = {{"counters", list_counters}, {"kernels", list_kernels},
                                              {"machines", list_machines}, {"metrics", list_metrics},
-                                             {"problems", list_problems}, {"studies", list_studies}};
+                                             {"problems", list_problems}, {"studies", list_studies},
+                                             {"sweeps", list_sweeps}};
   return all;
 }
 

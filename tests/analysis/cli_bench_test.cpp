@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/run_record.hpp"
+#include "gpu/kernel_registry.hpp"
 #include "tests/analysis/cli_program.hpp"
 
 namespace tilescope {
@@ -62,8 +63,23 @@ TEST_CASE("bench refuses what it cannot do") {
   testing::check_refused({{"bench", "--repetitions", "two"}, {"repetitions", "two"}});
   testing::check_refused({{"bench", "--seconds", "-1"}, {"seconds", "-1"}});
   testing::check_refused({{"bench", "--seconds", "nan"}, {"seconds", "nan"}});
-  testing::check_refused({{"bench", "--kernel", "gpu:flash1"}, {"gpu:flash1", "CPU", "profile"}});
+  testing::check_refused({{"bench", "--sweep", "flash"}, {"sweep", "flash2"}});
+  testing::check_refused({{"bench", "--sweep", "cpu", "--heads", "2"}, {"sweep", "cpu", "without"}});
+  testing::check_refused({{"bench", "--peers"}, {"peers", "gpu:"}});
+  testing::check_refused({{"bench", "--rounds", "0", "--kernel", "gpu:flash1"}, {"rounds", "1 ... "}});
+  testing::check_refused(
+      {{"bench", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"gpu:flash2-mma", "fp16"}});
   testing::check_refused({{"bench", "--dtype", "fp8e4m3", "--pass", "bwd"}, {"cpu:flash2", "fp8e4m3"}});
+}
+
+TEST_CASE("bench of a GPU kernel where there is no device says what is missing and writes nothing") {
+  if (!device_lack()) return;
+  const testing::TemporaryFolder folder;
+  const auto result =
+      run_program({"bench", "--sweep", "flash2", "--peers", "--json", "run.json"}, folder.path());
+  CHECK(result.exit_code == 3);
+  CHECK(result.err.find("gpu:flash2-mma cannot run") != std::string::npos);
+  CHECK(folder.empty());
 }
 
 }  // namespace

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/benchmarks/device_benchmarks.hpp"
+
+#include <memory>
+#include <span>
+
+#include "gpu/kernel_registry.hpp"
+#include "gpu/pass_runner.hpp"
+#include "profiler/benchmarks/peer_process.hpp"
+#include "profiler/cold_timer.hpp"
+
+namespace tilescope {
+namespace {
+
+TimerOptions timer_options(const SamplingRule& rule) {
+  TimerOptions options;
+  options.warm_up = rule.warm_up;
+  options.min_samples = rule.min_samples;
+  options.max_samples = rule.max_samples;
+  options.max_noise = rule.max_noise;
+  options.min_time_s = rule.min_time_s;
+  options.time_limit_s = rule.time_limit_s;
+  return options;
+}
+
+void add_round(DeviceTimes& times, const std::vector<double>& samples_s, int throttled) {
+  times.samples_s.insert(times.samples_s.end(), samples_s.begin(), samples_s.end());
+  times.throttled += throttled;
+}
+
+/// The cases from `begin` on that share its problem and direction.
+std::size_t end_of_group(const std::vector<BenchmarkCase>& cases, std::size_t begin) {
+  std::size_t end = begin + 1;
+  while (end < cases.size() && cases[end].problem == cases[begin].problem &&
+         cases[end].direction == cases[begin].direction) {
+    ++end;
+  }
+  return end;
+}
+
+/// One problem and direction, on every kernel that the cases name and on every peer.
+class Group {
+ public:
+  Group(const ColdTimer& timer, const DeviceBenchmarkSettings& settings)
+      : timer_(timer), settings_(settings) {}
+
+  void run(std::span<const BenchmarkCase> cases, std::span<DeviceTimes> times, std::vector<PeerTimes>& peers,
+           PeerProcess* process) {
+    std::vector<std::unique_ptr<PassRunner>> prepared;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      try {
+        const BenchmarkCase& c = cases[i];
+        prepared.push_back(
+            std::make_unique<PassRunner>(find_gpu_kernel(c.kernel->name), c.problem, c.direction, c.options));
+      } catch (const MachineLacks& lack) {
+        prepared.push_back(nullptr);
+        times[i].lacks = lack.what();
+      }
+    }
+    for (int round = 0; round < settings_.rounds; ++round) {
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        announce(std::string(cases[i].kernel->name));
+        if (prepared[i]) time_case(*prepared[i], times[i]);
+      }
+      for (PeerTimes& peer : peers) {
+        announce(peer.peer);
+        if (!peer.times.lacks.empty()) continue;
+        const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.rule);
+        add_round(peer.times, answer.samples_s, 0);
+        peer.times.lacks = answer.lacks;
+      }
+    }
+    for (const auto& one : prepared) {
+      if (one) one->check();
+    }
+  }
+
+ private:
+  void announce(const std::string& what) const {
+    if (settings_.on_sample) settings_.on_sample(what);
+  }
+  void time_case(PassRunner& prepared, DeviceTimes& times) const {
+    const auto all_passes = [&prepared](CUstream stream) {
+      for (std::size_t pass = 0; pass < prepared.programs().size(); ++pass) prepared.launch(pass, stream);
+    };
+    const TimedSamples round = timer_.time(all_passes, timer_options(settings_.rule));
+    add_round(times, round.samples_s, round.throttled);
+  }
+
+  const ColdTimer& timer_;
+  const DeviceBenchmarkSettings& settings_;
+};
+
+}  // namespace
+
+DeviceBenchmarkResults run_device_benchmarks(const std::vector<BenchmarkCase>& cases,
+                                             const DeviceBenchmarkSettings& settings, PeerProcess* peers) {
+  if (const auto lack = device_lack()) throw MachineLacks(*lack);
+  const DeviceContext device;
+  const ColdTimer timer(device);
+  DeviceBenchmarkResults results;
+  results.device = device.name();
+  results.driver = device.driver_version();
+  results.times.resize(cases.size());
+  for (std::size_t begin = 0, end = 0; begin < cases.size(); begin = end) {
+    end = end_of_group(cases, begin);
+    std::vector<PeerTimes> group_peers;
+    if (peers) {
+      for (const std::string& name : peers->names()) {
+        group_peers.push_back({name, cases[begin].problem, cases[begin].direction, {}});
+      }
+    }
+    Group(timer, settings)
+        .run(std::span(cases).subspan(begin, end - begin),
+             std::span(results.times).subspan(begin, end - begin), group_peers, peers);
+    for (PeerTimes& peer : group_peers) {
+      if (!peer.times.samples_s.empty()) results.peers.push_back(std::move(peer));
+    }
+  }
+  return results;
+}
+
+}  // namespace tilescope

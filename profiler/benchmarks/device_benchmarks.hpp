@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times of GPU kernels on the device, and of other libraries' kernels on the same problems in the same run.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "profiler/benchmarks/attention_benchmarks.hpp"
+#include "profiler/benchmarks/sampling_rule.hpp"
+
+namespace tilescope {
+
+class PeerProcess;
+
+struct DeviceBenchmarkSettings {
+  SamplingRule rule;
+  /// A problem's kernels and peers are sampled in turn, this often, so that all of them see the same clocks.
+  int rounds = 2;
+  /// Called before each round of each kernel or peer with what it times.
+  std::function<void(const std::string&)> on_sample = {};
+};
+
+/// What was seen of one kernel or peer: samples, or why there are none.
+struct DeviceTimes {
+  std::vector<double> samples_s;
+  int throttled = 0;  // samples dropped because the SM clock was low
+  std::string lacks;
+};
+
+/// A peer on the problem and direction of a case.
+struct PeerTimes {
+  std::string peer;  // "pytorch:flash2"
+  AttentionProblem problem;
+  Direction direction = Direction::forward;
+  DeviceTimes times;
+};
+
+struct DeviceBenchmarkResults {
+  std::string device, driver;      // "NVIDIA H200"; of CUDA that the driver supports, "13.0"
+  std::vector<DeviceTimes> times;  // by case
+  std::vector<PeerTimes> peers;
+};
+
+/// Times each case with a cold L2, inputs N(0, 1), all memory allocated before; a backward case is given the
+/// results of its kernel's forward pass. `peers`, if any, are timed on each problem and direction that stands
+/// in `cases`. A case whose tensors do not fit the device says so in `lacks`; what a peer cannot do is left
+/// out.
+/// @throws MachineLacks without a device, or in a build without CUDA
+DeviceBenchmarkResults run_device_benchmarks(const std::vector<BenchmarkCase>& cases,
+                                             const DeviceBenchmarkSettings& settings,
+                                             PeerProcess* peers = nullptr);
+
+}  // namespace tilescope

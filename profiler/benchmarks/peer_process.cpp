@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/benchmarks/peer_process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cpu_ref/errors.hpp"
+
+namespace tilescope {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+std::string peers_script() {
+  std::error_code failed;
+  const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "peers.py";
+  if (fs::exists(beside, failed)) return beside.string();
+  throw MachineLacks(beside.string() +
+                     " is missing: build again, or copy profiler/benchmarks/peers.py there");
+}
+
+/// An answer that is none ends the process's use, as its death does.
+class NoAnswer : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace
+
+PeerProcess::PeerProcess(const std::string& python, double answer_limit_s)
+    : PeerProcess(std::vector<std::string>{python, "-u", peers_script()}, answer_limit_s) {}
+
+PeerProcess::PeerProcess(const std::vector<std::string>& command, double answer_limit_s)
+    : answer_limit_s_(answer_limit_s) {
+  // Sockets, so that a process that is gone can be written to without a signal.
+  std::array<int, 2> ends;
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw MachineLacks(std::string("no socket for the peers' process: ") + std::strerror(errno));
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const int error = posix_spawnp(&child_, words.front(), &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  socket_ = ends[0];
+  if (error != 0) {
+    child_ = 0;
+    end();
+    throw MachineLacks("the peers need " + command.front() + ", which cannot be started (" +
+                       std::strerror(error) + "); TileScope's kernels can be timed without --peers");
+  }
+  try {
+    const Json hello = Json::parse(read_line());
+    if (hello.contains("lacks")) throw NoAnswer(hello.at("lacks").get<std::string>());
+    names_ = hello.at("peers").get<std::vector<std::string>>();
+    versions_ = hello.at("versions").get<std::string>();
+  } catch (const std::exception& problem) {
+    end();
+    throw MachineLacks(std::string("the peers cannot be timed: ") + problem.what() +
+                       "; TileScope's kernels can be timed without --peers");
+  }
+}
+
+PeerProcess::~PeerProcess() { end(); }
+
+void PeerProcess::end() {
+  if (socket_ >= 0) close(socket_);  // the end of its input is what the script waits for
+  socket_ = -1;
+  if (child_ == 0) return;
+  const auto began = Clock::now();
+  while (waitpid(child_, nullptr, WNOHANG) == 0) {
+    if (Clock::now() - began > std::chrono::seconds(2)) kill(child_, SIGKILL);
+    usleep(10'000);
+  }
+  child_ = 0;
+}
+
+std::string PeerProcess::read_line() {
+  const auto until = Clock::now() + std::chrono::duration<double>(answer_limit_s_);
+  for (;;) {
+    const std::size_t newline = unread_.find('\n');
+    if (newline != std::string::npos) {
+      const std::string line = unread_.substr(0, newline);
+      unread_.erase(0, newline + 1);
+      return line;
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd waiting{socket_, POLLIN, 0};
+    const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left)) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0)
+      throw NoAnswer("no answer in " + std::to_string(static_cast<int>(answer_limit_s_)) + " s");
+    std::array<char, 65536> block;
+    const ssize_t count = read(socket_, block.data(), block.size());
+    if (count <= 0) throw NoAnswer("the process ended");
+    unread_.append(block.data(), static_cast<std::size_t>(count));
+  }
+}
+
+PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
+                             const SamplingRule& rule) {
+  if (!gone_.empty()) return {{}, gone_};
+  if (problem.heads != problem.heads_kv || problem.window_left >= 0 || problem.window_right >= 0 ||
+      problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k || problem.softmax_scale) {
+    return {{}, "peers are timed on plain and causal problems with equal heads and lengths"};
+  }
+  const Json request{{"peer", peer},
+                     {"batch", problem.batch},
+                     {"heads", problem.heads},
+                     {"seqlen", problem.seqlen_q},
+                     {"head_dim", problem.head_dim},
+                     {"dtype", to_string(problem.dtype)},
+                     {"causal", problem.causal},
+                     {"seed", problem.seed},
+                     {"direction", to_string(direction)},
+                     {"warm_up", rule.warm_up},
+                     {"min_samples", rule.min_samples},
+                     {"max_samples", rule.max_samples},
+                     {"max_noise", rule.max_noise},
+                     {"min_time_s", rule.min_time_s},
+                     {"time_limit_s", rule.time_limit_s}};
+  const std::string line = request.dump() + "\n";
+  try {
+    if (send(socket_, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
+      throw NoAnswer("the process ended");
+    }
+    const Json reply = Json::parse(read_line());
+    if (reply.contains("lacks")) return {{}, reply.at("lacks").get<std::string>()};
+    return {reply.at("samples_s").get<std::vector<double>>(), ""};
+  } catch (const std::exception& failure) {
+    gone_ = std::string("the peers' process is lost: ") + failure.what();
+    kill(child_, SIGKILL);
+    end();
+    return {{}, gone_};
+  }
+}
+
+}  // namespace tilescope

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times other libraries' attention kernels for `tilescope bench --peers`.
+
+Says on the first line of its standard output what it can time; then each line of JSON on its standard input
+is a problem and a peer, and is answered by a line with samples, or with what the peer lacks. Samples are
+taken as profiler/cold_timer.hpp does: CUDA events round work that is enqueued while the device is still busy
+with a read sweep that empties L2.
+"""
+
+import contextlib
+import json
+import math
+import os
+import statistics
+import sys
+import time
+
+
+def without(package):
+    return {"lacks": f"python3 has no {package}; a Python environment with PyTorch for CUDA would bring it"}
+
+
+# The libraries' own messages must not come between the answers.
+ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+
+
+def answer(reply):
+    ANSWERS.write(json.dumps(reply) + "\n")
+    ANSWERS.flush()
+
+
+try:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ImportError:
+    answer(without("torch"))
+    sys.exit(0)
+try:
+    import plain_triton
+except ImportError:
+    plain_triton = None  # no Triton: its peer is left out
+
+
+class ColdSampler:
+    """Samples of work that begins with an L2 that holds none of its lines."""
+
+    L2_MULTIPLES = 4
+    # While the device spins the host enqueues the rest, so that no launch latency comes between the events.
+    SPIN_CYCLES = 500_000
+
+    def __init__(self):
+        l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        self.buffer = torch.zeros(self.L2_MULTIPLES * l2_bytes // 4, device="cuda")
+        self.total = torch.zeros((), device="cuda")
+        self.begin = torch.cuda.Event(enable_timing=True)
+        self.end = torch.cuda.Event(enable_timing=True)
+
+    def sample(self, work):
+        torch.sum(self.buffer, dim=0, out=self.total)
+        torch.cuda._sleep(self.SPIN_CYCLES)
+        self.begin.record()
+        work()
+        self.end.record()
+        self.end.synchronize()
+        return 1e-3 * self.begin.elapsed_time(self.end)
+
+    def samples(self, work, rule):
+        for _ in range(rule["warm_up"]):
+            work()
+        torch.cuda.synchronize()
+        began = time.monotonic()
+        samples = []
+        while len(samples) < rule["max_samples"]:
+            if samples and time.monotonic() - began >= rule["time_limit_s"]:
+                break
+            samples.append(self.sample(work))
+            if len(samples) < rule["min_samples"] or sum(samples) < rule["min_time_s"]:
+                continue
+            if statistics.stdev(samples) / statistics.mean(samples) <= rule["max_noise"]:
+                break
+        return samples
+
+
+class SdpaPeer:
+    """One back end of scaled_dot_product_attention."""
+
+    def __init__(self, backend):
+        self.backend = backend
+
+    def work(self, tensors, request):
+        q, k, v, dout = tensors
+
+        def forward():
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=request["causal"])
+
+        if request["direction"] == "forward":
+            return forward
+        out = forward()
+        return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+    def context(self):
+        return sdpa_kernel(self.backend)
+
+
+class MathPeer(SdpaPeer):
+    """The untiled back end, where its N x N matrices fit."""
+
+    MOST_BYTES = 48 << 30
+    MATRICES = 6  # live at a time in backward, some of them in fp32
+
+    def __init__(self):
+        super().__init__(SDPBackend.MATH)
+
+    def work(self, tensors, request):
+        entries = request["batch"] * request["heads"] * request["seqlen"] ** 2
+        if self.MATRICES * 4 * entries > self.MOST_BYTES:
+            raise RuntimeError("its N x N matrices are too large")
+        return super().work(tensors, request)
+
+
+class TritonPeer:
+    """Our own kernels, so they are checked against PyTorch's before they are timed."""
+
+    MOST_ERROR = 0.02  # of the largest value
+
+    def work(self, tensors, request):
+        q, k, v, dout = (tensor.detach() for tensor in tensors)
+        attention = plain_triton.Attention(q, k, v, dout, request["causal"])
+        attention.forward()
+        reference = torch.nn.functional.scaled_dot_product_attention(*tensors[:3], is_causal=request["causal"])
+        self.require_equal([attention.out], [reference])
+        if request["direction"] == "forward":
+            return attention.forward
+        attention.backward()
+        self.require_equal([attention.dq, attention.dk, attention.dv],
+                           torch.autograd.grad(reference, tensors[:3], dout))
+        return attention.backward
+
+    def require_equal(self, results, references):
+        for result, reference in zip(results, references):
+            error = ((result - reference).abs().max() / reference.abs().max()).item()
+            if not error <= self.MOST_ERROR:
+                raise RuntimeError(f"wrong by {error:.3g} of the largest value")
+
+    def context(self):
+        return contextlib.nullcontext()
+
+
+def find_peers():
+    peers = {
+        "pytorch:flash2": SdpaPeer(SDPBackend.FLASH_ATTENTION),
+        "pytorch:cudnn": SdpaPeer(SDPBackend.CUDNN_ATTENTION),
+        "pytorch:efficient": SdpaPeer(SDPBackend.EFFICIENT_ATTENTION),
+        "pytorch:math": MathPeer(),
+    }
+    if plain_triton:
+        peers["triton:plain"] = TritonPeer()
+    return peers
+
+
+def versions():
+    text = f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}"
+    if torch.backends.cudnn.is_available():
+        number = torch.backends.cudnn.version()
+        text += f", cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
+    return text + (f", Triton {plain_triton.version()}" if plain_triton else "")
+
+
+def make_tensors(request):
+    """q, k, v, dout: (B, H, N, D), N(0, 1)."""
+    torch.manual_seed(request["seed"])
+    shape = [request[key] for key in ("batch", "heads", "seqlen", "head_dim")]
+    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}.get(request["dtype"])
+    if dtype is None:
+        raise RuntimeError(f"element type {request['dtype']}")
+    tensors = [torch.randn(shape, device="cuda", dtype=dtype) for _ in range(4)]
+    for tensor in tensors[:3]:
+        tensor.requires_grad_(True)
+    return tensors
+
+
+PROBLEM_KEYS = ("batch", "heads", "seqlen", "head_dim", "dtype", "causal", "seed", "direction")
+
+
+class Desk:
+    """Keeps a problem's tensors and its peers' work until another problem comes."""
+
+    def __init__(self):
+        self.peers = find_peers()
+        self.sampler = ColdSampler()
+        self.problem, self.tensors, self.works = None, None, {}
+
+    def take(self, request):
+        problem = [request[key] for key in PROBLEM_KEYS]
+        if problem == self.problem:
+            return
+        self.problem, self.tensors, self.works = None, None, {}
+        torch.cuda.empty_cache()  # other processes share the device
+        self.tensors = make_tensors(request)
+        self.problem = problem
+
+    def serve(self, request):
+        peer = self.peers[request["peer"]]
+        try:
+            self.take(request)
+            with peer.context():
+                if request["peer"] not in self.works:
+                    self.works[request["peer"]] = peer.work(self.tensors, request)
+                return {"samples_s": self.sampler.samples(self.works[request["peer"]], request)}
+        except (RuntimeError, ValueError) as error:  # the back end refuses, or memory is out
+            self.works.pop(request["peer"], None)
+            torch.cuda.empty_cache()
+            return {"lacks": str(error).splitlines()[0]}
+
+
+def main():
+    if not torch.cuda.is_available():
+        answer({"lacks": "python3's torch sees no CUDA device"})
+        return
+    desk = Desk()
+    answer({"peers": list(desk.peers), "versions": versions()})
+    for line in sys.stdin:
+        request = json.loads(line)
+        reply = desk.serve(request)
+        if "samples_s" in reply and not all(math.isfinite(s) and s > 0 for s in reply["samples_s"]):
+            reply = {"lacks": "a time that is none"}
+        answer(reply)
+
+
+if __name__ == "__main__":
+    main()
