@@ -82,6 +82,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   if (machine.l2_effective_fraction.value > 1) {
     field.at("l2_effective_fraction").at("value").refuse("must lie in (0, 1]");
   }
+  if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
@@ -106,6 +107,7 @@ std::string to_json_text(const Machine& machine) {
   json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
+  if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);

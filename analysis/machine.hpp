@@ -35,6 +35,8 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
+  /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
+  std::optional<Fact<double>> cta_pace_spread;
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;            // SM<->L2
   Fact<double> sm_clock_hz;                                   // at which the peaks below hold

@@ -31,11 +31,18 @@ std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
   }
 }
 
-SimulatedBytes simulate(const TileProgram& program, const Machine& machine,
+std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
+  std::optional<LaunchShape> launch;
+  if (kernel.launch_shape != nullptr) launch = kernel.launch_shape(program);
+  return co_resident_ctas(program, machine, launch);
+}
+
+SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                         const SimulationOptions& options) {
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
-                                                : co_resident_ctas(program, machine);
-  const PassTraffic traffic = simulate_pass(program, ctas, options.on_retired);
+                                                : ctas_at_once(kernel, program, machine);
+  const CtaSchedule schedule{ctas, machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0};
+  const PassTraffic traffic = simulate_pass(program, schedule, options.on_retired);
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
@@ -51,22 +58,28 @@ SimulatedBytes simulate(const TileProgram& program, const Machine& machine,
 
 }  // namespace
 
-ProgramOptions with_sections(ProgramOptions options, const AttentionProblem& problem,
-                             const Machine& machine) {
+ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,
+                          Direction direction, ProgramOptions options) {
   if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
     options.heads_per_section = heads_sharing_l2(problem, machine);
+  }
+  if (options.scan != Scan::sawtooth || options.ctas_per_turn > 1) return options;
+  for (const TileProgram& program : kernel.programs(direction, problem, options)) {
+    if (program.phases.empty()) continue;
+    options.ctas_per_turn = static_cast<int>(ctas_at_once(kernel, program, machine));
+    break;
   }
   return options;
 }
 
 std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
-                                     std::span<const Direction> directions, ProgramOptions options,
+                                     std::span<const Direction> directions, const ProgramOptions& options,
                                      const Machine& machine) {
   validate(problem);
-  options = with_sections(options, problem, machine);
   std::vector<PlannedPass> passes;
   for (const Direction direction : directions) {
-    for (TileProgram& program : kernel.programs(direction, problem, options)) {
+    const ProgramOptions chosen = options_on(machine, kernel, problem, direction, options);
+    for (TileProgram& program : kernel.programs(direction, problem, chosen)) {
       passes.push_back({direction, std::move(program)});
     }
   }
@@ -92,7 +105,7 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
   run.kernel = kernel.name;
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
-    if (options.replay) pass.simulated = simulate(planned.program, machine, options);
+    if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);
     run.passes.push_back(std::move(pass));
     const TileProgram& program = planned.program;
     if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;

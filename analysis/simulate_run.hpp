@@ -16,7 +16,7 @@ namespace tilescope {
 
 struct SimulationOptions {
   std::optional<std::int64_t> l2_bytes = std::nullopt;     // default: the machine's effective L2
-  std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what shared memory allows
+  std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what the kernel's CTAs leave room for
   bool replay = true;                                      // without, closed forms alone
   std::function<void()> on_retired = {};                   // after each replayed CTA, for progress
 };
@@ -27,15 +27,17 @@ struct PlannedPass {
   TileProgram program;
 };
 
-/// `options`, where head_swizzled takes as many heads to a section as share the machine's effective L2 with
-/// their K and V, unless it says otherwise: the largest power of two of key/value heads, times the query
-/// heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp).
-ProgramOptions with_sections(ProgramOptions options, const AttentionProblem& problem, const Machine& machine);
+/// `options` with what a machine decides, unless they say it already. head_swizzled takes as many heads to a
+/// section as share the machine's effective L2 with their K and V: the largest power of two of key/value
+/// heads, times the query heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp). A sawtooth scan
+/// turns with each wave of co-resident CTAs of the direction's first pass that has inner tiles.
+ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,
+                          Direction direction, ProgramOptions options);
 
-/// The passes of the kernel in launch order, with_sections.
+/// The passes of the kernel in launch order, with options_on(machine).
 /// @throws BadInput on an invalid problem or tile
 std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
-                                     std::span<const Direction> directions, ProgramOptions options,
+                                     std::span<const Direction> directions, const ProgramOptions& options,
                                      const Machine& machine);
 
 /// Name, tile, FLOPs and closed form of a pass: what is known of it without running or replaying it.

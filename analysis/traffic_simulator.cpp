@@ -5,9 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <compare>
+#include <queue>
 
 #include "analysis/reuse_stack.hpp"
 #include "analysis/tile_numbering.hpp"
+#include "cpu_ref/philox.hpp"
 
 namespace tilescope {
 namespace {
@@ -132,6 +135,36 @@ class CacheModel {
   PassTraffic traffic_;
 };
 
+/// Time of a step, in ticks: normally distributed over the CTAs, as the sum of twelve uniform numbers, whose
+/// integers are the same on every machine.
+std::int64_t step_ticks(std::int64_t cta, double pace_spread) {
+  constexpr std::int64_t kMean = 1 << 20;
+  constexpr double kUniformRange = 4294967296.0;
+  double sum = 0;
+  for (std::uint32_t draw = 0; draw < 3; ++draw) {
+    const auto index = static_cast<std::uint64_t>(cta);
+    const Philox4 random = philox4x32(
+        0, {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), draw, 0}});
+    for (const std::uint32_t bits : random.x) sum += (bits + 0.5) / kUniformRange;
+  }
+  const double factor = std::max(0.1, 1 + pace_spread * (sum - 6));
+  return static_cast<std::int64_t>(factor * kMean);
+}
+
+struct RunningCta {
+  RunningCta(const TileProgram& program, std::int64_t cta, double pace_spread)
+      : walk(program, cta), ticks_per_step(step_ticks(cta, pace_spread)) {}
+  CtaWalk walk;
+  std::int64_t ticks_per_step;
+};
+
+/// When a co-resident CTA makes its next step; at the same time, slot after slot.
+struct Turn {
+  std::int64_t time;
+  std::size_t slot;
+  auto operator<=>(const Turn&) const = default;
+};
+
 }  // namespace
 
 std::int64_t PassTraffic::dram_read_bytes(std::int64_t l2_bytes) const {
@@ -156,39 +189,41 @@ double PassTraffic::hit_rate(std::int64_t l2_bytes) const {
   return 1.0 - static_cast<double>(dram_read_bytes(l2_bytes)) / static_cast<double>(looked_up);
 }
 
-std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine) {
-  return machine.sm_count.value * machine.resident_ctas_per_sm(program.shared_bytes());
+std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine,
+                              const std::optional<LaunchShape>& launch) {
+  std::int64_t per_sm = machine.resident_ctas_per_sm(launch ? launch->shared_bytes : program.shared_bytes());
+  if (launch && launch->ctas_per_sm > 0) per_sm = std::min<std::int64_t>(per_sm, launch->ctas_per_sm);
+  return machine.sm_count.value * per_sm;
 }
 
-PassTraffic simulate_pass(const TileProgram& program, std::int64_t co_resident_ctas,
+PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired) {
   CacheModel cache(program);
-  std::vector<CtaWalk> running;
+  std::vector<RunningCta> running;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   std::int64_t next_cta = 0;
-  for (; next_cta < std::min(co_resident_ctas, program.num_ctas()); ++next_cta) {
-    running.emplace_back(program, next_cta);
+  for (; next_cta < std::min(schedule.co_resident_ctas, program.num_ctas()); ++next_cta) {
+    turns.push({0, running.size()});
+    running.emplace_back(program, next_cta, schedule.pace_spread);
   }
   AccessGroup group;
-  while (!running.empty()) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < running.size(); ++i) {
-      CtaWalk& walk = running[i];
-      bool busy = walk.next(group);
-      while (!busy) {
-        if (on_retired) on_retired();
-        if (next_cta == program.num_ctas()) break;
-        walk = CtaWalk(program, next_cta++);
-        busy = walk.next(group);
-      }
-      if (!busy) continue;
-      cache.access(group);
-      if (kept != i) running[kept] = walk;
-      ++kept;
+  while (!turns.empty()) {
+    const Turn turn = turns.top();
+    turns.pop();
+    RunningCta& cta = running[turn.slot];
+    bool busy = cta.walk.next(group);
+    while (!busy) {
+      if (on_retired) on_retired();
+      if (next_cta == program.num_ctas()) break;
+      cta = RunningCta(program, next_cta++, schedule.pace_spread);
+      busy = cta.walk.next(group);
     }
-    running.erase(running.begin() + static_cast<std::ptrdiff_t>(kept), running.end());
+    if (!busy) continue;
+    cache.access(group);
+    turns.push({turn.time + cta.ticks_per_step, turn.slot});
   }
   PassTraffic traffic = cache.finish();
-  traffic.co_resident_ctas = co_resident_ctas;
+  traffic.co_resident_ctas = schedule.co_resident_ctas;
   return traffic;
 }
 

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "analysis/machine.hpp"
+#include "cpu_ref/kernel.hpp"
 #include "cpu_ref/tile_program.hpp"
 
 namespace tilescope {
@@ -43,16 +45,26 @@ struct PassTraffic {
   double hit_rate(std::int64_t l2_bytes) const;
 };
 
-/// How many CTAs run at once: SMs times the CTAs that fit an SM with the program's shared memory.
-std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine);
+/// How many CTAs run at once: SMs times the CTAs that fit an SM.
+/// @param launch  what a GPU kernel's CTAs take; without, the shared memory that the program's tiles need
+std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine,
+                              const std::optional<LaunchShape>& launch = std::nullopt);
 
-/// Runs `co_resident_ctas` CTAs in step, one access group each in turn, each replaced by the next in the
-/// grid's order when it retires.
+/// The CTAs that run at once, and how evenly.
+struct CtaSchedule {
+  std::int64_t co_resident_ctas = 1;
+  /// Standard deviation of the time that a CTA takes for a step, which differs from CTA to CTA, over its
+  /// mean. 0: all run in step.
+  double pace_spread = 0;
+};
+
+/// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced by the
+/// next in the grid's order when it retires.
 /// @param on_retired called after each CTA, for progress; may be empty
 /// @throws MachineLacks when the replay would not fit this machine's memory
 /// Source of the histogram: Mattson et al. 1970, for reads; for writes, a tile written twice is written back
 /// in between exactly by the caches smaller than its largest distance since the first of the two.
-PassTraffic simulate_pass(const TileProgram& program, std::int64_t co_resident_ctas,
+PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired = {});
 
 }  // namespace tilescope

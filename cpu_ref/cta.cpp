@@ -17,6 +17,7 @@ Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, Cta
   first_head_ = item.head % heads * program.heads_per_cta();
   first_block_ = program.whole_head ? 0 : item.block;
   end_block_ = program.whole_head ? program.num_blocks() : item.block + 1;
+  turn_ = item.turn;
 }
 
 int Cta::queries(const TileCoord& at) const {
@@ -110,7 +111,7 @@ void Cta::draw_tickets(OrderedTurns& turns) {
     for (int head = first_head_; head < end_head(); ++head) {
       const std::int64_t owner = q_axis ? head / problem().group_size() : head;
       for (int step = 0; step < inner.count(); ++step) {
-        taken.push_back((batch_ * heads + owner) * tiles + scan_tile(program_->scan, inner, block, step));
+        taken.push_back((batch_ * heads + owner) * tiles + inner_tile(inner, block, step));
       }
     }
   }

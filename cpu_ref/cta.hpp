@@ -38,6 +38,10 @@ class Cta {
   TileCoord coord(int head, int owned, int inner = 0) const {
     return program_->axis == Axis::q ? TileCoord{head, owned, inner} : TileCoord{head, inner, owned};
   }
+  /// The inner tile at position `step` of the walk that belongs to `block`.
+  int inner_tile(const TileRange& range, int block, int step) const {
+    return scan_tile(program_->scan, range, program_->whole_head ? block : turn_, step);
+  }
   /// Queries and keys of a tile, clipped to the matrix.
   int queries(const TileCoord& at) const;
   int keys(const TileCoord& at) const;
@@ -79,7 +83,7 @@ class Cta {
   const TileProgram* program_;
   TensorSet* tensors_;
   CtaLog* log_;
-  int batch_, first_head_, first_block_, end_block_;
+  int batch_, first_head_, first_block_, end_block_, turn_;
   TurnTickets tickets_;
 };
 

@@ -17,8 +17,8 @@ struct ErrorScale {
   double dk = 0;     // |scale| * sum over queries of P (|dP| + |delta|) |q|
   // What a relative error of P makes of out, dq and dk, where what normalises P has cancelled already:
   double out_by_probs = 0;  // sum over keys of P |v - out|
-  double dq_by_probs = 0;  // |scale| * sum over keys of |dS| |k|
-  double dk_by_probs = 0;  // |scale| * sum over queries of |dS| |q|
+  double dq_by_probs = 0;   // |scale| * sum over keys of |dS| |k|
+  double dk_by_probs = 0;   // |scale| * sum over queries of |dS| |q|
   // What independent relative errors of the elements of `out` make of them where delta = rowsum(dout * out):
   // |dout * out| is the root of the sum of the squared products.
   double dq_by_out = 0;  // |scale| * sum over keys of P |dout * out| |k|

@@ -59,7 +59,7 @@ class Forward {
       v_view_ = cta.load(TensorName::v, owned, v_);
       transpose_tile(k, cta.keys(owned), head_dim_, scale_.sign, k_transposed_);
       for (int i = 0; i < queries.count(); ++i) {
-        const int m_block = scan_tile(cta.program().scan, queries, block, i);
+        const int m_block = cta.inner_tile(queries, block, i);
         step(cta, cta.coord(cta.first_head(), block, m_block), queries.full(m_block));
       }
     }
@@ -180,7 +180,7 @@ class Backward {
       }
       for (int head = cta.first_head(); head < cta.end_head(); ++head) {
         for (int i = 0; i < queries.count(); ++i) {
-          const int m_block = scan_tile(cta.program().scan, queries, block, i);
+          const int m_block = cta.inner_tile(queries, block, i);
           step(cta, cta.coord(head, block, m_block), queries.full(m_block));
         }
       }

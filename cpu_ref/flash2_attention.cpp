@@ -44,7 +44,7 @@ class Forward {
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
     }
     for (int i = 0; i < keys.count(); ++i) {
-      const int n_block = scan_tile(cta.program().scan, keys, block, i);
+      const int n_block = cta.inner_tile(keys, block, i);
       step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
     }
     finish(cta, owned);

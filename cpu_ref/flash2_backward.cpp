@@ -70,7 +70,7 @@ class KeyBlocks {
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
       if (planted(PlantedBug::dv_of_last_head)) dv_.zero();
       for (int i = 0; i < queries.count(); ++i) {
-        const int m_block = scan_tile(cta.program().scan, queries, block, i);
+        const int m_block = cta.inner_tile(queries, block, i);
         step(cta, cta.coord(head, block, m_block), queries.full(m_block));
       }
     }
@@ -143,7 +143,7 @@ class QueryBlocks {
     dq_.zero();
     if (!keys.empty()) load_owned(cta, owned);
     for (int i = 0; i < keys.count() - planted(PlantedBug::last_step_of_dq_skipped); ++i) {
-      const int n_block = scan_tile(cta.program().scan, keys, block, i);
+      const int n_block = cta.inner_tile(keys, block, i);
       step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
     }
     const float dq_scale = planted(PlantedBug::dq_not_scaled) ? 1.0f : math_.scale.signed_scale;

@@ -21,6 +21,7 @@ namespace tilescope {
 struct LaunchShape {
   int threads_per_cta = 0;
   std::int64_t shared_bytes = 0;  // dynamic shared memory of a CTA
+  int ctas_per_sm = 0;            // that its registers and threads leave room for; 0: not known
   bool operator==(const LaunchShape&) const = default;
 };
 

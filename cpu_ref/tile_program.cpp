@@ -38,7 +38,8 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
                   .num_heads = static_cast<int>(program.problem.batch * heads),
                   .heads_per_section = options.heads_per_section,
                   .order = options.order,
-                  .longest_is_last = program.axis == Axis::q};
+                  .longest_is_last = program.axis == Axis::q,
+                  .ctas_per_turn = options.ctas_per_turn};
 }
 
 std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const ProgramOptions& options) {
@@ -388,6 +389,7 @@ CtaWalk::CtaWalk(const TileProgram& program, std::int64_t cta) : program_(&progr
   first_head_ = item.head % heads * program.heads_per_cta();
   block_ = program.whole_head ? 0 : item.block;
   end_block_ = program.whole_head ? program.num_blocks() : block_ + 1;
+  turn_ = item.turn;
   stage_ = Stage::init;
   if (!program.whole_head) start_block(block_);
 }
@@ -444,7 +446,8 @@ bool CtaWalk::next(AccessGroup& out) {
         stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
         break;
       case Stage::steps:
-        out = group(program.phases[phase_], head_, scan_tile(program.scan, inner_, block_, step_));
+        out = group(program.phases[phase_], head_,
+                    scan_tile(program.scan, inner_, program.whole_head ? block_ : turn_, step_));
         if (++step_ == inner_.count()) {
           step_ = 0;
           if (++phase_ == program.phases.size()) {

@@ -173,6 +173,7 @@ struct ProgramOptions {
   TileOrder order = TileOrder::row_major;
   int heads_per_section = 1;  // for TileOrder::head_swizzled
   Scan scan = Scan::ascending;
+  int ctas_per_turn = 1;  // for Scan::sawtooth
 
   /// The same tile for every pass.
   static ProgramOptions with_tile(TileShape tile) {
@@ -227,7 +228,7 @@ class CtaWalk {
   const TileProgram* program_;
   int batch_, first_head_;
   int head_ = 0;  // within the group of query heads
-  int block_ = 0, end_block_ = 0;
+  int block_ = 0, end_block_ = 0, turn_ = 0;
   TileRange inner_;
   std::size_t phase_ = 0;
   int step_ = 0;

@@ -135,13 +135,15 @@ enum class TileOrder : std::uint8_t {
   head_swizzled,  // longest_first inside sections of heads small enough to share the L2 (FlashAttention-3)
 };
 
-/// The order in which a CTA walks its inner tiles.
+/// The order in which a CTA walks its inner tiles. A sawtooth goes up and down in turn, so that each wave of
+/// CTAs begins with what the one before left in L2 (arXiv:2601.16032).
 enum class Scan : std::uint8_t { ascending, descending, sawtooth };
 
-/// One CTA's work: `head` counts over batch * heads of the pass.
+/// One CTA's work: `head` counts over batch * heads of the pass, `turn` over the waves of CTAs.
 struct WorkItem {
   int head = 0;
   int block = 0;
+  int turn = 0;  // 0 or 1: the way that a sawtooth scan goes
   constexpr bool operator==(const WorkItem&) const = default;
 };
 
@@ -152,6 +154,7 @@ struct Grid {
   int heads_per_section = 1;  // head_swizzled only
   TileOrder order = TileOrder::row_major;
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
+  int ctas_per_turn = 1;         // of a sawtooth scan: CTAs that run at once
 
   TILESCOPE_HOST_DEVICE constexpr std::int64_t size() const {
     return static_cast<std::int64_t>(num_blocks) * num_heads;
@@ -160,9 +163,10 @@ struct Grid {
   /// size() allows one, spares a GPU the 64-bit divisions.
   template <typename Index>
   TILESCOPE_HOST_DEVICE constexpr WorkItem item(Index index) const {
+    const int turn = static_cast<int>(index / ctas_per_turn % 2);
     if (order == TileOrder::row_major) {
       const int issued = num_blocks - (planted(PlantedBug::last_block_not_issued) && num_blocks > 1);
-      return {static_cast<int>(index / num_blocks), static_cast<int>(index % issued)};
+      return {static_cast<int>(index / num_blocks), static_cast<int>(index % issued), turn};
     }
     const int section_heads =
         order == TileOrder::longest_first ? num_heads : min_of(num_heads, heads_per_section);
@@ -171,13 +175,15 @@ struct Grid {
     const int heads = min_of(section_heads, num_heads - first_head);  // the last section may be smaller
     const Index inside = index % section_size;
     const int rank = static_cast<int>(inside / heads);
-    return {first_head + static_cast<int>(inside % heads), longest_is_last ? num_blocks - 1 - rank : rank};
+    return {first_head + static_cast<int>(inside % heads), longest_is_last ? num_blocks - 1 - rank : rank,
+            turn};
   }
 };
 
-/// The inner tile at position `step` of the walk over `range` by the CTA that owns `block`.
-TILESCOPE_HOST_DEVICE constexpr int scan_tile(Scan scan, const TileRange& range, int block, int step) {
-  const bool down = scan == Scan::descending || (scan == Scan::sawtooth && block % 2 == 1);
+/// The inner tile at position `step` of a walk over `range`.
+/// @param turn  of the CTA; where one CTA makes many walks, their number
+TILESCOPE_HOST_DEVICE constexpr int scan_tile(Scan scan, const TileRange& range, int turn, int step) {
+  const bool down = scan == Scan::descending || (scan == Scan::sawtooth && turn % 2 == 1);
   return down ? range.end - 1 - step : range.begin + step;
 }
 

@@ -61,7 +61,6 @@ Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
     for (const GpuKernel* kernel : kernels) {
       Job job{kernel, point.problem, {}, {}, {}};
       job.options = point.apply_to(arguments.kernel.program_options(kernel->row, point.problem));
-      job.options = with_sections(job.options, job.problem, machine);
       job.directions = taken_directions(arguments, job, plan);
       if (job.directions.empty()) continue;
       job.passes = plan_passes(kernel->row, job.problem, job.directions, job.options, machine);
@@ -100,8 +99,10 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
 
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
 /// on.
-void measure_direction(const Job& job, Direction direction, WorkProfiler& profiler, PassRecord* passes) {
-  PassRunner runner(*job.kernel, job.problem, direction, job.options);
+void measure_direction(const Job& job, Direction direction, const Machine& machine, WorkProfiler& profiler,
+                       PassRecord* passes) {
+  PassRunner runner(*job.kernel, job.problem, direction,
+                    options_on(machine, job.kernel->row, job.problem, direction, job.options));
   for (std::size_t i = 0; i < runner.programs().size(); ++i) {
     const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
     add_measurement(passes[i],
@@ -115,7 +116,7 @@ RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& mach
   RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = replay});
   std::size_t first = 0;
   for (const Direction direction : job.directions) {
-    measure_direction(job, direction, profiler, &run.passes[first]);
+    measure_direction(job, direction, machine, profiler, &run.passes[first]);
     while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
   }
   return run;

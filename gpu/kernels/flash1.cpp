@@ -26,9 +26,9 @@ LaunchShape Flash1::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   switch (program.name) {
     case PassName::forward:
-      return {shapes(dim).forward.groups * simt::kThreads, forward_shared_bytes(program.tile, dim)};
+      return {shapes(dim).forward.groups * simt::kThreads, forward_shared_bytes(program.tile, dim), 1};
     case PassName::dkdvdq:
-      return {shapes(dim).backward.groups * simt::kThreads, backward_shared_bytes(program.tile, dim)};
+      return {shapes(dim).backward.groups * simt::kThreads, backward_shared_bytes(program.tile, dim), 1};
     default:
       return {kElementwiseThreads, 0};
   }

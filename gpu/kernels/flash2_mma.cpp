@@ -60,19 +60,19 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
   switch (program.name) {
     case PassName::forward: {
       const MmaForwardShape shape = mma_forward_shape(dim, program.problem.dropout > 0);
-      return {shape.threads(),
-              shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major))};
+      return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
+              shape.ctas_per_sm};
     }
     case PassName::dkdv:
     case PassName::dkdvdq: {
       const MmaDkdvShape shape = mma_dkdv_shape(dim);
-      return {shape.threads(),
-              shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major))};
+      return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
+              1};
     }
     case PassName::dq: {
       const MmaDqShape shape = mma_dq_shape(dim);
-      return {shape.threads(),
-              shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major))};
+      return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
+              shape.ctas_per_sm};
     }
     default:
       return {kElementwiseThreads, 0};

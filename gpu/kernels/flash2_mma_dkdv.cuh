@@ -116,7 +116,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     }
   };
   const auto load_q = [&](const Step& step, int stage) {
-    const int first_query = scan_tile(args.scan, range, item.block, step.position) * kTile.block_m;
+    const int first_query = scan_tile(args.scan, range, item.turn, step.position) * kTile.block_m;
     load_tile<kAccess, kTile.block_m, kThreads>(
         shared.q(stage), head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q), first_query,
         thread);
@@ -151,7 +151,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   int stage = 0;
 #pragma unroll 1
   for (Step step = next; !range.empty() && step.head < end_head; step = next) {
-    const int m_block = scan_tile(args.scan, range, item.block, step.position);
+    const int m_block = scan_tile(args.scan, range, item.turn, step.position);
     const int first_query = m_block * kTile.block_m;
     advance(next);
     // load: this tile has arrived for every thread, and every warp is done with the step before

@@ -51,7 +51,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
   const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, item.block, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % kStages), v_rows, first_key, thread);
     commit_copies();
@@ -84,7 +84,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
-    const int n_block = scan_tile(args.scan, range, item.block, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int stage = step % kStages;
     // load
     wait_for_copies<0>();

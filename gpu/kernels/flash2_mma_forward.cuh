@@ -124,7 +124,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
   const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, item.block, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
     const int stage = step % kStages;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
@@ -150,7 +150,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
-    const int n_block = scan_tile(args.scan, range, item.block, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int stage = step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<0>();

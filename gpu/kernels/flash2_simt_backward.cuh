@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   const BackwardShared<Dim, BlockM, BlockN, BlockM> shared(shared_memory());
   const auto head_of = [&](int step) { return kv_head * args.group_size() + step / range.count(); };
   const auto m_block_of = [&](int step) {
-    return scan_tile(args.scan, range, item.block, step % range.count());
+    return scan_tile(args.scan, range, item.turn, step % range.count());
   };
   const auto load_q = [&](int step) {
     if (step >= steps) return;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   const BackwardShared<Dim, BlockM, BlockN, BlockN> shared(shared_memory());
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step >= range.count()) return;
-    const int key = scan_tile(args.scan, range, item.block, step) * BlockN;
+    const int key = scan_tile(args.scan, range, item.turn, step) * BlockN;
     load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, key));
   };
   if (!range.empty()) {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
 
   QuadTile<BlockM, Dim> dq{};
   for (int step = 0; step < range.count(); ++step) {
-    const int n_block = scan_tile(args.scan, range, item.block, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
     const ScorePlace<BlockM, BlockN, false> place(lane, first_query, first_key);
     const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, item.block, n_block);

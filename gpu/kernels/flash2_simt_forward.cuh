@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim};
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
-      const int first_key = scan_tile(args.scan, range, item.block, step) * BlockN;
+      const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;
       load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, first_key));
     }
     __pipeline_commit();
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   load_kv(TensorName::v, v_tile, 0);
 
   for (int step = 0; step < range.count(); ++step) {
-    const int n_block = scan_tile(args.scan, range, item.block, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
     __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
     __syncthreads();

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const SharedTile<BlockN> product_tile{right.data + BlockN * Dim};
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
   for (int step = 0; step < range.count(); ++step) {
-    const int n_block = scan_tile(args.scan, range, item.block, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
     load_tile<BlockN>(right,
                       key_rows<const Element>(args, names.right, batch, head / args.group_size(), first_key));
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   std::conditional_t<kByQuery, QuadTile<kRows, Dim>, TransposedQuadTile<kRows, Dim>> product{};
   for (int step = 0; step < range.count() * heads_here; ++step) {
     const int head = first_head + step / range.count();
-    const int inner = scan_tile(args.scan, range, item.block, step % range.count());
+    const int inner = scan_tile(args.scan, range, item.turn, step % range.count());
     const int m_block = kByQuery ? item.block : inner, n_block = kByQuery ? inner : item.block;
     const int first_query = m_block * BlockM, first_key = n_block * BlockN;
     __syncthreads();  // the last step has read both tiles

@@ -65,6 +65,7 @@ ProgramOptions draw_options(testing::ProblemGenerator& random, const Kernel& ker
   }
   options.order = static_cast<TileOrder>(random.between(0, 2));
   options.heads_per_section = random.between(1, 3);
+  options.ctas_per_turn = random.between(1, 5);
   options.scan = static_cast<Scan>(random.between(0, 2));
   return options;
 }
