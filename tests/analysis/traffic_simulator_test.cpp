@@ -267,7 +267,7 @@ TEST_CASE(
   const std::int64_t ascending = reads(Scan::ascending, 1);
   constexpr int kWaves = 24 / kCtas;
   CHECK(ascending == head.q_bytes + kWaves * head.kv_bytes);
-  CHECK(reads(Scan::sawtooth, kCtas) < head.q_bytes + head.kv_bytes + (kWaves - 1) * head.kv_bytes * 6 / 10);
+  CHECK(reads(Scan::sawtooth, kCtas) < head.q_bytes + head.kv_bytes + (kWaves - 1) * head.kv_bytes * 3 / 4);
   CHECK(reads(Scan::sawtooth, 1) > ascending);
 }
 
