@@ -53,6 +53,35 @@ std::vector<Metric> traffic_metrics() {
   };
 }
 
+/// What the two SM<->L2 totals are made of, beside the spills of warp_metrics().
+std::vector<Metric> cause_metrics() {
+  return {
+      plain(
+          "store_bytes", "byte", "l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum",
+          "part of sm_l2_write_bytes: plain stores, those of spills included, in whole sectors of 32 bytes"),
+      plain("stored_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_st.sum",
+            "what the plain stores ask for, without spills and whatever the sectors; counted by instrumented "
+            "code: kernels run slower in that pass"),
+      plain("tma_store_bytes", "byte", "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum",
+            "part of sm_l2_write_bytes"),
+      {"reduction_bytes",
+       "byte",
+       {{{1, "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_red.sum"},
+         {1, "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_red.sum"}},
+        {{1, "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_red.sum"}}},
+       "part of sm_l2_write_bytes: atomics that return nothing, by LSU and TMA"},
+      plain("atomic_write_bytes", "byte", "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_atom.sum",
+            "part of sm_l2_write_bytes: atomics that return a value"),
+      plain("atomic_read_bytes", "byte", "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_atom.sum",
+            "part of sm_l2_read_bytes: values that atomics return"),
+      plain("multicast_read_bytes", "byte",
+            "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld_dest_multicast.sum",
+            "part of sm_l2_read_bytes: TMA loads for several CTAs of a cluster"),
+      plain("local_reload_bytes", "byte", "l1tex__t_bytes_pipe_lsu_mem_local_op_ld_lookup_miss.sum",
+            "spilled values that L1 no longer held: part of sm_l2_read_bytes"),
+  };
+}
+
 /// Warps resident per issue cycle that wait for the named reason.
 Metric stall(std::string_view name, std::string_view counter) { return plain(name, "warp", counter); }
 
@@ -178,8 +207,8 @@ std::vector<std::string_view> names_of(const std::vector<Metric>& metrics) {
 const std::vector<Metric>& all_metrics() {
   static const auto& all = *new std::vector<Metric>([] {
     std::vector<Metric> metrics;
-    for (const auto& group :
-         {traffic_metrics(), warp_metrics(), tensor_metrics(), roofline_metrics(), shared_metrics()}) {
+    for (const auto& group : {traffic_metrics(), cause_metrics(), warp_metrics(), tensor_metrics(),
+                              roofline_metrics(), shared_metrics()}) {
       metrics.insert(metrics.end(), group.begin(), group.end());
     }
     return metrics;
@@ -191,6 +220,12 @@ const std::vector<MetricSet>& metric_sets() {
   static const auto& all = *new std::vector<MetricSet>{
       {"traffic", "bytes at SM<->L2 and DRAM, L2 sectors and those it fetched, instructions, clocks",
        names_of(traffic_metrics())},
+      {"causes", "what SM<->L2 bytes are made of: stores, partial sectors, reductions, atomics, spills",
+       [] {
+         auto names = names_of(cause_metrics());
+         names.insert(names.begin(), {"sm_l2_read_bytes", "sm_l2_write_bytes", "local_store_bytes"});
+         return names;
+       }()},
       {"warp", "occupancy, issue, every stall reason, divergence, bank conflicts, spills",
        names_of(warp_metrics())},
       {"tensor", "use of the tensor pipe and its operations by type", names_of(tensor_metrics())},

@@ -28,10 +28,13 @@ struct Budget {
 
 // What libcupti 13.0 answers; a change means that a set has become dearer, or that a counter's name is gone.
 const Budget kBudgets[] = {
-    {"GA100", 3, 14, {"stall_gmma", "tensor_fp8_ops", "shared_gmma_bytes"}},
+    {"GA100",
+     3,
+     14,
+     {"stall_gmma", "tensor_fp8_ops", "shared_gmma_bytes", "tma_store_bytes", "multicast_read_bytes"}},
     {"GH100", 1, 15, {}},
     {"GB100", 1, 13, {"stall_gmma", "stall_constant_miss", "shared_gmma_bytes"}},
-    {"GB202", 2, 16, {"stall_gmma", "stall_constant_miss", "shared_gmma_bytes"}},
+    {"GB202", 2, 16, {"stall_gmma", "stall_constant_miss", "shared_gmma_bytes", "multicast_read_bytes"}},
 };
 
 }  // namespace

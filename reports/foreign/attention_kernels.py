@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+# One attention problem, forward and backward, by other people's kernels: PyTorch's FlashAttention-2, cuDNN and
+# memory-efficient back ends, and a plain Triton kernel. Takes the options that `tilescope explain` takes.
+import argparse
+import math
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+@triton.jit
+def triton_attn_forward(Q, K, V, Out, Lse, seqlen, scale_log2, group, D: tl.constexpr, BLOCK_M: tl.constexpr,
+                        BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+    m_block = tl.program_id(0)
+    head = tl.program_id(1)
+    rows = m_block * BLOCK_M + tl.arange(0, BLOCK_M)
+    dims = tl.arange(0, D)
+    q_tile = head * seqlen * D + rows[:, None] * D + dims[None, :]
+    kv_base = (head // group) * seqlen * D
+    q = tl.load(Q + q_tile)
+    row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    row_sum = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, D], tl.float32)
+    end = (m_block + 1) * BLOCK_M if CAUSAL else seqlen
+    for start in range(0, end, BLOCK_N):
+        keys = start + tl.arange(0, BLOCK_N)
+        kv_tile = kv_base + keys[:, None] * D + dims[None, :]
+        s = tl.dot(q, tl.trans(tl.load(K + kv_tile))) * scale_log2
+        if CAUSAL:
+            s = tl.where(rows[:, None] >= keys[None, :], s, float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(s, 1))
+        p = tl.exp2(s - new_max[:, None])
+        rescale = tl.exp2(row_max - new_max)
+        row_sum = row_sum * rescale + tl.sum(p, 1)
+        acc = tl.dot(p.to(Q.dtype.element_ty), tl.load(V + kv_tile), acc * rescale[:, None])
+        row_max = new_max
+    tl.store(Out + q_tile, (acc / row_sum[:, None]).to(Out.dtype.element_ty))
+    tl.store(Lse + head * seqlen + rows, row_max + tl.log2(row_sum))  # base 2
+
+
+@triton.jit
+def triton_attn_delta(Out, DOut, Delta, seqlen, D: tl.constexpr, BLOCK_M: tl.constexpr):
+    rows = tl.program_id(1) * seqlen + tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    tile = rows[:, None] * D + tl.arange(0, D)[None, :]
+    product = tl.load(Out + tile).to(tl.float32) * tl.load(DOut + tile).to(tl.float32)
+    tl.store(Delta + rows, tl.sum(product, 1))
+
+
+@triton.jit
+def triton_attn_dkdv(Q, K, V, DOut, Lse, Delta, DK, DV, seqlen, scale, scale_log2, group, D: tl.constexpr,
+                     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+    n_block = tl.program_id(0)
+    kv_head = tl.program_id(1)
+    keys = n_block * BLOCK_N + tl.arange(0, BLOCK_N)
+    dims = tl.arange(0, D)
+    kv_tile = kv_head * seqlen * D + keys[:, None] * D + dims[None, :]
+    k = tl.load(K + kv_tile)
+    v = tl.load(V + kv_tile)
+    dk = tl.zeros([BLOCK_N, D], tl.float32)
+    dv = tl.zeros([BLOCK_N, D], tl.float32)
+    first = (n_block * BLOCK_N // BLOCK_M) * BLOCK_M if CAUSAL else 0
+    for head in range(kv_head * group, (kv_head + 1) * group):
+        for start in range(first, seqlen, BLOCK_M):
+            rows = start + tl.arange(0, BLOCK_M)
+            q_tile = head * seqlen * D + rows[:, None] * D + dims[None, :]
+            q = tl.load(Q + q_tile)
+            dout = tl.load(DOut + q_tile)
+            lse = tl.load(Lse + head * seqlen + rows)
+            delta = tl.load(Delta + head * seqlen + rows)
+            p = tl.exp2(tl.dot(k, tl.trans(q)) * scale_log2 - lse[None, :])
+            if CAUSAL:
+                p = tl.where(rows[None, :] >= keys[:, None], p, 0.0)
+            dv = tl.dot(p.to(q.dtype), dout, dv)
+            ds = p * (tl.dot(v, tl.trans(dout)) - delta[None, :])
+            dk = tl.dot(ds.to(q.dtype), q, dk)
+    tl.store(DK + kv_tile, (dk * scale).to(DK.dtype.element_ty))
+    tl.store(DV + kv_tile, dv.to(DV.dtype.element_ty))
+
+
+@triton.jit
+def triton_attn_dq(Q, K, V, DOut, Lse, Delta, DQ, seqlen, scale, scale_log2, group, D: tl.constexpr,
+                   BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, CAUSAL: tl.constexpr):
+    m_block = tl.program_id(0)
+    head = tl.program_id(1)
+    rows = m_block * BLOCK_M + tl.arange(0, BLOCK_M)
+    dims = tl.arange(0, D)
+    q_tile = head * seqlen * D + rows[:, None] * D + dims[None, :]
+    kv_base = (head // group) * seqlen * D
+    q = tl.load(Q + q_tile)
+    dout = tl.load(DOut + q_tile)
+    lse = tl.load(Lse + head * seqlen + rows)
+    delta = tl.load(Delta + head * seqlen + rows)
+    dq = tl.zeros([BLOCK_M, D], tl.float32)
+    end = (m_block + 1) * BLOCK_M if CAUSAL else seqlen
+    for start in range(0, end, BLOCK_N):
+        keys = start + tl.arange(0, BLOCK_N)
+        kv_tile = kv_base + keys[:, None] * D + dims[None, :]
+        k = tl.load(K + kv_tile)
+        p = tl.exp2(tl.dot(q, tl.trans(k)) * scale_log2 - lse[:, None])
+        if CAUSAL:
+            p = tl.where(rows[:, None] >= keys[None, :], p, 0.0)
+        ds = p * (tl.dot(dout, tl.trans(tl.load(V + kv_tile))) - delta[:, None])
+        dq = tl.dot(ds.to(q.dtype), k, dq)
+    tl.store(DQ + q_tile, (dq * scale).to(DQ.dtype.element_ty))
+
+
+def triton_attention(q, k, v, dout, causal):
+    batch, heads, seqlen, head_dim = q.shape
+    group = heads // k.shape[1]
+    scale = 1 / math.sqrt(head_dim)
+    scale_log2 = scale * math.log2(math.e)
+    out, dq, dk, dv = (torch.empty_like(x) for x in (q, q, k, v))
+    lse, delta = (torch.empty(batch, heads, seqlen, device=q.device) for _ in range(2))
+    blocks = seqlen // 128
+    queries, keys = (blocks, batch * heads), (blocks, batch * k.shape[1])
+    wide = dict(D=head_dim, BLOCK_M=128, BLOCK_N=64, CAUSAL=causal, num_warps=8)
+    tall = dict(D=head_dim, BLOCK_M=64, BLOCK_N=128, CAUSAL=causal, num_warps=8)
+    triton_attn_forward[queries](q, k, v, out, lse, seqlen, scale_log2, group, **wide, num_stages=2)
+    triton_attn_delta[queries](out, dout, delta, seqlen, D=head_dim, BLOCK_M=128)
+    triton_attn_dkdv[keys](q, k, v, dout, lse, delta, dk, dv, seqlen, scale, scale_log2, group, **tall, num_stages=1)
+    triton_attn_dq[queries](q, k, v, dout, lse, delta, dq, seqlen, scale, scale_log2, group, **wide, num_stages=1)
+    return out, dq, dk, dv
+
+
+def torch_attention(backend, q, k, v, dout, causal):
+    with sdpa_kernel(backend):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+    out.backward(dout)
+    grads = [x.grad for x in (q, k, v)]
+    for x in (q, k, v):
+        x.grad = None
+    return [out.detach(), *grads]
+
+
+options = argparse.ArgumentParser(description="Attention by other people's kernels, forward and backward.")
+for name, default in (("batch", 1), ("heads", 16), ("heads-kv", None), ("seqlen", 4096), ("head-dim", 128)):
+    options.add_argument("--" + name, type=int, default=default)
+options.add_argument("--dtype", choices=("fp16", "bf16"), default="fp16")
+options.add_argument("--causal", action="store_true")
+options.add_argument("--warm", action="store_true", help="only compile the Triton kernels into their cache")
+problem = options.parse_args()
+if problem.seqlen % 128:
+    options.error("--seqlen must be a multiple of 128, the Triton kernels' largest tile")
+
+torch.manual_seed(0)
+heads_kv = problem.heads_kv or problem.heads
+dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[problem.dtype]
+q, k, v, dout = (torch.randn(problem.batch, heads, problem.seqlen, problem.head_dim, device="cuda", dtype=dtype)
+                 for heads in (problem.heads, heads_kv, heads_kv, problem.heads))
+expected = triton_attention(q, k, v, dout, problem.causal)
+if not problem.warm:
+    for x in (q, k, v):
+        x.requires_grad_()
+    backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+    if heads_kv == problem.heads:  # the memory-efficient back end has no grouped heads
+        backends.append(SDPBackend.EFFICIENT_ATTENTION)
+    for backend in backends:
+        results = torch_attention(backend, q, k, v, dout, problem.causal)
+        for name, result, reference in zip(("out", "dq", "dk", "dv"), results, expected):
+            error = (result.float() - reference.float()).abs().max().item()
+            print(f"{backend.name} against Triton, {name}: largest difference {error:.2e}")
+torch.cuda.synchronize()
