@@ -16,14 +16,6 @@ namespace {
 constexpr std::array<const char*, 4> kTrafficMetrics = {"sm_l2_read_bytes", "sm_l2_write_bytes",
                                                         "dram_read_bytes", "dram_write_bytes"};
 
-/// A demangled name without its arguments, and without what makes it longer than a table can show.
-std::string short_name(const std::string& name) {
-  constexpr std::size_t kLongest = 60;
-  std::string text = name.substr(0, name.find('('));
-  if (text.starts_with("void ")) text.erase(0, 5);
-  return text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
-}
-
 std::string extent_text(const std::array<std::int64_t, 3>& extent) {
   return fmt::format("{}", fmt::join(extent, "x"));
 }
@@ -83,7 +75,7 @@ Table kernel_table(const KernelRecord& record) {
               {}};
   for (const Launches& launches : group_launches(record.kernels)) {
     const KernelMeasurement& first = *launches.front();
-    std::vector<std::string> row = {fmt::format("`{}`", short_name(first.name)),
+    std::vector<std::string> row = {fmt::format("`{}`", short_kernel_name(first.name)),
                                     std::to_string(launches.size()), extent_text(first.launch.grid),
                                     extent_text(first.launch.block),
                                     first.launch.registers ? std::to_string(*first.launch.registers) : "-"};

@@ -23,13 +23,15 @@ void add(Document& document, std::optional<Section> section) {
 
 }  // namespace
 
-Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels) {
+Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels,
+                     const std::vector<ExplainRecord>& explained) {
   const std::vector<RunSummary> runs = summarize(records);
   Document document{"TileScope report", kLead, {}};
   add(document, summary_section(runs));
   add(document, error_section(records));
   add(document, speed_section(runs));
   add(document, kernel_section(kernels));
+  add(document, explain_section(explained));
   add(document, tensor_section(runs));
   add(document, seqlen_section(runs));
   add(document, block_section(runs));

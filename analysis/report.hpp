@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/explain_record.hpp"
 #include "analysis/report_document.hpp"
 #include "analysis/run_record.hpp"
 #include "profiler/kernel_record.hpp"
@@ -14,7 +15,8 @@ namespace tilescope {
 /// Everything that the records let one say: a section appears when the data for it are there. A function of
 /// the records alone: no date, no path, no machine of the reader's.
 /// @throws MachineLacks when gnuplot is not installed
-Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels = {});
+Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels = {},
+                     const std::vector<ExplainRecord>& explained = {});
 
 /// Folder of the SVG files inside that of the report.
 inline constexpr const char* kFigureFolder = "figures";

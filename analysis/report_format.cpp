@@ -32,6 +32,13 @@ std::string with_prefix(double value, const char* unit) {
 std::string format_bytes(double bytes) { return with_prefix(bytes, "B"); }
 std::string format_flops(double flops) { return with_prefix(flops, "FLOP"); }
 
+std::string short_kernel_name(const std::string& name) {
+  constexpr std::size_t kLongest = 60;
+  std::string text = name.substr(0, name.find('('));
+  if (text.starts_with("void ")) text.erase(0, 5);
+  return text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
+}
+
 std::string short_tick(std::string label) {
   const std::size_t space = label.find(' ');
   std::string number = label.substr(0, space);

@@ -24,6 +24,9 @@ std::string format_seconds(double seconds);
 /// Four significant digits; scientific below 1e-3 and from 1e6 on, "nan" and "inf" by name.
 std::string format_number(double value);
 
+/// A demangled kernel name without its arguments, and without what makes it longer than a table can show.
+std::string short_kernel_name(const std::string& name);
+
 /// A tick's label without the zeros that four significant digits gave it: "2.5 GB" for "2.500 GB".
 std::string short_tick(std::string label);
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/explain_record.hpp"
 #include "analysis/report_document.hpp"
 #include "analysis/run_summary.hpp"
 #include "profiler/kernel_record.hpp"
@@ -35,6 +36,8 @@ std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
+/// The same kernels held against a problem, from `explain`.
+std::optional<Section> explain_section(const std::vector<ExplainRecord>& records);
 /// The commands, commits and machines behind the report.
 Section record_section(const std::vector<RunRecord>& records);
 

@@ -2,6 +2,7 @@
 // The record as JSON: one writer and one reader for each of its parts.
 #include "analysis/atomic_file.hpp"
 #include "analysis/json_fields.hpp"
+#include "analysis/problem_json.hpp"
 #include "analysis/run_record.hpp"
 
 namespace tilescope {
@@ -37,43 +38,6 @@ MachineInfo machine_from(const JsonField& field) {
   return {optional_text(field, "name"), optional_text(field, "chip"),    optional_text(field, "driver"),
           optional_text(field, "cuda"), optional_text(field, "source"),  optional_text(field, "libraries"),
           optional_text(field, "cpu"),  optional_count(field, "threads")};
-}
-
-Json to_json(const AttentionProblem& p) {
-  Json json{{"batch", p.batch},       {"heads", p.heads},       {"heads_kv", p.heads_kv},
-            {"seqlen_q", p.seqlen_q}, {"seqlen_k", p.seqlen_k}, {"head_dim", p.head_dim}};
-  json["dtype"] = to_string(p.dtype);
-  json["causal"] = p.causal;
-  json["window"] = {p.window_left, p.window_right};
-  put(json, "scale", p.softmax_scale);
-  json["dropout"] = p.dropout;
-  json["seed"] = p.seed;
-  return json;
-}
-
-AttentionProblem problem_from(const JsonField& field) {
-  AttentionProblem p;
-  p.batch = field.at("batch").integer();
-  p.heads = field.at("heads").integer();
-  p.heads_kv = field.at("heads_kv").integer();
-  p.seqlen_q = field.at("seqlen_q").integer();
-  p.seqlen_k = field.at("seqlen_k").integer();
-  p.head_dim = field.at("head_dim").integer();
-  const std::vector<JsonField> window = field.at("window").items();
-  if (window.size() != 2) field.at("window").refuse("must be [left, right]");
-  p.window_left = window[0].integer();
-  p.window_right = window[1].integer();
-  p.causal = field.at("causal").boolean();
-  if (field.has("scale")) p.softmax_scale = field.at("scale").number();
-  p.dropout = field.at("dropout").number();
-  p.seed = field.at("seed").seed();
-  try {
-    p.dtype = parse_element_type(field.at("dtype").text());
-    validate(p);
-  } catch (const BadInput& error) {
-    field.refuse(error.what());
-  }
-  return p;
 }
 
 Json to_json(const ClosedFormBytes& bytes) {
@@ -246,7 +210,7 @@ TensorErrorRecord error_from(const JsonField& field) {
 
 Json to_json(const RunEntry& run) {
   Json json;
-  json["problem"] = to_json(run.problem);
+  json["problem"] = problem_json(run.problem);
   json["kernel"] = run.kernel;
   if (run.order) json["order"] = to_string(*run.order);
   if (run.scan) json["scan"] = to_string(*run.scan);

@@ -69,6 +69,7 @@ void add_bench_command(CLI::App& app, CommandContext& context);
 void add_ceilings_command(CLI::App& app, CommandContext& context);
 void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_diff_command(CLI::App& app, CommandContext& context);
+void add_explain_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_profile_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);

@@ -37,18 +37,22 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   }
   std::vector<RunRecord> records;
   std::vector<KernelRecord> kernels;
+  std::vector<ExplainRecord> explained;
   std::vector<std::string> paths = arguments.records;
   std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
   for (const std::string& path : paths) {
     const std::string text = read_text_file(path);
     const Json json = parse_json(path, text);
-    if (JsonField(path, json).at("schema").text() == kKernelsSchema) {
+    const std::string schema = JsonField(path, json).at("schema").text();
+    if (schema == kExplainSchema) {
+      explained.push_back(parse_explain_record(path, text));
+    } else if (schema == kKernelsSchema) {
       kernels.push_back(parse_kernel_record(path, text));
     } else {
       records.push_back(parse_run_record(path, text));
     }
   }
-  const Document document = make_report(records, kernels);
+  const Document document = make_report(records, kernels, explained);
 
   std::vector<ReportFile> files = report_files(document);
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();

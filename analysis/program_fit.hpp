@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tile program explains the bytes that counters saw of an unknown kernel, and what is left over.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/candidate_programs.hpp"
+#include "profiler/kernel_measurement.hpp"
+
+namespace tilescope {
+
+/// Launches of one kernel with one geometry. Metrics are means over them, by the profiler's names.
+struct KernelGroup {
+  std::string name;
+  LaunchFacts launch;
+  std::int64_t launches = 0;
+  std::map<std::string, double> measured;
+  bool operator==(const KernelGroup&) const = default;
+};
+
+/// In the order of the first launch of each.
+std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kernels);
+
+/// Bytes that no tile program asks for, with the counter that saw them.
+struct NamedCause {
+  std::string name;    // "spills"
+  std::string metric;  // "local_store_bytes"
+  std::int64_t bytes = 0;
+  bool reads = false;  // at which side of SM<->L2 they are
+  bool operator==(const NamedCause&) const = default;
+};
+
+/// How well a program's bytes agree with the counters, once the named causes are taken off.
+enum class Agreement : std::uint8_t {
+  explained,   // reads and writes within kExplained
+  reads_only,  // reads are, writes are not
+  writes_only,
+  unexplained,
+};
+inline constexpr double kExplained = 1e-3;  // of the bytes that were measured; 1.0 = 100 %
+
+/// Candidates with the same bytes, to within what counters tell apart.
+struct ProgramFit {
+  std::string name, convention;
+  ReadWriteBytes bytes;
+  std::vector<TileShape> tiles;  // empty where the program has none
+  bool grid_agrees = false;      // one of them has as many CTAs as were launched
+
+  /// "128 x any", "64...128 x 64": block_m and block_n; "" without tiles.
+  std::string tile_text() const;
+};
+
+struct KernelFit {
+  std::vector<NamedCause> causes;
+  std::vector<ProgramFit> programs;  // the best first, the others as good; empty without candidates
+  Agreement agreement = Agreement::unexplained;
+  /// Measured less causes less the best program. [bytes]
+  std::int64_t read_residual_bytes = 0;
+  std::int64_t write_residual_bytes = 0;
+  std::vector<std::string> hints;  // where the residual could come from, and what would show it
+};
+
+/// Ranks programs by the product of their relative residuals at reads and writes, so that one side that
+/// agrees to the byte outweighs another that something unnamed adds to. Programs that reduce another number
+/// of bytes than were counted, or that must write more than was, are left out.
+/// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
+KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates);
+
+}  // namespace tilescope
