@@ -55,9 +55,16 @@ std::int64_t sum_of(const std::vector<NamedCause>& causes, bool reads) {
 struct Target {
   ReadWriteBytes bytes;
   double read_scale = 1, write_scale = 1;
+  std::int64_t l1_hit_bytes = 0;
 
+  /// Whether the program loads more than was read, and L1 served as much.
+  bool short_by_hits(const ReadWriteBytes& candidate) const {
+    const std::int64_t missing = candidate.read_bytes - bytes.read_bytes;
+    return missing > 0 && missing <= l1_hit_bytes;
+  }
   double read_error(const ReadWriteBytes& candidate) const {
-    return std::abs(static_cast<double>(bytes.read_bytes - candidate.read_bytes)) / read_scale;
+    const double error = std::abs(static_cast<double>(bytes.read_bytes - candidate.read_bytes)) / read_scale;
+    return short_by_hits(candidate) ? std::min(error, kExplained) : error;
   }
   double write_error(const ReadWriteBytes& candidate) const {
     return std::abs(static_cast<double>(bytes.write_bytes - candidate.write_bytes)) / write_scale;
@@ -74,7 +81,8 @@ Target target_of(const KernelGroup& kernel, const std::vector<NamedCause>& cause
   const double least = std::max(1.0, 1e-3 * static_cast<double>(read + written));
   return {{read - sum_of(causes, true), written - sum_of(causes, false)},
           std::max(least, static_cast<double>(read)),
-          std::max(least, static_cast<double>(written))};
+          std::max(least, static_cast<double>(written)),
+          metric(kernel, "l1_load_hit_bytes").value_or(0)};
 }
 
 /// Whether the counters rule the candidate out.
@@ -132,7 +140,10 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
   if (multicast > 0)
     hints.push_back(fmt::format("{} read by multicast", format_bytes(static_cast<double>(multicast))));
   if (matters(-fit.read_residual_bytes, target.read_scale)) {
-    hints.push_back("fewer bytes read than the program loads: L1 hits or multicast");
+    hints.push_back(fit.agreement == Agreement::explained
+                        ? fmt::format("L1 served {} of loads, more than what was not read",
+                                      format_bytes(static_cast<double>(target.l1_hit_bytes)))
+                        : "fewer bytes read than the program loads: L1 hits or multicast");
   }
   if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
     hints.push_back("counted causes do not cover it: tiles or tensors that no candidate has");
@@ -207,7 +218,7 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
   };
   const auto cost = [&](const CandidateProgram* candidate) {
     return target.cost(*candidate) - (grid_agrees(*candidate) ? std::log(10) : 0) +
-           (usual(candidate->tile) ? 0 : std::log(2));
+           (usual(candidate->tile) ? 0 : std::log(4));
   };
   const CandidateProgram& best = **std::min_element(
       ranked.begin(), ranked.end(), [&cost](const auto* a, const auto* b) { return cost(a) < cost(b); });
