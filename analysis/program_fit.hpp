@@ -67,8 +67,10 @@ struct KernelFit {
 };
 
 /// Ranks programs by the product of their relative residuals at reads and writes, so that one side that
-/// agrees to the byte outweighs another that something unnamed adds to. Programs that reduce another number
-/// of bytes than were counted, or that must write more than was, are left out.
+/// agrees to the byte outweighs another that something unnamed adds to. A grid of as many CTAs as the program
+/// has speaks for it, a block that is no power of two against it; loads that L1 served may be missing.
+/// Programs that reduce another number of bytes than were counted, or that must write more than was, are left
+/// out.
 /// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates);
 
