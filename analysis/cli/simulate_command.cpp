@@ -2,6 +2,7 @@
 // `tilescope simulate`: bytes and FLOPs of a kernel's passes on a machine model, by formula and by replay.
 #include <fmt/format.h>
 
+#include <exception>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -11,6 +12,7 @@
 #include "analysis/cli/simulate_tables.hpp"
 #include "analysis/closed_form.hpp"
 #include "analysis/report_format.hpp"
+#include "analysis/simulate_record.hpp"
 #include "analysis/simulate_run.hpp"
 
 namespace tilescope::cli {
@@ -21,6 +23,7 @@ struct SimulateArguments {
   KernelOptions kernel;
   std::string machine = "h200";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
+  std::string record;
   bool closed_form_only = false;
   bool curve = false;
 };
@@ -94,7 +97,47 @@ RunEntry replay(const Kernel& kernel, const AttentionProblem& problem, const std
   return simulate_run(kernel, problem, passes, machine, options);
 }
 
+/// Measured and simulated DRAM bytes of a pass, where both are there.
+std::string comparison_line(const RunEntry& run, const PassRecord& pass) {
+  if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return "";
+  const std::int64_t measured = *pass.measured->dram_read_bytes;
+  const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
+  return fmt::format("{:<18} {:<9} {:<44} {:>9} {:>9} {:>+7.1f} %\n", run.kernel, pass.name,
+                     describe(run.problem), format_bytes(measured),
+                     format_bytes(pass.simulated->dram_read_bytes), 100 * (ratio - 1));
+}
+
+int simulate_again(const SimulateArguments& arguments, const CommandContext& context) {
+  const Machine machine = load_machine(arguments.machine);
+  RunRecord record = read_run_record(arguments.record);
+  const auto runs = static_cast<std::int64_t>(record.runs.size());
+  for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
+  Progress progress(context, "replaying " + arguments.record, runs);
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+  for (std::int64_t i = 0; i < runs; ++i) {
+    try {
+      RunEntry& run = record.runs[static_cast<std::size_t>(i)];
+      run = tilescope::simulate_again(run, find_kernel(run.kernel), machine,
+                                      {.replay = !arguments.closed_form_only});
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+#pragma omp critical
+    progress.step();
+  }
+  if (failure) std::rethrow_exception(failure);
+  context.print("DRAM reads: kernel, pass, problem, measured, simulated, difference\n");
+  for (const RunEntry& run : record.runs) {
+    for (const PassRecord& pass : run.passes) context.print(comparison_line(run, pass));
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
 int simulate(const SimulateArguments& arguments, const CommandContext& context) {
+  if (!arguments.record.empty()) return simulate_again(arguments, context);
   const AttentionProblem problem = arguments.problem.problem();
   const std::vector<Direction> directions = arguments.problem.directions();
   const Machine machine = load_machine(arguments.machine);
@@ -148,6 +191,10 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return simulate(*arguments, context); });
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
+  command
+      .add_option("--record", arguments->record,
+                  "instead of a problem: the runs of a record, simulated again; what was measured stays")
+      ->type_name("FILE");
   constexpr const char* kGroup = "Machine";
   command
       .add_option("--machine", arguments->machine,
