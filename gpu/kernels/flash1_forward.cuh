@@ -148,18 +148,18 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
     const auto first_query_of = [&](int step) {
       return scan_tile(args.scan, range, n_block, step) * BlockM + group_row;
     };
-    const auto load_q = [&](int step) {
-      if (step >= range.count()) return;
-      load_tile<kRows>(q_tile,
-                       query_rows<const Element>(args, TensorName::q, batch, head, first_query_of(step)));
+    const auto q_rows = [&](int step) {
+      return query_rows<const Element>(args, TensorName::q, batch, head, first_query_of(step));
     };
+    TileAhead<kRows, Dim, Element> q_ahead;
+    q_ahead.fetch(q_rows(0));
     __syncthreads();  // the last step has read K and V, and the head's O, m and l are written
     if (group == 0)
       load_tile<BlockN>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
     if (group == Groups - 1) {
       load_tile<BlockN>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
     }
-    load_q(0);
+    q_ahead.land(q_tile, q_rows(0));
     for (int step = 0; step < range.count(); ++step) {
       const int m_block = scan_tile(args.scan, range, n_block, step);
       const int first_query = first_query_of(step);
@@ -171,7 +171,8 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       DotTile<kRows, BlockN> scores;
       multiply_nt(lane, q_tile, k_tile, scores);
       __syncthreads();
-      load_q(step + 1);
+      const bool more = step + 1 < range.count();
+      if (more) q_ahead.fetch(q_rows(step + 1));
       if (args.score_sign < 0) multiply_scores(scores, args.score_sign);
       if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
       TileRow tile_rows[QuadTile<kRows, Dim>::kRowsHere];
@@ -185,6 +186,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       }
       round_tile<Element>(scores);
       if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+      if (more) q_ahead.land(q_tile, q_rows(step + 1));
       put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
       RunningTile<kRows, Dim> running;
       const RunningRows rows(args, batch, head, first_query);
