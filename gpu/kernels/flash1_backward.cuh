@@ -41,7 +41,9 @@ __device__ inline void store_sum(Lane lane, const GlobalRows<float>& target, con
 #pragma unroll
     for (int j = 0; j < Quads::kQuadsHere; ++j) {
       const int col = Quads::col(lane, j);
-      const float4 x = before ? before->x[i][j] : load_quad(target, row, col), y = part.x[i][j];
+      float4 x = before ? before->x[i][j] : load_quad(target, row, col);
+      if (planted(GpuBug::flash1_dq_overwrites)) x = {0.0f, 0.0f, 0.0f, 0.0f};
+      const float4 y = part.x[i][j];
       store_quad(target, row, col, {x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w});
     }
   }
@@ -131,7 +133,9 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
-      compute_delta<kQueries>(lane, rows_of(TensorName::out, step), dout_tile, shared.delta + group_query);
+      compute_delta<kQueries>(
+          lane, rows_of(TensorName::out, step), dout_tile,
+          shared.delta + (planted(GpuBug::flash1_delta_of_other_group) ? 0 : group_query));
       fetch(step + 1);
       DotTile<kKeys, BlockM> probs, dscores;
       multiply_nt(lane, k_tile, shared.q, probs);

@@ -57,7 +57,7 @@ __device__ inline void initialise(const RunningRows& head, int threads) {
     store_quad(head.out, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
   }
   for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += threads) {
-    *head.sum.at(row, 0) = 0.0f;
+    if (!planted(GpuBug::flash1_sum_not_initialised)) *head.sum.at(row, 0) = 0.0f;
     *head.max.at(row, 0) = -kInfinity;
   }
 }
@@ -100,7 +100,8 @@ __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const 
     if (tile[i].sum != 0.0f) {  // else the row sees no key of this tile
       new_max = fmaxf(old_max, tile[i].max);
       const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * fast_exp2((old_max - new_max) * scale);
-      const float tile_weight = fast_exp2((tile[i].max - new_max) * scale);
+      const float tile_weight =
+          planted(GpuBug::flash1_tile_weight_missing) ? 1.0f : fast_exp2((tile[i].max - new_max) * scale);
       new_sum = fmaf(tile_weight, tile[i].sum, old_weight);
       old_share = old_weight / new_sum;
       tile_share = tile_weight / new_sum;
@@ -132,7 +133,8 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
   constexpr int kRows = BlockM / Groups;
   const WorkItem item = args.grid.item(blockIdx.x);
   const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int kv_head = head / args.group_size();
+  const int kv_head =
+      planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
   const Lane lane = Lane::here();
   const int group = group_of_thread(), group_row = group * kRows;
   const SharedTile<Dim> q_tile{shared_memory() + group_row * Dim};

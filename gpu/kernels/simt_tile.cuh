@@ -12,6 +12,7 @@
 #include "gpu/kernel_arguments.hpp"
 #include "gpu/kernels/element.cuh"
 #include "gpu/kernels/simt_shape.hpp"
+#include "gpu/planted_bug.cuh"
 
 namespace tilescope::simt {
 
@@ -43,7 +44,8 @@ struct Lane {
 
 /// Sum and maximum over the eight lanes that share a row.
 __device__ inline float row_sum(float value) {
-  for (int bit = 2; bit <= 8; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
+  const int last_bit = planted(GpuBug::simt_row_sum_of_half) ? 4 : 8;
+  for (int bit = 2; bit <= last_bit; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
   return value;
 }
 __device__ inline float row_max(float value) {
@@ -67,7 +69,10 @@ struct SharedTile {
 
   __device__ float* chunk(int row, int index) const { return data + row * Cols + ((index ^ (row & 7)) << 2); }
   __device__ float4 load(int row, int index) const { return *reinterpret_cast<float4*>(chunk(row, index)); }
-  __device__ float& at(int row, int col) const { return chunk(row, col >> 2)[col & 3]; }
+  __device__ float& at(int row, int col) const {
+    if (planted(GpuBug::simt_swizzle_wrong)) return data[row * Cols + col];
+    return chunk(row, col >> 2)[col & 3];
+  }
 };
 
 /// Rows of one head of a tensor, from `first_row` on: `rows` of them exist, each of `cols` elements.
@@ -150,7 +155,7 @@ __device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, i
 /// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix.
 template <typename Element>
 __device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
-  if (row >= target.rows || col >= target.cols) return;
+  if ((row >= target.rows && !planted(GpuBug::simt_tail_unguarded)) || col >= target.cols) return;
   const ElementQuad<Element> quad = {narrow<Element>(value.x), narrow<Element>(value.y),
                                      narrow<Element>(value.z), narrow<Element>(value.w)};
   if (target.quads()) {
@@ -276,6 +281,7 @@ class TileAhead {
 /// Adds four neighbouring columns to an fp32 accumulator in slow memory. The order of the adds is free.
 __device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int col, float4 value) {
   if (row >= target.rows || col >= target.cols) return;
+  if (planted(GpuBug::simt_reduction_overwrites)) return store_quad(target, row, col, value);
 #if __CUDA_ARCH__ >= 900
   if (target.quads()) {
     atomicAdd(reinterpret_cast<float4*>(target.at(row, col)), value);
