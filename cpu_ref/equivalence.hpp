@@ -105,8 +105,8 @@ class Reference {
 ///
 /// Each may lie `least` off on its own. `unit` is one in the last place of the tensor's type, at its largest
 /// value: a tipped rounding of the result. The last term is one row that a tipped rounding dominates; results
-/// are tipped by the row only where scores are so large that fp32 exponents are as coarse as the element type:
-/// `share` is the ratio of the two, at most 1.
+/// are tipped by the row only where scores are so large that fp32 exponents are as coarse as the element
+/// type: `share` is the ratio of the two, at most 1.
 struct MirrorRule {
   ElementType dtype;
   double max_factor, rmse_factor;
