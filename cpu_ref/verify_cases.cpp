@@ -36,8 +36,7 @@ std::array<Mask, 5> masks_for(TileShape tile) {
 
 class CaseList {
  public:
-  CaseList(TileShape tile, SweepSize size, std::int64_t head_dim)
-      : tile_(tile), size_(size), head_dim_(head_dim) {}
+  CaseList(TileShape tile, SweepSize size) : tile_(tile), size_(size) {}
 
   /// A problem of several ragged tiles a side.
   VerifyCase several_tiles() const {
@@ -47,7 +46,7 @@ class CaseList {
                  .heads_kv = 2,
                  .seqlen_q = 2 * tile_.block_m + 3,
                  .seqlen_k = 2 * tile_.block_n + 5,
-                 .head_dim = head_dim_};
+                 .head_dim = 16};
     return c;
   }
   /// Adds the case; a sweep keeps every `keep_one_in`-th of those offered to it.
@@ -66,7 +65,6 @@ class CaseList {
  private:
   TileShape tile_;
   SweepSize size_;
-  std::int64_t head_dim_;
   int offered_ = 0;
   std::uint64_t seed_ = 0;
   std::vector<VerifyCase> cases_;
@@ -191,8 +189,8 @@ void add_orders(CaseList& list) {
 
 }  // namespace
 
-std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
-  CaseList list(tile, size, head_dim);
+std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size) {
+  CaseList list(tile, size);
   add_edge_lengths(list, tile, size);
   add_features(list, tile);
   add_inputs_and_scales(list);

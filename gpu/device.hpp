@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "cpu_ref/errors.hpp"
-#include "gpu/kernel_registry.hpp"
 
 namespace tilescope {
 
@@ -26,9 +25,6 @@ void check_cuda(cudaError_t status, const std::string& what);
 
 /// @throws MachineLacks that says which of driver, device and architecture is missing, and what would help.
 void require_device();
-
-/// The current device and the CUDA versions round it. @throws as check_cuda
-DeviceFacts current_device();
 
 /// Allocation on the device between two guard bands, filled with NaN (every byte 0xFF).
 class DeviceBuffer {

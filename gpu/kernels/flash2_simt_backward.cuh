@@ -69,9 +69,8 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     multiply_nn<BlockN, BlockM, Dim>(lane, shared.scores, shared.dout, dv);
     __syncthreads();  // dO has been read by all
     load_dout(step + 1);
-    be_late(GpuBug::simt_barrier_missing);
     put(lane, shared.scores, dscores);
-    if (Fused && !planted(GpuBug::simt_barrier_missing)) {
+    if constexpr (Fused) {
       __syncthreads();
     } else {
       __syncwarp();
