@@ -55,6 +55,19 @@ std::vector<AttentionProblem> ladder_problems() {
   return problems;
 }
 
+/// A length at which the tiles matter and a run is short.
+std::vector<AttentionProblem> tuning_problems() {
+  std::vector<AttentionProblem> problems;
+  for (const ElementType dtype : {ElementType::fp16, ElementType::bf16}) {
+    for (const std::int64_t head_dim : kHeadDims) {
+      for (const bool causal : {false, true}) {
+        problems.push_back(flash2_benchmark_problem(4096, head_dim, dtype, causal));
+      }
+    }
+  }
+  return problems;
+}
+
 }  // namespace
 
 AttentionProblem flash2_benchmark_problem(std::int64_t seqlen, std::int64_t head_dim, ElementType dtype,
@@ -80,7 +93,8 @@ std::span<const BenchSweep> bench_sweeps() {
       {"ladder",
        "every rung, fp32 and fp16, 128 heads, N = 2048 and 4096",
        ladder_problems,
-       {"gpu:standard", "gpu:flash1", "gpu:flash2-simt", "gpu:flash2-mma"}}};
+       {"gpu:standard", "gpu:flash1", "gpu:flash2-simt", "gpu:flash2-mma"}},
+      {"tune", "what --tune times: N = 4096, fp16 and bf16", tuning_problems, {"gpu:flash2-mma"}}};
   return sweeps;
 }
 

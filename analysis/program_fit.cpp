@@ -151,14 +151,14 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
   return hints;
 }
 
-/// "any", "64...128", "64, 96"
+/// "any", "64...128", "(64, 96)"
 std::string sizes_text(const std::set<int>& sizes) {
   if (sizes.size() == std::size(kCandidateBlocks)) return "any";
   const auto first = std::find(std::begin(kCandidateBlocks), std::end(kCandidateBlocks), *sizes.begin());
   if (sizes.size() > 2 && std::equal(sizes.begin(), sizes.end(), first)) {
     return fmt::format("{}...{}", *sizes.begin(), *sizes.rbegin());
   }
-  return fmt::format("{}", fmt::join(sizes, ", "));
+  return sizes.size() == 1 ? std::to_string(*sizes.begin()) : fmt::format("({})", fmt::join(sizes, ", "));
 }
 
 }  // namespace

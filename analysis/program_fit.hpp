@@ -52,7 +52,7 @@ struct ProgramFit {
   std::vector<TileShape> tiles;  // empty where the program has none
   bool grid_agrees = false;      // one of them has as many CTAs as were launched
 
-  /// "128 x any", "64...128 x 64": block_m and block_n; "" without tiles.
+  /// "128 x any", "64...128 x 64", "128 x (16, 32)": block_m and block_n; "" without tiles.
   std::string tile_text() const;
 };
 

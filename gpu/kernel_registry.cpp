@@ -51,6 +51,22 @@ std::optional<std::string> device_lack() {
 #endif
 }
 
+std::vector<TileShape> tile_choices(const Kernel& kernel, const AttentionProblem& problem, TiledPass pass) {
+  if (!kernel.launch_shape) return {};
+  if (kernel.name == Flash2Mma::name) return Flash2Mma::tile_choices(problem, pass);
+  ProgramOptions own = kernel.default_options(problem);  // the other rungs are compiled for it alone
+  return {tile_of(own, pass)};
+}
+
+std::optional<DeviceFacts> device_facts() {
+  if (device_lack()) return std::nullopt;
+#ifdef TILESCOPE_HAS_CUDA
+  return current_device();
+#else
+  return std::nullopt;
+#endif
+}
+
 std::string refusal_sentence(std::string_view kernel, const std::string& reason,
                              const AttentionProblem& problem, Direction direction) {
   std::string others;

@@ -5,16 +5,21 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
+#include "analysis/atomic_file.hpp"
 #include "analysis/bench_sweeps.hpp"
 #include "analysis/cli/bench_report.hpp"
+#include "analysis/cli/bench_tune.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/kernel_options.hpp"
 #include "analysis/cli/parse_text.hpp"
 #include "analysis/cli/problem_options.hpp"
 #include "analysis/memory_budget.hpp"
+#include "analysis/output_path.hpp"
 #include "analysis/run_record.hpp"
+#include "gpu/kernel_registry.hpp"
 #include "profiler/benchmarks/peer_process.hpp"
 
 namespace tilescope::cli {
@@ -24,7 +29,8 @@ struct BenchArguments {
   ProblemOptions problem;
   KernelOptions kernel;
   std::optional<std::string> sweep, threads, repetitions, seconds, rounds;
-  bool peers = false;
+  bool peers = false, tune = false;
+  std::string tune_file;
   std::string python = "python3";
 };
 
@@ -58,7 +64,7 @@ std::vector<BenchmarkCase> plan_cases(const BenchArguments& arguments, int threa
   for (const AttentionProblem& problem : chosen_problems(arguments)) {
     for (const Direction direction : directions) {
       for (const Kernel* kernel : kernels) {
-        const ProgramOptions options = arguments.kernel.program_options(*kernel, problem);
+        const ProgramOptions options = arguments.kernel.tuned_options(*kernel, problem, arguments.tune_file);
         if (!picks && kernel->refusal(problem, direction, options)) continue;
         require_supported(*kernel, problem, direction, options);
         cases.push_back({kernel, problem, direction, options, threads});
@@ -115,6 +121,59 @@ void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettin
   std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
 }
 
+/// Times every tile shape of the kernels and keeps the fastest.
+int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, const CommandContext& context) {
+  if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
+  if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
+  const BenchSweep& sweep = find_bench_sweep(arguments.sweep.value_or("tune"));
+  const std::vector<AttentionProblem> problems =
+      arguments.problem.given() ? chosen_problems(arguments) : sweep.problems();
+  const std::string path = arguments.tune_file.empty() ? tile_table_path() : arguments.tune_file;
+  TileTable table = read_tile_table(path);
+  const auto kernels = arguments.kernel.kernels(sweep.kernels);
+  for (const Kernel* kernel : kernels) {
+    if (!kernel->launch_shape) {
+      throw BadInput("kernel", std::string(kernel->name), "must be one of the GPU's: others take any tile");
+    }
+    require_runnable(*kernel);
+  }
+  const DeviceFacts device = device_facts().value();
+  require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
+
+  std::vector<TuningTask> tasks;
+  std::vector<BenchmarkCase> cases;
+  for (const AttentionProblem& problem : problems) {
+    for (const Kernel* kernel : kernels) {
+      for (TuningTask& task : tuning_tasks(*kernel, problem, device.shared_bytes_per_cta)) {
+        cases.insert(cases.end(), task.cases.begin(), task.cases.end());
+        tasks.push_back(std::move(task));
+      }
+    }
+  }
+  if (tasks.empty()) {
+    context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
+    return kFine;
+  }
+  Progress progress(context, "timing", settings.rounds * static_cast<std::int64_t>(cases.size()));
+  settings.on_sample = [&](const std::string& name) { progress.step(name); };
+  const DeviceBenchmarkResults results = run_device_benchmarks(cases, settings);
+
+  std::vector<TileChoice> choices;
+  std::size_t next = 0;
+  for (const TuningTask& task : tasks) {
+    std::vector<std::vector<double>> samples_s;
+    for (std::size_t i = 0; i < task.cases.size(); ++i) samples_s.push_back(results.times[next++].samples_s);
+    choices.push_back(choose_tile(task, samples_s, device.name));
+    table.put(choices.back());
+  }
+  write_file_atomically("--tune-file", path, to_json_text(table));
+  context.print(tuning_table(tasks, choices));
+  context.print(fmt::format("\nOn {}, L2 cold. Kept in {}; TILESCOPE_DISABLE_AUTOTUNE=1 leaves it unread.\n",
+                            device.name, path));
+  context.write_json(to_json_text(table));
+  return kFine;
+}
+
 int bench(const BenchArguments& arguments, const CommandContext& context) {
   const auto bounded = [](const char* field, const std::optional<std::string>& text, int otherwise,
                           int most) {
@@ -135,6 +194,7 @@ int bench(const BenchArguments& arguments, const CommandContext& context) {
   DeviceBenchmarkSettings device_settings;
   device_settings.rounds = bounded("rounds", arguments.rounds, device_settings.rounds, 100);
 
+  if (arguments.tune) return tune(arguments, device_settings, context);
   std::vector<BenchmarkCase> cases = plan_cases(arguments, threads);
   const auto device =
       std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !on_device(c); });
@@ -167,6 +227,10 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   command.add_option("--seconds", arguments->seconds, "CPU: length of a sample (default: 0.3)");
   command.add_option("--rounds", arguments->rounds,
                      "GPU: turns that each kernel takes on a problem (default: 2)");
+  command.add_flag("--tune", arguments->tune,
+                   "GPU: time every tile shape of the kernels and keep the fastest for later runs");
+  command.add_option("--tune-file", arguments->tune_file, "GPU: where tuned tiles are kept and looked for")
+      ->type_name("FILE.json");
   command.add_flag("--peers", arguments->peers, "GPU: time PyTorch's and Triton's kernels in the same run");
   command.add_option("--python", arguments->python, "GPU: the Python that has them (python3)")
       ->type_name("PROGRAM");

@@ -8,6 +8,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/json_fields.hpp"
+#include "analysis/kernel_runs.hpp"
 #include "analysis/record_diff.hpp"
 #include "analysis/report_format.hpp"
 
@@ -41,7 +42,13 @@ std::string format_budget(const MetricChange& change) {
   return "+" + format_value(*change.metric, change.budget.amount);
 }
 
-std::string run_name(const RunEntry& run) { return run.kernel + "  " + describe(run.problem); }
+std::string run_name(const RunEntry& run) {
+  return without_problem(run) ? run.kernel : run.kernel + "  " + describe(run.problem);
+}
+
+std::string where_of(const RunEntry& run, const MetricChange& change) {
+  return without_problem(run) ? "all launches" : change.where;
+}
 
 std::string as_text(const RecordDiff& diff) {
   std::string text;
@@ -53,8 +60,9 @@ std::string as_text(const RecordDiff& diff) {
       if (!change.moved()) continue;
       ++moved;
       const auto [base, now] = format_pair(change);
-      rows.push_back({change.metric->name(), change.where, base + " ->", now, format_change(change),
-                      "budget " + format_budget(change), change.regressed ? "REGRESSION" : ""});
+      rows.push_back({change.metric->name(), where_of(*run.now, change), base + " ->", now,
+                      format_change(change), "budget " + format_budget(change),
+                      change.regressed ? "REGRESSION" : ""});
     }
     for (const std::string& name : run.gone) rows.push_back({name, "no longer there"});
     if (!rows.empty()) text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
@@ -68,7 +76,11 @@ std::string as_text(const RecordDiff& diff) {
                      regressions == 0 ? "no regression" : fmt::format("{} beyond the budget", regressions));
 }
 
-Json run_json(const RunEntry& run) { return {{"kernel", run.kernel}, {"problem", describe(run.problem)}}; }
+Json run_json(const RunEntry& run) {
+  Json json{{"kernel", run.kernel}};
+  if (!without_problem(run)) json["problem"] = describe(run.problem);
+  return json;
+}
 
 Json runs_json(const std::vector<const RunEntry*>& runs) {
   Json json = Json::array();
@@ -85,7 +97,7 @@ Json as_json(const RecordDiff& diff) {
     for (const MetricChange& change : run.changes) {
       if (!change.moved()) continue;
       json["changes"].push_back({{"metric", change.metric->name()},
-                                 {"where", change.where},
+                                 {"where", where_of(*run.now, change)},
                                  {"unit", change.metric->unit},
                                  {"base", json_number(change.base)},
                                  {"new", json_number(change.now)},
@@ -107,14 +119,22 @@ struct DiffOptions {
   std::vector<std::string> budgets;
 };
 
+/// A record of runs, or one of a command's kernels as runs.
+RunRecord read_record(const std::string& path) {
+  const std::string text = read_text_file(path);
+  const Json json = parse_json(path, text);
+  const bool kernels = JsonField(path, json).at("schema").text() == kKernelsSchema;
+  return kernels ? runs_of(parse_kernel_record(path, text)) : parse_run_record(path, text);
+}
+
 int diff(const DiffOptions& options, const CommandContext& context) {
   std::vector<NamedBudget> budgets;
   for (const std::string& text : options.budgets) budgets.push_back(parse_budget(text));
   for (const auto& [path, field] : {std::pair(options.base, "BASE"), std::pair(options.now, "NEW")}) {
     if (path.empty()) throw BadInput(field, "''", "must be the path of a record; see --help");
   }
-  const RunRecord base = read_run_record(options.base);
-  const RunRecord now = read_run_record(options.now);
+  const RunRecord base = read_record(options.base);
+  const RunRecord now = read_record(options.now);
   const RecordDiff diff = diff_records(base, now, budgets);
   if (diff.common.empty()) {
     throw BadInput("NEW", options.now,
@@ -130,7 +150,8 @@ int diff(const DiffOptions& options, const CommandContext& context) {
 void add_diff_command(CLI::App& app, CommandContext& context) {
   const auto options = std::make_shared<DiffOptions>();
   CLI::App& command =
-      add_command(app, context, "diff", "what moved between two records; fails on a regression",
+      add_command(app, context, "diff",
+                  "what moved between two records, of runs or of a command's kernels; fails on a regression",
                   [options, &context] { return diff(*options, context); });
   command.add_option("BASE", options->base, "the record to hold against");
   command.add_option("NEW", options->now, "the record to judge");

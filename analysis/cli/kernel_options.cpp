@@ -8,6 +8,7 @@
 
 #include "analysis/cli/parse_text.hpp"
 #include "analysis/nearest_names.hpp"
+#include "analysis/tile_table.hpp"
 #include "gpu/kernel_registry.hpp"
 
 namespace tilescope::cli {
@@ -72,6 +73,17 @@ ProgramOptions KernelOptions::program_options(const Kernel& kernel, const Attent
                        : fmt::format("must be one that {} has: {}", kernel.name, fmt::join(names, ", ")));
   }
   return options;
+}
+
+ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const AttentionProblem& problem,
+                                            const std::string& tiles) const {
+  ProgramOptions options = program_options(kernel, problem);
+  if (tile_ || autotune_disabled()) return options;
+  const std::optional<DeviceFacts> device = device_facts();
+  if (!device) return options;
+  return read_tile_table(tiles.empty() ? tile_table_path() : tiles)
+      .apply(kernel.name, problem, device->name, options,
+             [&](TiledPass pass) { return tile_choices(kernel, problem, pass); });
 }
 
 void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,

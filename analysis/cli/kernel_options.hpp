@@ -28,6 +28,11 @@ class KernelOptions {
   std::vector<const Kernel*> kernels(const std::vector<std::string>& otherwise) const;
   /// The kernel's own choices with the given ones in their place. @throws BadInput for one that it lacks
   ProgramOptions program_options(const Kernel& kernel, const AttentionProblem& problem) const;
+  /// The same with the tiles that `bench --tune` chose on this device, unless --tile was given or
+  /// TILESCOPE_DISABLE_AUTOTUNE is set. @param tiles the file, by default that of tile_table_path()
+  ProgramOptions tuned_options(const Kernel& kernel, const AttentionProblem& problem,
+                               const std::string& tiles = "") const;
+  bool tile_given() const { return tile_.has_value(); }
 
  private:
   std::vector<std::string> names_;

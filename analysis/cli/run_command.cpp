@@ -133,7 +133,7 @@ int run(const CommandContext& context, const RunOptions& options) {
   const bool backward =
       random ? options.problem.directions().back() == Direction::backward : files.size() == 4;
   const Kernel& kernel = *options.kernel.kernels({"cpu:flash2"}).front();
-  const ProgramOptions program_options = options.kernel.program_options(kernel, problem);
+  const ProgramOptions program_options = options.kernel.tuned_options(kernel, problem);
   std::vector<PlannedPass> passes;
   std::vector<TileProgram> programs;
   for (Direction direction : {Direction::forward, Direction::backward}) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "gpu/kernels/elementwise.hpp"
-#include "gpu/kernels/flash2_mma_shapes.hpp"
+#include "gpu/kernels/flash2_mma_choices.hpp"
 #include "gpu/kernels/tile_check.hpp"
 
 namespace tilescope {
@@ -52,28 +52,54 @@ std::optional<std::string> Flash2Mma::reason(const AttentionProblem& problem, Di
   if (direction == Direction::backward && options.backward == BackwardOrder::rows) {
     return "has the backward orders fused and split, not rows";
   }
-  return tile_refusal(problem, direction, options, default_options(problem));
+  for (const TiledPass pass : kTiledPasses) {
+    const bool runs = pass == TiledPass::forward
+                          ? direction == Direction::forward
+                          : direction == Direction::backward &&
+                                (pass == TiledPass::backward || options.backward == BackwardOrder::split);
+    if (!runs) continue;
+    ProgramOptions asked = options;
+    const std::vector<TileShape> choices = tile_choices(problem, pass);
+    if (auto refusal = tile_refusal(problem, to_string(pass), tile_of(asked, pass), choices)) return refusal;
+  }
+  return std::nullopt;
+}
+
+std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, TiledPass pass) {
+  ProgramOptions own = default_options(problem);
+  std::vector<TileShape> tiles = {tile_of(own, pass)};
+  if (problem.dropout > 0 || problem.head_dim % 8 != 0) return tiles;
+  const auto take = [&tiles](const auto& choices) {
+    tiles.clear();
+    for (const auto& shape : choices) tiles.push_back(shape.tile);
+  };
+  const int dim = mma_head_dim(problem.head_dim);
+  if (pass == TiledPass::forward) take(mma_forward_choices(dim));
+  if (pass == TiledPass::backward) take(mma_dkdv_choices(dim));
+  if (pass == TiledPass::dq) take(mma_dq_choices(dim));
+  return tiles;
 }
 
 LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major) {
   const int dim = mma_head_dim(program.problem.head_dim);
+  const auto launch_shape = [&](const auto& shape) -> LaunchShape {
+    int ctas_per_sm = 1;
+    if constexpr (requires { shape.ctas_per_sm; }) ctas_per_sm = shape.ctas_per_sm;
+    return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
+            ctas_per_sm};
+  };
+  const auto of_tile = [&](const auto& choices) {
+    return launch_shape(choices.shapes[std::max(0, choices.find(program.tile))]);
+  };
   switch (program.name) {
-    case PassName::forward: {
-      const MmaForwardShape shape = mma_forward_shape(dim, program.problem.dropout > 0);
-      return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
-              shape.ctas_per_sm};
-    }
+    case PassName::forward:
+      if (program.problem.dropout > 0) return launch_shape(mma_forward_shape(dim, true));
+      return of_tile(mma_forward_choices(dim));
     case PassName::dkdv:
-    case PassName::dkdvdq: {
-      const MmaDkdvShape shape = mma_dkdv_shape(dim);
-      return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
-              1};
-    }
-    case PassName::dq: {
-      const MmaDqShape shape = mma_dq_shape(dim);
-      return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
-              shape.ctas_per_sm};
-    }
+    case PassName::dkdvdq:
+      return of_tile(mma_dkdv_choices(dim));
+    case PassName::dq:
+      return of_tile(mma_dq_choices(dim));
     default:
       return {kElementwiseThreads, 0};
   }

@@ -3,6 +3,7 @@
 // flash2_mma_shapes.hpp.
 #pragma once
 
+#include "cpu_ref/tiled_pass.hpp"
 #include "gpu/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -15,6 +16,8 @@ struct Flash2Mma {
   static std::vector<BackwardOrder> backward_orders();
   static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
   static ProgramOptions default_options(const AttentionProblem&);
+  /// The tile shapes that a pass is compiled for, its own choice first.
+  static std::vector<TileShape> tile_choices(const AttentionProblem&, TiledPass);
   /// As on sm_90; where the shared memory of sm_80 is too small, tiles are not double-buffered.
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);

@@ -2,6 +2,7 @@
 // Which kernel of gpu:flash2-mma runs which pass.
 #include "gpu/kernels/elementwise.hpp"
 #include "gpu/kernels/flash2_mma.hpp"
+#include "gpu/kernels/flash2_mma_choices.hpp"
 #include "gpu/kernels/flash2_mma_launch.hpp"
 #include "gpu/launch.cuh"
 
@@ -58,13 +59,33 @@ Launch launch_of(PassName pass, gpu::Features features) {
   }
 }
 
+/// Which of the pass's shapes the program's tile is.
+int choice_of(const TileProgram& program) {
+  const int dim = mma_head_dim(program.problem.head_dim);
+  if (program.problem.dropout > 0) return 0;
+  if (program.name == PassName::forward) return mma_forward_choices(dim).find(program.tile);
+  if (program.name == PassName::dq) return mma_dq_choices(dim).find(program.tile);
+  return mma_dkdv_choices(dim).find(program.tile);
+}
+
+Launch tuned_launch_of(PassName pass) {
+  if (pass == PassName::forward) return gpu::launch_flash2_mma_forward_tuned;
+  return pass == PassName::dq ? gpu::launch_flash2_mma_dq_tuned : gpu::launch_flash2_mma_dkdv_tuned;
+}
+
 }  // namespace
 
 void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
-  launch_of(program.name, needed_features(program, arguments))(
-      program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);
+  const gpu::Features features = needed_features(program, arguments);
+  const bool tuned = choice_of(program) > 0;
+  if (tuned && features != gpu::Features::plain) {
+    throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
+                   "only the kernel's own tile is compiled to be observed");
+  }
+  const Launch launch = tuned ? tuned_launch_of(program.name) : launch_of(program.name, features);
+  launch(program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);
 }
 
 }  // namespace tilescope

@@ -124,9 +124,12 @@ class TritonPeer:
 
     MOST_ERROR = 0.02  # of the largest value
 
+    def __init__(self, tuned):
+        self.tuned = tuned
+
     def work(self, tensors, request):
         q, k, v, dout = (tensor.detach() for tensor in tensors)
-        attention = plain_triton.Attention(q, k, v, dout, request["causal"])
+        attention = plain_triton.Attention(q, k, v, dout, request["causal"], self.tuned)
         attention.forward()
         reference = torch.nn.functional.scaled_dot_product_attention(*tensors[:3], is_causal=request["causal"])
         self.require_equal([attention.out], [reference])
@@ -155,7 +158,8 @@ def find_peers():
         "pytorch:math": MathPeer(),
     }
     if plain_triton:
-        peers["triton:plain"] = TritonPeer()
+        peers["triton:plain"] = TritonPeer(tuned=False)
+        peers["triton:tuned"] = TritonPeer(tuned=True)
     return peers
 
 

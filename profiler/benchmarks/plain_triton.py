@@ -2,8 +2,8 @@
 """FlashAttention-2 in plain Triton: what the algorithm gives without knowing the chip.
 
 Forward as Algorithm 1 of arXiv:2307.08691, backward in the order `split`: delta, then dK and dV by kv tile, then
-dQ by q tile. (B, H, N, D) contiguous, N a multiple of 128, D a power of two up to 128. Of a few tile shapes the
-fastest is taken, by timing, once for each head dimension and mask.
+dQ by q tile. (B, H, N, D) contiguous, N a multiple of 128, D a power of two up to 128. Either with one tile shape
+for every head dimension, or tuned: of a few shapes the fastest, by timing, once for each head dimension and mask.
 """
 
 import torch
@@ -148,7 +148,9 @@ def dq_kernel(q, k, v, dout, lse, delta, dq_out, seqlen, scale, scale_log2, D: t
     tl.store(tile_at(dq_out, base, first, BLOCK_M, D), (dq * scale).to(dq_out.dtype.element_ty))
 
 
-# (BLOCK_M, BLOCK_N, warps, stages) to choose from, by pass and head dimension.
+# (BLOCK_M, BLOCK_N, warps, stages) by pass: of the same form as Triton's tutorial on attention has in backward.
+UNTUNED = {"forward": (128, 64, 4, 3), "dkdv": (32, 128, 4, 5), "dq": (128, 32, 4, 5)}
+# To choose from, by pass and head dimension.
 CHOICES = {
     ("forward", 64): [(128, 64, 4, 3), (128, 128, 8, 3)],
     ("forward", 128): [(128, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2)],
@@ -182,8 +184,8 @@ def fastest(choices, launch):
 class Attention:
     """One problem with its tensors; forward() before backward()."""
 
-    def __init__(self, q, k, v, dout, causal):
-        self.q, self.k, self.v, self.dout, self.causal = q, k, v, dout, causal
+    def __init__(self, q, k, v, dout, causal, tuned):
+        self.q, self.k, self.v, self.dout, self.causal, self.tuned = q, k, v, dout, causal, tuned
         self.batch, self.heads, self.seqlen, self.head_dim = q.shape
         if ("forward", self.head_dim) not in CHOICES or self.seqlen % TILE_MULTIPLE or q.dtype == torch.float32:
             raise ValueError(f"no tiles for fp32, head_dim {self.head_dim} or seqlen {self.seqlen}")
@@ -199,6 +201,9 @@ class Attention:
             kernel[grid](*tensors, self.seqlen, *scales, D=self.head_dim, CAUSAL=self.causal, BLOCK_M=block_m,
                          BLOCK_N=block_n, num_warps=warps, num_stages=stages)
 
+        if not self.tuned:
+            with_choice(UNTUNED[name])
+            return
         key = (name, self.head_dim, self.causal)
         if key not in chosen:
             chosen[key] = fastest(CHOICES[key[:2]], with_choice)

@@ -3,17 +3,18 @@
 # Makes the records of this folder on a machine with a GPU, PyTorch and Triton: each problem's kernels with their
 # bytes and what these are made of. collect.sh [FOLDER]; TILESCOPE names the program.
 set -euo pipefail
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${1:-$here}
-tilescope=${TILESCOPE:-$here/../../tilescope}
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+script=reports/foreign/attention_kernels.py
+out=${1:-reports/foreign}
+tilescope=${TILESCOPE:-./tilescope}
 
 collect() {
   local name=$1
   shift
-  python3 "$here/attention_kernels.py" --warm "$@"
+  python3 "$script" --warm "$@"
   "$tilescope" profile --metrics traffic,causes \
     --kernel-filter 'flash|fmha|attn|sdpa|cudnn|Fill|copy|reduce_kernel' \
-    --json "$out/$name.json" -- python3 "$here/attention_kernels.py" "$@"
+    --json "$out/$name.json" -- python3 "$script" "$@"
 }
 
 collect mha --batch 2 --heads 16 --seqlen 4096 --head-dim 128 --dtype fp16

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "profiler/kernel_record.hpp"
 #include "tests/analysis/cli_program.hpp"
 #include "tests/analysis/diff_records.hpp"
 
@@ -57,6 +58,44 @@ TEST_CASE("diff passes on equal records and fails on a regression beyond the bud
   const auto parsed = nlohmann::json::parse(json.out);
   CHECK(parsed.at("regressions") == 1);
   CHECK(parsed.at("runs")[0].at("changes")[0].at("new") == kBytes + 20);
+}
+
+TEST_CASE("diff compares the kernels of a command over all their launches") {
+  KernelMeasurement kernel;
+  kernel.name = "void my_attention<128>(float*)";
+  kernel.launch.grid = {8, 2, 1};
+  kernel.measured = {{"sm_l2_read_bytes", 1e6}, {"dram_read_bytes", 4e5}};
+  kernel.time = KernelTime{{2e-3}};
+  KernelRecord base;
+  base.kernels = {kernel, kernel};
+  base.kernels[1].name = "gone_kernel";
+  KernelRecord now = base;
+  now.kernels[1].name = "fresh_kernel";
+  now.kernels[0].measured["dram_read_bytes"] = 4.1e5;
+  const TemporaryFolder folder;
+  const std::string old_path = (folder.path() / "base.json").string();
+  const std::string new_path = (folder.path() / "now.json").string();
+  std::ofstream(old_path) << to_json_text(base);
+  std::ofstream(new_path) << to_json_text(now);
+  const ProgramResult within = run_program({"diff", old_path, new_path});
+  CHECK(within.exit_code == 0);
+  for (const char* part : {"void my_attention<128>(float*) [grid 8x2x1, block 1x1x1]\n", "+2.50 %",
+                           "all launches", "new   fresh_kernel", "gone  gone_kernel"}) {
+    CAPTURE(part);
+    CHECK(contains(within.out, part));
+  }
+  CHECK(run_program({"diff", old_path, new_path, "--budget", "dram_read_bytes=2%"}).exit_code == 1);
+
+  now.kernels.push_back(kernel);  // launched once more: twice the bytes, twice the time
+  std::ofstream(new_path) << to_json_text(now);
+  const ProgramResult twice = run_program({"diff", old_path, new_path});
+  CHECK(twice.exit_code == 1);
+  CHECK(contains(twice.out, "+100.00 %"));
+  CHECK(contains(twice.out, "time.median_s"));
+
+  const std::string runs = (folder.path() / "runs.json").string();
+  write_run_record(record_of({run_of("gpu:a")}), runs);
+  check_refused({{"diff", runs, new_path}, {"NEW", new_path, "same problem and kernel"}});
 }
 
 TEST_CASE("diff refuses what it cannot compare") {

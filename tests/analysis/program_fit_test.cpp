@@ -164,7 +164,7 @@ TEST_CASE("with causes counted, nothing of published kernels is left over") {
       all("foreign/mha-causal.json", "triton_attn_dq", fp16_problem(4, 16, 2048, 64, true));
   REQUIRE(causal_dq.size() == 1);
   CHECK(causal_dq[0].programs.front().name == "backward, dQ");
-  CHECK(causal_dq[0].programs.front().tile_text() == "128 x 16, 32, 64, 128");
+  CHECK(causal_dq[0].programs.front().tile_text() == "128 x (16, 32, 64, 128)");
   const auto grouped_backward = all("foreign/gqa-causal.json", "dq_dk_dv_loop", grouped);
   REQUIRE(grouped_backward.size() == 1);
   CHECK(grouped_backward[0].programs.front().convention == "dK and dV by query head");

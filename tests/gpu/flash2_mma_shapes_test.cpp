@@ -9,6 +9,7 @@
 
 #include "gpu/kernel_registry.hpp"
 #include "gpu/kernels/flash2_mma.hpp"
+#include "gpu/kernels/flash2_mma_choices.hpp"
 
 namespace tilescope {
 namespace {
@@ -32,10 +33,12 @@ AttentionProblem fp16_problem(std::int64_t head_dim) {
 
 TEST_CASE("forward shapes fit registers and shared memory") {
   for (int dim : kMmaHeadDims) {
-    for (bool dropout : {false, true}) {
+    std::vector<MmaForwardShape> shapes = {mma_forward_shape(dim, true)};
+    for (const MmaForwardShape& shape : mma_forward_choices(dim)) shapes.push_back(shape);
+    for (const MmaForwardShape& shape : shapes) {
       CAPTURE(dim);
-      CAPTURE(dropout);
-      const MmaForwardShape shape = mma_forward_shape(dim, dropout);
+      CAPTURE(shape.tile.block_m);
+      CAPTURE(shape.tile.block_n);
       CHECK(shape.warp_rows() % 16 == 0);
       CHECK(shape.tile.block_n % 16 == 0);
       const int accumulators = shape.warp_rows() * (dim + shape.tile.block_n) / 32;  // O and S
@@ -52,28 +55,62 @@ TEST_CASE("forward shapes fit registers and shared memory") {
 TEST_CASE("backward shapes fit registers and shared memory") {
   for (int dim : kMmaHeadDims) {
     CAPTURE(dim);
-    const MmaDkdvShape dkdv = mma_dkdv_shape(dim);
-    CHECK(dkdv.warps_n() * dkdv.warps_m() == dkdv.warps);
-    CHECK(dkdv.dq_warps_m() * dkdv.dq_warps_d() == dkdv.warps);
-    CHECK(dkdv.warp_queries() % 16 == 0);
-    CHECK(dim / dkdv.warps_m() % 16 == 0);
-    CHECK(dim / dkdv.dq_warps_d() % 16 == 0);
-    // dK and dV; S^T and dP^T of the tile.
-    const int accumulators = 2 * (dkdv.tile.block_n * dim + dkdv.tile.block_m * dkdv.tile.block_n);
-    CHECK(accumulators / dkdv.threads() < registers_per_thread(dkdv.threads(), 1));
-    const MmaDqShape dq = mma_dq_shape(dim);
-    CHECK(dq.warp_rows() % 16 == 0);
-    CHECK(dq.warp_rows() * (dim + 2 * dq.tile.block_n) / 32 <
-          registers_per_thread(dq.threads(), dq.ctas_per_sm));
-    for (int major : kMajors) {
-      CAPTURE(major);
-      CHECK(dkdv.shared_bytes(dim, stages_that_fit(dkdv, dim, major)) <= max_shared_bytes(major));
-      CHECK(dq.shared_bytes(dim, stages_that_fit(dq, dim, major)) <= max_shared_bytes(major));
+    for (const MmaDkdvShape& dkdv : mma_dkdv_choices(dim)) {
+      CHECK(dkdv.warps_n() * dkdv.warps_m() == dkdv.warps);
+      CHECK(dkdv.dq_warps_m() * dkdv.dq_warps_d() == dkdv.warps);
+      CHECK(dkdv.warp_queries() % 16 == 0);
+      CHECK(dim / dkdv.warps_m() % 16 == 0);
+      CHECK(dim / dkdv.dq_warps_d() % 16 == 0);
+      // dK and dV; S^T and dP^T of the tile.
+      const int accumulators = 2 * (dkdv.tile.block_n * dim + dkdv.tile.block_m * dkdv.tile.block_n);
+      CHECK(accumulators / dkdv.threads() < registers_per_thread(dkdv.threads(), 1));
+      CHECK(stages_that_fit(dkdv, dim, 9) == 2);
+      for (int major : kMajors) {
+        CHECK(dkdv.shared_bytes(dim, stages_that_fit(dkdv, dim, major)) <= max_shared_bytes(major));
+      }
     }
-    CHECK(stages_that_fit(dkdv, dim, 9) == 2);
-    CHECK(stages_that_fit(dq, dim, 9) == 2);
-    CHECK(dq.ctas_per_sm * (dq.shared_bytes(dim, 2) + kReservedBytesPerCta) <= kSharedBytesPerSm);
+    for (const MmaDqShape& dq : mma_dq_choices(dim)) {
+      CHECK(dq.warp_rows() % 16 == 0);
+      CHECK(dq.warp_rows() * (dim + 2 * dq.tile.block_n) / 32 <
+            registers_per_thread(dq.threads(), dq.ctas_per_sm));
+      for (int major : kMajors) {
+        CHECK(dq.shared_bytes(dim, stages_that_fit(dq, dim, major)) <= max_shared_bytes(major));
+      }
+      CHECK(stages_that_fit(dq, dim, 9) == 2);
+      CHECK(dq.ctas_per_sm * (dq.shared_bytes(dim, 2) + kReservedBytesPerCta) <= kSharedBytesPerSm);
+    }
   }
+}
+
+TEST_CASE("the choices of a pass are its own tile and others, all different, and the row takes each") {
+  const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
+  for (std::int64_t dim : {64, 72, 128, 256}) {
+    const AttentionProblem problem = fp16_problem(dim);
+    for (const TiledPass pass : kTiledPasses) {
+      ProgramOptions own = row.default_options(problem);
+      own.backward = BackwardOrder::split;
+      const std::vector<TileShape> choices = tile_choices(row, problem, pass);
+      REQUIRE(!choices.empty());
+      CHECK(choices.front() == tile_of(own, pass));
+      for (std::size_t i = 0; i < choices.size(); ++i) {
+        CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
+        ProgramOptions options = own;
+        tile_of(options, pass) = choices[i];
+        const Direction direction = pass == TiledPass::forward ? Direction::forward : Direction::backward;
+        CHECK_FALSE(row.refusal(problem, direction, options));
+      }
+    }
+  }
+}
+
+TEST_CASE("dropout and rows without whole chunks leave no choice") {
+  const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
+  AttentionProblem problem = fp16_problem(64);
+  CHECK(tile_choices(row, problem, TiledPass::forward).size() > 1);
+  problem.dropout = 0.1;
+  CHECK(tile_choices(row, problem, TiledPass::forward) ==
+        std::vector{row.default_options(problem).forward_tile});
+  CHECK(tile_choices(row, fp16_problem(63), TiledPass::backward).size() == 1);
 }
 
 TEST_CASE("the row takes its own tiles at every head_dim, and no others") {

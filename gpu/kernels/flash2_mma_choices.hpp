@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile shapes that gpu:flash2-mma is compiled for, pass by pass: its own (flash2_mma_shapes.hpp) and
+// those that `tilescope bench --tune` can prefer on a device. Plain C++.
+#pragma once
+
+#include "gpu/gpu_kernel.hpp"
+#include "gpu/kernels/flash2_mma_shapes.hpp"
+
+namespace tilescope {
+
+/// The shapes of a pass at one head dimension. The first is what it takes by itself, and the only one with
+/// dropout, with rows that are not made of 16-byte chunks, and under observation.
+template <typename Shape>
+struct MmaChoices {
+  static constexpr int kMost = 3;
+  Shape shapes[kMost];  // beyond count: the first again
+  int count;
+
+  constexpr const Shape* begin() const { return shapes; }
+  constexpr const Shape* end() const { return shapes + count; }
+  /// @return -1 if there is no such tile
+  constexpr int find(TileShape tile) const {
+    for (int i = 0; i < count; ++i) {
+      if (shapes[i].tile == tile) return i;
+    }
+    return -1;
+  }
+};
+
+constexpr MmaChoices<MmaForwardShape> mma_forward_choices(int head_dim) {
+  const MmaForwardShape own = mma_forward_shape(head_dim);
+  // 64: with 64 keys a tile S takes half the registers, for twice the barriers. Three CTAs an SM would spill.
+  if (head_dim <= 64) return {{own, {{128, 64}, 4, 2}, own}, 2};
+  // 128: eight warps of 16 rows take half of O's registers a thread and twice the reads; 32 keys spare
+  // registers for barriers.
+  if (head_dim <= 128) return {{own, {{128, 128}, 8, 1}, {{128, 32}, 4, 2}}, 3};
+  // 256: two CTAs of four warps, each of which waits at barriers of its own; fewer keys for more barriers.
+  return {{own, {{64, 32}, 4, 2}, {{128, 32}, 8, 1}}, 3};
+}
+
+constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
+  const MmaDkdvShape own = mma_dkdv_shape(head_dim);
+  // Smaller tiles leave registers to spare, for more barriers (64) or twice the dQ reductions (128).
+  if (head_dim <= 64) return {{own, {{64, 128}, 8}, own}, 2};
+  if (head_dim <= 128) return {{own, {{64, 64}, 8}, own}, 2};
+  return {{own, own, own}, 1};
+}
+
+constexpr MmaChoices<MmaDqShape> mma_dq_choices(int head_dim) {
+  const MmaDqShape own = mma_dq_shape(head_dim);
+  if (head_dim <= 64) return {{own, {{128, 32}, 4, 2}, own}, 2};
+  // 128: 16 rows a warp take half of dQ's registers, so that 64 keys fit.
+  if (head_dim <= 128) return {{own, {{64, 64}, 4, 2}, own}, 2};
+  return {{own, own, own}, 1};
+}
+
+namespace gpu {
+
+/// The plain pass at one of its choices after the first.
+void launch_flash2_mma_forward_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+void launch_flash2_mma_dkdv_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+void launch_flash2_mma_dq_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+
+/// Calls body.template operator()<i>() where i is `index`, from 1 to kCount - 1.
+template <int kCount, typename Body>
+void dispatch_choice(int index, Body&& body) {
+  if constexpr (kCount > 1) {
+    if (index == kCount - 1) return body.template operator()<kCount - 1>();
+    dispatch_choice<kCount - 1>(index, body);
+  }
+}
+
+}  // namespace gpu
+}  // namespace tilescope
