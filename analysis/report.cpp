@@ -29,6 +29,7 @@ Document make_report(const std::vector<RunRecord>& records, const std::vector<Ke
   Document document{"TileScope report", kLead, {}};
   add(document, summary_section(runs));
   add(document, error_section(records));
+  add(document, repeat_section(records));
   add(document, speed_section(runs));
   add(document, kernel_section(kernels));
   add(document, explain_section(explained));

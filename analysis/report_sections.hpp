@@ -30,6 +30,8 @@ std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs
 std::optional<Section> paper_error_section(const std::vector<RunRecord>& records);
 /// Errors against exact attention, from `verify`.
 std::optional<Section> error_section(const std::vector<RunRecord>& records);
+/// What `verify --repeat` found.
+std::optional<Section> repeat_section(const std::vector<RunRecord>& records);
 /// Times, from `bench`.
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
 /// Every pass of the runs in the summary.

@@ -113,14 +113,26 @@ struct PassRecord {
   bool operator==(const PassRecord&) const = default;
 };
 
-/// How far one tensor lies from the exact result. Non-finite figures are written as "nan", "inf", "-inf".
+/// How far one tensor lies from the exact result, or from another kernel's. Non-finite figures are written as
+/// "nan", "inf", "-inf".
 struct TensorErrorRecord {
   double max_abs = 0;
   double rmse = 0;
   double max_ulp = 0;
-  std::int64_t non_finite = 0;  // elements
-  double bound = 0;             // what max_abs was held to
+  std::int64_t non_finite = 0;                      // elements
+  double bound = 0;                                 // what max_abs was held to
+  std::optional<double> rmse_bound = std::nullopt;  // what rmse was held to, if to anything
   bool operator==(const TensorErrorRecord&) const = default;
+};
+
+/// One tensor over many runs of the same problem.
+struct RepeatRecord {
+  std::int64_t runs = 0;
+  std::int64_t runs_that_differ = 0;  // in any bit, from the first
+  double spread = 0;                  // largest difference of an element from the first run's
+  double bound = 0;                   // of its error against the exact result, to compare the spread with
+  bool may_differ = false;            // sums of atomic adds have no fixed order
+  bool operator==(const RepeatRecord&) const = default;
 };
 
 /// One problem on one kernel.
@@ -133,6 +145,10 @@ struct RunEntry {
   std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
   std::optional<InputKind> inputs = std::nullopt;  // what was computed on
   std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
+  std::map<std::string, TensorErrorRecord> mirror_error = {};  // `error`, against the kernel's CPU mirror
+  std::map<std::string, RepeatRecord> repeats = {};            // by tensor
+  // Where an entry stands for many problems: their number, those that failed; the errors are their largest.
+  std::optional<std::int64_t> cases = std::nullopt, failed = std::nullopt;
   bool operator==(const RunEntry&) const = default;
 };
 

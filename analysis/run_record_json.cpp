@@ -196,16 +196,34 @@ PassRecord pass_from(const JsonField& field) {
 }
 
 Json to_json(const TensorErrorRecord& error) {
-  return {{"max_abs", json_number(error.max_abs)},
-          {"rmse", json_number(error.rmse)},
-          {"max_ulp", json_number(error.max_ulp)},
-          {"non_finite", error.non_finite},
-          {"bound", json_number(error.bound)}};
+  Json json{{"max_abs", json_number(error.max_abs)},
+            {"rmse", json_number(error.rmse)},
+            {"max_ulp", json_number(error.max_ulp)},
+            {"non_finite", error.non_finite},
+            {"bound", json_number(error.bound)}};
+  if (error.rmse_bound) json["rmse_bound"] = json_number(*error.rmse_bound);
+  return json;
 }
 
 TensorErrorRecord error_from(const JsonField& field) {
-  return {field.at("max_abs").number(), field.at("rmse").number(), field.at("max_ulp").number(),
-          field.at("non_finite").count(), field.at("bound").number()};
+  TensorErrorRecord error{field.at("max_abs").number(), field.at("rmse").number(),
+                          field.at("max_ulp").number(), field.at("non_finite").count(),
+                          field.at("bound").number()};
+  if (field.has("rmse_bound")) error.rmse_bound = field.at("rmse_bound").number();
+  return error;
+}
+
+Json to_json(const RepeatRecord& repeat) {
+  return {{"runs", repeat.runs},
+          {"runs_that_differ", repeat.runs_that_differ},
+          {"spread", json_number(repeat.spread)},
+          {"bound", json_number(repeat.bound)},
+          {"may_differ", repeat.may_differ}};
+}
+
+RepeatRecord repeat_from(const JsonField& field) {
+  return {field.at("runs").count(), field.at("runs_that_differ").count(), field.at("spread").number(),
+          field.at("bound").number(), field.at("may_differ").boolean()};
 }
 
 Json to_json(const RunEntry& run) {
@@ -216,9 +234,13 @@ Json to_json(const RunEntry& run) {
   if (run.scan) json["scan"] = to_string(*run.scan);
   if (run.inputs) json["inputs"] = to_string(*run.inputs);
   put(json, "l2", run.l2);
+  put(json, "cases", run.cases);
+  put(json, "failed", run.failed);
   json["passes"] = Json::array();
   for (const PassRecord& pass : run.passes) json["passes"].push_back(to_json(pass));
   for (const auto& [tensor, error] : run.error) json["error"][tensor] = to_json(error);
+  for (const auto& [tensor, error] : run.mirror_error) json["mirror_error"][tensor] = to_json(error);
+  for (const auto& [tensor, repeat] : run.repeats) json["repeats"][tensor] = to_json(repeat);
   return json;
 }
 
@@ -244,9 +266,21 @@ RunEntry run_from(const JsonField& field) {
     run.l2 = field.at("l2").text();
     if (run.l2 != "cold" && run.l2 != "warm") field.at("l2").refuse("must be cold or warm");
   }
+  run.cases = optional_count(field, "cases");
+  run.failed = optional_count(field, "failed");
   for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_from(pass));
   if (field.has("error")) {
     for (const auto& [tensor, error] : field.at("error").entries()) run.error[tensor] = error_from(error);
+  }
+  if (field.has("mirror_error")) {
+    for (const auto& [tensor, error] : field.at("mirror_error").entries()) {
+      run.mirror_error[tensor] = error_from(error);
+    }
+  }
+  if (field.has("repeats")) {
+    for (const auto& [tensor, repeat] : field.at("repeats").entries()) {
+      run.repeats[tensor] = repeat_from(repeat);
+    }
   }
   return run;
 }

@@ -71,8 +71,17 @@ RoundingCost rounding_cost(const ErrorScale& scale, TensorName name) {
 /// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
 /// gradients are 0) or lucky (few rows).
 double least_bound(const RoundingCost& cost, ElementType dtype) {
-  const double by_out = dtype == ElementType::fp32 ? 0.0 : epsilon(dtype) * cost.by_out;
+  // Errors of `out` are even over +- epsilon: twice the root of their squares is 3.5 standard deviations.
+  const double by_out = dtype == ElementType::fp32 ? 0.0 : 2 * epsilon(dtype) * cost.by_out;
   return 3 * 0x1p-24 * cost.fp32 + by_out;
+}
+
+double largest_finite(std::span<const double> values) {
+  double largest = 0;
+  for (double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
 }
 
 /// The most that the yardstick's own error may be, so that a wrong yardstick excuses nothing: one rounding of
@@ -102,7 +111,7 @@ ErrorReport compare_output(const TensorSet& tensors, TensorName name, const Expe
 }
 
 constexpr MirrorRule kMirrorRules[] = {
-    {ElementType::fp32, 1.0, 2.0, "every operation is fp32, so the order of sums is all the error there is"},
+    {ElementType::fp32, 1.0, 1.0, "every operation is fp32, so the order of sums is all the error there is"},
     {ElementType::fp16, 1.0, 0.25,
      "P and dS are rounded alike; a sum that differs in its last fp32 bits flips one rounding in 2^13"},
     {ElementType::bf16, 1.0, 0.125,
@@ -144,7 +153,9 @@ Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standa
         .standard_rmse = error.rmse,
         .factor = gradient ? 3.0 : 2.0,
         .atol = rounding_floor(exact_[name], tensor_extent(problem(), name).dtype),
-        .least = least_bound(cost, dtype)};
+        .least = least_bound(cost, dtype),
+        .fp32_cost = 0x1p-24 * cost.fp32,
+        .largest = largest_finite(exact_[name])};
   });
 }
 
@@ -174,7 +185,7 @@ Verdict Reference::judge(Direction direction) const {
   for_each_output(direction, [&](TensorName name) {
     const ErrorReport error = compare_output(tensors_, name, exact_[name]);
     const double limit = bound(name).bound();
-    verdict.tensors.push_back({name, error, limit, error.within(limit)});
+    verdict.tensors.push_back({name, error, limit, std::nullopt, error.within(limit)});
   });
   return verdict;
 }
@@ -196,14 +207,22 @@ Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const 
   const ElementType dtype = reference.problem().dtype;
   const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
                                          [dtype](const MirrorRule& row) { return row.dtype == dtype; });
+  // The cost of an LSE is that of an exponent.
+  const double exponent_share = std::min(1.0, reference.bound(lse).fp32_cost / epsilon(dtype));
   Verdict verdict;
   for_each_output(direction, [&](TensorName name) {
     const ErrorBound& exact = reference.bound(name);
     const ErrorReport error = compare_output(kernel, name, mirror[name]);
-    const double limit = rule.max_factor * exact.bound();
-    const double fp32_floor = rounding_floor(reference.exact()[name], ElementType::fp32);
-    const double rmse_limit = rule.rmse_factor * exact.standard_rmse + fp32_floor;
-    verdict.tensors.push_back({name, error, limit, error.within(limit) && error.rmse <= rmse_limit});
+    const TensorExtent extent = tensor_extent(reference.problem(), name);
+    const double unit = 2 * epsilon(extent.dtype) * exact.largest;
+    const double limit =
+        rule.max_factor * (exact.factor * exact.standard_max_abs + exact.atol) + 2 * exact.least + unit;
+    const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
+    const double rmse_limit =
+        rule.rmse_factor * exact.standard_rmse + exact.fp32_cost +
+        (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
+    verdict.tensors.push_back(
+        {name, error, limit, rmse_limit, error.within(limit) && error.rmse <= rmse_limit});
   });
   return verdict;
 }

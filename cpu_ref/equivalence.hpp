@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -35,15 +36,18 @@ struct ErrorBound {
   double standard_max_abs = 0;  // max|standard - exact|, at most what rounding explains
   double standard_rmse = 0;
   double factor = 2;
-  double atol = 0;   // rounding floor of the output's element type, measured from the exact values
-  double least = 0;  // what rounding may cost where the yardstick is exact or lucky, from the terms' size
+  double atol = 0;       // rounding floor of the output's element type, measured from the exact values
+  double least = 0;      // what rounding may cost where the yardstick is exact or lucky, from the terms' size
+  double fp32_cost = 0;  // one rounding to fp32 of every term behind an element
+  double largest = 0;    // max|exact|
   double bound() const { return std::max(factor * standard_max_abs + atol, least); }
 };
 
 struct TensorVerdict {
   TensorName tensor;
   ErrorReport error;
-  double bound = 0;
+  double bound = 0;                  // of the largest error
+  std::optional<double> rmse_bound;  // of the root mean square, if that is held to anything
   bool passed = false;
 };
 
@@ -91,12 +95,21 @@ class Reference {
   std::array<ErrorBound, kNumTensors> bounds_;
 };
 
-/// How far two kernels that execute the same program with the same roundings may differ, in units of the
-/// yardstick's own error: only the order of sums inside a tile and the last bits of exp2 are free.
+/// How far two kernels that execute the same program with the same roundings may differ: the order of sums
+/// inside a tile and the last bits of exp2 are free, and through them the few roundings to the element type
+/// that a last bit tips.
+///
+///   max|a - b|  <= max_factor * (factor * max|standard - exact| + atol) + 2 least + unit
+///   rmse(a - b) <= rmse_factor * rmse(standard - exact) + fp32_cost
+///                  + (max|standard - exact| + share * (2 least + unit)) / sqrt(rows)
+///
+/// Each may lie `least` off on its own. `unit` is one in the last place of the tensor's type, at its largest
+/// value: a tipped rounding of the result. The last term is one row that a tipped rounding dominates; results
+/// are tipped by the row only where scores are so large that fp32 exponents are as coarse as the element
+/// type: `share` is the ratio of the two, at most 1.
 struct MirrorRule {
   ElementType dtype;
-  double max_factor;   // max|a - b| <= max_factor * bound against exact
-  double rmse_factor;  // rmse(a - b) <= rmse_factor * rmse(standard - exact) + atol of fp32
+  double max_factor, rmse_factor;
   std::string_view reason;
 };
 std::span<const MirrorRule> mirror_rules();

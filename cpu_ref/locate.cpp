@@ -45,6 +45,18 @@ Divergence at_tile(const TileState& state, const char* quantity, std::string det
   return {state.pass, state.batch, state.head, state.m_block, state.n_block, quantity, std::move(detail)};
 }
 
+/// Set when the log is of another pass or grid than the program's.
+std::optional<Divergence> other_pass(const TileProgram& program, const PassLog& log) {
+  if (log.pass == program.name && static_cast<std::int64_t>(log.ctas.size()) == program.num_ctas()) {
+    return std::nullopt;
+  }
+  return Divergence{
+      .pass = program.name,
+      .quantity = "access",
+      .detail = text("the kernel ran pass ", to_string(log.pass), " with ", log.ctas.size(),
+                     " CTAs, its program has ", to_string(program.name), " with ", program.num_ctas())};
+}
+
 /// The q and kv tile that an element of an output lies in; the direction's own tile shape.
 Divergence at_element(TensorName name, const Shape& shape, std::int64_t index, TileShape tile,
                       PassName pass) {
@@ -115,13 +127,8 @@ std::string describe(const Divergence& divergence, const TileProgram& program) {
 }
 
 std::optional<Divergence> first_wrong_access(const TileProgram& program, const PassLog& log) {
+  if (auto wrong_pass = other_pass(program, log)) return wrong_pass;
   Divergence divergence{.pass = program.name, .quantity = "access", .detail = {}};
-  if (log.pass != program.name || static_cast<std::int64_t>(log.ctas.size()) != program.num_ctas()) {
-    divergence.detail =
-        text("the kernel ran pass ", to_string(log.pass), " with ", log.ctas.size(),
-             " CTAs, its program has ", to_string(program.name), " with ", program.num_ctas());
-    return divergence;
-  }
   for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
     const std::vector<TileAccess>& seen = log.ctas[cta].accesses;
     std::vector<TileAccess> listed;
@@ -140,6 +147,37 @@ std::optional<Divergence> first_wrong_access(const TileProgram& program, const P
              first_seen == seen.end() ? "missing" : describe_access(*first_seen), ", the program has ",
              first_listed == listed.end() ? "none" : describe_access(*first_listed));
     return divergence;
+  }
+  return std::nullopt;
+}
+
+std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log) {
+  if (auto wrong_pass = other_pass(program, log)) return wrong_pass;
+  if (program.matmuls == 0) return std::nullopt;
+  for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
+    const std::vector<TileState>& seen = log.ctas[cta].states;
+    std::size_t visits = 0;
+    CtaWalk walk(program, static_cast<std::int64_t>(cta));
+    const auto wrong = [&](const AccessGroup& at, std::string detail) {
+      return Divergence{program.name, at.batch, at.head, at.m_block, at.n_block, "visit", std::move(detail)};
+    };
+    for (AccessGroup group; walk.next(group);) {
+      if (group.m_block < 0 || group.n_block < 0) continue;  // prologue or epilogue
+      if (visits == seen.size()) {
+        return wrong(group, text("CTA ", cta, " visits ", visits, " tiles and not this one"));
+      }
+      const TileState& state = seen[visits++];
+      if (state.batch == group.batch && state.head == group.head && state.m_block == group.m_block &&
+          state.n_block == group.n_block) {
+        continue;
+      }
+      return wrong(group, text("visit ", visits - 1, " of CTA ", cta, " is to batch ", state.batch, ", head ",
+                               state.head, ", m_block ", state.m_block, ", n_block ", state.n_block));
+    }
+    if (visits == seen.size()) continue;
+    const TileState& state = seen[visits];
+    return at_tile(state, "visit",
+                   text("CTA ", cta, " visits it as number ", visits, ", after its last tile"));
   }
   return std::nullopt;
 }
@@ -197,7 +235,8 @@ std::optional<std::string> first_divergence(const Reference& reference, const Ke
     const std::vector<TileProgram> programs = kernel.programs(step, reference.problem(), options);
     for (const TileProgram& program : programs) {
       if (log == observer.passes.end()) return text("pass ", to_string(program.name), " was not run");
-      std::optional<Divergence> divergence = first_wrong_access(program, *log);
+      std::optional<Divergence> divergence =
+          log->has_accesses ? first_wrong_access(program, *log) : first_wrong_visit(program, *log);
       if (!divergence) divergence = first_wrong_state(program, *log, reference.tensors());
       if (!divergence) divergence = first_wrong_matrix_tile(program, reference.tensors());
       if (divergence) return describe(*divergence, program);

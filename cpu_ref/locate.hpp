@@ -27,6 +27,10 @@ std::string describe(const Divergence& divergence, const TileProgram& program);
 /// The first access of `log` that differs from the program's list, or is missing, or too much.
 std::optional<Divergence> first_wrong_access(const TileProgram& program, const PassLog& log);
 
+/// The first visited tile of `log` that differs from the program's list, or is missing, or too much. Passes
+/// that do not multiply work on whole rows and visit no tiles.
+std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log);
+
 /// The first tile whose state is not what fp64 gives for the same tiles in the same order.
 /// @param tensors  as TileReplay takes them
 std::optional<Divergence> first_wrong_state(const TileProgram& program, const PassLog& log,

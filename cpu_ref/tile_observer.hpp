@@ -34,6 +34,7 @@ struct CtaLog {
 struct PassLog {
   PassName pass = PassName::forward;
   std::vector<CtaLog> ctas;  // by issue index
+  bool has_accesses = true;  // false: the kernel logs the tiles that it visits, not its accesses (GPU)
 };
 
 /// Filled by a kernel that is given one; a kernel given none records nothing and pays nothing.

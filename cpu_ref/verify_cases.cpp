@@ -36,7 +36,8 @@ std::array<Mask, 5> masks_for(TileShape tile) {
 
 class CaseList {
  public:
-  CaseList(TileShape tile, SweepSize size) : tile_(tile), size_(size) {}
+  CaseList(TileShape tile, SweepSize size, std::int64_t head_dim)
+      : tile_(tile), size_(size), head_dim_(head_dim) {}
 
   /// A problem of several ragged tiles a side.
   VerifyCase several_tiles() const {
@@ -46,7 +47,7 @@ class CaseList {
                  .heads_kv = 2,
                  .seqlen_q = 2 * tile_.block_m + 3,
                  .seqlen_k = 2 * tile_.block_n + 5,
-                 .head_dim = 16};
+                 .head_dim = head_dim_};
     return c;
   }
   /// Adds the case; a sweep keeps every `keep_one_in`-th of those offered to it.
@@ -65,6 +66,7 @@ class CaseList {
  private:
   TileShape tile_;
   SweepSize size_;
+  std::int64_t head_dim_;
   int offered_ = 0;
   std::uint64_t seed_ = 0;
   std::vector<VerifyCase> cases_;
@@ -189,8 +191,8 @@ void add_orders(CaseList& list) {
 
 }  // namespace
 
-std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size) {
-  CaseList list(tile, size);
+std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
+  CaseList list(tile, size, head_dim);
   add_edge_lengths(list, tile, size);
   add_features(list, tile);
   add_inputs_and_scales(list);

@@ -26,7 +26,8 @@ enum class SweepSize : std::uint8_t { quick, normal, full };
 /// Every length at a tile's edge (1, m - 1, m, m + 1, 2 m + 3, the same for n) under every mask; element
 /// types x masks x head groupings x dropout; input kinds, scales, head sizes, rows that see no key, orders
 /// and scans.
-std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size);
+/// @param head_dim of all but the head sizes
+std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim = 16);
 
 /// The kernel's default choices with the orders of the case, and with its tile where the kernel takes it.
 ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel);

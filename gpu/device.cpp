@@ -58,6 +58,25 @@ void require_device() {
                      "; the GPU kernels need 8.0 or newer. The cpu: kernels need no device");
 }
 
+DeviceFacts current_device() {
+  int device = 0, shared_bytes = 0, driver = 0, runtime = 0;
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
+  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "asking for the shared memory of a CTA");
+  check_cuda(cudaDriverGetVersion(&driver), "asking for the driver's version");
+  check_cuda(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+  const auto version = [](int number) {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  };
+  return {.name = properties.name,
+          .shared_bytes_per_cta = shared_bytes,
+          .chip = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor),
+          .driver = version(driver),
+          .cuda = version(runtime)};
+}
+
 DeviceBuffer::DeviceBuffer(std::string name, std::int64_t bytes) : bytes_(bytes), name_(std::move(name)) {
   const std::int64_t footprint = footprint_bytes(bytes);
   const cudaError_t status = cudaMalloc(&allocation_, static_cast<std::size_t>(footprint));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cpu_ref/errors.hpp"
+#include "gpu/kernel_registry.hpp"
 
 namespace tilescope {
 
@@ -25,6 +26,9 @@ void check_cuda(cudaError_t status, const std::string& what);
 
 /// @throws MachineLacks that says which of driver, device and architecture is missing, and what would help.
 void require_device();
+
+/// The current device and the CUDA versions round it. @throws as check_cuda
+DeviceFacts current_device();
 
 /// Allocation on the device between two guard bands, filled with NaN (every byte 0xFF).
 class DeviceBuffer {

@@ -140,7 +140,8 @@ void DeviceSession::check_guards() const {
 PassLog DeviceSession::observe(std::size_t index) {
   const TileProgram& program = programs_[index];
   PassLog log{.pass = program.name,
-              .ctas = std::vector<CtaLog>(static_cast<std::size_t>(program.num_ctas()))};
+              .ctas = std::vector<CtaLog>(static_cast<std::size_t>(program.num_ctas())),
+              .has_accesses = false};
   std::int64_t capacity = 0;
   for (int block = 0; block < program.num_blocks(); ++block) {
     const std::int64_t tiles = program.inner_tiles(block).count();
@@ -201,8 +202,12 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
   }
   session.synchronize();
   session.check_guards();
-  const auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
-                               : std::vector<TensorName>{dq, dk, dv};
+  auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
+                         : std::vector<TensorName>{dq, dk, dv};
+  if (observer) {  // the rest of standard attention's matrices
+    if (forward) results.push_back(scores);
+    if (!forward) results.insert(results.end(), {dprobs, dscores});
+  }
   for (TensorName name : results) {
     if (session.holds(name)) session.download(name, tensors.allocate(name));
   }

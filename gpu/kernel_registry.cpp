@@ -61,13 +61,7 @@ std::vector<TileShape> tile_choices(const Kernel& kernel, const AttentionProblem
 std::optional<DeviceFacts> device_facts() {
   if (device_lack()) return std::nullopt;
 #ifdef TILESCOPE_HAS_CUDA
-  int device = 0, shared_bytes = 0;
-  cudaDeviceProp properties{};
-  check_cuda(cudaGetDevice(&device), "asking for the current device");
-  check_cuda(cudaGetDeviceProperties(&properties, device), "asking for the device's name");
-  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-             "asking for the shared memory of a CTA");
-  return DeviceFacts{properties.name, shared_bytes};
+  return current_device();
 #else
   return std::nullopt;
 #endif

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,8 @@ std::vector<TileShape> tile_choices(const Kernel& kernel, const AttentionProblem
 struct DeviceFacts {
   std::string name;                       // "NVIDIA H200"
   std::int64_t shared_bytes_per_cta = 0;  // the most that a CTA can ask for
+  std::string chip;                       // "sm_90"
+  std::string driver, cuda;               // CUDA versions of the driver and of this build: "13.0"
 };
 
 /// The device that GPU kernels run on, or nothing where they cannot run.

@@ -22,6 +22,8 @@ const RangeValues* find(const std::vector<RangeValues>& ranges, const std::strin
 
 }  // namespace
 
+std::string range_of_work(std::size_t number) { return "work" + std::to_string(number); }
+
 void open_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
                   std::size_t number, const std::function<void(CUstream)>& warm_up) {
   for (int i = 0; i < kSweepsToClean; ++i) run(driver, sweep);
@@ -29,7 +31,7 @@ void open_bracket(CounterSession& session, const DriverLibrary& driver, const Re
     warm_up(nullptr);
     TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
   }
-  session.push("work" + std::to_string(number));
+  session.push(range_of_work(number));
 }
 
 void close_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
@@ -43,9 +45,9 @@ void close_bracket(CounterSession& session, const DriverLibrary& driver, const R
 
 bool read_bracket(const std::vector<RangeValues>& ranges, const std::vector<std::string>& counters,
                   const MetricChoice& choice, std::size_t number, KernelMeasurement& kernel, L2State l2) {
-  const RangeValues* work = find(ranges, "work" + std::to_string(number));
+  const RangeValues* work = find(ranges, range_of_work(number));
   const RangeValues* after = find(ranges, "after" + std::to_string(number));
-  if (!work || !after) return false;
+  if (!work || (!after && l2 == L2State::cold)) return false;
   kernel.counters = by_name(counters, *work);
   kernel.measured = choice.evaluate(kernel.counters);
   const auto written = kernel.measured.find("dram_write_bytes");

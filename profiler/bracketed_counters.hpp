@@ -28,6 +28,9 @@ void open_bracket(CounterSession& session, const DriverLibrary& driver, const Re
 void close_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
                    std::size_t number);
 
+/// Name of the range of the work of that number.
+std::string range_of_work(std::size_t number);
+
 /// Adds counters and metrics of the work of that number to `kernel`. After a cold start dram_write_bytes is
 /// made whole: the sweep after the work writes nothing itself, so what is written back then is the work's.
 /// After a warm one it stays what was written during the work, lines that its warm-up left dirty included:

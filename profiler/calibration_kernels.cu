@@ -13,6 +13,7 @@ constexpr int kBlocks = kVectors / (kThreads * kVectorsPerThread);
 constexpr int kBlockBytes = kThreads * kVectorsPerThread * 16;  // 64 KiB, each CTA's own part
 constexpr int kStageBytes = 16 * 1024;                          // of it in shared memory at a time
 constexpr int kStages = kBlockBytes / kStageBytes;
+constexpr int kMulticastCtas = 2;
 static_assert(kCalibrationBytes % kBlockBytes == 0);
 
 __device__ std::uint32_t shared_address(const void* pointer) {
@@ -114,6 +115,62 @@ __global__ void tma_load_kernel(const char* source, void* target) {
 #endif
 }
 
+/// Each CTA's bulk copies go to both CTAs of its cluster.
+__global__ void tma_multicast_kernel(const char* source, void* target) {
+#ifdef TILESCOPE_HAS_BULK_COPY
+  __shared__ alignas(128) char stage[kMulticastCtas * kStageBytes];
+  __shared__ alignas(8) std::uint64_t barrier;
+  const std::uint32_t bar = shared_address(&barrier);
+  const char* mine = source + std::int64_t{blockIdx.x} * kBlockBytes;
+  std::uint32_t rank = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  if (threadIdx.x == 0) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(bar) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  const auto synchronize_cluster = [] {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  };
+  synchronize_cluster();
+  float sum = 0;
+  for (int s = 0; s < kStages; ++s) {
+    if (threadIdx.x == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar),
+                   "r"(kMulticastCtas * kStageBytes)
+                   : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], "
+          "%2, "
+          "[%3], %4;" ::"r"(shared_address(stage + rank * kStageBytes)),
+          "l"(mine + s * kStageBytes), "r"(kStageBytes), "r"(bar),
+          "h"(static_cast<std::uint16_t>((1 << kMulticastCtas) - 1))
+          : "memory");
+    }
+    asm volatile(
+        "{\n.reg .pred done;\nwait:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+        "wait;\n}" ::"r"(bar),
+        "r"(s & 1)
+        : "memory");
+    sum += reinterpret_cast<const float*>(stage)[threadIdx.x];
+    synchronize_cluster();  // the other CTA may write here only after this one has read
+  }
+  keep(sum, target);
+#endif
+}
+
+void launch_multicast(const void* source, void* target, cudaStream_t stream) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kMulticastCtas, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(kBlocks);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, tma_multicast_kernel, static_cast<const char*>(source), target);
+}
+
 /// Bulk copies by the TMA unit, shared to global.
 __global__ void tma_store_kernel(char* target) {
 #ifdef TILESCOPE_HAS_BULK_COPY
@@ -157,6 +214,7 @@ const std::vector<CalibrationKernel>& calibration_kernels() {
        [](const void* source, void* target, cudaStream_t stream) {
          tma_load_kernel<<<kBlocks, kThreads, 0, stream>>>(static_cast<const char*>(source), target);
        }},
+      {"TMA multicast", {kMulticastCtas * kBytes, 0, kBytes, 0, kMulticastCtas}, 90, launch_multicast},
       {"store",
        {0, kBytes, 0, kBytes},
        80,

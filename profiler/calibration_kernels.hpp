@@ -12,7 +12,9 @@ namespace tilescope {
 
 /// Bytes that a kernel is bound to move, from a cold L2 to a clean one.
 struct DeclaredBytes {
-  std::int64_t sm_l2_read = 0, sm_l2_write = 0, dram_read = 0, dram_write = 0;
+  std::int64_t sm_l2_read = 0;  // that arrive at SMs
+  std::int64_t sm_l2_write = 0, dram_read = 0, dram_write = 0;
+  std::int64_t readers = 1;  // SMs at which what leaves L2 once arrives
 };
 
 struct CalibrationKernel {

@@ -8,9 +8,10 @@
 namespace tilescope {
 
 struct Ceiling {
-  std::string name;        // "dram_copy", "sm_l2_read", "fp16" ...
-  std::string unit;        // "byte/s" or "flop/s"
-  double per_second = 0;   // from the median sample
+  std::string name;       // "dram_copy", "sm_l2_read", "fp16" ...
+  std::string unit;       // "byte/s" or "flop/s"
+  double per_second = 0;  // of the fastest sample: under sustained load power lowers the clock
+  double median_per_second = 0;
   double noise = 0;        // relative standard deviation of the samples, 1.0 = 100 %
   double sm_clock_hz = 0;  // mean while it ran
   std::string method;      // what was run

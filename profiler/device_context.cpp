@@ -13,7 +13,7 @@ DeviceContext::DeviceContext(int device_index) : driver_(DriverLibrary::load()),
 DeviceContext::~DeviceContext() {
   CUcontext popped = nullptr;
   driver_->cuCtxPopCurrent(&popped);
-  driver_->cuDevicePrimaryCtxRelease(device_);
+  // The primary context stays until the process ends: it is the CUDA runtime's too, with whatever it holds.
 }
 
 std::string DeviceContext::name() const { return device_name(*driver_, device_); }

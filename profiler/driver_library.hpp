@@ -22,7 +22,6 @@ namespace tilescope {
   X(cuDeviceGetName)                  \
   X(cuDeviceGetAttribute)             \
   X(cuDevicePrimaryCtxRetain)         \
-  X(cuDevicePrimaryCtxRelease)        \
   X(cuCtxGetCurrent)                  \
   X(cuCtxGetDevice)                   \
   X(cuCtxPushCurrent)                 \

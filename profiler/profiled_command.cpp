@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kInjectionVariable = "CUDA_INJECTION64_PATH";  // read by the CUDA driver
+constexpr const char* kNvtxInjectionVariable = "NVTX_INJECTION64_PATH";
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr std::chrono::seconds kBetweenProgress{2};
 constexpr std::chrono::seconds kGrace{5};  // from SIGTERM to SIGKILL
@@ -137,6 +138,8 @@ int wait_for(pid_t child, const std::string& folder, const CommandOptions& optio
   return status;
 }
 
+int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+
 }  // namespace
 
 std::string injection_library() {
@@ -150,16 +153,26 @@ std::string injection_library() {
       "again, or name a copy with TILESCOPE_INJECTION");
 }
 
+CommandOutcome run_command(const std::vector<std::string>& command, const CommandOptions& options) {
+  const InterruptsIgnored guard;
+  CommandOutcome outcome;
+  outcome.exit_code =
+      exit_code(wait_for(start(command, environment_with({})), "", options, outcome.timed_out));
+  return outcome;
+}
+
 CommandOutcome run_profiled(ProfileRequest request, const std::vector<std::string>& command,
                             const CommandOptions& options) {
   const TemporaryFolder folder;
   request.folder = folder.path();
-  const auto environment =
-      environment_with({{kInjectionVariable, injection_library()}, {kRequestVariable, to_text(request)}});
+  const std::string library = injection_library();
+  std::vector<std::pair<std::string, std::string>> variables = {{kInjectionVariable, library},
+                                                                {kRequestVariable, to_text(request)}};
+  if (!request.nvtx_filter.empty()) variables.emplace_back(kNvtxInjectionVariable, library);
   const InterruptsIgnored guard;
   CommandOutcome outcome;
-  const int status = wait_for(start(command, environment), folder.path(), options, outcome.timed_out);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.exit_code = exit_code(
+      wait_for(start(command, environment_with(variables)), folder.path(), options, outcome.timed_out));
   outcome.events = read_events(folder.path());
   return outcome;
 }

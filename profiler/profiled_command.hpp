@@ -28,6 +28,10 @@ struct CommandOptions {
 /// @throws MachineLacks if there is none
 std::string injection_library();
 
+/// Starts `command` (looked for on the PATH) and waits for it, measuring nothing. @returns without events
+/// @throws BadInput if it cannot be started
+CommandOutcome run_command(const std::vector<std::string>& command, const CommandOptions& options = {});
+
 /// Starts `command` (looked for on the PATH), waits for it and reads what its processes wrote. Its standard
 /// streams are those of this process. The request's folder is chosen here.
 /// @throws BadInput if the command cannot be started, MachineLacks without injection_library() or a folder

@@ -14,7 +14,9 @@
 namespace tilescope {
 namespace {
 
-constexpr const char* kMetrics = "sm_l2_read_bytes,sm_l2_write_bytes,dram_read_bytes,dram_write_bytes";
+constexpr const char* kMetrics =
+    "sm_l2_read_bytes,sm_l2_write_bytes,l2_read_sectors,dram_read_bytes,dram_write_bytes";
+constexpr std::int64_t kSectorBytes = 32;
 
 void check_runtime(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw DriverError(std::string(what) + ": " + cudaGetErrorName(status));
@@ -46,7 +48,8 @@ void add_check(SelfTest& test, const CalibrationKernel& kernel, const KernelMeas
   const DeclaredBytes& bytes = kernel.declared;
   const auto moved = static_cast<double>(std::max(bytes.sm_l2_read, bytes.sm_l2_write));
   const double value = measured.measured.at(metric);
-  const double deviation = std::abs(value - static_cast<double>(declared)) / moved;
+  const double unit = std::string_view(metric).ends_with("_sectors") ? kSectorBytes : 1;
+  const double deviation = unit * std::abs(value - static_cast<double>(declared)) / moved;
   test.checks.push_back({kernel.name, metric, declared, value, deviation, deviation <= kSelfTestTolerance});
 }
 
@@ -74,6 +77,8 @@ SelfTest run_self_test() {
     const KernelMeasurement measured = counters.measure(kernel.name, launch);
     add_check(test, kernel, measured, "sm_l2_read_bytes", kernel.declared.sm_l2_read);
     add_check(test, kernel, measured, "sm_l2_write_bytes", kernel.declared.sm_l2_write);
+    add_check(test, kernel, measured, "l2_read_sectors",
+              kernel.declared.sm_l2_read / kernel.declared.readers / kSectorBytes);
     add_check(test, kernel, measured, "dram_read_bytes", kernel.declared.dram_read);
     add_check(test, kernel, measured, "dram_write_bytes", kernel.declared.dram_write);
   }

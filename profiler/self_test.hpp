@@ -12,9 +12,9 @@ namespace tilescope {
 /// One path of one calibration kernel.
 struct CalibrationCheck {
   std::string kernel;
-  std::string metric;  // "dram_read_bytes"
-  std::int64_t declared_bytes = 0;
-  double measured_bytes = 0;
+  std::string metric;         // "dram_read_bytes"
+  std::int64_t declared = 0;  // in the metric's unit
+  double measured = 0;
   double deviation = 0;  // |measured - declared| over the bytes that the kernel moves, 1.0 = 100 %
   bool holds = false;
 };

@@ -19,7 +19,9 @@ SharedObject::~SharedObject() {
 }
 
 SharedObject SharedObject::open(const std::string& name, std::string* why) {
-  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Once loaded a library stays: CUDA's libraries hold on to one another, and a second libcupti, loaded after
+  // the first has gone, is taken for another tool.
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!handle && why) {
     const char* reason = dlerror();
     *why = reason ? reason : "unknown reason";

@@ -2,6 +2,7 @@
 // Stands in for everything that needs CUPTI's headers in a build made without them.
 #include "cpu_ref/errors.hpp"
 #include "profiler/metric_catalogue.hpp"
+#include "profiler/timeline.hpp"
 #include "profiler/work_profiler.hpp"
 
 namespace tilescope {
@@ -27,6 +28,8 @@ const std::vector<std::string>& MetricCatalogue::base_names() const { refuse(); 
 bool MetricCatalogue::has(const std::string&) const { refuse(); }
 std::string MetricCatalogue::description(const std::string&) const { refuse(); }
 int MetricCatalogue::passes(const std::vector<std::string>&) const { refuse(); }
+
+Timeline sample_timeline(double, const std::function<void()>&) { refuse(); }
 
 struct WorkProfiler::State {};
 

@@ -11,6 +11,7 @@
 #include "analysis/atomic_file.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/json_fields.hpp"
 #include "analysis/machine.hpp"
 #include "analysis/output_path.hpp"
 #include "analysis/run_record.hpp"
@@ -20,45 +21,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kSchema = "tilescope.ceilings/1";
+
 struct CeilingsArguments {
   std::string base = "h200";
   std::string out;
+  std::string from;  // a record to make the machine file of instead of measuring; empty: none
 };
-
-template <class T>
-Json fact_json(const Fact<T>& fact) {
-  return {{"value", fact.value}, {"kind", fact.kind}, {"source", fact.source}};
-}
-
-Json machine_json(const Machine& machine) {
-  Json json{{"name", machine.name},
-            {"title", machine.title},
-            {"chip", machine.chip},
-            {"sm_count", fact_json(machine.sm_count)},
-            {"shared_bytes_per_sm", fact_json(machine.shared_bytes_per_sm)},
-            {"shared_bytes_per_cta", fact_json(machine.shared_bytes_per_cta)},
-            {"on_chip_bytes_per_sm", fact_json(machine.on_chip_bytes_per_sm)},
-            {"ctas_per_sm", fact_json(machine.ctas_per_sm)},
-            {"l2_bytes", fact_json(machine.l2_bytes)},
-            {"l2_effective_fraction", fact_json(machine.l2_effective_fraction)},
-            {"dram_bytes_per_second", fact_json(machine.dram_bytes_per_second)}};
-  if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = fact_json(*machine.l2_bytes_per_second);
-  json["sm_clock_hz"] = fact_json(machine.sm_clock_hz);
-  for (const auto& [type, peak] : machine.peak_flops_per_second) {
-    json["peak_flops_per_second"][type] = fact_json(peak);
-  }
-  return json;
-}
 
 /// The base machine with what was measured in the place of what is said of it.
 Machine measured_machine(Machine machine, const Ceilings& measured, const std::string& when) {
   machine.name += "-measured";
   machine.title = measured.device + ", ceilings measured " + when;
   for (const Ceiling& ceiling : measured.ceilings) {
-    const Fact<double> fact{ceiling.per_second,
-                            fmt::format("tilescope ceilings, {}: {}; SM clock {:.0f} MHz", when,
-                                        ceiling.method, 1e-6 * ceiling.sm_clock_hz),
-                            "measured"};
+    const Fact<double> fact{
+        ceiling.per_second,
+        fmt::format("tilescope ceilings, {}: {}; fastest run, mean SM clock of all {:.0f} MHz", when,
+                    ceiling.method, 1e-6 * ceiling.sm_clock_hz),
+        "measured"};
     if (ceiling.name == "dram_copy") machine.dram_bytes_per_second = fact;
     if (ceiling.name == "sm_l2_read") machine.l2_bytes_per_second = fact;
     if (ceiling.unit == "flop/s") machine.peak_flops_per_second[ceiling.name] = fact;
@@ -73,11 +53,12 @@ Json record_json(const Ceilings& measured, const std::string& when, const Comman
     rows.push_back({{"name", ceiling.name},
                     {"unit", ceiling.unit},
                     {"per_second", ceiling.per_second},
+                    {"median_per_second", ceiling.median_per_second},
                     {"noise", ceiling.noise},
                     {"sm_clock_hz", ceiling.sm_clock_hz},
                     {"method", ceiling.method}});
   }
-  return {{"schema", "tilescope.ceilings/1"},
+  return {{"schema", kSchema},
           {"argv", context.argv},
           {"when", when},
           {"machine",
@@ -86,16 +67,42 @@ Json record_json(const Ceilings& measured, const std::string& when, const Comman
           {"left_out", measured.left_out}};
 }
 
+Ceilings read_record(const std::string& path, std::string& when) {
+  const std::string text = read_text_file(path);
+  try {
+    const Json json = Json::parse(text);
+    const std::string schema = json.at("schema").get<std::string>();
+    if (schema != kSchema) throw BadInput(path + ": schema", schema, std::string("must be ") + kSchema);
+    when = json.at("when").get<std::string>();
+    const Json& machine = json.at("machine");
+    Ceilings measured{machine.at("name").get<std::string>(),
+                      machine.at("architecture").get<std::string>(),
+                      machine.at("driver").get<std::string>(),
+                      {},
+                      {}};
+    for (const Json& row : json.at("ceilings")) {
+      measured.ceilings.push_back({row.at("name").get<std::string>(), row.at("unit").get<std::string>(),
+                                   row.at("per_second").get<double>(),
+                                   row.at("median_per_second").get<double>(), row.at("noise").get<double>(),
+                                   row.at("sm_clock_hz").get<double>(), row.at("method").get<std::string>()});
+    }
+    return measured;
+  } catch (const Json::exception& error) {
+    throw BadInput(path + " is no record of ceilings: " + error.what());
+  }
+}
+
 std::string as_table(const Ceilings& measured) {
-  std::vector<std::vector<std::string>> rows = {{"ceiling", "measured", "noise", "SM clock", "how"}};
+  std::vector<std::vector<std::string>> rows = {{"ceiling", "best", "median", "noise", "SM clock", "how"}};
   for (const Ceiling& ceiling : measured.ceilings) {
     const bool bytes = ceiling.unit == "byte/s";
     rows.push_back({ceiling.name,
                     fmt::format("{:.2f} {}", 1e-12 * ceiling.per_second, bytes ? "TB/s" : "TFLOP/s"),
+                    fmt::format("{:.2f}", 1e-12 * ceiling.median_per_second),
                     fmt::format("{:.2f} %", 100 * ceiling.noise),
                     fmt::format("{:.0f} MHz", 1e-6 * ceiling.sm_clock_hz), ceiling.method});
   }
-  return align_columns(rows, "", {false, true, true, true});
+  return align_columns(rows, "", {false, true, true, true, true});
 }
 
 int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
@@ -104,17 +111,17 @@ int run_ceilings(const CeilingsArguments& arguments, const CommandContext& conte
     base = load_machine(arguments.base);
     require_writable_file("--out", arguments.out);
   }
-  const std::string when = utc_now();
-  const Ceilings measured = measure_ceilings();
+  std::string when = utc_now();
+  const Ceilings measured = arguments.from.empty() ? measure_ceilings() : read_record(arguments.from, when);
   context.print(as_table(measured));
   for (const std::string& reason : measured.left_out) context.print("left out: " + reason + "\n");
   if (base) {
     const Machine machine = measured_machine(*base, measured, when);
-    write_file_atomically("--out", arguments.out, machine_json(machine).dump(2) + "\n");
+    write_file_atomically("--out", arguments.out, to_json_text(machine));
     context.print(
         fmt::format("{}: a machine for simulate and report (--machine {})\n", arguments.out, arguments.out));
   }
-  context.write_json(record_json(measured, when, context).dump(1) + "\n");
+  if (arguments.from.empty()) context.write_json(record_json(measured, when, context).dump(1) + "\n");
   return kFine;
 }
 
@@ -127,6 +134,8 @@ void add_ceilings_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_ceilings(*arguments, context); });
   command.add_option("--machine", arguments->base, "machine that gives what is not measured (h200)")
       ->type_name("NAME|FILE.json");
+  command.add_option("--from", arguments->from, "instead of measuring: the ceilings of a record")
+      ->type_name("RECORD.json");
   command.add_option("--out", arguments->out, "write a machine file with the measured ceilings")
       ->type_name("FILE.json");
 }

@@ -16,15 +16,16 @@ namespace {
 
 struct Column {
   const char* title;
-  const char* counter;
+  const char* metric;
+  const char* counter;  // of ncu, and of a record that has not the metric
   bool bytes;
 };
 
 constexpr Column kColumns[] = {
-    {"SM<-L2", "l1tex__m_xbar2l1tex_read_bytes.sum", true},
-    {"SM->L2", "l1tex__m_l1tex2xbar_write_bytes.sum", true},
-    {"DRAM read", "dram__bytes_read.sum", true},
-    {"instructions", "smsp__inst_executed.sum", false},
+    {"SM<-L2", "sm_l2_read_bytes", "l1tex__m_xbar2l1tex_read_bytes.sum", true},
+    {"SM->L2", "sm_l2_write_bytes", "l1tex__m_l1tex2xbar_write_bytes.sum", true},
+    {"DRAM read", "dram_read_bytes", "dram__bytes_read.sum", true},
+    {"instructions", "warp_instructions", "smsp__inst_executed.sum", false},
 };
 
 void require_same_launches(const std::vector<KernelMeasurement>& ours,
@@ -54,6 +55,12 @@ std::optional<double> counter(const KernelMeasurement& kernel, const char* name)
   return value->second;
 }
 
+std::optional<double> own_value(const KernelMeasurement& kernel, const Column& column) {
+  const auto value = kernel.measured.find(column.metric);
+  if (value == kernel.measured.end()) return counter(kernel, column.counter);
+  return value->second;
+}
+
 std::string format_value(double value, bool bytes) {
   return bytes ? format_bytes(value) : fmt::format("{:.4g}", value);
 }
@@ -77,7 +84,7 @@ std::string ncu_comparison(const KernelRecord& record, const std::vector<KernelM
     const auto& grid = ours.launch.grid;
     text += fmt::format("| {} | {}x{}x{} |", short_name(ours.name), grid[0], grid[1], grid[2]);
     for (std::size_t c = 0; c < std::size(kColumns); ++c) {
-      const auto value = counter(ours, kColumns[c].counter), theirs = counter(ncu[i], kColumns[c].counter);
+      const auto value = own_value(ours, kColumns[c]), theirs = counter(ncu[i], kColumns[c].counter);
       if (!value || !theirs || *theirs == 0) {
         text += " - | - |";
         continue;

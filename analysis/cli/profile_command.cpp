@@ -11,6 +11,7 @@
 #include "analysis/cli/ncu_comparison.hpp"
 #include "analysis/cli/profile_kernels.hpp"
 #include "analysis/cli/profile_output.hpp"
+#include "analysis/cli/profile_timeline.hpp"
 #include "analysis/json_fields.hpp"
 #include "analysis/nearest_names.hpp"
 #include "analysis/run_record.hpp"
@@ -26,6 +27,7 @@ namespace {
 struct ProfileArguments {
   ProfileRequest request;
   ProfileKernelOptions kernels;
+  TimelineOptions timeline;
   std::vector<std::string> command;
   std::string l2 = "cold";
   std::string replay = "kernel";
@@ -66,12 +68,11 @@ void require_known_metrics(const std::string& metrics) {
   refuse_metric(*unknown);
 }
 
-void require_expression(const std::string& expression) {
+void require_expression(const std::string& option, const std::string& expression) {
   try {
     std::regex{expression};
   } catch (const std::regex_error& error) {
-    throw BadInput("--kernel-filter", expression,
-                   std::string("must be a regular expression (") + error.what() + ")");
+    throw BadInput(option, expression, std::string("must be a regular expression (") + error.what() + ")");
   }
 }
 
@@ -137,16 +138,32 @@ int compare(const ProfileArguments& arguments, const CommandContext& context) {
   if (arguments.compare.empty() || arguments.ncu.empty()) {
     throw BadInput("--compare and --ncu", "one of them", "must be given together");
   }
-  require_expression(arguments.request.kernel_filter);
+  require_expression("--kernel-filter", arguments.request.kernel_filter);
   const KernelRecord record = parse_kernel_record(arguments.compare, read_text_file(arguments.compare));
   const auto ncu = parse_ncu_csv(arguments.ncu, read_text_file(arguments.ncu));
   context.print(ncu_comparison(record, ncu, arguments.request.kernel_filter));
   return kFine;
 }
 
+int timeline_of_command(const ProfileArguments& arguments, const CommandContext& context) {
+  CommandOptions options;
+  if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
+  int exit_code = 0;
+  profile_timeline(
+      arguments.timeline, [&] { exit_code = run_command(arguments.command, options).exit_code; }, context);
+  return exit_code;
+}
+
 int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   if (arguments.self_test) return report_self_test(run_self_test(), context);
   if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
+  if (!arguments.timeline.samples.empty()) {
+    if (arguments.timeline.plot.empty()) {
+      throw BadInput("--samples", arguments.timeline.samples, "must stand with --timeline FILE.svg");
+    }
+    plot_timeline(arguments.timeline, context);
+    return kFine;
+  }
   const L2State l2 = parse_l2_state(arguments.l2);
   if (!arguments.kernels.given() && arguments.command.empty()) {
     throw BadInput("COMMAND", "(none)",
@@ -158,9 +175,20 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     if (!arguments.command.empty()) {
       throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
     }
-    return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
+    if (arguments.timeline.plot.empty()) {
+      return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
+    }
+    profile_timeline(arguments.timeline, kernels_in_turn(arguments.kernels), context);
+    return kFine;
   }
-  require_expression(arguments.request.kernel_filter);
+  if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
+  require_expression("--kernel-filter", arguments.request.kernel_filter);
+  require_expression("--nvtx", arguments.request.nvtx_filter);
+  if (arguments.time && !arguments.request.nvtx_filter.empty()) {
+    throw BadInput("--time", "given",
+                   "must stand without --nvtx: a trace does not tell the ranges of its kernels");
+  }
+  arguments.request.l2 = l2;
   if (arguments.replay != kApplication && arguments.replay != "kernel") {
     throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
   }
@@ -188,6 +216,9 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       ->type_name("NAMES");
   command.add_option("--kernel-filter", request.kernel_filter, "measure kernels whose name it is found in")
       ->type_name("REGEX");
+  command
+      .add_option("--nvtx", request.nvtx_filter, "measure kernels launched inside an NVTX range of that name")
+      ->type_name("REGEX");
   command.add_option("--skip", request.skip, "matching launches to let pass first")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--count", request.count, "matching launches to measure")->check(CLI::PositiveNumber);
@@ -196,6 +227,16 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
                   "what to repeat for counters that need several passes (kernel)")
       ->type_name("kernel|application");
   command.add_flag("--time", arguments->time, "run the command a second time, without counters, for times");
+  command
+      .add_option("--timeline", arguments->timeline.plot,
+                  "instead of counting kernels: plot DRAM and tensor use of device 0 against time")
+      ->type_name("FILE.svg");
+  command.add_option("--interval", arguments->timeline.interval_us,
+                     "microseconds of a --timeline sample (100)");
+  command
+      .add_option("--samples", arguments->timeline.samples,
+                  "instead of running anything: the --timeline of a record")
+      ->type_name("RECORD.json");
   command.add_flag("--self-test", arguments->self_test,
                    "instead of a command: kernels that move known bytes");
   command.add_option("--compare", arguments->compare, "instead of a command: a record, held against --ncu")

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <memory>
 
 #include "analysis/cli/measured_tables.hpp"
 #include "analysis/run_record.hpp"
@@ -151,6 +152,23 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
       ->group("Machine");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
+}
+
+std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
+  constexpr int kLaunches = 10;  // of each pass
+  const auto plan = std::make_shared<Plan>(plan_jobs(arguments, load_machine(arguments.machine)));
+  for (const Job& job : plan->jobs) require_runnable(job.kernel->row);
+  return [plan] {
+    for (const Job& job : plan->jobs) {
+      for (const Direction direction : job.directions) {
+        PassRunner runner(*job.kernel, job.problem, direction, job.options);
+        for (int i = 0; i < kLaunches; ++i) {
+          for (std::size_t pass = 0; pass < runner.programs().size(); ++pass) runner.launch(pass, nullptr);
+        }
+        runner.check();
+      }
+    }
+  };
 }
 
 int profile_kernels(const ProfileKernelOptions& arguments, const std::string& metrics, L2State l2,

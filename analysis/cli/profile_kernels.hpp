@@ -2,6 +2,8 @@
 // `tilescope profile --kernel gpu:...`: TileScope's own kernels, pass by pass, in this process.
 #pragma once
 
+#include <functional>
+
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/kernel_options.hpp"
 #include "analysis/cli/problem_options.hpp"
@@ -28,5 +30,9 @@ struct ProfileKernelOptions {
 /// @throws BadInput, MachineLacks without a device, libcupti or the permission to count
 int profile_kernels(const ProfileKernelOptions& options, const std::string& metrics, L2State l2,
                     const CommandContext& context);
+
+/// What runs each pass of every kernel and problem some times, without measuring it.
+/// @throws BadInput, MachineLacks without a device
+std::function<void()> kernels_in_turn(const ProfileKernelOptions& options);
 
 }  // namespace tilescope::cli

@@ -22,6 +22,11 @@ struct Row {
 };
 
 std::string how(const CollectionFacts& facts) {
+  if (facts.replay != "kernel" && facts.l2 == "warm") {
+    return fmt::format(
+        "{}, with L2 as the kernels before left it",
+        facts.replay == "none" ? "one pass" : fmt::format("{} runs of the command", facts.passes));
+  }
   if (facts.replay == "none") return "one pass, between read sweeps of L2";
   if (facts.replay == "application") {
     return fmt::format("{} runs of the command, each kernel between read sweeps of L2", facts.passes);
@@ -82,18 +87,18 @@ std::string conclusion(const KernelRecord& record) {
 }
 
 int report_self_test(const SelfTest& test, const CommandContext& context) {
-  std::vector<std::vector<std::string>> table = {{"kernel", "bytes", "declared", "measured", "off by", ""}};
+  std::vector<std::vector<std::string>> table = {{"kernel", "metric", "declared", "measured", "off by", ""}};
   auto checks = nlohmann::ordered_json::array();
   bool holds = true;
   for (const CalibrationCheck& check : test.checks) {
     holds &= check.holds;
-    table.push_back({check.kernel, check.metric, fmt::format("{}", check.declared_bytes),
-                     fmt::format("{:.0f}", check.measured_bytes),
-                     fmt::format("{:.3f} %", 100 * check.deviation), check.holds ? "" : "FAILS"});
+    table.push_back({check.kernel, check.metric, fmt::format("{}", check.declared),
+                     fmt::format("{:.0f}", check.measured), fmt::format("{:.3f} %", 100 * check.deviation),
+                     check.holds ? "" : "FAILS"});
     checks.push_back({{"kernel", check.kernel},
                       {"metric", check.metric},
-                      {"declared_bytes", check.declared_bytes},
-                      {"measured_bytes", check.measured_bytes},
+                      {"declared", check.declared},
+                      {"measured", check.measured},
                       {"deviation", check.deviation},
                       {"holds", check.holds}});
   }

@@ -11,32 +11,27 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/kernel_options.hpp"
+#include "analysis/cli/parse_text.hpp"
 #include "analysis/cli/problem_options.hpp"
+#include "analysis/cli/verify_judge.hpp"
+#include "analysis/cli/verify_repeats.hpp"
+#include "analysis/cli/worst_cases.hpp"
 #include "analysis/memory_budget.hpp"
 #include "analysis/run_record.hpp"
-#include "analysis/simulate_run.hpp"
 #include "cpu_ref/equivalence.hpp"
-#include "cpu_ref/locate.hpp"
-#include "cpu_ref/verify_cases.hpp"
+#include "gpu/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-/// The tile of the default sweep on kernels that take any: small, so that few rows make many tiles, and no
-/// multiple of a vector.
-constexpr TileShape kSweepTile{16, 24};
+constexpr std::int64_t kMostRepeats = 100000;
 
 struct VerifyOptions {
   ProblemOptions problem;
   KernelOptions kernel;
   std::optional<std::string> inputs;
-  bool quick = false, full = false, locate = false;
-};
-
-/// One problem and the kernels to run on it.
-struct Job {
-  VerifyCase verify_case;
-  std::vector<std::pair<const Kernel*, ProgramOptions>> runs;
+  std::optional<std::string> repeat;
+  bool quick = false, full = false, locate = false, worst = false;
 };
 
 /// Those named, or all that can run here.
@@ -51,8 +46,8 @@ std::vector<const Kernel*> chosen_kernels(const VerifyOptions& options) {
 }
 
 /// The one problem that the options name, on all chosen kernels.
-std::vector<Job> jobs_for_problem(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
-  Job job;
+std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
+  VerifyJob job;
   job.verify_case.problem = options.problem.problem();
   job.verify_case.direction = options.problem.directions().back();
   if (options.inputs) job.verify_case.inputs = parse_input_kind(*options.inputs);
@@ -66,187 +61,31 @@ std::vector<Job> jobs_for_problem(const VerifyOptions& options, const std::vecto
   return {job};
 }
 
-/// Adds the cases of one tile shape on the kernels that are to be judged with it.
-void add_sweep(std::vector<Job>& jobs, TileShape tile, SweepSize size,
-               const std::vector<const Kernel*>& kernels) {
-  for (const VerifyCase& verify_case : verify_cases(tile, size)) {
-    Job job{verify_case, {}};
-    for (const Kernel* kernel : kernels) {
-      ProgramOptions options = case_options(verify_case, *kernel);
-      for (BackwardOrder order : backward_orders(verify_case, *kernel)) {
-        options.backward = order;
-        job.runs.emplace_back(kernel, options);
-      }
-    }
-    jobs.push_back(std::move(job));
-  }
+bool any_on_device(const std::vector<const Kernel*>& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [](const Kernel* kernel) { return kernel->name.starts_with("gpu:"); });
 }
 
-/// Every kernel on the small tile, if it takes it, and on the tile that it would choose itself.
-std::vector<Job> jobs_for_sweep(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
-  const SweepSize size = options.quick  ? SweepSize::quick
-                         : options.full ? SweepSize::full
-                                        : SweepSize::normal;
-  const AttentionProblem probe{.seqlen_q = kSweepTile.block_m, .seqlen_k = kSweepTile.block_n};
-  std::vector<const Kernel*> small;
-  std::map<std::pair<int, int>, std::vector<const Kernel*>> by_small_then_own[2];
-  for (const Kernel* kernel : kernels) {
-    const ProgramOptions own = kernel->default_options(probe);
-    ProgramOptions with_small = own;
-    with_small.forward_tile = with_small.backward_tile = with_small.dq_tile = kSweepTile;
-    const bool takes_small = !kernel->refusal(probe, Direction::forward, with_small);
-    if (takes_small) small.push_back(kernel);
-    by_small_then_own[takes_small][{own.forward_tile.block_m, own.forward_tile.block_n}].push_back(kernel);
-  }
-  std::vector<Job> jobs;
-  if (!small.empty()) add_sweep(jobs, kSweepTile, size, small);
-  for (const bool takes_small : {false, true}) {
-    for (const auto& [tile, own_kernels] : by_small_then_own[takes_small]) {
-      add_sweep(jobs, {tile.first, tile.second}, takes_small ? SweepSize::quick : size, own_kernels);
-    }
-  }
-  return jobs;
-}
-
-/// The record calls the output o, as its .npy file is called.
-std::string record_name(TensorName tensor) {
-  return tensor == TensorName::out ? "o" : std::string(to_string(tensor));
-}
-
-/// "ok   cpu:flash2 split 16x24  B1 H2 N35 D16 fp16 causal, normal: o 0.41 lse 0.20 dq 0.60 ...", each figure
-/// max|error| / bound.
-std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
-                      const Verdict& verdict) {
-  std::string name(kernel.name);
-  if (verify_case.direction == Direction::backward && !kernel.backward_orders.empty()) {
-    name += fmt::format(" {}", to_string(options.backward));
-  }
-  std::string line = fmt::format("{} {:<18} {}x{} {}, {}:", verdict.passed() ? "ok  " : "FAIL", name,
-                                 options.forward_tile.block_m, options.forward_tile.block_n,
-                                 describe(verify_case.problem), to_string(verify_case.inputs));
-  for (const TensorVerdict& tensor : verdict.tensors) {
-    const double share = tensor.error.max_abs == 0 ? 0.0 : tensor.error.max_abs / tensor.bound;
-    const std::string figure = share < 100 ? fmt::format("{:.2f}", share) : fmt::format("{:.0e}", share);
-    line += fmt::format(" {} {}", record_name(tensor.tensor),
-                        tensor.error.non_finite > 0 ? "non-finite" : figure);
-  }
-  return line + "\n";
-}
-
-/// What is wrong with each tensor, one line each.
-std::string failure_lines(const AttentionProblem& problem, const Verdict& verdict,
-                          const std::string& against) {
-  std::string lines;
-  for (const TensorVerdict& tensor : verdict.tensors) {
-    if (tensor.passed) continue;
-    const TensorExtent extent = tensor_extent(problem, tensor.tensor);
-    const std::string where =
-        describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, tensor.error.worst_index);
-    lines += fmt::format(
-        "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, rmse {:.3g}, {} ulp, {} of {} "
-        "non-finite\n",
-        record_name(tensor.tensor), where, tensor.error.worst_actual, against, tensor.error.worst_expected,
-        tensor.error.max_abs, tensor.bound, tensor.error.rmse, tensor.error.max_ulp, tensor.error.non_finite,
-        tensor.error.elements);
-  }
-  return lines;
-}
-
-RunEntry record_entry(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
-                      const Verdict& verdict) {
-  RunEntry entry;
-  entry.problem = verify_case.problem;
-  entry.kernel = kernel.name;
-  entry.order = options.order;
-  entry.scan = options.scan;
-  entry.inputs = verify_case.inputs;
-  for (Direction direction : {Direction::forward, Direction::backward}) {
-    if (direction == Direction::backward && verify_case.direction == Direction::forward) break;
-    for (const TileProgram& program : kernel.programs(direction, verify_case.problem, options)) {
-      entry.passes.push_back(counted_pass(direction, program));
-    }
-  }
-  for (const TensorVerdict& tensor : verdict.tensors) {
-    entry.error[record_name(tensor.tensor)] = {.max_abs = tensor.error.max_abs,
-                                               .rmse = tensor.error.rmse,
-                                               .max_ulp = static_cast<double>(tensor.error.max_ulp),
-                                               .non_finite = tensor.error.non_finite,
-                                               .bound = tensor.bound};
-  }
-  return entry;
-}
-
-/// The CPU kernel that a GPU kernel mirrors: that of the same algorithm. None for a CPU kernel.
-const Kernel* mirror_of(const Kernel& kernel) {
-  if (kernel.name.starts_with("cpu:")) return nullptr;
-  for (const Kernel& mirror : cpu_kernels()) {
-    if (mirror.algorithm == kernel.algorithm) return &mirror;
-  }
-  return nullptr;
-}
-
-/// What came of one job.
-struct Outcome {
-  std::string text;
-  std::vector<RunEntry> entries;
-  int passed = 0, failed = 0, refused = 0;
-};
-
-void judge_run(const VerifyCase& verify_case, Reference& reference, const Kernel& kernel,
-               const ProgramOptions& program_options, bool always_locate, Outcome& outcome) {
-  const Verdict verdict = reference.judge(kernel, program_options, verify_case.direction);
-  outcome.text += case_line(verify_case, kernel, program_options, verdict);
-  outcome.text += failure_lines(verify_case.problem, verdict, "exact");
-  outcome.entries.push_back(record_entry(verify_case, kernel, program_options, verdict));
-  bool passed = verdict.passed();
-  if (const Kernel* mirror = mirror_of(kernel)) {
-    const TensorSet outputs = reference.take_outputs();
-    reference.run(*mirror, program_options, verify_case.direction);
-    const Verdict beside = judge_mirror(reference, outputs, reference.tensors(), verify_case.direction);
-    outcome.text += failure_lines(verify_case.problem, beside, std::string(mirror->name));
-    passed = passed && beside.passed();
-  }
-  if (!passed || always_locate) {
-    const auto where = locate(reference, kernel, program_options, verify_case.direction);
-    outcome.text += fmt::format("       first divergence: {}\n", where.value_or("none, every tile is right"));
-  }
-  ++(passed ? outcome.passed : outcome.failed);
-}
-
-Outcome judge(const Job& job, bool always_locate) {
-  const AttentionProblem& problem = job.verify_case.problem;
-  Reference reference(problem, job.verify_case.inputs, job.verify_case.direction);
-  Outcome outcome;
-  for (const auto& [kernel, program_options] : job.runs) {
-    VerifyCase verify_case = job.verify_case;
-    if (kernel->refusal(problem, Direction::forward, program_options)) {
-      ++outcome.refused;
-      continue;
-    }
-    if (kernel->refusal(problem, Direction::backward, program_options)) {
-      verify_case.direction = Direction::forward;
-    }
-    judge_run(verify_case, reference, *kernel, program_options, always_locate, outcome);
-  }
-  return outcome;
+void add_device(MachineInfo& machine) {
+  const DeviceFacts device = device_facts().value();
+  machine.name = device.name;
+  machine.chip = device.chip;
+  machine.driver = device.driver;
+  machine.cuda = device.cuda;
 }
 
 /// Judges all jobs and calls take(outcome) for each, in order. The small problems of a sweep keep one thread
-/// busy each; a single problem, or one on a GPU, has all threads to itself.
-template <typename Take>
-void judge_all(const std::vector<Job>& jobs, bool always_locate, Take&& take) {
-  const bool on_cpu = std::all_of(jobs.begin(), jobs.end(), [](const Job& job) {
-    return std::all_of(job.runs.begin(), job.runs.end(),
-                       [](const auto& run) { return run.first->name.starts_with("cpu:"); });
-  });
+/// busy each; a single problem has all threads to itself.
+template <typename Judge, typename Take>
+void judge_all(const std::vector<VerifyJob>& jobs, Judge&& judge_one, Take&& take) {
   std::exception_ptr failure;
   const auto count = static_cast<std::int64_t>(jobs.size());
-#pragma omp parallel for ordered schedule(dynamic, 1) if (on_cpu && count > 1)
+#pragma omp parallel for ordered schedule(dynamic, 1) if (count > 1)
   for (std::int64_t i = 0; i < count; ++i) {
     std::exception_ptr own_failure;
-    Outcome outcome;
+    VerifyOutcome outcome;
     try {
-      outcome = judge(jobs[static_cast<std::size_t>(i)], always_locate);
+      outcome = judge_one(jobs[static_cast<std::size_t>(i)]);
     } catch (...) {
       own_failure = std::current_exception();
     }
@@ -260,7 +99,7 @@ void judge_all(const std::vector<Job>& jobs, bool always_locate, Take&& take) {
 }
 
 /// Memory of the reference and of the largest kernel's tensors. [bytes]
-std::int64_t bytes_needed(const Job& job) {
+std::int64_t bytes_needed(const VerifyJob& job) {
   const AttentionProblem& p = job.verify_case.problem;
   std::vector<TileProgram> programs;
   const auto add = [&](const Kernel& kernel, const ProgramOptions& options) {
@@ -276,35 +115,87 @@ std::int64_t bytes_needed(const Job& job) {
   return tensor_bytes(programs) + kFp64Copies * 2 * rows * p.head_dim * 8;
 }
 
+/// "fp32 0.21 / 0.80": how near the kernels came to what their mirrors allow, by element type.
+class MirrorShares {
+ public:
+  void add(const RunEntry& entry) {
+    for (const auto& [tensor, error] : entry.mirror_error) {
+      Share& share = shares_[entry.problem.dtype];
+      if (error.max_abs > 0) share.max_abs = std::max(share.max_abs, error.max_abs / error.bound);
+      if (error.rmse > 0) share.rmse = std::max(share.rmse, error.rmse / *error.rmse_bound);
+    }
+  }
+  std::string text() const {
+    if (shares_.empty()) return "";
+    std::string text = "against the CPU mirrors, largest error / bound and RMSE / bound:";
+    for (const auto& [dtype, share] : shares_) {
+      text += fmt::format(" {} {:.2f} {:.2f}", to_string(dtype), share.max_abs, share.rmse);
+    }
+    return text + "\n";
+  }
+
+ private:
+  struct Share {
+    double max_abs = 0, rmse = 0;
+  };
+  std::map<ElementType, Share> shares_;
+};
+
+std::vector<VerifyJob> planned_jobs(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
+  if (options.problem.given() || options.problem.pass_given() || options.inputs) {
+    return problem_jobs(options, kernels);
+  }
+  if (options.repeat) return repeat_jobs(kernels);
+  return sweep_jobs(kernels, options.quick  ? SweepSize::quick
+                             : options.full ? SweepSize::full
+                                            : SweepSize::normal);
+}
+
 int verify(const CommandContext& context, const VerifyOptions& options) {
   if (options.quick && options.full) throw BadInput("--quick and --full exclude each other");
+  const std::int64_t repeat = options.repeat ? parse_integer("repeat", *options.repeat) : 0;
+  if (options.repeat && (repeat < 2 || repeat > kMostRepeats)) {
+    throw BadInput("repeat", *options.repeat, fmt::format("must lie in 2 ... {}", kMostRepeats));
+  }
   const std::vector<const Kernel*> kernels = chosen_kernels(options);
-  const bool one_problem = options.problem.given() || options.problem.pass_given() || options.inputs;
-  const std::vector<Job> jobs =
-      one_problem ? jobs_for_problem(options, kernels) : jobs_for_sweep(options, kernels);
-  for (const Job& job : jobs) {
+  const std::vector<VerifyJob> jobs = planned_jobs(options, kernels);
+  for (const VerifyJob& job : jobs) {
     require_memory(bytes_needed(job), "verifying " + describe(job.verify_case.problem));
   }
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
+  if (any_on_device(kernels)) add_device(record.machine);
+  MirrorShares mirror_shares;
   int passed = 0, failed = 0, refused = 0;
+  double share_between_kernels = 0;
   {
     Progress progress(context, "verify", static_cast<std::int64_t>(jobs.size()));
-    judge_all(jobs, options.locate, [&](Outcome& outcome) {
+    const auto judge_one = [&](const VerifyJob& job) {
+      return options.repeat ? judge_repeats(job, static_cast<int>(repeat)) : judge(job, options.locate);
+    };
+    judge_all(jobs, judge_one, [&](VerifyOutcome& outcome) {
       context.print(outcome.text);
+      for (const RunEntry& entry : outcome.entries) mirror_shares.add(entry);
       std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
       passed += outcome.passed;
       failed += outcome.failed;
       refused += outcome.refused;
+      share_between_kernels = std::max(share_between_kernels, outcome.largest_share_between_kernels);
       progress.step();
     });
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  context.print(mirror_shares.text());
+  if (share_between_kernels > 0) {
+    context.print(fmt::format("GPU kernels differ by at most {:.2f} of the bound from each other\n",
+                              share_between_kernels));
+  }
   const std::string not_supported =
       refused == 0 ? "" : fmt::format(", {} not supported by their kernel", refused);
   context.print(fmt::format("{} runs on {} problem{}: {} passed, {} failed{}; {:.1f} s\n", passed + failed,
                             jobs.size(), jobs.size() == 1 ? "" : "s", passed, failed, not_supported,
                             elapsed.count()));
+  if (options.worst) record.runs = worst_cases(std::move(record.runs));
   context.write_json(to_json_text(record));
   return failed == 0 ? kFine : kCheckFailed;
 }
@@ -319,6 +210,10 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--quick", options->quick, "a small part of the sweep");
   command.add_flag("--full", options->full, "the sweep with every element type at every length");
   command.add_flag("--locate", options->locate, "look for the first divergent tile of every case");
+  command.add_flag("--worst", options->worst,
+                   "record the worst cases only, one for each kernel, element type, mask and head grouping");
+  command.add_option("--repeat", options->repeat,
+                     "run each problem so many times and compare the bits (default problems: a few)");
   command.add_option("--inputs", options->inputs, "kind of random inputs, for one problem")
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);

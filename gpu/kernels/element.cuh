@@ -34,6 +34,18 @@ __device__ inline float rounded(float value) {
   return widen(narrow<Element>(value));
 }
 
+/// The same of two values, which one instruction packs.
+template <typename Element>
+__device__ inline float2 rounded(float2 values) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return values;
+  } else if constexpr (std::is_same_v<Element, __half>) {
+    return __half22float2(__float22half2_rn(values));
+  } else {
+    return __bfloat1622float2(__float22bfloat162_rn(values));
+  }
+}
+
 /// Calls `body.template operator()<Element>()` for fp32, fp16 or bf16.
 template <typename Body>
 void dispatch_element(ElementType type, Body&& body) {

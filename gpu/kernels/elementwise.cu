@@ -5,6 +5,7 @@
 
 #include "gpu/kernels/element.cuh"
 #include "gpu/launch.cuh"
+#include "gpu/planted_bug.cuh"
 
 namespace tilescope {
 namespace {
@@ -62,7 +63,8 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
     const int row = first + thread / lanes;
     float sum = 0.0f;
     if (row < end) {
-      const auto* out = args[TensorName::out].row<const Element>(batch, head, row);
+      const int out_row = planted(GpuBug::delta_of_next_row) && row + 1 < end ? row + 1 : row;
+      const auto* out = args[TensorName::out].row<const Element>(batch, head, out_row);
       const auto* dout = args[TensorName::dout].row<const Element>(batch, head, row);
       for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
         const Part a = *reinterpret_cast<const Part*>(dout + col);
@@ -74,7 +76,7 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
           sum = fmaf(widen(a), widen(b), sum);
         }
       }
-      if (args[TensorName::dq_accum].data) {
+      if (args[TensorName::dq_accum].data && !planted(GpuBug::dq_accum_not_cleared)) {
         auto* accum = args[TensorName::dq_accum].row<float>(batch, head, row);
         if constexpr (kChunks) {
           for (int col = thread % lanes * 4; col < args.head_dim; col += lanes * 4) {
@@ -129,7 +131,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
     for (int i = 0; i < args.count; ++i) {
       const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
       auto* target = args.conversions[i].target.row<Element>(batch, head, row);
-      const float factor = args.conversions[i].factor;
+      const float factor = planted(GpuBug::convert_unscaled) ? 1.0f : args.conversions[i].factor;
       for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
         if constexpr (kChunks) {
           const float4 x = *reinterpret_cast<const float4*>(source + col);

@@ -57,7 +57,7 @@ __device__ inline void initialise(const RunningRows& head, int threads) {
     store_quad(head.out, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
   }
   for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += threads) {
-    *head.sum.at(row, 0) = 0.0f;
+    if (!planted(GpuBug::flash1_sum_not_initialised)) *head.sum.at(row, 0) = 0.0f;
     *head.max.at(row, 0) = -kInfinity;
   }
 }
@@ -100,7 +100,8 @@ __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const 
     if (tile[i].sum != 0.0f) {  // else the row sees no key of this tile
       new_max = fmaxf(old_max, tile[i].max);
       const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * fast_exp2((old_max - new_max) * scale);
-      const float tile_weight = fast_exp2((tile[i].max - new_max) * scale);
+      const float tile_weight =
+          planted(GpuBug::flash1_tile_weight_missing) ? 1.0f : fast_exp2((tile[i].max - new_max) * scale);
       new_sum = fmaf(tile_weight, tile[i].sum, old_weight);
       old_share = old_weight / new_sum;
       tile_share = tile_weight / new_sum;
@@ -132,7 +133,8 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
   constexpr int kRows = BlockM / Groups;
   const WorkItem item = args.grid.item(blockIdx.x);
   const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int kv_head = head / args.group_size();
+  const int kv_head =
+      planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
   const Lane lane = Lane::here();
   const int group = group_of_thread(), group_row = group * kRows;
   const SharedTile<Dim> q_tile{shared_memory() + group_row * Dim};
@@ -148,18 +150,18 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
     const auto first_query_of = [&](int step) {
       return scan_tile(args.scan, range, n_block, step) * BlockM + group_row;
     };
-    const auto load_q = [&](int step) {
-      if (step >= range.count()) return;
-      load_tile<kRows>(q_tile,
-                       query_rows<const Element>(args, TensorName::q, batch, head, first_query_of(step)));
+    const auto q_rows = [&](int step) {
+      return query_rows<const Element>(args, TensorName::q, batch, head, first_query_of(step));
     };
+    TileAhead<kRows, Dim, Element> q_ahead;
+    q_ahead.fetch(q_rows(0));
     __syncthreads();  // the last step has read K and V, and the head's O, m and l are written
     if (group == 0)
       load_tile<BlockN>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
     if (group == Groups - 1) {
       load_tile<BlockN>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
     }
-    load_q(0);
+    q_ahead.land(q_tile, q_rows(0));
     for (int step = 0; step < range.count(); ++step) {
       const int m_block = scan_tile(args.scan, range, n_block, step);
       const int first_query = first_query_of(step);
@@ -171,7 +173,8 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       DotTile<kRows, BlockN> scores;
       multiply_nt(lane, q_tile, k_tile, scores);
       __syncthreads();
-      load_q(step + 1);
+      const bool more = step + 1 < range.count();
+      if (more) q_ahead.fetch(q_rows(step + 1));
       if (args.score_sign < 0) multiply_scores(scores, args.score_sign);
       if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
       TileRow tile_rows[QuadTile<kRows, Dim>::kRowsHere];
@@ -185,6 +188,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       }
       round_tile<Element>(scores);
       if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+      if (more) q_ahead.land(q_tile, q_rows(step + 1));
       put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
       RunningTile<kRows, Dim> running;
       const RunningRows rows(args, batch, head, first_query);

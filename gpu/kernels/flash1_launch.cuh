@@ -9,25 +9,27 @@
 namespace tilescope {
 
 /// The pass forward or dkdvdq.
+template <typename Element, int Dim>
+void launch_flash1_pass(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
+  constexpr Flash1::PassShape kForward = Flash1::shapes(Dim).forward;
+  constexpr Flash1::PassShape kBackward = Flash1::shapes(Dim).backward;
+  const auto kernel =
+      program.name == PassName::forward
+          ? simt::flash1_forward<Element, Dim, kForward.tile.block_m, kForward.tile.block_n, kForward.groups>
+          : simt::flash1_backward<Element, Dim, kBackward.tile.block_m, kBackward.tile.block_n,
+                                  kBackward.groups>;
+  launch_pass(kernel, program, Flash1::launch_shape(program), arguments, stream);
+}
+
 template <typename Element>
 void launch_flash1_as(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
-  const auto launch = [&]<int Dim>() {
-    constexpr Flash1::PassShape kForward = Flash1::shapes(Dim).forward;
-    constexpr Flash1::PassShape kBackward = Flash1::shapes(Dim).backward;
-    const auto kernel = program.name == PassName::forward
-                            ? simt::flash1_forward<Element, Dim, kForward.tile.block_m, kForward.tile.block_n,
-                                                   kForward.groups>
-                            : simt::flash1_backward<Element, Dim, kBackward.tile.block_m,
-                                                    kBackward.tile.block_n, kBackward.groups>;
-    launch_pass(kernel, program, Flash1::launch_shape(program), arguments, stream);
-  };
   switch (Flash1::padded_dim(program.problem.head_dim)) {
     case 64:
-      return launch.template operator()<64>();
+      return launch_flash1_pass<Element, 64>(program, arguments, stream);
     case 128:
-      return launch.template operator()<128>();
+      return launch_flash1_pass<Element, 128>(program, arguments, stream);
     default:
-      return launch.template operator()<256>();
+      return launch_flash1_pass<Element, 256>(program, arguments, stream);
   }
 }
 

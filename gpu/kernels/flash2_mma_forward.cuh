@@ -43,7 +43,8 @@ __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>
       // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
       const float shift = new_max == negative_infinity() ? 0.0f : -new_max * exponent_scale;
       // From the rounded shifts, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
-      const float rescale = exp2_approx(shift + __fmul_rn(old_max, exponent_scale));
+      float rescale = exp2_approx(shift + __fmul_rn(old_max, exponent_scale));
+      if (planted(GpuBug::mma_rescale_lost)) rescale = 1.0f;
       float sum = 0.0f;
 #pragma unroll
       for (int j = 0; j < 2 * kNBlocks; ++j) {
@@ -117,7 +118,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
   const int batch = item.head / args.heads;
   const int head = item.head % args.heads;
-  const int kv_head = head / args.group_size();
+  const int kv_head =
+      planted(GpuBug::mma_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
   const int first_query = item.block * kTile.block_m;
   const TileRange range = kv_tiles(args.band, kTile, item.block);
 
@@ -151,7 +153,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     const int n_block = scan_tile(args.scan, range, item.turn, step);
-    const int stage = step % kStages;
+    const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<0>();
     __syncthreads();
@@ -168,7 +170,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, warp_query, first_key, lane,
                                                              [&](float x) { return args.score_sign * x; }));
     }
-    if (!range.full(n_block) || args.score_sign < 0.0f) {
+    const bool called_full = planted(GpuBug::mma_ragged_tile_called_full) && n_block + 1 == range.end;
+    if ((!range.full(n_block) && !called_full) || args.score_sign < 0.0f) {
       s.scale(args.score_sign);
       mask_queries_by_keys(s, args.band, warp_query, first_key, lane, negative_infinity());
     }
@@ -227,7 +230,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       }
     }
   }
-  stage_output<kType>(q_tile, out, warp * kMBlocks, 0, lane);  // a warp's rows of Q are read by none other
+  __syncwarp();  // a warp's rows of Q are read by none other
+  stage_output<kType>(q_tile, out, warp * kMBlocks, 0, lane);
   __syncthreads();
   store_tile<kAccess, kTile.block_m, kThreads>(
       q_tile, head_rows(args, TensorName::out, batch, head, args.band.seqlen_q), first_query, thread);

@@ -69,8 +69,9 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     multiply_nn<BlockN, BlockM, Dim>(lane, shared.scores, shared.dout, dv);
     __syncthreads();  // dO has been read by all
     load_dout(step + 1);
+    be_late(GpuBug::simt_barrier_missing);
     put(lane, shared.scores, dscores);
-    if constexpr (Fused) {
+    if (Fused && !planted(GpuBug::simt_barrier_missing)) {
       __syncthreads();
     } else {
       __syncwarp();

@@ -63,12 +63,24 @@ __device__ inline void reduce_gradient(Lane lane, const GlobalRows<float>& targe
 template <int Rows, typename Element, int Dim>
 __device__ inline void compute_delta(Lane lane, const GlobalRows<const Element>& out, SharedTile<Dim> dout,
                                      float* delta) {
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
-    const int row = lane.first_row<Rows>() + kLaneRows * i;
+  using Quads = QuadTile<Rows, Dim>;
+#pragma unroll(Quads::kRowsHere <= 2 ? 2 : 1)
+  for (int i = 0; i < Quads::kRowsHere; ++i) {
+    const int row = Quads::row(lane, i);
     float sum = 0.0f;
-    if (row < out.rows) {
-      for (int col = lane.col; col < out.cols; col += kLaneCols)
-        sum = fmaf(dout.at(row, col), widen(*out.at(row, col)), sum);
+    const auto add = [&](int j, const float4& o) {
+      const float4 d = dout.load(row, Quads::col(lane, j) / 4);
+      sum = fmaf(d.x, o.x, fmaf(d.y, o.y, fmaf(d.z, o.z, fmaf(d.w, o.w, sum))));
+    };
+    if (out.quads()) {
+      RawQuad<Element> quads[Quads::kQuadsHere];
+#pragma unroll
+      for (int j = 0; j < Quads::kQuadsHere; ++j) quads[j] = load_raw(out, row, Quads::col(lane, j));
+#pragma unroll
+      for (int j = 0; j < Quads::kQuadsHere; ++j) add(j, widen_quad<Element>(quads[j]));
+    } else {
+#pragma unroll
+      for (int j = 0; j < Quads::kQuadsHere; ++j) add(j, load_quad(out, row, Quads::col(lane, j)));
     }
     sum = row_sum(sum);
     if (lane.col == 0) delta[row] = sum;

@@ -43,13 +43,15 @@ struct ScorePlace {
     if constexpr (!Masked) return {0, kUnbounded};
     const int query = first_query + query_offset(a);
     if (query >= band.seqlen_q) return {1, 0};
-    return {band.first_key(query) - first_key, band.last_key(query) - first_key};
+    const int one_more = planted(GpuBug::simt_mask_one_more) ? 1 : 0;
+    return {band.first_key(query) - first_key, band.last_key(query) + one_more - first_key};
   }
 
   /// Which entries dropout keeps: bit a * kKeysHere + b. All of them without dropout.
   __device__ std::uint64_t kept(const DropoutMask& dropout, int batch_head) const {
     std::uint64_t bits = 0;
     if (!dropout.active()) return ~bits;
+    if (planted(GpuBug::simt_dropout_of_first_head)) batch_head = 0;
 #pragma unroll 1
     for (int i = 0; i < kQueriesHere * kKeysHere; ++i) {
       const int query = first_query + query_offset(i / kKeysHere),
@@ -94,10 +96,16 @@ __device__ inline void multiply_scores(DotTile<Rows, Cols>& scores, float factor
 /// Rounds each value to the element type, as a tensor core's operand would be.
 template <typename Element, int Rows, int Cols>
 __device__ inline void round_tile(DotTile<Rows, Cols>& tile) {
+  static_assert(Cols / kLaneCols % 2 == 0, "values are rounded in pairs");
+  if (planted(GpuBug::simt_rounding_lost)) return;
 #pragma unroll
   for (auto& row : tile.x) {
 #pragma unroll
-    for (float& value : row) value = rounded<Element>(value);
+    for (int j = 0; j < Cols / kLaneCols; j += 2) {
+      const float2 pair = rounded<Element>(make_float2(row[j], row[j + 1]));
+      row[j] = pair.x;
+      row[j + 1] = pair.y;
+    }
   }
 }
 
@@ -139,7 +147,8 @@ __device__ inline void softmax_step(const ScorePlace<Rows, Cols, false>& place, 
     const float new_max = fmaxf(old_max, row_max(tile_max));
     const bool seen = !Masked || new_max > -kInfinity;  // else the row has not met a visible key yet
     const float offset = seen ? new_max * scale : 0.0f;
-    const float rescale = old_max > -kInfinity ? fast_exp2((old_max - new_max) * scale) : 0.0f;
+    float rescale = old_max > -kInfinity ? fast_exp2((old_max - new_max) * scale) : 0.0f;
+    if (planted(GpuBug::simt_rescale_lost)) rescale = 1.0f;
     float sum = 0.0f;
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
@@ -170,7 +179,9 @@ struct ProbsFromLse {
                                        : exponent);  // only the rounding of a huge LSE makes it positive
     }
   };
-  __device__ Row row(int index, float) const { return {lse[index] * kLog2E}; }
+  __device__ Row row(int index, float) const {
+    return {lse[planted(GpuBug::simt_lse_stale) ? 0 : index] * kLog2E};
+  }
 };
 
 /// P of a row from its maximum and sum, as FlashAttention keeps them.
@@ -203,7 +214,7 @@ __device__ inline void gradient_step(const ScorePlace<Rows, Cols, RowsAreKeys>& 
     const auto sees = place.template visible<Masked>(args.band, a);
     const int index = place.first_query - tile_query + place.query_offset(a);
     const auto row = probability.row(index, scale);
-    const float row_delta = delta[index];
+    const float row_delta = delta[planted(GpuBug::simt_delta_of_next_row) ? index ^ 1 : index];
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
       float& score = place.entry(scores, a, b);

@@ -12,6 +12,7 @@
 #include "gpu/kernel_arguments.hpp"
 #include "gpu/kernels/element.cuh"
 #include "gpu/kernels/simt_shape.hpp"
+#include "gpu/planted_bug.cuh"
 
 namespace tilescope::simt {
 
@@ -43,7 +44,8 @@ struct Lane {
 
 /// Sum and maximum over the eight lanes that share a row.
 __device__ inline float row_sum(float value) {
-  for (int bit = 2; bit <= 8; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
+  const int last_bit = planted(GpuBug::simt_row_sum_of_half) ? 4 : 8;
+  for (int bit = 2; bit <= last_bit; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
   return value;
 }
 __device__ inline float row_max(float value) {
@@ -67,7 +69,10 @@ struct SharedTile {
 
   __device__ float* chunk(int row, int index) const { return data + row * Cols + ((index ^ (row & 7)) << 2); }
   __device__ float4 load(int row, int index) const { return *reinterpret_cast<float4*>(chunk(row, index)); }
-  __device__ float& at(int row, int col) const { return chunk(row, col >> 2)[col & 3]; }
+  __device__ float& at(int row, int col) const {
+    if (planted(GpuBug::simt_swizzle_wrong)) return data[row * Cols + col];
+    return chunk(row, col >> 2)[col & 3];
+  }
 };
 
 /// Rows of one head of a tensor, from `first_row` on: `rows` of them exist, each of `cols` elements.
@@ -112,15 +117,33 @@ struct alignas(4 * sizeof(Element)) ElementQuad {
   Element x[4];
 };
 
+/// The same as it comes from memory. Loads of these can all be on their way at once; one that is taken apart
+/// where it is loaded makes the next one wait for it.
+template <typename Element>
+using RawQuad = std::conditional_t<sizeof(Element) == 4, float4, uint2>;
+
+template <typename Element>
+__device__ inline float4 widen_quad(RawQuad<Element> raw) {
+  if constexpr (sizeof(Element) == 4) {
+    return raw;
+  } else {
+    const auto quad = *reinterpret_cast<const ElementQuad<std::remove_const_t<Element>>*>(&raw);
+    return {widen(quad.x[0]), widen(quad.x[1]), widen(quad.x[2]), widen(quad.x[3])};
+  }
+}
+
+/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads().
+template <typename Element>
+__device__ inline RawQuad<Element> load_raw(const GlobalRows<Element>& source, int row, int col) {
+  if (row >= source.rows || col >= source.cols) return {};
+  return *reinterpret_cast<const RawQuad<Element>*>(source.at(row, col));
+}
+
 /// Four neighbouring columns of a row, widened; zeros beyond the matrix.
 template <typename Element>
 __device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, int col) {
   if (row >= source.rows || col >= source.cols) return {0.0f, 0.0f, 0.0f, 0.0f};
-  if (source.quads()) {
-    const auto quad =
-        *reinterpret_cast<const ElementQuad<std::remove_const_t<Element>>*>(source.at(row, col));
-    return {widen(quad.x[0]), widen(quad.x[1]), widen(quad.x[2]), widen(quad.x[3])};
-  }
+  if (source.quads()) return widen_quad<Element>(load_raw(source, row, col));
   float each[4] = {};
 #pragma unroll
   for (int x = 0; x < 4; ++x) {
@@ -132,7 +155,7 @@ __device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, i
 /// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix.
 template <typename Element>
 __device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
-  if (row >= target.rows || col >= target.cols) return;
+  if ((row >= target.rows && !planted(GpuBug::simt_tail_unguarded)) || col >= target.cols) return;
   const ElementQuad<Element> quad = {narrow<Element>(value.x), narrow<Element>(value.y),
                                      narrow<Element>(value.z), narrow<Element>(value.w)};
   if (target.quads()) {
@@ -159,13 +182,43 @@ __device__ inline void load_chunk(float* destination, const GlobalRows<Element>&
   }
 }
 
+/// A group's part of a Rows x Cols tile, quad by quad.
+template <int Rows, int Cols>
+struct TileShare {
+  static constexpr int kChunks = Cols / 4, kRowStep = kThreads / kChunks;
+  __device__ static int row(int i) { return thread_in_group() / kChunks + i * kRowStep; }
+  __device__ static int chunk() { return thread_in_group() % kChunks; }
+};
+
+/// `Count` quads of a thread's share of a tile, from number `first` on, on their way through registers.
+template <int Rows, int Cols, int Count, typename Element>
+struct QuadsInFlight {
+  RawQuad<Element> x[Count];
+  using Share = TileShare<Rows, Cols>;
+
+  __device__ void fetch(const GlobalRows<const Element>& source, int first = 0) {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+      x[i] = load_raw<const Element>(source, Share::row(first + i), 4 * Share::chunk());
+    }
+  }
+  __device__ void land(SharedTile<Cols> tile, int first = 0) const {
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+      *reinterpret_cast<float4*>(tile.chunk(Share::row(first + i), Share::chunk())) =
+          widen_quad<Element>(x[i]);
+    }
+  }
+};
+
 /// A group copies Rows x Cols from slow memory, widened to fp32; what lies beyond the matrix becomes zero.
 /// Asynchronous for fp32 (await with __pipeline_wait_prior), whole when it returns otherwise; both need a
 /// barrier after.
 template <int Rows, int Cols, typename Element>
 __device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element>& source) {
-  constexpr int kChunks = Cols / 4, kRowStep = kThreads / kChunks;
-  const int first_row = thread_in_group() / kChunks, chunk = thread_in_group() % kChunks;
+  using Share = TileShare<Rows, Cols>;
+  constexpr int kRowStep = Share::kRowStep;
+  const int first_row = Share::row(0), chunk = Share::chunk();
   if (first_row >= kRowStep) return;  // 128 threads are no multiple of 24 chunks: some rest
   if (sizeof(Element) == 4 && source.quads()) {
     const bool inside = 4 * chunk < source.cols;
@@ -178,17 +231,57 @@ __device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element
       const bool valid = inside && row < source.rows;
       __pipeline_memcpy_async(tile.chunk(row, chunk), valid ? next : source.data, 16, valid ? 0 : 16);
     }
-  } else {
-#pragma unroll(sizeof(Element) == 4 ? 1 : 4)
-    for (int row = first_row; row < Rows; row += kRowStep) {
-      load_chunk(tile.chunk(row, chunk), source, row, 4 * chunk);
+    return;
+  }
+  if constexpr (sizeof(Element) < 4) {
+    constexpr int kQuads = Rows / kRowStep, kAtOnce = kQuads < 8 ? kQuads : 8;
+    static_assert(Rows % kRowStep == 0 && kQuads % kAtOnce == 0, "every thread has as many quads");
+    if (source.quads()) {
+#pragma unroll
+      for (int first = 0; first < kQuads; first += kAtOnce) {
+        QuadsInFlight<Rows, Cols, kAtOnce, std::remove_const_t<Element>> quads;
+        quads.fetch(source, first);
+        quads.land(tile, first);
+      }
+      return;
     }
   }
+#pragma unroll 1
+  for (int row = first_row; row < Rows; row += kRowStep) {
+    load_chunk(tile.chunk(row, chunk), source, row, 4 * chunk);
+  }
 }
+
+/// A tile of the next step, on its way while this one is computed. 16-bit elements must be widened on the way
+/// and cannot be copied asynchronously, so they wait in registers; fp32 tiles start when their room is free.
+template <int Rows, int Cols, typename Element>
+class TileAhead {
+ public:
+  using Source = GlobalRows<const Element>;
+
+  __device__ void fetch(const Source& source) {
+    if constexpr (kInRegisters) {
+      if (source.quads()) quads_.fetch(source);
+    }
+  }
+  /// Into shared memory; `source` is that of the last fetch. As load_tile, needs a wait and a barrier after.
+  __device__ void land(SharedTile<Cols> tile, const Source& source) const {
+    if (kInRegisters && source.quads()) {
+      quads_.land(tile);
+    } else {
+      load_tile<Rows>(tile, source);
+    }
+  }
+
+ private:
+  static constexpr bool kInRegisters = sizeof(Element) < 4;
+  QuadsInFlight<Rows, Cols, kInRegisters ? Rows / TileShare<Rows, Cols>::kRowStep : 1, Element> quads_;
+};
 
 /// Adds four neighbouring columns to an fp32 accumulator in slow memory. The order of the adds is free.
 __device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int col, float4 value) {
   if (row >= target.rows || col >= target.cols) return;
+  if (planted(GpuBug::simt_reduction_overwrites)) return store_quad(target, row, col, value);
 #if __CUDA_ARCH__ >= 900
   if (target.quads()) {
     atomicAdd(reinterpret_cast<float4*>(target.at(row, col)), value);

@@ -35,21 +35,24 @@ void launch_standard_product(const TileProgram& program, const KernelArguments& 
   launch(simt::matrix_times_rows<Element, Dim, kM, kN, Axis::kv>, names);
 }
 
+/// The passes on whole rows: softmax and dscores.
 template <typename Element>
-void launch_standard_as(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
+void launch_standard_rows(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   const bool fits = Standard::row_fits(program.name, program.problem.seqlen_k);
-  if (program.name == PassName::softmax) {
-    // What is left of the softmax scale after the factor in S.
-    const AttentionProblem& problem = program.problem;
-    const double scale = std::fabs(problem.scale()) * std::sqrt(static_cast<double>(problem.head_dim));
-    return launch_grid(simt::softmax_rows<Element>, program, Standard::launch_shape(program), stream,
-                       arguments, program.tile.block_m, fits, static_cast<float>(scale),
-                       KernelScale::exponent_scale(scale));
-  }
   if (program.name == PassName::dscores) {
     return launch_grid(simt::gradient_rows<Element>, program, Standard::launch_shape(program), stream,
                        arguments, program.tile.block_m, fits);
   }
+  // What is left of the softmax scale after the factor in S.
+  const AttentionProblem& problem = program.problem;
+  const double scale = std::fabs(problem.scale()) * std::sqrt(static_cast<double>(problem.head_dim));
+  launch_grid(simt::softmax_rows<Element>, program, Standard::launch_shape(program), stream, arguments,
+              program.tile.block_m, fits, static_cast<float>(scale), KernelScale::exponent_scale(scale));
+}
+
+template <typename Element>
+void launch_standard_as(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
+  if (program.matmuls == 0) return launch_standard_rows<Element>(program, arguments, stream);
   switch (Standard::padded_dim(program.problem.head_dim)) {
     case 64:
       return launch_standard_product<Element, 64>(program, arguments, stream);

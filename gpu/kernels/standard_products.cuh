@@ -67,18 +67,25 @@ __global__ void __launch_bounds__(kThreads, 2)
   const SharedTile<Dim> left{shared_memory()}, right{left.data + BlockM * Dim};
   const SharedTile<BlockN> product_tile{right.data + BlockN * Dim};
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
+  const auto right_rows = [&](int step) {
+    const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;
+    return key_rows<const Element>(args, names.right, batch, head / args.group_size(), first_key);
+  };
+  TileAhead<BlockN, Dim, Element> right_ahead;
+  right_ahead.fetch(right_rows(0));
   for (int step = 0; step < range.count(); ++step) {
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
-    load_tile<BlockN>(right,
-                      key_rows<const Element>(args, names.right, batch, head / args.group_size(), first_key));
+    right_ahead.land(right, right_rows(step));
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
+    if (step + 1 < range.count()) right_ahead.fetch(right_rows(step + 1));
     DotTile<BlockM, BlockN> product;
     multiply_nt(lane, left, right, product);
+    be_late(GpuBug::standard_barrier_missing);
     put(lane, product_tile, product);
-    __syncthreads();
+    if (!planted(GpuBug::standard_barrier_missing)) __syncthreads();
     const TileLogEntry entry(args.log, step, batch, head, item.block, n_block);
     if (entry.open()) {
       const bool scores = names.product == TensorName::scores;
@@ -116,28 +123,50 @@ __global__ void __launch_bounds__(kThreads, 2)
   const SharedTile<BlockN> matrix{shared_memory()};
   const SharedTile<Dim> rows{matrix.data + BlockM * BlockN};
   std::conditional_t<kByQuery, QuadTile<kRows, Dim>, TransposedQuadTile<kRows, Dim>> product{};
-  for (int step = 0; step < range.count() * heads_here; ++step) {
-    const int head = first_head + step / range.count();
+  const int steps = range.count() * heads_here;
+  struct Place {
+    int head, m_block, n_block;
+    __device__ int first_query() const { return m_block * BlockM; }
+    __device__ int first_key() const { return n_block * BlockN; }
+  };
+  const auto place_of = [&](int step) -> Place {
     const int inner = scan_tile(args.scan, range, item.turn, step % range.count());
-    const int m_block = kByQuery ? item.block : inner, n_block = kByQuery ? inner : item.block;
-    const int first_query = m_block * BlockM, first_key = n_block * BlockN;
+    const int in_group = planted(GpuBug::standard_head_of_product) ? 0 : step / range.count();
+    return {first_head + in_group, kByQuery ? item.block : inner, kByQuery ? inner : item.block};
+  };
+  const auto matrix_of = [&](const Place& at) {
+    return matrix_rows<const Element>(args, names.matrix, batch, at.head, at.first_query(), at.first_key());
+  };
+  const auto rows_of = [&](const Place& at) {
+    if constexpr (kByQuery) return key_rows<const Element>(args, names.rows, batch, kv_head, at.first_key());
+    return query_rows<const Element>(args, names.rows, batch, at.head, at.first_query());
+  };
+  TileAhead<BlockM, BlockN, Element> matrix_ahead;
+  TileAhead<kDepth, Dim, Element> rows_ahead;
+  matrix_ahead.fetch(matrix_of(place_of(0)));
+  rows_ahead.fetch(rows_of(place_of(0)));
+  for (int step = 0; step < steps; ++step) {
+    const Place at = place_of(step);
+    const auto [head, m_block, n_block] = at;
+    const int first_query = at.first_query(), first_key = at.first_key();
     __syncthreads();  // the last step has read both tiles
-    load_tile<BlockM>(matrix,
-                      matrix_rows<const Element>(args, names.matrix, batch, head, first_query, first_key));
-    if constexpr (kByQuery) {
-      load_tile<BlockN>(rows, key_rows<const Element>(args, names.rows, batch, kv_head, first_key));
-    } else {
-      load_tile<BlockM>(rows, query_rows<const Element>(args, names.rows, batch, head, first_query));
-    }
+    matrix_ahead.land(matrix, matrix_of(at));
+    rows_ahead.land(rows, rows_of(at));
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
+    if (step + 1 < steps) {
+      matrix_ahead.fetch(matrix_of(place_of(step + 1)));
+      rows_ahead.fetch(rows_of(place_of(step + 1)));
+    }
     if (args.dropout.active() && names.matrix == TensorName::probs) {
+      const float keep_scale =
+          planted(GpuBug::standard_dropout_not_rescaled) ? 1.0f : args.dropout.keep_scale;
       for_each_quad<BlockM>(matrix, [&](int row, int col, float4& quad) {
         const Philox4 bits =
             args.dropout.bits(batch * args.heads + head, first_query + row, (first_key + col) / 4);
         const auto dropped = [&](std::uint32_t random, float p) {
-          return random >= args.dropout.threshold ? rounded<Element>(p * args.dropout.keep_scale) : 0.0f;
+          return random >= args.dropout.threshold ? rounded<Element>(p * keep_scale) : 0.0f;
         };
         quad = {dropped(bits.x[0], quad.x), dropped(bits.x[1], quad.y), dropped(bits.x[2], quad.z),
                 dropped(bits.x[3], quad.w)};

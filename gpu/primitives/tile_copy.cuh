@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/cp_async.cuh"
 #include "gpu/primitives/shared_tile.cuh"
 
@@ -66,7 +67,7 @@ __device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalR
   constexpr int kChunks = SharedTile<kCols>::kChunks;
   const int chunk = thread % kChunks;
   if (chunk * 8 >= destination.cols) return;
-  const int rows = min(kRows, destination.rows - first_row);
+  const int rows = planted(GpuBug::mma_tail_unguarded) ? kRows : min(kRows, destination.rows - first_row);
 #pragma unroll 4
   for (int row = thread / kChunks; row < rows; row += kThreads / kChunks) {
     std::uint16_t* to = destination.row0 + (first_row + row) * destination.row_stride + chunk * 8;

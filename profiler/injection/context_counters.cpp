@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/injection/context_counters.hpp"
 
+#include <algorithm>
+
 namespace tilescope {
 namespace {
 
@@ -8,12 +10,18 @@ namespace {
 // ranges.
 constexpr std::size_t kLaunchesHeldBack = 32;
 
+std::string graph_name(std::size_t kernels) { return "graph of " + std::to_string(kernels) + " kernels"; }
+
 }  // namespace
 
 ContextCounters::ContextCounters(std::shared_ptr<const CuptiLibrary> cupti,
                                  std::shared_ptr<const DriverLibrary> driver, CUcontext context,
                                  const ProfileRequest& request, Sink sink)
-    : cupti_(std::move(cupti)), driver_(std::move(driver)), context_(context), sink_(std::move(sink)) {
+    : cupti_(std::move(cupti)),
+      driver_(std::move(driver)),
+      context_(context),
+      sink_(std::move(sink)),
+      l2_(request.l2) {
   CUdevice device = 0;
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxGetDevice, &device);
   device_ = CounterDevice::probe(*cupti_, context, device);
@@ -26,8 +34,12 @@ ContextCounters::ContextCounters(std::shared_ptr<const CuptiLibrary> cupti,
   bracketed_ = passes == 1;
   open_session(kLaunchesHeldBack);
   const char* replay = parts > 1 ? "application" : bracketed_ ? "none" : "kernel";
-  facts_ = {device_name(*driver_, device), device_.chip, driver_version(*driver_), replay,
-            parts > 1 ? static_cast<int>(parts) : passes};
+  facts_ = {device_name(*driver_, device),
+            device_.chip,
+            driver_version(*driver_),
+            replay,
+            parts > 1 ? static_cast<int>(parts) : passes,
+            bracketed_ ? std::string(to_string(l2_)) : "replayed"};
 }
 
 std::size_t ContextCounters::choose_part(const MetricCatalogue& chip, std::int64_t part) {
@@ -52,6 +64,7 @@ void ContextCounters::open_session(std::size_t launches) {
 
 void ContextCounters::start() {
   if (running_) return;
+  if (!session_) open_session(kLaunchesHeldBack);
   session_->start();
   running_ = true;
 }
@@ -61,28 +74,40 @@ void ContextCounters::before(std::vector<LaunchedKernel> kernels) {
   if (kernels.size() > 1) flush();
   if (!bracketed_) {
     latest_ = kernels.size();
-    if (kernels.size() > static_cast<std::size_t>(session_->max_ranges())) open_session(kernels.size());
+    const bool fit = session_ && kernels.size() <= static_cast<std::size_t>(session_->max_ranges());
+    if (!fit) open_session(std::max(kernels.size(), kLaunchesHeldBack));
     pending_.insert(pending_.end(), kernels.begin(), kernels.end());
     return start();
   }
   latest_ = 1;
-  if (kernels.size() > 1)
-    kernels.front().kernel.name = "graph of " + std::to_string(kernels.size()) + " kernels";
+  if (kernels.size() > 1) kernels.front().kernel.name = graph_name(kernels.size());
   kernels.front().wanted = true;
   pending_.push_back(std::move(kernels.front()));
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
-  if (!read_sweep_) read_sweep_ = std::make_unique<ReadSweep>(driver_);
   start();
-  open_bracket(*session_, *driver_, *read_sweep_, pending_.size() - 1);
+  begin_range();
 }
 
 void ContextCounters::after(bool launched) {
   if (bracketed_) {
-    close_bracket(*session_, *driver_, *read_sweep_, pending_.size() - 1);
+    end_range();
   } else if (!launched) {
     pending_.resize(pending_.size() - latest_);
   }
   if (latest_ > 1 || pending_.size() >= kLaunchesHeldBack) flush();
+}
+
+void ContextCounters::begin_range() {
+  const std::size_t number = pending_.size() - 1;
+  if (l2_ == L2State::warm) return session_->push(range_of_work(number));
+  if (!read_sweep_) read_sweep_ = std::make_unique<ReadSweep>(driver_);
+  open_bracket(*session_, *driver_, *read_sweep_, number);
+}
+
+void ContextCounters::end_range() {
+  if (l2_ == L2State::cold) return close_bracket(*session_, *driver_, *read_sweep_, pending_.size() - 1);
+  TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
+  session_->pop();
 }
 
 void ContextCounters::pause() {
@@ -100,6 +125,15 @@ void ContextCounters::flush() {
   pending_.clear();
 }
 
+void ContextCounters::suspend() {
+  if (!session_) return;
+  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context_);
+  flush();
+  session_.reset();
+  CUcontext popped = nullptr;
+  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPopCurrent, &popped);
+}
+
 void ContextCounters::abandon() {
   for (const LaunchedKernel& launched : pending_) emit(launched);
   lost_ += static_cast<std::int64_t>(pending_.size());
@@ -111,7 +145,18 @@ void ContextCounters::emit(const LaunchedKernel& launched) const {
   if (launched.wanted) sink_(launched.kernel);
 }
 
+void ContextCounters::emit_graph(const RangeValues& range) {
+  KernelMeasurement graph = pending_.front().kernel;
+  graph.name = graph_name(pending_.size());
+  graph.counters = by_name(session_->counters(), range);
+  graph.measured = choice_.evaluate(graph.counters);
+  graph.measured.erase("dram_write_bytes");
+  sink_(graph);
+}
+
 void ContextCounters::emit_replayed(const std::vector<RangeValues>& ranges) {
+  // CUPTI may replay a graph as a whole.
+  if (ranges.size() == 1 && pending_.size() > 1 && latest_ > 1) return emit_graph(ranges.front());
   const bool aligned = ranges.size() == pending_.size();
   if (!aligned) lost_ += static_cast<std::int64_t>(pending_.size());
   for (std::size_t i = 0; i < pending_.size(); ++i) {
@@ -128,7 +173,10 @@ void ContextCounters::emit_replayed(const std::vector<RangeValues>& ranges) {
 
 void ContextCounters::emit_bracketed(const std::vector<RangeValues>& ranges) {
   for (std::size_t i = 0; i < pending_.size(); ++i) {
-    if (!read_bracket(ranges, session_->counters(), choice_, i, pending_[i].kernel)) ++lost_;
+    KernelMeasurement& kernel = pending_[i].kernel;
+    if (!read_bracket(ranges, session_->counters(), choice_, i, kernel, l2_)) ++lost_;
+    // Lines that other kernels left dirty are written back during this one.
+    if (l2_ == L2State::warm) kernel.measured.erase("dram_write_bytes");
     emit(pending_[i]);
   }
 }

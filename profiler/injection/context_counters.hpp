@@ -21,7 +21,7 @@ struct LaunchedKernel {
 
 /// Collects in one of two ways. Counters that need several passes: CUPTI replays every kernel. Counters that
 /// fit in one: each kernel runs once between read sweeps, which also shows what it leaves dirty in L2, so
-/// that all its DRAM writes are seen and none of anybody else's.
+/// that all its DRAM writes are seen and none of anybody else's; or, with a warm L2, without sweeps.
 class ContextCounters {
  public:
   using Sink = std::function<void(const KernelMeasurement&)>;
@@ -44,6 +44,10 @@ class ContextCounters {
   /// Hands out all that is still held back. The context must be current.
   void flush();
 
+  /// Hands out what is held back and gives the counters back, until the next launch: a device lends them to
+  /// one context at a time.
+  void suspend();
+
   /// Hands out what is held back, without counters.
   void abandon();
 
@@ -57,6 +61,9 @@ class ContextCounters {
   void start();
   void emit(const LaunchedKernel& launched) const;
   void emit_replayed(const std::vector<RangeValues>& ranges);
+  void emit_graph(const RangeValues& range);
+  void begin_range();
+  void end_range();
   void emit_bracketed(const std::vector<RangeValues>& ranges);
 
   std::shared_ptr<const CuptiLibrary> cupti_;
@@ -72,6 +79,7 @@ class ContextCounters {
   std::vector<LaunchedKernel> pending_;
   std::size_t latest_ = 0;  // of pending_, those of the launch that is under way
   bool bracketed_ = false;
+  L2State l2_;
   bool running_ = false;
   std::int64_t lost_ = 0;
 };

@@ -47,17 +47,14 @@ bool read_file(const fs::path& path, Events& events) {
 }  // namespace
 
 void to_json(Json& json, const CollectionFacts& facts) {
-  json = Json{{"name", facts.device},
-              {"chip", facts.chip},
-              {"driver", facts.driver},
-              {"replay", facts.replay},
-              {"passes", facts.passes}};
+  json = Json{{"name", facts.device},   {"chip", facts.chip},     {"driver", facts.driver},
+              {"replay", facts.replay}, {"passes", facts.passes}, {"l2", facts.l2}};
 }
 
 void from_json(const Json& json, CollectionFacts& facts) {
-  facts = {json.at("name").get<std::string>(), json.at("chip").get<std::string>(),
+  facts = {json.at("name").get<std::string>(),   json.at("chip").get<std::string>(),
            json.at("driver").get<std::string>(), json.at("replay").get<std::string>(),
-           json.at("passes").get<int>()};
+           json.at("passes").get<int>(),         json.value("l2", "cold")};
 }
 
 EventFile::EventFile(const std::string& folder) {

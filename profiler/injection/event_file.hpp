@@ -20,6 +20,8 @@ struct CollectionFacts {
   // "application": the command was repeated for each pass, each kernel between read sweeps.
   std::string replay;
   int passes = 0;
+  std::string l2 = "cold";  // before each kernel; "warm": as the kernels before it left it; "replayed": as
+                            // CUPTI's save and restore leave it
   bool operator==(const CollectionFacts&) const = default;
 };
 

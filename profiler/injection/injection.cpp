@@ -14,6 +14,7 @@
 #include "profiler/injection/context_counters.hpp"
 #include "profiler/injection/launch_facts.hpp"
 #include "profiler/injection/launch_filter.hpp"
+#include "profiler/injection/nvtx_ranges.hpp"
 
 namespace tilescope {
 namespace {
@@ -41,6 +42,8 @@ class Injection {
   void subscribe();
   void add_context(CUcontext context);
   void remove_context(CUcontext context);
+  /// Lets the counters go that other contexts hold.
+  void suspend_others(CUcontext context);
   std::vector<KernelMeasurement> kernels_of(const LaunchCall& call, const CUpti_CallbackData& data);
   bool is_captured(CUstream stream) const;
   void give_up_counters(CUcontext context, const std::string& why);
@@ -72,6 +75,13 @@ thread_local bool inside_launch = false;
 Injection*& instance() {
   static Injection* injection = nullptr;
   return injection;
+}
+
+/// Of this process. NVTX may be used before CUDA is, so that the ranges are not the injection's.
+NvtxRanges& nvtx_ranges() {
+  static NvtxRanges& ranges =
+      *new NvtxRanges(request_from_environment().value_or(ProfileRequest{}).nvtx_filter);
+  return ranges;
 }
 
 void Injection::begin() {
@@ -137,8 +147,15 @@ void Injection::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data)
   }
 }
 
+void Injection::suspend_others(CUcontext context) {
+  for (const auto& [other, counters] : contexts_) {
+    if (other != context && counters) counters->suspend();
+  }
+}
+
 void Injection::add_context(CUcontext context) {
   contexts_[context] = nullptr;
+  suspend_others(context);
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context);
   try {
     auto counters =
@@ -218,7 +235,7 @@ void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& dat
   bool wanted = false;
   for (KernelMeasurement& kernel : kernels_of(call, data)) {
     launched.push_back({std::move(kernel), false});
-    launched.back().wanted = filter_.wants(launched.back().kernel.name);
+    launched.back().wanted = nvtx_ranges().inside() && filter_.wants(launched.back().kernel.name);
     wanted |= launched.back().wanted;
   }
   const auto context = contexts_.find(data.context);
@@ -231,6 +248,7 @@ void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& dat
   }
   try {
     if (!wanted) return counters->pause();
+    suspend_others(data.context);
     counters->before(std::move(launched));
     under_way_ = counters;
   } catch (const std::exception& error) {
@@ -267,6 +285,16 @@ void Injection::finish() {
 
 }  // namespace
 }  // namespace tilescope
+
+/// Called by NVTX at its first use in each library of the process. Returns 1 if its ranges will be heard.
+extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
+    const void* (*get_export_table)(std::uint32_t)) {
+  try {
+    return tilescope::connect_nvtx(get_export_table, tilescope::nvtx_ranges()) ? 1 : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
 
 /// Called by the CUDA driver. Returns 1 whatever happens: the process must run.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {

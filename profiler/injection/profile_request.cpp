@@ -21,6 +21,8 @@ std::string to_text(const ProfileRequest& request) {
               {"metrics", request.metrics},
               {"part", request.part},
               {"kernel_filter", request.kernel_filter},
+              {"nvtx_filter", request.nvtx_filter},
+              {"l2", to_string(request.l2)},
               {"skip", request.skip},
               {"count", request.count}}
       .dump();
@@ -35,6 +37,8 @@ ProfileRequest parse_profile_request(const std::string& text) {
             json.at("metrics").get<std::string>(),
             json.at("part").get<std::int64_t>(),
             json.at("kernel_filter").get<std::string>(),
+            json.at("nvtx_filter").get<std::string>(),
+            parse_l2_state(json.at("l2").get<std::string>()),
             json.at("skip").get<std::int64_t>(),
             json.at("count").get<std::int64_t>()};
   } catch (const Json::exception& error) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "profiler/timed_samples.hpp"
+
 namespace tilescope {
 
 struct ProfileRequest {
@@ -18,7 +20,9 @@ struct ProfileRequest {
   std::string metrics = "traffic";
   std::int64_t part = kWhole;  // of split_by_pass, counted from 0; kWhole: all together, by kernel replay
   std::string kernel_filter;  // ECMAScript regular expression, searched in the demangled name; "" matches all
-  std::int64_t skip = 0;      // matching launches of a process to let pass first
+  std::string nvtx_filter;    // the same for names of NVTX ranges: launches inside one count; "" all do
+  L2State l2 = L2State::cold;  // warm: as the command left it
+  std::int64_t skip = 0;       // matching launches of a process to let pass first
   std::int64_t count = std::numeric_limits<std::int64_t>::max();  // matching launches of a process to measure
 
   static constexpr std::int64_t kWhole = -1;

@@ -80,9 +80,43 @@ TEST_CASE("the kind of inputs can be chosen for one problem") {
   CHECK(count(result.out, "bf16, outlier:") == 3);
 }
 
+TEST_CASE("verify --repeat compares the bits of many runs") {
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"verify", "--repeat", "3", "--kernel", "cpu:flash2", "--backward", "rows", "--seqlen",
+                   "50", "--heads", "2", "--pass", "fwd+bwd", "--json", "repeat.json"},
+                  folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.starts_with("ok   cpu:flash2 rows B1 H2 "));
+  CHECK(result.out.find(", 3 runs: dk same dq same dv same lse same o same") != std::string::npos);
+  const RunRecord record = read_run_record((folder.path() / "repeat.json").string());
+  REQUIRE(record.runs.size() == 1);
+  CHECK(record.runs[0].repeats.size() == 5);
+  for (const auto& [tensor, repeat] : record.runs[0].repeats) {
+    CAPTURE(tensor);
+    CHECK(repeat == RepeatRecord{.runs = 3, .bound = record.runs[0].error.at(tensor).bound});
+  }
+}
+
+TEST_CASE("verify --worst records one case for many") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      {"verify", "--quick", "--worst", "--kernel", "cpu:flash1", "--json", "worst.json"}, folder.path());
+  CHECK(result.exit_code == 0);
+  const RunRecord record = read_run_record((folder.path() / "worst.json").string());
+  std::int64_t cases = 0;
+  for (const RunEntry& run : record.runs) {
+    CHECK(run.failed == 0);
+    cases += run.cases.value_or(0);
+  }
+  CHECK(cases == count(result.out, "\nok   ") + 1);  // one a line, the first has none before it
+  CHECK(static_cast<std::int64_t>(record.runs.size()) < cases);
+}
+
 TEST_CASE("verify refuses what it cannot judge") {
   check_refused({{"verify", "--inputs", "abnormal"}, {"inputs", "abnormal", "normal, outlier"}});
   check_refused({{"verify", "--quick", "--full"}, {"--quick", "--full"}});
+  check_refused({{"verify", "--repeat", "1"}, {"repeat", "1", "2 ... "}});
   const ProgramResult large = run_program({"verify", "--seqlen", "1000000", "--heads", "64"});
   CHECK(large.exit_code == 3);
   CHECK(large.err.find("GB of memory") != std::string::npos);

@@ -37,7 +37,7 @@ TEST_CASE("the README's examples print what it shows") {
     ++examples;
     const std::vector<std::string> words = words_of(line->substr(prompt.size()));
     CAPTURE(*line);
-    const ProgramResult result = run_program(words);
+    const ProgramResult result = run_program(words, TILESCOPE_SOURCE_DIR);
     CHECK(result.exit_code == 0);
     if (words[0] == "verify") continue;  // its digits depend on the vector units of the machine
     const std::vector<std::string> shown(line + 1, std::find(line, lines.end(), "```"));

@@ -310,4 +310,25 @@ TEST_CASE("the paper's Figure 2 is recounted to the digits that hold") {
   }
 }
 
+TEST_CASE("what verify found of GPU kernels has columns and a section of its own") {
+  RunEntry run = simulated(Algorithm::flash2, 64, {16, 16});
+  run.kernel = "gpu:flash2-mma";
+  run.error = {{"o", {1e-3, 1e-4, 2, 0, 2e-3}}};
+  const std::string without = to_markdown(make_report({record_of({run})}), "figures");
+  CHECK(contains(without, "| gpu:flash2-mma | fp16 | 1 | 0 | 0.50 |"));
+  CHECK_FALSE(contains(without, "against mirror"));
+  CHECK_FALSE(contains(without, "Are the results the same every time?"));
+  run.cases = 12;
+  run.failed = 1;
+  run.mirror_error = {{"o", {1e-3, 1e-4, 2, 0, 4e-3, 5e-4}}};
+  run.repeats = {{"o", {100, 0, 0, 2e-3, false}}, {"dq", {100, 99, 1e-4, 1e-3, true}}};
+  const std::string with = to_markdown(make_report({record_of({run})}), "figures");
+  CHECK(contains(with, "| gpu:flash2-mma | fp16 | 12 | **1** | 0.50 |"));
+  CHECK(contains(with, "| 0.25 | 0.20 |"));
+  CHECK(contains(with, "| dq | 1 | 100 | 99 | 0.100 | free (atomic adds) |"));
+  CHECK(contains(with, "| o | 1 | 100 | 0 | - | fixed |"));
+  run.repeats["dq"].may_differ = false;
+  CHECK(contains(to_markdown(make_report({record_of({run})}), "figures"), "| **99** |"));
+}
+
 }  // namespace tilescope

@@ -158,6 +158,39 @@ TEST_CASE("a missing access and a missing pass are located") {
         std::string::npos);
 }
 
+TEST_CASE("where a kernel logs its visits only, a wrong, missing or additional one is located") {
+  const ProgramOptions options = ProgramOptions::with_tile(kTile);
+  for (const testing::KernelCase& c : testing::kernel_cases()) {
+    CAPTURE(c.name());
+    Reference reference(kProblem, InputKind::normal, Direction::backward);
+    TileObserver observer;
+    ProgramOptions own = options;
+    own.backward = c.backward;
+    reference.run(*c.kernel, own, Direction::backward, &observer);
+    std::size_t pass = 0;
+    for (Direction direction : {Direction::forward, Direction::backward}) {
+      for (const TileProgram& program : c.kernel->programs(direction, kProblem, own)) {
+        CAPTURE(to_string(program.name));
+        PassLog& log = observer.passes.at(pass++);
+        CHECK_FALSE(first_wrong_visit(program, log));
+        if (program.matmuls == 0) continue;
+        std::vector<TileState>& states = log.ctas.back().states;
+        const TileState last = states.back();
+        states.push_back(last);
+        CHECK(first_wrong_visit(program, log)->detail.find("after its last tile") != std::string::npos);
+        states.resize(states.size() - 2);
+        const auto missing = first_wrong_visit(program, log);
+        REQUIRE(missing);
+        CHECK(missing->m_block == last.m_block);
+        CHECK(missing->n_block == last.n_block);
+        states.push_back(last);
+        states.front().n_block += 1;
+        CHECK(first_wrong_visit(program, log)->detail.starts_with("visit 0 of CTA "));
+      }
+    }
+  }
+}
+
 TEST_CASE("two kernels' logs are compared tile by tile") {
   const ProgramOptions options = ProgramOptions::with_tile(kTile);
   const Kernel& flash2 = *testing::kernel_cases()[2].kernel;

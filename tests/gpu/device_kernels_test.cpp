@@ -205,7 +205,7 @@ TEST_CASE("tensors with the rows outside the heads give the same bits") {
 }
 
 TEST_CASE("passes without reductions give the same bits every time") {
-  constexpr int kRuns = 20;
+  constexpr int kRuns = 100;
   for (const GpuKernel& rung : chosen_rungs()) {
     AttentionProblem problem{
         .heads = 4, .heads_kv = 2, .seqlen_q = 500, .seqlen_k = 700, .head_dim = 64, .causal = true};
@@ -232,17 +232,32 @@ TEST_CASE("passes without reductions give the same bits every time") {
   }
 }
 
+std::size_t free_device_bytes() {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free device memory");
+  return free_bytes;
+}
+
 TEST_CASE("a problem beyond the device's memory is refused with what it needs, and leaves the device clean") {
-  AttentionProblem problem{
-      .batch = 64, .heads = 64, .heads_kv = 64, .seqlen_q = 1 << 17, .seqlen_k = 1 << 17, .head_dim = 64};
   const GpuKernel& rung = find_gpu_kernel("gpu:standard");
-  const auto open = [&] {
+  const auto open = [&rung](const AttentionProblem& problem) {
     DeviceSession(rung.row, rung.launch, problem, Direction::forward, rung.row.default_options(problem));
   };
-  CHECK_THROWS_WITH_AS(open(), doctest::Contains("MiB of device memory"), MachineLacks);
-  problem.batch = problem.heads = problem.heads_kv = 1;
-  problem.seqlen_q = problem.seqlen_k = 64;
-  CHECK_NOTHROW(open());
+  const AttentionProblem small{.seqlen_q = 64, .seqlen_k = 64};
+  const AttentionProblem large{
+      .batch = 64, .heads = 64, .heads_kv = 64, .seqlen_q = 1 << 17, .seqlen_k = 1 << 17, .head_dim = 64};
+  CHECK_NOTHROW(open(small));  // what the first session leaves loaded stays
+  const std::size_t before = free_device_bytes();
+  // S and P of 4096 heads are 2^12 * 2^34 * 4 * 2 bytes, Q, K, V, O and LSE 2^39 + 2^31.
+  CHECK_THROWS_WITH_AS(open(large), doctest::Contains("gpu:standard needs 5373972"), MachineLacks);
+  CHECK_THROWS_WITH_AS(open(large), doctest::Contains("MiB are free"), MachineLacks);
+  CHECK(free_device_bytes() == before);
+  // The same when the memory is gone between that question and the allocation.
+  const auto too_much = static_cast<std::int64_t>(before) + (std::int64_t{1} << 30);
+  CHECK_THROWS_WITH_AS(DeviceBuffer("too much", too_much),
+                       doctest::Contains("out of device memory: too much"), MachineLacks);
+  CHECK(free_device_bytes() == before);
+  CHECK_NOTHROW(open(small));
 }
 
 /// The value of "--name=value" among the arguments, or `otherwise`.

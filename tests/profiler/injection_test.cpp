@@ -56,6 +56,8 @@ TEST_CASE("a request reaches the other side unchanged, and nothing else passes f
   request.folder = "/tmp/with space";
   request.metrics = "traffic,sm__inst_executed.sum";
   request.part = 2;
+  request.nvtx_filter = "step \\d+";
+  request.l2 = L2State::warm;
   CHECK(parse_profile_request(to_text(request)) == request);
   CHECK(parse_profile_request(to_text(ProfileRequest{})) == ProfileRequest{});
   for (const char* text : {"", "{", "[]", "{\"what\": 1}"})

@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs a compiler's command line. What ptxas says of each kernel's registers and spills is kept beside the object,
+# in OBJECT.ptxas, for check_spills.cmake; everything else goes on to stderr.
+object=
+previous=
+for argument in "$@"; do
+  if [ "$previous" = -o ]; then object=$argument; fi
+  previous=$argument
+done
+if [ -z "$object" ]; then exec "$@"; fi
+"$@" 2>"$object.stderr"
+code=$?
+kernel_lines='^ptxas info|bytes stack frame, .* bytes spill'
+grep -E "$kernel_lines" "$object.stderr" >"$object.ptxas"
+grep -vE "$kernel_lines" "$object.stderr" >&2
+rm -f "$object.stderr"
+exit $code

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/injection/nvtx_ranges.hpp"
+
+#include <map>
+#include <vector>
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define TILESCOPE_CAN_CONNECT_NVTX 1
+#endif
+
+namespace tilescope {
+namespace {
+
+/// Of this thread, by domain: whether each open range matches, outermost first.
+std::vector<bool>& nesting(const void* domain) {
+  thread_local std::map<const void*, std::vector<bool>> stacks;
+  return stacks[domain];
+}
+
+#ifdef TILESCOPE_CAN_CONNECT_NVTX
+
+/// NVTX's callbacks carry no user data.
+NvtxRanges*& connected() {
+  static NvtxRanges* ranges = nullptr;
+  return ranges;
+}
+
+const char* name_of(const nvtxEventAttributes_t* event) {
+  if (!event || event->messageType != NVTX_MESSAGE_TYPE_ASCII) return nullptr;
+  return event->message.ascii;
+}
+
+int push_ascii(const char* name) {
+  connected()->push(nullptr, name);
+  return 0;
+}
+int push_event(const nvtxEventAttributes_t* event) { return push_ascii(name_of(event)); }
+int pop() {
+  connected()->pop(nullptr);
+  return 0;
+}
+nvtxRangeId_t start_ascii(const char* name) {
+  const std::uint64_t id = connected()->next_id();
+  connected()->start(id, name);
+  return id;
+}
+nvtxRangeId_t start_event(const nvtxEventAttributes_t* event) { return start_ascii(name_of(event)); }
+void end(nvtxRangeId_t id) { connected()->end(id); }
+int domain_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
+  connected()->push(domain, name_of(event));
+  return 0;
+}
+int domain_pop(nvtxDomainHandle_t domain) {
+  connected()->pop(domain);
+  return 0;
+}
+nvtxRangeId_t domain_start(nvtxDomainHandle_t, const nvtxEventAttributes_t* event) {
+  return start_event(event);
+}
+void domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) { end(id); }
+
+struct Hook {
+  unsigned id;
+  NvtxFunctionPointer function;
+};
+
+template <class Function>
+NvtxFunctionPointer untyped(Function* function) {
+  return reinterpret_cast<NvtxFunctionPointer>(function);
+}
+
+bool hook_up(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module,
+             const std::vector<Hook>& hooks) {
+  NvtxFunctionTable table = nullptr;
+  unsigned size = 0;
+  if (!callbacks.GetModuleFunctionTable(module, &table, &size) || !table) return false;
+  for (const Hook& hook : hooks) {
+    if (hook.id < size && table[hook.id]) *table[hook.id] = hook.function;
+  }
+  return true;
+}
+
+#endif
+
+}  // namespace
+
+void NvtxRanges::push(const void* domain, const char* name) {
+  const bool match = matches(name);
+  nesting(domain).push_back(match);
+  open_ += match;
+}
+
+void NvtxRanges::pop(const void* domain) {
+  std::vector<bool>& open = nesting(domain);
+  if (open.empty()) return;  // more ends than beginnings are the process's affair
+  open_ -= open.back();
+  open.pop_back();
+}
+
+void NvtxRanges::start(std::uint64_t id, const char* name) {
+  if (!matches(name)) return;
+  const std::lock_guard lock(mutex_);
+  if (started_.insert(id).second) ++open_;
+}
+
+void NvtxRanges::end(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  if (started_.erase(id) > 0) --open_;
+}
+
+#ifdef TILESCOPE_CAN_CONNECT_NVTX
+
+bool connect_nvtx(const void* (*get_export_table)(std::uint32_t), NvtxRanges& ranges) {
+  const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
+  if (!callbacks || callbacks->struct_size < sizeof *callbacks) return false;
+  connected() = &ranges;
+  const bool plain = hook_up(*callbacks, NVTX_CB_MODULE_CORE,
+                             {{NVTX_CBID_CORE_RangePushA, untyped(push_ascii)},
+                              {NVTX_CBID_CORE_RangePushEx, untyped(push_event)},
+                              {NVTX_CBID_CORE_RangePop, untyped(pop)},
+                              {NVTX_CBID_CORE_RangeStartA, untyped(start_ascii)},
+                              {NVTX_CBID_CORE_RangeStartEx, untyped(start_event)},
+                              {NVTX_CBID_CORE_RangeEnd, untyped(end)}});
+  const bool domains = hook_up(*callbacks, NVTX_CB_MODULE_CORE2,
+                               {{NVTX_CBID_CORE2_DomainRangePushEx, untyped(domain_push)},
+                                {NVTX_CBID_CORE2_DomainRangePop, untyped(domain_pop)},
+                                {NVTX_CBID_CORE2_DomainRangeStartEx, untyped(domain_start)},
+                                {NVTX_CBID_CORE2_DomainRangeEnd, untyped(domain_end)}});
+  return plain || domains;
+}
+
+#else
+
+bool connect_nvtx(const void* (*)(std::uint32_t), NvtxRanges&) { return false; }
+
+#endif
+
+}  // namespace tilescope
