@@ -83,6 +83,12 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     field.at("l2_effective_fraction").at("value").refuse("must lie in (0, 1]");
   }
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
+  if (field.has("younger_cta_pace")) {
+    machine.younger_cta_pace = real_fact(field.at("younger_cta_pace"));
+    if (machine.younger_cta_pace->value > 1) {
+      field.at("younger_cta_pace").at("value").refuse("must lie in (0, 1]");
+    }
+  }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
@@ -108,6 +114,7 @@ std::string to_json_text(const Machine& machine) {
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
+  if (machine.younger_cta_pace) json["younger_cta_pace"] = to_json(*machine.younger_cta_pace);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);

@@ -41,7 +41,11 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
                         const SimulationOptions& options) {
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
                                                 : ctas_at_once(kernel, program, machine);
-  const CtaSchedule schedule{ctas, machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0};
+  const CtaSchedule schedule{
+      .co_resident_ctas = ctas,
+      .ctas_per_sm = ctas / machine.sm_count.value,
+      .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
+      .younger_pace = machine.younger_cta_pace ? machine.younger_cta_pace->value : 1.0};
   const PassTraffic traffic = simulate_pass(program, schedule, options.on_retired);
   SimulatedBytes bytes;
   bytes.machine = machine.name;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <limits>
 #include <queue>
 
 #include "analysis/reuse_stack.hpp"
@@ -151,18 +152,78 @@ std::int64_t step_ticks(std::int64_t cta, double pace_spread) {
   return static_cast<std::int64_t>(factor * kMean);
 }
 
-struct RunningCta {
-  RunningCta(const TileProgram& program, std::int64_t cta, double pace_spread)
-      : walk(program, cta), ticks_per_step(step_ticks(cta, pace_spread)) {}
-  CtaWalk walk;
-  std::int64_t ticks_per_step;
-};
+/// The CTAs that run, as slots of SMs: slot s belongs to SM s modulo their number.
+class CoResidentCtas {
+ public:
+  CoResidentCtas(const TileProgram& program, const CtaSchedule& schedule)
+      : program_(program),
+        schedule_(schedule),
+        num_sms_(static_cast<std::size_t>(
+            std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))) {
+    const std::int64_t slots = std::min(schedule.co_resident_ctas, program.num_ctas());
+    for (std::size_t slot = 0; slot < static_cast<std::size_t>(slots); ++slot) {
+      running_.push_back(issue());
+      turns_.push({0, slot});
+    }
+  }
 
-/// When a co-resident CTA makes its next step; at the same time, slot after slot.
-struct Turn {
-  std::int64_t time;
-  std::size_t slot;
-  auto operator<=>(const Turn&) const = default;
+  /// The accesses of the CTA whose turn it is. @return false when all have retired
+  bool next(AccessGroup& group, const std::function<void()>& on_retired) {
+    while (!turns_.empty()) {
+      const Turn turn = turns_.top();
+      turns_.pop();
+      Cta& cta = running_[turn.slot];
+      bool busy = cta.walk.next(group);
+      while (!busy) {
+        if (on_retired) on_retired();
+        if (next_cta_ == program_.num_ctas()) break;
+        cta = issue();
+        busy = cta.walk.next(group);
+      }
+      if (busy) {
+        turns_.push({turn.time + (oldest_on_sm(turn.slot) ? cta.ticks : cta.ticks_when_younger), turn.slot});
+        return true;
+      }
+      cta.index = kRetired;
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::int64_t kRetired = std::numeric_limits<std::int64_t>::max();
+  struct Cta {
+    CtaWalk walk;
+    std::int64_t index;  // also its age: CTAs are issued in order
+    std::int64_t ticks, ticks_when_younger;
+  };
+  /// When a slot's CTA makes its next step; at the same time, slot after slot.
+  struct Turn {
+    std::int64_t time;
+    std::size_t slot;
+    auto operator<=>(const Turn&) const = default;
+  };
+
+  Cta issue() {
+    const std::int64_t ticks = step_ticks(next_cta_, schedule_.pace_spread);
+    const auto younger = static_cast<std::int64_t>(static_cast<double>(ticks) / schedule_.younger_pace);
+    Cta cta{CtaWalk(program_, next_cta_), next_cta_, ticks, younger};
+    ++next_cta_;
+    return cta;
+  }
+
+  bool oldest_on_sm(std::size_t slot) const {
+    for (std::size_t other = slot % num_sms_; other < running_.size(); other += num_sms_) {
+      if (running_[other].index < running_[slot].index) return false;
+    }
+    return true;
+  }
+
+  const TileProgram& program_;
+  const CtaSchedule& schedule_;
+  std::size_t num_sms_;
+  std::int64_t next_cta_ = 0;
+  std::vector<Cta> running_;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
 };
 
 }  // namespace
@@ -199,29 +260,9 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired) {
   CacheModel cache(program);
-  std::vector<RunningCta> running;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
-  std::int64_t next_cta = 0;
-  for (; next_cta < std::min(schedule.co_resident_ctas, program.num_ctas()); ++next_cta) {
-    turns.push({0, running.size()});
-    running.emplace_back(program, next_cta, schedule.pace_spread);
-  }
+  CoResidentCtas ctas(program, schedule);
   AccessGroup group;
-  while (!turns.empty()) {
-    const Turn turn = turns.top();
-    turns.pop();
-    RunningCta& cta = running[turn.slot];
-    bool busy = cta.walk.next(group);
-    while (!busy) {
-      if (on_retired) on_retired();
-      if (next_cta == program.num_ctas()) break;
-      cta = RunningCta(program, next_cta++, schedule.pace_spread);
-      busy = cta.walk.next(group);
-    }
-    if (!busy) continue;
-    cache.access(group);
-    turns.push({turn.time + cta.ticks_per_step, turn.slot});
-  }
+  while (ctas.next(group, on_retired)) cache.access(group);
   PassTraffic traffic = cache.finish();
   traffic.co_resident_ctas = schedule.co_resident_ctas;
   return traffic;

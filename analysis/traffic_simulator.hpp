@@ -52,14 +52,18 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 
 /// The CTAs that run at once, and how evenly.
 struct CtaSchedule {
-  std::int64_t co_resident_ctas = 1;
+  std::int64_t co_resident_ctas = 1;  // on all SMs together
+  std::int64_t ctas_per_sm = 1;
   /// Standard deviation of the time that a CTA takes for a step, which differs from CTA to CTA, over its
   /// mean. 0: all run in step.
   double pace_spread = 0;
+  /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1]. Below 1 they end up
+  /// staggered, and each sweeps the tensors by itself.
+  double younger_pace = 1;
 };
 
-/// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced by the
-/// next in the grid's order when it retires.
+/// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced, on its
+/// SM, by the next in the grid's order when it retires.
 /// @param on_retired called after each CTA, for progress; may be empty
 /// @throws MachineLacks when the replay would not fit this machine's memory
 /// Source of the histogram: Mattson et al. 1970, for reads; for writes, a tile written twice is written back
