@@ -38,8 +38,10 @@ struct Machine {
   /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
   std::optional<Fact<double>> cta_pace_spread;
   Fact<double> dram_bytes_per_second;
-  std::optional<Fact<double>> l2_bytes_per_second;            // SM<->L2
-  Fact<double> sm_clock_hz;                                   // at which the peaks below hold
+  std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
+  Fact<double> sm_clock_hz;                         // at which the peaks below hold
+  /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
+  std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
 
   std::int64_t effective_l2_bytes() const {
@@ -51,6 +53,8 @@ struct Machine {
   bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
+  /// Of all SMs; nothing when the file does not say.
+  std::optional<double> exponentials_per_second() const;
   bool operator==(const Machine&) const = default;
 };
 
