@@ -164,21 +164,35 @@ std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f} %", 100 * *share) : std::string("-");
 }
 
+/// What the shares are of, and whether rates were measured.
+std::string limit_caption(const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
+  std::string text = "Shares are of";
+  for (const Ceiling& ceiling : ceilings) {
+    const bool bytes = ceiling.kind == CeilingKind::sm_l2 || ceiling.kind == CeilingKind::dram;
+    text += fmt::format("{} {}, {}{}", &ceiling == &ceilings.front() ? "" : ";", ceiling.name,
+                        bytes                               ? format_bytes(ceiling.per_second)
+                        : ceiling.kind == CeilingKind::peak ? format_flops(ceiling.per_second)
+                                                            : format_count(ceiling.per_second),
+                        ceiling.measured ? "/s measured" : "/s stated");
+  }
+  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
+  return text + (any_timed ? "." : ". Rates are those that the ceilings allow.");
+}
+
+const char* column_name(CeilingKind kind) {
+  constexpr const char* names[] = {"of peak", "of SM<->L2", "of DRAM", "of exponentials"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 Table limit_table(const Subjects& subjects, const RunCeilings& ceilings) {
   const std::vector<Ceiling> firm = firmest(ceilings.stated, ceilings.measured);
-  Table table{"",
-              {{"pass"},
-               {"kernel"},
-               {"FLOP/B at SM<->L2", true},
-               {"at DRAM", true},
-               {"compulsory", true},
-               {"rate", true}},
-              {}};
-  for (const Ceiling& ceiling : firm) {
-    table.columns.push_back(
-        {fmt::format("of {}{}", ceiling.measured ? "measured " : "", ceiling.name), true});
-  }
+  Table table{
+      limit_caption(subjects, firm),
+      {{"pass"}, {"kernel"}, {"FLOP/B SM<->L2", true}, {"DRAM", true}, {"compulsory", true}, {"rate", true}},
+      {}};
+  for (const Ceiling& ceiling : firm) table.columns.push_back({column_name(ceiling.kind), true});
   table.columns.push_back({"limit"});
+  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
   const auto number = [](const std::optional<double>& value) {
     return value ? format_number(*value) : std::string("-");
   };
@@ -190,9 +204,10 @@ Table limit_table(const Subjects& subjects, const RunCeilings& ceilings) {
         number(subject.intensity(flops, CeilingKind::sm_l2)),
         number(subject.intensity(flops, CeilingKind::dram)),
         format_number(flops / static_cast<double>(subject.run->compulsory.total())),
-        flops_rate(subject.flops_per_second()) + (subject.timed ? "" : " attainable")};
-    for (const Ceiling& ceiling : firm)
+        flops_rate(subject.flops_per_second()) + (any_timed && !subject.timed ? ", allowed" : "")};
+    for (const Ceiling& ceiling : firm) {
       row.push_back(percent(share_of(ceiling, subject.work, subject.seconds)));
+    }
     row.push_back(subject.limit);
     table.rows.push_back(std::move(row));
   }

@@ -3,7 +3,7 @@
 set logscale xy
 set xrange [x_min:x_max] noextend
 set yrange [y_min:y_max] noextend
-left = 0.145
+left = 0.165
 right = 0.735
 bottom = 0.15
 top = 0.97
