@@ -98,21 +98,20 @@ std::string draw(const RooflineChart& chart) {
       x_low = std::min(x_low, *intensity);
       x_high = std::max(x_high, *intensity);
     }
-    y_low = std::min(y_low, kernel.flops_per_second);
+    y_low = std::min(y_low, kernel.work_per_second);
   }
-  for (const Roof& roof : chart.roofs) y_high = std::max(y_high, roof.flops_per_second);
+  for (const Roof& roof : chart.roofs) y_high = std::max(y_high, roof.work_per_second);
   x_low /= 2.5;
   x_high *= 1.7;
   y_low /= 2.2;
   y_high *= 1.7;
 
   PlotInput input;
-  define_canvas(input, 960, 500, "Operational intensity (FLOP per byte at the boundary)",
-                "Useful FLOP per second");
+  define_canvas(input, 960, 500, chart.x_label, chart.y_label);
   define_range(input, 'x', x_low, x_high);
   define_range(input, 'y', y_low, y_high);
   input.ticks('x', logarithmic_ticks(x_low, x_high, format_number));
-  input.ticks('y', logarithmic_ticks(y_low, y_high, [](double flops) { return format_flops(flops) + "/s"; }));
+  input.ticks('y', logarithmic_ticks(y_low, y_high, chart.format_rate));
 
   std::vector<std::string> roof_labels;
   std::vector<double> roof_x, roof_y, roof_slanted, roof_below, roof_dash;
@@ -121,18 +120,18 @@ std::string draw(const RooflineChart& chart) {
     roof_labels.push_back(roof.label);
     roof_dash.push_back(dash_type(roof.dashed ? Dash::dashed : Dash::solid));
     roof_slanted.push_back(roof.bytes_per_second ? 1 : 0);
-    roof_below.push_back(roof.bytes_per_second && &roof == &chart.roofs.back() ? 1 : 0);
+    roof_below.push_back(roof.label_below ? 1 : 0);
     if (roof.bytes_per_second) {
       const double left = std::max(x_low, y_low / *roof.bytes_per_second);
-      const double knee = roof.flops_per_second / *roof.bytes_per_second;
+      const double knee = roof.work_per_second / *roof.bytes_per_second;
       const double near_left = left * 1.06;
       roof_x.push_back(near_left);
       roof_y.push_back(near_left * *roof.bytes_per_second);
-      roofs.push_back({{left, left * *roof.bytes_per_second}, {knee, roof.flops_per_second}});
+      roofs.push_back({{left, left * *roof.bytes_per_second}, {knee, roof.work_per_second}});
     } else {
       roof_x.push_back(x_low * 1.06);
-      roof_y.push_back(roof.flops_per_second);
-      roofs.push_back({{x_low, roof.flops_per_second}, {x_high, roof.flops_per_second}});
+      roof_y.push_back(roof.work_per_second);
+      roofs.push_back({{x_low, roof.work_per_second}, {x_high, roof.work_per_second}});
     }
   }
   input.define("roof_label", roof_labels);
@@ -158,7 +157,7 @@ std::string draw(const RooflineChart& chart) {
     for (std::size_t b = 0; b < 3; ++b) {
       markers.push_back(boundary_marker(kernel.look, b));
       const bool known = b < kernel.intensities.size() && kernel.intensities[b];
-      if (known) rows.push_back({*kernel.intensities[b], kernel.flops_per_second});
+      if (known) rows.push_back({*kernel.intensities[b], kernel.work_per_second});
     }
   }
   input.define("kernel_title", titles);
@@ -177,9 +176,9 @@ std::string draw(const RooflineChart& chart) {
     const RooflineKernel &from = chart.kernels[arrow.from], &to = chart.kernels[arrow.to];
     if (!from.intensities[arrow.boundary] || !to.intensities[arrow.boundary]) continue;
     from_x.push_back(*from.intensities[arrow.boundary]);
-    from_y.push_back(from.flops_per_second);
+    from_y.push_back(from.work_per_second);
     to_x.push_back(*to.intensities[arrow.boundary]);
-    to_y.push_back(to.flops_per_second);
+    to_y.push_back(to.work_per_second);
   }
   input.define("arrow_count", static_cast<double>(from_x.size()));
   input.define("arrow_x", from_x);

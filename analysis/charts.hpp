@@ -51,20 +51,21 @@ struct LineChart {
 };
 std::string draw(const LineChart& chart);
 
-/// A ceiling of a roofline.
+/// A ceiling of a roofline. Work is FLOP or instructions, as the axes say.
 struct Roof {
   std::string label;
-  double flops_per_second = 0;             // level part; of a slanted roof the level where it ends
+  double work_per_second = 0;              // level part; of a slanted roof the level where it ends
   std::optional<double> bytes_per_second;  // slanted part
   bool dashed = false;                     // datasheet figure rather than a measured one
+  bool label_below = false;                // where another line is close above
 };
 
 /// One kernel at one rate, with an intensity for each boundary.
 struct RooflineKernel {
   std::string title;
   Look look;
-  double flops_per_second = 0;
-  std::vector<std::optional<double>> intensities;  // [FLOP/B], one for each of RooflineChart::boundaries
+  double work_per_second = 0;
+  std::vector<std::optional<double>> intensities;  // [work/B], one for each of RooflineChart::boundaries
 };
 
 /// From one kernel's point to another's, at one boundary. Indices.
@@ -75,6 +76,8 @@ struct RooflineArrow {
 };
 
 struct RooflineChart {
+  std::string x_label, y_label;
+  std::string (*format_rate)(double) = nullptr;
   std::vector<std::string> boundaries;  // at most three
   std::vector<Roof> roofs;
   std::vector<RooflineKernel> kernels;

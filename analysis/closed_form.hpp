@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "analysis/run_record.hpp"
@@ -43,6 +44,10 @@ std::int64_t useful_flops(const AttentionProblem& problem, Direction direction);
 /// The papers' convention (FlashAttention-2, section 4): 4 * Nq * Nk * D a head forward, half of it with a
 /// causal mask, 2.5 times as much backward. Rounded down.
 std::int64_t paper_flops(const AttentionProblem& problem, Direction direction);
+
+/// Exponentials of a pass by its name: one for each visible pair where it computes P from the scores, none
+/// elsewhere. Passes that were timed together are named with a + between them.
+std::int64_t exponentials(const AttentionProblem& problem, std::string_view pass);
 
 struct ReadWriteBytes {
   std::int64_t read_bytes = 0;

@@ -62,10 +62,15 @@ const char* verdict_text(const KernelFit& fit) {
   return texts[static_cast<std::size_t>(fit.agreement)];
 }
 
-std::string with_hints(const KernelFit& fit) {
-  std::string text = verdict_text(fit);
-  for (const std::string& hint : fit.hints) text += "; " + hint;
-  return text;
+/// The best program with its tile and the others; what is not wholly explained says so first.
+std::string programs_text(const KernelFit& fit) {
+  std::string text = fit.agreement == Agreement::explained ? "" : fmt::format("**{}**: ", verdict_text(fit));
+  text += best_text(fit);
+  if (!fit.programs.empty() && !fit.programs.front().tiles.empty()) {
+    text += fmt::format(", **{}**", fit.programs.front().tile_text());
+  }
+  const std::string others = others_text(fit);
+  return others.empty() ? text : fmt::format("{}; as good: {}", text, others);
 }
 
 }  // namespace
@@ -73,14 +78,12 @@ std::string with_hints(const KernelFit& fit) {
 Table explanation_table(const ExplainRecord& record) {
   Table table{"",
               {{"kernel"},
-               {"program"},
-               {"block_m x block_n"},
+               {"program, block_m x block_n"},
                {"read", true},
-               {"left over", true},
+               {"left over"},
                {"written", true},
-               {"left over", true},
-               {"counted causes"},
-               {"verdict"}},
+               {"left over"},
+               {"counted causes"}},
               {}};
   const std::vector<KernelFit> fits = explain(record);
   for (std::size_t i = 0; i < fits.size(); ++i) {
@@ -88,13 +91,12 @@ Table explanation_table(const ExplainRecord& record) {
     const KernelFit& fit = fits[i];
     const double read = kernel.measured.at("sm_l2_read_bytes");
     const double written = kernel.measured.at("sm_l2_write_bytes");
-    const std::string others = others_text(fit);
+    std::string causes = causes_text(fit);
+    for (const std::string& hint : fit.hints) causes = causes == "-" ? hint : causes + "; " + hint;
     table.rows.push_back({fmt::format("`{}` {}", short_kernel_name(kernel.name), grid_text(kernel)),
-                          others.empty() ? best_text(fit) : best_text(fit) + "; or " + others,
-                          fit.programs.empty() ? "" : fit.programs.front().tile_text(), format_bytes(read),
+                          programs_text(fit), format_bytes(read),
                           residual_text(fit.read_residual_bytes, read), format_bytes(written),
-                          residual_text(fit.write_residual_bytes, written), causes_text(fit),
-                          with_hints(fit)});
+                          residual_text(fit.write_residual_bytes, written), causes});
   }
   return table;
 }
@@ -140,7 +142,7 @@ std::optional<Section> explain_section(const std::vector<ExplainRecord>& records
           "TileScope did not write. Block sizes are found, not told: candidates are tiles from 16 to 256 "
           "rows "
           "of every way in which attention kernels are made, and the one whose closed form comes nearest is "
-          "named; where the bytes do not depend on a block size, it reads any. Left over is "
+          "named; \"any\" stands for a block size on which the bytes do not depend. Left over is "
           "what was measured less the counted causes less the closed form. Explained means that at most "
           "0.1 % is left over on both sides."}}};
   for (const ExplainRecord& record : records) {

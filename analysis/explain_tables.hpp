@@ -7,7 +7,7 @@
 
 namespace tilescope {
 
-/// A row a kernel: the program, the bytes of both sides with what is left over, the causes, the verdict.
+/// A row a kernel: the program with its tile, the bytes of both sides with what is left over, the causes.
 Table explanation_table(const ExplainRecord& record);
 
 /// The same for a terminal: some lines a kernel.

@@ -59,6 +59,11 @@ std::int64_t Machine::resident_ctas_per_sm(std::int64_t shared_bytes) const {
   return std::clamp<std::int64_t>(by_shared, 1, ctas_per_sm.value);
 }
 
+std::optional<double> Machine::exponentials_per_second() const {
+  if (!exponentials_per_clock_per_sm) return std::nullopt;
+  return static_cast<double>(exponentials_per_clock_per_sm->value * sm_count.value) * sm_clock_hz.value;
+}
+
 std::optional<double> Machine::peak_flops(ElementType type) const {
   const auto found = peak_flops_per_second.find(std::string(to_string(type)));
   if (found == peak_flops_per_second.end()) return std::nullopt;
@@ -93,6 +98,9 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
   machine.sm_clock_hz = real_fact(field.at("sm_clock_hz"));
+  if (field.has("exponentials_per_clock_per_sm")) {
+    machine.exponentials_per_clock_per_sm = integer_fact(field.at("exponentials_per_clock_per_sm"));
+  }
   for (const auto& [type, peak] : field.at("peak_flops_per_second").entries()) {
     try {
       parse_element_type(type);
@@ -118,6 +126,9 @@ std::string to_json_text(const Machine& machine) {
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);
+  if (machine.exponentials_per_clock_per_sm) {
+    json["exponentials_per_clock_per_sm"] = to_json(*machine.exponentials_per_clock_per_sm);
+  }
   json["peak_flops_per_second"] = Json::object();
   for (const auto& [type, peak] : machine.peak_flops_per_second) {
     json["peak_flops_per_second"][type] = to_json(peak);

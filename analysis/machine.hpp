@@ -40,8 +40,10 @@ struct Machine {
   /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1]; absent: taken as 1.
   std::optional<Fact<double>> younger_cta_pace;
   Fact<double> dram_bytes_per_second;
-  std::optional<Fact<double>> l2_bytes_per_second;            // SM<->L2
-  Fact<double> sm_clock_hz;                                   // at which the peaks below hold
+  std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
+  Fact<double> sm_clock_hz;                         // at which the peaks below hold
+  /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
+  std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
 
   std::int64_t effective_l2_bytes() const {
@@ -53,6 +55,8 @@ struct Machine {
   bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
+  /// Of all SMs; nothing when the file does not say.
+  std::optional<double> exponentials_per_second() const;
   bool operator==(const Machine&) const = default;
 };
 

@@ -31,6 +31,7 @@ std::string with_prefix(double value, const char* unit) {
 
 std::string format_bytes(double bytes) { return with_prefix(bytes, "B"); }
 std::string format_flops(double flops) { return with_prefix(flops, "FLOP"); }
+std::string format_count(double count) { return with_prefix(count, ""); }
 
 std::string short_kernel_name(const std::string& name) {
   constexpr std::size_t kLongest = 60;

@@ -13,6 +13,8 @@ namespace tilescope {
 std::string format_bytes(double bytes);
 /// "2.20 TFLOP"; a multiply-add is 2 FLOP.
 std::string format_flops(double flops);
+/// "121.4 G": a plain number with a prefix of 10^3.
+std::string format_count(double count);
 /// "4.36x", "0.998x", "1024x"
 std::string format_ratio(double ratio);
 /// "512", "4K", "128K": lengths, where a power of two allows it.

@@ -1,46 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/roofline.hpp"
 
-#include <limits>
+#include <algorithm>
 
 namespace tilescope {
 
-std::string_view to_string(Boundary boundary) { return boundary == Boundary::sm_l2 ? "SM<->L2" : "DRAM"; }
-
-std::optional<double> Roofline::least_seconds(std::int64_t flops) const {
-  if (!attainable_flops_per_second) return std::nullopt;
-  return static_cast<double>(flops) / *attainable_flops_per_second;
+std::optional<double> KernelWork::amount(CeilingKind kind) const {
+  const auto known = [](const std::optional<std::int64_t>& bytes) {
+    return bytes ? std::optional(static_cast<double>(*bytes)) : std::nullopt;
+  };
+  switch (kind) {
+    case CeilingKind::peak:
+      return static_cast<double>(flops);
+    case CeilingKind::sm_l2:
+      return known(sm_l2_bytes);
+    case CeilingKind::dram:
+      return known(dram_bytes);
+    case CeilingKind::exponentials:
+      return static_cast<double>(exponentials);
+  }
+  return std::nullopt;
 }
 
-Roofline roofline(std::int64_t flops, std::optional<std::int64_t> sm_l2_bytes,
-                  std::optional<std::int64_t> dram_bytes, const Machine& machine, ElementType dtype) {
-  Roofline result;
-  const auto lower_to = [&result](double flops_per_second, std::string limit) {
-    if (result.attainable_flops_per_second && *result.attainable_flops_per_second <= flops_per_second) return;
-    result.attainable_flops_per_second = flops_per_second;
-    result.limit = std::move(limit);
+std::vector<Ceiling> ceilings_of(const Machine& machine, ElementType dtype) {
+  std::vector<Ceiling> ceilings;
+  const auto add = [&ceilings](CeilingKind kind, std::string name, double per_second,
+                               const std::string& evidence) {
+    ceilings.push_back({kind, std::move(name), per_second, evidence == "measured",
+                        evidence != "assumed" && evidence != "unverified"});
   };
-  result.peak_flops_per_second = machine.peak_flops(dtype);
-  if (result.peak_flops_per_second) {
-    lower_to(*result.peak_flops_per_second, std::string(to_string(dtype)) + " peak");
+  const std::string type(to_string(dtype));
+  if (const auto peak = machine.peak_flops_per_second.find(type);
+      peak != machine.peak_flops_per_second.end()) {
+    add(CeilingKind::peak, type + " peak", peak->second.value, peak->second.kind);
   }
-  const auto add = [&](Boundary boundary, std::optional<std::int64_t> bytes,
-                       std::optional<double> bandwidth) {
-    if (!bytes) return;
-    RooflinePoint point{boundary, std::numeric_limits<double>::infinity(), std::nullopt};
-    if (*bytes > 0) {
-      point.flops_per_byte = static_cast<double>(flops) / static_cast<double>(*bytes);
-      if (bandwidth) point.bandwidth_flops_per_second = point.flops_per_byte * *bandwidth;
+  if (const auto& l2 = machine.l2_bytes_per_second) {
+    add(CeilingKind::sm_l2, "SM<->L2 bandwidth", l2->value, l2->kind);
+  }
+  add(CeilingKind::dram, "DRAM bandwidth", machine.dram_bytes_per_second.value,
+      machine.dram_bytes_per_second.kind);
+  if (const auto rate = machine.exponentials_per_second()) {
+    add(CeilingKind::exponentials, "exponentials", *rate, machine.exponentials_per_clock_per_sm->kind);
+  }
+  return ceilings;
+}
+
+std::vector<Ceiling> firmest(const std::vector<Ceiling>& stated, const std::vector<Ceiling>& measured) {
+  std::vector<Ceiling> chosen = stated;
+  for (const Ceiling& ceiling : measured) {
+    if (!ceiling.measured) continue;
+    const auto same = std::find_if(chosen.begin(), chosen.end(),
+                                   [&ceiling](const Ceiling& other) { return other.kind == ceiling.kind; });
+    if (same == chosen.end()) {
+      chosen.push_back(ceiling);
+    } else {
+      *same = ceiling;
     }
-    if (point.bandwidth_flops_per_second) {
-      lower_to(*point.bandwidth_flops_per_second, std::string(to_string(boundary)) + " bandwidth");
-    }
-    result.points.push_back(point);
-  };
-  add(Boundary::sm_l2, sm_l2_bytes,
-      machine.l2_bytes_per_second ? std::optional(machine.l2_bytes_per_second->value) : std::nullopt);
-  add(Boundary::dram, dram_bytes, machine.dram_bytes_per_second.value);
+  }
+  return chosen;
+}
+
+Roofline roofline(const KernelWork& work, const std::vector<Ceiling>& ceilings) {
+  Roofline result;
+  for (const Ceiling& ceiling : ceilings) {
+    const std::optional<double> amount = work.amount(ceiling.kind);
+    if (!amount || *amount == 0) continue;
+    const double seconds = *amount / ceiling.per_second;
+    if (result.least_seconds && *result.least_seconds >= seconds) continue;
+    result.least_seconds = seconds;
+    result.limit = ceiling.name;
+  }
+  if (result.least_seconds)
+    result.attainable_flops_per_second = static_cast<double>(work.flops) / *result.least_seconds;
   return result;
+}
+
+std::optional<double> share_of(const Ceiling& ceiling, const KernelWork& work, double seconds) {
+  const std::optional<double> amount = work.amount(ceiling.kind);
+  if (!amount || *amount == 0 || seconds <= 0) return std::nullopt;
+  return *amount / seconds / ceiling.per_second;
 }
 
 }  // namespace tilescope

@@ -68,6 +68,7 @@ void sum_passes(RunSummary& summary) {
   bool timed = true;
   for (const PassRecord* pass : passes) {
     summary.executed_flops += pass->executed_flops;
+    summary.exponentials += exponentials(summary.problem(), pass->name);
     const std::int64_t bytes =
         pass->closed_form ? pass->closed_form->sm_l2_read_bytes + pass->closed_form->sm_l2_write_bytes : 0;
     if (bytes > most) {

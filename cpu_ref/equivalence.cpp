@@ -110,14 +110,17 @@ ErrorReport compare_output(const TensorSet& tensors, TensorName name, const Expe
   return missing;
 }
 
+// On an H200, over the sweep of `verify` (reports/data/verify-h200.json), no GPU kernel came nearer to these
+// bounds than 0.60 of the largest difference and 0.92 of the root mean square in fp32, 0.81 and 0.97 in fp16,
+// 0.38 and 0.76 in bf16.
 constexpr MirrorRule kMirrorRules[] = {
-    {ElementType::fp32, 1.0, 1.0, "every operation is fp32, so the order of sums is all the error there is"},
-    {ElementType::fp16, 1.0, 0.25,
+    {ElementType::fp32, 0.5, 0.5, "every operation is fp32, so the order of sums is all the error there is"},
+    {ElementType::fp16, 0.75, 0.25,
      "P and dS are rounded alike; a sum that differs in its last fp32 bits flips one rounding in 2^13"},
-    {ElementType::bf16, 1.0, 0.125,
+    {ElementType::bf16, 0.5, 0.125,
      "P and dS are rounded alike; a sum that differs in its last fp32 bits flips one rounding in 2^16"},
-    {ElementType::fp8e4m3, 1.0, 0.125, "as bf16, which fp8 kernels write"},
-    {ElementType::fp8e5m2, 1.0, 0.125, "as bf16, which fp8 kernels write"},
+    {ElementType::fp8e4m3, 0.5, 0.125, "as bf16, which fp8 kernels write"},
+    {ElementType::fp8e5m2, 0.5, 0.125, "as bf16, which fp8 kernels write"},
 };
 
 }  // namespace

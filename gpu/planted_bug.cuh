@@ -22,7 +22,6 @@
   X(simt_delta_of_next_row, "a row takes the delta of its neighbour")                                    \
   X(simt_tail_unguarded, "rows beyond the matrix are stored")                                            \
   X(simt_rescale_lost, "the accumulator is not rescaled when the maximum grows")                         \
-  X(simt_wait_wrong_stage, "S is computed before the last warp's part of K and Q has arrived")           \
   X(simt_barrier_missing, "dQ is computed before the last warp, which is late, has put its dS")          \
   X(simt_reduction_overwrites, "a tile's part of dQ, dK or dV is stored, not added")                     \
   X(simt_kv_head_interleaved, "query head h reads key/value head h % heads_kv")                          \
@@ -37,7 +36,6 @@
   X(convert_unscaled, "dQ lacks the softmax scale")                                                      \
   /* tensor-core tiles: flash2-mma */                                                                    \
   X(mma_swizzle_wrong, "stored accumulators are swizzled by half of the row's bits")                     \
-  X(mma_wait_wrong_stage, "the copies of a stage are waited for one stage late")                         \
   X(mma_stage_not_switched, "a stage is filled while the products read it")                              \
   X(mma_mask_one_more, "a query sees one key too many on the right")                                     \
   X(mma_mask_transposed_one_less, "in the dkdv pass, a key is not seen by its first query")              \

@@ -21,7 +21,7 @@ namespace {
 /// A pass, or the sum of a direction's passes.
 struct Column {
   std::string title, tile;
-  std::int64_t useful_flops = 0, executed_flops = 0;
+  std::int64_t useful_flops = 0, executed_flops = 0, exponentials = 0;
   ClosedFormBytes closed;
   std::optional<SimulatedBytes> simulated;
 
@@ -41,7 +41,8 @@ std::vector<Column> pass_columns(const RunEntry& run, Direction direction) {
   for (const PassRecord& pass : run.passes) {
     if (pass.direction != direction) continue;
     columns.push_back({pass.name, fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n), pass.flops,
-                       pass.executed_flops, *pass.closed_form, pass.simulated});
+                       pass.executed_flops, exponentials(run.problem, pass.name), *pass.closed_form,
+                       pass.simulated});
   }
   return columns;
 }
@@ -57,6 +58,7 @@ Column sum_of(const std::vector<Column>& passes, const AttentionProblem& problem
   sum.useful_flops = useful_flops(problem, direction);
   for (const Column& pass : passes) {
     sum.executed_flops += pass.executed_flops;
+    sum.exponentials += pass.exponentials;
     sum.closed.sm_l2_read_bytes += pass.closed.sm_l2_read_bytes;
     sum.closed.sm_l2_write_bytes += pass.closed.sm_l2_write_bytes;
     if (!pass.simulated) continue;
@@ -70,10 +72,6 @@ Column sum_of(const std::vector<Column>& passes, const AttentionProblem& problem
 }
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
-
-std::string intensity(double flops_per_byte) {
-  return flops_per_byte == 0 ? "-" : format_number(flops_per_byte);
-}
 
 std::string ratio(double over, double under) { return under > 0 ? format_ratio(over / under) : "-"; }
 
@@ -99,7 +97,12 @@ std::string pass_table(const RunEntry& run, Direction direction, const Machine& 
   };
   const auto reach = [&](const Column& c) {
     const auto dram = c.simulated ? std::optional(std::llround(c.dram_bytes())) : std::nullopt;
-    return roofline(c.useful_flops, std::llround(c.sm_l2_bytes()), dram, machine, run.problem.dtype);
+    return roofline({c.useful_flops, std::llround(c.sm_l2_bytes()), dram, c.exponentials},
+                    ceilings_of(machine, run.problem.dtype));
+  };
+  const auto intensity = [](const Column& c, double bytes) {
+    return c.useful_flops == 0 || bytes == 0 ? std::string("-")
+                                             : format_number(static_cast<double>(c.useful_flops) / bytes);
   };
   add("", [](const Column& c) { return c.title; });
   add("tile", [](const Column& c) { return c.tile; });
@@ -125,9 +128,8 @@ std::string pass_table(const RunEntry& run, Direction direction, const Machine& 
   add("useful work", [](const Column& c) { return format_flops(static_cast<double>(c.useful_flops)); });
   add("work of visited tiles",
       [](const Column& c) { return format_flops(static_cast<double>(c.executed_flops)); });
-  add("FLOP/B at SM<->L2", [&](const Column& c) { return intensity(reach(c).points[0].flops_per_byte); });
-  if (replayed)
-    add("FLOP/B at DRAM", [&](const Column& c) { return intensity(reach(c).points[1].flops_per_byte); });
+  add("FLOP/B at SM<->L2", [&](const Column& c) { return intensity(c, c.sm_l2_bytes()); });
+  if (replayed) add("FLOP/B at DRAM", [&](const Column& c) { return intensity(c, c.dram_bytes()); });
   add("limited by", [&](const Column& c) { return c.useful_flops == 0 ? "bytes alone" : reach(c).limit; });
   add("attainable", [&](const Column& c) {
     const auto rate = reach(c).attainable_flops_per_second;

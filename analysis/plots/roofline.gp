@@ -3,7 +3,7 @@
 set logscale xy
 set xrange [x_min:x_max] noextend
 set yrange [y_min:y_max] noextend
-left = 0.115
+left = 0.165
 right = 0.735
 bottom = 0.15
 top = 0.97
@@ -18,7 +18,8 @@ slope_angle = atan2((top - bottom) * height / decades_y, (right - left) * width 
 # Labels run along their line, above it, or below it where another line is close above.
 do for [i = 1:|roof_label|] {
   set label roof_label[i] at roof_x[i], roof_y[i] rotate by (roof_slanted[i] ? slope_angle : 0) \
-    offset (roof_below[i] ? 0.9 : roof_slanted[i] ? -0.35 : 0), (roof_below[i] ? -0.15 : 0.55) \
+    offset (!roof_slanted[i] ? 0 : roof_below[i] ? 0.9 : -0.35), \
+    (!roof_below[i] ? 0.55 : roof_slanted[i] ? -0.15 : -0.65) \
     font "Helvetica,12" textcolor rgb "#444444"
 }
 do for [i = 1:arrow_count] {

@@ -139,7 +139,6 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   dv.clear();
   const float scale = signed_exponent_scale(args);
 
-  be_late(GpuBug::mma_wait_wrong_stage);
   Step next{kv_head * args.group_size()};
   if (!range.empty()) {
     load_tile<kAccess, kTile.block_n, kThreads>(

@@ -83,7 +83,6 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     statistics.max[i] = -kInfinity;
     statistics.sum[i] = 0.0f;
   }
-  be_late(GpuBug::simt_wait_wrong_stage);
   if (!range.empty()) {
     load_tile<BlockM>(q_tile, query_rows<const float>(args, TensorName::q, batch, head, first_query));
   }
@@ -93,9 +92,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   for (int step = 0; step < range.count(); ++step) {
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
-    if (!planted(GpuBug::simt_wait_wrong_stage)) {
-      __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
-    }
+    __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
     __syncthreads();
     DotTile<BlockM, BlockN> scores;
     multiply_nt(lane, q_tile, k_tile, scores);

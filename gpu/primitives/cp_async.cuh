@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "gpu/planted_bug.cuh"
-
 namespace tilescope::gpu {
 
 /// Copies 16 bytes past L1 (tiles are read once an SM), or writes 16 zero bytes and reads nothing.
@@ -30,10 +28,6 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 /// threads read what arrived.
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
-  if (planted(GpuBug::mma_wait_wrong_stage)) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kPending + 1) : "memory");
-    return;
-  }
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 

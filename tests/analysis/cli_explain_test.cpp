@@ -45,8 +45,8 @@ TEST_CASE("explain names program and tile, and report prints what it wrote") {
   const ProgramResult report = run_program({"report", "e.json", "--out", "pages"}, folder.path());
   CHECK(report.exit_code == 0);
   const std::string page = read_text_file((folder.path() / "pages/report.md").string());
-  CHECK(page.find("| `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f...` 132x1x1 | forward |") !=
-        std::string::npos);
+  CHECK(page.find("| `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f...` 132x1x1 | forward, **128 "
+                  "x any** |") != std::string::npos);
   CHECK(page.find("--kernel-filter sdpa_sm90_flash_fprop") != std::string::npos);
 }
 

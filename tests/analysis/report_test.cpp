@@ -189,7 +189,7 @@ TEST_CASE("sections appear when their data are there") {
           std::vector<std::string>{"./tilescope simulate --causal 'a b' --json run.json",
                                    "./tilescope report run.json"});
   }
-  CHECK(names.size() == 9);
+  CHECK(names.size() == 11);
 
   RunEntry judged = simulated(Algorithm::flash2, 64, {16, 16});
   for (PassRecord& pass : judged.passes) pass.simulated.reset();
