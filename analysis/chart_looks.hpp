@@ -32,7 +32,12 @@ class KernelLooks {
         return own[static_cast<std::size_t>(*algorithm)];
       }
     }
-    return spare[next_spare_++ % spare.size()];
+    Look look = spare[next_spare_ % spare.size()];
+    if (next_spare_++ >= spare.size()) {  // the colours again
+      look.dash = Dash::dotted;
+      look.filled = false;
+    }
+    return look;
   }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `verify` found, one row a kernel and element type; what `bench` timed, one row a run.
+// What `verify` found, one row a kernel and element type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,14 +51,6 @@ void add_verdict(Judged& judged, const RunEntry& run) {
 bool was_judged(const RunEntry& run) {
   return !run.error.empty() && std::all_of(run.error.begin(), run.error.end(),
                                            [](const auto& entry) { return entry.second.bound > 0; });
-}
-
-/// The counter of a run's first pass, or nothing.
-std::optional<double> counter(const RunSummary& run, const char* name) {
-  const auto& counters = run.passes.front()->counters;
-  const auto found = counters.find(name);
-  if (found == counters.end()) return std::nullopt;
-  return std::visit([](auto value) { return static_cast<double>(value); }, found->second);
 }
 
 }  // namespace
@@ -178,54 +170,6 @@ std::optional<Section> repeat_section(const std::vector<RunRecord>& records) {
            "run. Where atomic adds sum in any order, the spread stands beside the bound that the error "
            "against the exact result is held to."},
        std::move(table), CommandLines{std::move(commands)}}};
-}
-
-std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
-  Table table{"",
-              {{"problem"},
-               {"pass"},
-               {"kernel"},
-               {"tile"},
-               {"threads", true},
-               {"median", true},
-               {"noise", true},
-               {"rate", true},
-               {"of sgemm", true}},
-              {}};
-  for (const RunSummary& run : runs) {
-    if (!run.median_seconds) continue;
-    const double rate = static_cast<double>(run.useful_flops) / *run.median_seconds;
-    double noise = 0;
-    for (const PassRecord* pass : run.passes) noise = std::max(noise, pass->time->noise);
-    const std::optional<double> threads = counter(run, "threads");
-    const std::optional<double> product_rate = counter(run, "sgemm_flops_per_second");
-    table.rows.push_back({problem_text(run), std::string(to_string(run.direction)), run.label,
-                          to_string(run.tile), threads ? format_number(*threads) : "-",
-                          format_seconds(*run.median_seconds), fmt::format("{:.1f} %", 100 * noise),
-                          format_flops(rate) + "/s",
-                          product_rate ? fmt::format("{:.1f} %", 100 * rate / *product_rate) : "-"});
-  }
-  if (table.rows.empty()) return std::nullopt;
-  std::vector<std::string> machines, commands;
-  const auto add_new = [](std::vector<std::string>& list, const std::string& text) {
-    if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
-  };
-  for (const RunSummary& run : runs) {
-    if (!run.median_seconds) continue;
-    const MachineInfo& info = run.record->machine;
-    add_new(machines, run.run->kernel.starts_with("cpu:") ? info.cpu.value_or("unknown")
-                                                          : info.name.value_or("unknown"));
-    add_new(commands, command_text(run.record->argv));
-  }
-  return Section{
-      "speed",
-      "Speed",
-      {Paragraph{fmt::format("On {}. The rate counts useful FLOP: 2 products forward and 5 backward over "
-                             "the visible pairs. The last column is its share of the rate of a "
-                             "single-precision matrix product by a BLAS library, on the same threads in the "
-                             "same run.",
-                             fmt::join(machines, ", "))},
-       table, CommandLines{reproduction(commands)}}};
 }
 
 }  // namespace tilescope

@@ -31,6 +31,8 @@ Document make_report(const std::vector<RunRecord>& records, const std::vector<Ke
   add(document, error_section(records));
   add(document, repeat_section(records));
   add(document, speed_section(runs));
+  add(document, device_speed_section(runs));
+  add(document, device_rate_section(runs));
   add(document, kernel_section(kernels));
   add(document, explain_section(explained));
   add(document, tensor_section(runs));

@@ -32,8 +32,12 @@ std::optional<Section> paper_error_section(const std::vector<RunRecord>& records
 std::optional<Section> error_section(const std::vector<RunRecord>& records);
 /// What `verify --repeat` found.
 std::optional<Section> repeat_section(const std::vector<RunRecord>& records);
-/// Times, from `bench`.
+/// Times of CPU kernels, from `bench`.
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
+/// Our kernels' rates over those of other libraries in the same run, from `bench --peers`.
+std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs);
+/// Rates of everything that `bench` timed on a device.
+std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
 /// Every pass of the runs in the summary.
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
 /// Kernels of other commands, from `profile -- COMMAND`.

@@ -56,7 +56,7 @@ class PmSampler {
   PmSampler& operator=(const PmSampler&) = delete;
 
   void start();
-  /// Adds what was sampled since the last call. @returns whether there may be more at once
+  /// Adds what was sampled since the last call, as much as fits. @returns whether there may be more at once
   bool decode(Timeline& timeline);
   void stop();
 
@@ -139,7 +139,8 @@ bool PmSampler::decode(Timeline& timeline) {
   TILESCOPE_CUPTI_CALL(*cupti_, cuptiPmSamplingGetCounterDataInfo, &info);
   for (std::size_t index = 0; index < info.numCompletedSamples; ++index) add_sample(index, timeline);
   clear_image();
-  return decode.decodeStopReason == CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL;
+  return info.numCompletedSamples > 0 ||
+         decode.decodeStopReason == CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL;
 }
 
 void PmSampler::add_sample(std::size_t index, Timeline& timeline) {
@@ -182,8 +183,7 @@ class Decoding {
   void run() {
     try {
       while (!ended_) {
-        while (sampler_.decode(timeline_)) {
-        }
+        sampler_.decode(timeline_);  // more fits at once than is sampled in between
         std::this_thread::sleep_for(kBetweenDecodings);
       }
     } catch (...) {

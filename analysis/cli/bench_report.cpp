@@ -130,7 +130,8 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       continue;
     }
     PassRecord pass = timed_pass(c, in_nanoseconds(times.samples_s));
-    if (times.throttled > 0) pass.counters["throttled_samples"] = std::int64_t{times.throttled};
+    if (times.throttled > 0) pass.time->throttled = times.throttled;
+    pass.time->sm_clock_hz = times.sm_clock_hz;
     rows.push_back(device_row(std::string(c.kernel->name), c.problem, pass));
     add_pass(report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
     const bool group_ends =
@@ -148,6 +149,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       add_pass(report.runs, peer.peer, peer.problem, std::move(pass_of_peer));
     }
   }
+  for (RunEntry& run : report.runs) run.l2 = "cold";
   if (report.runs.empty()) throw MachineLacks("nothing could be timed\n" + lacks);
   report.text = align_columns(rows, "", kRight) + lacks +
                 fmt::format(

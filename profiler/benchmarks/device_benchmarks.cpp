@@ -85,6 +85,7 @@ class Group {
     };
     const TimedSamples round = timer_.time(all_passes, timer_options(settings_.rule));
     add_round(times, round.samples_s, round.throttled);
+    times.sm_clock_hz = round.mean_sm_clock_hz;
   }
 
   const ColdTimer& timer_;

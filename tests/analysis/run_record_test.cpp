@@ -59,6 +59,8 @@ RunRecord full_record() {
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;
   record.runs[1].l2 = "warm";
+  record.runs[1].passes.back().tile = kUnknownTile;
+  record.machine.libraries = "PyTorch 2";
   record.runs[1].passes.front().time->throttled = 3;
   record.runs[1].passes.front().time->sm_clock_hz = 1.98e9;
   record.runs[1].cases = 7;

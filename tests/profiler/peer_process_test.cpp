@@ -54,7 +54,7 @@ TEST_CASE("a missing interpreter or library is named, with what works instead") 
 }
 
 TEST_CASE("a process that dies, babbles or hangs is given up, once") {
-  for (const char* end : {"exit 3", "echo '{'; read more", "sleep 60"}) {
+  for (const char* end : {"exit 3", "echo '{'; read more", "exec sleep 60"}) {
     CAPTURE(end);
     PeerProcess process(shell(kHello + "read request; " + end), 1);
     for (int again = 0; again < 2; ++again) {

@@ -86,6 +86,54 @@ TEST_CASE("profile --kernel refuses what no kernel could run, and says what the 
   CHECK(lacking.err.find("gpu:flash2-simt") != std::string::npos);
 }
 
+TEST_CASE("a timeline is plotted from its record") {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder.path().string() + "/" + name) << text;
+    return folder.path().string() + "/" + name;
+  };
+  const std::string head = R"({"schema": "tilescope.timeline/1", "machine": {"name": "G", "chip": "C"},
+    "interval_s": 0.001, "overflowed": false, "samples": {"start_s": [0], "length_s": [0.001],
+    "dram_read_bytes": [1], "dram_write_bytes": [2], "dram_read_share": [0], "dram_write_share": [0],
+    "tensor_share": [0], "sm_active_share": )";
+  const std::string plot = folder.path().string() + "/x.svg";
+  const auto plotted = [&](const std::string& record) {
+    return profile({"--timeline", plot, "--samples", record});
+  };
+  const ProgramResult idle = plotted(write("idle.json", head + "[0]}}"));
+  CHECK(idle.exit_code == 0);
+  CHECK(idle.out.find("no plot") != std::string::npos);
+  const ProgramResult busy = plotted(write("busy.json", head + "[0.5]}}"));
+  if (busy.exit_code == 0) {
+    CHECK(std::ifstream(plot).good());
+  } else {
+    CHECK(busy.exit_code == 3);
+    MESSAGE("skipped: ", busy.err);  // gnuplot is missing
+  }
+  CHECK(plotted(write("short.json", head + "[]}}")).exit_code == 2);
+  CHECK(plotted(write("other.json", R"({"schema": "tilescope.run/1"})")).exit_code == 2);
+  CHECK(plotted(write("broken.json", "{")).exit_code == 2);
+  CHECK(plotted("/nonexistent/x.json").exit_code == 2);
+  CHECK(profile({"--samples", "x.json"}).exit_code == 2);
+}
+
+TEST_CASE("ceilings make a machine of their record") {
+  const TemporaryFolder folder;
+  const std::string record = TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json";
+  const std::string machine = folder.path().string() + "/m.json";
+  CHECK(run_program({"ceilings", "--from", record, "--out", machine}).exit_code == 0);
+  const auto parsed = [](const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); };
+  const auto made = parsed(machine),
+             shipped = parsed(TILESCOPE_SOURCE_DIR "/analysis/machines/h200-measured.json");
+  for (const char* measured :
+       {"name", "title", "dram_bytes_per_second", "l2_bytes_per_second", "peak_flops_per_second"}) {
+    CAPTURE(measured);
+    CHECK(made.at(measured) == shipped.at(measured));
+  }
+  CHECK(run_program({"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-self-test.json"})
+            .exit_code == 2);
+}
+
 TEST_CASE("profile names the nearest of a mistyped metric") {
   if (cannot_inject()) return;
   const ProgramResult result = profile({"--metrics", "traffic,trafic", "--", "true"});
