@@ -85,6 +85,28 @@ std::vector<Sweep> seqlen_sweeps(const std::vector<RunSummary>& runs) {
       });
 }
 
+std::vector<std::vector<const RunSummary*>> token_sweeps(const std::vector<RunSummary>& runs) {
+  std::map<std::string, std::vector<const RunSummary*>> groups;
+  for (const RunSummary& run : runs) {
+    AttentionProblem fixed = run.problem();
+    if (fixed.seqlen_q != fixed.seqlen_k || (!run.closed_form && !run.measured_sm_l2)) continue;
+    fixed.batch *= fixed.seqlen_q;
+    const std::string scan(to_string(run.run->scan.value_or(Scan::ascending)));
+    groups[run.run->kernel + " " + scan + " " + problem_key(fixed, run, false)].push_back(&run);
+  }
+  std::vector<std::vector<const RunSummary*>> sweeps;
+  for (auto& [key, points] : groups) {
+    const auto shorter = [](const RunSummary* a, const RunSummary* b) {
+      return a->problem().seqlen_q < b->problem().seqlen_q;
+    };
+    std::stable_sort(points.begin(), points.end(), shorter);
+    std::set<std::int64_t> lengths;
+    for (const RunSummary* point : points) lengths.insert(point->problem().seqlen_q);
+    if (lengths.size() >= kLeastPoints) sweeps.push_back(std::move(points));
+  }
+  return sweeps;
+}
+
 std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {
   return find_sweeps(
       runs, [](const RunSummary& run) { return problem_key(run.problem(), run, true); },
@@ -102,6 +124,7 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
       }
     }
   }
+  for (const auto& points : token_sweeps(runs)) swept.insert(points.begin(), points.end());
   std::set<const RunEntry*> unswept;
   for (const RunSummary& run : runs) {
     if (!swept.contains(&run)) unswept.insert(run.run);
