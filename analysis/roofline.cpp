@@ -45,6 +45,12 @@ std::vector<Ceiling> ceilings_of(const Machine& machine, ElementType dtype) {
   return ceilings;
 }
 
+const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind) {
+  const auto found = std::find_if(ceilings.begin(), ceilings.end(),
+                                  [kind](const Ceiling& ceiling) { return ceiling.kind == kind; });
+  return found == ceilings.end() ? nullptr : &*found;
+}
+
 std::vector<Ceiling> firmest(const std::vector<Ceiling>& stated, const std::vector<Ceiling>& measured) {
   std::vector<Ceiling> chosen = stated;
   for (const Ceiling& ceiling : measured) {

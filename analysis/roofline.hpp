@@ -36,6 +36,9 @@ struct Ceiling {
 /// The ceilings that `machine` has for inputs of `dtype`, in the order of CeilingKind.
 std::vector<Ceiling> ceilings_of(const Machine& machine, ElementType dtype);
 
+/// The ceiling of that kind; null if there is none.
+const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind);
+
 /// Of each kind the measured ceiling, or the stated one where none was measured.
 std::vector<Ceiling> firmest(const std::vector<Ceiling>& stated, const std::vector<Ceiling>& measured);
 

@@ -1,30 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical rooflines: one intensity for each boundary, and the rate that was reached or that the ceilings
-// allow; and the softmax's exponentials on an instruction roofline.
+#include "analysis/roofline_figures.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "analysis/chart_looks.hpp"
-#include "analysis/report_sections.hpp"
-#include "analysis/roofline_subject.hpp"
 #include "analysis/sweep.hpp"
 
 namespace tilescope {
 namespace {
 
-using Subjects = std::vector<RooflineSubject>;
-
 constexpr int kThreadsPerWarp = 32;
 
-std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 std::string instruction_rate(double value) { return format_count(value) + "/s"; }
-
-const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind) {
-  const auto found = std::find_if(ceilings.begin(), ceilings.end(),
-                                  [kind](const Ceiling& ceiling) { return ceiling.kind == kind; });
-  return found == ceilings.end() ? nullptr : &*found;
-}
 
 /// Ceilings of one kind for drawing: measured ones solid, stated ones dashed. What no document states gives
 /// way to what was measured.
@@ -124,6 +113,10 @@ Figure named_figure(const char* name, const char* title, const Subjects& subject
   return figure;
 }
 
+}  // namespace
+
+std::string flops_rate(double value) { return format_flops(value) + "/s"; }
+
 Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, int number) {
   Figure figure = named_figure("roofline", "Roofline", subjects, ceilings, number);
   RooflineChart chart =
@@ -142,7 +135,6 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, in
   return figure;
 }
 
-/// Kernels that compute exponentials, on the ceiling of the unit that does. Nothing without that ceiling.
 std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, int number) {
   std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
   std::vector<Roof> roofs =
@@ -158,97 +150,6 @@ std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& c
   chart.format_rate = instruction_rate;
   figure.svg = draw(chart);
   return figure;
-}
-
-std::string percent(const std::optional<double>& share) {
-  return share ? fmt::format("{:.1f} %", 100 * *share) : std::string("-");
-}
-
-/// What the shares are of, and whether rates were measured.
-std::string limit_caption(const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
-  std::string text = "Shares are of";
-  for (const Ceiling& ceiling : ceilings) {
-    const bool bytes = ceiling.kind == CeilingKind::sm_l2 || ceiling.kind == CeilingKind::dram;
-    text += fmt::format("{} {}, {}{}", &ceiling == &ceilings.front() ? "" : ";", ceiling.name,
-                        bytes                               ? format_bytes(ceiling.per_second)
-                        : ceiling.kind == CeilingKind::peak ? format_flops(ceiling.per_second)
-                                                            : format_count(ceiling.per_second),
-                        ceiling.measured ? "/s measured" : "/s stated");
-  }
-  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
-  return text + (any_timed ? "." : ". Rates are those that the ceilings allow.");
-}
-
-const char* column_name(CeilingKind kind) {
-  constexpr const char* names[] = {"of peak", "of SM<->L2", "of DRAM", "of exponentials"};
-  return names[static_cast<std::size_t>(kind)];
-}
-
-Table limit_table(const Subjects& subjects, const RunCeilings& ceilings) {
-  const std::vector<Ceiling> firm = firmest(ceilings.stated, ceilings.measured);
-  Table table{
-      limit_caption(subjects, firm),
-      {{"pass"}, {"kernel"}, {"FLOP/B SM<->L2", true}, {"DRAM", true}, {"compulsory", true}, {"rate", true}},
-      {}};
-  for (const Ceiling& ceiling : firm) table.columns.push_back({column_name(ceiling.kind), true});
-  table.columns.push_back({"limit"});
-  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
-  const auto number = [](const std::optional<double>& value) {
-    return value ? format_number(*value) : std::string("-");
-  };
-  for (const RooflineSubject& subject : subjects) {
-    const double flops = static_cast<double>(subject.work.flops);
-    std::vector<std::string> row = {
-        std::string(to_string(subject.run->direction)),
-        subject.run->label,
-        number(subject.intensity(flops, CeilingKind::sm_l2)),
-        number(subject.intensity(flops, CeilingKind::dram)),
-        format_number(flops / static_cast<double>(subject.run->compulsory.total())),
-        flops_rate(subject.flops_per_second()) + (any_timed && !subject.timed ? ", allowed" : "")};
-    for (const Ceiling& ceiling : firm) {
-      row.push_back(percent(share_of(ceiling, subject.work, subject.seconds)));
-    }
-    row.push_back(subject.limit);
-    table.rows.push_back(std::move(row));
-  }
-  return table;
-}
-
-}  // namespace
-
-std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
-  Section section{"roofline", "Roofline", {}};
-  section.blocks.push_back(
-      Paragraph{"Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
-                "however many a kernel executes; exponentials are one for each visible pair and pass that "
-                "computes P from the scores. A kernel is a horizontal bar: filled marker, its intensity "
-                "at SM<->L2; open marker, at DRAM; cross, what compulsory traffic would give. The gap "
-                "between the first two is reuse in the L2. A bar stands at the measured rate or, where no "
-                "time was measured, at the rate that the ceilings allow: the ceiling that it touches is its "
-                "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
-                "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
-                "takes a kernel's work longest, and the share of each that the kernel reaches."});
-  int number = 0;
-  for (const auto& members : group_by_problem(headline_runs(runs))) {
-    const std::optional<RunCeilings> ceilings = run_ceilings(*members.front());
-    if (!ceilings || !find(ceilings->stated, CeilingKind::peak)) continue;
-    ++number;
-    Subjects in_order;  // forward first
-    for (const Direction direction : {Direction::forward, Direction::backward}) {
-      Subjects side;
-      for (const RunSummary* run : members) {
-        if (run->direction != direction || (!run->closed_form && !run->measured_sm_l2)) continue;
-        if (const auto subject = roofline_subject(*run, *ceilings)) side.push_back(*subject);
-      }
-      if (side.empty()) continue;
-      section.blocks.push_back(roofline_figure(side, *ceilings, number));
-      if (auto figure = instruction_figure(side, *ceilings, number)) section.blocks.push_back(*figure);
-      in_order.insert(in_order.end(), side.begin(), side.end());
-    }
-    section.blocks.push_back(limit_table(in_order, *ceilings));
-  }
-  if (section.blocks.size() == 1) return std::nullopt;
-  return section;
 }
 
 }  // namespace tilescope

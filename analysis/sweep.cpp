@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -136,6 +137,28 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
     if (last.contains(&run)) ends.push_back(&run);
   }
   return without_repeats(single.empty() ? ends : single);
+}
+
+std::vector<std::vector<const RunSummary*>> most_telling(
+    const std::vector<std::vector<const RunSummary*>>& problems, std::size_t most) {
+  std::vector<std::size_t> ranked(problems.size());
+  std::iota(ranked.begin(), ranked.end(), std::size_t{0});
+  const auto rank = [&problems](std::size_t index) {
+    std::set<std::optional<Algorithm>> algorithms;
+    std::int64_t flops = 0;
+    for (const RunSummary* run : problems[index]) {
+      algorithms.insert(run->algorithm);
+      flops = std::max(flops, run->useful_flops);
+    }
+    return std::tuple(algorithms.size(), problems[index].size(), flops);
+  };
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&rank](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+  ranked.resize(std::min(most, ranked.size()));
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::vector<const RunSummary*>> chosen;
+  for (const std::size_t index : ranked) chosen.push_back(problems[index]);
+  return chosen;
 }
 
 std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {

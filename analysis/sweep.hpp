@@ -45,6 +45,11 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
 /// Runs of one problem on one machine model together, in the order in which the problems first appear.
 std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs);
 
+/// Of the problems' runs, those of the `most` problems on which most algorithms meet, then most runs, and of
+/// equals the largest problems; in their order.
+std::vector<std::vector<const RunSummary*>> most_telling(
+    const std::vector<std::vector<const RunSummary*>>& problems, std::size_t most);
+
 /// The run's label, with its tile where another of `runs` in its direction has the same.
 std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run);
 

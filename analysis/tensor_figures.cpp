@@ -112,7 +112,8 @@ Figure tensor_figure(const std::vector<const RunSummary*>& runs, int number) {
 
 std::optional<Section> tensor_section(const std::vector<RunSummary>& runs) {
   Section section{"tensors", "Which tensors move", {}};
-  for (const auto& members : group_by_problem(headline_runs(runs))) {
+  constexpr std::size_t kMostDrawn = 4;
+  for (const auto& members : most_telling(group_by_problem(headline_runs(runs)), kMostDrawn)) {
     Figure figure = tensor_figure(members, static_cast<int>(section.blocks.size()) + 1);
     if (!figure.svg.empty()) section.blocks.push_back(std::move(figure));
   }

@@ -279,6 +279,30 @@ TEST_CASE("kernels of other commands are grouped by name and geometry") {
   }
 }
 
+TEST_CASE("of many problems the largest have charts, and all a row") {
+  std::vector<RunEntry> runs;
+  for (const int heads : {3, 6, 1, 5, 2, 4}) {
+    runs.push_back(simulated(Algorithm::flash2, 64, {16, 16}));
+    runs.back().problem.heads = runs.back().problem.heads_kv = heads;  // its bytes are of no interest here
+  }
+  const Document document = make_report({record_of(runs)});
+  std::set<std::string> names;
+  for (const Figure* figure : figures(document)) names.insert(figure->name);
+  CHECK(names.contains("roofline-forward-4"));
+  CHECK(names.contains("softmax-roofline-backward-4"));
+  CHECK_FALSE(names.contains("roofline-forward-5"));
+  const std::string markdown = to_markdown(document, "f");
+  const std::size_t roofline = markdown.find("## Roofline"), end = markdown.find("## Every pass");
+  const std::string section = markdown.substr(roofline, end - roofline);
+  for (const int heads : {1, 2}) {
+    CHECK(contains(section, "| **B1 H" + std::to_string(heads) + " N64 D64 fp16** |"));
+  }
+  for (const int heads : {3, 4, 5, 6}) {
+    CHECK(contains(section, "B1 H" + std::to_string(heads) + " N64 D64 fp16"));
+    CHECK_FALSE(contains(section, "| **B1 H" + std::to_string(heads) + " N64"));
+  }
+}
+
 TEST_CASE("equal records give equal bytes, free of this machine") {
   const std::vector<RunRecord> records = sweep_records();
   const std::vector<ReportFile> once = report_files(make_report(records));
