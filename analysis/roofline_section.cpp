@@ -54,8 +54,20 @@ struct Group {
   const RunSummary& first() const { return *(forward.empty() ? backward : forward).front().run; }
 };
 
+/// What the report's tables show, and of the sweeps with measured bytes and times the longest points: they
+/// have rooflines of their own beside simulated ones.
+std::vector<const RunSummary*> shown_runs(const std::vector<RunSummary>& runs) {
+  std::vector<const RunSummary*> shown = headline_runs(runs);
+  for (const auto& points : token_sweeps(runs)) {
+    const RunSummary* longest = points.back();
+    const bool known = std::find(shown.begin(), shown.end(), longest) != shown.end();
+    if (longest->measured_sm_l2 && longest->median_seconds && !known) shown.push_back(longest);
+  }
+  return shown;
+}
+
 std::vector<Group> groups_of(const std::vector<RunSummary>& runs) {
-  const auto problems = group_by_problem(headline_runs(runs));
+  const auto problems = group_by_problem(shown_runs(runs));
   const auto drawn = most_telling(problems, kMostDrawn);
   std::vector<Group> groups;
   for (const auto& members : problems) {
