@@ -33,7 +33,7 @@ TileProgram elementwise(const AttentionProblem& problem, Axis axis, std::vector<
 class Collector {
  public:
   /// @param parts what one launch does, the part that its grid belongs to first
-  /// @param kv_sharing CTAs, or query heads of one CTA, that one load of a K or V tile serves
+  /// @param kv_sharing query heads of one CTA that one load of a K or V tile serves
   CandidateProgram& add(const std::string& name, const std::string& convention,
                         const std::vector<TileProgram>& parts, std::int64_t kv_sharing = 1) {
     const TileProgram& first = parts.front();
@@ -56,8 +56,7 @@ class Collector {
   std::vector<CandidateProgram> found_;
 };
 
-void add_forward(Collector& collector, const AttentionProblem& problem, TileShape tile,
-                 std::int64_t cluster_ctas) {
+void add_forward(Collector& collector, const AttentionProblem& problem, TileShape tile) {
   const ProgramOptions options = ProgramOptions::with_tile(tile);
   const TileProgram flash2 = build_programs(Algorithm::flash2, Direction::forward, problem, options).front();
   TileProgram without_lse = flash2;
@@ -74,10 +73,6 @@ void add_forward(Collector& collector, const AttentionProblem& problem, TileShap
   if (problem.group_size() > 1) {
     collector.add("forward", "a K/V tile is loaded once for its group of query heads", {flash2},
                   problem.group_size());
-  }
-  if (cluster_ctas > 1) {
-    collector.add("forward", fmt::format("K/V tiles multicast to {} CTAs", cluster_ctas), {flash2},
-                  cluster_ctas);
   }
   collector.add("flash1 forward", "",
                 {build_programs(Algorithm::flash1, Direction::forward, problem, options).front()});
@@ -169,8 +164,7 @@ void add_passes_around_backward(Collector& collector, const AttentionProblem& pr
 }  // namespace
 
 std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem,
-                                                 std::span<const Direction> directions,
-                                                 std::int64_t cluster_ctas) {
+                                                 std::span<const Direction> directions) {
   validate(problem);
   Collector collector;
   collector.add("copy", "of a tensor shaped like Q", {elementwise(problem, Axis::q, {load(q)}, {store(dq)})});
@@ -184,7 +178,7 @@ std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem
       for (const int block_n : kCandidateBlocks) {
         const TileShape tile{block_m, block_n};
         if (direction == Direction::forward) {
-          add_forward(collector, problem, tile, cluster_ctas);
+          add_forward(collector, problem, tile);
         } else {
           add_backward(collector, problem, tile);
         }

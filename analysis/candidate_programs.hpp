@@ -30,11 +30,9 @@ struct CandidateProgram {
 /// (Q loaded once or at each step, lse stored or not, delta with or without the zeroing of the dQ sums, dK
 /// and dV by query head or by key/value head, dQ reduced or in a pass of its own, dK/dV and dQ in one
 /// launch), FlashAttention-1, and the copies and fills around them.
-/// @param cluster_ctas CTAs of a cluster; more than one adds forwards whose K and V tiles are multicast to
-/// them
+/// Multicast needs no candidate of its own: the SMs' counter has each byte at every CTA that receives it.
 /// @throws BadInput on an invalid problem, or where a count would overflow
 std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem,
-                                                 std::span<const Direction> directions,
-                                                 std::int64_t cluster_ctas = 1);
+                                                 std::span<const Direction> directions);
 
 }  // namespace tilescope

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/explain_record.hpp"
 
-#include <map>
-
 #include "analysis/json_fields.hpp"
 #include "analysis/problem_json.hpp"
 
@@ -65,15 +63,9 @@ KernelGroup kernel_from(const JsonField& field) {
 }  // namespace
 
 std::vector<KernelFit> explain(const ExplainRecord& record) {
-  std::map<std::int64_t, std::vector<CandidateProgram>> candidates;  // by CTAs of a cluster
+  const std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);
   std::vector<KernelFit> fits;
-  for (const KernelGroup& kernel : record.kernels) {
-    const auto cluster = kernel.launch.cluster.value_or(std::array<std::int64_t, 3>{1, 1, 1});
-    const std::int64_t ctas = cluster[0] * cluster[1] * cluster[2];
-    const auto [place, added] = candidates.try_emplace(ctas);
-    if (added) place->second = candidate_programs(record.problem, record.directions, ctas);
-    fits.push_back(fit_kernel(kernel, place->second));
-  }
+  for (const KernelGroup& kernel : record.kernels) fits.push_back(fit_kernel(kernel, candidates));
   return fits;
 }
 

@@ -137,13 +137,15 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
   if (!counted && more_written && local == 0) hints.push_back("partly written sectors, or other tensors");
   if (!counted && !hints.empty()) hints.back() += "; `--metrics traffic,causes` counts them";
   const std::int64_t multicast = metric(kernel, "multicast_read_bytes").value_or(0);
-  if (multicast > 0)
-    hints.push_back(fmt::format("{} read by multicast", format_bytes(static_cast<double>(multicast))));
+  if (multicast > 0) {
+    hints.push_back(fmt::format("{} arrived by multicast, counted at every CTA that received it",
+                                format_bytes(static_cast<double>(multicast))));
+  }
   if (matters(-fit.read_residual_bytes, target.read_scale)) {
     hints.push_back(fit.agreement == Agreement::explained
                         ? fmt::format("L1 served {} of loads, more than what was not read",
                                       format_bytes(static_cast<double>(target.l1_hit_bytes)))
-                        : "fewer bytes read than the program loads: L1 hits or multicast");
+                        : "fewer bytes read than the program loads: L1 hits, or loads that it spares");
   }
   if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
     hints.push_back("counted causes do not cover it: tiles or tensors that no candidate has");

@@ -113,6 +113,12 @@ TEST_CASE("counted causes are taken off, uncounted ones are suspected") {
   CHECK(fit.causes.size() == 5);
   CHECK(names(fit.programs.front(), *found));
   CHECK(fit.programs.front().tile_text() == "128 x any");
+  CHECK(fit.hints.empty());
+
+  kernel.measured["multicast_read_bytes"] = 5e6;
+  const KernelFit multicast = fit_kernel(kernel, candidates);
+  REQUIRE(multicast.hints.size() == 1);
+  CHECK(multicast.hints.front().starts_with("5 MB arrived by multicast"));
 }
 
 TEST_CASE("what no program does is said to be unexplained") {
