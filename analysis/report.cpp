@@ -31,6 +31,7 @@ Document make_report(const std::vector<RunRecord>& records, const std::vector<Ke
   add(document, error_section(records));
   add(document, repeat_section(records));
   add(document, speed_section(runs));
+  add(document, simulation_speed_section(records));
   add(document, device_speed_section(runs));
   add(document, device_rate_section(runs));
   add(document, measured_section(runs));

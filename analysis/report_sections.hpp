@@ -34,6 +34,8 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records);
 std::optional<Section> repeat_section(const std::vector<RunRecord>& records);
 /// Times of CPU kernels, from `bench`.
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
+/// Time and memory of simulations, from `simulate`.
+std::optional<Section> simulation_speed_section(const std::vector<RunRecord>& records);
 /// Our kernels' rates over those of other libraries in the same run, from `bench --peers`.
 std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs);
 /// Rates of everything that `bench` timed on a device.

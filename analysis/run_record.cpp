@@ -3,6 +3,7 @@
 #include "analysis/run_record.hpp"
 
 #include <omp.h>
+#include <sys/resource.h>
 
 #include <ctime>
 #include <fstream>
@@ -39,8 +40,17 @@ std::string utc_now() {
   return text;
 }
 
+RecordCost cost_since(std::chrono::steady_clock::time_point start) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  constexpr std::int64_t kKibibyte = 1024;  // Linux counts in these
+  return {elapsed.count(), usage.ru_maxrss * kKibibyte};
+}
+
 RunRecord start_record(std::vector<std::string> argv) {
-  return {std::move(argv), built_from(), utc_now(), this_machine(), {}};
+  return {
+      .argv = std::move(argv), .git = built_from(), .when = utc_now(), .machine = this_machine(), .runs = {}};
 }
 
 }  // namespace tilescope

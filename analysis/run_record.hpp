@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -152,11 +153,19 @@ struct RunEntry {
   bool operator==(const RunEntry&) const = default;
 };
 
+/// What making a record took.
+struct RecordCost {
+  double elapsed_s = 0;
+  std::int64_t peak_memory_bytes = 0;  // resident, of the process
+  bool operator==(const RecordCost&) const = default;
+};
+
 struct RunRecord {
   std::vector<std::string> argv;
   GitState git;
   std::string when;  // ISO 8601, UTC
   MachineInfo machine;
+  std::optional<RecordCost> cost = std::nullopt;  // of simulations
   std::vector<RunEntry> runs;
   bool operator==(const RunRecord&) const = default;
 };
@@ -165,6 +174,8 @@ struct RunRecord {
 GitState built_from();
 /// CPU model and thread count of this machine.
 MachineInfo this_machine();
+/// Of this process, since `start`.
+RecordCost cost_since(std::chrono::steady_clock::time_point start);
 /// "2025-01-31T23:59:59Z"
 std::string utc_now();
 /// An empty record of this command, now, on this machine.

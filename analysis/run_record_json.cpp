@@ -295,6 +295,10 @@ std::string to_json_text(const RunRecord& record) {
   put(json["git"], "dirty", record.git.dirty);
   json["when"] = record.when;
   json["machine"] = to_json(record.machine);
+  if (record.cost) {
+    json["cost"] = {{"elapsed_s", record.cost->elapsed_s},
+                    {"peak_memory_bytes", record.cost->peak_memory_bytes}};
+  }
   json["runs"] = Json::array();
   for (const RunEntry& run : record.runs) json["runs"].push_back(to_json(run));
   // Bytes of argv that are not UTF-8 are replaced; they must not make a record impossible.
@@ -313,6 +317,10 @@ RunRecord parse_run_record(const std::string& source, std::string_view text) {
   if (field.at("git").has("dirty")) record.git.dirty = field.at("git").at("dirty").boolean();
   record.when = field.at("when").text();
   record.machine = machine_from(field.at("machine"));
+  if (field.has("cost")) {
+    const JsonField cost = field.at("cost");
+    record.cost = {cost.at("elapsed_s").positive(), cost.at("peak_memory_bytes").count()};
+  }
   for (const JsonField& run : field.at("runs").items()) record.runs.push_back(run_from(run));
   return record;
 }

@@ -251,6 +251,27 @@ std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
        table, CommandLines{reproduction(commands)}}};
 }
 
+std::optional<Section> simulation_speed_section(const std::vector<RunRecord>& records) {
+  Section section{"simulation-speed", "What a simulation takes", {}};
+  Table table{"", {{"problem"}, {"kernel"}, {"model"}, {"on"}, {"time", true}, {"memory", true}}, {}};
+  std::vector<std::string> commands;
+  for (const RunRecord& record : records) {
+    if (!record.cost || record.runs.size() != 1) continue;
+    const RunEntry& run = record.runs.front();
+    if (run.passes.empty() || !run.passes.front().simulated) continue;
+    table.rows.push_back({describe(run.problem), run.kernel, run.passes.front().simulated->machine,
+                          fmt::format("{}, {} threads", record.machine.cpu.value_or("unknown"),
+                                      record.machine.threads.value_or(1)),
+                          format_seconds(record.cost->elapsed_s),
+                          format_bytes(static_cast<double>(record.cost->peak_memory_bytes))});
+    add_new(commands, command_text(record.argv));
+  }
+  if (table.rows.empty()) return std::nullopt;
+  section.blocks.push_back(std::move(table));
+  section.blocks.push_back(CommandLines{reproduction(commands)});
+  return section;
+}
+
 std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs) {
   Section section{"device-speed", "Speed on a device, beside other libraries", {}};
   const RunRecord* first = nullptr;

@@ -2,6 +2,7 @@
 // `tilescope simulate`: bytes and FLOPs of a kernel's passes on a machine model, by formula and by replay.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
 #include <memory>
 
@@ -165,6 +166,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
                             machine_line(machine, how.l2_bytes.value_or(machine.effective_l2_bytes())),
                             ceiling_line(machine, problem.dtype)));
   if (paper) context.print(paper->remark);
+  const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = *kernels[i];
@@ -178,6 +180,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
     }
     if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(plans[i], machine));
   }
+  if (how.replay) record.cost = cost_since(start);
   context.write_json(to_json_text(record));
   return kFine;
 }

@@ -23,6 +23,7 @@ RunRecord full_record() {
   record.git = {"0123abcd", true};
   record.machine.chip = "GH100";
   record.machine.driver = "570.1";
+  record.cost = RecordCost{1.25, 13'000'000};
   RunEntry run;
   run.problem = {.batch = 2,
                  .heads = 4,
