@@ -143,7 +143,7 @@ bool Verdict::passed() const {
 }
 
 Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standard)
-    : tensors_(std::move(inputs)), direction_(direction), exact_(exact_attention(tensors_, direction)) {
+    : tensors_(std::move(inputs)), exact_(exact_attention(tensors_, direction)) {
   const ErrorScale scale = error_scale(tensors_, exact_);
   const ElementType dtype = problem().dtype;
   run(standard, standard.default_options(problem()), direction);

@@ -90,7 +90,6 @@ class Reference {
 
  private:
   TensorSet tensors_;
-  Direction direction_;
   ExactAttention exact_;
   std::array<ErrorBound, kNumTensors> bounds_;
 };
