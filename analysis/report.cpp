@@ -35,6 +35,7 @@ Document make_report(const std::vector<RunRecord>& records, const std::vector<Ke
   add(document, device_speed_section(runs));
   add(document, device_rate_section(runs));
   add(document, measured_section(runs));
+  add(document, growth_section(runs));
   add(document, kernel_section(kernels));
   add(document, explain_section(explained));
   add(document, tensor_section(runs));

@@ -44,6 +44,8 @@ std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
 /// Formula and simulation against what was measured.
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs);
+/// Exponents of N in the measured bytes.
+std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 /// The same kernels held against a problem, from `explain`.

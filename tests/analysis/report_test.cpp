@@ -328,6 +328,31 @@ TEST_CASE("measured bytes stand beside the closed form") {
   CHECK(contains(markdown, "+0.000 %"));
 }
 
+TEST_CASE("measured sweeps tell how far model and measurement differ, and how the bytes grow") {
+  std::vector<RunEntry> runs;
+  for (const std::int64_t seqlen : {2048, 4096, 8192}) {
+    runs.push_back(simulated(Algorithm::flash2, seqlen, {128, 128}));
+    RunEntry& run = runs.back();
+    run.problem.batch = 8192 / seqlen;
+    std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+    PassRecord& pass = run.passes.front();
+    const double heads = static_cast<double>(run.problem.batch * run.problem.heads);
+    const auto square = static_cast<std::int64_t>(heads * static_cast<double>(seqlen * seqlen));
+    pass.closed_form = ClosedFormBytes{square, square, 1000, 1000};
+    pass.measured = MeasuredBytes{square + square / 4, square, 2000, 0};
+    pass.simulated->dram_read_bytes = seqlen == 8192 ? 3000 : 2000;
+    pass.launch = LaunchRecord{{square / 32, 1, 1}, {8, 1, 1}, 255, 0};
+    pass.measured->sm_l2_write_bytes = square * 2;
+  }
+  const Document document = make_report({record_of(runs)});
+  const std::string markdown = to_markdown(document, "f");
+  CHECK(section_names(document).count("measured") == 1);
+  CHECK(section_names(document).count("growth") == 1);
+  CHECK(contains(markdown, "| +25.000 ... +25.000 % | +100.000 ... +100.000 % | 4.0 ... 4.0 |"));
+  CHECK(contains(markdown, "| does not | 3 | 0.0 % | 2 of 3 | +50.0 % |"));
+  CHECK(contains(markdown, "| 3, 2K ... 8K | 2.000 | 2.000 |"));
+}
+
 TEST_CASE("without gnuplot nothing is written, and the package is named") {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / "tilescope_report_test_absent";
