@@ -84,8 +84,7 @@ std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
          fmt::format("{}, {} ... {}", sweep.size(), format_length(sweep.front()->problem().seqlen_q),
                      format_length(last.problem().seqlen_q)),
          fmt::format("{:.3f}", closed), fmt::format("{:.3f}", sm_l2), fmt::format("{:.2f}", dram)});
-    const std::string command = command_text(last.record->argv);
-    if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
+    add_command(commands, *last.record);
   }
   if (table.rows.empty()) return std::nullopt;
   return Section{"growth",

@@ -10,6 +10,7 @@
 #include "analysis/chart_looks.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/report_sections.hpp"
+#include "analysis/sweep.hpp"
 
 namespace tilescope {
 namespace {
@@ -238,7 +239,7 @@ std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
   for (const RunSummary& run : runs) {
     if (!timed_on_cpu(run)) continue;
     add_new(machines, run.record->machine.cpu.value_or("unknown"));
-    add_new(commands, command_text(run.record->argv));
+    add_command(commands, *run.record);
   }
   return Section{
       "speed",
@@ -264,7 +265,7 @@ std::optional<Section> simulation_speed_section(const std::vector<RunRecord>& re
                                       record.machine.threads.value_or(1)),
                           format_seconds(record.cost->elapsed_s),
                           format_bytes(static_cast<double>(record.cost->peak_memory_bytes))});
-    add_new(commands, command_text(record.argv));
+    add_command(commands, record);
   }
   if (table.rows.empty()) return std::nullopt;
   section.blocks.push_back(std::move(table));

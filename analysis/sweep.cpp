@@ -185,12 +185,12 @@ std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummar
   return run.label + " " + to_string(run.tile);
 }
 
-void add_command(Figure& figure, const RunSummary& run) {
-  const std::string command = command_text(run.record->argv);
-  if (std::find(figure.commands.begin(), figure.commands.end(), command) == figure.commands.end()) {
-    figure.commands.push_back(command);
-  }
+void add_command(std::vector<std::string>& commands, const RunRecord& record) {
+  const std::string command = command_text(record.argv);
+  if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
 }
+
+void add_command(Figure& figure, const RunSummary& run) { add_command(figure.commands, *run.record); }
 
 void add_commands(Figure& figure, const Sweep& sweep) {
   for (const SweepSeries& series : sweep.series) {

@@ -53,6 +53,8 @@ std::vector<std::vector<const RunSummary*>> most_telling(
 /// The run's label, with its tile where another of `runs` in its direction has the same.
 std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run);
 
+/// Notes how to make `record` again, once however often it is noted.
+void add_command(std::vector<std::string>& commands, const RunRecord& record);
 /// Notes how to make the record of `run` again, once for each record.
 void add_command(Figure& figure, const RunSummary& run);
 

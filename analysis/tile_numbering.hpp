@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "cpu_ref/tile_program.hpp"
+#include "cpu_ref/cta_walk.hpp"
 
 namespace tilescope {
 

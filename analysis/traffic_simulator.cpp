@@ -11,6 +11,7 @@
 
 #include "analysis/reuse_stack.hpp"
 #include "analysis/tile_numbering.hpp"
+#include "cpu_ref/cta_walk.hpp"
 #include "cpu_ref/philox.hpp"
 
 namespace tilescope {

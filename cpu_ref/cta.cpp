@@ -10,15 +10,7 @@
 namespace tilescope {
 
 Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, CtaLog* log)
-    : program_(&program), tensors_(&tensors), log_(log) {
-  const WorkItem item = program.grid.item(index);
-  const int heads = static_cast<int>(program.kv_heads ? program.problem.heads_kv : program.problem.heads);
-  batch_ = item.head / heads;
-  first_head_ = item.head % heads * program.heads_per_cta();
-  first_block_ = program.whole_head ? 0 : item.block;
-  end_block_ = program.whole_head ? program.num_blocks() : item.block + 1;
-  turn_ = item.turn;
-}
+    : program_(&program), tensors_(&tensors), log_(log), work_(program.work(index)) {}
 
 int Cta::queries(const TileCoord& at) const {
   const int size = program_->tile.block_m;
@@ -45,11 +37,11 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const std::int64_t first_row = by_m ? first_query : first_key;
   const std::int64_t first_col = by_m && by_n ? first_key : 0;
   const int size = element_bytes(tensor.dtype());
-  const Region region = {static_cast<std::byte*>(tensor.row(batch_, head, first_row)) + first_col * size,
+  const Region region = {static_cast<std::byte*>(tensor.row(work_.batch, head, first_row)) + first_col * size,
                          tensor.shape().cols * size, by_m ? queries(at) : keys(at),
                          by_m && by_n ? keys(at) : static_cast<int>(tensor.shape().cols), tensor.dtype()};
   if (log_ != nullptr) {
-    log_->accesses.push_back({name, kind, batch_, head, by_m ? at.m_block : -1, by_n ? at.n_block : -1,
+    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? at.m_block : -1, by_n ? at.n_block : -1,
                               std::int64_t{region.rows} * region.cols * size});
   }
   return region;
@@ -106,12 +98,12 @@ void Cta::draw_tickets(OrderedTurns& turns) {
   const std::int64_t tiles = q_axis ? num_n_blocks(band, program_->tile) : num_m_blocks(band, program_->tile);
   const std::int64_t heads = q_axis ? problem().heads_kv : problem().heads;
   std::vector<std::int64_t> taken;
-  for (int block = first_block_; block < end_block_; ++block) {
+  for (int block = work_.first_block; block < work_.end_block; ++block) {
     const TileRange inner = program_->inner_tiles(block);
-    for (int head = first_head_; head < end_head(); ++head) {
+    for (int head = work_.first_head; head < end_head(); ++head) {
       const std::int64_t owner = q_axis ? head / problem().group_size() : head;
       for (int step = 0; step < inner.count(); ++step) {
-        taken.push_back((batch_ * heads + owner) * tiles + inner_tile(inner, block, step));
+        taken.push_back((work_.batch * heads + owner) * tiles + inner_tile(inner, block, step));
       }
     }
   }
@@ -122,7 +114,7 @@ TileState* Cta::observe(const TileCoord& at) {
   if (log_ == nullptr) return nullptr;
   TileState state;
   state.pass = program_->name;
-  state.batch = batch_;
+  state.batch = work_.batch;
   state.head = at.head;
   state.m_block = at.m_block;
   state.n_block = at.n_block;

@@ -27,20 +27,20 @@ class Cta {
 
   const TileProgram& program() const { return *program_; }
   const AttentionProblem& problem() const { return program_->problem; }
-  int batch() const { return batch_; }
+  int batch() const { return work_.batch; }
   /// Query heads [first_head, end_head): one, or the group of a key/value head.
-  int first_head() const { return first_head_; }
-  int end_head() const { return first_head_ + program_->heads_per_cta(); }
+  int first_head() const { return work_.first_head; }
+  int end_head() const { return work_.first_head + program_->heads_per_cta(); }
   /// Blocks of the owned axis: one, or all of them for a whole-head CTA.
-  int first_block() const { return first_block_; }
-  int end_block() const { return end_block_; }
+  int first_block() const { return work_.first_block; }
+  int end_block() const { return work_.end_block; }
   /// The tile at block `owned` of the pass's axis and block `inner` of the other.
   TileCoord coord(int head, int owned, int inner = 0) const {
     return program_->axis == Axis::q ? TileCoord{head, owned, inner} : TileCoord{head, inner, owned};
   }
   /// The inner tile at position `step` of the walk that belongs to `block`.
   int inner_tile(const TileRange& range, int block, int step) const {
-    return scan_tile(program_->scan, range, program_->whole_head ? block : turn_, step);
+    return program_->inner_tile(work_, range, block, step);
   }
   /// Queries and keys of a tile, clipped to the matrix.
   int queries(const TileCoord& at) const;
@@ -83,7 +83,7 @@ class Cta {
   const TileProgram* program_;
   TensorSet* tensors_;
   CtaLog* log_;
-  int batch_, first_head_, first_block_, end_block_, turn_;
+  CtaWork work_;
   TurnTickets tickets_;
 };
 

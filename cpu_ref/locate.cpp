@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "cpu_ref/cta_walk.hpp"
 #include "cpu_ref/matrix_check.hpp"
 #include "cpu_ref/tile_replay.hpp"
 

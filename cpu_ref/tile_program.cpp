@@ -294,6 +294,16 @@ TileRange TileProgram::inner_tiles(int block) const {
   return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles(band, tile, block);
 }
 
+CtaWork TileProgram::work(std::int64_t cta) const {
+  const WorkItem item = grid.item(cta);
+  const int heads = static_cast<int>(kv_heads ? problem.heads_kv : problem.heads);
+  return {.batch = item.head / heads,
+          .first_head = item.head % heads * heads_per_cta(),
+          .first_block = whole_head ? 0 : item.block,
+          .end_block = whole_head ? num_blocks() : item.block + 1,
+          .turn = item.turn};
+}
+
 int TileProgram::heads_per_cta() const {
   const int group = static_cast<int>(problem.group_size());
   return !kv_heads ? 1 : planted(PlantedBug::last_head_of_group_skipped) ? std::max(1, group - 1) : group;
@@ -380,101 +390,6 @@ TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim) {
 std::int64_t flash1_sram_elements_needed(TileShape tile, std::int64_t head_dim) {
   const std::int64_t m = tile.block_m, n = tile.block_n;
   return 2 * m * head_dim + 2 * n * head_dim + m * n;
-}
-
-CtaWalk::CtaWalk(const TileProgram& program, std::int64_t cta) : program_(&program) {
-  const WorkItem item = program.grid.item(cta);
-  const int heads = static_cast<int>(program.kv_heads ? program.problem.heads_kv : program.problem.heads);
-  batch_ = item.head / heads;
-  first_head_ = item.head % heads * program.heads_per_cta();
-  block_ = program.whole_head ? 0 : item.block;
-  end_block_ = program.whole_head ? program.num_blocks() : block_ + 1;
-  turn_ = item.turn;
-  stage_ = Stage::init;
-  if (!program.whole_head) start_block(block_);
-}
-
-void CtaWalk::start_block(int block) {
-  block_ = block;
-  if (block_ == end_block_) {
-    stage_ = Stage::retired;
-    return;
-  }
-  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(block_);
-  head_ = 0;
-  phase_ = 0;
-  step_ = 0;
-  stage_ = Stage::block_start;
-}
-
-AccessGroup CtaWalk::group(const std::vector<Operand>& operands, int head, int inner) const {
-  const bool q_axis = program_->axis == Axis::q;
-  return {operands, batch_, first_head_ + head, q_axis ? block_ : inner, q_axis ? inner : block_};
-}
-
-/// One tile of init: operand after operand, its heads, its tiles.
-AccessGroup CtaWalk::next_init() {
-  const Operand& operand = program_->init[init_operand_];
-  const bool by_n = tensor_extent(program_->problem, operand.tensor).indexing == TileIndexing::n;
-  const VisibleBand band = program_->problem.band();
-  const int tiles = by_n ? num_n_blocks(band, program_->tile) : num_m_blocks(band, program_->tile);
-  const int tile = step_, head = head_;
-  if (++step_ == tiles) {
-    step_ = 0;
-    if (++head_ == (by_n ? 1 : program_->heads_per_cta())) {
-      head_ = 0;
-      ++init_operand_;
-    }
-  }
-  return {{&operand, 1}, batch_, first_head_ + head, by_n ? -1 : tile, by_n ? tile : -1};
-}
-
-bool CtaWalk::next(AccessGroup& out) {
-  const TileProgram& program = *program_;
-  out.operands = {};
-  while (out.operands.empty() && stage_ != Stage::retired) {
-    switch (stage_) {
-      case Stage::init:
-        if (init_operand_ < program.init.size()) {
-          out = next_init();
-        } else {
-          start_block(0);
-        }
-        break;
-      case Stage::block_start:
-        if (!inner_.empty() || program.phases.empty()) out = group(program.prologue, 0, -1);
-        stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
-        break;
-      case Stage::steps:
-        out = group(program.phases[phase_], head_,
-                    scan_tile(program.scan, inner_, program.whole_head ? block_ : turn_, step_));
-        if (++step_ == inner_.count()) {
-          step_ = 0;
-          if (++phase_ == program.phases.size()) {
-            phase_ = 0;
-            if (++head_ == program.heads_per_cta()) stage_ = Stage::block_end;
-          }
-        }
-        break;
-      case Stage::block_end:
-        out = group(program.epilogue, 0, -1);
-        start_block(block_ + 1);
-        break;
-      case Stage::retired:
-        break;
-    }
-  }
-  return !out.operands.empty();
-}
-
-bool CtaWalk::next(std::vector<TileAccess>& accesses) {
-  AccessGroup group;
-  accesses.clear();
-  if (!next(group)) return false;
-  for (const Operand& operand : group.operands) {
-    accesses.push_back(program_->access(operand, group.batch, group.head, group.m_block, group.n_block));
-  }
-  return true;
 }
 
 }  // namespace tilescope

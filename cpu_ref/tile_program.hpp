@@ -102,6 +102,13 @@ enum class PassName : std::uint8_t {
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
 
+/// What one CTA owns: its query heads from `first_head` of `batch` on, and blocks [first_block, end_block).
+struct CtaWork {
+  int batch = 0, first_head = 0;
+  int first_block = 0, end_block = 0;
+  int turn = 0;  // of a sawtooth scan
+};
+
 /// What one CTA does. For the q axis and one block a CTA:
 ///
 ///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)
@@ -129,6 +136,13 @@ struct TileProgram {
 
   int num_blocks() const;  // tiles of the owned axis
   std::int64_t num_ctas() const { return grid.size(); }
+  /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
+  CtaWork work(std::int64_t cta) const;
+  /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA
+  /// makes a walk for each of its blocks.
+  int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
+    return scan_tile(scan, range, whole_head ? block : work.turn, step);
+  }
   /// Inner tiles that block `block` visits.
   TileRange inner_tiles(int block) const;
   /// Query heads that a CTA loops over: the group of a kv head, or one.
@@ -198,58 +212,5 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
 TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim);
 /// Elements that Algorithm 1 keeps on chip with `tile`: Q, O (block_m x d), K, V (block_n x d), S.
 std::int64_t flash1_sram_elements_needed(TileShape tile, std::int64_t head_dim);
-
-/// Operands that one step of a CTA touches, all at the same tile. -1 stands for no particular tile: none of
-/// the operands is cut along that axis.
-struct AccessGroup {
-  std::span<const Operand> operands;
-  int batch = 0;
-  int head = 0;  // query head
-  int m_block = -1;
-  int n_block = -1;
-};
-
-/// Walks the accesses of one CTA, one group (a tile of init, prologue, step, epilogue) at a time, so that a
-/// caller can interleave many CTAs.
-class CtaWalk {
- public:
-  CtaWalk(const TileProgram& program, std::int64_t cta);
-  /// Replaces `out` by the next group, which has operands. @return false when the CTA has retired.
-  bool next(AccessGroup& out);
-  /// The same as accesses.
-  bool next(std::vector<TileAccess>& accesses);
-
- private:
-  enum class Stage : std::uint8_t { init, block_start, steps, block_end, retired };
-  void start_block(int block);
-  AccessGroup group(const std::vector<Operand>& operands, int head, int inner) const;
-  AccessGroup next_init();
-
-  const TileProgram* program_;
-  int batch_, first_head_;
-  int head_ = 0;  // within the group of query heads
-  int block_ = 0, end_block_ = 0, turn_ = 0;
-  TileRange inner_;
-  std::size_t phase_ = 0;
-  int step_ = 0;
-  std::size_t init_operand_ = 0;
-  Stage stage_;
-};
-
-/// Calls visit(TileAccess) for every access of CTA number `cta` in issue order.
-template <typename Visitor>
-void for_each_access(const TileProgram& program, std::int64_t cta, Visitor&& visit) {
-  CtaWalk walk(program, cta);
-  std::vector<TileAccess> group;
-  while (walk.next(group)) {
-    for (const TileAccess& access : group) visit(access);
-  }
-}
-
-/// Calls visit(TileAccess) for every access of the pass, CTA after CTA.
-template <typename Visitor>
-void for_each_access(const TileProgram& program, Visitor&& visit) {
-  for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) for_each_access(program, cta, visit);
-}
 
 }  // namespace tilescope

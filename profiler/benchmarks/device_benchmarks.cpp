@@ -12,17 +12,6 @@
 namespace tilescope {
 namespace {
 
-TimerOptions timer_options(const SamplingRule& rule) {
-  TimerOptions options;
-  options.warm_up = rule.warm_up;
-  options.min_samples = rule.min_samples;
-  options.max_samples = rule.max_samples;
-  options.max_noise = rule.max_noise;
-  options.min_time_s = rule.min_time_s;
-  options.time_limit_s = rule.time_limit_s;
-  return options;
-}
-
 void add_round(DeviceTimes& times, const std::vector<double>& samples_s, int throttled) {
   times.samples_s.insert(times.samples_s.end(), samples_s.begin(), samples_s.end());
   times.throttled += throttled;
@@ -65,7 +54,7 @@ class Group {
       for (PeerTimes& peer : peers) {
         announce(peer.peer);
         if (!peer.times.lacks.empty()) continue;
-        const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.rule);
+        const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.timing);
         add_round(peer.times, answer.samples_s, 0);
         peer.times.lacks = answer.lacks;
       }
@@ -83,7 +72,7 @@ class Group {
     const auto all_passes = [&prepared](CUstream stream) {
       for (std::size_t pass = 0; pass < prepared.programs().size(); ++pass) prepared.launch(pass, stream);
     };
-    const TimedSamples round = timer_.time(all_passes, timer_options(settings_.rule));
+    const TimedSamples round = timer_.time(all_passes, settings_.timing);
     add_round(times, round.samples_s, round.throttled);
     times.sm_clock_hz = round.mean_sm_clock_hz;
   }

@@ -117,7 +117,7 @@ std::string PeerProcess::read_line() {
 }
 
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
-                             const SamplingRule& rule) {
+                             const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_};
   if (problem.heads != problem.heads_kv || problem.window_left >= 0 || problem.window_right >= 0 ||
       problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k || problem.softmax_scale) {
@@ -132,12 +132,12 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                      {"causal", problem.causal},
                      {"seed", problem.seed},
                      {"direction", to_string(direction)},
-                     {"warm_up", rule.warm_up},
-                     {"min_samples", rule.min_samples},
-                     {"max_samples", rule.max_samples},
-                     {"max_noise", rule.max_noise},
-                     {"min_time_s", rule.min_time_s},
-                     {"time_limit_s", rule.time_limit_s}};
+                     {"warm_up", timing.warm_up},
+                     {"min_samples", timing.min_samples},
+                     {"max_samples", timing.max_samples},
+                     {"max_noise", timing.max_noise},
+                     {"min_time_s", timing.min_time_s},
+                     {"time_limit_s", timing.time_limit_s}};
   const std::string line = request.dump() + "\n";
   try {
     if (send(socket_, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cpu_ref/problem.hpp"
-#include "profiler/benchmarks/sampling_rule.hpp"
+#include "profiler/timed_samples.hpp"
 
 namespace tilescope {
 
@@ -37,7 +37,7 @@ class PeerProcess {
 
   /// One round of samples. A process that has died, or does not answer in time, lacks every further answer.
   PeerAnswer time(const std::string& peer, const AttentionProblem& problem, Direction direction,
-                  const SamplingRule& rule);
+                  const TimerOptions& timing);
 
  private:
   std::string read_line();

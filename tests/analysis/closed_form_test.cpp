@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "cpu_ref/cta_walk.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
 

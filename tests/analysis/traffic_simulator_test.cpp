@@ -11,6 +11,7 @@
 
 #include "analysis/closed_form.hpp"
 #include "analysis/reuse_stack.hpp"
+#include "cpu_ref/cta_walk.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cpu_ref/cta_walk.hpp"
 #include "tests/cpu_ref/kernel_cases.hpp"
 #include "tests/random_problems.hpp"
 
