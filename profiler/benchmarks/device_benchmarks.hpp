@@ -15,8 +15,7 @@ class PeerProcess;
 
 struct DeviceBenchmarkSettings {
   /// Of a round; peers follow it but for the clock, which they do not see.
-  TimerOptions timing{
-      .min_samples = 5, .max_samples = 20, .min_time_s = 0.005, .time_limit_s = 0.5};
+  TimerOptions timing{.min_samples = 5, .max_samples = 20, .min_time_s = 0.005, .time_limit_s = 0.5};
   /// A problem's kernels and peers are sampled in turn, this often, so that all of them see the same clocks.
   int rounds = 2;
   /// Called before each round of each kernel or peer with what it times.
