@@ -22,14 +22,14 @@
   X(simt_delta_of_next_row, "a row takes the delta of its neighbour")                                    \
   X(simt_tail_unguarded, "rows beyond the matrix are stored")                                            \
   X(simt_rescale_lost, "the accumulator is not rescaled when the maximum grows")                         \
-  X(simt_barrier_missing, "dQ is computed before the last warp, which is late, has put its dS")          \
+  X(simt_barrier_missing, "dK is computed before the last warp, which is late, has put its dS")          \
   X(simt_reduction_overwrites, "a tile's part of dQ, dK or dV is stored, not added")                     \
   X(simt_kv_head_interleaved, "query head h reads key/value head h % heads_kv")                          \
   /* flash1 */                                                                                           \
   X(flash1_tile_weight_missing, "a tile's P stay relative to its own maximum")                           \
   X(flash1_sum_not_initialised, "row_sum is not written before its first read")                          \
   X(flash1_dq_overwrites, "dQ of a tile replaces that of the tiles before")                              \
-  X(flash1_delta_of_other_group, "every group of warps writes the first one's delta")                    \
+  X(flash1_delta_of_other_group, "the second group of warps writes the first one's delta")               \
   /* elementwise passes */                                                                               \
   X(delta_of_next_row, "delta of a row comes from the next row's O")                                     \
   X(dq_accum_not_cleared, "dQ is added to memory that nobody cleared")                                   \

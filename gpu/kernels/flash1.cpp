@@ -9,8 +9,8 @@ namespace tilescope {
 ProgramOptions Flash1::default_options(const AttentionProblem& problem) {
   const PassShapes compiled = shapes(padded_dim(problem.head_dim));
   ProgramOptions options;
-  options.forward_tile = compiled.forward.tile;
-  options.backward_tile = options.dq_tile = compiled.backward.tile;
+  options.forward_tile = compiled.forward;
+  options.backward_tile = options.dq_tile = compiled.backward;
   return options;
 }
 
@@ -26,9 +26,9 @@ LaunchShape Flash1::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   switch (program.name) {
     case PassName::forward:
-      return {shapes(dim).forward.groups * simt::kThreads, forward_shared_bytes(program.tile, dim), 1};
+      return {kForwardGroups * simt::kThreads, forward_shared_bytes(program.tile, dim), 1};
     case PassName::dkdvdq:
-      return {shapes(dim).backward.groups * simt::kThreads, backward_shared_bytes(program.tile, dim), 1};
+      return {simt::kBackwardGroups * simt::kThreads, backward_shared_bytes(program.tile, dim), 1};
     default:
       return {kElementwiseThreads, 0};
   }

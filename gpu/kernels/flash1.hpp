@@ -23,37 +23,34 @@ struct Flash1 {
     return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   }
 
-  /// A pass's tile, and the groups of four warps that split the rows it owns.
-  struct PassShape {
-    TileShape tile;
-    int groups;
-  };
   struct PassShapes {
-    PassShape forward, backward;
+    TileShape forward, backward;
   };
   /// A head is one CTA, so an SM seldom has two to choose from: CTAs are eight warps, and tiles as large as
   /// sm_80's 163 KiB allow, for fewer trips of O, l and m (the paper's rule has the same aim:
   /// tile_program.hpp).
   static constexpr PassShapes shapes(int padded_dim) {
     if (padded_dim == 64) {
-      return {.forward = {{128, 128}, 2},   // Q, K, V 96 + P 64 KiB
-              .backward = {{64, 128}, 2}};  // K, V 64 + Q, dO 32 + P 32 KiB
+      return {.forward = {128, 128},   // Q, K, V 96 + P 64 KiB
+              .backward = {64, 128}};  // K, V 64 + Q, dO 32 + P, dS 64 KiB
     }
     if (padded_dim == 128) {
-      return {.forward = {{128, 64}, 2},   // Q 64 + K, V 64 + P 32 KiB
-              .backward = {{64, 64}, 2}};  // Q, dO, K, V 128 + P 16 KiB
+      return {.forward = {128, 64},   // Q 64 + K, V 64 + P 32 KiB
+              .backward = {64, 64}};  // Q, dO, K, V 128 + P, dS 32 KiB
     }
-    return {.forward = {{64, 32}, 2},    // Q 64 + K, V 64 + P 8 KiB
-            .backward = {{32, 32}, 1}};  // Q, dO, K, V 128 + P 4 KiB; too few rows for two groups
+    return {.forward = {64, 32},    // Q 64 + K, V 64 + P 8 KiB
+            .backward = {32, 32}};  // Q, dO, K, V 128 + P, dS 8 KiB
   }
+  /// Groups of four warps that split the rows of a q tile in the forward pass.
+  static constexpr int kForwardGroups = 2;
 
   /// Q, K, V, P. [bytes]
   static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
     return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n);
   }
-  /// Q, dO, K, V, one of P and dS, and l, m and delta of the q tile. [bytes]
+  /// Q, dO, K, V, P, dS, and l, m and delta of the q tile. [bytes]
   static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (2 * tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n +
+    return 4 * (2 * (tile.block_m + tile.block_n) * padded_dim + 2 * tile.block_m * tile.block_n +
                 3 * tile.block_m);
   }
 };

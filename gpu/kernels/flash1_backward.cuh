@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward pass of gpu:flash1: FlashAttention, Algorithm 4. One CTA works through a whole key/value head:
-// dK and dV of a kv tile stay in registers, dQ makes a trip to slow memory at every step.
+// dK and dV of a kv tile stay in registers, dQ makes a trip to slow memory at every step. It computes S
+// again, five products where gpu:standard computes four: what that saves is traffic, which CUDA cores seldom
+// wait for.
 #pragma once
 
 #include "gpu/kernels/flash1.hpp"
@@ -17,155 +19,139 @@ __device__ inline void zero_rows(const GlobalRows<Element>& rows, int threads) {
   }
 }
 
-/// Line 21, dQ += dS K in slow memory: what is there ...
-template <typename Quads>
-__device__ inline Quads load_rows(Lane lane, const GlobalRows<float>& source) {
-  Quads quads;
+/// Line 21, dQ += dS K in slow memory: the sum goes on from what is there.
+/// The sums with zero free the registers from the order in which quads are loaded and stored: in that order,
+/// the product would wait for the register file.
+template <typename Tile>
+struct RowsBefore {
+  float4 x[Tile::kRowsHere][Tile::kQuadsHere];
+
+  __device__ RowsBefore(Lane lane, const GlobalRows<float>& source) {
+    const bool quads = source.quads();
 #pragma unroll
-  for (int i = 0; i < Quads::kRowsHere; ++i) {
+    for (int i = 0; i < Tile::kRowsHere; ++i) {
 #pragma unroll
-    for (int j = 0; j < Quads::kQuadsHere; ++j) {
-      quads.x[i][j] = load_quad(source, Quads::row(lane, i), Quads::col(lane, j));
+      for (int q = 0; q < Tile::kQuadsHere; ++q) {
+        const int row = Tile::row(lane, i), col = Tile::col(lane, 4 * q);
+        x[i][q] = quads ? load_raw(source, row, col) : load_quad(source, row, col);
+      }
     }
   }
-  return quads;
-}
-/// ... and the sum, of which `before` is known, or null where there are no registers for it.
-template <typename Quads>
-__device__ inline void store_sum(Lane lane, const GlobalRows<float>& target, const Quads* before,
-                                 const Quads& part) {
+  __device__ Tile sums() const {
+    Tile tile;
 #pragma unroll
-  for (int i = 0; i < Quads::kRowsHere; ++i) {
-    const int row = Quads::row(lane, i);
-    if (row >= target.rows) continue;
+    for (int i = 0; i < Tile::kRowsHere; ++i) {
 #pragma unroll
-    for (int j = 0; j < Quads::kQuadsHere; ++j) {
-      const int col = Quads::col(lane, j);
-      float4 x = before ? before->x[i][j] : load_quad(target, row, col);
-      if (planted(GpuBug::flash1_dq_overwrites)) x = {0.0f, 0.0f, 0.0f, 0.0f};
-      const float4 y = part.x[i][j];
-      store_quad(target, row, col, {x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w});
+      for (int q = 0; q < Tile::kQuadsHere; ++q) {
+        float4 y = x[i][q];
+        if (planted(GpuBug::flash1_dq_overwrites)) y = {0.0f, 0.0f, 0.0f, 0.0f};
+        tile.set_quad(i, q, {y.x + 0.0f, y.y + 0.0f, y.z + 0.0f, y.w + 0.0f});
+      }
+    }
+    return tile;
+  }
+};
+template <typename Tile>
+__device__ inline void store_sums(Lane lane, const GlobalRows<float>& target, const Tile& sums) {
+#pragma unroll
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
+#pragma unroll
+    for (int q = 0; q < Tile::kQuadsHere; ++q) {
+      const float4 x = sums.quad(i, q);
+      store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
+                 {x.x + 0.0f, x.y + 0.0f, x.z + 0.0f, x.w + 0.0f});
     }
   }
 }
 
-/// One CTA: a whole key/value head. Each group of warps has its share of a kv tile's keys, and of a q tile's
-/// rows where delta and dQ are concerned.
-template <typename Element, int Dim, int BlockM, int BlockN, int Groups>
-__global__ void __launch_bounds__(Groups* kThreads, 1)
+/// One CTA: a whole key/value head. `Extras`: dropout, a negative scale and the tile log.
+template <typename Element, int Dim, int BlockM, int BlockN, bool Extras>
+__global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
     flash1_backward(const __grid_constant__ KernelArguments args) {
+  using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
   constexpr TileShape kTile{BlockM, BlockN};
-  constexpr int kKeys = BlockN / Groups, kQueries = BlockM / Groups;
-  using DqPart = TransposedQuadTile<kQueries, Dim>;
-  // One group owns dK, dV and dQ of all rows, and has no registers left for what it will need next.
-  constexpr bool kRoomAhead = Groups > 1;
+  constexpr int kAllThreads = kBackwardGroups * kThreads;
   const WorkItem item = args.grid.item(blockIdx.x);
   const int batch = item.head / args.heads_kv, kv_head = item.head % args.heads_kv;
   const int first_head = kv_head * args.group_size();
-  const Lane lane = Lane::here();
-  const int group = group_of_thread(), group_key = group * kKeys, group_query = group * kQueries;
-  const BackwardShared<Dim, BlockM, BlockN, BlockM> shared(shared_memory());
-  const SharedTile<Dim> k_tile{shared.k.data + group_key * Dim}, v_tile{shared.v.data + group_key * Dim};
-  const SharedTile<Dim> q_tile{shared.q.data + group_query * Dim};  // the rows that this group loads
-  const SharedTile<Dim> dout_tile{shared.dout.data + group_query * Dim};
-  const SharedTile<BlockM> score_tile{shared.scores.data + group_key * BlockM};
+  const Role role = role_of_thread();
+  const bool first = role == Role::probs;
+  const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   float* const row_max_of = shared.lse;  // FlashAttention keeps m and l where FlashAttention-2 keeps LSE
   float* const row_sum_of = shared.delta + BlockM;
   for (int head = first_head; head < first_head + args.group_size(); ++head) {
-    zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), Groups * kThreads);
+    zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), kAllThreads);
   }
-  zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0), Groups * kThreads);
-  zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0), Groups * kThreads);
+  zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0), kAllThreads);
+  zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0), kAllThreads);
 
   int visited = 0;
   for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
     const TileRange range = q_tiles(args.band, kTile, n_block);
-    const int first_key = n_block * BlockN + group_key;
+    const int first_key = n_block * BlockN;
     __syncthreads();  // the last step has read K and V, and what it wrote can be read
     if (!range.empty()) {
-      load_tile<kKeys>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
-      load_tile<kKeys>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
+      load_tile<BlockN>(
+          either(first, shared.k, shared.v),
+          key_rows<const Element>(args, first ? TensorName::k : TensorName::v, batch, kv_head, first_key));
     }
     const int steps = range.count() * args.group_size();
-    const auto head_of = [&](int step) { return first_head + step / range.count(); };
-    const auto m_block_of = [&](int step) {
-      return scan_tile(args.scan, range, n_block, step % range.count());
+    QueryTiles tiles{range, args.scan, n_block, first_head};
+    const auto rows_of = [&](TensorName name) {
+      return query_rows<const Element>(args, name, batch, tiles.head, tiles.m_block() * BlockM);
     };
-    const auto rows_of = [&](TensorName name, int step) {
-      return query_rows<const Element>(args, name, batch, head_of(step),
-                                       m_block_of(step) * BlockM + group_query);
+    // A group loads what its last product has read: the first one dO, the second one Q.
+    const TensorName streamed = first ? TensorName::dout : TensorName::q;
+    TileAhead<BlockM, Dim, Element> ahead;
+    DeltaRows<BlockM, Dim, Element> delta_rows;
+    const auto land = [&] {
+      ahead.land(either(first, shared.dout, shared.q), rows_of(streamed));
+      const TensorName statistic = first ? TensorName::row_max : TensorName::row_sum;
+      load_statistic<BlockM>(
+          first ? row_max_of : row_sum_of,
+          statistic_rows<const float>(args, statistic, batch, tiles.head, tiles.m_block() * BlockM));
+      delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
     };
-    const auto load_statistics = [&](int step) {
-      if (group != 0) return;
-      const int head = head_of(step), query = m_block_of(step) * BlockM;
-      load_statistic<BlockM>(row_max_of,
-                             statistic_rows<const float>(args, TensorName::row_max, batch, head, query));
-      load_statistic<BlockM>(row_sum_of,
-                             statistic_rows<const float>(args, TensorName::row_sum, batch, head, query));
-    };
-    TileAhead<kQueries, Dim, Element> q_ahead, dout_ahead;
-    const auto fetch = [&](int step) {
-      if (!kRoomAhead || step >= steps) return;
-      q_ahead.fetch(rows_of(TensorName::q, step));
-      dout_ahead.fetch(rows_of(TensorName::dout, step));
-    };
-    const auto land = [&](TensorName name, auto& ahead, const SharedTile<Dim>& tile, int step) {
-      if (step >= steps) return;
-      if constexpr (kRoomAhead) {
-        ahead.land(tile, rows_of(name, step));
-      } else {
-        load_tile<kQueries>(tile, rows_of(name, step));
-      }
-    };
-    const auto land_q = [&](int step) {
-      land(TensorName::q, q_ahead, q_tile, step);
-      if (step < steps) load_statistics(step);
-    };
-    fetch(0);
-    land_q(0);
-    land(TensorName::dout, dout_ahead, dout_tile, 0);
-    QuadTile<kKeys, Dim> dk{}, dv{};
+    if (steps > 0) {
+      ahead.fetch(rows_of(streamed));
+      land();
+    }
+    typename Tiles::KvGradient gradient{};  // dV, dK
     for (int step = 0; step < steps; ++step) {
-      const int head = head_of(step), m_block = m_block_of(step);
+      const int head = tiles.head, m_block = tiles.m_block();
       const int first_query = m_block * BlockM;
-      const ScorePlace<kKeys, BlockM, true> place(lane, first_query, first_key);
-      const TileLogEntry entry(args.log, visited++, batch, head, m_block, n_block);
+      const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, visited++, batch, head, m_block, n_block);
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
-      compute_delta<kQueries>(
-          lane, rows_of(TensorName::out, step), dout_tile,
-          shared.delta + (planted(GpuBug::flash1_delta_of_other_group) ? 0 : group_query));
-      fetch(step + 1);
-      DotTile<kKeys, BlockM> probs, dscores;
-      multiply_nt(lane, k_tile, shared.q, probs);
-      multiply_nt(lane, v_tile, shared.dout, dscores);
-      __syncthreads();  // delta is whole
-      gradient_tile<true, Element>(place, first_query, range.full(m_block), args, batch * args.heads + head,
-                                   ProbsFromMaxAndSum{row_max_of, row_sum_of}, shared.delta, entry, probs,
-                                   dscores);
-      put(lane, score_tile, probs);
-      __syncwarp();
-      multiply_nn<kKeys, BlockM, Dim>(lane, score_tile, shared.dout, dv);
-      __syncwarp();
-      put(lane, score_tile, dscores);
-      __syncthreads();  // dS is whole, and dO has been read by all
-      land(TensorName::dout, dout_ahead, dout_tile, step + 1);
-      const auto dq_rows =
-          query_rows<float>(args, TensorName::dq_accum, batch, head, first_query + group_query);
-      DqPart dq_before;
-      if constexpr (kRoomAhead) dq_before = load_rows<DqPart>(lane, dq_rows);  // the products hide the trip
-      multiply_nn<kKeys, BlockM, Dim>(lane, score_tile, shared.q, dk);
-      DqPart dq{};
-      multiply_tn<kQueries, BlockN>(lane, shared.scores, shared.k, dq, group_query);
-      store_sum(lane, dq_rows, kRoomAhead ? &dq_before : nullptr, dq);
-      if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(dk) + sum_of(dv));
-      __syncthreads();  // Q, dS and the statistics have been read by all
-      land_q(step + 1);
+      const bool misplaced = planted(GpuBug::flash1_delta_of_other_group) && !first;
+      delta_rows.put(Lane::in_cta(), rows_of(TensorName::out), shared.dout,
+                     shared.delta - (misplaced ? BlockM / 2 : 0));
+      typename Tiles::Scores scores;
+      multiply_scores(role, shared, scores);
+      exchange_scores<Extras, Element>(role, shared, first_query, first_key, range.full(m_block), args,
+                                       batch * args.heads + head, ProbsFromMaxAndSum{row_max_of, row_sum_of},
+                                       entry, scores);
+      tiles.advance();
+      const bool more = step + 1 < steps;
+      if (more) ahead.fetch(rows_of(streamed));
+      const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
+      const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(),
+                                                            dq_rows);  // the next product hides the trip
+      multiply_gradient(role, shared, gradient);
+      if constexpr (Extras) {
+        if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
+      }
+      __syncthreads();  // dS is whole; Q, dO and the statistics have been read by all
+      typename Tiles::QGradient dq = dq_before.sums();
+      if (more) land();  // after dq_before, which would wait for O too
+      multiply_nn(Lane::in_cta(), shared.dscores, shared.k, dq);
+      store_sums(Lane::in_cta(), dq_rows, dq);
     }
-    store_gradient(lane, key_rows<Element>(args, TensorName::dk, batch, kv_head, first_key),
-                   args.softmax_scale, dk);
-    store_gradient(lane, key_rows<Element>(args, TensorName::dv, batch, kv_head, first_key), 1.0f, dv);
+    store_gradient(
+        Lane::in_group(),
+        key_rows<Element>(args, first ? TensorName::dv : TensorName::dk, batch, kv_head, first_key),
+        first ? 1.0f : args.softmax_scale, gradient);
   }
 }
 

@@ -15,10 +15,9 @@ namespace tilescope::simt {
 struct TileRow {
   float max, sum;
 };
-template <bool Masked, int Rows, int Cols>
-__device__ inline TileRow tile_softmax(const ScorePlace<Rows, Cols, false>& place,
-                                       const KernelArguments& args, int a,
-                                       float (&scores)[Cols / kLaneCols]) {
+template <bool Masked, typename Tile>
+__device__ inline TileRow tile_softmax(const ScorePlace<Tile>& place, const KernelArguments& args, int a,
+                                       float (&scores)[Tile::kColsHere]) {
   const auto sees = place.template visible<Masked>(args.band, a);
   float tile_max = -kInfinity;
 #pragma unroll
@@ -63,37 +62,34 @@ __device__ inline void initialise(const RunningRows& head, int threads) {
 }
 
 /// O, l and m of a thread's rows as they come from slow memory.
-template <int Rows, int Dim>
+template <typename Tile>
 struct RunningTile {
-  QuadTile<Rows, Dim> out;
-  float max[QuadTile<Rows, Dim>::kRowsHere], sum[QuadTile<Rows, Dim>::kRowsHere];
+  float4 out[Tile::kRowsHere][Tile::kQuadsHere];
+  float max[Tile::kRowsHere], sum[Tile::kRowsHere];
 
   __device__ void load(Lane lane, const RunningRows& rows) {
-    using Quads = QuadTile<Rows, Dim>;
 #pragma unroll
-    for (int i = 0; i < Quads::kRowsHere; ++i) {
-      const int row = Quads::row(lane, i);
+    for (int i = 0; i < Tile::kRowsHere; ++i) {
+      const int row = Tile::row(lane, i);
       max[i] = row < rows.max.rows ? *rows.max.at(row, 0) : -kInfinity;
       sum[i] = row < rows.sum.rows ? *rows.sum.at(row, 0) : 0.0f;
 #pragma unroll
-      for (int j = 0; j < Quads::kQuadsHere; ++j) {
-        out.x[i][j] = load_quad(rows.out, row, Quads::col(lane, j));
+      for (int q = 0; q < Tile::kQuadsHere; ++q) {
+        out[i][q] = load_quad(rows.out, row, Tile::col(lane, 4 * q));
       }
     }
   }
 };
 
 /// Lines 11 to 13: O stays normalised and goes back to slow memory with its statistics.
-template <int Rows, int Dim>
+template <typename Tile>
 __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const RunningRows& rows,
-                                  const TileRow (&tile)[QuadTile<Rows, Dim>::kRowsHere],
-                                  const RunningTile<Rows, Dim>& running, const QuadTile<Rows, Dim>& product,
-                                  const TileLogEntry& entry) {
-  using Quads = QuadTile<Rows, Dim>;
+                                  const TileRow (&tile)[Tile::kRowsHere], const RunningTile<Tile>& running,
+                                  const Tile& product, const TileLogEntry& entry) {
   const float scale = args.softmax_scale_log2;
 #pragma unroll
-  for (int i = 0; i < Quads::kRowsHere; ++i) {
-    const int row = Quads::row(lane, i);
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
+    const int row = Tile::row(lane, i);
     if (row >= rows.sum.rows) continue;
     const float old_max = running.max[i], old_sum = running.sum[i];
     float old_share = 1.0f, tile_share = 0.0f, new_max = old_max, new_sum = old_sum;
@@ -108,11 +104,11 @@ __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const 
     }
     double accum = 0.0;
 #pragma unroll
-    for (int j = 0; j < Quads::kQuadsHere; ++j) {
-      const float4 o = running.out.x[i][j], p = product.x[i][j];
+    for (int q = 0; q < Tile::kQuadsHere; ++q) {
+      const float4 o = running.out[i][q], p = product.quad(i, q);
       const float4 merged = {fmaf(tile_share, p.x, old_share * o.x), fmaf(tile_share, p.y, old_share * o.y),
                              fmaf(tile_share, p.z, old_share * o.z), fmaf(tile_share, p.w, old_share * o.w)};
-      store_quad(rows.out, row, Quads::col(lane, j), merged);
+      store_quad(rows.out, row, Tile::col(lane, 4 * q), merged);
       if (entry.open()) accum += static_cast<double>(merged.x) + merged.y + merged.z + merged.w;
     }
     if (lane.col == 0) {
@@ -125,8 +121,9 @@ __device__ inline void merge_rows(Lane lane, const KernelArguments& args, const 
   }
 }
 
-/// One CTA: a whole query head. Each group of warps has its share of every q tile's rows.
-template <typename Element, int Dim, int BlockM, int BlockN, int Groups>
+/// One CTA: a whole query head. Each group of warps has its share of every q tile's rows. `Extras`: dropout,
+/// a negative scale and the tile log.
+template <typename Element, int Dim, int BlockM, int BlockN, int Groups, bool Extras>
 __global__ void __launch_bounds__(Groups* kThreads, 1)
     flash1_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
@@ -135,11 +132,13 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
   const int batch = item.head / args.heads, head = item.head % args.heads;
   const int kv_head =
       planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
-  const Lane lane = Lane::here();
+  using Scores = ThreadTile<kRows, BlockN>;
+  using Product = ThreadTile<kRows, Dim>;
+  const Lane lane = Lane::in_group();
   const int group = group_of_thread(), group_row = group * kRows;
   const SharedTile<Dim> q_tile{shared_memory() + group_row * Dim};
   const SharedTile<Dim> k_tile{shared_memory() + BlockM * Dim}, v_tile{k_tile.data + BlockN * Dim};
-  const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim + group_row * BlockN};
+  float* const group_probs = v_tile.data + BlockN * Dim + group_row * BlockN;
 
   initialise(RunningRows(args, batch, head, 0), Groups * kThreads);
   int visited = 0;
@@ -165,39 +164,46 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
     for (int step = 0; step < range.count(); ++step) {
       const int m_block = scan_tile(args.scan, range, n_block, step);
       const int first_query = first_query_of(step);
-      const ScorePlace<kRows, BlockN, false> place(lane, first_query, first_key);
-      const TileLogEntry entry(args.log, visited++, batch, head, m_block, n_block);
+      const ScorePlace<Scores> place(lane, first_query, first_key);
+      const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, visited++, batch, head, m_block, n_block);
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
-      DotTile<kRows, BlockN> scores;
+      Scores scores;
       multiply_nt(lane, q_tile, k_tile, scores);
       __syncthreads();
       const bool more = step + 1 < range.count();
       if (more) q_ahead.fetch(q_rows(step + 1));
-      if (args.score_sign < 0) multiply_scores(scores, args.score_sign);
-      if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
-      TileRow tile_rows[QuadTile<kRows, Dim>::kRowsHere];
+      if constexpr (Extras) {
+        multiply_scores(scores, args.score_sign);
+        if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
+      }
+      TileRow tile_rows[Product::kRowsHere];
 #pragma unroll
-      for (int a = 0; a < QuadTile<kRows, Dim>::kRowsHere; ++a) {
+      for (int a = 0; a < Product::kRowsHere; ++a) {
         tile_rows[a] = range.full(m_block) ? tile_softmax<false>(place, args, a, scores.x[a])
                                            : tile_softmax<true>(place, args, a, scores.x[a]);
       }
-      if (args.dropout.active()) {
-        place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+      if constexpr (Extras) {
+        if (args.dropout.active()) {
+          place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+        }
       }
       round_tile<Element>(scores);
-      if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+      if constexpr (Extras) {
+        if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+      }
       if (more) q_ahead.land(q_tile, q_rows(step + 1));
-      put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
-      RunningTile<kRows, Dim> running;
+      const OwnProbs<Scores> probs{group_probs};
+      probs.put(lane, scores);
+      RunningTile<Product> running;
       const RunningRows rows(args, batch, head, first_query);
       running.load(lane, rows);  // early, so that the product hides the trip
       __syncwarp();
-      QuadTile<kRows, Dim> product{};
-      multiply_nn<kRows, BlockN, Dim>(lane, p_tile, v_tile, product);
+      Product product{};
+      probs.multiply(lane, v_tile, product);
       __syncwarp();  // a row's eight lanes have read m and l before the first of them overwrites both
-      merge_rows<kRows, Dim>(lane, args, rows, tile_rows, running, product, entry);
+      merge_rows(lane, args, rows, tile_rows, running, product, entry);
     }
   }
 }

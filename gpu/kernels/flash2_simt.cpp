@@ -31,11 +31,13 @@ std::optional<std::string> Flash2Simt::reason(const AttentionProblem& problem, D
 LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   LaunchShape shape{.threads_per_cta = simt::kThreads};
-  if (!program.phases.empty()) shape.ctas_per_sm = dim <= 192 ? 2 : 1;
   if (program.name == PassName::forward) {
     shape.shared_bytes = forward_shared_bytes(program.tile, dim);
+    shape.ctas_per_sm = dim <= 192 ? 2 : 1;
   } else if (!program.phases.empty()) {
+    shape.threads_per_cta = simt::kBackwardGroups * simt::kThreads;
     shape.shared_bytes = backward_shared_bytes(program.tile, dim);
+    shape.ctas_per_sm = 1;
   }
   return shape;
 }

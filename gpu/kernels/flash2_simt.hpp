@@ -28,24 +28,27 @@ struct Flash2Simt {
   struct Tiles {
     TileShape forward, backward, dq;
   };
-  /// The tile shapes of each pass. Two CTAs share an SM of sm_90 (227 KiB for them), so that one computes
-  /// while the other waits at a barrier; at d = 256 only one fits, within sm_80's 163 KiB.
+  /// The tile shapes of each pass. Forward, two CTAs share an SM of sm_90 (227 KiB for them) up to d = 192,
+  /// so that one computes while the other waits at a barrier. Backward, a CTA is eight warps and takes what
+  /// sm_80 has, 163 KiB.
   static constexpr Tiles tiles(int padded_dim) {
     switch (padded_dim) {
       case 32:
       case 64:
         // Forward: 8 x 8 scores a thread, 16 shared loads feed 256 multiply-adds; 96 KiB at d = 64.
-        // Backward: Q, dO, K, V and P, 80 KiB at d = 64.
-        return {.forward = {128, 64}, .backward = {64, 64}, .dq = {64, 64}};
+        // Backward: Q, dO 32, K, V 64 and P, dS 64 KiB at d = 64.
+        return {.forward = {128, 64}, .backward = {64, 128}, .dq = {64, 128}};
       case 96:
-        // Forward: Q 48, K and V 24, P 16 KiB. Backward: 112.5 KiB, the most that two CTAs can have.
+        // Forward: Q 48, K and V 24, P 16 KiB. Backward: 128.5 KiB.
         return {.forward = {128, 32}, .backward = {64, 64}, .dq = {64, 64}};
       case 128:
-        // Forward: Q 64, K and V 32, P 16: 112 KiB. Backward: dK and dV of 64 rows are 128 registers a
-        // thread, so that q tiles of 32 rows are what is left of 112 KiB.
-        return {.forward = {128, 32}, .backward = {32, 64}, .dq = {64, 32}};
+        // Forward: Q 64, K and V 32, P 16: 112 KiB. Backward: Q, dO, K, V 128 and P, dS 32 KiB.
+        return {.forward = {128, 32}, .backward = {64, 64}, .dq = {64, 64}};
+      case 192:
+        // Forward: O alone is 96 registers a thread. Backward: Q, dO 48, K, V 96 and P, dS 16 KiB.
+        return {.forward = {64, 32}, .backward = {32, 64}, .dq = {32, 64}};
       default:
-        // Forward: O alone is 96 and 128 registers a thread. Backward: Q, dO, K and V are 96 and 128 KiB.
+        // Forward: O alone is 128 registers a thread. Backward: Q, dO, K, V 128 and P, dS 8 KiB.
         return {.forward = {64, 32}, .backward = {32, 32}, .dq = {32, 32}};
     }
   }
@@ -54,9 +57,9 @@ struct Flash2Simt {
   static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
     return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n);
   }
-  /// Q, dO, K, V, one of P and dS, and LSE and delta of the q tile.
+  /// Q, dO, K, V, P, dS, and LSE and delta of the q tile.
   static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (2 * tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n +
+    return 4 * (2 * (tile.block_m + tile.block_n) * padded_dim + 2 * tile.block_m * tile.block_n +
                 2 * tile.block_m);
   }
 };

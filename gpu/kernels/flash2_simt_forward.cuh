@@ -12,13 +12,13 @@
 namespace tilescope::simt {
 
 /// Adds this thread's part of the rows' state to the tile log.
-template <int Rows, int Dim>
+template <typename Tile>
 __device__ inline void log_rows(Lane lane, const KernelArguments& args, const TileLogEntry& entry,
-                                int first_query, const RowStatistics<Rows / (kWarps * kLaneRows)>& statistics,
-                                const QuadTile<Rows, Dim>& accum) {
+                                int first_query, const RowStatistics<Tile::kRowsHere>& statistics,
+                                const Tile& accum) {
 #pragma unroll
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
-    if (first_query + lane.first_row<Rows>() + kLaneRows * i >= args.band.seqlen_q) continue;
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
+    if (first_query + Tile::row(lane, i) >= args.band.seqlen_q) continue;
     const bool seen = statistics.max[i] > -kInfinity;
     if (lane.col == 0 && seen) entry.add(&DeviceTileState::row_max, statistics.max[i]);
     entry.add(&DeviceTileState::row_sum, statistics.sum[i]);
@@ -27,21 +27,21 @@ __device__ inline void log_rows(Lane lane, const KernelArguments& args, const Ti
 }
 
 /// O = accum / row sum and LSE, to slow memory. Source: FlashAttention-2, Algorithm 1, lines 12 to 15.
-template <int Rows, int Dim>
+template <typename Tile>
 __device__ inline void finish_forward(Lane lane, const KernelArguments& args, int batch, int head,
-                                      int first_query, RowStatistics<Rows / (kWarps * kLaneRows)>& statistics,
-                                      QuadTile<Rows, Dim>& accum) {
+                                      int first_query, const RowStatistics<Tile::kRowsHere>& statistics,
+                                      const Tile& accum) {
   const auto out = query_rows<float>(args, TensorName::out, batch, head, first_query);
   const auto lse = statistic_rows<float>(args, TensorName::lse, batch, head, first_query);
 #pragma unroll
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
-    const int row = lane.first_row<Rows>() + kLaneRows * i;
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
+    const int row = Tile::row(lane, i);
     const float sum = row_sum(statistics.sum[i]);
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
 #pragma unroll
-    for (int j = 0; j < Dim / (4 * kLaneCols); ++j) {
-      const float4 o = accum.x[i][j];
-      store_quad(out, row, 4 * (lane.col + kLaneCols * j),
+    for (int q = 0; q < Tile::kQuadsHere; ++q) {
+      const float4 o = accum.quad(i, q);
+      store_quad(out, row, Tile::col(lane, 4 * q),
                  {o.x * inverse, o.y * inverse, o.z * inverse, o.w * inverse});
     }
     if (lane.col == 0 && row < lse.rows) {
@@ -62,11 +62,11 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
       planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
   const int first_query = item.block * BlockM;
   const TileRange range = kv_tiles(args.band, kTile, item.block);
-  const Lane lane = Lane::here();
+  const Lane lane = Lane::in_group();
 
   const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
   const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
-  const SharedTile<BlockN> p_tile{v_tile.data + BlockN * Dim};
+  const OwnProbs<ThreadTile<BlockM, BlockN>> probs{v_tile.data + BlockN * Dim};
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
       const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;
@@ -75,11 +75,12 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     __pipeline_commit();
   };
 
-  constexpr int kRowsHere = BlockM / (kWarps * kLaneRows);
-  QuadTile<BlockM, Dim> accum{};
-  RowStatistics<kRowsHere> statistics;
+  // Four warps down the rows, so that a row's maximum and sum need no other warp.
+  using Scores = ThreadTile<BlockM, BlockN>;
+  ThreadTile<BlockM, Dim> accum{};
+  RowStatistics<Scores::kRowsHere> statistics;
 #pragma unroll
-  for (int i = 0; i < kRowsHere; ++i) {
+  for (int i = 0; i < Scores::kRowsHere; ++i) {
     statistics.max[i] = -kInfinity;
     statistics.sum[i] = 0.0f;
   }
@@ -94,12 +95,12 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     const int first_key = n_block * BlockN;
     __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
     __syncthreads();
-    DotTile<BlockM, BlockN> scores;
+    Scores scores;
     multiply_nt(lane, q_tile, k_tile, scores);
     __syncthreads();
     load_kv(TensorName::k, k_tile, step + 1);
 
-    const ScorePlace<BlockM, BlockN, false> place(lane, first_query, first_key);
+    const ScorePlace<Scores> place(lane, first_query, first_key);
     [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, item.block, n_block);
     if constexpr (Extras) {
       multiply_scores(scores, args.score_sign);
@@ -116,12 +117,12 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
       }
       if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
     }
-    put(lane, p_tile, scores);  // a warp reads back only the rows that it wrote
+    probs.put(lane, scores);
     __syncwarp();
 
     __pipeline_wait_prior(1);  // V; the next K may still be on its way
     __syncthreads();
-    multiply_nn<BlockM, BlockN, Dim>(lane, p_tile, v_tile, accum);
+    probs.multiply(lane, v_tile, accum);
     if constexpr (Extras) {
       if (entry.open()) log_rows(lane, args, entry, first_query, statistics, accum);
     }

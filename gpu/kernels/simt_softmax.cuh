@@ -4,34 +4,23 @@
 #pragma once
 
 #include "gpu/kernels/simt_observe.cuh"
-#include "gpu/kernels/simt_tile.cuh"
+#include "gpu/kernels/simt_product.cuh"
 
 namespace tilescope::simt {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-/// Which entries of the score matrix a thread's DotTile holds: queries down the rows and keys across the
-/// columns, or the transpose.
-template <int Rows, int Cols, bool RowsAreKeys>
+/// Which entries of the score matrix a thread's tile holds: queries down the rows, keys across the columns.
+template <typename Tile>
 struct ScorePlace {
-  static constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kColsHere = Cols / kLaneCols;
-  static constexpr int kQueriesHere = RowsAreKeys ? kColsHere : kRowsHere;
-  static constexpr int kKeysHere = RowsAreKeys ? kRowsHere : kColsHere;
+  static constexpr int kQueriesHere = Tile::kRowsHere, kKeysHere = Tile::kColsHere;
   static_assert(kQueriesHere * kKeysHere <= 64, "the dropout decisions of a thread fit 64 bits");
   int first_query, first_key;  // of this thread
 
   __device__ ScorePlace(Lane lane, int first_query, int first_key)
-      : first_query(first_query + (RowsAreKeys ? lane.col : lane.first_row<Rows>())),
-        first_key(first_key + (RowsAreKeys ? lane.first_row<Rows>() : lane.col)) {}
-  __device__ int query_offset(int a) const { return (RowsAreKeys ? kLaneCols : kLaneRows) * a; }
-  __device__ int key_offset(int b) const { return (RowsAreKeys ? kLaneRows : kLaneCols) * b; }
-  /// Entry (a-th query, b-th key) of this thread.
-  __device__ static float& entry(DotTile<Rows, Cols>& tile, int a, int b) {
-    return RowsAreKeys ? tile.x[b][a] : tile.x[a][b];
-  }
-  __device__ static float entry(const DotTile<Rows, Cols>& tile, int a, int b) {
-    return RowsAreKeys ? tile.x[b][a] : tile.x[a][b];
-  }
+      : first_query(first_query + Tile::row(lane, 0)), first_key(first_key + Tile::col(lane, 0)) {}
+  __device__ static constexpr int query_offset(int a) { return Tile::row_step(a); }
+  __device__ static constexpr int key_offset(int b) { return Tile::col_step(b); }
 
   /// Keys that the a-th query sees, as offsets from this thread's first key. Everything for a full tile.
   struct Visible {
@@ -53,39 +42,43 @@ struct ScorePlace {
     if (!dropout.active()) return ~bits;
     if (planted(GpuBug::simt_dropout_of_first_head)) batch_head = 0;
 #pragma unroll 1
-    for (int i = 0; i < kQueriesHere * kKeysHere; ++i) {
+    for (int i = 0; i < kQueriesHere * kKeysHere; i += 4) {
       const int query = first_query + query_offset(i / kKeysHere),
                 key = first_key + key_offset(i % kKeysHere);
-      if (dropout.keep(batch_head, query, key)) bits |= std::uint64_t{1} << i;
+      const Philox4 random = dropout.bits(batch_head, query, key / 4);
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        if (random.x[x] >= dropout.threshold) bits |= std::uint64_t{1} << (i + x);
+      }
     }
     return bits;
   }
   /// Zeroes what dropout drops and scales up the rest.
-  __device__ static void drop(std::uint64_t kept, float keep_scale, DotTile<Rows, Cols>& tile) {
+  __device__ static void drop(std::uint64_t kept, float keep_scale, Tile& tile) {
 #pragma unroll
     for (int i = 0; i < kQueriesHere * kKeysHere; ++i) {
-      float& x = entry(tile, i / kKeysHere, i % kKeysHere);
+      float& x = tile.x[i / kKeysHere][i % kKeysHere];
       x = kept >> i & 1 ? x * keep_scale : 0.0f;
     }
   }
 
   /// Sum of this thread's visible entries, for the tile log.
-  __device__ double visible_sum(const VisibleBand& band, const DotTile<Rows, Cols>& tile) const {
+  __device__ double visible_sum(const VisibleBand& band, const Tile& tile) const {
     double sum = 0.0;
 #pragma unroll
     for (int a = 0; a < kQueriesHere; ++a) {
       const Visible sees = visible<true>(band, a);
 #pragma unroll
       for (int b = 0; b < kKeysHere; ++b) {
-        if (sees(key_offset(b))) sum += entry(tile, a, b);
+        if (sees(key_offset(b))) sum += tile.x[a][b];
       }
     }
     return sum;
   }
 };
 
-template <int Rows, int Cols>
-__device__ inline void multiply_scores(DotTile<Rows, Cols>& scores, float factor) {
+template <typename Tile>
+__device__ inline void multiply_scores(Tile& scores, float factor) {
 #pragma unroll
   for (auto& row : scores.x) {
 #pragma unroll
@@ -94,14 +87,13 @@ __device__ inline void multiply_scores(DotTile<Rows, Cols>& scores, float factor
 }
 
 /// Rounds each value to the element type, as a tensor core's operand would be.
-template <typename Element, int Rows, int Cols>
-__device__ inline void round_tile(DotTile<Rows, Cols>& tile) {
-  static_assert(Cols / kLaneCols % 2 == 0, "values are rounded in pairs");
+template <typename Element, typename Tile>
+__device__ inline void round_tile(Tile& tile) {
   if (planted(GpuBug::simt_rounding_lost)) return;
 #pragma unroll
   for (auto& row : tile.x) {
 #pragma unroll
-    for (int j = 0; j < Cols / kLaneCols; j += 2) {
+    for (int j = 0; j < Tile::kColsHere; j += 2) {
       const float2 pair = rounded<Element>(make_float2(row[j], row[j + 1]));
       row[j] = pair.x;
       row[j + 1] = pair.y;
@@ -109,16 +101,44 @@ __device__ inline void round_tile(DotTile<Rows, Cols>& tile) {
   }
 }
 
-template <typename Quads>
-__device__ inline double sum_of(const Quads& tile) {
+template <typename Tile>
+__device__ inline double sum_of(const Tile& tile) {
   double sum = 0.0;
 #pragma unroll
   for (const auto& row : tile.x) {
 #pragma unroll
-    for (const float4& quad : row) sum += static_cast<double>(quad.x) + quad.y + quad.z + quad.w;
+    for (float x : row) sum += static_cast<double>(x);
   }
   return sum;
 }
+
+/// P on its way through shared memory to P V. A warp reads only the rows that it wrote. Stored as its
+/// transpose, P takes fewer registers in the product; that needs four rows a thread.
+template <typename Scores>
+struct OwnProbs;
+template <int Rows, int Cols, int WarpRows>
+struct OwnProbs<ThreadTile<Rows, Cols, WarpRows, 1>> {
+  using Scores = ThreadTile<Rows, Cols, WarpRows, 1>;
+  static constexpr bool kTransposed = Scores::kRowsHere >= 4;
+  float* data;
+
+  __device__ void put(Lane lane, const Scores& probs) const {
+    if constexpr (kTransposed) {
+      put_transposed(lane, SharedTile<Rows>{data}, probs);
+    } else {
+      simt::put(lane, SharedTile<Cols>{data}, probs);
+    }
+  }
+  /// sum += P V
+  template <typename Sum, int Dim>
+  __device__ void multiply(Lane lane, SharedTile<Dim> v, Sum& sum) const {
+    if constexpr (kTransposed) {
+      multiply_tn<Cols>(lane, SharedTile<Rows>{data}, v, sum);
+    } else {
+      multiply_nn(lane, SharedTile<Cols>{data}, v, sum);
+    }
+  }
+};
 
 /// Running softmax of the rows that a thread shares with the seven others of its row group.
 template <int RowsHere>
@@ -129,11 +149,10 @@ struct RowStatistics {
 
 /// Scores become P (un-normalised); the statistics and the accumulator take the tile in.
 /// Source: FlashAttention-2, Algorithm 1, lines 9 and 10.
-template <bool Masked, int Rows, int Cols, int Dim>
-__device__ inline void softmax_step(const ScorePlace<Rows, Cols, false>& place, const KernelArguments& args,
-                                    DotTile<Rows, Cols>& scores,
-                                    RowStatistics<ScorePlace<Rows, Cols, false>::kRowsHere>& statistics,
-                                    QuadTile<Rows, Dim>& accum) {
+template <bool Masked, typename Scores, typename Accum>
+__device__ inline void softmax_step(const ScorePlace<Scores>& place, const KernelArguments& args,
+                                    Scores& scores, RowStatistics<Scores::kRowsHere>& statistics,
+                                    Accum& accum) {
   const float scale = args.softmax_scale_log2;
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
@@ -160,9 +179,7 @@ __device__ inline void softmax_step(const ScorePlace<Rows, Cols, false>& place, 
     statistics.max[a] = new_max;
     statistics.sum[a] = fmaf(statistics.sum[a], rescale, sum);
 #pragma unroll
-    for (float4& quad : accum.x[a]) {
-      quad = {quad.x * rescale, quad.y * rescale, quad.z * rescale, quad.w * rescale};
-    }
+    for (float& x : accum.x[a]) x *= rescale;
   }
 }
 
@@ -199,67 +216,21 @@ struct ProbsFromMaxAndSum {
   }
 };
 
-/// Scores become P, dP becomes dS = P * (dP - delta).
-/// @param tile_query first query of the q tile; delta and the statistics behind `probability` are indexed
-/// from it Source: FlashAttention-2, Algorithm 2, lines 11 and 14; FlashAttention, Algorithm 4, lines 13
-/// and 20.
-template <bool Masked, typename Probability, int Rows, int Cols, bool RowsAreKeys>
-__device__ inline void gradient_step(const ScorePlace<Rows, Cols, RowsAreKeys>& place, int tile_query,
-                                     const KernelArguments& args, const Probability& probability,
-                                     const float* delta, DotTile<Rows, Cols>& scores,
-                                     DotTile<Rows, Cols>& dprobs) {
+/// Scores become P, normalised. `probability` is indexed from `tile_query`, the q tile's first query.
+/// Source: FlashAttention-2, Algorithm 2, line 11; FlashAttention, Algorithm 4, line 13.
+template <bool Masked, typename Probability, typename Tile>
+__device__ inline void probability_step(const ScorePlace<Tile>& place, int tile_query,
+                                        const KernelArguments& args, const Probability& probability,
+                                        Tile& scores) {
   const float scale = args.softmax_scale_log2;
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
     const auto sees = place.template visible<Masked>(args.band, a);
-    const int index = place.first_query - tile_query + place.query_offset(a);
-    const auto row = probability.row(index, scale);
-    const float row_delta = delta[planted(GpuBug::simt_delta_of_next_row) ? index ^ 1 : index];
+    const auto row = probability.row(place.first_query - tile_query + place.query_offset(a), scale);
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
-      float& score = place.entry(scores, a, b);
-      float& dprob = place.entry(dprobs, a, b);
-      const bool counts = !Masked || sees(place.key_offset(b));
-      score = counts ? row(score, scale) : 0.0f;
-      dprob = score * (dprob - row_delta);
-    }
-  }
-}
-
-/// P and dS of one tile from its scores and dP, with mask, dropout, rounding to the element type, sign and
-/// tile log. `probs` leaves as it enters its product. Without `Extras` there is no dropout, sign or log.
-template <bool Extras, typename Element, typename Probability, int Rows, int Cols, bool RowsAreKeys>
-__device__ inline void gradient_tile(const ScorePlace<Rows, Cols, RowsAreKeys>& place, int tile_query,
-                                     bool full, const KernelArguments& args, int batch_head,
-                                     const Probability& probability, const float* delta,
-                                     const TileLogEntry& entry, DotTile<Rows, Cols>& probs,
-                                     DotTile<Rows, Cols>& dscores) {
-  [[maybe_unused]] std::uint64_t kept = 0;
-  if constexpr (Extras) {
-    multiply_scores(probs, args.score_sign);
-    if (args.dropout.active()) {
-      kept = place.kept(args.dropout, batch_head);
-      place.drop(kept, args.dropout.keep_scale, dscores);
-    }
-    if (entry.open()) {
-      entry.add(&DeviceTileState::scores, place.visible_sum(args.band, probs));
-      entry.add(&DeviceTileState::dprobs, place.visible_sum(args.band, dscores));
-    }
-  }
-  if (full) {
-    gradient_step<false>(place, tile_query, args, probability, delta, probs, dscores);
-  } else {
-    gradient_step<true>(place, tile_query, args, probability, delta, probs, dscores);
-  }
-  if constexpr (Extras) {
-    if (args.dropout.active()) place.drop(kept, args.dropout.keep_scale, probs);
-  }
-  round_tile<Element>(probs);
-  round_tile<Element>(dscores);
-  if constexpr (Extras) {
-    if (entry.open()) {
-      entry.add(&DeviceTileState::probs, place.visible_sum(args.band, probs));
-      entry.add(&DeviceTileState::dscores, place.visible_sum(args.band, dscores));
+      float& score = scores.x[a][b];
+      score = !Masked || sees(place.key_offset(b)) ? row(score, scale) : 0.0f;
     }
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles on CUDA cores: swizzled fp32 tiles in shared memory and the three matrix products that attention
-// needs of them, for CTAs of four warps that each own a quarter of the product's rows (the split-Q partition
-// of FlashAttention-2, arXiv:2307.08691, section 3.3: warps exchange nothing).
+// Tiles of the CUDA-core kernels: swizzled fp32 tiles in shared memory, and their ways from and to slow
+// memory.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -22,23 +21,37 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 extern __shared__ float4 dynamic_shared[];
 __device__ inline float* shared_memory() { return reinterpret_cast<float*>(dynamic_shared); }
 
-/// Most CTAs are four warps; larger ones are groups of four, each with rows of its own.
-__device__ inline int thread_in_group() { return static_cast<int>(threadIdx.x) % kThreads; }
+/// threadIdx.x, read where it is asked for: what is derived from it would otherwise be kept in registers from
+/// one product to the next, which have better use for them.
+__device__ inline int thread_index() {
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+}
+/// Most CTAs are four warps; larger ones are groups of four.
+__device__ inline int thread_in_group() { return thread_index() % kThreads; }
 __device__ inline int group_of_thread() { return static_cast<int>(threadIdx.x) / kThreads; }
 
-/// This thread's place in its group. A warp is a grid of 4 x 8 lanes; lanes that differ in bit 0 differ in
-/// row, in bit 1 in column, so that of the two operands of a product each is shared by neighbouring lanes,
-/// and a 16-byte load of either takes two passes through shared memory instead of four.
+/// This thread's place among the warps that share a product. A warp is a grid of 4 x 8 lanes; lanes that
+/// differ in bit 0 differ in row, in bit 1 in column, so that of the two operands of a product each is shared
+/// by neighbouring lanes, and a 16-byte load of either takes two passes through shared memory instead of
+/// four.
 struct Lane {
   int warp, row, col;
-  __device__ static Lane here() {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    return {thread_in_group() / 32, (lane & 1) | (lane >> 4) << 1, (lane >> 1) & 7};
+  /// Among the four warps of this thread's group.
+  __device__ static Lane in_group() {
+    const int thread = thread_index();
+    return of(thread / 32 % kWarps, thread);
   }
-  /// First of the rows that this thread computes in a tile of `Rows`; the others follow kLaneRows apart.
-  template <int Rows>
-  __device__ int first_row() const {
-    return warp * (Rows / kWarps) + row;
+  /// Among all warps of the CTA.
+  __device__ static Lane in_cta() {
+    const int thread = thread_index();
+    return of(thread / 32, thread);
+  }
+
+ private:
+  __device__ static Lane of(int warp, int thread) {
+    return {warp, (thread & 1) | (thread >> 4 & 1) << 1, (thread >> 1) & 7};
   }
 };
 
@@ -61,19 +74,38 @@ __device__ inline float fast_exp2(float x) {
 }
 
 /// A rows x Cols tile of fp32 in shared memory. Its 16-byte chunks are permuted inside groups of eight by the
-/// row, so that eight rows read at one column, or eight columns of one row, lie in different banks.
+/// row's number in fours: four rows on have one address and fixed distances, and eight rows that lie four
+/// apart, read at one column, lie in different banks, as do eight columns of one row.
 template <int Cols>
 struct SharedTile {
   static_assert(Cols % 32 == 0, "a row is made of groups of eight 16-byte chunks");
   float* data;
 
-  __device__ float* chunk(int row, int index) const { return data + row * Cols + ((index ^ (row & 7)) << 2); }
-  __device__ float4 load(int row, int index) const { return *reinterpret_cast<float4*>(chunk(row, index)); }
-  __device__ float& at(int row, int col) const {
-    if (planted(GpuBug::simt_swizzle_wrong)) return data[row * Cols + col];
-    return chunk(row, col >> 2)[col & 3];
+  __device__ float* chunk(int row, int index) const {
+    return data + row * Cols + ((index ^ (row >> 2 & 7)) << 2);
+  }
+
+  /// Addresses along a row, or down a column in steps of four rows, two instructions each: the permutation is
+  /// kept apart from the address, both in bytes.
+  struct Walk {
+    const char* start;
+    int permuted;  // chunk inside its group of eight, or the row's permutation [bytes]
+    __device__ const float* along(int index) const {
+      return reinterpret_cast<const float*>(start + (permuted ^ index * 16));
+    }
+    __device__ const float* down(int four_rows) const {
+      return reinterpret_cast<const float*>(start + four_rows * (16 * Cols) +
+                                            (permuted ^ (four_rows * 16 & 112)));
+    }
+  };
+  __device__ Walk row(int row) const {
+    return {reinterpret_cast<const char*>(data + row * Cols), (row >> 2 & 7) * 16};
+  }
+  __device__ Walk column(int chunk) const {
+    return {reinterpret_cast<const char*>(data + (chunk & ~7) * 4), (chunk & 7) * 16};
   }
 };
+__device__ inline float4 load_chunk(const float* chunk) { return *reinterpret_cast<const float4*>(chunk); }
 
 /// Rows of one head of a tensor, from `first_row` on: `rows` of them exist, each of `cols` elements.
 template <typename Element>
@@ -170,7 +202,7 @@ __device__ inline void store_quad(const GlobalRows<Element>& target, int row, in
 
 /// One 16-byte chunk of a tile from slow memory.
 template <typename Element>
-__device__ inline void load_chunk(float* destination, const GlobalRows<Element>& source, int row, int col) {
+__device__ inline void copy_chunk(float* destination, const GlobalRows<Element>& source, int row, int col) {
   if constexpr (sizeof(Element) == 4) {
     for (int x = 0; x < 4; ++x) {
       const bool valid = row < source.rows && col + x < source.cols;
@@ -248,7 +280,7 @@ __device__ inline void load_tile(SharedTile<Cols> tile, const GlobalRows<Element
   }
 #pragma unroll 1
   for (int row = first_row; row < Rows; row += kRowStep) {
-    load_chunk(tile.chunk(row, chunk), source, row, 4 * chunk);
+    copy_chunk(tile.chunk(row, chunk), source, row, 4 * chunk);
   }
 }
 
@@ -290,135 +322,6 @@ __device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int
 #endif
   const float each[4] = {value.x, value.y, value.z, value.w};
   for (int x = 0; x < 4 && col + x < target.cols; ++x) atomicAdd(target.at(row, col + x), each[x]);
-}
-
-__device__ inline void multiply_add(float4& sum, float a, float4 b) {
-  sum.x = fmaf(a, b.x, sum.x);
-  sum.y = fmaf(a, b.y, sum.y);
-  sum.z = fmaf(a, b.z, sum.z);
-  sum.w = fmaf(a, b.w, sum.w);
-}
-
-/// This thread's part of a Rows x Cols product of dot products: rows first_row + 4 i, columns lane.col + 8 j.
-template <int Rows, int Cols>
-struct DotTile {
-  float x[Rows / (kWarps * kLaneRows)][Cols / kLaneCols];
-};
-/// This thread's part of a Rows x Cols accumulator: rows first_row + 4 i, columns 4 (lane.col + 8 j) ... + 3.
-template <int Rows, int Cols>
-struct QuadTile {
-  static constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kQuadsHere = Cols / (4 * kLaneCols);
-  float4 x[kRowsHere][kQuadsHere];
-  __device__ static int row(Lane lane, int i) { return lane.first_row<Rows>() + kLaneRows * i; }
-  __device__ static int col(Lane lane, int j) { return 4 * (lane.col + kLaneCols * j); }
-};
-/// The same for the product of a transposed matrix, whose rows are read four at a time: a thread has quads of
-/// neighbouring rows, and where the columns allow it two warps share the rows and two the columns.
-template <int Rows, int Cols>
-struct TransposedQuadTile {
-  static constexpr int kWarpCols = Cols % (8 * kLaneCols) == 0 ? 2 : 1, kWarpRows = kWarps / kWarpCols;
-  static constexpr int kRowsHere = Rows / (kWarpRows * kLaneRows);
-  static constexpr int kQuadsHere = Cols / (kWarpCols * 4 * kLaneCols);
-  static_assert(kRowsHere % 4 == 0, "a thread's rows come in quads");
-  float4 x[kRowsHere][kQuadsHere];
-  __device__ static int row(Lane lane, int i) {
-    return lane.warp % kWarpRows * (Rows / kWarpRows) + 4 * (lane.row + kLaneRows * (i / 4)) + i % 4;
-  }
-  __device__ static int col(Lane lane, int j) {
-    return lane.warp / kWarpRows * (Cols / kWarpCols) + 4 * (lane.col + kLaneCols * j);
-  }
-};
-
-/// result = a b^T, with a (Rows x Depth) and b (Cols x Depth).
-template <int Rows, int Cols, int Depth>
-__device__ inline void multiply_nt(Lane lane, SharedTile<Depth> a, SharedTile<Depth> b,
-                                   DotTile<Rows, Cols>& result) {
-  constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kColsHere = Cols / kLaneCols;
-  const int first_row = lane.first_row<Rows>();
-  result = {};
-#pragma unroll(kRowsHere* kColsHere >= 32 ? 1 : 2)
-  for (int chunk = 0; chunk < Depth / 4; ++chunk) {
-    float4 row[kRowsHere];
-#pragma unroll
-    for (int i = 0; i < kRowsHere; ++i) row[i] = a.load(first_row + kLaneRows * i, chunk);
-#pragma unroll
-    for (int j = 0; j < kColsHere; ++j) {
-      const float4 col = b.load(lane.col + kLaneCols * j, chunk);
-#pragma unroll
-      for (int i = 0; i < kRowsHere; ++i) {
-        float sum = result.x[i][j];
-        sum = fmaf(row[i].x, col.x, sum);
-        sum = fmaf(row[i].y, col.y, sum);
-        sum = fmaf(row[i].z, col.z, sum);
-        result.x[i][j] = fmaf(row[i].w, col.w, sum);
-      }
-    }
-  }
-}
-
-/// sum += a b, with a (Rows x Depth) and b (Depth x Cols).
-template <int Rows, int Depth, int Cols>
-__device__ inline void multiply_nn(Lane lane, SharedTile<Depth> a, SharedTile<Cols> b,
-                                   QuadTile<Rows, Cols>& sum) {
-  constexpr int kRowsHere = Rows / (kWarps * kLaneRows), kQuadsHere = Cols / (4 * kLaneCols);
-  const int first_row = lane.first_row<Rows>();
-#pragma unroll 1
-  for (int chunk = 0; chunk < Depth / 4; ++chunk) {
-    float4 row[kRowsHere];
-#pragma unroll
-    for (int i = 0; i < kRowsHere; ++i) row[i] = a.load(first_row + kLaneRows * i, chunk);
-#pragma unroll
-    for (int x = 0; x < 4; ++x) {
-#pragma unroll
-      for (int j = 0; j < kQuadsHere; ++j) {
-        const float4 quad = b.load(chunk * 4 + x, lane.col + kLaneCols * j);
-#pragma unroll
-        for (int i = 0; i < kRowsHere; ++i) {
-          const float factor = x == 0 ? row[i].x : x == 1 ? row[i].y : x == 2 ? row[i].z : row[i].w;
-          multiply_add(sum.x[i][j], factor, quad);
-        }
-      }
-    }
-  }
-}
-
-/// sum += a^T b, with a (Depth x Width), of which Rows columns from `first_col` on take part, and b (Depth x
-/// Cols).
-template <int Rows, int Depth, int Width, int Cols>
-__device__ inline void multiply_tn(Lane lane, SharedTile<Width> a, SharedTile<Cols> b,
-                                   TransposedQuadTile<Rows, Cols>& sum, int first_col = 0) {
-  using Sum = TransposedQuadTile<Rows, Cols>;
-  const int first_chunk = (first_col + Sum::row(lane, 0)) / 4, first_col_chunk = Sum::col(lane, 0) / 4;
-#pragma unroll(Sum::kRowsHere* Sum::kQuadsHere >= 16 ? 1 : 2)
-  for (int k = 0; k < Depth; ++k) {
-    float4 rows[Sum::kRowsHere / 4];
-#pragma unroll
-    for (int i = 0; i < Sum::kRowsHere / 4; ++i) rows[i] = a.load(k, first_chunk + kLaneRows * i);
-#pragma unroll
-    for (int j = 0; j < Sum::kQuadsHere; ++j) {
-      const float4 quad = b.load(k, first_col_chunk + kLaneCols * j);
-#pragma unroll
-      for (int i = 0; i < Sum::kRowsHere / 4; ++i) {
-        multiply_add(sum.x[4 * i][j], rows[i].x, quad);
-        multiply_add(sum.x[4 * i + 1][j], rows[i].y, quad);
-        multiply_add(sum.x[4 * i + 2][j], rows[i].z, quad);
-        multiply_add(sum.x[4 * i + 3][j], rows[i].w, quad);
-      }
-    }
-  }
-}
-
-/// Writes a product of dot products into shared memory, for a later product along its columns.
-template <int Rows, int Cols>
-__device__ inline void put(Lane lane, SharedTile<Cols> tile, const DotTile<Rows, Cols>& values) {
-  const int first_row = lane.first_row<Rows>();
-#pragma unroll
-  for (int i = 0; i < Rows / (kWarps * kLaneRows); ++i) {
-#pragma unroll
-    for (int j = 0; j < Cols / kLaneCols; ++j) {
-      tile.at(first_row + kLaneRows * i, lane.col + kLaneCols * j) = values.x[i][j];
-    }
-  }
 }
 
 }  // namespace tilescope::simt

@@ -22,8 +22,7 @@ struct Standard {
   static constexpr int padded_dim(std::int64_t head_dim) {
     return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   }
-  /// Of all passes. Products of 64 rows and more keep a thread at 4 x 8 sums, and two CTAs fit an SM of
-  /// sm_90.
+  /// Of all passes. Two CTAs fit an SM of sm_90.
   static constexpr TileShape tile(int padded_dim) {
     if (padded_dim == 64) return {128, 64};  // Q, K and S: 80 KiB
     if (padded_dim == 128) return {64, 64};  // 80 KiB

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int batch = item.head / args.heads, head = item.head % args.heads;
   const int first_query = item.block * BlockM;
   const TileRange range = kv_tiles(dense(args.band), {BlockM, BlockN}, item.block);
-  const Lane lane = Lane::here();
+  const Lane lane = Lane::in_group();
   const SharedTile<Dim> left{shared_memory()}, right{left.data + BlockM * Dim};
   const SharedTile<BlockN> product_tile{right.data + BlockN * Dim};
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
@@ -81,8 +81,9 @@ __global__ void __launch_bounds__(kThreads, 2)
     __pipeline_wait_prior(0);
     __syncthreads();
     if (step + 1 < range.count()) right_ahead.fetch(right_rows(step + 1));
-    DotTile<BlockM, BlockN> product;
-    multiply_nt(lane, left, right, product);
+    SquarestTile<BlockM, BlockN> product;
+    // In order: S is rounded to the element type, and what rounds up in one order rounds down in another.
+    multiply_nt<true>(lane, left, right, product);
     be_late(GpuBug::standard_barrier_missing);
     put(lane, product_tile, product);
     if (!planted(GpuBug::standard_barrier_missing)) __syncthreads();
@@ -119,10 +120,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   const VisibleBand band = dense(args.band);
   const TileRange range =
       kByQuery ? kv_tiles(band, {BlockM, BlockN}, item.block) : q_tiles(band, {BlockM, BlockN}, item.block);
-  const Lane lane = Lane::here();
+  const Lane lane = Lane::in_group();
   const SharedTile<BlockN> matrix{shared_memory()};
   const SharedTile<Dim> rows{matrix.data + BlockM * BlockN};
-  std::conditional_t<kByQuery, QuadTile<kRows, Dim>, TransposedQuadTile<kRows, Dim>> product{};
+  SquarestTile<kRows, Dim> product{};
   const int steps = range.count() * heads_here;
   struct Place {
     int head, m_block, n_block;
@@ -174,9 +175,9 @@ __global__ void __launch_bounds__(kThreads, 2)
       __syncthreads();
     }
     if constexpr (kByQuery) {
-      multiply_nn<kRows, kDepth, Dim>(lane, matrix, rows, product);
+      multiply_nn(lane, matrix, rows, product);
     } else {
-      multiply_tn<kRows, kDepth>(lane, matrix, rows, product);
+      multiply_tn<kDepth>(lane, matrix, rows, product);
     }
     const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if (entry.open()) {
