@@ -46,7 +46,9 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
       .ctas_per_sm = ctas / machine.sm_count.value,
       .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
       .younger_pace = machine.younger_cta_pace ? machine.younger_cta_pace->value : 1.0};
-  const PassTraffic traffic = simulate_pass(program, schedule, options.on_retired);
+  const PassTraffic traffic =
+      simulate_pass(program, schedule, {machine.l2_reduced_share ? machine.l2_reduced_share->value : 1.0},
+                    options.on_retired);
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());

@@ -2,8 +2,11 @@
 // What a device can do at best, measured: bandwidth at each boundary and arithmetic rates.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "profiler/l2_residency.hpp"
 
 namespace tilescope {
 
@@ -20,6 +23,8 @@ struct Ceiling {
 struct Ceilings {
   std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
   std::vector<Ceiling> ceilings;
+  std::int64_t l2_bytes = 0;          // as the driver has it
+  std::vector<L2Residency> l2;        // empty where bytes cannot be counted
   std::vector<std::string> left_out;  // with the reason
 };
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +15,7 @@
 #include "analysis/json_fields.hpp"
 #include "analysis/machine.hpp"
 #include "analysis/output_path.hpp"
+#include "analysis/report_format.hpp"
 #include "analysis/run_record.hpp"
 
 namespace tilescope::cli {
@@ -58,12 +60,19 @@ Json record_json(const Ceilings& measured, const std::string& when, const Comman
                     {"sm_clock_hz", ceiling.sm_clock_hz},
                     {"method", ceiling.method}});
   }
+  Json l2 = Json::array();
+  for (const L2Residency& point : measured.l2) {
+    l2.push_back(
+        {{"access", point.access}, {"footprint_bytes", point.footprint_bytes}, {"kept", point.kept}});
+  }
   return {{"schema", kSchema},
           {"argv", context.argv},
           {"when", when},
           {"machine",
            {{"name", measured.device}, {"architecture", measured.architecture}, {"driver", measured.driver}}},
           {"ceilings", std::move(rows)},
+          {"l2_bytes", measured.l2_bytes},
+          {"l2", std::move(l2)},
           {"left_out", measured.left_out}};
 }
 
@@ -75,16 +84,21 @@ Ceilings read_record(const std::string& path, std::string& when) {
     if (schema != kSchema) throw BadInput(path + ": schema", schema, std::string("must be ") + kSchema);
     when = json.at("when").get<std::string>();
     const Json& machine = json.at("machine");
-    Ceilings measured{machine.at("name").get<std::string>(),
-                      machine.at("architecture").get<std::string>(),
-                      machine.at("driver").get<std::string>(),
-                      {},
-                      {}};
+    Ceilings measured;
+    measured.device = machine.at("name").get<std::string>();
+    measured.architecture = machine.at("architecture").get<std::string>();
+    measured.driver = machine.at("driver").get<std::string>();
     for (const Json& row : json.at("ceilings")) {
       measured.ceilings.push_back({row.at("name").get<std::string>(), row.at("unit").get<std::string>(),
                                    row.at("per_second").get<double>(),
                                    row.at("median_per_second").get<double>(), row.at("noise").get<double>(),
                                    row.at("sm_clock_hz").get<double>(), row.at("method").get<std::string>()});
+    }
+    measured.l2_bytes = json.value("l2_bytes", std::int64_t{0});  // records without them are older
+    for (const Json& point : json.value("l2", Json::array())) {
+      measured.l2.push_back({point.at("access").get<std::string>(),
+                             point.at("footprint_bytes").get<std::int64_t>(),
+                             point.at("kept").get<double>()});
     }
     return measured;
   } catch (const Json::exception& error) {
@@ -105,6 +119,31 @@ std::string as_table(const Ceilings& measured) {
   return align_columns(rows, "", {false, true, true, true, true});
 }
 
+/// A row for each footprint, a column for each access.
+std::string l2_table(const Ceilings& measured) {
+  std::vector<std::string> accesses;
+  std::map<std::int64_t, std::map<std::string, double>> kept;
+  for (const L2Residency& point : measured.l2) {
+    if (kept.empty() || point.access != accesses.back()) accesses.push_back(point.access);
+    kept[point.footprint_bytes][point.access] = point.kept;
+  }
+  if (accesses.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"kept in L2"}};
+  rows.front().insert(rows.front().end(), accesses.begin(), accesses.end());
+  for (const auto& [footprint, by_access] : kept) {
+    rows.push_back({format_capacity(footprint)});
+    for (const std::string& access : accesses) {
+      rows.back().push_back(fmt::format("{:.1f} %", 100 * by_access.at(access)));
+    }
+  }
+  rows.push_back({"half is kept of"});
+  for (const std::string& access : accesses) {
+    rows.back().push_back(format_capacity(half_kept_bytes(measured.l2, access)));
+  }
+  return fmt::format("\nL2 of {}: what the next pass over a footprint finds in it\n{}",
+                     format_capacity(measured.l2_bytes), align_columns(rows, "", {true, true, true, true}));
+}
+
 int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
   std::optional<Machine> base;
   if (!arguments.out.empty()) {
@@ -113,7 +152,7 @@ int run_ceilings(const CeilingsArguments& arguments, const CommandContext& conte
   }
   std::string when = utc_now();
   const Ceilings measured = arguments.from.empty() ? measure_ceilings() : read_record(arguments.from, when);
-  context.print(as_table(measured));
+  context.print(as_table(measured) + l2_table(measured));
   for (const std::string& reason : measured.left_out) context.print("left out: " + reason + "\n");
   if (base) {
     const Machine machine = measured_machine(*base, measured, when);
