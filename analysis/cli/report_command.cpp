@@ -9,10 +9,10 @@
 
 #include "analysis/atomic_file.hpp"
 #include "analysis/cli/command.hpp"
-#include "analysis/generated_text.hpp"
 #include "analysis/json_fields.hpp"
 #include "analysis/output_path.hpp"
-#include "analysis/report.hpp"
+#include "analysis/report/generated_text.hpp"
+#include "analysis/report/report.hpp"
 
 namespace tilescope::cli {
 namespace {

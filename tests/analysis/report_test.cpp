@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report: what its writers let through, which sections and figures appear, and that equal records give
 // equal bytes.
-#include "analysis/report.hpp"
+#include "analysis/report/report.hpp"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include <set>
 
 #include "analysis/error_study.hpp"
-#include "analysis/generated_text.hpp"
+#include "analysis/report/generated_text.hpp"
+#include "analysis/report/sweep.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/simulate_run.hpp"
 #include "analysis/study.hpp"
-#include "analysis/sweep.hpp"
 #include "cpu_ref/errors.hpp"
 
 namespace tilescope {
