@@ -62,8 +62,8 @@ struct CtaSchedule {
   double younger_pace = 1;
 };
 
-/// What a byte takes of the L2, by what is done to it. A chip with an L2 in two parts keeps a line that SMs of
-/// both read in both, but one that is only added to in the part that does the adding.
+/// What a byte takes of the L2, by what is done to it. A chip with an L2 in two parts keeps a line that SMs
+/// of both read in both, but one that is only added to in the part that does the adding.
 struct L2Space {
   double reduced = 1;  // of a tensor that the pass reduces and never loads, over one that it loads; in (0, 1]
 };

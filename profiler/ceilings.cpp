@@ -44,11 +44,11 @@ class Measuring {
                          timed.mean_sm_clock_hz, method});
   }
 
-  std::vector<Ceiling> take() { return std::move(ceilings_); }
+  std::vector<MeasuredCeiling> take() { return std::move(ceilings_); }
 
  private:
   ColdTimer timer_;
-  std::vector<Ceiling> ceilings_;
+  std::vector<MeasuredCeiling> ceilings_;
 };
 
 void measure_dram(Measuring& measuring, const ScratchBuffer& source, const ScratchBuffer& target) {

@@ -16,9 +16,9 @@ constexpr std::int64_t kStepsPerL2 = 16;
 constexpr struct {
   L2Access access;
   const char* name;
-} kAccesses[] = {{L2Access::read_by_all, "read by all SMs"},
-                 {L2Access::read_by_one, "read by one SM"},
-                 {L2Access::reduced_by_one, "reduced by one SM"}};
+} kAccesses[] = {{L2Access::read_by_all, kReadByAll},
+                 {L2Access::read_by_one, kReadByOne},
+                 {L2Access::reduced_by_one, kReducedByOne}};
 
 }  // namespace
 

@@ -9,8 +9,12 @@
 
 namespace tilescope {
 
+inline constexpr const char* kReadByAll = "read by all SMs";
+inline constexpr const char* kReadByOne = "read by one SM";
+inline constexpr const char* kReducedByOne = "reduced by one SM";
+
 struct L2Residency {
-  std::string access;  // "read by all SMs", "read by one SM", "reduced by one SM"
+  std::string access;  // one of the above
   std::int64_t footprint_bytes = 0;
   double kept = 0;  // share of the footprint that the next pass over it found in L2, 1.0 = 100 %
 };

@@ -47,11 +47,10 @@ std::string fixed_text(const RunSummary& run) {
   return text;
 }
 
-}  // namespace
+constexpr std::size_t kFewestPoints = 3;
 
-std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
+Table seqlen_table(const std::vector<RunSummary>& runs, std::vector<std::string>& commands) {
   constexpr std::int64_t kFewestQueries = 2048;  // below, the terms linear in N still count
-  constexpr std::size_t kFewestPoints = 3;
   Table table{fmt::format("Exponent of N in the bytes of a head, fitted over N >= {}.",
                           format_length(kFewestQueries)),
               {{"kernel"},
@@ -63,7 +62,6 @@ std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
                {"SM<->L2, measured", true},
                {"DRAM read, measured", true}},
               {}};
-  std::vector<std::string> commands;
   for (std::vector<const RunSummary*> sweep : token_sweeps(runs)) {
     std::erase_if(sweep, [](const RunSummary* run) {
       return run->problem().seqlen_q < kFewestQueries || !run->measured_sm_l2 || !run->measured_dram ||
@@ -80,16 +78,69 @@ std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
     const double dram = exponent(per_head(
         sweep, [](const RunSummary& run) { return static_cast<double>(run.measured_dram->read_bytes); }));
     table.rows.push_back(
-        {last.run->kernel, std::string(to_string(last.direction)), fixed_text(last), to_string(last.tile),
+        {last.label, std::string(to_string(last.direction)), fixed_text(last), to_string(last.tile),
          fmt::format("{}, {} ... {}", sweep.size(), format_length(sweep.front()->problem().seqlen_q),
                      format_length(last.problem().seqlen_q)),
          fmt::format("{:.3f}", closed), fmt::format("{:.3f}", sm_l2), fmt::format("{:.2f}", dram)});
     add_command(commands, *last.record);
   }
-  if (table.rows.empty()) return std::nullopt;
-  return Section{"growth",
-                 "How the bytes grow with the sequence",
-                 {std::move(table), CommandLines{reproduction(commands)}}};
+  return table;
+}
+
+/// Exponents of SM<->L2 reads in what varies along measured sweeps.
+template <typename Value>
+Table read_table(const std::string& caption, const std::vector<Sweep>& sweeps, Value value,
+                 std::vector<std::string>& commands) {
+  Table table{caption,
+              {{"kernel"},
+               {"pass"},
+               {"problem"},
+               {"points"},
+               {"closed form", true},
+               {"measured", true},
+               {"measured, per doubling", true}},
+              {}};
+  for (const Sweep& sweep : sweeps) {
+    for (const SweepSeries& series : sweep.series) {
+      std::vector<std::pair<double, double>> closed, measured;
+      std::string points;
+      for (const RunSummary* run : series.points) {
+        if (!run->measured_sm_l2 || !run->closed_form) continue;
+        const auto x = static_cast<double>(value(*run));
+        closed.emplace_back(x, static_cast<double>(run->closed_form->read_bytes));
+        measured.emplace_back(x, static_cast<double>(run->measured_sm_l2->read_bytes));
+        points += fmt::format("{}{}", points.empty() ? "" : ", ", value(*run));
+      }
+      if (measured.size() < kFewestPoints) continue;
+      const double slope = exponent(measured);
+      table.rows.push_back({series.label, std::string(to_string(sweep.direction)),
+                            problem_text(*series.points.back()), points,
+                            fmt::format("{:.3f}", exponent(closed)), fmt::format("{:.3f}", slope),
+                            format_ratio(std::exp2(slope))});
+      add_command(commands, *series.points.back()->record);
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
+  std::vector<std::string> commands;
+  Section section{"growth", "How the bytes grow with the sequence, the tile and the head", {}};
+  for (Table& table : std::vector{
+           seqlen_table(runs, commands),
+           read_table("Exponent of the tile's side that sets how often the other axis is streamed (rows "
+                      "of Q forward, of K and V backward), in SM<->L2 reads.",
+                      tile_sweeps(runs), swept_block, commands),
+           read_table(
+               "Exponent of head_dim in SM<->L2 reads, at one tile side.", head_dim_sweeps(runs),
+               [](const RunSummary& run) { return run.problem().head_dim; }, commands)}) {
+    if (!table.rows.empty()) section.blocks.push_back(std::move(table));
+  }
+  if (section.blocks.empty()) return std::nullopt;
+  section.blocks.push_back(CommandLines{reproduction(commands)});
+  return section;
 }
 
 }  // namespace tilescope

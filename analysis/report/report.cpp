@@ -23,8 +23,8 @@ void add(Document& document, std::optional<Section> section) {
 
 }  // namespace
 
-Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels,
-                     const std::vector<ExplainRecord>& explained) {
+Document make_report(const ReportRecords& all) {
+  const std::vector<RunRecord>& records = all.runs;
   const std::vector<RunSummary> runs = summarize(records);
   Document document{"TileScope report", kLead, {}};
   add(document, summary_section(runs));
@@ -36,9 +36,11 @@ Document make_report(const std::vector<RunRecord>& records, const std::vector<Ke
   add(document, device_rate_section(runs));
   add(document, measured_section(runs));
   add(document, account_section(runs));
+  add(document, prediction_section(runs));
   add(document, growth_section(runs));
-  add(document, kernel_section(kernels));
-  add(document, explain_section(explained));
+  add(document, residency_section(all.ceilings));
+  add(document, kernel_section(all.kernels));
+  add(document, explain_section(all.explained));
   add(document, tensor_section(runs));
   add(document, seqlen_section(runs));
   add(document, block_section(runs));
@@ -63,7 +65,7 @@ std::vector<ReportFile> report_files(const Document& document) {
   return files;
 }
 
-void write_report(const std::vector<RunRecord>& records, const std::string& folder) {
+void write_report(const ReportRecords& records, const std::string& folder) {
   const std::vector<ReportFile> files = report_files(make_report(records));
   const std::filesystem::path root = folder;
   require_writable_folder("--out", folder);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/ceilings_record.hpp"
 #include "analysis/explain_record.hpp"
 #include "analysis/report/report_document.hpp"
 #include "analysis/run_record.hpp"
@@ -12,11 +13,18 @@
 
 namespace tilescope {
 
+/// The records of a report, by what wrote them.
+struct ReportRecords {
+  std::vector<RunRecord> runs;
+  std::vector<KernelRecord> kernels = {};
+  std::vector<ExplainRecord> explained = {};
+  std::vector<CeilingsRecord> ceilings = {};
+};
+
 /// Everything that the records let one say: a section appears when the data for it are there. A function of
 /// the records alone: no date, no path, no machine of the reader's.
 /// @throws MachineLacks when gnuplot is not installed
-Document make_report(const std::vector<RunRecord>& records, const std::vector<KernelRecord>& kernels = {},
-                     const std::vector<ExplainRecord>& explained = {});
+Document make_report(const ReportRecords& records);
 
 /// Folder of the SVG files inside that of the report.
 inline constexpr const char* kFigureFolder = "figures";
@@ -34,6 +42,6 @@ std::vector<ReportFile> report_files(const Document& document);
 /// earlier report keeps what this one does not overwrite.
 /// @throws MachineLacks when gnuplot is not installed, BadInput when the folder cannot be written; in both
 /// cases nothing is written
-void write_report(const std::vector<RunRecord>& records, const std::string& folder);
+void write_report(const ReportRecords& records, const std::string& folder);
 
 }  // namespace tilescope

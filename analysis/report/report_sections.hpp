@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/ceilings_record.hpp"
 #include "analysis/explain_record.hpp"
 #include "analysis/report/report_document.hpp"
 #include "analysis/report/run_summary.hpp"
@@ -46,8 +47,12 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs);
 /// What counters say lies beside the closed form.
 std::optional<Section> account_section(const std::vector<RunSummary>& runs);
+/// What was simulated and then measured, choice beside choice.
+std::optional<Section> prediction_section(const std::vector<RunSummary>& runs);
 /// Exponents of N in the measured bytes.
 std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
+/// What an L2 keeps, from `ceilings`.
+std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 /// The same kernels held against a problem, from `explain`.

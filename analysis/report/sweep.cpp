@@ -92,8 +92,8 @@ std::vector<std::vector<const RunSummary*>> token_sweeps(const std::vector<RunSu
     AttentionProblem fixed = run.problem();
     if (fixed.seqlen_q != fixed.seqlen_k || (!run.closed_form && !run.measured_sm_l2)) continue;
     fixed.batch *= fixed.seqlen_q;
-    const std::string scan(to_string(run.run->scan.value_or(Scan::ascending)));
-    groups[run.run->kernel + " " + scan + " " + problem_key(fixed, run, false)].push_back(&run);
+    const char* account = run.measured_sm_l2 ? " measured " : " ";
+    groups[run.label + " " + to_string(run.tile) + account + problem_key(fixed, run, false)].push_back(&run);
   }
   std::vector<std::vector<const RunSummary*>> sweeps;
   for (auto& [key, points] : groups) {
@@ -106,6 +106,18 @@ std::vector<std::vector<const RunSummary*>> token_sweeps(const std::vector<RunSu
     if (lengths.size() >= kLeastPoints) sweeps.push_back(std::move(points));
   }
   return sweeps;
+}
+
+std::vector<Sweep> head_dim_sweeps(const std::vector<RunSummary>& runs) {
+  return find_sweeps(
+      runs,
+      [](const RunSummary& run) {
+        AttentionProblem problem = run.problem();
+        problem.head_dim = 1;
+        return problem_key(problem, run, true);
+      },
+      [](const RunSummary& run) { return std::to_string(swept_block(run)); },
+      [](const RunSummary& run) { return run.measured_sm_l2 ? run.problem().head_dim : 0; });
 }
 
 std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {

@@ -27,9 +27,12 @@ struct Sweep {
 /// seqlen_q = seqlen_k varies; kernel, tile and the rest of the problem stay.
 std::vector<Sweep> seqlen_sweeps(const std::vector<RunSummary>& runs);
 
-/// seqlen varies with batch * seqlen fixed, so that what must be read stays the same; kernel, scan and the
-/// rest of the problem stay. Runs with bytes alone, by ascending seqlen, three or more.
+/// seqlen varies with batch * seqlen fixed, so that what must be read stays the same; the kernel, its choices
+/// and the rest of the problem stay. Runs with bytes alone, by ascending seqlen, three or more.
 std::vector<std::vector<const RunSummary*>> token_sweeps(const std::vector<RunSummary>& runs);
+
+/// head_dim varies; kernel, swept_block() and the rest of the problem stay. Measured runs alone.
+std::vector<Sweep> head_dim_sweeps(const std::vector<RunSummary>& runs);
 
 /// The tile varies; kernel and problem stay. Points are ordered by swept_block().
 std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);

@@ -176,10 +176,10 @@ TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
 }
 
 TEST_CASE("sections appear when their data are there") {
-  const Document everything = make_report(sweep_records());
+  const Document everything = make_report({sweep_records()});
   CHECK(section_names(everything) == std::set<std::string>{"summary", "tensors", "seqlen", "block-size", "l2",
                                                            "roofline", "passes", "records"});
-  CHECK(section_names(make_report({record_of({})})) == std::set<std::string>{"records"});
+  CHECK(section_names(make_report({{record_of({})}})) == std::set<std::string>{"records"});
   std::set<std::string> names;
   for (const Figure* figure : figures(everything)) {
     CAPTURE(figure->name);
@@ -194,7 +194,7 @@ TEST_CASE("sections appear when their data are there") {
   RunEntry judged = simulated(Algorithm::flash2, 64, {16, 16});
   for (PassRecord& pass : judged.passes) pass.simulated.reset();
   judged.error["o"] = {.max_abs = 3e-3, .rmse = 1e-4, .max_ulp = 2, .non_finite = 0, .bound = 2e-3};
-  const Document verdicts = make_report({record_of({judged})});
+  const Document verdicts = make_report({{record_of({judged})}});
   CHECK(section_names(verdicts) == std::set<std::string>{"errors", "records"});
   CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | fp16 | 1 | **1** | 1.50 |"));
 
@@ -207,7 +207,7 @@ TEST_CASE("sections appear when their data are there") {
   pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
   const double rate = static_cast<double>(useful_flops(timed.problem, Direction::backward)) / 2e-3;
   pass.counters = {{"threads", std::int64_t{2}}, {"sgemm_flops_per_second", 2 * rate}};
-  const Document speed = make_report({record_of({timed})});
+  const Document speed = make_report({{record_of({timed})}});
   CHECK(section_names(speed) == std::set<std::string>{"speed", "records"});
   const std::string markdown = to_markdown(speed, "f");
   for (const char* part : {"| flash2 fused |", "| 2 | 2 ms | 5.0 % |", "| 50.0 % |"}) {
@@ -239,7 +239,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   RunRecord record = record_of(runs);
   record.machine.name = "NVIDIA H200";
   record.machine.libraries = "PyTorch 9";
-  const Document document = make_report({record});
+  const Document document = make_report({{record}});
   CHECK(section_names(document) == std::set<std::string>{"device-speed", "device-rates", "records"});
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
@@ -253,7 +253,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   RunRecord alone = record_of({device_run("gpu:flash2-simt", 512, 30e12)});
   alone.runs[0].problem.dtype = ElementType::fp32;
   alone.machine.name = "NVIDIA H200";
-  const Document rates = make_report({alone});
+  const Document rates = make_report({{alone}});
   CHECK(section_names(rates) == std::set<std::string>{"device-rates", "records"});
   CHECK(contains(to_markdown(rates, "f"), "| 30.0 | 44.8 % |"));  // of 66.9 TFLOP/s
 }
@@ -268,7 +268,7 @@ TEST_CASE("kernels of other commands are grouped by name and geometry") {
   record.kernels = {kernel, kernel};
   record.kernels[1].measured["sm_l2_read_bytes"] = 3e6;
   record.messages = {"counters were lost"};
-  const Document document = make_report({}, {record});
+  const Document document = make_report({.runs = {}, .kernels = {record}});
   CHECK(section_names(document) == std::set<std::string>{"kernels"});
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
@@ -285,7 +285,7 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
     runs.push_back(simulated(Algorithm::flash2, 64, {16, 16}));
     runs.back().problem.heads = runs.back().problem.heads_kv = heads;  // its bytes are of no interest here
   }
-  const Document document = make_report({record_of(runs)});
+  const Document document = make_report({{record_of(runs)}});
   std::set<std::string> names;
   for (const Figure* figure : figures(document)) names.insert(figure->name);
   CHECK(names.contains("roofline-forward-4"));
@@ -305,8 +305,8 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
 
 TEST_CASE("equal records give equal bytes, free of this machine") {
   const std::vector<RunRecord> records = sweep_records();
-  const std::vector<ReportFile> once = report_files(make_report(records));
-  const std::vector<ReportFile> again = report_files(make_report(records));
+  const std::vector<ReportFile> once = report_files(make_report({records}));
+  const std::vector<ReportFile> again = report_files(make_report({records}));
   REQUIRE(once.size() == again.size());
   for (std::size_t i = 0; i < once.size(); ++i) {
     CAPTURE(once[i].path);
@@ -323,7 +323,7 @@ TEST_CASE("measured bytes stand beside the closed form") {
     pass.measured = MeasuredBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes,
                                   pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
   }
-  const std::string markdown = to_markdown(make_report({record_of({run})}), "f");
+  const std::string markdown = to_markdown(make_report({{record_of({run})}}), "f");
   CHECK(contains(markdown, "SM<->L2 measured"));
   CHECK(contains(markdown, "+0.000 %"));
 }
@@ -344,7 +344,7 @@ TEST_CASE("measured sweeps tell how far model and measurement differ, and how th
     pass.launch = LaunchRecord{{square / 32, 1, 1}, {8, 1, 1}, 255, 0};
     pass.measured->sm_l2_write_bytes = square * 2;
   }
-  const Document document = make_report({record_of(runs)});
+  const Document document = make_report({{record_of(runs)}});
   const std::string markdown = to_markdown(document, "f");
   CHECK(section_names(document).count("measured") == 1);
   CHECK(section_names(document).count("growth") == 1);
@@ -361,7 +361,7 @@ TEST_CASE("without gnuplot nothing is written, and the package is named") {
   setenv("PATH", "/nowhere", 1);
   std::string message;
   try {
-    write_report(sweep_records(), folder.string());
+    write_report({sweep_records()}, folder.string());
   } catch (const MachineLacks& error) {
     message = error.what();
   }
@@ -393,7 +393,7 @@ TEST_CASE("the paper's Figure 2 is recounted to the digits that hold") {
   for (const StudyTask& task : find_study("paper-figure2").plan(machine)) {
     for (RunEntry& run : task.run()) runs.push_back(std::move(run));
   }
-  const std::string markdown = to_markdown(make_report({record_of(runs)}), "f");
+  const std::string markdown = to_markdown(make_report({{record_of(runs)}}), "f");
   for (const char* part :
        {"824.6 / 962.1", "12.4x and 12.8x", "40.27 / 4.43", "| 6.6 | 6.58 |", "| 0.9 | 0.94 |"}) {
     CAPTURE(part);
@@ -405,7 +405,7 @@ TEST_CASE("what verify found of GPU kernels has columns and a section of its own
   RunEntry run = simulated(Algorithm::flash2, 64, {16, 16});
   run.kernel = "gpu:flash2-mma";
   run.error = {{"o", {1e-3, 1e-4, 2, 0, 2e-3}}};
-  const std::string without = to_markdown(make_report({record_of({run})}), "figures");
+  const std::string without = to_markdown(make_report({{record_of({run})}}), "figures");
   CHECK(contains(without, "| gpu:flash2-mma | fp16 | 1 | 0 | 0.50 |"));
   CHECK_FALSE(contains(without, "against mirror"));
   CHECK_FALSE(contains(without, "Are the results the same every time?"));
@@ -413,13 +413,13 @@ TEST_CASE("what verify found of GPU kernels has columns and a section of its own
   run.failed = 1;
   run.mirror_error = {{"o", {1e-3, 1e-4, 2, 0, 4e-3, 5e-4}}};
   run.repeats = {{"o", {100, 0, 0, 2e-3, false}}, {"dq", {100, 99, 1e-4, 1e-3, true}}};
-  const std::string with = to_markdown(make_report({record_of({run})}), "figures");
+  const std::string with = to_markdown(make_report({{record_of({run})}}), "figures");
   CHECK(contains(with, "| gpu:flash2-mma | fp16 | 12 | **1** | 0.50 |"));
   CHECK(contains(with, "| 0.25 | 0.20 |"));
   CHECK(contains(with, "| dq | 1 | 100 | 99 | 0.100 | free (atomic adds) |"));
   CHECK(contains(with, "| o | 1 | 100 | 0 | - | fixed |"));
   run.repeats["dq"].may_differ = false;
-  CHECK(contains(to_markdown(make_report({record_of({run})}), "figures"), "| **99** |"));
+  CHECK(contains(to_markdown(make_report({{record_of({run})}}), "figures"), "| **99** |"));
 }
 
 }  // namespace tilescope
