@@ -374,7 +374,7 @@ TEST_CASE(
   const Document document = make_report({{predicted, measured}});
   CHECK(section_names(document).count("predictions") == 1);
   CHECK(contains(to_markdown(document, "f"),
-                 "| 2.000 KB | 1.600 KB | +25.0 % | 1.000 KB | 1.250 KB | -20.0 % | 0.50x | 0.78x | - |"));
+                 "| 2 kB | 1.600 kB | +25.0 % | 1 kB | 1.250 kB | -20.0 % | 0.50x | 0.78x | - |"));
   std::swap(predicted.when, measured.when);
   CHECK(section_names(make_report({{predicted, measured}})).count("predictions") == 0);
 }
