@@ -136,7 +136,7 @@ TEST_CASE("a command passes on its exit code, whatever becomes of the counters")
   CHECK_THROWS_AS(run_profiled({}, {"no-such-command"}), BadInput);
   std::signal(SIGINT, SIG_DFL);  // a shell ignores it for what runs in its background
   // A signal to the profiler alone ends the command, not the profiler, which has a record to write.
-  CHECK(run_profiled({}, {"sh", "-c", "kill -TERM $PPID; sleep 30"}).exit_code == 128 + 15);
+  CHECK(run_profiled({}, {"sh", "-c", "kill -TERM $PPID; exec sleep 30"}).exit_code == 128 + 15);
   CHECK(run_profiled({}, {"sh", "-c", "trap 'exit 9' INT; kill -INT $PPID; sleep 1; sleep 1"}).exit_code ==
         9);
   CommandOptions hurried;
