@@ -49,7 +49,7 @@
   X(mma_tail_unguarded, "rows beyond the matrix are stored")                                             \
   X(mma_columns_gathered_wrong, "dQ reductions swap two column pairs")                                   \
   X(mma_dk_not_scaled, "dK lacks the softmax scale")                                                     \
-  X(mma_wait_wrong_stage, "a stage whose copies began just before is not waited for")                    \
+  X(mma_wait_wrong_stage, "the stage before is waited for; copies of this one are only now begun")       \
   X(mma_stage_barrier_missing, "a stage is filled before the last warp, which is late, has read it")
 
 namespace tilescope {

@@ -155,11 +155,12 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
-    planted(GpuBug::mma_wait_wrong_stage) ? wait_for_copies<1>() : wait_for_copies<0>();
+    wait_for_copies<0>();
     if (!planted(GpuBug::mma_stage_barrier_missing)) __syncthreads();
     be_late(GpuBug::mma_stage_barrier_missing);
-    const bool loads_last = kStages == 1 || planted(GpuBug::mma_wait_wrong_stage);
-    if (!loads_last && step + 1 < range.count()) load_kv(step + 1);
+    be_late(GpuBug::mma_wait_wrong_stage);
+    const int ahead = planted(GpuBug::mma_wait_wrong_stage) ? 0 : 1;
+    if (kStages > 1 && step + ahead < range.count()) load_kv(step + ahead);
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;
@@ -205,8 +206,10 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       }
       step_ab<kType>(out, p, v_view, k);
     }
-    if constexpr (kStages == 1) __syncthreads();
-    if (loads_last && step + 1 < range.count()) load_kv(step + 1);
+    if constexpr (kStages == 1) {
+      __syncthreads();
+      if (step + 1 < range.count()) load_kv(step + 1);
+    }
     if (entry.open()) log_rows(entry, rows, out, args.band.seqlen_q - warp_query, args.head_dim, lane);
   }
 

@@ -151,6 +151,9 @@ TEST_CASE("profile hands the command its arguments and streams, and passes on it
   CHECK(profile({"--", "sh", "-c", "kill -9 $$"}).exit_code == 128 + 9);
   const ProgramResult result = profile({"--", "echo", "list", "--metrics", "x"});
   CHECK(result.out.starts_with("list --metrics x\n"));
+  const ProgramResult both = profile({"--json", "-", "--quiet", "--", "echo", "hello"});
+  CHECK(nlohmann::json::parse(both.out)["schema"] == "tilescope.kernels/1");
+  CHECK(both.err.find("hello") != std::string::npos);
   const ProgramResult missing = profile({"--", "no-such-command"});
   CHECK(missing.exit_code == 2);
   CHECK(missing.err.find("no-such-command") != std::string::npos);
