@@ -59,6 +59,8 @@ PassRunner::~PassRunner() = default;
 
 const std::vector<TileProgram>& PassRunner::programs() const { return state_->session.programs(); }
 
+std::int64_t PassRunner::device_bytes() const { return state_->session.device_bytes(); }
+
 void PassRunner::launch(std::size_t index, CUstream_st* stream) { state_->session.launch(index, stream); }
 
 void PassRunner::check() {

@@ -136,7 +136,7 @@ Table left_panel(const BothPasses& standard, const BothPasses& flash) {
       {"ms",
        fmt::format("{} / {} ({}: {} / {})", second.standard_milliseconds, second.flash_milliseconds,
                    first.version, first.standard_milliseconds, first.flash_milliseconds),
-       "-", "Not measured here."});
+       "-", "The table below has those of another device."});
   return table;
 }
 
@@ -161,12 +161,55 @@ std::optional<Table> middle_panel(const std::vector<const RunSummary*>& runs) {
   return table;
 }
 
+/// What counters and clocks say of both directions on a device, a row a kernel.
+std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) {
+  struct Sum {
+    const RunSummary* forward = nullptr;
+    const RunSummary* backward = nullptr;
+  };
+  std::vector<std::pair<std::string, Sum>> kernels;
+  for (const RunSummary* run : runs) {
+    if (!run->measured_dram || !run->measured_sm_l2 || !run->median_seconds) continue;
+    auto found = std::find_if(kernels.begin(), kernels.end(),
+                              [run](const auto& one) { return one.first == run->run->kernel; });
+    if (found == kernels.end()) found = kernels.insert(found, {run->run->kernel, {}});
+    (run->direction == Direction::forward ? found->second.forward : found->second.backward) = run;
+  }
+  std::erase_if(kernels, [](const auto& one) { return !one.second.forward || !one.second.backward; });
+  if (kernels.empty()) return std::nullopt;
+  Table table{fmt::format("Measured on {}: forward and backward of GPT-2 medium, fp16.",
+                          kernels.front().second.forward->record->machine.name.value_or("a device")),
+              {{"kernel"},
+               {"GB at SM<->L2", true},
+               {"fewer than the first", true},
+               {"GB at DRAM", true},
+               {"fewer than the first", true},
+               {"ms", true},
+               {"faster than the first", true}},
+              {}};
+  double first[3] = {};
+  for (const auto& [name, sum] : kernels) {
+    const double values[3] = {
+        static_cast<double>(sum.forward->measured_sm_l2->total() + sum.backward->measured_sm_l2->total()),
+        static_cast<double>(sum.forward->measured_dram->total() + sum.backward->measured_dram->total()),
+        *sum.forward->median_seconds + *sum.backward->median_seconds};
+    std::vector<std::string> row{name};
+    for (int i = 0; i < 3; ++i) {
+      if (first[i] == 0) first[i] = values[i];
+      row.push_back(i < 2 ? gigabytes(values[i]) : fmt::format("{:.2f}", 1e3 * values[i]));
+      row.push_back(format_ratio(first[i] / values[i]));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 }  // namespace
 
 std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs) {
-  std::vector<const RunSummary*> members;
+  std::vector<const RunSummary*> members, measured;
   for (const RunSummary& run : runs) {
-    if (is_figure2_problem(run.problem())) members.push_back(&run);
+    if (is_figure2_problem(run.problem())) (run.measured_dram ? measured : members).push_back(&run);
   }
   Section section{"paper-figure2", "FlashAttention's Figure 2, recounted", {}};
   const BothPasses standard = find_both(members, Algorithm::standard);
@@ -180,13 +223,18 @@ std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs
                   "therefore more likely a count than a DRAM counter: a kernel that keeps O in fp32 moves "
                   "more, and the A100 has an L2 of 40 MB in between."});
   }
+  std::vector<std::string> commands;
+  for (const auto* group : {&members, &measured}) {
+    if (!group->empty()) add_command(commands, *group->front()->record);
+  }
+  if (std::optional<Table> table = measured_table(measured)) section.blocks.push_back(std::move(*table));
   if (section.blocks.empty()) return std::nullopt;
   section.blocks.insert(
       section.blocks.begin(),
       Paragraph{"The figure of the first FlashAttention paper (arXiv:2205.14135) whose numbers are most "
                 "quoted, beside counts by the paper's own algorithms and by the programs that TileScope "
                 "executes."});
-  section.blocks.push_back(CommandLines{reproduction({command_text(members.front()->record->argv)})});
+  section.blocks.push_back(CommandLines{reproduction(commands)});
   return section;
 }
 

@@ -38,6 +38,8 @@ Document make_report(const ReportRecords& all) {
   add(document, account_section(runs));
   add(document, prediction_section(runs));
   add(document, growth_section(runs));
+  add(document, memory_section(runs));
+  add(document, work_section(runs));
   add(document, residency_section(all.ceilings));
   add(document, kernel_section(all.kernels));
   add(document, explain_section(all.explained));

@@ -51,6 +51,10 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs);
 std::optional<Section> prediction_section(const std::vector<RunSummary>& runs);
 /// Exponents of N in the measured bytes.
 std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
+/// Device memory that runs took, by length.
+std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
+/// Operations and shared-memory bytes, by counters.
+std::optional<Section> work_section(const std::vector<RunSummary>& runs);
 /// What an L2 keeps, from `ceilings`.
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.
