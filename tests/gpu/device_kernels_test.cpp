@@ -16,6 +16,7 @@
 #include "cpu_ref/random_inputs.hpp"
 #include "gpu/device_session.hpp"
 #include "gpu/kernel_registry.hpp"
+#include "gpu/kernels/split_k.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -28,7 +29,7 @@ std::optional<BackwardOrder> only_backward;  // none: any that the kernel has
 
 std::vector<GpuKernel> chosen_rungs() {
   std::vector<GpuKernel> rungs;
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+  for (const GpuKernel& rung : gpu_ladder()) {
     if (only_kernel.empty() || rung.row.name == only_kernel) rungs.push_back(rung);
   }
   return rungs;
@@ -150,6 +151,14 @@ void check_states(const TileObserver& device, const TileObserver& mirror, Elemen
   }
 }
 
+/// Runs the forward pass on the device, observed or not, and in the kernel's CPU mirror.
+void check_forward(const Kernel& kernel, const ProgramOptions& options, TensorSet& device, TensorSet& host,
+                   TileObserver* device_tiles, TileObserver& host_tiles) {
+  kernel.run(options, Direction::forward, device, device_tiles);
+  mirror_of(kernel).run(options, Direction::forward, host, &host_tiles);
+  check_close(device, host, {TensorName::out, TensorName::lse});
+}
+
 /// Runs forward and backward on the device, observed or not, and in the kernel's CPU mirror.
 void check_against_mirror(const Kernel& kernel, const AttentionProblem& problem,
                           const ProgramOptions& options, bool observed) {
@@ -160,9 +169,7 @@ void check_against_mirror(const Kernel& kernel, const AttentionProblem& problem,
   TensorSet device = with_inputs(problem), host = with_inputs(problem);
   TileObserver device_tiles, host_tiles;
   TileObserver* observer = observed ? &device_tiles : nullptr;
-  kernel.run(options, Direction::forward, device, observer);
-  mirror.run(options, Direction::forward, host, &host_tiles);
-  check_close(device, host, {TensorName::out, TensorName::lse});
+  check_forward(kernel, options, device, host, observer, host_tiles);
   // The same forward results for both, so that only the backward passes differ.
   copy_tensors(
       host, device,
@@ -183,6 +190,26 @@ TEST_CASE("results, visited tiles and states are those of the CPU mirror") {
       const ProgramOptions options = draw_options(random, rung.row, problem);
       check_against_mirror(rung.row, problem, options, i % 2 == 1);  // the fast build, and the observed one
     }
+  }
+}
+
+TEST_CASE("the split over keys gives the CPU mirror's results and states") {
+  if (!only_kernel.empty() && only_kernel != SplitK::name) return;
+  const Kernel& kernel = find_gpu_kernel(SplitK::name).row;
+  for (int i = 0; i < cases_per_kernel; ++i) {
+    testing::ProblemGenerator random(first_seed + static_cast<unsigned>(i));
+    AttentionProblem problem = random.problem(SplitK::kTile);
+    problem.head_dim = random.between(1, SplitK::kHeadDim);
+    problem.dtype = i % 3 == 0 ? ElementType::bf16 : ElementType::fp16;
+    problem.dropout = 0;
+    if (random.chance(0.3)) problem.softmax_scale = std::array{0.0, -0.2, 1.0}[random.between(0, 2)];
+    CAPTURE(describe(problem));
+    TensorSet device = with_inputs(problem), host = with_inputs(problem);
+    TileObserver device_tiles, host_tiles;
+    const bool observed = i % 2 == 1;
+    check_forward(kernel, kernel.default_options(problem), device, host, observed ? &device_tiles : nullptr,
+                  host_tiles);
+    if (observed) check_states(device_tiles, host_tiles, problem.dtype);
   }
 }
 
