@@ -182,7 +182,10 @@ int wait_for(pid_t child, const std::string& folder, const CommandOptions& optio
   return status;
 }
 
-int exit_code(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
+void add_end(int status, CommandOutcome& outcome) {
+  outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  outcome.exit_code = outcome.signal ? 128 + outcome.signal : WEXITSTATUS(status);
+}
 
 }  // namespace
 
@@ -204,8 +207,8 @@ std::string injection_library() {
 CommandOutcome run_command(const std::vector<std::string>& command, const CommandOptions& options) {
   const SignalsPassedOn guard;
   CommandOutcome outcome;
-  outcome.exit_code =
-      exit_code(wait_for(start(command, environment_with({}), options), "", options, outcome.timed_out));
+  const pid_t child = start(command, environment_with({}), options);
+  add_end(wait_for(child, "", options, outcome.timed_out), outcome);
   return outcome;
 }
 
@@ -219,8 +222,8 @@ CommandOutcome run_profiled(ProfileRequest request, const std::vector<std::strin
   if (!request.nvtx_filter.empty()) variables.emplace_back(kNvtxInjectionVariable, library);
   const SignalsPassedOn guard;
   CommandOutcome outcome;
-  outcome.exit_code = exit_code(wait_for(start(command, environment_with(variables), options), folder.path(),
-                                         options, outcome.timed_out));
+  const pid_t child = start(command, environment_with(variables), options);
+  add_end(wait_for(child, folder.path(), options, outcome.timed_out), outcome);
   outcome.events = read_events(folder.path());
   return outcome;
 }

@@ -15,6 +15,7 @@ namespace tilescope {
 
 struct CommandOutcome {
   int exit_code = 0;  // 128 + signal if a signal ended it
+  int signal = 0;     // that ended it, or 0
   bool timed_out = false;
   Events events;
 };

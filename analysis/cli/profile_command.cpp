@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -120,7 +121,17 @@ KernelRecord measure(const ProfileArguments& arguments, const CommandContext& co
   record.collections = first.events.collections;
   record.messages = first.events.messages;
   record.kernels = first.events.kernels;
-  if (first.timed_out) record.messages.push_back("the command was ended at its time limit");
+  if (first.timed_out) {
+    record.messages.push_back("the command was ended at its time limit");
+  } else if (first.signal != 0) {
+    record.messages.push_back(
+        fmt::format("the command was ended by signal {} ({})", first.signal, strsignal(first.signal)));
+  }
+  if (first.events.unfinished > 0) {
+    record.messages.push_back(fmt::format(
+        "{} of {} processes that used CUDA broke off or lost counters: what they measured before is kept",
+        first.events.unfinished, first.events.processes));
+  }
   if (first.events.processes == 0) {
     record.messages.push_back(
         "the command used no CUDA, or cleared its environment: the driver loaded nothing of ours into it");

@@ -44,10 +44,12 @@ bool says(const std::vector<std::string>& messages, const std::string& part) {
                      [&](const std::string& message) { return message.find(part) != std::string::npos; });
 }
 
-CommandOutcome profiled_program() {
+CommandOutcome profiled_program(const std::vector<std::string>& arguments = {}) {
   CommandOptions options;
   options.time_limit = std::chrono::seconds(60);
-  return run_profiled({}, {TILESCOPE_FAKE_PROGRAM}, options);
+  std::vector<std::string> command = {TILESCOPE_FAKE_PROGRAM};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return run_profiled({}, command, options);
 }
 
 }  // namespace
@@ -89,4 +91,13 @@ TEST_CASE("a command that another tool has subscribed in runs to its end, and th
   CHECK(outcome.exit_code == 5);
   CHECK(outcome.events.kernels.empty());
   CHECK(says(outcome.events.messages, "another tool"));
+}
+
+TEST_CASE("a command that aborts leaves its launches so far, and the record is not whole") {
+  const Refused refused(kRefusals[0]);
+  const CommandOutcome outcome = profiled_program({"abort"});
+  CHECK(outcome.signal == 6);
+  CHECK(outcome.exit_code == 128 + 6);
+  CHECK(outcome.events.kernels.size() == 2);
+  CHECK(outcome.events.unfinished == 1);
 }
