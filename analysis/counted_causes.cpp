@@ -19,19 +19,22 @@ std::optional<std::int64_t> metric(const std::map<std::string, double>& metrics,
 std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metrics) {
   std::vector<NamedCause> causes;
   const auto add = [&causes](const char* name, const char* metric_name, std::int64_t bytes, bool reads) {
-    if (bytes > 0) causes.push_back({name, metric_name, bytes, reads});
+    if (bytes != 0) causes.push_back({name, metric_name, bytes, reads});
   };
   const auto value = [&metrics](const char* name) { return metric(metrics, name).value_or(0); };
   std::int64_t spilled = value("local_store_bytes");
   const auto stored = metric(metrics, "store_bytes"), asked = metric(metrics, "stored_data_bytes");
-  if (stored && asked) {
-    // A spilled value that its thread overwrites may never leave L1.
+  const auto in_sectors = metric(metrics, "global_store_bytes");
+  if (!in_sectors && stored && asked) {  // a record without the counters that tell what L1 merged
     spilled = std::min(spilled, std::max<std::int64_t>(0, *stored - *asked));
-    add("spills", "local_store_bytes", spilled, false);
+  }
+  add("spills", "local_store_bytes", spilled, false);
+  if (in_sectors && asked) {
+    add("partly written sectors", "global_store_bytes - stored_data_bytes", *in_sectors - *asked, false);
+    add("sectors merged in L1", "-merged_store_bytes", -value("merged_store_bytes"), false);
+  } else if (stored && asked && *stored - spilled > *asked) {
     add("partly written sectors", "store_bytes - local_store_bytes - stored_data_bytes",
         *stored - spilled - *asked, false);
-  } else {
-    add("spills", "local_store_bytes", spilled, false);
   }
   add("atomics", "atomic_write_bytes", value("atomic_write_bytes"), false);
   add("spills read back", "local_reload_bytes", value("local_reload_bytes"), true);
