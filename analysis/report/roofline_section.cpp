@@ -100,11 +100,13 @@ void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>
   const auto number = [](const std::optional<double>& value) {
     return value ? format_number(*value) : std::string("-");
   };
+  std::vector<const RunSummary*> together;
+  for (const RooflineSubject& subject : subjects) together.push_back(subject.run);
   for (const RooflineSubject& subject : subjects) {
     const double flops = static_cast<double>(subject.work.flops);
     std::vector<std::string> row = {
         std::string(to_string(subject.run->direction)),
-        subject.run->label,
+        title_in(together, *subject.run),
         number(subject.intensity(flops, CeilingKind::sm_l2)),
         number(subject.intensity(flops, CeilingKind::dram)),
         format_number(flops / static_cast<double>(subject.run->compulsory.total())),

@@ -180,9 +180,11 @@ std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
 
 std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs) {
   std::vector<std::vector<const RunSummary*>> groups;
-  std::map<std::pair<std::string, std::string>, std::size_t> index;
+  std::map<std::tuple<std::string, std::string, bool>, std::size_t> index;
   for (const RunSummary* run : runs) {
-    const auto [place, added] = index.try_emplace({problem_text(*run), run->machine_model}, groups.size());
+    const bool measured = run->measured_sm_l2.has_value();
+    const auto [place, added] =
+        index.try_emplace({problem_text(*run), run->machine_model, measured}, groups.size());
     if (added) groups.emplace_back();
     groups[place->second].push_back(run);
   }

@@ -4,7 +4,10 @@ set logscale xy
 set xrange [x_min:x_max] noextend
 set yrange [y_min:y_max] noextend
 left = 0.165
-right = 0.735
+longest = 0
+do for [i = 1:|kernel_title|] { longest = strlen(kernel_title[i]) > longest ? strlen(kernel_title[i]) : longest }
+do for [i = 1:|boundary_title|] { longest = strlen(boundary_title[i]) > longest ? strlen(boundary_title[i]) : longest }
+right = 1 - (7.6 * longest + 115.0) / width  # room for the key
 bottom = 0.15
 top = 0.97
 set lmargin at screen left
