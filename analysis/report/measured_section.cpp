@@ -122,9 +122,13 @@ Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
   return table;
 }
 
-void add_dram_row(Table& table, const PassKey& key, const char* regime, double target,
-                  const std::vector<MeasuredPass>& members) {
-  if (members.empty()) return;
+struct Count {
+  std::int64_t within = 0, all = 0;
+};
+
+Count add_dram_row(Table& table, const PassKey& key, const char* regime, double target,
+                   const std::vector<MeasuredPass>& members) {
+  if (members.empty()) return {};
   std::vector<double> errors;
   for (const MeasuredPass& pass : members) errors.push_back(std::abs(pass.dram_error()));
   std::sort(errors.begin(), errors.end());
@@ -139,6 +143,7 @@ void add_dram_row(Table& table, const PassKey& key, const char* regime, double t
                         fmt::format("{:.1f} %", 100 * errors[errors.size() / 2]),
                         fmt::format("{} of {}", within, members.size()),
                         fmt::format("{:+.1f} %", 100 * worst.dram_error()), problem_text(*worst.run)});
+  return {within, static_cast<std::int64_t>(members.size())};
 }
 
 Table dram_table(const std::vector<MeasuredPass>& passes) {
@@ -155,13 +160,21 @@ Table dram_table(const std::vector<MeasuredPass>& passes) {
        {"largest", true},
        {"in"}},
       {}};
+  Count sum;
   for (const auto& [key, members] : by_pass(passes)) {
     std::vector<MeasuredPass> fitting, past;
     for (const MeasuredPass& pass : members) {
       if (pass.has_dram()) (pass.fits() ? fitting : past).push_back(pass);
     }
-    add_dram_row(table, key, "fits", 0.05, fitting);
-    add_dram_row(table, key, "does not", 0.15, past);
+    for (const Count& count : {add_dram_row(table, key, "fits", 0.05, fitting),
+                               add_dram_row(table, key, "does not", 0.15, past)}) {
+      sum.within += count.within;
+      sum.all += count.all;
+    }
+  }
+  if (sum.all > 0) {
+    table.rows.push_back({"all", "", "", "", std::to_string(sum.all), "",
+                          fmt::format("**{} of {}**", sum.within, sum.all), "", ""});
   }
   return table;
 }
