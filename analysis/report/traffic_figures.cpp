@@ -143,12 +143,19 @@ constexpr const char* kLegend =
     " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
     "simulated; where the two coincide, the L2 saves nothing.";
 
+/// The sweeps in which kernels meet; all, where none meet in any.
+std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
+  const auto alone = [](const Sweep& sweep) { return sweep.series.size() < 2; };
+  if (!std::all_of(sweeps.begin(), sweeps.end(), alone)) std::erase_if(sweeps, alone);
+  return sweeps;
+}
+
 }  // namespace
 
 std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
   Section section{"seqlen", "Bytes against sequence length", {}};
   int numbers[2] = {};  // by direction
-  for (const Sweep& sweep : seqlen_sweeps(runs)) {
+  for (const Sweep& sweep : most_compared(seqlen_sweeps(runs))) {
     std::vector<LineSeries> lines = boundary_lines(sweep, seqlen_of);
     if (lines.empty()) continue;
     if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
@@ -179,7 +186,7 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
 std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
   Section section{"block-size", "Bytes against block size", {}};
   int numbers[2] = {};  // by direction
-  for (const Sweep& sweep : tile_sweeps(runs)) {
+  for (const Sweep& sweep : most_compared(tile_sweeps(runs))) {
     std::vector<LineSeries> lines = boundary_lines(sweep, block_of);
     if (lines.empty()) continue;
     lines.push_back(floor_line(sweep, block_of));
