@@ -48,6 +48,10 @@ Json to_json(const Fact<T>& fact) {
 }
 
 Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
+Fact<double> share_fact(const JsonField& field) {
+  if (field.at("value").positive() > 1) field.at("value").refuse("must lie in (0, 1]");
+  return real_fact(field);
+}
 
 }  // namespace
 
@@ -83,17 +87,10 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.on_chip_bytes_per_sm = integer_fact(field.at("on_chip_bytes_per_sm"));
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
-  machine.l2_effective_fraction = real_fact(field.at("l2_effective_fraction"));
-  if (machine.l2_effective_fraction.value > 1) {
-    field.at("l2_effective_fraction").at("value").refuse("must lie in (0, 1]");
-  }
+  machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
-  if (field.has("younger_cta_pace")) {
-    machine.younger_cta_pace = real_fact(field.at("younger_cta_pace"));
-    if (machine.younger_cta_pace->value > 1) {
-      field.at("younger_cta_pace").at("value").refuse("must lie in (0, 1]");
-    }
-  }
+  if (field.has("younger_cta_pace")) machine.younger_cta_pace = share_fact(field.at("younger_cta_pace"));
+  if (field.has("l2_reduced_share")) machine.l2_reduced_share = share_fact(field.at("l2_reduced_share"));
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
@@ -123,6 +120,7 @@ std::string to_json_text(const Machine& machine) {
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   if (machine.younger_cta_pace) json["younger_cta_pace"] = to_json(*machine.younger_cta_pace);
+  if (machine.l2_reduced_share) json["l2_reduced_share"] = to_json(*machine.l2_reduced_share);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);

@@ -37,8 +37,12 @@ struct Machine {
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
   /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
   std::optional<Fact<double>> cta_pace_spread;
-  /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1]; absent: taken as 1.
+  /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1], in passes whose CTAs
+  /// stagger (LaunchShape); absent: taken as 1.
   std::optional<Fact<double>> younger_cta_pace;
+  /// L2 space that a byte takes which SMs only add to, over one that they read, in (0, 1]; absent: taken
+  /// as 1.
+  std::optional<Fact<double>> l2_reduced_share;
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
   Fact<double> sm_clock_hz;                         // at which the peaks below hold

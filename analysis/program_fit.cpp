@@ -27,30 +27,6 @@ std::int64_t required_metric(const KernelGroup& kernel, const char* name) {
   return *value;
 }
 
-std::vector<NamedCause> counted_causes(const KernelGroup& kernel) {
-  std::vector<NamedCause> causes;
-  const auto add = [&causes](const char* name, const char* metric_name, std::int64_t bytes, bool reads) {
-    if (bytes > 0) causes.push_back({name, metric_name, bytes, reads});
-  };
-  const std::int64_t spilled = metric(kernel, "local_store_bytes").value_or(0);
-  add("spills", "local_store_bytes", spilled, false);
-  add("spills read back", "local_reload_bytes", metric(kernel, "local_reload_bytes").value_or(0), true);
-  const auto stored = metric(kernel, "store_bytes"), asked = metric(kernel, "stored_data_bytes");
-  if (stored && asked) {
-    add("partly written sectors", "store_bytes - local_store_bytes - stored_data_bytes",
-        *stored - spilled - *asked, false);
-  }
-  add("atomics", "atomic_write_bytes", metric(kernel, "atomic_write_bytes").value_or(0), false);
-  add("atomics", "atomic_read_bytes", metric(kernel, "atomic_read_bytes").value_or(0), true);
-  return causes;
-}
-
-std::int64_t sum_of(const std::vector<NamedCause>& causes, bool reads) {
-  std::int64_t bytes = 0;
-  for (const NamedCause& cause : causes) bytes += cause.reads == reads ? cause.bytes : 0;
-  return bytes;
-}
-
 /// What is left of the counters when the causes are taken off, and the yardsticks of residuals.
 struct Target {
   ReadWriteBytes bytes;
@@ -204,7 +180,7 @@ std::string ProgramFit::tile_text() const {
 
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates) {
   KernelFit fit;
-  fit.causes = counted_causes(kernel);
+  fit.causes = counted_causes(kernel.measured);
   const Target target = target_of(kernel, fit.causes);
   std::vector<const CandidateProgram*> ranked;
   for (const CandidateProgram& candidate : candidates) {

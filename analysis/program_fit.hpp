@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/candidate_programs.hpp"
+#include "analysis/counted_causes.hpp"
 #include "profiler/kernel_measurement.hpp"
 
 namespace tilescope {
@@ -26,15 +27,6 @@ struct KernelGroup {
 
 /// In the order of the first launch of each.
 std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kernels);
-
-/// Bytes that no tile program asks for, with the counter that saw them.
-struct NamedCause {
-  std::string name;    // "spills"
-  std::string metric;  // "local_store_bytes"
-  std::int64_t bytes = 0;
-  bool reads = false;  // at which side of SM<->L2 they are
-  bool operator==(const NamedCause&) const = default;
-};
 
 /// How well a program's bytes agree with the counters, once the named causes are taken off.
 enum class Agreement : std::uint8_t {

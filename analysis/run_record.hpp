@@ -146,6 +146,8 @@ struct RunEntry {
   std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
   std::optional<InputKind> inputs = std::nullopt;  // what was computed on
   std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
+  /// By direction, "forward" or "backward": device memory that its tensors took.
+  std::map<std::string, std::int64_t> device_bytes = {};
   std::map<std::string, TensorErrorRecord> mirror_error = {};  // `error`, against the kernel's CPU mirror
   std::map<std::string, RepeatRecord> repeats = {};            // by tensor
   // Where an entry stands for many problems: their number, those that failed; the errors are their largest.

@@ -236,6 +236,7 @@ Json to_json(const RunEntry& run) {
   put(json, "l2", run.l2);
   put(json, "cases", run.cases);
   put(json, "failed", run.failed);
+  for (const auto& [direction, bytes] : run.device_bytes) json["device_bytes"][direction] = bytes;
   json["passes"] = Json::array();
   for (const PassRecord& pass : run.passes) json["passes"].push_back(to_json(pass));
   for (const auto& [tensor, error] : run.error) json["error"][tensor] = to_json(error);
@@ -268,6 +269,11 @@ RunEntry run_from(const JsonField& field) {
   }
   run.cases = optional_count(field, "cases");
   run.failed = optional_count(field, "failed");
+  if (field.has("device_bytes")) {
+    for (const auto& [direction, bytes] : field.at("device_bytes").entries()) {
+      run.device_bytes[direction] = bytes.count();
+    }
+  }
   for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_from(pass));
   if (field.has("error")) {
     for (const auto& [tensor, error] : field.at("error").entries()) run.error[tensor] = error_from(error);

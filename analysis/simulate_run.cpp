@@ -31,22 +31,24 @@ std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
   }
 }
 
-std::int64_t ctas_at_once(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
-  std::optional<LaunchShape> launch;
-  if (kernel.launch_shape != nullptr) launch = kernel.launch_shape(program);
-  return co_resident_ctas(program, machine, launch);
+std::optional<LaunchShape> launch_shape(const Kernel& kernel, const TileProgram& program) {
+  if (kernel.launch_shape == nullptr) return std::nullopt;
+  return kernel.launch_shape(program);
 }
 
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                         const SimulationOptions& options) {
+  const std::optional<LaunchShape> launch = launch_shape(kernel, program);
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
-                                                : ctas_at_once(kernel, program, machine);
-  const CtaSchedule schedule{
-      .co_resident_ctas = ctas,
-      .ctas_per_sm = ctas / machine.sm_count.value,
-      .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
-      .younger_pace = machine.younger_cta_pace ? machine.younger_cta_pace->value : 1.0};
-  const PassTraffic traffic = simulate_pass(program, schedule, options.on_retired);
+                                                : co_resident_ctas(program, machine, launch);
+  const bool stagger = launch && launch->ctas_stagger && machine.younger_cta_pace;
+  const CtaSchedule schedule{.co_resident_ctas = ctas,
+                             .ctas_per_sm = ctas / machine.sm_count.value,
+                             .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
+                             .younger_pace = stagger ? machine.younger_cta_pace->value : 1.0};
+  const PassTraffic traffic =
+      simulate_pass(program, schedule, {machine.l2_reduced_share ? machine.l2_reduced_share->value : 1.0},
+                    options.on_retired);
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
@@ -70,7 +72,8 @@ ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const At
   if (options.scan != Scan::sawtooth || options.ctas_per_turn > 1) return options;
   for (const TileProgram& program : kernel.programs(direction, problem, options)) {
     if (program.phases.empty()) continue;
-    options.ctas_per_turn = static_cast<int>(ctas_at_once(kernel, program, machine));
+    options.ctas_per_turn =
+        static_cast<int>(co_resident_ctas(program, machine, launch_shape(kernel, program)));
     break;
   }
   return options;

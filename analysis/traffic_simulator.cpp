@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <compare>
 #include <limits>
 #include <queue>
 
+#include "analysis/closed_form.hpp"
 #include "analysis/reuse_stack.hpp"
 #include "analysis/tile_numbering.hpp"
 #include "cpu_ref/cta_walk.hpp"
@@ -82,7 +85,13 @@ void require_memory(const TileNumbering& tiles) {
 /// The L2 of every size at once.
 class CacheModel {
  public:
-  explicit CacheModel(const TileProgram& program) : tiles_(program) {
+  CacheModel(const TileProgram& program, const L2Space& space) : tiles_(program) {
+    space_.fill(1);
+    for (const TensorTraffic& tensor : tensor_traffic(program)) {
+      if (tensor.reduce_bytes > 0 && tensor.load_bytes == 0) {
+        space_[static_cast<std::size_t>(tensor.tensor)] = space.reduced;
+      }
+    }
     require_memory(tiles_);
     stack_.emplace(tiles_.num_tiles());
     largest_distance_.assign(tiles_.num_written_tiles(), kClean);
@@ -101,7 +110,9 @@ class CacheModel {
   static constexpr std::int64_t kClean = -1;
 
   void access(const Operand& operand, NumberedTile tile) {
-    const std::int64_t distance = stack_->touch(tile.number, tile.bytes);
+    const double space = space_[static_cast<std::size_t>(operand.tensor)];
+    const std::int64_t distance = stack_->touch(
+        tile.number, static_cast<std::int64_t>(std::ceil(space * static_cast<double>(tile.bytes))));
     ++traffic_.accesses;
     if (operand.kind != AccessKind::store) {
       if (distance == ReuseStack::kNever) {
@@ -131,6 +142,7 @@ class CacheModel {
   }
 
   TileNumbering tiles_;
+  std::array<double, kNumTensors> space_;  // that a byte of a tensor takes
   DistanceTable distances_;
   std::optional<ReuseStack> stack_;
   std::vector<std::int64_t> largest_distance_;  // by tile, since it was last written
@@ -258,9 +270,9 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
   return machine.sm_count.value * per_sm;
 }
 
-PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
+PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule, const L2Space& space,
                           const std::function<void()>& on_retired) {
-  CacheModel cache(program);
+  CacheModel cache(program, space);
   CoResidentCtas ctas(program, schedule);
   AccessGroup group;
   while (ctas.next(group, on_retired)) cache.access(group);

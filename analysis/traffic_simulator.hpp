@@ -13,7 +13,7 @@
 
 namespace tilescope {
 
-/// Traffic that disappears once the L2 holds `distance_bytes`.
+/// Traffic that disappears once the L2 holds `distance_bytes` of what is loaded.
 struct ReusePoint {
   std::int64_t distance_bytes = 0;
   std::int64_t read_bytes = 0;        // loads and reductions that hit from this capacity on
@@ -62,13 +62,19 @@ struct CtaSchedule {
   double younger_pace = 1;
 };
 
+/// What a byte takes of the L2, by what is done to it. A chip with an L2 in two parts keeps a line that SMs
+/// of both read in both, but one that is only added to in the part that does the adding.
+struct L2Space {
+  double reduced = 1;  // of a tensor that the pass reduces and never loads, over one that it loads; in (0, 1]
+};
+
 /// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced, on its
 /// SM, by the next in the grid's order when it retires.
 /// @param on_retired called after each CTA, for progress; may be empty
 /// @throws MachineLacks when the replay would not fit this machine's memory
 /// Source of the histogram: Mattson et al. 1970, for reads; for writes, a tile written twice is written back
 /// in between exactly by the caches smaller than its largest distance since the first of the two.
-PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
+PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule, const L2Space& space = {},
                           const std::function<void()>& on_retired = {});
 
 }  // namespace tilescope

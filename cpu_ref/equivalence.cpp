@@ -49,22 +49,29 @@ struct RoundingCost {
   double element = 0;  // in units of the element type's, when every term is rounded to it, S included
 };
 
+/// A score is a sum of head_dim products. Where they are added one after the other, as on a GPU's CUDA cores,
+/// its error grows with the root of their number: independent roundings of partial sums that grow likewise.
+/// Up to 64 of them the factor 3 of least_bound() holds it.
+double score_error(std::int64_t head_dim) {
+  return std::max(1.0, std::sqrt(static_cast<double>(head_dim) / 64));
+}
+
 /// A term has two relative errors: that of its P, of the size of the exponent, and that of what normalises it
 /// (row_sum, or the LSE that a backward pass recomputes P from). In `out` the row_sum has the same errors of
 /// P as the terms, which leaves those of v - out.
-RoundingCost rounding_cost(const ErrorScale& scale, TensorName name) {
-  const double exponent = 1 + scale.score;
+RoundingCost rounding_cost(const ErrorScale& scale, std::int64_t head_dim, TensorName name) {
+  const double exponent = 1 + scale.score, fp32_exponent = 1 + score_error(head_dim) * scale.score;
   switch (name) {
     case out:
-      return {2 * scale.out + exponent * scale.out_by_probs, 0, exponent * scale.out};
+      return {2 * scale.out + fp32_exponent * scale.out_by_probs, 0, exponent * scale.out};
     case lse:
-      return {2 * exponent, 0, exponent};
+      return {2 * fp32_exponent, 0, exponent};
     case dq:
-      return {scale.dq + 2 * exponent * scale.dq_by_probs, scale.dq_by_out, exponent * scale.dq};
+      return {scale.dq + 2 * fp32_exponent * scale.dq_by_probs, scale.dq_by_out, exponent * scale.dq};
     case dk:
-      return {scale.dk + 2 * exponent * scale.dk_by_probs, scale.dk_by_out, exponent * scale.dk};
+      return {scale.dk + 2 * fp32_exponent * scale.dk_by_probs, scale.dk_by_out, exponent * scale.dk};
     default:
-      return {2 * exponent * scale.dv, 0, exponent * scale.dv};
+      return {2 * fp32_exponent * scale.dv, 0, exponent * scale.dv};
   }
 }
 
@@ -149,7 +156,7 @@ Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standa
   run(standard, standard.default_options(problem()), direction);
   for_each_output(direction, [&](TensorName name) {
     const ErrorReport error = compare_output(tensors_, name, exact_[name]);
-    const RoundingCost cost = rounding_cost(scale, name);
+    const RoundingCost cost = rounding_cost(scale, problem().head_dim, name);
     const bool gradient = name != out && name != lse;
     bounds_[static_cast<std::size_t>(name)] = {
         .standard_max_abs = std::min(error.max_abs, standard_limit(cost, dtype)),

@@ -22,13 +22,22 @@ std::set<TensorName> tensors_of(const std::vector<TileProgram>& programs) {
   return names;
 }
 
-void check_free_memory(const AttentionProblem& problem, const std::set<TensorName>& names,
-                       const std::string& kernel) {
-  std::int64_t needed = 0;
-  for (TensorName name : names) needed += DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes());
+struct DeviceMemory {
+  std::int64_t free_bytes, total_bytes;
+};
+DeviceMemory device_memory() {
   std::size_t free_bytes = 0, total_bytes = 0;
   check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free device memory");
-  if (needed <= static_cast<std::int64_t>(free_bytes)) return;
+  return {static_cast<std::int64_t>(free_bytes), static_cast<std::int64_t>(total_bytes)};
+}
+
+/// @return what the driver says is free
+std::int64_t check_free_memory(const AttentionProblem& problem, const std::set<TensorName>& names,
+                               const std::string& kernel) {
+  std::int64_t needed = 0;
+  for (TensorName name : names) needed += DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes());
+  const auto [free_bytes, total_bytes] = device_memory();
+  if (needed <= free_bytes) return free_bytes;
   throw MachineLacks(kernel + " needs " + std::to_string(needed >> 20) + " MiB of device memory for " +
                      describe(problem) + ", " + std::to_string(free_bytes >> 20) + " of " +
                      std::to_string(total_bytes >> 20) +
@@ -54,10 +63,11 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   if (const auto refusal = row.refusal(problem, direction, options)) throw BadInput(*refusal);
   programs_ = row.programs(direction, problem, options);
   const std::set<TensorName> names = tensors_of(programs_);
-  check_free_memory(problem, names, kernel_name_);
+  const std::int64_t free_before = check_free_memory(problem, names, kernel_name_);
   for (TensorName name : names) {
     buffers_.emplace(name, DeviceBuffer(std::string(to_string(name)), tensor_extent(problem, name).bytes()));
   }
+  device_bytes_ = free_before - device_memory().free_bytes;
 }
 
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {

@@ -29,6 +29,8 @@ class DeviceSession {
   bool holds(TensorName name) const { return buffers_.contains(name); }
   DeviceBuffer& buffer(TensorName name) { return buffers_.at(name); }
   cudaStream_t stream() const { return stream_.get(); }
+  /// Device memory that the tensors took, as the driver counts it: whole pages, guards included.
+  std::int64_t device_bytes() const { return device_bytes_; }
 
   /// Copies a (B, H, N, D) host tensor of the same extent to the device, into the session's layout.
   void upload(TensorName name, const Tensor& source);
@@ -56,6 +58,7 @@ class DeviceSession {
   std::vector<TileProgram> programs_;
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
+  std::int64_t device_bytes_ = 0;
 };
 
 }  // namespace tilescope

@@ -7,6 +7,7 @@
 #include "gpu/kernels/flash1.hpp"
 #include "gpu/kernels/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt.hpp"
+#include "gpu/kernels/split_k.hpp"
 #include "gpu/kernels/standard.hpp"
 #ifdef TILESCOPE_HAS_CUDA
 #include "gpu/device.hpp"
@@ -16,8 +17,14 @@ namespace tilescope {
 
 std::span<const GpuKernel> gpu_kernel_rungs() {
   static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(), make_gpu_kernel<Flash1>(),
-                                               make_gpu_kernel<Flash2Simt>(), make_gpu_kernel<Flash2Mma>()};
+                                               make_gpu_kernel<Flash2Simt>(), make_gpu_kernel<Flash2Mma>(),
+                                               make_gpu_kernel<SplitK>()};
   return rungs;
+}
+
+std::span<const GpuKernel> gpu_ladder() {
+  const std::span<const GpuKernel> rungs = gpu_kernel_rungs();
+  return rungs.first(rungs.size() - 1);
 }
 
 std::span<const Kernel> gpu_kernels() {

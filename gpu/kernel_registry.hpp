@@ -18,6 +18,8 @@ std::span<const Kernel> gpu_kernels();
 
 /// The same rows with their launch functions, for those that time or profile single passes.
 std::span<const GpuKernel> gpu_kernel_rungs();
+/// Those of the ladder, which have both passes: without gpu:split-k, which stands beside it.
+std::span<const GpuKernel> gpu_ladder();
 
 /// @throws BadInput if no GPU kernel has that name.
 const GpuKernel& find_gpu_kernel(std::string_view name);

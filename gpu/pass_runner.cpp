@@ -48,7 +48,10 @@ PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem,
   if (direction == Direction::backward) fill(session, problem, dout);
   session.synchronize();
   if (direction == Direction::forward) return;
-  DeviceSession forward(kernel.row, kernel.launch, problem, Direction::forward, options);
+  // A tile meant for the backward pass need not be one that the forward pass is compiled for.
+  ProgramOptions own = options;
+  own.forward_tile = kernel.row.default_options(problem).forward_tile;
+  DeviceSession forward(kernel.row, kernel.launch, problem, Direction::forward, own);
   for (const TensorName name : {q, k, v}) fill(forward, problem, name);
   for (std::size_t pass = 0; pass < forward.programs().size(); ++pass) forward.launch(pass);
   for (const TensorName name : kForwardResults) copy(forward, session, name);
@@ -58,6 +61,8 @@ PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem,
 PassRunner::~PassRunner() = default;
 
 const std::vector<TileProgram>& PassRunner::programs() const { return state_->session.programs(); }
+
+std::int64_t PassRunner::device_bytes() const { return state_->session.device_bytes(); }
 
 void PassRunner::launch(std::size_t index, CUstream_st* stream) { state_->session.launch(index, stream); }
 

@@ -24,6 +24,8 @@ class PassRunner {
 
   /// In launch order. Each finds what the passes before it left when they were launched last.
   const std::vector<TileProgram>& programs() const;
+  /// Device memory that the direction's tensors took, as the driver counts it. [bytes]
+  std::int64_t device_bytes() const;
   /// Enqueues pass `index`.
   void launch(std::size_t index, CUstream_st* stream);
   /// Waits for everything. @throws DeviceError if a kernel failed or wrote outside its tensors

@@ -48,7 +48,9 @@
   X(mma_barrier_missing, "P and dS of the last warp, which is late, are read before they are there")     \
   X(mma_tail_unguarded, "rows beyond the matrix are stored")                                             \
   X(mma_columns_gathered_wrong, "dQ reductions swap two column pairs")                                   \
-  X(mma_dk_not_scaled, "dK lacks the softmax scale")
+  X(mma_dk_not_scaled, "dK lacks the softmax scale")                                                     \
+  X(mma_wait_wrong_stage, "the stage before is waited for; copies of this one are only now begun")       \
+  X(mma_stage_barrier_missing, "a stage is filled before the last warp, which is late, has read it")
 
 namespace tilescope {
 

@@ -10,6 +10,7 @@
 #include "profiler/cold_timer.hpp"
 #include "profiler/matrix_product.hpp"
 #include "profiler/nvtx_range.hpp"
+#include "profiler/scratch_buffer.hpp"
 
 namespace tilescope {
 namespace {
@@ -22,24 +23,6 @@ constexpr int kL2Fraction =
 void check_runtime(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw DriverError(std::string(what) + ": " + cudaGetErrorName(status));
 }
-
-class Buffer {
- public:
-  explicit Buffer(std::int64_t bytes) {
-    if (cudaMalloc(&data_, static_cast<std::size_t>(bytes)) != cudaSuccess) {
-      throw MachineLacks("out of device memory: the ceilings need two buffers of " +
-                         std::to_string(kStreamBytes >> 20) + " MiB");
-    }
-    launch_fill(data_, bytes, nullptr);
-  }
-  ~Buffer() { cudaFree(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  void* get() const { return data_; }
-
- private:
-  void* data_ = nullptr;
-};
 
 class Measuring {
  public:
@@ -61,46 +44,47 @@ class Measuring {
                          timed.mean_sm_clock_hz, method});
   }
 
-  std::vector<Ceiling> take() { return std::move(ceilings_); }
+  std::vector<MeasuredCeiling> take() { return std::move(ceilings_); }
 
  private:
   ColdTimer timer_;
-  std::vector<Ceiling> ceilings_;
+  std::vector<MeasuredCeiling> ceilings_;
 };
 
-void measure_dram(Measuring& measuring, const Buffer& source, const Buffer& target) {
+void measure_dram(Measuring& measuring, const ScratchBuffer& source, const ScratchBuffer& target) {
   const auto bytes = static_cast<double>(kStreamBytes);
   measuring.add("dram_read", "byte/s", bytes, "16-byte loads of 2 GiB", [&](CUstream stream) {
-    launch_stream_read(source.get(), target.get(), kStreamBytes, stream);
+    launch_stream_read(source.data(), target.data(), kStreamBytes, stream);
   });
   measuring.add("dram_write", "byte/s", bytes, "16-byte stores of 2 GiB",
-                [&](CUstream stream) { launch_stream_write(target.get(), kStreamBytes, stream); });
+                [&](CUstream stream) { launch_stream_write(target.data(), kStreamBytes, stream); });
   measuring.add("dram_copy", "byte/s", 2 * bytes, "cudaMemcpyAsync of 2 GiB, read and written bytes",
                 [&](CUstream stream) {
-                  cudaMemcpyAsync(target.get(), source.get(), kStreamBytes, cudaMemcpyDeviceToDevice, stream);
+                  cudaMemcpyAsync(target.data(), source.data(), kStreamBytes, cudaMemcpyDeviceToDevice,
+                                  stream);
                 });
 }
 
-void measure_chip(Measuring& measuring, const DeviceContext& device, const Buffer& source,
-                  const Buffer& target) {
+void measure_chip(Measuring& measuring, const DeviceContext& device, const ScratchBuffer& source,
+                  const ScratchBuffer& target) {
   const int sms = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   const std::int64_t l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   const auto part =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(l2_bytes / kL2Fraction)));
   const auto amount = [](std::int64_t moved) { return static_cast<double>(moved); };
   measuring.add("sm_l2_read", "byte/s",
-                amount(launch_l2_read(source.get(), target.get(), part, sms, nullptr)),
+                amount(launch_l2_read(source.data(), target.data(), part, sms, nullptr)),
                 "16-byte loads past L1, every SM the same part of L2 again and again",
-                [&](CUstream stream) { launch_l2_read(source.get(), target.get(), part, sms, stream); });
-  measuring.add("shared_read", "byte/s", amount(launch_shared_read(target.get(), sms, nullptr)),
+                [&](CUstream stream) { launch_l2_read(source.data(), target.data(), part, sms, stream); });
+  measuring.add("shared_read", "byte/s", amount(launch_shared_read(target.data(), sms, nullptr)),
                 "16-byte loads from shared memory without bank conflicts",
-                [&](CUstream stream) { launch_shared_read(target.get(), sms, stream); });
-  measuring.add("fp32", "flop/s", amount(launch_fp32(target.get(), sms, nullptr)),
+                [&](CUstream stream) { launch_shared_read(target.data(), sms, stream); });
+  measuring.add("fp32", "flop/s", amount(launch_fp32(target.data(), sms, nullptr)),
                 "independent chains of multiply-adds on the CUDA cores",
-                [&](CUstream stream) { launch_fp32(target.get(), sms, stream); });
+                [&](CUstream stream) { launch_fp32(target.data(), sms, stream); });
 }
 
-void measure_tensor(Measuring& measuring, const Buffer& source, const Buffer& target,
+void measure_tensor(Measuring& measuring, const ScratchBuffer& source, const ScratchBuffer& target,
                     std::vector<std::string>& left_out) {
   const struct {
     const char* name;
@@ -109,9 +93,9 @@ void measure_tensor(Measuring& measuring, const Buffer& source, const Buffer& ta
   for (const auto& kind : kinds) {
     try {
       const MatrixProduct product(kind.type, kMatrixSize);
-      const char* b = static_cast<const char*>(source.get()) + kStreamBytes / 2;
+      const char* b = static_cast<const char*>(source.data()) + kStreamBytes / 2;
       measuring.add(kind.name, "flop/s", product.flops(), "cuBLASLt product of 8192 x 8192 matrices",
-                    [&](CUstream stream) { product.launch(source.get(), b, target.get(), stream); });
+                    [&](CUstream stream) { product.launch(source.data(), b, target.data(), stream); });
     } catch (const MachineLacks& reason) {
       left_out.push_back(std::string(kind.name) + ": " + reason.what());
     }
@@ -122,16 +106,25 @@ void measure_tensor(Measuring& measuring, const Buffer& source, const Buffer& ta
 
 Ceilings measure_ceilings() {
   const DeviceContext device;
-  const std::string architecture =
-      "sm_" + std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)) +
-      std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-  Ceilings result{device.name(), architecture, device.driver_version(), {}, {}};
-  const Buffer source(kStreamBytes), target(kStreamBytes);
+  Ceilings result;
+  result.device = device.name();
+  result.architecture = "sm_" +
+                        std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)) +
+                        std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  result.driver = device.driver_version();
+  result.l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  const ScratchBuffer source(kStreamBytes), target(kStreamBytes);
+  for (const ScratchBuffer* buffer : {&source, &target}) launch_fill(buffer->data(), kStreamBytes, nullptr);
   Measuring measuring(device);
   measure_dram(measuring, source, target);
   measure_chip(measuring, device, source, target);
   measure_tensor(measuring, source, target, result.left_out);
   result.ceilings = measuring.take();
+  try {
+    result.l2 = measure_l2_residency();
+  } catch (const MachineLacks& reason) {
+    result.left_out.push_back(std::string("what L2 keeps: ") + reason.what());
+  }
   return result;
 }
 

@@ -2,12 +2,15 @@
 // What a device can do at best, measured: bandwidth at each boundary and arithmetic rates.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "profiler/l2_residency.hpp"
+
 namespace tilescope {
 
-struct Ceiling {
+struct MeasuredCeiling {
   std::string name;       // "dram_copy", "sm_l2_read", "fp16" ...
   std::string unit;       // "byte/s" or "flop/s"
   double per_second = 0;  // of the fastest sample: under sustained load power lowers the clock
@@ -19,7 +22,9 @@ struct Ceiling {
 
 struct Ceilings {
   std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
-  std::vector<Ceiling> ceilings;
+  std::vector<MeasuredCeiling> ceilings;
+  std::int64_t l2_bytes = 0;          // as the driver has it
+  std::vector<L2Residency> l2;        // empty where bytes cannot be counted
   std::vector<std::string> left_out;  // with the reason
 };
 

@@ -2,6 +2,7 @@
 #include "profiler/metric_sets.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <sstream>
 
@@ -112,8 +113,9 @@ MetricChoice together(MetricChoice one, const MetricChoice& other) {
 std::string to_string(const Formula& formula) {
   std::string text;
   for (const Term& term : formula) {
-    if (!text.empty()) text += " + ";
-    if (term.factor != 1) text += std::to_string(term.factor) + " * ";
+    if (!text.empty()) text += term.factor < 0 ? " - " : " + ";
+    const int times = text.empty() ? term.factor : std::abs(term.factor);
+    if (times != 1) text += std::to_string(times) + " * ";
     text += term.counter;
   }
   return text;

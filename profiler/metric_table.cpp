@@ -59,6 +59,15 @@ std::vector<Metric> cause_metrics() {
       plain(
           "store_bytes", "byte", "l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum",
           "part of sm_l2_write_bytes: plain stores, those of spills included, in whole sectors of 32 bytes"),
+      plain("global_store_bytes", "byte", "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum",
+            "what plain stores to global memory ask for, in whole sectors: without spills"),
+      {"merged_store_bytes",
+       "byte",
+       {{{1, "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum"},
+         {1, "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum"},
+         {-1, "l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum"}}},
+       "sectors that met in L1 and left it as one: global_store_bytes + local_store_bytes - store_bytes. How "
+       "many meet is a matter of timing, another number in each run"},
       plain("stored_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_st.sum",
             "what the plain stores ask for, without spills and whatever the sectors; counted by instrumented "
             "code: kernels run slower in that pass"),

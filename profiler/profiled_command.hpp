@@ -15,6 +15,7 @@ namespace tilescope {
 
 struct CommandOutcome {
   int exit_code = 0;  // 128 + signal if a signal ended it
+  int signal = 0;     // that ended it, or 0
   bool timed_out = false;
   Events events;
 };
@@ -22,10 +23,11 @@ struct CommandOutcome {
 struct CommandOptions {
   std::optional<std::chrono::seconds> time_limit;  // after which the command is ended
   std::function<void(std::int64_t)> progress;      // called now and then with the kernels measured so far
+  bool output_to_stderr = false;                   // the command's standard output joins its standard error
 };
 
 /// libtilescope_inject.so beside the running program, or what TILESCOPE_INJECTION names.
-/// @throws MachineLacks if there is none
+/// @throws MachineLacks if there is none, BadInput if the variable names no file
 std::string injection_library();
 
 /// Starts `command` (looked for on the PATH) and waits for it, measuring nothing. @returns without events
@@ -33,7 +35,8 @@ std::string injection_library();
 CommandOutcome run_command(const std::vector<std::string>& command, const CommandOptions& options = {});
 
 /// Starts `command` (looked for on the PATH), waits for it and reads what its processes wrote. Its standard
-/// streams are those of this process. The request's folder is chosen here.
+/// streams are those of this process, and so are its signals: one sent to this process alone is passed on.
+/// The request's folder is chosen here.
 /// @throws BadInput if the command cannot be started, MachineLacks without injection_library() or a folder
 /// for
 ///   temporary files

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "profiler/bracketed_counters.hpp"
 #include "profiler/calibration_kernels.hpp"
 #include "profiler/nvtx_range.hpp"
+#include "profiler/scratch_buffer.hpp"
 
 namespace tilescope {
 namespace {
@@ -21,27 +21,6 @@ constexpr std::int64_t kSectorBytes = 32;
 void check_runtime(cudaError_t status, const char* what) {
   if (status != cudaSuccess) throw DriverError(std::string(what) + ": " + cudaGetErrorName(status));
 }
-
-/// Device memory of kCalibrationBytes, all zero.
-class CalibrationBuffer {
- public:
-  CalibrationBuffer() {
-    void* data = nullptr;
-    if (cudaMalloc(&data, kCalibrationBytes) != cudaSuccess) {
-      throw MachineLacks("out of device memory: the self-test needs " +
-                         std::to_string(2 * kCalibrationBytes >> 20) + " MiB");
-    }
-    data_.reset(data);
-    check_runtime(cudaMemset(data, 0, kCalibrationBytes), "clearing a buffer");
-  }
-  void* data() const { return data_.get(); }
-
- private:
-  struct Free {
-    void operator()(void* data) const { cudaFree(data); }
-  };
-  std::unique_ptr<void, Free> data_;
-};
 
 void add_check(SelfTest& test, const CalibrationKernel& kernel, const KernelMeasurement& measured,
                const char* metric, std::int64_t declared) {
@@ -58,7 +37,10 @@ void add_check(SelfTest& test, const CalibrationKernel& kernel, const KernelMeas
 SelfTest run_self_test() {
   const DeviceContext device;
   BracketedCounters counters(CuptiLibrary::load(), device, kMetrics);
-  const CalibrationBuffer source, target;
+  const ScratchBuffer source(kCalibrationBytes), target(kCalibrationBytes);
+  for (const ScratchBuffer* buffer : {&source, &target}) {
+    check_runtime(cudaMemset(buffer->data(), 0, kCalibrationBytes), "clearing a buffer");
+  }
   SelfTest test{device.name(), counters.chip(), device.driver_version(), counters.passes(), {}, {}};
   const int capability = 10 * device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
                          device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "cpu_ref/errors.hpp"  // MachineLacks
 #include "profiler/kernel_measurement.hpp"
 #include "profiler/timed_samples.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "analysis/cli/text_table.hpp"
 #include "analysis/closed_form.hpp"
+#include "analysis/report/run_summary.hpp"
 #include "analysis/report_format.hpp"
-#include "analysis/run_summary.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "analysis/cli/bench_report.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/report/run_summary.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/run_record.hpp"
-#include "analysis/run_summary.hpp"
 #include "cpu_ref/errors.hpp"
 #include "gpu/kernel_registry.hpp"
 

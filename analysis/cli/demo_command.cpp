@@ -12,8 +12,8 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/json_fields.hpp"
 #include "analysis/output_path.hpp"
+#include "analysis/report/run_summary.hpp"
 #include "analysis/report_format.hpp"
-#include "analysis/run_summary.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/problem_options.hpp"
 #include "analysis/explain_record.hpp"
-#include "analysis/explain_tables.hpp"
 #include "analysis/json_fields.hpp"
+#include "analysis/report/explain_tables.hpp"
 
 namespace tilescope::cli {
 namespace {

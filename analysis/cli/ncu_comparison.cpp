@@ -10,6 +10,7 @@
 
 #include "analysis/report_format.hpp"
 #include "cpu_ref/errors.hpp"
+#include "profiler/launch_rounds.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -28,16 +29,16 @@ constexpr Column kColumns[] = {
     {"instructions", "warp_instructions", "smsp__inst_executed.sum", false},
 };
 
-void require_same_launches(const std::vector<KernelMeasurement>& ours,
-                           const std::vector<KernelMeasurement>& ncu) {
+void require_same_launches(const std::vector<LaunchRounds>& ours, const std::vector<LaunchRounds>& ncu) {
   if (ours.size() != ncu.size()) {
-    throw BadInput("kernels", fmt::format("{} in the record and {} in the CSV", ours.size(), ncu.size()),
+    throw BadInput("kernels", fmt::format("{} in the records and {} in the CSV", ours.size(), ncu.size()),
                    "must be of the same command");
   }
   for (std::size_t i = 0; i < ours.size(); ++i) {
-    if (ours[i].launch.grid == ncu[i].launch.grid && ours[i].launch.block == ncu[i].launch.block) continue;
-    throw BadInput("kernel", fmt::format("{}, {}", i, ours[i].name),
-                   "must have the same grid in the CSV: " + ncu[i].name);
+    const KernelMeasurement &one = ours[i].first, &other = ncu[i].first;
+    if (one.launch.grid == other.launch.grid && one.launch.block == other.launch.block) continue;
+    throw BadInput("kernel", fmt::format("{}, {}", i, one.name),
+                   "must have the same grid in the CSV: " + other.name);
   }
 }
 
@@ -49,27 +50,22 @@ std::string short_name(const std::string& name) {
   return space == std::string::npos ? text : text.substr(space + 2);
 }
 
-std::optional<double> counter(const KernelMeasurement& kernel, const char* name) {
-  const auto value = kernel.counters.find(name);
-  if (value == kernel.counters.end()) return std::nullopt;
-  return value->second;
-}
-
-std::optional<double> own_value(const KernelMeasurement& kernel, const Column& column) {
-  const auto value = kernel.measured.find(column.metric);
-  if (value == kernel.measured.end()) return counter(kernel, column.counter);
-  return value->second;
-}
-
 std::string format_value(double value, bool bytes) {
   return bytes ? format_bytes(value) : fmt::format("{:.4g}", value);
 }
 
+/// " (0.12 %)": from the least to the greatest of several measurements.
+std::string format_spread(const Spread& spread) {
+  return spread.samples > 1 ? fmt::format(" ({:.2f} %)", 100 * spread.relative()) : "";
+}
+
 }  // namespace
 
-std::string ncu_comparison(const KernelRecord& record, const std::vector<KernelMeasurement>& ncu,
+std::string ncu_comparison(const std::vector<std::vector<KernelMeasurement>>& ours,
+                           const std::vector<std::vector<KernelMeasurement>>& ncu,
                            const std::string& filter) {
-  require_same_launches(record.kernels, ncu);
+  const std::vector<LaunchRounds> own = gather_rounds(ours), theirs = gather_rounds(ncu);
+  require_same_launches(own, theirs);
   const std::regex expression(filter);
   std::string text = "| kernel | grid |", rule = "|---|---|";
   for (const Column& column : kColumns) {
@@ -78,23 +74,26 @@ std::string ncu_comparison(const KernelRecord& record, const std::vector<KernelM
   }
   text += " DRAM write |\n" + rule + "---:|\n";
   std::vector<std::optional<double>> worst(std::size(kColumns));
-  for (std::size_t i = 0; i < ncu.size(); ++i) {
-    const KernelMeasurement& ours = record.kernels[i];
-    if (!std::regex_search(ours.name, expression)) continue;
-    const auto& grid = ours.launch.grid;
-    text += fmt::format("| {} | {}x{}x{} |", short_name(ours.name), grid[0], grid[1], grid[2]);
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const KernelMeasurement& kernel = own[i].first;
+    if (!std::regex_search(kernel.name, expression)) continue;
+    const auto& grid = kernel.launch.grid;
+    text += fmt::format("| {} | {}x{}x{} |", short_name(kernel.name), grid[0], grid[1], grid[2]);
     for (std::size_t c = 0; c < std::size(kColumns); ++c) {
-      const auto value = own_value(ours, kColumns[c]), theirs = counter(ncu[i], kColumns[c].counter);
-      if (!value || !theirs || *theirs == 0) {
+      const Column& column = kColumns[c];
+      const auto value = spread_of(own[i], column.metric, column.counter);
+      const auto reference = spread_of(theirs[i], column.metric, column.counter);
+      if (!value || !reference || reference->median == 0) {
         text += " - | - |";
         continue;
       }
-      const double off = (*value - *theirs) / *theirs;
+      const double off = value->median / reference->median - 1;
       worst[c] = std::max(worst[c].value_or(0), std::abs(off));
-      text += fmt::format(" {} | {:+.3f} % |", format_value(*value, kColumns[c].bytes), 100 * off);
+      text += fmt::format(" {}{} | {:+.3f} %{} |", format_value(value->median, column.bytes),
+                          format_spread(*value), 100 * off, format_spread(*reference));
     }
-    const auto written = ours.measured.find("dram_write_bytes");
-    text += written == ours.measured.end() ? " - |\n" : fmt::format(" {} |\n", format_bytes(written->second));
+    const auto written = spread_of(own[i], "dram_write_bytes", "");
+    text += written ? fmt::format(" {} |\n", format_bytes(written->median)) : " - |\n";
   }
   text += "| furthest | |";
   for (const std::optional<double>& off : worst) {

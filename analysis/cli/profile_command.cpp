@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <regex>
@@ -33,8 +34,8 @@ struct ProfileArguments {
   std::string replay = "kernel";
   bool time = false;
   bool self_test = false;
-  std::string compare, ncu;       // a record, and the CSV that it is held against
-  std::int64_t time_limit_s = 0;  // 0: none
+  std::vector<std::string> compare, ncu;  // records, and the CSV files that they are held against
+  std::int64_t time_limit_s = 0;          // 0: none
 };
 
 constexpr const char* kApplication = "application";
@@ -63,9 +64,11 @@ void require_known_metrics(const std::string& metrics) {
       return;
     } catch (const UnknownMetric& error) {
       if (!unknown) unknown = error;
+    } catch (const BadInput&) {
+      continue;  // this libcupti is older than the chip
     }
   }
-  refuse_metric(*unknown);
+  if (unknown) refuse_metric(*unknown);
 }
 
 void require_expression(const std::string& option, const std::string& expression) {
@@ -80,6 +83,7 @@ CommandOutcome run(const ProfileRequest& request, const ProfileArguments& argume
                    const CommandContext& context) {
   CommandOptions options;
   if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
+  options.output_to_stderr = context.json == "-";  // where the record goes nothing else may
   std::unique_ptr<Progress> progress;
   options.progress = [&](std::int64_t kernels) {
     progress = std::make_unique<Progress>(context, fmt::format("{} kernels measured;", kernels), 0);
@@ -117,9 +121,20 @@ KernelRecord measure(const ProfileArguments& arguments, const CommandContext& co
   record.collections = first.events.collections;
   record.messages = first.events.messages;
   record.kernels = first.events.kernels;
-  if (first.timed_out) record.messages.push_back("the command was ended at its time limit");
+  if (first.timed_out) {
+    record.messages.push_back("the command was ended at its time limit");
+  } else if (first.signal != 0) {
+    record.messages.push_back(
+        fmt::format("the command was ended by signal {} ({})", first.signal, strsignal(first.signal)));
+  }
+  if (first.events.unfinished > 0) {
+    record.messages.push_back(fmt::format(
+        "{} of {} processes that used CUDA broke off or lost counters: what they measured before is kept",
+        first.events.unfinished, first.events.processes));
+  }
   if (first.events.processes == 0) {
-    record.messages.push_back("the command used no CUDA: no process of it initialised a driver");
+    record.messages.push_back(
+        "the command used no CUDA, or cleared its environment: the driver loaded nothing of ours into it");
   }
   if (record.kernels.empty() || first.timed_out) return record;
   int parts = 1;
@@ -139,9 +154,12 @@ int compare(const ProfileArguments& arguments, const CommandContext& context) {
     throw BadInput("--compare and --ncu", "one of them", "must be given together");
   }
   require_expression("--kernel-filter", arguments.request.kernel_filter);
-  const KernelRecord record = parse_kernel_record(arguments.compare, read_text_file(arguments.compare));
-  const auto ncu = parse_ncu_csv(arguments.ncu, read_text_file(arguments.ncu));
-  context.print(ncu_comparison(record, ncu, arguments.request.kernel_filter));
+  std::vector<std::vector<KernelMeasurement>> ours, ncu;
+  for (const std::string& path : arguments.compare) {
+    ours.push_back(parse_kernel_record(path, read_text_file(path)).kernels);
+  }
+  for (const std::string& path : arguments.ncu) ncu.push_back(parse_ncu_csv(path, read_text_file(path)));
+  context.print(ncu_comparison(ours, ncu, arguments.request.kernel_filter));
   return kFine;
 }
 
@@ -239,15 +257,21 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       ->type_name("RECORD.json");
   command.add_flag("--self-test", arguments->self_test,
                    "instead of a command: kernels that move known bytes");
-  command.add_option("--compare", arguments->compare, "instead of a command: a record, held against --ncu")
-      ->type_name("RECORD.json");
   command
-      .add_option("--ncu", arguments->ncu, "the same command under ncu --csv --page raw --print-units base")
-      ->type_name("FILE.csv");
+      .add_option("--compare", arguments->compare,
+                  "instead of a command: a record, held against --ncu; again for more runs")
+      ->type_name("RECORD.json")
+      ->allow_extra_args(false);
+  command
+      .add_option("--ncu", arguments->ncu,
+                  "the same command under ncu --csv --page raw --print-units base; again for more runs")
+      ->type_name("FILE.csv")
+      ->allow_extra_args(false);
   command.add_option("--time-limit", arguments->time_limit_s, "seconds after which the command is ended")
       ->check(CLI::PositiveNumber);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
-  command.footer("With a command, exits as the command does.");
+  command.footer(
+      "With a command, exits as the command does. With --json - its standard output goes to standard error.");
 }
 
 }  // namespace tilescope::cli

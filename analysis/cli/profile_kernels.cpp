@@ -99,9 +99,9 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
 }
 
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
-/// on.
-void measure_direction(const Job& job, Direction direction, const Machine& machine, WorkProfiler& profiler,
-                       PassRecord* passes) {
+/// on. @return the device memory that they took
+std::int64_t measure_direction(const Job& job, Direction direction, const Machine& machine,
+                               WorkProfiler& profiler, PassRecord* passes) {
   PassRunner runner(*job.kernel, job.problem, direction,
                     options_on(machine, job.kernel->row, job.problem, direction, job.options));
   for (std::size_t i = 0; i < runner.programs().size(); ++i) {
@@ -110,6 +110,7 @@ void measure_direction(const Job& job, Direction direction, const Machine& machi
                     profiler.measure(name, [&](CUstream_st* stream) { runner.launch(i, stream); }));
   }
   runner.check();
+  return runner.device_bytes();
 }
 
 RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay) {
@@ -117,7 +118,8 @@ RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& mach
   RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = replay});
   std::size_t first = 0;
   for (const Direction direction : job.directions) {
-    measure_direction(job, direction, machine, profiler, &run.passes[first]);
+    run.device_bytes[std::string(to_string(direction))] =
+        measure_direction(job, direction, machine, profiler, &run.passes[first]);
     while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
   }
   return run;

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/atomic_file.hpp"
-#include "analysis/charts.hpp"
-#include "analysis/gnuplot.hpp"
 #include "analysis/json_fields.hpp"
 #include "analysis/output_path.hpp"
+#include "analysis/report/charts.hpp"
+#include "analysis/report/gnuplot.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/run_record.hpp"
 #include "profiler/timeline.hpp"

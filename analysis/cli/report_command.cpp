@@ -9,10 +9,10 @@
 
 #include "analysis/atomic_file.hpp"
 #include "analysis/cli/command.hpp"
-#include "analysis/generated_text.hpp"
 #include "analysis/json_fields.hpp"
 #include "analysis/output_path.hpp"
-#include "analysis/report.hpp"
+#include "analysis/report/generated_text.hpp"
+#include "analysis/report/report.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -35,9 +35,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   if (arguments.records.empty()) {
     throw BadInput("RECORD", "(none)", "at least one file written by --json of another command is needed");
   }
-  std::vector<RunRecord> records;
-  std::vector<KernelRecord> kernels;
-  std::vector<ExplainRecord> explained;
+  ReportRecords records;
   std::vector<std::string> paths = arguments.records;
   std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
   for (const std::string& path : paths) {
@@ -45,14 +43,16 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
     const Json json = parse_json(path, text);
     const std::string schema = JsonField(path, json).at("schema").text();
     if (schema == kExplainSchema) {
-      explained.push_back(parse_explain_record(path, text));
+      records.explained.push_back(parse_explain_record(path, text));
     } else if (schema == kKernelsSchema) {
-      kernels.push_back(parse_kernel_record(path, text));
+      records.kernels.push_back(parse_kernel_record(path, text));
+    } else if (schema == kCeilingsSchema) {
+      records.ceilings.push_back(parse_ceilings_record(path, text));
     } else {
-      records.push_back(parse_run_record(path, text));
+      records.runs.push_back(parse_run_record(path, text));
     }
   }
-  const Document document = make_report(records, kernels, explained);
+  const Document document = make_report(records);
 
   std::vector<ReportFile> files = report_files(document);
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();

@@ -11,6 +11,7 @@
 #include "analysis/cli/parse_text.hpp"
 #include "analysis/cli/problem_options.hpp"
 #include "analysis/cli/simulate_tables.hpp"
+#include "analysis/cli/sweep_axes.hpp"
 #include "analysis/closed_form.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/simulate_record.hpp"
@@ -22,6 +23,7 @@ namespace {
 struct SimulateArguments {
   ProblemOptions problem;
   KernelOptions kernel;
+  SweepAxes sweep;
   std::string machine = "h200";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
   std::string record;
@@ -137,6 +139,44 @@ int simulate_again(const SimulateArguments& arguments, const CommandContext& con
   return kFine;
 }
 
+/// One kernel on one problem, planned before anything is replayed: all are refused or none.
+struct Job {
+  const Kernel* kernel;
+  AttentionProblem problem;
+  std::vector<PlannedPass> passes;
+};
+
+std::vector<Job> plan_jobs(const SimulateArguments& arguments, const std::vector<Direction>& directions,
+                           const std::optional<PaperTile>& paper, const Machine& machine) {
+  std::vector<Job> jobs;
+  for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
+    for (const Kernel* kernel : arguments.kernel.kernels({"cpu:flash2"})) {
+      ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, point.problem));
+      if (paper) options.forward_tile = options.backward_tile = options.dq_tile = paper->tile;
+      for (const Direction direction : directions) {
+        require_supported(*kernel, point.problem, direction, options);
+        useful_flops(point.problem, direction);  // refuses what overflows, as below
+      }
+      jobs.push_back(
+          {kernel, point.problem, plan_passes(*kernel, point.problem, directions, options, machine)});
+      for (const PlannedPass& pass : jobs.back().passes) executed_flops(pass.program);
+    }
+  }
+  return jobs;
+}
+
+void print_run(const Job& job, const RunEntry& run, const std::vector<Direction>& directions,
+               const SimulateArguments& arguments, const SimulationOptions& how, const Machine& machine,
+               const CommandContext& context) {
+  for (const Direction direction : directions) {
+    context.print(fmt::format("\n{}, {}\n{}{}", run.kernel, to_string(direction),
+                              pass_table(run, direction, machine),
+                              bound_lines(run, direction, job.kernel->algorithm, machine)));
+    if (arguments.curve && how.replay) context.print(curve_table(run, direction));
+  }
+  if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(job.passes, machine));
+}
+
 int simulate(const SimulateArguments& arguments, const CommandContext& context) {
   if (!arguments.record.empty()) return simulate_again(arguments, context);
   const AttentionProblem problem = arguments.problem.problem();
@@ -147,39 +187,21 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   how.ctas_per_sm = parse_count("ctas-per-sm", arguments.ctas_per_sm, 1, machine.ctas_per_sm.value);
   how.replay = !arguments.closed_form_only;
   const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
-  const std::vector<const Kernel*> kernels = arguments.kernel.kernels({"cpu:flash2"});
+  const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);
 
-  std::vector<std::vector<PlannedPass>>
-      plans;  // of all kernels, before the first is replayed: all are refused or none
-  for (const Kernel* kernel : kernels) {
-    ProgramOptions options = arguments.kernel.program_options(*kernel, problem);
-    if (paper) options.forward_tile = options.backward_tile = options.dq_tile = paper->tile;
-    for (const Direction direction : directions) {
-      require_supported(*kernel, problem, direction, options);
-      useful_flops(problem, direction);  // refuses what overflows, as below
-    }
-    plans.push_back(plan_passes(*kernel, problem, directions, options, machine));
-    for (const PlannedPass& pass : plans.back()) executed_flops(pass.program);
-  }
-
-  context.print(fmt::format("{}\n{}{}", describe(problem),
-                            machine_line(machine, how.l2_bytes.value_or(machine.effective_l2_bytes())),
-                            ceiling_line(machine, problem.dtype)));
+  if (!arguments.sweep.given()) context.print(describe(problem) + "\n");
+  context.print(machine_line(machine, how.l2_bytes.value_or(machine.effective_l2_bytes())) +
+                ceiling_line(machine, problem.dtype));
   if (paper) context.print(paper->remark);
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const Kernel& kernel = *kernels[i];
-    record.runs.push_back(replay(kernel, problem, plans[i], machine, how, context));
-    const RunEntry& run = record.runs.back();
-    for (const Direction direction : directions) {
-      context.print(fmt::format("\n{}, {}\n{}{}", kernel.name, to_string(direction),
-                                pass_table(run, direction, machine),
-                                bound_lines(run, direction, kernel.algorithm, machine)));
-      if (arguments.curve && how.replay) context.print(curve_table(run, direction));
+  for (const Job& job : jobs) {
+    record.runs.push_back(replay(*job.kernel, job.problem, job.passes, machine, how, context));
+    if (!arguments.sweep.given()) {
+      print_run(job, record.runs.back(), directions, arguments, how, machine, context);
     }
-    if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(plans[i], machine));
   }
+  if (arguments.sweep.given()) context.print("\n" + simulated_sweep_table(record.runs));
   if (how.replay) record.cost = cost_since(start);
   context.write_json(to_json_text(record));
   return kFine;
@@ -194,6 +216,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return simulate(*arguments, context); });
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
+  arguments->sweep.add_to(command);
   command
       .add_option("--record", arguments->record,
                   "instead of a problem: the runs of a record, simulated again; what was measured stays")
@@ -217,7 +240,8 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                   "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory")
       ->type_name("N|machine")
       ->group(kGroup)
-      ->excludes("--tile");
+      ->excludes("--tile")
+      ->excludes("--sweep");
   command.add_flag("--closed-form", arguments->closed_form_only, "formulas alone, no replay")->group(kGroup);
   command.add_flag("--curve", arguments->curve, "also DRAM bytes against L2 size")->group(kGroup);
 }

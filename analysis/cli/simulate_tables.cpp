@@ -140,6 +140,32 @@ std::string pass_table(const RunEntry& run, Direction direction, const Machine& 
   return align_columns(rows, "  ", right);
 }
 
+std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
+  std::vector<std::vector<std::string>> rows = {
+      {"SM<-L2", "SM->L2", "DRAM read", "/ compulsory", "DRAM write", "kernel"}};
+  for (const RunEntry& run : runs) {
+    const std::string choices = (run.order ? fmt::format(" {}", to_string(*run.order)) : "") +
+                                (run.scan ? fmt::format(" {}", to_string(*run.scan)) : "");
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const std::vector<Column> passes = pass_columns(run, direction);
+      if (passes.empty()) continue;
+      const Column sum = sum_of(passes, run.problem, direction);
+      const auto dram = [&sum](std::int64_t SimulatedBytes::*member) {
+        return sum.simulated ? bytes((*sum.simulated).*member) : "-";
+      };
+      rows.push_back({bytes(sum.closed.sm_l2_read_bytes), bytes(sum.closed.sm_l2_write_bytes),
+                      dram(&SimulatedBytes::dram_read_bytes),
+                      sum.simulated ? ratio(static_cast<double>(sum.simulated->dram_read_bytes),
+                                            static_cast<double>(sum.closed.compulsory_read_bytes))
+                                    : "-",
+                      dram(&SimulatedBytes::dram_write_bytes),
+                      fmt::format("{} {} {} {}{}", run.kernel, to_string(direction), passes.back().tile,
+                                  describe(run.problem), choices)});
+    }
+  }
+  return align_columns(rows, "", std::vector<bool>(5, true));
+}
+
 std::string ceiling_line(const Machine& machine, ElementType dtype) {
   std::string text = "ceilings: ";
   const auto found = machine.peak_flops_per_second.find(std::string(to_string(dtype)));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "analysis/machine.hpp"
 #include "analysis/run_record.hpp"
@@ -12,6 +13,9 @@ namespace tilescope::cli {
 
 /// One column a pass, and one for their sum where there are several.
 std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine);
+
+/// A line for each direction of each run: reads at both boundaries.
+std::string simulated_sweep_table(const std::vector<RunEntry>& runs);
 
 /// The lower bounds on what the direction reads at each boundary, and how far above them the run is.
 std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,

@@ -65,6 +65,8 @@ constexpr Axis kAxes[] = {
                     const std::string& value) { draft.point.backward = parse_backward_order(value); }},
     {"order", [](Draft& draft, const std::string&,
                  const std::string& value) { draft.point.order = parse_tile_order(value); }},
+    {"scan", [](Draft& draft, const std::string&,
+                const std::string& value) { draft.point.scan = parse_scan(value); }},
 };
 
 const Axis& find_axis(const std::string& name) {
@@ -124,6 +126,7 @@ ProgramOptions SweepPoint::apply_to(ProgramOptions options) const {
   if (tile) options.forward_tile = options.backward_tile = options.dq_tile = *tile;
   if (backward) options.backward = *backward;
   if (order) options.order = *order;
+  if (scan) options.scan = *scan;
   return options;
 }
 

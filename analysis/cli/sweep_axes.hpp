@@ -17,6 +17,7 @@ struct SweepPoint {
   std::optional<TileShape> tile;
   std::optional<BackwardOrder> backward;
   std::optional<TileOrder> order;
+  std::optional<Scan> scan;
 
   /// The kernel's options with the point's choices in their place.
   ProgramOptions apply_to(ProgramOptions options) const;

@@ -48,6 +48,9 @@ int lanes_for(int head_dim, int width) {
   return lanes;
 }
 
+/// Rows of the largest tile of the delta pass.
+constexpr int kMostDeltaRows = 256;
+
 /// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element.
 template <typename Element, bool kChunks>
 __global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes) {
@@ -57,9 +60,10 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
   const int batch = item.head / args.heads, head = item.head % args.heads;
   const int thread = static_cast<int>(threadIdx.x);
   const int rows_at_once = kElementwiseThreads / lanes;
-  const int end = min_of(args.band.seqlen_q, (item.block + 1) * block_m);
+  const int begin = item.block * block_m, end = min_of(args.band.seqlen_q, begin + block_m);
+  __shared__ float deltas[kMostDeltaRows];  // a row's 4 bytes by themselves would be a partly written sector
   // Every lane makes every turn, so that whole warps meet in the shuffles.
-  for (int first = item.block * block_m; first < end; first += rows_at_once) {
+  for (int first = begin; first < end; first += rows_at_once) {
     const int row = first + thread / lanes;
     float sum = 0.0f;
     if (row < end) {
@@ -88,7 +92,11 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
       }
     }
     for (int bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
-    if (row < end && thread % lanes == 0) *args[TensorName::delta].row<float>(batch, head, row) = sum;
+    if (row < end && thread % lanes == 0) deltas[row - begin] = sum;
+  }
+  __syncthreads();
+  for (int row = begin + thread; row < end; row += kElementwiseThreads) {
+    *args[TensorName::delta].row<float>(batch, head, row) = deltas[row - begin];
   }
 }
 
@@ -151,6 +159,8 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
 void launch_delta(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const bool chunks = rows_in_chunks(arguments, arguments[TensorName::out], arguments[TensorName::dout],
                                      arguments[TensorName::dq_accum]);
+  if (program.tile.block_m > kMostDeltaRows)
+    throw std::logic_error("the delta pass has no room for its tile");
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
     launch_grid(chunks ? delta_pass<Element, true> : delta_pass<Element, false>, program,
                 {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,

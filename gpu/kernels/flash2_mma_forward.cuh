@@ -156,8 +156,11 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<0>();
-    __syncthreads();
-    if (kStages > 1 && step + 1 < range.count()) load_kv(step + 1);
+    if (!planted(GpuBug::mma_stage_barrier_missing)) __syncthreads();
+    be_late(GpuBug::mma_stage_barrier_missing);
+    be_late(GpuBug::mma_wait_wrong_stage);
+    const int ahead = planted(GpuBug::mma_wait_wrong_stage) ? 0 : 1;
+    if (kStages > 1 && step + ahead < range.count()) load_kv(step + ahead);
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;

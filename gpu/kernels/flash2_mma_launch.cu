@@ -9,20 +9,9 @@
 namespace tilescope {
 namespace {
 
-/// Whether every row of the 16-bit tensors starts at a 16-byte boundary and fills whole 16-byte chunks.
-bool rows_in_chunks(const KernelArguments& arguments) {
-  using enum TensorName;
-  std::int64_t bits = arguments.head_dim;
-  for (TensorName name : {q, k, v, out, dout, dq, dk, dv, dq_accum}) {
-    const DeviceTensor& tensor = arguments[name];
-    bits |= tensor.batch_stride | tensor.head_stride | tensor.row_stride;
-  }
-  return bits % 8 == 0;
-}
-
 gpu::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
-  const bool general = arguments.log.states || !rows_in_chunks(arguments);
+  const bool general = arguments.log.states || !gpu::rows_in_chunks(arguments);
   if (!general) return dropout ? gpu::Features::dropout : gpu::Features::plain;
   return dropout || program.name != PassName::forward ? gpu::Features::general_dropout
                                                       : gpu::Features::general;

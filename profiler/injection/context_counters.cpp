@@ -69,9 +69,10 @@ void ContextCounters::start() {
   running_ = true;
 }
 
-void ContextCounters::before(std::vector<LaunchedKernel> kernels) {
+void ContextCounters::before(std::vector<LaunchedKernel> kernels, bool graph) {
   // A graph's kernels are named by their number alone, so that no neighbour may share their batch.
-  if (kernels.size() > 1) flush();
+  if (graph) flush();
+  latest_is_graph_ = graph;
   if (!bracketed_) {
     latest_ = kernels.size();
     const bool fit = session_ && kernels.size() <= static_cast<std::size_t>(session_->max_ranges());
@@ -94,7 +95,7 @@ void ContextCounters::after(bool launched) {
   } else if (!launched) {
     pending_.resize(pending_.size() - latest_);
   }
-  if (latest_ > 1 || pending_.size() >= kLaunchesHeldBack) flush();
+  if (latest_is_graph_ || pending_.size() >= kLaunchesHeldBack) flush();
 }
 
 void ContextCounters::begin_range() {
@@ -156,9 +157,13 @@ void ContextCounters::emit_graph(const RangeValues& range) {
 
 void ContextCounters::emit_replayed(const std::vector<RangeValues>& ranges) {
   // CUPTI may replay a graph as a whole.
-  if (ranges.size() == 1 && pending_.size() > 1 && latest_ > 1) return emit_graph(ranges.front());
+  if (ranges.size() == 1 && pending_.size() > 1 && latest_is_graph_) return emit_graph(ranges.front());
   const bool aligned = ranges.size() == pending_.size();
-  if (!aligned) lost_ += static_cast<std::int64_t>(pending_.size());
+  if (!aligned) {
+    const auto launches = static_cast<std::int64_t>(pending_.size());
+    lost_ += launches;
+    if (latest_is_graph_) lost_in_graphs_ += launches;
+  }
   for (std::size_t i = 0; i < pending_.size(); ++i) {
     KernelMeasurement& kernel = pending_[i].kernel;
     if (aligned) {

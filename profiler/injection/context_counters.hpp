@@ -36,8 +36,8 @@ class ContextCounters {
   /// Metrics asked for that this chip has no counters for.
   std::string missing_metrics() const;
 
-  /// Stands before and after a launch. With several kernels it is a graph, in whose order they are.
-  void before(std::vector<LaunchedKernel> kernels);
+  /// Stands before and after a launch: one kernel, or those of a graph in its order.
+  void before(std::vector<LaunchedKernel> kernels, bool graph);
   void after(bool launched);
   /// A launch that nobody wants comes next.
   void pause();
@@ -53,6 +53,8 @@ class ContextCounters {
 
   /// Launches whose counters were lost because CUPTI saw another number of kernels than were launched.
   std::int64_t lost() const { return lost_; }
+  /// Those of them that belong to graphs: seen on an H200, kernel replay counts none of a graph's kernels.
+  std::int64_t lost_in_graphs() const { return lost_in_graphs_; }
 
  private:
   /// Keeps one part of the choice. @returns how many there are
@@ -78,10 +80,11 @@ class ContextCounters {
       read_sweep_;  // made at the first launch: the driver allows no allocation earlier
   std::vector<LaunchedKernel> pending_;
   std::size_t latest_ = 0;  // of pending_, those of the launch that is under way
+  bool latest_is_graph_ = false;
   bool bracketed_ = false;
   L2State l2_;
   bool running_ = false;
-  std::int64_t lost_ = 0;
+  std::int64_t lost_ = 0, lost_in_graphs_ = 0;
 };
 
 }  // namespace tilescope

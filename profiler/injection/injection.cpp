@@ -47,6 +47,7 @@ class Injection {
   std::vector<KernelMeasurement> kernels_of(const LaunchCall& call, const CUpti_CallbackData& data);
   bool is_captured(CUstream stream) const;
   void give_up_counters(CUcontext context, const std::string& why);
+  void add_losses(const ContextCounters& counters);
 
   ProfileRequest request_;
   LaunchFilter filter_;
@@ -60,7 +61,8 @@ class Injection {
   std::map<CUcontext, std::unique_ptr<ContextCounters>> contexts_;  // empty pointer: no counters there
   std::map<CUgraphExec, std::vector<KernelMeasurement>> graphs_;
   ContextCounters* under_way_ = nullptr;
-  std::int64_t lost_ = 0;  // launches without the counters that they should have
+  // Launches without the counters that they should have, and those of them inside graphs.
+  std::int64_t lost_ = 0, lost_in_graphs_ = 0;
   std::atomic<bool> abandoned_ = false;
 };
 
@@ -185,7 +187,7 @@ void Injection::remove_context(CUcontext context) {
     file_.message(error.what());
     counters->abandon();
   }
-  lost_ += counters->lost();
+  add_losses(*counters);
   CUcontext popped = nullptr;
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxPopCurrent, &popped);
 }
@@ -194,8 +196,13 @@ void Injection::give_up_counters(CUcontext context, const std::string& why) {
   file_.message(why);
   ContextCounters& counters = *contexts_[context];
   counters.abandon();
-  lost_ += counters.lost();
+  add_losses(counters);
   contexts_[context] = nullptr;
+}
+
+void Injection::add_losses(const ContextCounters& counters) {
+  lost_ += counters.lost();
+  lost_in_graphs_ += counters.lost_in_graphs();
 }
 
 void Injection::on_launch(CUpti_CallbackId id, const CUpti_CallbackData& data) {
@@ -249,7 +256,7 @@ void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& dat
   try {
     if (!wanted) return counters->pause();
     suspend_others(data.context);
-    counters->before(std::move(launched));
+    counters->before(std::move(launched), call.graph != nullptr);
     under_way_ = counters;
   } catch (const std::exception& error) {
     give_up_counters(data.context, error.what());
@@ -277,7 +284,13 @@ void Injection::finish() {
     if (trace_) trace_->flush();
     while (!contexts_.empty()) remove_context(contexts_.begin()->first);
     if (lost_ > 0) file_.message(std::to_string(lost_) + " launches lost their counters");
-    file_.end();
+    if (lost_in_graphs_ > 0) {
+      file_.message(
+          "kernel replay counted nothing of CUDA graphs: use --replay application, or metrics that fit in "
+          "one "
+          "pass");
+    }
+    if (lost_ == 0) file_.end();
   } catch (const std::exception& error) {
     file_.message(error.what());
   }

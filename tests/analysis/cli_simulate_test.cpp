@@ -2,6 +2,8 @@
 // `tilescope simulate`, run as a user runs it.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "analysis/run_record.hpp"
 #include "tests/analysis/run_program.hpp"
 
@@ -56,6 +58,26 @@ TEST_CASE("--closed-form leaves the replay out, --curve adds the L2 sizes") {
   CHECK_FALSE(contains(formulas.out, "DRAM read"));
   const ProgramResult curve = run_program({"simulate", "--seqlen", "2048", "--curve"});
   CHECK(contains(curve.out, "L2 from"));
+}
+
+TEST_CASE("a sweep simulates every combination, a line and an entry of the record each") {
+  const testing::TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"simulate", "--sweep", "seqlen=256..1024", "--sweep", "scan=ascending,sawtooth",
+                   "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--json", "run.json"},
+                  folder.path());
+  CHECK(result.exit_code == 0);
+  const RunRecord record = read_run_record(folder.path() / "run.json");
+  REQUIRE(record.runs.size() == 12);
+  CHECK(record.runs[0].problem.seqlen_q == 256);
+  CHECK(record.runs[0].kernel == "cpu:flash1");
+  CHECK(record.runs[1].kernel == "cpu:flash2");
+  CHECK(record.runs[3].scan == Scan::sawtooth);
+  CHECK(record.runs[11].problem.seqlen_k == 1024);
+  const std::string& text = result.out;
+  CHECK(std::count(text.begin(), text.end(), '\n') >= 13);
+  for (const char* part : {"DRAM read", "cpu:flash1 forward", "N1024", "sawtooth"})
+    CHECK(contains(text, part));
 }
 
 TEST_CASE("the paper's rule says whether it fits its own M") {

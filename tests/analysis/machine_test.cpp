@@ -88,8 +88,11 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["sm_count"]["value"] = 132.5;
   expect(json, "sm_count.value", "integer");
   json = shipped("h200");
-  json["l2_effective_fraction"]["value"] = 1.5;
-  expect(json, "l2_effective_fraction.value", "(0, 1]");
+  for (const char* share : {"l2_effective_fraction", "younger_cta_pace", "l2_reduced_share"}) {
+    json = shipped("h200");
+    json[share]["value"] = 1.5;
+    expect(json, (std::string(share) + ".value").c_str(), "(0, 1]");
+  }
   json = shipped("h200");
   json["dram_bytes_per_second"].erase("source");
   expect(json, "dram_bytes_per_second.source", "missing");

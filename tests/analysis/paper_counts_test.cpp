@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The papers' printed counts against TileScope's closed forms, where both must say the same.
-#include "analysis/paper_counts.hpp"
+#include "analysis/report/paper_counts.hpp"
 
 #include <doctest/doctest.h>
 

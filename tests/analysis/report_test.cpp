@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The report: what its writers let through, which sections and figures appear, and that equal records give
 // equal bytes.
-#include "analysis/report.hpp"
+#include "analysis/report/report.hpp"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 #include <set>
 
 #include "analysis/error_study.hpp"
-#include "analysis/generated_text.hpp"
+#include "analysis/report/generated_text.hpp"
+#include "analysis/report/sweep.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/simulate_run.hpp"
 #include "analysis/study.hpp"
-#include "analysis/sweep.hpp"
 #include "cpu_ref/errors.hpp"
 
 namespace tilescope {
@@ -176,10 +176,10 @@ TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
 }
 
 TEST_CASE("sections appear when their data are there") {
-  const Document everything = make_report(sweep_records());
+  const Document everything = make_report({sweep_records()});
   CHECK(section_names(everything) == std::set<std::string>{"summary", "tensors", "seqlen", "block-size", "l2",
                                                            "roofline", "passes", "records"});
-  CHECK(section_names(make_report({record_of({})})) == std::set<std::string>{"records"});
+  CHECK(section_names(make_report({{record_of({})}})) == std::set<std::string>{"records"});
   std::set<std::string> names;
   for (const Figure* figure : figures(everything)) {
     CAPTURE(figure->name);
@@ -194,7 +194,7 @@ TEST_CASE("sections appear when their data are there") {
   RunEntry judged = simulated(Algorithm::flash2, 64, {16, 16});
   for (PassRecord& pass : judged.passes) pass.simulated.reset();
   judged.error["o"] = {.max_abs = 3e-3, .rmse = 1e-4, .max_ulp = 2, .non_finite = 0, .bound = 2e-3};
-  const Document verdicts = make_report({record_of({judged})});
+  const Document verdicts = make_report({{record_of({judged})}});
   CHECK(section_names(verdicts) == std::set<std::string>{"errors", "records"});
   CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | fp16 | 1 | **1** | 1.50 |"));
 
@@ -207,7 +207,7 @@ TEST_CASE("sections appear when their data are there") {
   pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
   const double rate = static_cast<double>(useful_flops(timed.problem, Direction::backward)) / 2e-3;
   pass.counters = {{"threads", std::int64_t{2}}, {"sgemm_flops_per_second", 2 * rate}};
-  const Document speed = make_report({record_of({timed})});
+  const Document speed = make_report({{record_of({timed})}});
   CHECK(section_names(speed) == std::set<std::string>{"speed", "records"});
   const std::string markdown = to_markdown(speed, "f");
   for (const char* part : {"| flash2 fused |", "| 2 | 2 ms | 5.0 % |", "| 50.0 % |"}) {
@@ -239,7 +239,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   RunRecord record = record_of(runs);
   record.machine.name = "NVIDIA H200";
   record.machine.libraries = "PyTorch 9";
-  const Document document = make_report({record});
+  const Document document = make_report({{record}});
   CHECK(section_names(document) == std::set<std::string>{"device-speed", "device-rates", "records"});
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
@@ -253,7 +253,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   RunRecord alone = record_of({device_run("gpu:flash2-simt", 512, 30e12)});
   alone.runs[0].problem.dtype = ElementType::fp32;
   alone.machine.name = "NVIDIA H200";
-  const Document rates = make_report({alone});
+  const Document rates = make_report({{alone}});
   CHECK(section_names(rates) == std::set<std::string>{"device-rates", "records"});
   CHECK(contains(to_markdown(rates, "f"), "| 30.0 | 44.8 % |"));  // of 66.9 TFLOP/s
 }
@@ -268,7 +268,7 @@ TEST_CASE("kernels of other commands are grouped by name and geometry") {
   record.kernels = {kernel, kernel};
   record.kernels[1].measured["sm_l2_read_bytes"] = 3e6;
   record.messages = {"counters were lost"};
-  const Document document = make_report({}, {record});
+  const Document document = make_report({.runs = {}, .kernels = {record}});
   CHECK(section_names(document) == std::set<std::string>{"kernels"});
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
@@ -285,7 +285,7 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
     runs.push_back(simulated(Algorithm::flash2, 64, {16, 16}));
     runs.back().problem.heads = runs.back().problem.heads_kv = heads;  // its bytes are of no interest here
   }
-  const Document document = make_report({record_of(runs)});
+  const Document document = make_report({{record_of(runs)}});
   std::set<std::string> names;
   for (const Figure* figure : figures(document)) names.insert(figure->name);
   CHECK(names.contains("roofline-forward-4"));
@@ -305,8 +305,8 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
 
 TEST_CASE("equal records give equal bytes, free of this machine") {
   const std::vector<RunRecord> records = sweep_records();
-  const std::vector<ReportFile> once = report_files(make_report(records));
-  const std::vector<ReportFile> again = report_files(make_report(records));
+  const std::vector<ReportFile> once = report_files(make_report({records}));
+  const std::vector<ReportFile> again = report_files(make_report({records}));
   REQUIRE(once.size() == again.size());
   for (std::size_t i = 0; i < once.size(); ++i) {
     CAPTURE(once[i].path);
@@ -323,7 +323,7 @@ TEST_CASE("measured bytes stand beside the closed form") {
     pass.measured = MeasuredBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes,
                                   pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
   }
-  const std::string markdown = to_markdown(make_report({record_of({run})}), "f");
+  const std::string markdown = to_markdown(make_report({{record_of({run})}}), "f");
   CHECK(contains(markdown, "SM<->L2 measured"));
   CHECK(contains(markdown, "+0.000 %"));
 }
@@ -344,13 +344,74 @@ TEST_CASE("measured sweeps tell how far model and measurement differ, and how th
     pass.launch = LaunchRecord{{square / 32, 1, 1}, {8, 1, 1}, 255, 0};
     pass.measured->sm_l2_write_bytes = square * 2;
   }
-  const Document document = make_report({record_of(runs)});
+  const Document document = make_report({{record_of(runs)}});
   const std::string markdown = to_markdown(document, "f");
   CHECK(section_names(document).count("measured") == 1);
   CHECK(section_names(document).count("growth") == 1);
   CHECK(contains(markdown, "| +25.000 ... +25.000 % | +100.000 ... +100.000 % | 4.0 ... 4.0 |"));
   CHECK(contains(markdown, "| does not | 3 | 0.0 % | 2 of 3 | +50.0 % |"));
   CHECK(contains(markdown, "| 3, 2K ... 8K | 2.000 | 2.000 |"));
+}
+
+/// A forward run whose one pass reads so many bytes from DRAM, on the model or on a device.
+RunEntry reading(std::int64_t dram_bytes, bool measured, std::optional<Scan> scan) {
+  RunEntry run = simulated(Algorithm::flash2, 2048, {128, 128});
+  run.kernel = "gpu:flash2-mma";
+  run.scan = scan;
+  std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+  PassRecord& pass = run.passes.front();
+  pass.simulated->dram_read_bytes = dram_bytes;
+  if (measured) pass.measured = MeasuredBytes{1, 1, dram_bytes, 0};
+  return run;
+}
+
+TEST_CASE(
+    "what was simulated and then measured is shown, choice beside choice; the other way round it is not") {
+  RunRecord predicted = record_of({reading(2000, false, {}), reading(1000, false, Scan::sawtooth)});
+  RunRecord measured = record_of({reading(1600, true, {}), reading(1250, true, Scan::sawtooth)});
+  predicted.when = "2026-01-01T00:00:00Z";
+  measured.when = "2026-01-02T00:00:00Z";
+  const Document document = make_report({{predicted, measured}});
+  CHECK(section_names(document).count("predictions") == 1);
+  CHECK(contains(to_markdown(document, "f"),
+                 "| 2 kB | 1.600 kB | +25.0 % | 1 kB | 1.250 kB | -20.0 % | 0.50x | 0.78x | - |"));
+  std::swap(predicted.when, measured.when);
+  CHECK(section_names(make_report({{predicted, measured}})).count("predictions") == 0);
+}
+
+TEST_CASE("bytes beyond the closed form are laid to the counters that saw them") {
+  RunEntry run = reading(100, true, {});
+  PassRecord& pass = run.passes.front();
+  pass.closed_form = ClosedFormBytes{10000, 1000, 100, 100};
+  pass.measured = MeasuredBytes{10300, 1600, 100, 100};
+  pass.counters = {
+      {"smsp__sass_data_bytes_mem_global_op_st.sum", std::int64_t{1000}},
+      {"l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum", std::int64_t{1500}},
+      {"l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum", std::int64_t{400}},
+      {"l1tex__t_bytes_pipe_lsu_mem_local_op_ld_lookup_miss.sum", std::int64_t{350}},
+      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ld_lookup_hit.sum", std::int64_t{40}},
+      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ldgsts_cache_access_lookup_hit.sum", std::int64_t{30}}};
+  const Document document = make_report({{record_of({run})}});
+  CHECK(section_names(document).count("account") == 1);
+  const std::string text = to_markdown(document, "f");
+  CHECK(contains(
+      text,
+      "| +3.000 ... +3.000 % | served by L1 -0.700 %, spills read back +3.500 % | +0.200 ... +0.200 % |"));
+  CHECK(contains(text,
+                 "| +60.000 ... +60.000 % | partly written sectors +10.000 %, spills +40.000 % | +10.000 ... "
+                 "+10.000 % |"));
+}
+
+TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half is told") {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.l2_bytes = 64 << 20;
+  for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
+    record.measured.l2.push_back({kReadByAll, std::int64_t{mebi} << 20, kept});
+  }
+  const std::string text = to_markdown(make_report({.runs = {}, .ceilings = {record}}), "f");
+  CHECK(contains(text, "| read by all SMs | 40 MiB | 62.5 % |"));
+  CHECK(contains(text, "l2-residency.svg"));
 }
 
 TEST_CASE("without gnuplot nothing is written, and the package is named") {
@@ -361,7 +422,7 @@ TEST_CASE("without gnuplot nothing is written, and the package is named") {
   setenv("PATH", "/nowhere", 1);
   std::string message;
   try {
-    write_report(sweep_records(), folder.string());
+    write_report({sweep_records()}, folder.string());
   } catch (const MachineLacks& error) {
     message = error.what();
   }
@@ -393,7 +454,7 @@ TEST_CASE("the paper's Figure 2 is recounted to the digits that hold") {
   for (const StudyTask& task : find_study("paper-figure2").plan(machine)) {
     for (RunEntry& run : task.run()) runs.push_back(std::move(run));
   }
-  const std::string markdown = to_markdown(make_report({record_of(runs)}), "f");
+  const std::string markdown = to_markdown(make_report({{record_of(runs)}}), "f");
   for (const char* part :
        {"824.6 / 962.1", "12.4x and 12.8x", "40.27 / 4.43", "| 6.6 | 6.58 |", "| 0.9 | 0.94 |"}) {
     CAPTURE(part);
@@ -405,7 +466,7 @@ TEST_CASE("what verify found of GPU kernels has columns and a section of its own
   RunEntry run = simulated(Algorithm::flash2, 64, {16, 16});
   run.kernel = "gpu:flash2-mma";
   run.error = {{"o", {1e-3, 1e-4, 2, 0, 2e-3}}};
-  const std::string without = to_markdown(make_report({record_of({run})}), "figures");
+  const std::string without = to_markdown(make_report({{record_of({run})}}), "figures");
   CHECK(contains(without, "| gpu:flash2-mma | fp16 | 1 | 0 | 0.50 |"));
   CHECK_FALSE(contains(without, "against mirror"));
   CHECK_FALSE(contains(without, "Are the results the same every time?"));
@@ -413,13 +474,13 @@ TEST_CASE("what verify found of GPU kernels has columns and a section of its own
   run.failed = 1;
   run.mirror_error = {{"o", {1e-3, 1e-4, 2, 0, 4e-3, 5e-4}}};
   run.repeats = {{"o", {100, 0, 0, 2e-3, false}}, {"dq", {100, 99, 1e-4, 1e-3, true}}};
-  const std::string with = to_markdown(make_report({record_of({run})}), "figures");
+  const std::string with = to_markdown(make_report({{record_of({run})}}), "figures");
   CHECK(contains(with, "| gpu:flash2-mma | fp16 | 12 | **1** | 0.50 |"));
   CHECK(contains(with, "| 0.25 | 0.20 |"));
   CHECK(contains(with, "| dq | 1 | 100 | 99 | 0.100 | free (atomic adds) |"));
   CHECK(contains(with, "| o | 1 | 100 | 0 | - | fixed |"));
   run.repeats["dq"].may_differ = false;
-  CHECK(contains(to_markdown(make_report({record_of({run})}), "figures"), "| **99** |"));
+  CHECK(contains(to_markdown(make_report({{record_of({run})}}), "figures"), "| **99** |"));
 }
 
 }  // namespace tilescope

@@ -61,12 +61,14 @@ TEST_CASE("what a sweep sets of the kernel takes the place of the kernel's choic
   ProgramOptions own = ProgramOptions::with_tile({128, 64});
   own.backward = BackwardOrder::fused;
   CHECK(points({"seqlen=64"})[0].apply_to(own) == own);
-  const ProgramOptions set = points({"tile=32x16", "backward=split", "order=longest-first"})[0].apply_to(own);
+  const ProgramOptions set =
+      points({"tile=32x16", "backward=split", "order=longest-first", "scan=sawtooth"})[0].apply_to(own);
   CHECK(set.forward_tile == TileShape{32, 16});
   CHECK(set.backward_tile == TileShape{32, 16});
   CHECK(set.dq_tile == TileShape{32, 16});
   CHECK(set.backward == BackwardOrder::split);
   CHECK(set.order == TileOrder::longest_first);
+  CHECK(set.scan == Scan::sawtooth);
 }
 
 TEST_CASE("axes and values that cannot be are refused") {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU kernels on a device, against their CPU mirrors: results, visited tiles and their state. Exits with
 // 77 (skipped) where there is no device.
-// Usage: test_gpu_device [doctest options] [--cases=N] [--seed=S] [--kernel=gpu:NAME]
+// Usage: test_gpu_device [doctest options] [--cases=N] [--seed=S] [--kernel=gpu:NAME] [--backward=ORDER]
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -9,12 +9,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cpu_ref/random_inputs.hpp"
 #include "gpu/device_session.hpp"
 #include "gpu/kernel_registry.hpp"
+#include "gpu/kernels/split_k.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -22,11 +24,12 @@ namespace {
 
 int cases_per_kernel = 40;
 unsigned first_seed = 1;
-std::string only_kernel;  // empty: all
+std::string only_kernel;                     // empty: all
+std::optional<BackwardOrder> only_backward;  // none: any that the kernel has
 
 std::vector<GpuKernel> chosen_rungs() {
   std::vector<GpuKernel> rungs;
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+  for (const GpuKernel& rung : gpu_ladder()) {
     if (only_kernel.empty() || rung.row.name == only_kernel) rungs.push_back(rung);
   }
   return rungs;
@@ -63,6 +66,7 @@ ProgramOptions draw_options(testing::ProblemGenerator& random, const Kernel& ker
     options.backward =
         orders[static_cast<std::size_t>(random.between(0, static_cast<int>(orders.size()) - 1))];
   }
+  if (only_backward) options.backward = *only_backward;
   options.order = static_cast<TileOrder>(random.between(0, 2));
   options.heads_per_section = random.between(1, 3);
   options.ctas_per_turn = random.between(1, 5);
@@ -147,34 +151,126 @@ void check_states(const TileObserver& device, const TileObserver& mirror, Elemen
   }
 }
 
+/// Runs the forward pass on the device, observed or not, and in the kernel's CPU mirror.
+void check_forward(const Kernel& kernel, const ProgramOptions& options, TensorSet& device, TensorSet& host,
+                   TileObserver* device_tiles, TileObserver& host_tiles) {
+  kernel.run(options, Direction::forward, device, device_tiles);
+  mirror_of(kernel).run(options, Direction::forward, host, &host_tiles);
+  check_close(device, host, {TensorName::out, TensorName::lse});
+}
+
+/// Runs forward and backward on the device, observed or not, and in the kernel's CPU mirror.
+void check_against_mirror(const Kernel& kernel, const AttentionProblem& problem,
+                          const ProgramOptions& options, bool observed) {
+  CAPTURE(kernel.name);
+  CAPTURE(describe(problem));
+  CAPTURE(to_string(options.backward));
+  const Kernel& mirror = mirror_of(kernel);
+  TensorSet device = with_inputs(problem), host = with_inputs(problem);
+  TileObserver device_tiles, host_tiles;
+  TileObserver* observer = observed ? &device_tiles : nullptr;
+  check_forward(kernel, options, device, host, observer, host_tiles);
+  // The same forward results for both, so that only the backward passes differ.
+  copy_tensors(
+      host, device,
+      {TensorName::out, TensorName::lse, TensorName::row_max, TensorName::row_sum, TensorName::probs});
+  kernel.run(options, Direction::backward, device, observer);
+  mirror.run(options, Direction::backward, host, &host_tiles);
+  check_close(device, host, {TensorName::dq, TensorName::dk, TensorName::dv});
+  if (observed) check_states(device_tiles, host_tiles, problem.dtype);
+}
+
 TEST_CASE("results, visited tiles and states are those of the CPU mirror") {
   for (const GpuKernel& rung : chosen_rungs()) {
     for (int i = 0; i < cases_per_kernel; ++i) {
       const unsigned seed = first_seed + static_cast<unsigned>(i);
+      CAPTURE(seed);
       testing::ProblemGenerator random(seed);
-      const Kernel& mirror = mirror_of(rung.row);
       const AttentionProblem problem = draw_problem(random, rung.row);
       const ProgramOptions options = draw_options(random, rung.row, problem);
-      CAPTURE(rung.row.name);
-      CAPTURE(seed);
-      CAPTURE(describe(problem));
-      CAPTURE(to_string(options.backward));
-      TensorSet device = with_inputs(problem), host = with_inputs(problem);
-      TileObserver device_tiles, host_tiles;
-      TileObserver* observer = i % 2 == 0 ? nullptr : &device_tiles;  // the fast build, and the observed one
-      rung.row.run(options, Direction::forward, device, observer);
-      mirror.run(options, Direction::forward, host, &host_tiles);
-      check_close(device, host, {TensorName::out, TensorName::lse});
-      // The same forward results for both, so that only the backward passes differ.
-      copy_tensors(
-          host, device,
-          {TensorName::out, TensorName::lse, TensorName::row_max, TensorName::row_sum, TensorName::probs});
-      rung.row.run(options, Direction::backward, device, observer);
-      mirror.run(options, Direction::backward, host, &host_tiles);
-      check_close(device, host, {TensorName::dq, TensorName::dk, TensorName::dv});
-      if (observer) check_states(device_tiles, host_tiles, problem.dtype);
+      check_against_mirror(rung.row, problem, options, i % 2 == 1);  // the fast build, and the observed one
     }
   }
+}
+
+TEST_CASE("the split over keys gives the CPU mirror's results and states") {
+  if (!only_kernel.empty() && only_kernel != SplitK::name) return;
+  const Kernel& kernel = find_gpu_kernel(SplitK::name).row;
+  for (int i = 0; i < cases_per_kernel; ++i) {
+    testing::ProblemGenerator random(first_seed + static_cast<unsigned>(i));
+    AttentionProblem problem = random.problem(SplitK::kTile);
+    problem.head_dim = random.between(1, SplitK::kHeadDim);
+    problem.dtype = i % 3 == 0 ? ElementType::bf16 : ElementType::fp16;
+    problem.dropout = 0;
+    if (random.chance(0.3)) problem.softmax_scale = std::array{0.0, -0.2, 1.0}[random.between(0, 2)];
+    CAPTURE(describe(problem));
+    TensorSet device = with_inputs(problem), host = with_inputs(problem);
+    TileObserver device_tiles, host_tiles;
+    const bool observed = i % 2 == 1;
+    check_forward(kernel, kernel.default_options(problem), device, host, observed ? &device_tiles : nullptr,
+                  host_tiles);
+    if (observed) check_states(device_tiles, host_tiles, problem.dtype);
+  }
+}
+
+/// A tile shape that a kernel can be tuned to, beside its own, which the other tests run.
+struct TunedTile {
+  Kernel kernel;
+  std::int64_t head_dim;
+  ElementType type;
+  TiledPass pass;
+  TileShape tile;
+};
+
+std::vector<TunedTile> tuned_tiles() {
+  std::vector<TunedTile> tiles;
+  for (const GpuKernel& rung : chosen_rungs()) {
+    for (const std::int64_t head_dim : {64, 128, 256}) {
+      for (const ElementType type : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
+        const AttentionProblem problem{.head_dim = head_dim, .dtype = type};
+        if (rung.row.refusal(problem, Direction::forward, rung.row.default_options(problem))) continue;
+        for (const TiledPass pass : kTiledPasses) {
+          const std::vector<TileShape> choices = tile_choices(rung.row, problem, pass);
+          for (std::size_t i = 1; i < choices.size(); ++i) {
+            tiles.push_back({rung.row, head_dim, type, pass, choices[i]});
+          }
+        }
+      }
+    }
+  }
+  return tiles;
+}
+
+/// One causal, with two ragged tiles a side, and one with a window and one tile of queries and a row.
+std::vector<AttentionProblem> problems_round(const TunedTile& tuned) {
+  AttentionProblem causal{.heads = 2, .heads_kv = 1, .head_dim = tuned.head_dim, .dtype = tuned.type};
+  causal.causal = true;
+  causal.seqlen_q = causal.seqlen_k = 2 * std::max(tuned.tile.block_m, tuned.tile.block_n) + 3;
+  AttentionProblem windowed = causal;
+  windowed.causal = false;
+  windowed.window_left = tuned.tile.block_n + 1;
+  windowed.seqlen_q = tuned.tile.block_m + 1;
+  return {causal, windowed};
+}
+
+TEST_CASE("every tile shape that a kernel can be tuned to gives the CPU mirror's results") {
+  const std::vector<TunedTile> tiles = tuned_tiles();
+  for (const TunedTile& tuned : tiles) {
+    CAPTURE(tuned.tile.block_m);
+    CAPTURE(tuned.tile.block_n);
+    for (const AttentionProblem& problem : problems_round(tuned)) {
+      ProgramOptions options = tuned.kernel.default_options(problem);
+      tile_of(options, tuned.pass) = tuned.tile;
+      for (const BackwardOrder order : tuned.kernel.backward_orders) {
+        if (only_backward && order != *only_backward) continue;
+        options.backward = order;
+        check_against_mirror(tuned.kernel, problem, options, false);
+      }
+    }
+  }
+  MESSAGE(tiles.size(), " tile shapes beside the kernels' own");
+  const bool some = only_kernel.empty() || only_kernel == "gpu:flash2-mma";
+  CHECK(tiles.empty() != some);
 }
 
 TEST_CASE("tensors with the rows outside the heads give the same bits") {
@@ -281,6 +377,9 @@ int main(int argc, char** argv) {
   cases_per_kernel = std::stoi(argument(argc, argv, "--cases", std::to_string(cases_per_kernel)));
   first_seed = static_cast<unsigned>(std::stoul(argument(argc, argv, "--seed", std::to_string(first_seed))));
   only_kernel = argument(argc, argv, "--kernel", only_kernel);
+  if (const std::string order = argument(argc, argv, "--backward", ""); !order.empty()) {
+    only_backward = parse_backward_order(order);
+  }
   doctest::Context context(argc, argv);
   return context.run();
 }

@@ -10,6 +10,7 @@
 #include "gpu/head_dim.hpp"
 #include "gpu/kernels/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt.hpp"
+#include "gpu/kernels/split_k.hpp"
 
 namespace tilescope {
 namespace {
@@ -67,8 +68,9 @@ TEST_CASE("every rung has a row with its own name, and is found by it") {
   CHECK_THROWS_WITH_AS(find_gpu_kernel("gpu:flash9"), doctest::Contains("gpu:flash2-simt"), BadInput);
 }
 
-TEST_CASE("every rung takes fp32 or a narrower type in both directions, at every head dimension") {
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+TEST_CASE(
+    "every rung of the ladder takes fp32 or a narrower type in both directions, at every head dimension") {
+  for (const GpuKernel& rung : gpu_ladder()) {
     CAPTURE(rung.row.name);
     std::set<std::int64_t> head_dims;
     for_each_shape(rung, [&](const AttentionProblem& problem, const ProgramOptions& options) {
@@ -77,6 +79,17 @@ TEST_CASE("every rung takes fp32 or a narrower type in both directions, at every
     });
     CHECK(head_dims.size() == 13);
   }
+}
+
+TEST_CASE("the split over keys is there for one tile shape, forward, that gpu:flash2-mma has too") {
+  const GpuKernel& split_k = find_gpu_kernel(SplitK::name);
+  AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+  const ProgramOptions own = split_k.row.default_options(problem);
+  CHECK(!split_k.reason(problem, Direction::forward, own));
+  CHECK(!find_gpu_kernel(Flash2Mma::name).reason(problem, Direction::forward, own));
+  CHECK(split_k.reason(problem, Direction::backward, own));
+  problem.dropout = 0.1;
+  CHECK(split_k.reason(problem, Direction::forward, own));
 }
 
 TEST_CASE("every pass fits the SM of the oldest architecture") {

@@ -4,6 +4,7 @@
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -154,26 +155,38 @@ TEST_CASE("launches are counted whichever way they come") {
   }
 }
 
-TEST_CASE("kernel replay counts launches too, and those inside a graph one by one or together") {
+TEST_CASE("kernel replay counts launches too, and says that it cannot count those inside a graph") {
   check_touches(profiled("plain", "sm_l2_write_bytes,l2_hit_rate"), 5);
   const CommandOutcome graph = profiled("graph", "sm_l2_write_bytes,l2_hit_rate");
-  for (const std::string& message : graph.events.messages) MESSAGE(message);
+  CHECK(graph.exit_code == 0);
   double written = 0;
   for (const KernelMeasurement& kernel : graph.events.kernels) {
-    CAPTURE(kernel.name);
-    REQUIRE(kernel.measured.count("sm_l2_write_bytes") == 1);
-    written += kernel.measured.at("sm_l2_write_bytes");
+    const auto bytes = kernel.measured.find("sm_l2_write_bytes");
+    if (bytes != kernel.measured.end()) written += bytes->second;
   }
-  CHECK(written == 6 * kTouchBytes);
+  if (written == 6 * kTouchBytes) return;  // a libcupti that can
+  CHECK(written == 0);
+  CHECK(graph.events.kernels.size() == 6);  // their names and launches
+  CHECK(graph.events.unfinished == 1);
+  const auto& said = graph.events.messages;
+  CHECK(std::any_of(said.begin(), said.end(), [](const std::string& message) {
+    return message.find("--replay application") != std::string::npos;
+  }));
 }
 
-TEST_CASE("a graph in one pass is one piece of work") {
-  const CommandOutcome outcome = profiled("graph", "sm_l2_write_bytes");
-  CHECK(outcome.exit_code == 0);
-  REQUIRE(outcome.events.kernels.size() == 2);
-  for (const KernelMeasurement& kernel : outcome.events.kernels) {
-    CHECK(kernel.name == "graph of 3 kernels");
-    CHECK(kernel.measured.at("sm_l2_write_bytes") == 3 * kTouchBytes);
+TEST_CASE("a graph in one pass, or in one part of several, is one piece of work") {
+  for (const std::int64_t part : {ProfileRequest::kWhole, std::int64_t{0}}) {
+    CAPTURE(part);
+    ProfileRequest request;
+    request.part = part;
+    const CommandOutcome outcome =
+        profiled("graph", part < 0 ? "sm_l2_write_bytes" : "sm_l2_write_bytes,l2_hit_rate", request);
+    CHECK(outcome.exit_code == 0);
+    REQUIRE(outcome.events.kernels.size() == 2);
+    for (const KernelMeasurement& kernel : outcome.events.kernels) {
+      CHECK(kernel.name == "graph of 3 kernels");
+      CHECK(kernel.measured.at("sm_l2_write_bytes") == 3 * kTouchBytes);
+    }
   }
 }
 

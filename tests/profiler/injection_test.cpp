@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -133,9 +134,16 @@ TEST_CASE("a command passes on its exit code, whatever becomes of the counters")
   CHECK(outcome.exit_code == 0);
   CHECK(outcome.events.processes == 0);
   CHECK_THROWS_AS(run_profiled({}, {"no-such-command"}), BadInput);
+  std::signal(SIGINT, SIG_DFL);  // a shell ignores it for what runs in its background
+  // A signal to the profiler alone ends the command, not the profiler, which has a record to write.
+  CHECK(run_profiled({}, {"sh", "-c", "kill -TERM $PPID; exec sleep 30"}).exit_code == 128 + 15);
+  CHECK(run_profiled({}, {"sh", "-c", "trap 'exit 9' INT; kill -INT $PPID; sleep 1; sleep 1"}).exit_code ==
+        9);
   CommandOptions hurried;
   hurried.time_limit = std::chrono::seconds(0);
   CHECK(run_profiled({}, {"sleep", "60"}, hurried).timed_out);
+  setenv("TILESCOPE_INJECTION", "/nonexistent/library.so", 1);
+  CHECK_THROWS_AS(run_profiled({}, {"true"}), BadInput);
   unsetenv("TILESCOPE_INJECTION");
 }
 

@@ -65,6 +65,7 @@ TEST_CASE("every metric has a name, a unit and a formula, and every set names me
 TEST_CASE("formulas are evaluated as they read") {
   const Formula formula{{1, "a.sum"}, {2, "b.sum"}};
   CHECK(to_string(formula) == "a.sum + 2 * b.sum");
+  CHECK(to_string(Formula{{1, "a.sum"}, {-1, "b.sum"}, {-2, "c.sum"}}) == "a.sum - b.sum - 2 * c.sum");
   CHECK(evaluate(formula, {{"a.sum", 3}, {"b.sum", 5}}) == 13);
   CHECK(!evaluate(formula, {{"a.sum", 3}}));
 }

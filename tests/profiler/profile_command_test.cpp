@@ -148,9 +148,14 @@ TEST_CASE("profile names the nearest of a mistyped metric") {
 TEST_CASE("profile hands the command its arguments and streams, and passes on its exit code") {
   if (cannot_inject()) return;
   CHECK(profile({"--", "sh", "-c", "exit 7"}).exit_code == 7);
-  CHECK(profile({"--", "sh", "-c", "kill -9 $$"}).exit_code == 128 + 9);
+  const ProgramResult killed = profile({"--", "sh", "-c", "kill -9 $$"});
+  CHECK(killed.exit_code == 128 + 9);
+  CHECK(killed.out.find("signal 9") != std::string::npos);
   const ProgramResult result = profile({"--", "echo", "list", "--metrics", "x"});
   CHECK(result.out.starts_with("list --metrics x\n"));
+  const ProgramResult both = profile({"--json", "-", "--quiet", "--", "echo", "hello"});
+  CHECK(nlohmann::json::parse(both.out)["schema"] == "tilescope.kernels/1");
+  CHECK(both.err.find("hello") != std::string::npos);
   const ProgramResult missing = profile({"--", "no-such-command"});
   CHECK(missing.exit_code == 2);
   CHECK(missing.err.find("no-such-command") != std::string::npos);
@@ -172,13 +177,19 @@ TEST_CASE("the committed comparison with Nsight Compute is what its records say"
   std::ifstream file(folder + "README.md");
   std::ostringstream page;
   page << file.rdbuf();
-  const ProgramResult table = profile({"--compare", folder + "h200-traffic.json", "--ncu",
-                                       folder + "h200-ncu.csv", "--kernel-filter", "flash|fmha|cudnn"});
+  std::vector<std::string> arguments;
+  for (const char* run : {"1", "2", "3", "4"}) {
+    arguments.insert(arguments.end(), {"--compare", folder + "h200-rounds-" + run + ".json"});
+  }
+  for (const char* run : {"1", "2", "3"}) {
+    arguments.insert(arguments.end(), {"--ncu", folder + "h200-rounds-ncu-" + run + ".csv"});
+  }
+  const ProgramResult table = profile(arguments);
   CHECK(table.exit_code == 0);
   CHECK(table.out.size() > 1000);
   CHECK(page.str().find(table.out) != std::string::npos);
   const ProgramResult other =
-      profile({"--compare", folder + "h200-self-test.json", "--ncu", folder + "h200-ncu.csv"});
+      profile({"--compare", folder + "h200-self-test.json", "--ncu", folder + "h200-rounds-ncu-1.csv"});
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("tilescope.self-test/1") != std::string::npos);
   CHECK(profile({"--compare", folder + "h200-traffic.json"}).exit_code == 2);

@@ -58,7 +58,7 @@ struct Case {
 /// dropout; neither, with outliers.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+  for (const GpuKernel& rung : gpu_ladder()) {
     AttentionProblem problem{.batch = 2, .heads = 4, .heads_kv = 2, .head_dim = 64, .seed = 7};
     problem.dtype = rung.reason(problem, Direction::forward, rung.row.default_options(problem))
                         ? ElementType::fp16

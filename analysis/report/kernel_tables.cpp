@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `profile -- COMMAND` measured of somebody's kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "analysis/report/report_sections.hpp"
+#include "analysis/report_format.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::array<const char*, 4> kTrafficMetrics = {"sm_l2_read_bytes", "sm_l2_write_bytes",
+                                                        "dram_read_bytes", "dram_write_bytes"};
+
+std::string extent_text(const std::array<std::int64_t, 3>& extent) {
+  return fmt::format("{}", fmt::join(extent, "x"));
+}
+
+using Launches = std::vector<const KernelMeasurement*>;
+
+/// Launches of one kernel with one geometry, in the order of the first of each.
+std::vector<Launches> group_launches(const std::vector<KernelMeasurement>& kernels) {
+  std::vector<Launches> groups;
+  std::map<std::tuple<std::string, std::array<std::int64_t, 3>, std::array<std::int64_t, 3>>, std::size_t>
+      index;
+  for (const KernelMeasurement& kernel : kernels) {
+    const auto [place, added] =
+        index.try_emplace({kernel.name, kernel.launch.grid, kernel.launch.block}, groups.size());
+    if (added) groups.emplace_back();
+    groups[place->second].push_back(&kernel);
+  }
+  return groups;
+}
+
+/// The mean over the launches that have the metric, or a dash.
+std::string mean_bytes(const Launches& launches, const char* metric) {
+  double sum = 0;
+  int count = 0;
+  for (const KernelMeasurement* kernel : launches) {
+    const auto found = kernel->measured.find(metric);
+    if (found == kernel->measured.end()) continue;
+    sum += found->second;
+    ++count;
+  }
+  return count > 0 ? format_bytes(sum / count) : "-";
+}
+
+std::string median_time(const Launches& launches) {
+  std::vector<double> medians;
+  for (const KernelMeasurement* kernel : launches) {
+    if (kernel->time && !kernel->time->samples_s.empty()) medians.push_back(kernel->time->median_s());
+  }
+  if (medians.empty()) return "-";
+  std::nth_element(medians.begin(), medians.begin() + static_cast<std::ptrdiff_t>(medians.size() / 2),
+                   medians.end());
+  return format_seconds(medians[medians.size() / 2]);
+}
+
+Table kernel_table(const KernelRecord& record) {
+  Table table{"Bytes are means over the launches.",
+              {{"kernel"},
+               {"launches", true},
+               {"grid"},
+               {"block"},
+               {"registers", true},
+               {"SM<->L2 read", true},
+               {"SM<->L2 written", true},
+               {"DRAM read", true},
+               {"DRAM written", true},
+               {"median", true}},
+              {}};
+  for (const Launches& launches : group_launches(record.kernels)) {
+    const KernelMeasurement& first = *launches.front();
+    std::vector<std::string> row = {fmt::format("`{}`", short_kernel_name(first.name)),
+                                    std::to_string(launches.size()), extent_text(first.launch.grid),
+                                    extent_text(first.launch.block),
+                                    first.launch.registers ? std::to_string(*first.launch.registers) : "-"};
+    for (const char* metric : kTrafficMetrics) row.push_back(mean_bytes(launches, metric));
+    row.push_back(median_time(launches));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Section> kernel_section(const std::vector<KernelRecord>& records) {
+  if (records.empty()) return std::nullopt;
+  Section section{"kernels", "Kernels of other commands", {}};
+  for (const KernelRecord& record : records) {
+    section.blocks.push_back(CommandLines{{command_text(record.argv)}});
+    std::string facts;
+    for (const CollectionFacts& collection : record.collections) {
+      facts += fmt::format("{} ({}). ", collection.device, collection.chip);
+    }
+    if (!record.complete)
+      facts += "**Not complete**: the record holds what was measured until the command ended.";
+    if (!facts.empty()) section.blocks.push_back(Paragraph{facts});
+    if (!record.messages.empty()) section.blocks.push_back(Bullets{record.messages});
+    section.blocks.push_back(kernel_table(record));
+  }
+  return section;
+}
+
+}  // namespace tilescope

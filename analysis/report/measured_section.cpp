@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formula and simulation held against what counters measured, pass by pass.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/report/chart_looks.hpp"
+#include "analysis/report/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+
+namespace tilescope {
+namespace {
+
+/// A pass of which both the formula and the counters are there.
+struct MeasuredPass {
+  const RunSummary* run;
+  const PassRecord* pass;
+
+  const std::string& kernel() const { return run->run->kernel; }
+  double read_error() const {
+    return relative(pass->measured->sm_l2_read_bytes, pass->closed_form->sm_l2_read_bytes);
+  }
+  double write_error() const {
+    return relative(pass->measured->sm_l2_write_bytes, pass->closed_form->sm_l2_write_bytes);
+  }
+  /// Bytes written beyond the formula by each thread of the launch.
+  std::optional<double> excess_per_thread() const {
+    if (!pass->launch || !pass->measured->sm_l2_write_bytes) return std::nullopt;
+    std::int64_t threads = 1;
+    for (const auto& extent : {pass->launch->grid, pass->launch->block}) {
+      for (const std::int64_t size : extent) threads *= size;
+    }
+    const std::int64_t excess = *pass->measured->sm_l2_write_bytes - pass->closed_form->sm_l2_write_bytes;
+    return static_cast<double>(excess) / static_cast<double>(threads);
+  }
+  bool has_dram() const { return pass->simulated && pass->measured->dram_read_bytes; }
+  /// Simulated against measured DRAM reads.
+  double dram_error() const {
+    return -1 + static_cast<double>(pass->simulated->dram_read_bytes) /
+                    static_cast<double>(*pass->measured->dram_read_bytes);
+  }
+  /// Whether the model says that the L2 saves all but a twentieth of what it can save.
+  bool fits() const {
+    constexpr double kNearlyCompulsory = 1.05;
+    return static_cast<double>(pass->simulated->dram_read_bytes) <=
+           kNearlyCompulsory * static_cast<double>(pass->closed_form->compulsory_read_bytes);
+  }
+
+ private:
+  static double relative(std::optional<std::int64_t> measured, std::int64_t closed_form) {
+    if (!measured || closed_form == 0) return 0;
+    return static_cast<double>(*measured - closed_form) / static_cast<double>(closed_form);
+  }
+};
+
+std::vector<MeasuredPass> measured_passes(const std::vector<RunSummary>& runs) {
+  std::vector<MeasuredPass> passes;
+  for (const RunSummary& run : runs) {
+    for (const PassRecord* pass : run.passes) {
+      if (pass->measured && pass->measured->sm_l2_read_bytes && pass->closed_form) {
+        passes.push_back({&run, pass});
+      }
+    }
+  }
+  return passes;
+}
+
+std::string percent_range(const std::vector<double>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return fmt::format("{:+.3f} ... {:+.3f} %", 100 * *low, 100 * *high);
+}
+
+std::string lengths(const std::vector<MeasuredPass>& passes) {
+  std::int64_t low = passes.front().run->problem().seqlen_q, high = low;
+  for (const MeasuredPass& pass : passes) {
+    low = std::min(low, pass.run->problem().seqlen_q);
+    high = std::max(high, pass.run->problem().seqlen_q);
+  }
+  return fmt::format("{} ... {}", format_length(low), format_length(high));
+}
+
+using PassKey = std::tuple<std::string, std::string, std::int64_t>;  // kernel, pass, head_dim
+
+std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes) {
+  std::map<PassKey, std::vector<MeasuredPass>> groups;
+  for (const MeasuredPass& pass : passes) {
+    groups[{pass.kernel(), pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
+  }
+  return groups;
+}
+
+Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
+  Table table{
+      "Measured SM<->L2 bytes against the closed form: the least and the largest difference of any case. The "
+      "last column is what a thread writes beyond the formula; one and the same figure in every case of a "
+      "kernel is what a spilled register looks like.",
+      {{"kernel"},
+       {"pass"},
+       {"d", true},
+       {"cases", true},
+       {"N"},
+       {"read, from the closed form", true},
+       {"written, from the closed form", true},
+       {"more written, B/thread", true}},
+      {}};
+  for (const auto& [key, members] : by_pass(passes)) {
+    std::vector<double> reads, writes, excess;
+    for (const MeasuredPass& pass : members) {
+      reads.push_back(pass.read_error());
+      writes.push_back(pass.write_error());
+      if (const auto bytes = pass.excess_per_thread()) excess.push_back(*bytes);
+    }
+    const auto [low, high] = std::minmax_element(excess.begin(), excess.end());
+    table.rows.push_back({std::get<0>(key), std::get<1>(key), std::to_string(std::get<2>(key)),
+                          std::to_string(members.size()), lengths(members), percent_range(reads),
+                          percent_range(writes),
+                          excess.empty() ? "-" : fmt::format("{:.1f} ... {:.1f}", *low, *high)});
+  }
+  return table;
+}
+
+struct Count {
+  std::int64_t within = 0, all = 0;
+};
+
+Count add_dram_row(Table& table, const PassKey& key, const char* regime, double target,
+                   const std::vector<MeasuredPass>& members) {
+  if (members.empty()) return {};
+  std::vector<double> errors;
+  for (const MeasuredPass& pass : members) errors.push_back(std::abs(pass.dram_error()));
+  std::sort(errors.begin(), errors.end());
+  const auto within =
+      std::count_if(errors.begin(), errors.end(), [target](double error) { return error <= target; });
+  const MeasuredPass& worst =
+      *std::max_element(members.begin(), members.end(), [](const MeasuredPass& a, const MeasuredPass& b) {
+        return std::abs(a.dram_error()) < std::abs(b.dram_error());
+      });
+  table.rows.push_back({std::get<0>(key), std::get<1>(key), std::to_string(std::get<2>(key)), regime,
+                        std::to_string(members.size()),
+                        fmt::format("{:.1f} %", 100 * errors[errors.size() / 2]),
+                        fmt::format("{} of {}", within, members.size()),
+                        fmt::format("{:+.1f} %", 100 * worst.dram_error()), problem_text(*worst.run)});
+  return {within, static_cast<std::int64_t>(members.size())};
+}
+
+Table dram_table(const std::vector<MeasuredPass>& passes) {
+  Table table{
+      "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
+      "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not.",
+      {{"kernel"},
+       {"pass"},
+       {"d", true},
+       {"L2"},
+       {"cases", true},
+       {"median difference", true},
+       {"within", true},
+       {"largest", true},
+       {"in"}},
+      {}};
+  Count sum;
+  for (const auto& [key, members] : by_pass(passes)) {
+    std::vector<MeasuredPass> fitting, past;
+    for (const MeasuredPass& pass : members) {
+      if (pass.has_dram()) (pass.fits() ? fitting : past).push_back(pass);
+    }
+    for (const Count& count : {add_dram_row(table, key, "fits", 0.05, fitting),
+                               add_dram_row(table, key, "does not", 0.15, past)}) {
+      sum.within += count.within;
+      sum.all += count.all;
+    }
+  }
+  if (sum.all > 0) {
+    table.rows.push_back({"all", "", "", "", std::to_string(sum.all), "",
+                          fmt::format("**{} of {}**", sum.within, sum.all), "", ""});
+  }
+  return table;
+}
+
+/// Whether a sweep of one pass, measured and simulated, goes beyond what an L2 holds.
+bool leaves_l2(const std::vector<const RunSummary*>& sweep) {
+  constexpr std::int64_t kLong = 65536;  // K and V of one head are as large as an L2
+  const bool measured = std::all_of(sweep.begin(), sweep.end(), [](const RunSummary* run) {
+    return run->passes.size() == 1 && run->measured_dram && run->simulated_dram && run->closed_form;
+  });
+  return measured && sweep.back()->problem().seqlen_q >= kLong;
+}
+
+Figure dram_figure(const std::vector<const RunSummary*>& runs, int number) {
+  Figure figure;
+  LineChart chart;
+  std::vector<std::int64_t> marks;
+  LineSeries closed{"SM<->L2 read, closed form", {.color = "#0b62a4"}, {}};
+  LineSeries sm_l2{"SM<->L2 read, measured", {.color = "#0b62a4", .marker = Marker::square, .width = 0}, {}};
+  LineSeries model{"DRAM read, simulated", {.color = "#c8640a", .dash = Dash::dashed}, {}};
+  LineSeries dram{"DRAM read, measured", {.color = "#c8640a", .marker = Marker::circle, .width = 0}, {}};
+  LineSeries floor{"compulsory", kFloorLook, {}};
+  for (const RunSummary* run : runs) {
+    marks.push_back(run->problem().seqlen_q);
+    const auto add = [&](LineSeries& series, std::int64_t bytes) {
+      series.points.push_back({static_cast<double>(marks.back()), static_cast<double>(bytes)});
+    };
+    add(closed, run->closed_form->read_bytes);
+    add(sm_l2, run->measured_sm_l2->read_bytes);
+    add(model, run->simulated_dram->read_bytes);
+    add(dram, run->measured_dram->read_bytes);
+    add(floor, run->compulsory.read_bytes);
+    add_command(figure, *run);
+  }
+  chart.series = {closed, sm_l2, model, dram, floor};
+  chart.x = doubling_axis("sequence length N, tokens fixed", marks, format_length);
+  chart.y = byte_axis("bytes read", chart.series);
+  const RunSummary& last = *runs.back();
+  figure.name = fmt::format("dram-measured-{}", number);
+  figure.title =
+      fmt::format("{}, {} pass: bytes read against sequence length.", last.label, to_string(last.direction));
+  figure.caption = fmt::format(
+      "{} tokens and heads in all, d = {}, {}, so that what must be read stays the same. SM<->L2 bytes grow "
+      "with "
+      "N and lie on the closed form. DRAM reads stay at the floor while the K and V in use fit the L2, and "
+      "then grow by one sweep of them for each wave of CTAs.",
+      format_length(last.problem().batch * last.problem().heads * last.problem().seqlen_q),
+      last.problem().head_dim, to_string(last.problem().dtype));
+  figure.svg = draw(chart);
+  return figure;
+}
+
+Table dram_sweep_table(const std::vector<const RunSummary*>& runs) {
+  Table table{"",
+              {{"N", true},
+               {"SM<->L2 read", true},
+               {"from the closed form", true},
+               {"DRAM read", true},
+               {"x compulsory", true},
+               {"simulated", true},
+               {"difference", true}},
+              {}};
+  for (const RunSummary* run : runs) {
+    const double read = static_cast<double>(run->measured_dram->read_bytes);
+    const double simulated = static_cast<double>(run->simulated_dram->read_bytes);
+    const double sm_l2 = static_cast<double>(run->measured_sm_l2->read_bytes);
+    table.rows.push_back(
+        {format_length(run->problem().seqlen_q), format_bytes(sm_l2),
+         fmt::format("{:+.4f} %", 100 * (sm_l2 / static_cast<double>(run->closed_form->read_bytes) - 1)),
+         format_bytes(read), format_ratio(read / static_cast<double>(run->compulsory.read_bytes)),
+         format_bytes(simulated), fmt::format("{:+.1f} %", 100 * (simulated / read - 1))});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Section> measured_section(const std::vector<RunSummary>& runs) {
+  const std::vector<MeasuredPass> passes = measured_passes(runs);
+  if (passes.empty()) return std::nullopt;
+  Section section{"measured", "Model against measurement", {}};
+  section.blocks.push_back(Paragraph{
+      "Every pass was measured by itself with a cold L2; times come from other runs than counters. SM<->L2 "
+      "bytes are those of the papers' model, and the closed form gives them; DRAM bytes are the L2's doing, "
+      "and the simulation gives them."});
+  section.blocks.push_back(sm_l2_table(passes));
+  const Table dram = dram_table(passes);
+  if (!dram.rows.empty()) section.blocks.push_back(dram);
+  std::set<std::string> commands;
+  for (const MeasuredPass& pass : passes) commands.insert(command_text(pass.run->record->argv));
+  section.blocks.push_back(CommandLines{reproduction({commands.begin(), commands.end()})});
+  int number = 0;
+  for (const auto& sweep : token_sweeps(runs)) {
+    if (!leaves_l2(sweep)) continue;
+    section.blocks.push_back(dram_figure(sweep, ++number));
+    section.blocks.push_back(dram_sweep_table(sweep));
+  }
+  return section;
+}
+
+}  // namespace tilescope

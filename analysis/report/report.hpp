@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records in, report out: one HTML page, and the same as Markdown with SVG figures.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/ceilings_record.hpp"
+#include "analysis/explain_record.hpp"
+#include "analysis/report/report_document.hpp"
+#include "analysis/run_record.hpp"
+#include "profiler/kernel_record.hpp"
+
+namespace tilescope {
+
+/// The records of a report, by what wrote them.
+struct ReportRecords {
+  std::vector<RunRecord> runs;
+  std::vector<KernelRecord> kernels = {};
+  std::vector<ExplainRecord> explained = {};
+  std::vector<CeilingsRecord> ceilings = {};
+};
+
+/// Everything that the records let one say: a section appears when the data for it are there. A function of
+/// the records alone: no date, no path, no machine of the reader's.
+/// @throws MachineLacks when gnuplot is not installed
+Document make_report(const ReportRecords& records);
+
+/// Folder of the SVG files inside that of the report.
+inline constexpr const char* kFigureFolder = "figures";
+
+/// A file of a report; `path` is relative to its folder.
+struct ReportFile {
+  std::string path;
+  std::string contents;
+};
+
+/// report.html, report.md and figures/NAME.svg.
+std::vector<ReportFile> report_files(const Document& document);
+
+/// Makes the report and then writes its files into `folder`, which is created. A figures/ folder left by an
+/// earlier report keeps what this one does not overwrite.
+/// @throws MachineLacks when gnuplot is not installed, BadInput when the folder cannot be written; in both
+/// cases nothing is written
+void write_report(const ReportRecords& records, const std::string& folder);
+
+}  // namespace tilescope

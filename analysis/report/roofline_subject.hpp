@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// One direction of one run as a roofline sees it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/report/run_summary.hpp"
+#include "analysis/roofline.hpp"
+
+namespace tilescope {
+
+/// The ceilings of a run's machine: as its file states them, and as `tilescope ceilings` measured them where
+/// a file NAME-measured.json stands beside it.
+struct RunCeilings {
+  std::string machine_title;
+  std::vector<Ceiling> stated, measured;
+};
+
+/// Nothing for a run on an unknown machine. The machine is the one that was simulated, or else the one that
+/// was measured.
+std::optional<RunCeilings> run_ceilings(const RunSummary& run);
+
+/// Bytes that were measured where they were, else by closed form (SM<->L2) and simulation (DRAM); the time
+/// likewise, else the least that the ceilings allow.
+struct RooflineSubject {
+  const RunSummary* run = nullptr;
+  KernelWork work;
+  bool dram_measured = false;
+  double seconds = 0;
+  bool timed = false;
+  std::string limit;  // the ceiling that its work meets first
+
+  double flops_per_second() const { return static_cast<double>(work.flops) / seconds; }
+  /// Work per byte at a boundary, `amount` being the work; nothing where the bytes are not known.
+  std::optional<double> intensity(double amount, CeilingKind boundary) const;
+};
+
+/// Nothing when neither time nor ceilings say how long the run takes.
+std::optional<RooflineSubject> roofline_subject(const RunSummary& run, const RunCeilings& ceilings);
+
+}  // namespace tilescope

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/report/sweep.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace tilescope {
+namespace {
+
+constexpr std::size_t kLeastPoints = 3;
+
+/// Order of series in figures and of keys in maps: the papers' order of invention, then the name.
+std::pair<int, std::string> series_rank(const RunSummary& run) {
+  return {run.algorithm ? static_cast<int>(*run.algorithm) : 3, run.label};
+}
+
+/// Groups runs by `sweep_key` and, inside, by `series_key`; sorts by `value`; keeps series with enough
+/// values.
+template <typename SweepKey, typename SeriesKey, typename Value>
+std::vector<Sweep> find_sweeps(const std::vector<RunSummary>& runs, SweepKey sweep_key, SeriesKey series_key,
+                               Value value) {
+  // Keyed by text, so that the order is that of the values and not of the records.
+  std::map<std::string, std::map<std::tuple<int, std::string, std::string>, std::vector<const RunSummary*>>>
+      groups;
+  for (const RunSummary& run : runs) {
+    if (value(run) == 0 || (!run.closed_form && !run.measured_sm_l2)) continue;  // nothing but a time
+    const auto [rank, label] = series_rank(run);
+    groups[sweep_key(run)][{rank, label, series_key(run)}].push_back(&run);
+  }
+  std::vector<Sweep> sweeps;
+  for (auto& [key, members] : groups) {
+    Sweep sweep;
+    for (auto& [series, points] : members) {
+      std::stable_sort(points.begin(), points.end(),
+                       [&value](const RunSummary* a, const RunSummary* b) { return value(*a) < value(*b); });
+      const auto same = [&value](const RunSummary* a, const RunSummary* b) { return value(*a) == value(*b); };
+      points.erase(std::unique(points.begin(), points.end(), same), points.end());
+      if (points.size() < kLeastPoints) continue;
+      sweep.series.push_back({points.front()->label, points.front()->tile, points});
+    }
+    if (sweep.series.empty()) continue;
+    const RunSummary& last = *sweep.series.front().points.back();
+    sweep.problem = last.problem();
+    sweep.direction = last.direction;
+    sweep.machine_model = last.machine_model;
+    sweeps.push_back(std::move(sweep));
+  }
+  return sweeps;
+}
+
+std::string problem_key(AttentionProblem problem, const RunSummary& run, bool with_seqlen) {
+  problem.seed = 0;  // no byte depends on it
+  if (!with_seqlen) problem.seqlen_q = problem.seqlen_k = 1;
+  return describe(problem) + (run.direction == Direction::forward ? " 0" : " 1") + run.machine_model;
+}
+
+/// Two records may hold the same run.
+std::vector<const RunSummary*> without_repeats(const std::vector<const RunSummary*>& runs) {
+  std::vector<const RunSummary*> unique;
+  std::set<std::tuple<std::string, std::string, std::string>> seen;
+  for (const RunSummary* run : runs) {
+    if (seen.insert({problem_key(run->problem(), *run, true), run->label, to_string(run->tile)}).second) {
+      unique.push_back(run);
+    }
+  }
+  return unique;
+}
+
+}  // namespace
+
+int swept_block(const RunSummary& run) {
+  const bool owns_q_tile = run.algorithm == Algorithm::flash2 && run.direction == Direction::forward;
+  return owns_q_tile ? run.tile.block_m : run.tile.block_n;
+}
+
+std::vector<Sweep> seqlen_sweeps(const std::vector<RunSummary>& runs) {
+  return find_sweeps(
+      runs, [](const RunSummary& run) { return problem_key(run.problem(), run, false); },
+      [](const RunSummary& run) { return to_string(run.tile); },
+      [](const RunSummary& run) {
+        const AttentionProblem& p = run.problem();
+        return p.seqlen_q == p.seqlen_k ? p.seqlen_q : 0;
+      });
+}
+
+std::vector<std::vector<const RunSummary*>> token_sweeps(const std::vector<RunSummary>& runs) {
+  std::map<std::string, std::vector<const RunSummary*>> groups;
+  for (const RunSummary& run : runs) {
+    AttentionProblem fixed = run.problem();
+    if (fixed.seqlen_q != fixed.seqlen_k || (!run.closed_form && !run.measured_sm_l2)) continue;
+    fixed.batch *= fixed.seqlen_q;
+    const char* account = run.measured_sm_l2 ? " measured " : " ";
+    groups[run.label + " " + to_string(run.tile) + account + problem_key(fixed, run, false)].push_back(&run);
+  }
+  std::vector<std::vector<const RunSummary*>> sweeps;
+  for (auto& [key, points] : groups) {
+    const auto shorter = [](const RunSummary* a, const RunSummary* b) {
+      return a->problem().seqlen_q < b->problem().seqlen_q;
+    };
+    std::stable_sort(points.begin(), points.end(), shorter);
+    std::set<std::int64_t> lengths;
+    for (const RunSummary* point : points) lengths.insert(point->problem().seqlen_q);
+    if (lengths.size() >= kLeastPoints) sweeps.push_back(std::move(points));
+  }
+  return sweeps;
+}
+
+std::vector<Sweep> head_dim_sweeps(const std::vector<RunSummary>& runs) {
+  return find_sweeps(
+      runs,
+      [](const RunSummary& run) {
+        AttentionProblem problem = run.problem();
+        problem.head_dim = 1;
+        return problem_key(problem, run, true);
+      },
+      [](const RunSummary& run) { return std::to_string(swept_block(run)); },
+      [](const RunSummary& run) { return run.measured_sm_l2 ? run.problem().head_dim : 0; });
+}
+
+std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {
+  return find_sweeps(
+      runs, [](const RunSummary& run) { return problem_key(run.problem(), run, true); },
+      [](const RunSummary&) { return std::string(); },
+      [](const RunSummary& run) { return static_cast<std::int64_t>(swept_block(run)); });
+}
+
+std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs) {
+  std::set<const RunSummary*> swept, last;
+  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
+    for (const Sweep& sweep : sweeps) {
+      for (const SweepSeries& series : sweep.series) {
+        swept.insert(series.points.begin(), series.points.end());
+        last.insert(series.points.back());
+      }
+    }
+  }
+  for (const auto& points : token_sweeps(runs)) swept.insert(points.begin(), points.end());
+  std::set<const RunEntry*> unswept;
+  for (const RunSummary& run : runs) {
+    if (!swept.contains(&run)) unswept.insert(run.run);
+  }
+  std::vector<const RunSummary*> single, ends;
+  for (const RunSummary& run : runs) {
+    if (!run.closed_form && !run.measured_sm_l2) continue;
+    if (unswept.contains(run.run)) single.push_back(&run);
+    if (last.contains(&run)) ends.push_back(&run);
+  }
+  return without_repeats(single.empty() ? ends : single);
+}
+
+std::vector<std::vector<const RunSummary*>> most_telling(
+    const std::vector<std::vector<const RunSummary*>>& problems, std::size_t most) {
+  std::vector<std::size_t> ranked(problems.size());
+  std::iota(ranked.begin(), ranked.end(), std::size_t{0});
+  const auto rank = [&problems](std::size_t index) {
+    std::set<std::optional<Algorithm>> algorithms;
+    std::int64_t flops = 0;
+    for (const RunSummary* run : problems[index]) {
+      algorithms.insert(run->algorithm);
+      flops = std::max(flops, run->useful_flops);
+    }
+    return std::tuple(algorithms.size(), problems[index].size(), flops);
+  };
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [&rank](std::size_t a, std::size_t b) { return rank(a) > rank(b); });
+  ranked.resize(std::min(most, ranked.size()));
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<std::vector<const RunSummary*>> chosen;
+  for (const std::size_t index : ranked) chosen.push_back(problems[index]);
+  return chosen;
+}
+
+std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
+  const std::string text = problem_text(*sweep.series.front().points.back(), with_seqlen);
+  return sweep.machine_model.empty() ? text : text + ", " + sweep.machine_model + " model";
+}
+
+std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs) {
+  std::vector<std::vector<const RunSummary*>> groups;
+  std::map<std::tuple<std::string, std::string, bool>, std::size_t> index;
+  for (const RunSummary* run : runs) {
+    const bool measured = run->measured_sm_l2.has_value();
+    const auto [place, added] =
+        index.try_emplace({problem_text(*run), run->machine_model, measured}, groups.size());
+    if (added) groups.emplace_back();
+    groups[place->second].push_back(run);
+  }
+  return groups;
+}
+
+std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run) {
+  const auto same_label = [&run](const RunSummary* other) {
+    return other->direction == run.direction && other->label == run.label;
+  };
+  if (std::count_if(runs.begin(), runs.end(), same_label) < 2) return run.label;
+  return run.label + " " + to_string(run.tile);
+}
+
+void add_command(std::vector<std::string>& commands, const RunRecord& record) {
+  const std::string command = command_text(record.argv);
+  if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
+}
+
+void add_command(Figure& figure, const RunSummary& run) { add_command(figure.commands, *run.record); }
+
+void add_commands(Figure& figure, const Sweep& sweep) {
+  for (const SweepSeries& series : sweep.series) {
+    for (const RunSummary* point : series.points) add_command(figure, *point);
+  }
+}
+
+}  // namespace tilescope
