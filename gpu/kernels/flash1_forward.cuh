@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       __pipeline_wait_prior(0);
       __syncthreads();
       Scores scores;
-      multiply_nt(lane, q_tile, k_tile, scores);
+      multiply_nt<64>(lane, q_tile, k_tile, scores);
       __syncthreads();
       const bool more = step + 1 < range.count();
       if (more) q_ahead.fetch(q_rows(step + 1));

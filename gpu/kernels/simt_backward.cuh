@@ -74,8 +74,8 @@ template <int Dim, int BlockM, int BlockN>
 __device__ inline void multiply_scores(Role role, const BackwardShared<Dim, BlockM, BlockN>& shared,
                                        typename BackwardTiles<Dim, BlockM, BlockN>::Scores& product) {
   const bool first = role == Role::probs;
-  multiply_nt(Lane::in_group(), either(first, shared.q, shared.dout), either(first, shared.k, shared.v),
-              product);
+  multiply_nt<64>(Lane::in_group(), either(first, shared.q, shared.dout), either(first, shared.k, shared.v),
+                  product);
 }
 
 /// From S in the first group and dP in the second to P and dS in shared memory, as their products take them:

@@ -88,51 +88,96 @@ __device__ inline int chunk_after(int chunk) {
 /// holds what it needs of the operand that it needs less of, and the other one's rows pass by. Every second
 /// one passes from its last column to its first, unless `InOrder`: of four columns two are odd registers and
 /// two even ones, and sums that start in different banks wait less for them.
-template <bool InOrder = false, int Rows, int Cols, int WarpRows, int WarpCols, int Depth>
+///
+/// A thread with four rows or four columns, or fewer, computes those of its neighbour too and leaves half of
+/// the depth to it; then they swap. So 8 x 8 sums share what is loaded, not 4 x 8. Where that would be more
+/// than `MostSums`, it does not.
+template <int MostSums = 0, bool InOrder = false, int Rows, int Cols, int WarpRows, int WarpCols, int Depth>
 __device__ inline void multiply_nt(Lane lane, SharedTile<Depth> a, SharedTile<Depth> b,
                                    ThreadTile<Rows, Cols, WarpRows, WarpCols>& product) {
   using Product = ThreadTile<Rows, Cols, WarpRows, WarpCols>;
-  constexpr bool kHoldRows = Product::kRowsHere <= Product::kColsHere;
-  constexpr int kHeld = kHoldRows ? Product::kRowsHere : Product::kColsHere;
-  constexpr int kPassing = kHoldRows ? Product::kColsHere : Product::kRowsHere;
-  const auto a_walk = a.row(Product::row(lane, 0)), b_walk = b.row(Product::col(lane, 0));
-  const auto held_walk = kHoldRows ? a_walk : b_walk, passing_walk = kHoldRows ? b_walk : a_walk;
-  float4 held[2][kHeld], passing[2];
-  const auto load_held = [&](int stage, const float* first, int h) {
-    held[stage][h] = load_chunk(first + Product::row_step(h) * Depth);
-  };
-  const auto load_passing = [&](const float* first, int p) {
-    passing[p % 2] = load_chunk(first + Product::col_step(p % kPassing) * Depth);
-  };
-  product = {};
+  constexpr int kRowsHere = Product::kRowsHere, kColsHere = Product::kColsHere;
+  constexpr int kRowParts = kRowsHere <= 4 && 2 * kRowsHere * kColsHere <= MostSums ? 2 : 1;
+  constexpr int kColParts = kColsHere <= 4 && 2 * kRowParts * kRowsHere * kColsHere <= MostSums ? 2 : 1;
+  constexpr int kSumRows = kRowParts * kRowsHere, kSumCols = kColParts * kColsHere;
+  constexpr bool kHoldRows = kSumRows <= kSumCols;
+  constexpr int kHeld = kHoldRows ? kSumRows : kSumCols, kPassing = kHoldRows ? kSumCols : kSumRows;
+  // Neighbours in the upper bit of the row lie in different halves of a warp, and those in the middle bit of
+  // the column read neighbouring pairs of chunks: neither meet in a bank.
+  const int slice =
+      (kColParts == 2 ? lane.col >> 1 & 1 : 0) | (kRowParts == 2 ? lane.row >> 1 << (kColParts - 1) : 0);
+  const Lane row_lanes[2] = {lane, {lane.warp, lane.row ^ 2, lane.col}};
+  const Lane col_lanes[2] = {lane, {lane.warp, lane.row, lane.col ^ 2}};
+  typename SharedTile<Depth>::Walk a_walks[kRowParts], b_walks[kColParts];
 #pragma unroll
-  for (int h = 0; h < kHeld; ++h) load_held(0, held_walk.along(0), h);
-  const float* here = passing_walk.along(0);
-  load_passing(here, 0);
+  for (int part = 0; part < kRowParts; ++part) {
+    a_walks[part] = a.row(Product::row(row_lanes[part], 0)).from(2 * slice);
+  }
+#pragma unroll
+  for (int part = 0; part < kColParts; ++part) {
+    b_walks[part] = b.row(Product::col(col_lanes[part], 0)).from(2 * slice);
+  }
+  const auto load_row = [&](int chunk, int i) {
+    return load_chunk(a_walks[i / kRowsHere].along(chunk) + Product::row_step(i % kRowsHere) * Depth);
+  };
+  const auto load_col = [&](int chunk, int j) {
+    return load_chunk(b_walks[j / kColsHere].along(chunk) + Product::col_step(j % kColsHere) * Depth);
+  };
+  float4 held[2][kHeld], passing[2];
+  const auto load_held = [&](int stage, int chunk, int h) {
+    held[stage][h] = kHoldRows ? load_row(chunk, h) : load_col(chunk, h);
+  };
+  const auto load_passing = [&](int chunk, int p) {
+    passing[p % 2] = kHoldRows ? load_col(chunk, p % kPassing) : load_row(chunk, p % kPassing);
+  };
+  float sums[kSumRows][kSumCols] = {};
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) load_held(0, 0, h);
+  load_passing(0, 0);
+  constexpr int kStride = 2 * kRowParts * kColParts;  // chunks that neighbours take at a time
 #pragma unroll 1
-  for (int pair = 0; pair < Depth / 4; pair += 2) {
+  for (int here = 0; here < Depth / 4; here += kStride) {
 #pragma unroll
     for (int stage = 0; stage < 2; ++stage) {
-      const int next = stage == 0 ? pair + 1 : chunk_after<Depth / 4>(pair + 1);
-      const float *held_next = held_walk.along(next), *passing_next = passing_walk.along(next);
+      // Two chunks side by side; after the last the first, so that there is always one to read ahead.
+      const int next = stage == 0 ? here + 1 : here + kStride < Depth / 4 ? here + kStride : 0;
 #pragma unroll
       for (int p = 0; p < kPassing; ++p) {
-        load_passing(p + 1 < kPassing ? here : passing_next, p + 1);
+        load_passing(p + 1 < kPassing ? here + stage : next, p + 1);
 #pragma unroll
         for (int h = p * kHeld / kPassing; h < (p + 1) * kHeld / kPassing; ++h) {
-          load_held(1 - stage, held_next, h);
+          load_held(1 - stage, next, h);
         }
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
           const int x = InOrder ? n : snake(n, 4, p);
 #pragma unroll
           for (int h = 0; h < kHeld; ++h) {
-            float& sum = kHoldRows ? product.x[h][p] : product.x[p][h];
+            float& sum = kHoldRows ? sums[h][p] : sums[p][h];
             sum = fmaf(component(held[stage][h], x), component(passing[p % 2], x), sum);
           }
         }
       }
-      here = passing_next;
+    }
+  }
+  // Neighbours swap: first the column parts of all rows, then the row parts of what is left.
+  if constexpr (kColParts == 2) {
+#pragma unroll
+    for (auto& row : sums) {
+#pragma unroll
+      for (int j = 0; j < kColsHere; ++j) {
+        row[j] += __shfl_xor_sync(kAllLanes, row[kColsHere + j], Lane::kColBit1);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRowsHere; ++i) {
+#pragma unroll
+    for (int j = 0; j < kColsHere; ++j) {
+      product.x[i][j] = sums[i][j];
+      if constexpr (kRowParts == 2) {
+        product.x[i][j] += __shfl_xor_sync(kAllLanes, sums[kRowsHere + i][j], Lane::kRowBit1);
+      }
     }
   }
 }

@@ -38,6 +38,8 @@ __device__ inline int group_of_thread() { return static_cast<int>(threadIdx.x) /
 /// four.
 struct Lane {
   int warp, row, col;
+  /// Bits of a lane's number: the upper one of its row, the middle one of its column.
+  static constexpr int kRowBit1 = 16, kColBit1 = 4;
   /// Among the four warps of this thread's group.
   __device__ static Lane in_group() {
     const int thread = thread_index();
@@ -90,6 +92,8 @@ struct SharedTile {
   struct Walk {
     const char* start;
     int permuted;  // chunk inside its group of eight, or the row's permutation [bytes]
+    /// The same walk with every chunk's number changed by these bits.
+    __device__ Walk from(int bits) const { return {start, permuted ^ bits * 16}; }
     __device__ const float* along(int index) const {
       return reinterpret_cast<const float*>(start + (permuted ^ index * 16));
     }

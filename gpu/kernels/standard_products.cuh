@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     if (step + 1 < range.count()) right_ahead.fetch(right_rows(step + 1));
     SquarestTile<BlockM, BlockN> product;
     // In order: S is rounded to the element type, and what rounds up in one order rounds down in another.
-    multiply_nt<true>(lane, left, right, product);
+    multiply_nt<0, true>(lane, left, right, product);
     be_late(GpuBug::standard_barrier_missing);
     put(lane, product_tile, product);
     if (!planted(GpuBug::standard_barrier_missing)) __syncthreads();
