@@ -110,11 +110,11 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
       load_statistic<BlockM>(
           first ? row_max_of : row_sum_of,
           statistic_rows<const float>(args, statistic, batch, tiles.head, tiles.m_block() * BlockM));
-      delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
     };
     if (steps > 0) {
       ahead.fetch(rows_of(streamed));
       land();
+      delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
     }
     typename Tiles::KvGradient gradient{};  // dV, dK
     for (int step = 0; step < steps; ++step) {
@@ -135,16 +135,17 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
       tiles.advance();
       const bool more = step + 1 < steps;
       if (more) ahead.fetch(rows_of(streamed));
-      const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
-      const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(),
-                                                            dq_rows);  // the next product hides the trip
       multiply_gradient(role, shared, gradient);
       if constexpr (Extras) {
         if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
       }
+      const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
+      const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(), dq_rows);
       __syncthreads();  // dS is whole; Q, dO and the statistics have been read by all
+      if (more) land();
       typename Tiles::QGradient dq = dq_before.sums();
-      if (more) land();  // after dq_before, which would wait for O too
+      // After dq_before, which would wait for it too.
+      if (more) delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
       multiply_nn(Lane::in_cta(), shared.dscores, shared.k, dq);
       store_sums(Lane::in_cta(), dq_rows, dq);
     }
