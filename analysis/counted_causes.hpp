@@ -10,10 +10,10 @@
 namespace tilescope {
 
 struct NamedCause {
-  std::string name;    // "spills"
-  std::string metric;  // "local_store_bytes"
+  std::string name;        // "spills"
+  std::string metric;      // "local_store_bytes"
   std::int64_t bytes = 0;  // below 0 where the cause saves bytes
-  bool reads = false;  // at which side of SM<->L2 they are
+  bool reads = false;      // at which side of SM<->L2 they are
   bool operator==(const NamedCause&) const = default;
 };
 

@@ -91,6 +91,9 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
   if (field.has("younger_cta_pace")) machine.younger_cta_pace = share_fact(field.at("younger_cta_pace"));
   if (field.has("l2_reduced_share")) machine.l2_reduced_share = share_fact(field.at("l2_reduced_share"));
+  if (field.has("l2_one_reader_share")) {
+    machine.l2_one_reader_share = share_fact(field.at("l2_one_reader_share"));
+  }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
@@ -121,6 +124,7 @@ std::string to_json_text(const Machine& machine) {
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   if (machine.younger_cta_pace) json["younger_cta_pace"] = to_json(*machine.younger_cta_pace);
   if (machine.l2_reduced_share) json["l2_reduced_share"] = to_json(*machine.l2_reduced_share);
+  if (machine.l2_one_reader_share) json["l2_one_reader_share"] = to_json(*machine.l2_one_reader_share);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);

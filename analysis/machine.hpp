@@ -43,6 +43,8 @@ struct Machine {
   /// L2 space that a byte takes which SMs only add to, over one that they read, in (0, 1]; absent: taken
   /// as 1.
   std::optional<Fact<double>> l2_reduced_share;
+  /// The same of a byte that one SM alone reads and writes.
+  std::optional<Fact<double>> l2_one_reader_share;
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
   Fact<double> sm_clock_hz;                         // at which the peaks below hold

@@ -46,8 +46,9 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
                              .ctas_per_sm = ctas / machine.sm_count.value,
                              .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
                              .younger_pace = stagger ? machine.younger_cta_pace->value : 1.0};
+  const auto share = [](const std::optional<Fact<double>>& fact) { return fact ? fact->value : 1.0; };
   const PassTraffic traffic =
-      simulate_pass(program, schedule, {machine.l2_reduced_share ? machine.l2_reduced_share->value : 1.0},
+      simulate_pass(program, schedule, {share(machine.l2_reduced_share), share(machine.l2_one_reader_share)},
                     options.on_retired);
   SimulatedBytes bytes;
   bytes.machine = machine.name;

@@ -86,7 +86,11 @@ void require_memory(const TileNumbering& tiles) {
 class CacheModel {
  public:
   CacheModel(const TileProgram& program, const L2Space& space) : tiles_(program) {
-    space_.fill(1);
+    space_.fill(program.whole_head ? space.one_reader : 1);
+    // A whole-head CTA is alone with its head's tensors, but for the K and V of several query heads.
+    if (program.whole_head && program.problem.group_size() > 1) {
+      for (const TensorName name : {TensorName::k, TensorName::v}) space_[static_cast<std::size_t>(name)] = 1;
+    }
     for (const TensorTraffic& tensor : tensor_traffic(program)) {
       if (tensor.reduce_bytes > 0 && tensor.load_bytes == 0) {
         space_[static_cast<std::size_t>(tensor.tensor)] = space.reduced;

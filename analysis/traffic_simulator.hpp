@@ -66,6 +66,7 @@ struct CtaSchedule {
 /// of both read in both, but one that is only added to in the part that does the adding.
 struct L2Space {
   double reduced = 1;  // of a tensor that the pass reduces and never loads, over one that it loads; in (0, 1]
+  double one_reader = 1;  // of a tensor that one SM reads, over one that all read; in (0, 1]
 };
 
 /// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced, on its

@@ -36,7 +36,10 @@ struct MeasuredPass {
     const std::int64_t excess = *pass->measured->sm_l2_write_bytes - pass->closed_form->sm_l2_write_bytes;
     return static_cast<double>(excess) / static_cast<double>(threads);
   }
-  bool has_dram() const { return pass->simulated && pass->measured->dram_read_bytes; }
+  /// Whether there is something to compare: a pass that only writes reads nothing.
+  bool has_dram() const {
+    return pass->simulated && pass->measured->dram_read_bytes && pass->closed_form->compulsory_read_bytes > 0;
+  }
   /// Simulated against measured DRAM reads.
   double dram_error() const {
     return -1 + static_cast<double>(pass->simulated->dram_read_bytes) /

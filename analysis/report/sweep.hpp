@@ -45,7 +45,8 @@ int swept_block(const RunSummary& run);
 /// of a sweep or, when there is none, the last point of each series.
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
 
-/// Runs of one problem together, on one machine model or measured, in the order in which the problems first appear.
+/// Runs of one problem together, on one machine model or measured, in the order in which the problems first
+/// appear.
 std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs);
 
 /// Of the problems' runs, those of the `most` problems on which most algorithms meet, then most runs, and of

@@ -88,7 +88,8 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["sm_count"]["value"] = 132.5;
   expect(json, "sm_count.value", "integer");
   json = shipped("h200");
-  for (const char* share : {"l2_effective_fraction", "younger_cta_pace", "l2_reduced_share"}) {
+  for (const char* share :
+       {"l2_effective_fraction", "younger_cta_pace", "l2_reduced_share", "l2_one_reader_share"}) {
     json = shipped("h200");
     json[share]["value"] = 1.5;
     expect(json, (std::string(share) + ".value").c_str(), "(0, 1]");

@@ -297,7 +297,7 @@ TEST_CASE("CTAs of an SM that do not share it evenly stagger, and each sweeps K 
   CHECK(sweeps(0.8) < 16.5);
 }
 
-TEST_CASE("what is only reduced takes the space in L2 that the machine says, and what is loaded its own") {
+TEST_CASE("what is only reduced, or has one reader, takes the space in L2 that the machine says") {
   const OneHead head(16, 16);
   ProgramOptions options = ProgramOptions::with_tile(OneHead::kTile);
   options.backward = BackwardOrder::fused;
@@ -313,8 +313,14 @@ TEST_CASE("what is only reduced takes the space in L2 that the machine says, and
   CHECK(whole.dram_read_bytes(sweep - 1) > whole.cold_read_bytes);
   CHECK(half.histogram.back().distance_bytes < sweep * 9 / 10);
   CHECK(half.histogram.back().distance_bytes > sweep / 2);
-  const TileProgram forward = head.forward(Scan::ascending);  // nothing is reduced
-  CHECK(simulate_pass(forward, {4}, {0.5}).histogram == simulate_pass(forward, {4}).histogram);
+  const auto flash1 = build_programs(Algorithm::flash1, Direction::forward, head.problem, options);
+  CHECK(simulate_pass(flash1[0], {1}, {1.0, 0.5}).histogram.back().distance_bytes ==
+        doctest::Approx(0.5 *
+                        static_cast<double>(simulate_pass(flash1[0], {1}).histogram.back().distance_bytes))
+            .epsilon(0.01));
+  const TileProgram forward =
+      head.forward(Scan::ascending);  // nothing is reduced, and K and V have many readers
+  CHECK(simulate_pass(forward, {4}, {0.5, 0.5}).histogram == simulate_pass(forward, {4}).histogram);
 }
 
 TEST_CASE("the model of the H200 against DRAM reads measured on one") {
