@@ -172,22 +172,31 @@ TEST_CASE("the record of a command without kernels says why it is empty") {
   CHECK(record["messages"].size() == 1);
 }
 
-TEST_CASE("the committed comparison with Nsight Compute is what its records say") {
+TEST_CASE("the committed comparisons with Nsight Compute are what their records say") {
   const std::string folder = TILESCOPE_SOURCE_DIR "/reports/profiler/";
-  std::ifstream file(folder + "README.md");
-  std::ostringstream page;
-  page << file.rdbuf();
-  std::vector<std::string> arguments;
-  for (const char* run : {"1", "2", "3", "4"}) {
-    arguments.insert(arguments.end(), {"--compare", folder + "h200-rounds-" + run + ".json"});
+  const struct {
+    const char *page, *records;
+    int ours, ncus;
+  } comparisons[] = {{"README.md", "h200-rounds", 4, 3},
+                     {"comparisons.md", "h200-small", 2, 2},
+                     {"comparisons.md", "h200-own", 2, 2}};
+  for (const auto& comparison : comparisons) {
+    CAPTURE(comparison.records);
+    std::ostringstream page;
+    page << std::ifstream(folder + comparison.page).rdbuf();
+    const std::string stem = folder + comparison.records;
+    std::vector<std::string> arguments;
+    for (int run = 1; run <= comparison.ours; ++run) {
+      arguments.insert(arguments.end(), {"--compare", stem + "-" + std::to_string(run) + ".json"});
+    }
+    for (int run = 1; run <= comparison.ncus; ++run) {
+      arguments.insert(arguments.end(), {"--ncu", stem + "-ncu-" + std::to_string(run) + ".csv"});
+    }
+    const ProgramResult table = profile(arguments);
+    CHECK(table.exit_code == 0);
+    CHECK(table.out.size() > 1000);
+    CHECK(page.str().find(table.out) != std::string::npos);
   }
-  for (const char* run : {"1", "2", "3"}) {
-    arguments.insert(arguments.end(), {"--ncu", folder + "h200-rounds-ncu-" + run + ".csv"});
-  }
-  const ProgramResult table = profile(arguments);
-  CHECK(table.exit_code == 0);
-  CHECK(table.out.size() > 1000);
-  CHECK(page.str().find(table.out) != std::string::npos);
   const ProgramResult other =
       profile({"--compare", folder + "h200-self-test.json", "--ncu", folder + "h200-rounds-ncu-1.csv"});
   CHECK(other.exit_code == 2);
