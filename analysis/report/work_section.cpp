@@ -49,6 +49,7 @@ std::optional<Section> work_section(const std::vector<RunSummary>& runs) {
        {"products on tensor cores", true},
        {"in its program", true},
        {"fp32 operations, in products", true},
+       {"a score, beside the products", true},
        {"read from shared memory", true},
        {"written to it", true},
        {"wavefronts", true},
@@ -66,13 +67,17 @@ std::optional<Section> work_section(const std::vector<RunSummary>& runs) {
     // A sweep over backward orders measures the same forward again.
     if (!seen.insert(run.label + to_string(run.tile) + problem_text(run)).second) continue;
     const double product = product_flops(run);
+    const double scores = product / (2 * static_cast<double>(run.problem().head_dim));
     const auto in_products = [product](double flops) { return fmt::format("{:.2f}", flops / product); };
-    table.rows.push_back({run.label, std::string(to_string(run.direction)), problem_text(run),
-                          to_string(run.tile), fp16 ? in_products(*fp16 + bf16.value_or(0)) : "-",
-                          in_products(static_cast<double>(run.executed_flops)),
-                          fp32 ? in_products(*fp32) : "-", cell(loads, format_bytes),
-                          cell(stores, format_bytes), cell(total(passes, "shared_wavefronts"), format_count),
-                          run.median_seconds ? format_seconds(*run.median_seconds) : "-"});
+    table.rows.push_back(
+        {run.label, std::string(to_string(run.direction)), problem_text(run), to_string(run.tile),
+         fp16 ? in_products(*fp16 + bf16.value_or(0)) : "-",
+         in_products(static_cast<double>(run.executed_flops)), fp32 ? in_products(*fp32) : "-",
+         fp32 && !fp16 ? fmt::format("{:.2f}", (*fp32 - static_cast<double>(run.executed_flops)) / scores)
+                       : "-",
+         cell(loads, format_bytes), cell(stores, format_bytes),
+         cell(total(passes, "shared_wavefronts"), format_count),
+         run.median_seconds ? format_seconds(*run.median_seconds) : "-"});
     add_command(commands, *run.record);
   }
   if (table.rows.empty()) return std::nullopt;
