@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cpu_ref/errors.hpp"
+#include "profiler/timed_samples.hpp"
 
 namespace tilescope {
 namespace {
@@ -67,10 +68,8 @@ std::optional<Spread> spread_of(const LaunchRounds& launch, const std::string& m
     }
   }
   if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  const double median = values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-  return Spread{median, values.front(), values.back(), values.size()};
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return Spread{median_of(values), *least, *most, values.size()};
 }
 
 }  // namespace tilescope

@@ -7,7 +7,7 @@
 namespace tilescope {
 
 /// Contents of a file of plots or templates. Precondition: it is one of them.
-/// @param path relative to analysis/, e.g. "plots/lines.gp"
+/// @param path relative to analysis/report/, e.g. "plots/lines.gp"
 std::string_view embedded_file(std::string_view path);
 
 }  // namespace tilescope
