@@ -41,12 +41,13 @@ struct Flash1 {
     return {.forward = {64, 32},    // Q 64 + K, V 64 + P 8 KiB
             .backward = {32, 32}};  // Q, dO, K, V 128 + P, dS 8 KiB
   }
-  /// Groups of four warps that split the rows of a q tile in the forward pass.
+  /// Groups of four warps of the forward pass.
   static constexpr int kForwardGroups = 2;
 
-  /// Q, K, V, P. [bytes]
+  /// Q, K, V, P, and two shares of each row of O. [bytes]
   static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n);
+    return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n +
+                2 * tile.block_m);
   }
   /// Q, dO, K, V, P, dS, and l, m and delta of the q tile. [bytes]
   static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {

@@ -12,9 +12,13 @@ namespace tilescope {
 /// dropout, with rows that are not made of 16-byte chunks, and under observation.
 template <typename Shape>
 struct MmaChoices {
-  static constexpr int kMost = 5;
-  Shape shapes[kMost];  // beyond count: the first again
-  int count;
+  static constexpr int kMost = 6;
+  Shape shapes[kMost] = {};
+  int count = 0;
+
+  template <typename... Others>
+  constexpr MmaChoices(Shape own, Others... others)
+      : shapes{own, others...}, count(1 + static_cast<int>(sizeof...(others))) {}
 
   constexpr const Shape* begin() const { return shapes; }
   constexpr const Shape* end() const { return shapes + count; }
@@ -28,40 +32,48 @@ struct MmaChoices {
 };
 
 constexpr MmaChoices<MmaForwardShape> mma_forward_choices(int head_dim) {
-  const MmaForwardShape own = mma_forward_shape(head_dim);
+  using Shape = MmaForwardShape;
+  const Shape own = mma_forward_shape(head_dim);
   // 64: with 64 keys a tile S takes half the registers, for twice the barriers: 5 to 7 % longer. Three CTAs
   // an SM would spill. Other rows of Q a CTA read K and V more or less often, in inverse proportion: they are
   // there to show it.
   if (head_dim <= 64)
-    return {{own, {{128, 64}, 4, 2}, {{256, 64}, 8, 1}, {{64, 64}, 4, 2}, {{32, 64}, 2, 4}}, 5};
+    return {own,
+            Shape{{128, 64}, 4, 2},
+            Shape{{256, 64}, 8, 1},
+            Shape{{64, 64}, 4, 2},
+            Shape{{64, 256}, 4, 1},
+            Shape{{32, 64}, 2, 4}};
   // 128: eight warps of 16 rows take half of O's registers a thread and twice the reads: 8 to 17 % longer. 32
   // keys spare registers for barriers: 8 to 13 %.
   if (head_dim <= 128) {
-    return {{own, {{128, 128}, 8, 1}, {{128, 32}, 4, 2}, {{256, 32}, 8, 1}, {{64, 64}, 4, 2}}, 5};
+    return {own, Shape{{128, 128}, 8, 1}, Shape{{128, 32}, 4, 2}, Shape{{256, 32}, 8, 1},
+            Shape{{64, 64}, 4, 2}};
   }
   // 256: two CTAs of four warps, each of which waits at barriers of its own, but with half the rows for each
   // read of K and V: 11 to 13 % longer. Fewer keys for more barriers: 13 to 15 %.
-  return {{own, {{64, 32}, 4, 2}, {{128, 32}, 8, 1}, own, own}, 3};
+  return {own, Shape{{64, 32}, 4, 2}, Shape{{128, 32}, 8, 1}};
 }
 
 constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
-  const MmaDkdvShape own = mma_dkdv_shape(head_dim);
+  using Shape = MmaDkdvShape;
+  const Shape own = mma_dkdv_shape(head_dim);
   // Smaller tiles leave registers to spare, for twice the barriers (64: 8 to 9 % longer) or twice the dQ
   // reductions (128: 34 to 40 %). Other keys a CTA read Q and dO and reduce dQ more or less often, in inverse
-  // proportion: they are there to show it.
-  if (head_dim <= 64) {
-    return {{own, {{64, 128}, 8}, {{64, 64}, 8}, {{64, 32}, 4}, own}, 4};
-  }
-  if (head_dim <= 128) return {{own, {{64, 64}, 8}, own, own, own}, 2};
-  return {{own, own, own, own, own}, 1};
+  // proportion: they are there to show it. 256 keys would take all registers for dK, dV and scores.
+  if (head_dim <= 64)
+    return {own, Shape{{64, 128}, 8}, Shape{{256, 64}, 8}, Shape{{64, 64}, 8}, Shape{{64, 32}, 4}};
+  if (head_dim <= 128) return {own, Shape{{64, 64}, 8}};
+  return {own};
 }
 
 constexpr MmaChoices<MmaDqShape> mma_dq_choices(int head_dim) {
-  const MmaDqShape own = mma_dq_shape(head_dim);
-  if (head_dim <= 64) return {{own, {{128, 32}, 4, 2}, own, own, own}, 2};  // 1 to 3 % longer
+  using Shape = MmaDqShape;
+  const Shape own = mma_dq_shape(head_dim);
+  if (head_dim <= 64) return {own, Shape{{128, 32}, 4, 2}};  // 1 to 3 % longer
   // 128: 16 rows a warp take half of dQ's registers, so that 64 keys fit: 6 to 8 % longer.
-  if (head_dim <= 128) return {{own, {{64, 64}, 4, 2}, own, own, own}, 2};
-  return {{own, own, own, own, own}, 1};
+  if (head_dim <= 128) return {own, Shape{{64, 64}, 4, 2}};
+  return {own};
 }
 
 namespace gpu {

@@ -101,6 +101,25 @@ __device__ __forceinline__ void mask_keys_by_queries(WarpAccumulator<kMBlocks, k
   }
 }
 
+/// The end of a row of the forward pass: O is normalised, and its LSE stored. A row that saw no key gives O =
+/// 0, LSE = -inf. `row_blocks` hold the row, in their upper or lower half.
+template <int kBlocks>
+__device__ __forceinline__ void finish_row(const KernelArguments& args, int batch, int head, int query,
+                                           float max, float sum, Accumulator (&row_blocks)[kBlocks], int half,
+                                           int lane) {
+  const bool empty = sum == 0.0f;
+  const float normaliser = empty ? 0.0f : __fdividef(1.0f, sum);
+#pragma unroll
+  for (Accumulator& block : row_blocks) {
+    block.x[2 * half] *= normaliser;
+    block.x[2 * half + 1] *= normaliser;
+  }
+  if (lane % 4 == 0 && query < args.band.seqlen_q) {
+    *statistic(args, TensorName::lse, batch, head, query) =
+        empty ? negative_infinity() : fmaf(max, fabsf(args.softmax_scale), logf(sum));
+  }
+}
+
 /// What a backward pass multiplies scores by inside exp2, with the scale's sign ...
 __device__ __forceinline__ float signed_exponent_scale(const KernelArguments& args) {
   return args.score_sign * exponent_scale(args);

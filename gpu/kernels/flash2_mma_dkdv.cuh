@@ -123,14 +123,12 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     load_tile<kAccess, kTile.block_m, kThreads>(
         shared.dout(stage), head_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q),
         first_query, thread);
-    if (thread < kTile.block_m) {
-      const int query = first_query + thread;
-      const bool valid = query < args.band.seqlen_q;
-      copy_async_4(shared.lse(stage) + 4 * thread, statistic(args, TensorName::lse, batch, step.head, query),
-                   valid);
-      copy_async_4(shared.delta(stage) + 4 * thread,
-                   statistic(args, TensorName::delta, batch, step.head, query), valid);
-    }
+    const auto load_statistic_of = [&](TensorName name, std::uint32_t room) {
+      load_statistic<kTile.block_m>(room, statistic(args, name, batch, step.head, first_query),
+                                    args[name].row_stride, args.band.seqlen_q - first_query, thread);
+    };
+    load_statistic_of(TensorName::lse, shared.lse(stage));
+    load_statistic_of(TensorName::delta, shared.delta(stage));
     commit_copies();
   };
 

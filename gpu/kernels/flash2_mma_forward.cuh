@@ -213,24 +213,14 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     if (entry.open()) log_rows(entry, rows, out, args.band.seqlen_q - warp_query, args.head_dim, lane);
   }
 
-  // finish: normalise once; a row that saw no key gives O = 0, LSE = -inf
+  // finish: normalise once
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float sum = row_sum_of_quad(rows.sum[i][half]);
-      const bool empty = sum == 0.0f;
-      const float normaliser = empty ? 0.0f : __fdividef(1.0f, sum);
-#pragma unroll
-      for (int j = 0; j < 2 * kDBlocks; ++j) {
-        out.tile[i][j].x[2 * half] *= normaliser;
-        out.tile[i][j].x[2 * half + 1] *= normaliser;
-      }
       const int query = first_query + warp * kShape.warp_rows() + 16 * i + 8 * half + (lane >> 2);
-      if (lane % 4 == 0 && query < args.band.seqlen_q) {
-        *statistic(args, TensorName::lse, batch, head, query) =
-            empty ? negative_infinity() : fmaf(rows.max[i][half], fabsf(args.softmax_scale), logf(sum));
-      }
+      finish_row(args, batch, head, query, rows.max[i][half], row_sum_of_quad(rows.sum[i][half]), out.tile[i],
+                 half, lane);
     }
   }
   __syncwarp();  // a warp's rows of Q are read by none other

@@ -25,8 +25,8 @@ constexpr int mma_head_dim(std::int64_t head_dim) {
 /// shared memory: its fragments would take the registers that S needs.
 struct MmaForwardShape {
   TileShape tile;
-  int warps;
-  int ctas_per_sm;  // bounds the registers a thread may take
+  int warps = 0;
+  int ctas_per_sm = 0;  // bounds the registers a thread may take
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
@@ -54,7 +54,7 @@ constexpr MmaForwardShape mma_forward_shape(int head_dim, bool dropout = false) 
 /// and dV.
 struct MmaDkdvShape {
   TileShape tile;
-  int warps;
+  int warps = 0;
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warps_n() const { return tile.block_n / 32; }
@@ -84,8 +84,8 @@ constexpr MmaDkdvShape mma_dkdv_shape(int head_dim) {
 /// The dq pass: as the forward pass, with dO beside Q and dQ in O's place.
 struct MmaDqShape {
   TileShape tile;
-  int warps;
-  int ctas_per_sm;
+  int warps = 0;
+  int ctas_per_sm = 0;
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }

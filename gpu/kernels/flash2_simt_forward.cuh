@@ -33,6 +33,8 @@ __device__ inline void finish_forward(Lane lane, const KernelArguments& args, in
                                       const Tile& accum) {
   const auto out = query_rows<float>(args, TensorName::out, batch, head, first_query);
   const auto lse = statistic_rows<float>(args, TensorName::lse, batch, head, first_query);
+  constexpr int kRun = Tile::kRowsHere < 4 ? Tile::kRowsHere : 4;
+  RowRun<kRun> lse_run;
 #pragma unroll
   for (int i = 0; i < Tile::kRowsHere; ++i) {
     const int row = Tile::row(lane, i);
@@ -44,10 +46,9 @@ __device__ inline void finish_forward(Lane lane, const KernelArguments& args, in
       store_quad(out, row, Tile::col(lane, 4 * q),
                  {o.x * inverse, o.y * inverse, o.z * inverse, o.w * inverse});
     }
-    if (lane.col == 0 && row < lse.rows) {
-      const float scale = fabsf(args.softmax_scale);
-      *lse.at(row, 0) = sum == 0.0f ? -kInfinity : fmaf(statistics.max[i], scale, logf(sum));
-    }
+    const float scale = fabsf(args.softmax_scale);
+    lse_run.x[i % kRun] = sum == 0.0f ? -kInfinity : fmaf(statistics.max[i], scale, logf(sum));
+    if (lane.col == 0 && i % kRun == kRun - 1) lse_run.store(lse, row - i % kRun);
   }
 }
 
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
 
   const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
   const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
-  const OwnProbs<ThreadTile<BlockM, BlockN>> probs{v_tile.data + BlockN * Dim};
+  const SharedProbs<ThreadTile<BlockM, BlockN>> probs{v_tile.data + BlockN * Dim};
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
       const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;

@@ -59,9 +59,6 @@ template <int Rows, int Cols, int Warps = kWarps>
 using SquarestTile = ThreadTile<Rows, Cols, Warps / squarest_warp_cols(Rows, Cols, Warps),
                                 squarest_warp_cols(Rows, Cols, Warps)>;
 
-__device__ inline float component(const float4& quad, int x) {
-  return x == 0 ? quad.x : x == 1 ? quad.y : x == 2 ? quad.z : quad.w;
-}
 /// The i-th of `count`, to and fro: backwards in odd turns. A multiply-add reads three registers, one of each
 /// of the register file's two banks a cycle; with one factor kept from the instruction before, in a cache at
 /// the unit's input, it need not wait. Walks that turn round keep one at every step.

@@ -112,12 +112,13 @@ __device__ inline double sum_of(const Tile& tile) {
   return sum;
 }
 
-/// P on its way through shared memory to P V. A warp reads only the rows that it wrote. Stored as its
-/// transpose, P takes fewer registers in the product; that needs four rows a thread.
+/// P on its way through shared memory to P V. A warp whose part of the sum has the rows of its part of P
+/// reads only what it wrote. Stored as its transpose, P takes fewer registers in the product; that needs four
+/// rows a thread.
 template <typename Scores>
-struct OwnProbs;
+struct SharedProbs;
 template <int Rows, int Cols, int WarpRows>
-struct OwnProbs<ThreadTile<Rows, Cols, WarpRows, 1>> {
+struct SharedProbs<ThreadTile<Rows, Cols, WarpRows, 1>> {
   using Scores = ThreadTile<Rows, Cols, WarpRows, 1>;
   static constexpr bool kTransposed = Scores::kRowsHere >= 4;
   float* data;

@@ -147,6 +147,10 @@ __device__ inline GlobalRows<Element> key_rows(const KernelArguments& args, Tens
   return {args[name], batch, kv_head, first_key, args.band.seqlen_k, args.head_dim};
 }
 
+__device__ inline float component(const float4& quad, int x) {
+  return x == 0 ? quad.x : x == 1 ? quad.y : x == 2 ? quad.z : quad.w;
+}
+
 /// Four neighbouring elements of a type, aligned to be moved at once.
 template <typename Element>
 struct alignas(4 * sizeof(Element)) ElementQuad {
@@ -168,11 +172,24 @@ __device__ inline float4 widen_quad(RawQuad<Element> raw) {
   }
 }
 
-/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads().
+/// Rounds to the element type.
+template <typename Element>
+__device__ inline RawQuad<Element> narrow_quad(float4 value) {
+  if constexpr (sizeof(Element) == 4) {
+    return value;
+  } else {
+    const ElementQuad<Element> quad = {narrow<Element>(value.x), narrow<Element>(value.y),
+                                       narrow<Element>(value.z), narrow<Element>(value.w)};
+    return *reinterpret_cast<const RawQuad<Element>*>(&quad);
+  }
+}
+
+/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads(). Past L1, which has
+/// nothing to add to tiles in shared memory: a CTA reads each of them once.
 template <typename Element>
 __device__ inline RawQuad<Element> load_raw(const GlobalRows<Element>& source, int row, int col) {
   if (row >= source.rows || col >= source.cols) return {};
-  return *reinterpret_cast<const RawQuad<Element>*>(source.at(row, col));
+  return __ldcg(reinterpret_cast<const RawQuad<Element>*>(source.at(row, col)));
 }
 
 /// Four neighbouring columns of a row, widened; zeros beyond the matrix.
@@ -188,21 +205,57 @@ __device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, i
   return {each[0], each[1], each[2], each[3]};
 }
 
-/// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix.
+/// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix. One instruction,
+/// whatever registers the values lie in: four would leave L1 to put each sector together again.
 template <typename Element>
 __device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
   if ((row >= target.rows && !planted(GpuBug::simt_tail_unguarded)) || col >= target.cols) return;
-  const ElementQuad<Element> quad = {narrow<Element>(value.x), narrow<Element>(value.y),
-                                     narrow<Element>(value.z), narrow<Element>(value.w)};
   if (target.quads()) {
-    *reinterpret_cast<ElementQuad<Element>*>(target.at(row, col)) = quad;
+    *reinterpret_cast<RawQuad<Element>*>(target.at(row, col)) = narrow_quad<Element>(value);
     return;
   }
 #pragma unroll
   for (int x = 0; x < 4; ++x) {
-    if (col + x < target.cols) *target.at(row, col + x) = quad.x[x];
+    if (col + x < target.cols) *target.at(row, col + x) = narrow<Element>(component(value, x));
   }
 }
+
+/// A statistic of `Rows` neighbouring rows, 2 or 4, of which the first is a multiple of that. Eight lanes
+/// that ask for the same rows, and four that ask for others, touch whole sectors.
+template <int Rows>
+struct RowRun {
+  using Vector = std::conditional_t<Rows == 4, float4, float2>;
+  static_assert(Rows == 4 || Rows == 2);
+  float x[Rows];
+
+  /// `beyond` where the matrix ends.
+  __device__ static RowRun load(const GlobalRows<float>& source, int row, float beyond) {
+    RowRun run;
+    if (at_once(source, row)) {
+      *reinterpret_cast<Vector*>(run.x) = __ldcg(reinterpret_cast<const Vector*>(source.at(row, 0)));
+    } else {
+#pragma unroll
+      for (int i = 0; i < Rows; ++i) run.x[i] = row + i < source.rows ? *source.at(row + i, 0) : beyond;
+    }
+    return run;
+  }
+  __device__ void store(const GlobalRows<float>& target, int row) const {
+    if (at_once(target, row)) {
+      *reinterpret_cast<Vector*>(target.at(row, 0)) = *reinterpret_cast<const Vector*>(x);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Rows; ++i) {
+        if (row + i < target.rows) *target.at(row + i, 0) = x[i];
+      }
+    }
+  }
+
+ private:
+  __device__ static bool at_once(const GlobalRows<float>& rows, int row) {
+    return rows.row_stride == 1 && row + Rows <= rows.rows &&
+           reinterpret_cast<std::uintptr_t>(rows.at(row, 0)) % sizeof(Vector) == 0;
+  }
+};
 
 /// One 16-byte chunk of a tile from slow memory.
 template <typename Element>

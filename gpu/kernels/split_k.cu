@@ -230,18 +230,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = 16 * warp + 8 * half + (lane >> 2);
-    const float total = rows.sum(row);
-    const bool empty = total == 0.0f;
-    const float normaliser = empty ? 0.0f : __fdividef(1.0f, total);
-#pragma unroll
-    for (int j = 0; j < 2 * kDBlocks; ++j) {
-      out.tile[0][j].x[2 * half] *= normaliser;
-      out.tile[0][j].x[2 * half + 1] *= normaliser;
-    }
-    if (lane % 4 == 0 && first_query + row < args.band.seqlen_q) {
-      *statistic(args, TensorName::lse, batch, head, first_query + row) =
-          empty ? negative_infinity() : fmaf(own_max[half], fabsf(args.softmax_scale), logf(total));
-    }
+    finish_row(args, batch, head, first_query + row, own_max[half], rows.sum(row), out.tile[0], half, lane);
   }
   stage_output<kType>(q_tile, out, warp, 0, lane);
   __syncthreads();

@@ -6,12 +6,16 @@
 
 namespace tilescope::gpu {
 
-/// Copies 16 bytes past L1 (tiles are read once an SM), or writes 16 zero bytes and reads nothing.
-__device__ __forceinline__ void copy_async_16(std::uint32_t shared, const void* global, bool valid) {
-  const int source_bytes = valid ? 16 : 0;
+/// Copies the first bytes of 16 past L1 (tiles are read once an SM) and writes zeros for the rest. Without
+/// any, it reads nothing.
+__device__ __forceinline__ void copy_async_of_16(std::uint32_t shared, const void* global, int source_bytes) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
                "r"(source_bytes)
                : "memory");
+}
+/// Copies 16 bytes, or writes zeros.
+__device__ __forceinline__ void copy_async_16(std::uint32_t shared, const void* global, bool valid) {
+  copy_async_of_16(shared, global, valid ? 16 : 0);
 }
 
 /// Copies 4 bytes, or writes zero.
