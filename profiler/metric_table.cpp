@@ -65,9 +65,13 @@ std::vector<Metric> cause_metrics() {
        "byte",
        {{{1, "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum"},
          {1, "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum"},
-         {-1, "l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum"}}},
-       "sectors that met in L1 and left it as one: global_store_bytes + local_store_bytes - store_bytes. How "
-       "many meet is a matter of timing, another number in each run"},
+         {1, "l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum"},
+         {-kSectorBytes, "lts__t_sectors_srcunit_tex_op_write.sum"}},
+        {{1, "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum"},
+         {1, "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum"},
+         {-kSectorBytes, "lts__t_sectors_srcunit_tex_op_write.sum"}}},
+       "sectors that met in L1 and left it as one: what plain and TMA stores ask for less what L2 was sent. How "
+       "many meet is a matter of timing, another number in each run; of the same run as sm_l2_write_bytes"},
       plain("stored_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_st.sum",
             "what the plain stores ask for, without spills and whatever the sectors; counted by instrumented "
             "code: kernels run slower in that pass"),

@@ -134,14 +134,13 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
                                        entry, scores);
       tiles.advance();
       const bool more = step + 1 < steps;
-      const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
-      // Early, so that the products of dV and dK hide the trip.
-      const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(), dq_rows);
       if (more) ahead.fetch(rows_of(streamed));
       multiply_gradient(role, shared, gradient);
       if constexpr (Extras) {
         if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
       }
+      const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
+      const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(), dq_rows);
       __syncthreads();  // dS is whole; Q, dO and the statistics have been read by all
       if (more) land();
       typename Tiles::QGradient dq = dq_before.sums();

@@ -176,7 +176,6 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       }
       Scores scores;
       multiply_nt<64>(lane, q_tile, k_tile, scores);
-      if (more) q_ahead.fetch(group_q_rows(step + 1));
       const ScorePlace<Scores> place(lane, first_query, first_key);
       if constexpr (Extras) {
         multiply_scores(scores, args.score_sign);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "gpu/kernels/simt_softmax.cuh"
+#include "gpu/primitives/cp_async.cuh"
 
 namespace tilescope::simt {
 
@@ -147,21 +148,11 @@ __device__ inline void multiply_gradient(Role role, const BackwardShared<Dim, Bl
                       either(first, shared.dout, shared.q), sum);
 }
 
-/// Copies a row statistic of a q tile; zeros beyond the matrix. Where rows are aligned, 16 bytes a thread,
-/// which go past L1.
+/// A group copies a row statistic of a q tile; zeros beyond the matrix.
 template <int Rows>
 __device__ inline void load_statistic(float* destination, const GlobalRows<const float>& source) {
-  const int row = thread_in_group();
-  if (source.row_stride == 1 && reinterpret_cast<std::uintptr_t>(source.data) % 16 == 0) {
-    const int first = 4 * row, valid = min(4, max(0, source.rows - first));
-    if (first >= Rows) return;
-    __pipeline_memcpy_async(destination + first, valid > 0 ? source.at(first, 0) : source.data, 16,
-                            16 - 4 * valid);
-    return;
-  }
-  if (row >= Rows) return;
-  const bool valid = row < source.rows;
-  __pipeline_memcpy_async(destination + row, valid ? source.at(row, 0) : source.data, 4, valid ? 0 : 4);
+  gpu::load_statistic<Rows>(static_cast<std::uint32_t>(__cvta_generic_to_shared(destination)), source.data,
+                            source.row_stride, source.rows, thread_in_group());
 }
 
 /// Writes a gradient times `factor`.

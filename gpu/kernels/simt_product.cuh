@@ -286,13 +286,19 @@ __device__ inline void put_transposed(Lane lane, SharedTile<Rows> tile,
   using Values = ThreadTile<Rows, Cols, WarpRows, WarpCols>;
   const int row = Values::row(lane, 0), col = Values::col(lane, 0);
   float* const first =
-      planted(GpuBug::simt_swizzle_wrong) ? tile.data + col * Rows + row : tile.chunk(col, row / 4);
+      planted(GpuBug::simt_swizzle_wrong) ? tile.data + col * Rows + row : tile.chunk(col, row / 4) + row % 4;
+  constexpr int kRun = Values::kRowsHere < 4 ? 2 : 4;
 #pragma unroll
-  for (int i = 0; i < Values::kRowsHere; i += 4) {
+  for (int i = 0; i < Values::kRowsHere; i += kRun) {
 #pragma unroll
     for (int j = 0; j < Values::kColsHere; ++j) {
-      *reinterpret_cast<float4*>(first + Values::col_step(j) * Rows + Values::row_step(i)) = {
-          values.x[i][j], values.x[i + 1][j], values.x[i + 2][j], values.x[i + 3][j]};
+      float* const place = first + Values::col_step(j) * Rows + Values::row_step(i);
+      if constexpr (kRun == 2) {
+        *reinterpret_cast<float2*>(place) = {values.x[i][j], values.x[i + 1][j]};
+      } else {
+        *reinterpret_cast<float4*>(place) = {values.x[i][j], values.x[i + 1][j], values.x[i + 2][j],
+                                             values.x[i + 3][j]};
+      }
     }
   }
 }

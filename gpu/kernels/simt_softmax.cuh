@@ -113,31 +113,20 @@ __device__ inline double sum_of(const Tile& tile) {
 }
 
 /// P on its way through shared memory to P V. A warp whose part of the sum has the rows of its part of P
-/// reads only what it wrote. Stored as its transpose, P takes fewer registers in the product; that needs four
-/// rows a thread.
+/// reads only what it wrote. Kept as its transpose: so P takes fewer registers in the product.
 template <typename Scores>
 struct SharedProbs;
 template <int Rows, int Cols, int WarpRows>
 struct SharedProbs<ThreadTile<Rows, Cols, WarpRows, 1>> {
-  using Scores = ThreadTile<Rows, Cols, WarpRows, 1>;
-  static constexpr bool kTransposed = Scores::kRowsHere >= 4;
   float* data;
 
-  __device__ void put(Lane lane, const Scores& probs) const {
-    if constexpr (kTransposed) {
-      put_transposed(lane, SharedTile<Rows>{data}, probs);
-    } else {
-      simt::put(lane, SharedTile<Cols>{data}, probs);
-    }
+  __device__ void put(Lane lane, const ThreadTile<Rows, Cols, WarpRows, 1>& probs) const {
+    put_transposed(lane, SharedTile<Rows>{data}, probs);
   }
   /// sum += P V
   template <typename Sum, int Dim>
   __device__ void multiply(Lane lane, SharedTile<Dim> v, Sum& sum) const {
-    if constexpr (kTransposed) {
-      multiply_tn<Cols>(lane, SharedTile<Rows>{data}, v, sum);
-    } else {
-      multiply_nn(lane, SharedTile<Cols>{data}, v, sum);
-    }
+    multiply_tn<Cols>(lane, SharedTile<Rows>{data}, v, sum);
   }
 };
 

@@ -184,12 +184,29 @@ __device__ inline RawQuad<Element> narrow_quad(float4 value) {
   }
 }
 
-/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads(). Past L1, which has
-/// nothing to add to tiles in shared memory: a CTA reads each of them once.
+/// Reads past L1, which has nothing to add to tiles in shared memory: a CTA reads each of them once. What the
+/// kernel only reads may be read whenever the compiler likes; __ldcg keeps its place among stores and
+/// barriers.
+template <typename Element>
+__device__ inline RawQuad<Element> load_past_l1(const Element* quad) {
+  RawQuad<Element> raw;
+  if constexpr (!std::is_const_v<Element>) {
+    raw = __ldcg(reinterpret_cast<const RawQuad<Element>*>(quad));
+  } else if constexpr (sizeof(Element) == 4) {
+    asm("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+        : "=f"(raw.x), "=f"(raw.y), "=f"(raw.z), "=f"(raw.w)
+        : "l"(quad));
+  } else {
+    asm("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(raw.x), "=r"(raw.y) : "l"(quad));
+  }
+  return raw;
+}
+
+/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads().
 template <typename Element>
 __device__ inline RawQuad<Element> load_raw(const GlobalRows<Element>& source, int row, int col) {
   if (row >= source.rows || col >= source.cols) return {};
-  return __ldcg(reinterpret_cast<const RawQuad<Element>*>(source.at(row, col)));
+  return load_past_l1(source.at(row, col));
 }
 
 /// Four neighbouring columns of a row, widened; zeros beyond the matrix.
@@ -205,13 +222,14 @@ __device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, i
   return {each[0], each[1], each[2], each[3]};
 }
 
-/// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix. One instruction,
-/// whatever registers the values lie in: four would leave L1 to put each sector together again.
+/// Four neighbouring columns of a row to slow memory, rounded, clipped to the matrix. By an intrinsic: the
+/// compiler takes an assignment apart into four stores, and L1 does not put all of their sectors together
+/// again.
 template <typename Element>
 __device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
   if ((row >= target.rows && !planted(GpuBug::simt_tail_unguarded)) || col >= target.cols) return;
   if (target.quads()) {
-    *reinterpret_cast<RawQuad<Element>*>(target.at(row, col)) = narrow_quad<Element>(value);
+    __stcg(reinterpret_cast<RawQuad<Element>*>(target.at(row, col)), narrow_quad<Element>(value));
     return;
   }
 #pragma unroll
@@ -241,7 +259,7 @@ struct RowRun {
   }
   __device__ void store(const GlobalRows<float>& target, int row) const {
     if (at_once(target, row)) {
-      *reinterpret_cast<Vector*>(target.at(row, 0)) = *reinterpret_cast<const Vector*>(x);
+      __stcg(reinterpret_cast<Vector*>(target.at(row, 0)), *reinterpret_cast<const Vector*>(x));
     } else {
 #pragma unroll
       for (int i = 0; i < Rows; ++i) {

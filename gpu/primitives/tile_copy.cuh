@@ -60,19 +60,6 @@ __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRo
   }
 }
 
-/// Starts copying a statistic of kRows rows, zeros beyond the first `rows`: 16 bytes a thread where their
-/// address allows it, which go past L1 as tiles do, else 4. The caller commits and waits.
-template <int kRows>
-__device__ __forceinline__ void load_statistic(std::uint32_t shared, const float* first,
-                                               std::int64_t row_stride, int rows, int thread) {
-  if (row_stride == 1 && (reinterpret_cast<std::uintptr_t>(first) & 15) == 0) {
-    const int row = 4 * thread;
-    if (row < kRows) copy_async_of_16(shared + 4 * row, first + row, 4 * max(0, min(4, rows - row)));
-  } else if (thread < kRows) {
-    copy_async_4(shared + 4 * thread, first + thread * row_stride, thread < rows);
-  }
-}
-
 /// Writes the existing part of a kRows x kCols tile to rows from `first_row` on.
 template <RowAccess kAccess, int kRows, int kThreads, int kCols>
 __device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalRows& destination,
