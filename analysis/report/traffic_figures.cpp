@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes against sequence length, block size and L2 size.
+// Bytes against sequence length and against block size.
 #include <fmt/format.h>
 
 #include "analysis/lower_bounds.hpp"
