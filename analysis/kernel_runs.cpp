@@ -16,16 +16,11 @@ std::optional<std::int64_t> sum_of(const KernelGroup& group, const char* metric)
   return std::llround(mean->second * static_cast<double>(group.launches));
 }
 
-bool same_kernel(const KernelMeasurement& kernel, const KernelGroup& group) {
-  return kernel.name == group.name && kernel.launch.grid == group.launch.grid &&
-         kernel.launch.block == group.launch.block;
-}
-
 /// Seconds of all launches; nothing unless each was timed.
 std::optional<TimeRecord> total_time(const KernelRecord& record, const KernelGroup& group) {
   TimeRecord time;
   for (const KernelMeasurement& kernel : record.kernels) {
-    if (!same_kernel(kernel, group)) continue;
+    if (!group.holds(kernel)) continue;
     if (!kernel.time || kernel.time->samples_s.empty()) return std::nullopt;
     time.median_s += kernel.time->median_s();
     time.min_s += kernel.time->min_s();

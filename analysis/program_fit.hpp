@@ -22,6 +22,10 @@ struct KernelGroup {
   LaunchFacts launch;
   std::int64_t launches = 0;
   std::map<std::string, double> measured;
+
+  bool holds(const KernelMeasurement& kernel) const {
+    return kernel.name == name && kernel.launch.grid == launch.grid && kernel.launch.block == launch.block;
+  }
   bool operator==(const KernelGroup&) const = default;
 };
 

@@ -23,8 +23,13 @@ std::span<const GpuKernel> gpu_kernel_rungs() {
 }
 
 std::span<const GpuKernel> gpu_ladder() {
-  const std::span<const GpuKernel> rungs = gpu_kernel_rungs();
-  return rungs.first(rungs.size() - 1);
+  static const std::vector<GpuKernel> ladder = [] {
+    std::vector<GpuKernel> rungs(gpu_kernel_rungs().begin(), gpu_kernel_rungs().end());
+    // Forward alone, and there to be compared with gpu:flash2-mma: a step neither up nor down.
+    std::erase_if(rungs, [](const GpuKernel& rung) { return rung.row.name == SplitK::name; });
+    return rungs;
+  }();
+  return ladder;
 }
 
 std::span<const Kernel> gpu_kernels() {

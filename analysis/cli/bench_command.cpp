@@ -175,16 +175,13 @@ int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, cons
 }
 
 int bench(const BenchArguments& arguments, const CommandContext& context) {
-  const auto bounded = [](const char* field, const std::optional<std::string>& text, int otherwise,
-                          int most) {
-    if (!text) return otherwise;
-    const std::int64_t value = parse_integer(field, *text);
-    if (value < 1 || value > most) throw BadInput(field, *text, fmt::format("must lie in 1 ... {}", most));
-    return static_cast<int>(value);
+  const auto count_or = [](int otherwise, const char* field, const std::optional<std::string>& text,
+                           int most) {
+    return text ? static_cast<int>(parse_integer_in(field, *text, 1, most)) : otherwise;
   };
-  const int threads = bounded("threads", arguments.threads, omp_get_max_threads(), 4096);
+  const int threads = count_or(omp_get_max_threads(), "threads", arguments.threads, 4096);
   BenchmarkSettings settings;
-  settings.repetitions = bounded("repetitions", arguments.repetitions, settings.repetitions, 1000);
+  settings.repetitions = count_or(settings.repetitions, "repetitions", arguments.repetitions, 1000);
   if (arguments.seconds) {
     settings.sample_seconds = parse_number("seconds", *arguments.seconds);
     if (!(settings.sample_seconds > 0 && settings.sample_seconds <= 60)) {
@@ -192,7 +189,7 @@ int bench(const BenchArguments& arguments, const CommandContext& context) {
     }
   }
   DeviceBenchmarkSettings device_settings;
-  device_settings.rounds = bounded("rounds", arguments.rounds, device_settings.rounds, 100);
+  device_settings.rounds = count_or(device_settings.rounds, "rounds", arguments.rounds, 100);
 
   if (arguments.tune) return tune(arguments, device_settings, context);
   std::vector<BenchmarkCase> cases = plan_cases(arguments, threads);

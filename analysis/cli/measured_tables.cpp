@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "analysis/cli/text_table.hpp"
-#include "analysis/closed_form.hpp"
+#include "analysis/direction_total.hpp"
 #include "analysis/lower_bounds.hpp"
 #include "analysis/report_format.hpp"
 
@@ -19,65 +19,13 @@ struct Boundary {
   Bytes closed_form, simulated, measured, compulsory, lower_bound;
 };
 
-/// The accounts of a pass, or of several together.
-struct Account {
-  std::string title;
-  ClosedFormBytes closed_form;
-  std::optional<SimulatedBytes> simulated;
-  MeasuredBytes measured;
-};
-
-std::vector<Account> pass_accounts(const RunEntry& run, Direction direction) {
-  std::vector<Account> accounts;
-  for (const PassRecord& pass : run.passes) {
-    if (pass.direction != direction) continue;
-    accounts.push_back({pass.name, pass.closed_form.value_or(ClosedFormBytes{}), pass.simulated,
-                        pass.measured.value_or(MeasuredBytes{})});
-  }
-  return accounts;
-}
-
-void add(Bytes& sum, const Bytes& more) {
-  if (sum && more) {
-    *sum += *more;
-  } else {
-    sum.reset();
-  }
-}
-
-/// The whole direction, whose compulsory bytes leave out what its passes hand each other.
-Account sum_of(const std::vector<Account>& passes, const RunEntry& run, Direction direction) {
-  Account sum;
-  sum.title = to_string(direction);
-  const ReadWriteBytes needed = compulsory_bytes(run.problem, direction);
-  sum.measured = {0, 0, 0, 0};
-  sum.simulated = SimulatedBytes{};
-  for (const Account& pass : passes) {
-    sum.closed_form.sm_l2_read_bytes += pass.closed_form.sm_l2_read_bytes;
-    sum.closed_form.sm_l2_write_bytes += pass.closed_form.sm_l2_write_bytes;
-    add(sum.measured.sm_l2_read_bytes, pass.measured.sm_l2_read_bytes);
-    add(sum.measured.sm_l2_write_bytes, pass.measured.sm_l2_write_bytes);
-    add(sum.measured.dram_read_bytes, pass.measured.dram_read_bytes);
-    add(sum.measured.dram_write_bytes, pass.measured.dram_write_bytes);
-    if (!pass.simulated) sum.simulated.reset();
-    if (!sum.simulated) continue;
-    sum.simulated->sm_l2_read_bytes += pass.simulated->sm_l2_read_bytes;
-    sum.simulated->sm_l2_write_bytes += pass.simulated->sm_l2_write_bytes;
-    sum.simulated->dram_read_bytes += pass.simulated->dram_read_bytes;
-    sum.simulated->dram_write_bytes += pass.simulated->dram_write_bytes;
-  }
-  sum.closed_form.compulsory_read_bytes = needed.read_bytes;
-  sum.closed_form.compulsory_write_bytes = needed.write_bytes;
-  return sum;
-}
-
-std::vector<Boundary> boundaries(const Account& account) {
-  const ClosedFormBytes& closed = account.closed_form;
-  const auto simulated = [&account](std::int64_t SimulatedBytes::*member) -> Bytes {
-    if (!account.simulated) return std::nullopt;
-    return (*account.simulated).*member;
+std::vector<Boundary> boundaries(const PassRecord& pass) {
+  const ClosedFormBytes closed = pass.closed_form.value_or(ClosedFormBytes{});
+  const auto simulated = [&pass](std::int64_t SimulatedBytes::*member) -> Bytes {
+    if (!pass.simulated) return std::nullopt;
+    return (*pass.simulated).*member;
   };
-  const MeasuredBytes& measured = account.measured;
+  const MeasuredBytes measured = pass.measured.value_or(MeasuredBytes{});
   return {
       {"SM<-L2",
        closed.sm_l2_read_bytes,
@@ -129,17 +77,6 @@ void add_rows(std::vector<std::vector<std::string>>& rows, const std::string& ti
   }
 }
 
-/// Sum of the medians; nothing if a pass was not timed.
-std::optional<double> total_seconds(const RunEntry& run, Direction direction) {
-  double sum = 0;
-  for (const PassRecord& pass : run.passes) {
-    if (pass.direction != direction) continue;
-    if (!pass.time) return std::nullopt;
-    sum += pass.time->median_s;
-  }
-  return sum;
-}
-
 std::string rate(std::int64_t flops, double seconds) {
   return flops == 0 ? "-" : format_flops(static_cast<double>(flops) / seconds) + "/s";
 }
@@ -151,12 +88,13 @@ std::string measured_table(const RunEntry& run, Direction direction, Algorithm a
   std::vector<std::vector<std::string>> rows = {{"pass", "boundary", "closed form", "simulated", "measured",
                                                  "/ closed form", "/ simulated", "/ compulsory",
                                                  "/ lower bound"}};
-  const std::vector<Account> passes = pass_accounts(run, direction);
-  std::vector<Boundary> whole = boundaries(sum_of(passes, run, direction));
+  const PassRecord total = direction_total(run, direction).value();
+  std::vector<Boundary> whole = boundaries(total);
   whole[0].lower_bound = read_bound(run.problem, direction, algorithm, sm_memory(machine)).bytes();
   whole[2].lower_bound = read_bound(run.problem, direction, algorithm, chip_memory(machine)).bytes();
-  if (passes.size() > 1) {
-    for (const Account& pass : passes) add_rows(rows, pass.title, boundaries(pass));
+  for (const PassRecord& pass : run.passes) {
+    const bool is_whole = pass.name == total.name;  // a row of its own would say the same again
+    if (pass.direction == direction && !is_whole) add_rows(rows, pass.name, boundaries(pass));
   }
   add_rows(rows, std::string(to_string(direction)), whole);
   return align_columns(rows, "  ", {false, false, true, true, true, true, true, true, true});
@@ -196,16 +134,15 @@ std::string sweep_table(const std::vector<RunEntry>& runs) {
                                                  "time", "rate", "kernel"}};
   for (const RunEntry& run : runs) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
-      const std::vector<Account> passes = pass_accounts(run, direction);
-      if (passes.empty()) continue;
-      const std::vector<Boundary> b = boundaries(sum_of(passes, run, direction));
-      const std::optional<double> seconds = total_seconds(run, direction);
+      const std::optional<PassRecord> total = direction_total(run, direction);
+      if (!total) continue;
+      const std::vector<Boundary> b = boundaries(*total);
       const PassRecord& last = run.passes.back();
       rows.push_back({bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
                       off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
                       off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
-                      bytes(b[3].measured), seconds ? format_seconds(*seconds) : "-",
-                      seconds ? rate(useful_flops(run.problem, direction), *seconds) : "-",
+                      bytes(b[3].measured), total->time ? format_seconds(total->time->median_s) : "-",
+                      total->time ? rate(total->flops, total->time->median_s) : "-",
                       fmt::format("{} {} {}x{} {}", run.kernel, to_string(direction), last.tile.block_m,
                                   last.tile.block_n, describe(run.problem))});
     }

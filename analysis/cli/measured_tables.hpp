@@ -13,7 +13,8 @@
 namespace tilescope::cli {
 
 /// A line for each pass and boundary, and for their sum: bytes, and what was measured over the closed form,
-/// over the compulsory floor and, where the direction is whole, over the lower bound on `machine`.
+/// over the compulsory floor and, where the direction is whole, over the lower bound on `machine`. The run
+/// has passes of that direction.
 std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
                            const Machine& machine);
 

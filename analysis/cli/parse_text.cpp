@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/parse_text.hpp"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -40,6 +42,15 @@ std::optional<std::pair<std::int64_t, std::int64_t>> read_pair(std::string_view 
 
 std::int64_t parse_integer(const std::string& field, std::string_view text) {
   return read_or_refuse<std::int64_t>(field, text, "must be an integer of at most 63 bits");
+}
+
+std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
+                              std::int64_t most) {
+  const std::int64_t value = parse_integer(field, text);
+  if (value < least || value > most) {
+    throw BadInput(field, std::string(text), fmt::format("must lie in {} ... {}", least, most));
+  }
+  return value;
 }
 
 std::uint64_t parse_unsigned(const std::string& field, std::string_view text) {

@@ -31,16 +31,6 @@ struct SimulateArguments {
   bool curve = false;
 };
 
-std::optional<std::int64_t> parse_count(const std::string& field, const std::optional<std::string>& text,
-                                        std::int64_t least, std::int64_t most) {
-  if (!text) return std::nullopt;
-  const std::int64_t count = parse_integer(field, *text);
-  if (count < least || count > most) {
-    throw BadInput(field, *text, fmt::format("must lie in {} ... {}", least, most));
-  }
-  return count;
-}
-
 /// The tile of FlashAttention's Algorithm 1, line 1, for the on-chip memory of --sram-bytes.
 struct PaperTile {
   TileShape tile;
@@ -53,7 +43,7 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const std::int64_t sram_bytes = *arguments.sram_bytes == "machine"
                                       ? machine.shared_bytes_per_cta.value
-                                      : *parse_count("sram-bytes", arguments.sram_bytes, 1, kMost);
+                                      : parse_integer_in("sram-bytes", *arguments.sram_bytes, 1, kMost);
   const std::int64_t m = std::max<std::int64_t>(1, sram_bytes / element_bytes(problem.dtype));
   const TileShape tile = flash1_tile_rule(m, problem.head_dim);
   const std::int64_t needed = flash1_sram_elements_needed(tile, problem.head_dim);
@@ -183,8 +173,12 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   const std::vector<Direction> directions = arguments.problem.directions();
   const Machine machine = load_machine(arguments.machine);
   SimulationOptions how;
-  how.l2_bytes = parse_count("l2-bytes", arguments.l2_bytes, 0, std::int64_t{1} << 50);
-  how.ctas_per_sm = parse_count("ctas-per-sm", arguments.ctas_per_sm, 1, machine.ctas_per_sm.value);
+  if (const auto& text = arguments.l2_bytes) {
+    how.l2_bytes = parse_integer_in("l2-bytes", *text, 0, std::int64_t{1} << 50);
+  }
+  if (const auto& text = arguments.ctas_per_sm) {
+    how.ctas_per_sm = parse_integer_in("ctas-per-sm", *text, 1, machine.ctas_per_sm.value);
+  }
   how.replay = !arguments.closed_form_only;
   const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
   const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);

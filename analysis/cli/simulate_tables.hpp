@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tilescope simulate` prints of a run.
+// What `tilescope simulate` prints of a run. A direction that is asked for has passes.
 #pragma once
 
 #include <string>

@@ -153,10 +153,8 @@ std::vector<VerifyJob> planned_jobs(const VerifyOptions& options, const std::vec
 
 int verify(const CommandContext& context, const VerifyOptions& options) {
   if (options.quick && options.full) throw BadInput("--quick and --full exclude each other");
-  const std::int64_t repeat = options.repeat ? parse_integer("repeat", *options.repeat) : 0;
-  if (options.repeat && (repeat < 2 || repeat > kMostRepeats)) {
-    throw BadInput("repeat", *options.repeat, fmt::format("must lie in 2 ... {}", kMostRepeats));
-  }
+  const std::int64_t repeat =
+      options.repeat ? parse_integer_in("repeat", *options.repeat, 2, kMostRepeats) : 0;
   const std::vector<const Kernel*> kernels = chosen_kernels(options);
   const std::vector<VerifyJob> jobs = planned_jobs(options, kernels);
   for (const VerifyJob& job : jobs) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "analysis/report/gnuplot.hpp"
 #include "analysis/report_format.hpp"
@@ -49,128 +50,105 @@ void define_canvas(PlotInput& input, double width, double height, const std::str
   input.define("ylabel_text", y_label);
 }
 
+/// What `value` gives of each item, a member or a function, for an array of the plot script.
+template <typename Item, typename Value>
+std::vector<std::string> texts(const std::vector<Item>& items, Value value) {
+  std::vector<std::string> all;
+  for (const Item& item : items) all.emplace_back(std::invoke(value, item));
+  return all;
+}
+template <typename Item, typename Value>
+std::vector<double> numbers(const std::vector<Item>& items, Value value) {
+  std::vector<double> all;
+  for (const Item& item : items) all.push_back(static_cast<double>(std::invoke(value, item)));
+  return all;
+}
+
 void define_range(PlotInput& input, char axis, double low, double high) {
   input.define(std::string(1, axis) + "_min", low);
   input.define(std::string(1, axis) + "_max", high);
 }
 
-}  // namespace
+/// The part of a roofline chart that its roofs and kernels take, with room round it.
+struct RooflineRange {
+  double x_low = HUGE_VAL, x_high = 0, y_low = HUGE_VAL, y_high = 0;
 
-std::string draw(const LineChart& chart) {
-  PlotInput input;
-  define_canvas(input, 960, 470, chart.x.label, chart.y.label);
-  define_range(input, 'x', chart.x.low, chart.x.high);
-  define_range(input, 'y', chart.y.low, chart.y.high);
-  input.define("log_x", chart.x.logarithmic ? 1.0 : 0.0);
-  input.define("log_y", chart.y.logarithmic ? 1.0 : 0.0);
-  input.ticks('x', chart.x.ticks);
-  input.ticks('y', chart.y.ticks);
-  std::vector<std::string> titles, colors;
-  std::vector<double> dashes, widths, markers, sizes, marks;
-  DataGroups groups;
-  for (const LineSeries& series : chart.series) {
-    titles.push_back(series.title);
-    colors.push_back(series.look.color);
-    dashes.push_back(dash_type(series.look.dash));
-    widths.push_back(series.look.width);
-    markers.push_back(point_type(series.look.marker, series.look.filled));
-    sizes.push_back(series.look.marker == Marker::none ? 0.0 : 0.75);
-    marks.push_back(series.marker_every);
-    auto& rows = groups.emplace_back();
-    for (const ChartPoint& point : series.points) rows.push_back({point.x, point.y});
+  explicit RooflineRange(const RooflineChart& chart) {
+    for (const RooflineKernel& kernel : chart.kernels) {
+      for (const auto& intensity : kernel.intensities) {
+        if (!intensity) continue;
+        x_low = std::min(x_low, *intensity);
+        x_high = std::max(x_high, *intensity);
+      }
+      y_low = std::min(y_low, kernel.work_per_second);
+    }
+    for (const Roof& roof : chart.roofs) y_high = std::max(y_high, roof.work_per_second);
+    x_low /= 2.5;
+    x_high *= 1.7;
+    y_low /= 2.2;
+    y_high *= 1.7;
   }
-  input.define("series_title", titles);
-  input.define("series_color", colors);
-  input.define("series_dash", dashes);
-  input.define("series_width", widths);
-  input.define("series_marker", markers);
-  input.define("series_size", sizes);
-  input.define("series_marks", marks);
-  input.data("series", groups);
-  return draw_svg("plots/lines.gp", input);
+};
+
+void define_roofs(PlotInput& input, const std::vector<Roof>& roofs, const RooflineRange& range) {
+  constexpr double kLabelShift = 1.06;  // off the line's left end
+  std::vector<double> label_x, label_y;
+  DataGroups lines;
+  for (const Roof& roof : roofs) {
+    if (roof.bytes_per_second) {
+      const double left = std::max(range.x_low, range.y_low / *roof.bytes_per_second);
+      const double knee = roof.work_per_second / *roof.bytes_per_second;
+      label_x.push_back(left * kLabelShift);
+      label_y.push_back(label_x.back() * *roof.bytes_per_second);
+      lines.push_back({{left, left * *roof.bytes_per_second}, {knee, roof.work_per_second}});
+    } else {
+      label_x.push_back(range.x_low * kLabelShift);
+      label_y.push_back(roof.work_per_second);
+      lines.push_back({{range.x_low, roof.work_per_second}, {range.x_high, roof.work_per_second}});
+    }
+  }
+  input.define("roof_label", texts(roofs, &Roof::label));
+  input.define("roof_x", label_x);
+  input.define("roof_y", label_y);
+  input.define("roof_slanted",
+               numbers(roofs, [](const Roof& roof) { return roof.bytes_per_second ? 1 : 0; }));
+  input.define("roof_below", numbers(roofs, &Roof::label_below));
+  input.define("roof_dash", numbers(roofs, [](const Roof& roof) {
+                 return dash_type(roof.dashed ? Dash::dashed : Dash::solid);
+               }));
+  input.data("roofs", lines);
 }
 
-std::string draw(const RooflineChart& chart) {
-  double x_low = HUGE_VAL, x_high = 0, y_low = HUGE_VAL, y_high = 0;
-  for (const RooflineKernel& kernel : chart.kernels) {
-    for (const auto& intensity : kernel.intensities) {
-      if (!intensity) continue;
-      x_low = std::min(x_low, *intensity);
-      x_high = std::max(x_high, *intensity);
-    }
-    y_low = std::min(y_low, kernel.work_per_second);
-  }
-  for (const Roof& roof : chart.roofs) y_high = std::max(y_high, roof.work_per_second);
-  x_low /= 2.5;
-  x_high *= 1.7;
-  y_low /= 2.2;
-  y_high *= 1.7;
+/// At the first boundary the kernel's own marker, filled; at the second the same, open; at the third a cross.
+double boundary_marker(const Look& look, std::size_t boundary) {
+  return boundary == 2 ? point_type(Marker::cross, true) : point_type(look.marker, boundary == 0);
+}
 
-  PlotInput input;
-  define_canvas(input, 960, 500, chart.x_label, chart.y_label);
-  define_range(input, 'x', x_low, x_high);
-  define_range(input, 'y', y_low, y_high);
-  input.ticks('x', logarithmic_ticks(x_low, x_high, format_number));
-  input.ticks('y', logarithmic_ticks(y_low, y_high, chart.format_rate));
-
-  std::vector<std::string> roof_labels;
-  std::vector<double> roof_x, roof_y, roof_slanted, roof_below, roof_dash;
-  DataGroups roofs;
-  for (const Roof& roof : chart.roofs) {
-    roof_labels.push_back(roof.label);
-    roof_dash.push_back(dash_type(roof.dashed ? Dash::dashed : Dash::solid));
-    roof_slanted.push_back(roof.bytes_per_second ? 1 : 0);
-    roof_below.push_back(roof.label_below ? 1 : 0);
-    if (roof.bytes_per_second) {
-      const double left = std::max(x_low, y_low / *roof.bytes_per_second);
-      const double knee = roof.work_per_second / *roof.bytes_per_second;
-      const double near_left = left * 1.06;
-      roof_x.push_back(near_left);
-      roof_y.push_back(near_left * *roof.bytes_per_second);
-      roofs.push_back({{left, left * *roof.bytes_per_second}, {knee, roof.work_per_second}});
-    } else {
-      roof_x.push_back(x_low * 1.06);
-      roof_y.push_back(roof.work_per_second);
-      roofs.push_back({{x_low, roof.work_per_second}, {x_high, roof.work_per_second}});
-    }
-  }
-  input.define("roof_label", roof_labels);
-  input.define("roof_x", roof_x);
-  input.define("roof_y", roof_y);
-  input.define("roof_slanted", roof_slanted);
-  input.define("roof_below", roof_below);
-  input.define("roof_dash", roof_dash);
-  input.data("roofs", roofs);
-
-  // At the first boundary the kernel's own marker, filled; at the second the same, open; at the third a
-  // cross.
-  const auto boundary_marker = [](const Look& look, std::size_t boundary) {
-    return boundary == 2 ? point_type(Marker::cross, true) : point_type(look.marker, boundary == 0);
-  };
-  std::vector<std::string> titles, colors;
+void define_kernels(PlotInput& input, const RooflineChart& chart) {
   std::vector<double> markers;
-  DataGroups kernels;
+  DataGroups points;
   for (const RooflineKernel& kernel : chart.kernels) {
-    titles.push_back(kernel.title);
-    colors.push_back(kernel.look.color);
-    auto& rows = kernels.emplace_back();
+    auto& rows = points.emplace_back();
     for (std::size_t b = 0; b < 3; ++b) {
       markers.push_back(boundary_marker(kernel.look, b));
       const bool known = b < kernel.intensities.size() && kernel.intensities[b];
       if (known) rows.push_back({*kernel.intensities[b], kernel.work_per_second});
     }
   }
-  input.define("kernel_title", titles);
-  input.define("kernel_color", colors);
+  input.define("kernel_title", texts(chart.kernels, &RooflineKernel::title));
+  input.define("kernel_color",
+               texts(chart.kernels, [](const RooflineKernel& kernel) { return kernel.look.color; }));
   input.define("kernel_marker", markers);
-  input.data("kernels", kernels);
+  input.data("kernels", points);
   std::vector<double> boundary_markers;
   for (std::size_t b = 0; b < chart.boundaries.size(); ++b) {
     boundary_markers.push_back(boundary_marker({.marker = Marker::circle}, b));
   }
   input.define("boundary_title", chart.boundaries);
   input.define("boundary_marker", boundary_markers);
+}
 
+void define_arrows(PlotInput& input, const RooflineChart& chart) {
   std::vector<double> from_x, from_y, to_x, to_y;
   for (const RooflineArrow& arrow : chart.arrows) {
     const RooflineKernel &from = chart.kernels[arrow.from], &to = chart.kernels[arrow.to];
@@ -185,6 +163,51 @@ std::string draw(const RooflineChart& chart) {
   input.define("arrow_y", from_y);
   input.define("arrow_to_x", to_x);
   input.define("arrow_to_y", to_y);
+}
+
+}  // namespace
+
+std::string draw(const LineChart& chart) {
+  PlotInput input;
+  define_canvas(input, 960, 470, chart.x.label, chart.y.label);
+  define_range(input, 'x', chart.x.low, chart.x.high);
+  define_range(input, 'y', chart.y.low, chart.y.high);
+  input.define("log_x", chart.x.logarithmic ? 1.0 : 0.0);
+  input.define("log_y", chart.y.logarithmic ? 1.0 : 0.0);
+  input.ticks('x', chart.x.ticks);
+  input.ticks('y', chart.y.ticks);
+  const std::vector<LineSeries>& all = chart.series;
+  std::vector<Look> looks;
+  for (const LineSeries& series : all) looks.push_back(series.look);
+  input.define("series_title", texts(all, &LineSeries::title));
+  input.define("series_color", texts(looks, &Look::color));
+  input.define("series_dash", numbers(looks, [](const Look& look) { return dash_type(look.dash); }));
+  input.define("series_width", numbers(looks, &Look::width));
+  input.define("series_marker",
+               numbers(looks, [](const Look& look) { return point_type(look.marker, look.filled); }));
+  input.define("series_size",
+               numbers(looks, [](const Look& look) { return look.marker == Marker::none ? 0.0 : 0.75; }));
+  input.define("series_marks", numbers(all, &LineSeries::marker_every));
+  DataGroups groups;
+  for (const LineSeries& series : all) {
+    auto& rows = groups.emplace_back();
+    for (const ChartPoint& point : series.points) rows.push_back({point.x, point.y});
+  }
+  input.data("series", groups);
+  return draw_svg("plots/lines.gp", input);
+}
+
+std::string draw(const RooflineChart& chart) {
+  const RooflineRange range(chart);
+  PlotInput input;
+  define_canvas(input, 960, 500, chart.x_label, chart.y_label);
+  define_range(input, 'x', range.x_low, range.x_high);
+  define_range(input, 'y', range.y_low, range.y_high);
+  input.ticks('x', logarithmic_ticks(range.x_low, range.x_high, format_number));
+  input.ticks('y', logarithmic_ticks(range.y_low, range.y_high, chart.format_rate));
+  define_roofs(input, chart.roofs, range);
+  define_kernels(input, chart);
+  define_arrows(input, chart);
   return draw_svg("plots/roofline.gp", input);
 }
 
@@ -224,16 +247,9 @@ std::string draw(const StackedChart& chart) {
   input.define("bar_label", totals);
   input.define("bar_y", bar_y);
   input.define("bar_end", bar_end);
-  std::vector<std::string> titles, colors;
-  std::vector<double> patterns;
-  for (const BarPart& part : chart.parts) {
-    titles.push_back(part.title);
-    colors.push_back(part.color);
-    patterns.push_back(part.pattern);
-  }
-  input.define("part_title", titles);
-  input.define("part_color", colors);
-  input.define("part_pattern", patterns);
+  input.define("part_title", texts(chart.parts, &BarPart::title));
+  input.define("part_color", texts(chart.parts, &BarPart::color));
+  input.define("part_pattern", numbers(chart.parts, &BarPart::pattern));
   input.data("parts", parts);
   return draw_svg("plots/stacked.gp", input);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `verify` found, one row a kernel and element type.
+// What `verify` found: errors, a row a kernel and element type, and results that differ from run to run.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -5,26 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/report/growth_exponent.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "analysis/report_format.hpp"
 
 namespace tilescope {
 namespace {
-
-/// Least-squares slope of ln y over ln x.
-double exponent(const std::vector<std::pair<double, double>>& points) {
-  double x_sum = 0, y_sum = 0, xx_sum = 0, xy_sum = 0;
-  for (const auto& [x, y] : points) {
-    const double lx = std::log(x), ly = std::log(y);
-    x_sum += lx;
-    y_sum += ly;
-    xx_sum += lx * lx;
-    xy_sum += lx * ly;
-  }
-  const double n = static_cast<double>(points.size());
-  return (n * xy_sum - x_sum * y_sum) / (n * xx_sum - x_sum * x_sum);
-}
 
 /// (N, bytes a head) of a sweep's points.
 std::vector<std::pair<double, double>> per_head(const std::vector<const RunSummary*>& sweep,
@@ -37,7 +24,7 @@ std::vector<std::pair<double, double>> per_head(const std::vector<const RunSumma
   return points;
 }
 
-/// "B1 H16/2 D64 fp16 causal" without the batch, which varies.
+/// "d = 64, MHA, causal": what stays the same, as the batch varies with N.
 std::string fixed_text(const RunSummary& run) {
   const AttentionProblem& p = run.problem();
   std::string text =
@@ -69,13 +56,13 @@ Table seqlen_table(const std::vector<RunSummary>& runs, std::vector<std::string>
     });
     if (sweep.size() < kFewestPoints) continue;
     const RunSummary& last = *sweep.back();
-    const double closed = exponent(per_head(sweep, [](const RunSummary& run) {
+    const double closed = growth_exponent(per_head(sweep, [](const RunSummary& run) {
       return static_cast<double>(run.closed_form->read_bytes + run.closed_form->write_bytes);
     }));
-    const double sm_l2 = exponent(per_head(sweep, [](const RunSummary& run) {
+    const double sm_l2 = growth_exponent(per_head(sweep, [](const RunSummary& run) {
       return static_cast<double>(run.measured_sm_l2->read_bytes + run.measured_sm_l2->write_bytes);
     }));
-    const double dram = exponent(per_head(
+    const double dram = growth_exponent(per_head(
         sweep, [](const RunSummary& run) { return static_cast<double>(run.measured_dram->read_bytes); }));
     table.rows.push_back(
         {last.label, std::string(to_string(last.direction)), fixed_text(last), to_string(last.tile),
@@ -112,10 +99,10 @@ Table read_table(const std::string& caption, const std::vector<Sweep>& sweeps, V
         points += fmt::format("{}{}", points.empty() ? "" : ", ", value(*run));
       }
       if (measured.size() < kFewestPoints) continue;
-      const double slope = exponent(measured);
+      const double slope = growth_exponent(measured);
       table.rows.push_back({series.label, std::string(to_string(sweep.direction)),
                             problem_text(*series.points.back()), points,
-                            fmt::format("{:.3f}", exponent(closed)), fmt::format("{:.3f}", slope),
+                            fmt::format("{:.3f}", growth_exponent(closed)), fmt::format("{:.3f}", slope),
                             format_ratio(std::exp2(slope))});
       add_command(commands, *series.points.back()->record);
     }

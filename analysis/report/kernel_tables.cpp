@@ -4,9 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <tuple>
 
+#include "analysis/program_fit.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report_format.hpp"
 
@@ -20,39 +19,17 @@ std::string extent_text(const std::array<std::int64_t, 3>& extent) {
   return fmt::format("{}", fmt::join(extent, "x"));
 }
 
-using Launches = std::vector<const KernelMeasurement*>;
-
-/// Launches of one kernel with one geometry, in the order of the first of each.
-std::vector<Launches> group_launches(const std::vector<KernelMeasurement>& kernels) {
-  std::vector<Launches> groups;
-  std::map<std::tuple<std::string, std::array<std::int64_t, 3>, std::array<std::int64_t, 3>>, std::size_t>
-      index;
-  for (const KernelMeasurement& kernel : kernels) {
-    const auto [place, added] =
-        index.try_emplace({kernel.name, kernel.launch.grid, kernel.launch.block}, groups.size());
-    if (added) groups.emplace_back();
-    groups[place->second].push_back(&kernel);
-  }
-  return groups;
-}
-
 /// The mean over the launches that have the metric, or a dash.
-std::string mean_bytes(const Launches& launches, const char* metric) {
-  double sum = 0;
-  int count = 0;
-  for (const KernelMeasurement* kernel : launches) {
-    const auto found = kernel->measured.find(metric);
-    if (found == kernel->measured.end()) continue;
-    sum += found->second;
-    ++count;
-  }
-  return count > 0 ? format_bytes(sum / count) : "-";
+std::string mean_bytes(const KernelGroup& group, const char* metric) {
+  const auto mean = group.measured.find(metric);
+  return mean == group.measured.end() ? "-" : format_bytes(mean->second);
 }
 
-std::string median_time(const Launches& launches) {
+std::string median_time(const KernelRecord& record, const KernelGroup& group) {
   std::vector<double> medians;
-  for (const KernelMeasurement* kernel : launches) {
-    if (kernel->time && !kernel->time->samples_s.empty()) medians.push_back(kernel->time->median_s());
+  for (const KernelMeasurement& kernel : record.kernels) {
+    const bool timed = kernel.time && !kernel.time->samples_s.empty();
+    if (timed && group.holds(kernel)) medians.push_back(kernel.time->median_s());
   }
   if (medians.empty()) return "-";
   std::nth_element(medians.begin(), medians.begin() + static_cast<std::ptrdiff_t>(medians.size() / 2),
@@ -73,14 +50,14 @@ Table kernel_table(const KernelRecord& record) {
                {"DRAM written", true},
                {"median", true}},
               {}};
-  for (const Launches& launches : group_launches(record.kernels)) {
-    const KernelMeasurement& first = *launches.front();
-    std::vector<std::string> row = {fmt::format("`{}`", short_kernel_name(first.name)),
-                                    std::to_string(launches.size()), extent_text(first.launch.grid),
-                                    extent_text(first.launch.block),
-                                    first.launch.registers ? std::to_string(*first.launch.registers) : "-"};
-    for (const char* metric : kTrafficMetrics) row.push_back(mean_bytes(launches, metric));
-    row.push_back(median_time(launches));
+  for (const KernelGroup& group : group_launches(record.kernels)) {
+    const LaunchFacts& launch = group.launch;
+    std::vector<std::string> row = {fmt::format("`{}`", short_kernel_name(group.name)),
+                                    std::to_string(group.launches), extent_text(launch.grid),
+                                    extent_text(launch.block),
+                                    launch.registers ? std::to_string(*launch.registers) : "-"};
+    for (const char* metric : kTrafficMetrics) row.push_back(mean_bytes(group, metric));
+    row.push_back(median_time(record, group));
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
+#include "analysis/direction_total.hpp"
 #include "analysis/report/chart_looks.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
@@ -18,28 +18,12 @@ bool has_curve(const RunSummary& run) {
   });
 }
 
-/// DRAM bytes of a pass at an L2 of `l2_bytes`: those of the largest recorded size that is no larger.
-std::int64_t dram_bytes(const PassRecord& pass, std::int64_t l2_bytes) {
-  const std::vector<L2CurvePoint>& curve = pass.simulated->l2_curve;
-  auto above =
-      std::upper_bound(curve.begin(), curve.end(), l2_bytes,
-                       [](std::int64_t size, const L2CurvePoint& point) { return size < point.l2_bytes; });
-  if (above != curve.begin()) --above;
-  return above->dram_read_bytes + above->dram_write_bytes;
-}
-
-/// DRAM bytes of all passes at every recorded size.
+/// DRAM bytes, read and written, of all passes.
 std::vector<ChartPoint> curve_of(const RunSummary& run) {
-  std::set<std::int64_t> sizes;
-  for (const PassRecord* pass : run.passes) {
-    for (const L2CurvePoint& point : pass->simulated->l2_curve) sizes.insert(point.l2_bytes);
-  }
-  sizes.erase(0);
   std::vector<ChartPoint> points;
-  for (const std::int64_t size : sizes) {
-    std::int64_t bytes = 0;
-    for (const PassRecord* pass : run.passes) bytes += dram_bytes(*pass, size);
-    points.push_back({static_cast<double>(size), static_cast<double>(bytes)});
+  for (const auto& [l2_bytes, dram] : total_l2_curve(*run.run, run.direction)) {
+    if (l2_bytes == 0) continue;  // has no place on a logarithmic axis
+    points.push_back({static_cast<double>(l2_bytes), static_cast<double>(dram.total())});
   }
   return points;
 }

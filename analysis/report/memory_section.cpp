@@ -2,8 +2,7 @@
 // Device memory against the length of the sequence.
 #include <fmt/format.h>
 
-#include <cmath>
-
+#include "analysis/report/growth_exponent.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "analysis/report_format.hpp"
@@ -35,24 +34,23 @@ std::optional<Section> memory_section(const std::vector<RunSummary>& runs) {
   std::vector<std::string> commands;
   for (const Sweep& sweep : seqlen_sweeps(runs)) {
     for (const SweepSeries& series : sweep.series) {
-      std::vector<std::pair<const RunSummary*, std::int64_t>> points;
+      std::vector<const RunSummary*> known;
+      std::vector<std::pair<double, double>> points;  // N, bytes
       for (const RunSummary* run : series.points) {
-        if (const auto bytes = device_bytes(*run)) points.emplace_back(run, *bytes);
+        const auto bytes = device_bytes(*run);
+        if (!bytes) continue;
+        known.push_back(run);
+        points.emplace_back(static_cast<double>(run->problem().seqlen_q), static_cast<double>(*bytes));
       }
       if (points.size() < 2) continue;
-      const auto [last, last_bytes] = points.back();
-      const auto [before, before_bytes] = points[points.size() - 2];
-      const double exponent = std::log(static_cast<double>(last_bytes) / static_cast<double>(before_bytes)) /
-                              std::log(static_cast<double>(last->problem().seqlen_q) /
-                                       static_cast<double>(before->problem().seqlen_q));
-      const double needed = static_cast<double>(last->compulsory.read_bytes + last->compulsory.write_bytes);
+      const RunSummary *first = known.front(), *last = known.back();
+      const double needed = static_cast<double>(last->compulsory.total());
       table.rows.push_back({series.label, std::string(to_string(sweep.direction)), problem_text(*last, false),
-                            fmt::format("{} ... {}", format_length(points.front().first->problem().seqlen_q),
+                            fmt::format("{} ... {}", format_length(first->problem().seqlen_q),
                                         format_length(last->problem().seqlen_q)),
-                            format_bytes(static_cast<double>(points.front().second)),
-                            format_bytes(static_cast<double>(last_bytes)),
-                            format_ratio(static_cast<double>(last_bytes) / needed),
-                            fmt::format("{:.2f}", exponent)});
+                            format_bytes(points.front().second), format_bytes(points.back().second),
+                            format_ratio(points.back().second / needed),
+                            fmt::format("{:.2f}", growth_exponent({points.end() - 2, points.end()}))});
       add_command(commands, *last->record);
     }
   }

@@ -34,7 +34,7 @@ const RunSummary* find_run(const std::vector<const RunSummary*>& runs, Algorithm
   return found == runs.end() ? nullptr : *found;
 }
 
-/// Both directions of one kernel at one tile.
+/// Both directions of one kernel.
 struct BothPasses {
   const RunSummary* forward = nullptr;
   const RunSummary* backward = nullptr;
@@ -163,11 +163,7 @@ std::optional<Table> middle_panel(const std::vector<const RunSummary*>& runs) {
 
 /// What counters and clocks say of both directions on a device, a row a kernel.
 std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) {
-  struct Sum {
-    const RunSummary* forward = nullptr;
-    const RunSummary* backward = nullptr;
-  };
-  std::vector<std::pair<std::string, Sum>> kernels;
+  std::vector<std::pair<std::string, BothPasses>> kernels;
   for (const RunSummary* run : runs) {
     if (!run->measured_dram || !run->measured_sm_l2 || !run->median_seconds) continue;
     auto found = std::find_if(kernels.begin(), kernels.end(),
@@ -175,7 +171,7 @@ std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) 
     if (found == kernels.end()) found = kernels.insert(found, {run->run->kernel, {}});
     (run->direction == Direction::forward ? found->second.forward : found->second.backward) = run;
   }
-  std::erase_if(kernels, [](const auto& one) { return !one.second.forward || !one.second.backward; });
+  std::erase_if(kernels, [](const auto& one) { return !one.second; });
   if (kernels.empty()) return std::nullopt;
   Table table{fmt::format("Measured on {}: forward and backward of GPT-2 medium, fp16.",
                           kernels.front().second.forward->record->machine.name.value_or("a device")),
@@ -188,11 +184,12 @@ std::optional<Table> measured_table(const std::vector<const RunSummary*>& runs) 
                {"faster than the first", true}},
               {}};
   double first[3] = {};
-  for (const auto& [name, sum] : kernels) {
+  for (const auto& [name, both] : kernels) {
+    const auto& [forward, backward] = both;
     const double values[3] = {
-        static_cast<double>(sum.forward->measured_sm_l2->total() + sum.backward->measured_sm_l2->total()),
-        static_cast<double>(sum.forward->measured_dram->total() + sum.backward->measured_dram->total()),
-        *sum.forward->median_seconds + *sum.backward->median_seconds};
+        static_cast<double>(forward->measured_sm_l2->total() + backward->measured_sm_l2->total()),
+        static_cast<double>(forward->measured_dram->total() + backward->measured_dram->total()),
+        *forward->median_seconds + *backward->median_seconds};
     std::vector<std::string> row{name};
     for (int i = 0; i < 3; ++i) {
       if (first[i] == 0) first[i] = values[i];

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/report/add_new.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "analysis/report_format.hpp"
@@ -18,7 +19,7 @@ struct Prediction {
   const RunSummary* measured = nullptr;
 };
 
-/// "longest-first sawtooth"
+/// "longest-first, sawtooth"
 std::string choice_text(const RunEntry& run) {
   return fmt::format("{}, {}", to_string(run.order.value_or(TileOrder::row_major)),
                      to_string(run.scan.value_or(Scan::ascending)));
@@ -125,8 +126,7 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
     const std::string plain = "row-major, ascending";
     if (!choices.count(plain)) continue;
     for (const auto& [name, one] : choices) {
-      const std::pair pair(plain, name);
-      if (name != plain && std::find(pairs.begin(), pairs.end(), pair) == pairs.end()) pairs.push_back(pair);
+      if (name != plain) add_new(pairs, {plain, name});
     }
   }
   section.blocks.push_back(Paragraph{fmt::format(

@@ -12,7 +12,14 @@ std::optional<std::int64_t> total(const std::optional<ReadWriteBytes>& bytes) {
   return bytes ? std::optional(bytes->total()) : std::nullopt;
 }
 
-/// The shipped machine whose title begins with the device's name: "NVIDIA H200" is "NVIDIA H200 SXM, 141 GB".
+std::optional<Machine> machine_behind(const RunSummary& run) {
+  if (const auto simulated = machine_of(run)) return simulated;
+  const auto& device = run.record->machine.name;
+  return run.machine_model.empty() && device ? machine_of_device(*device) : std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Machine> machine_of_device(const std::string& device) {
   for (const std::string& name : machine_names()) {
     if (name.ends_with(kMeasuredSuffix)) continue;
@@ -21,14 +28,6 @@ std::optional<Machine> machine_of_device(const std::string& device) {
   }
   return std::nullopt;
 }
-
-std::optional<Machine> machine_behind(const RunSummary& run) {
-  if (const auto simulated = machine_of(run)) return simulated;
-  const auto& device = run.record->machine.name;
-  return run.machine_model.empty() && device ? machine_of_device(*device) : std::nullopt;
-}
-
-}  // namespace
 
 std::optional<RunCeilings> run_ceilings(const RunSummary& run) {
   const std::optional<Machine> machine = machine_behind(run);

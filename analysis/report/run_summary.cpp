@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/direction_total.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -22,65 +24,42 @@ std::string_view backward_order_name(const std::vector<const PassRecord*>& passe
   return "";
 }
 
-/// The sum over passes of what `part` gives, or nothing if a pass lacks it.
-template <typename Part>
-std::optional<ReadWriteBytes> sum_over(const std::vector<const PassRecord*>& passes, Part part) {
-  ReadWriteBytes sum;
-  for (const PassRecord* pass : passes) {
-    const std::optional<ReadWriteBytes> bytes = part(*pass);
-    if (!bytes) return std::nullopt;
-    sum.read_bytes += bytes->read_bytes;
-    sum.write_bytes += bytes->write_bytes;
-  }
-  return sum;
-}
-
 std::optional<ReadWriteBytes> both(std::optional<std::int64_t> read, std::optional<std::int64_t> write) {
   if (!read || !write) return std::nullopt;
   return ReadWriteBytes{*read, *write};
 }
 
-void sum_passes(RunSummary& summary) {
-  using Bytes = std::optional<ReadWriteBytes>;
-  const auto& passes = summary.passes;
-  summary.closed_form = sum_over(passes, [](const PassRecord& pass) -> Bytes {
-    if (!pass.closed_form) return std::nullopt;
-    return ReadWriteBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes};
-  });
-  summary.simulated_sm_l2 = sum_over(passes, [](const PassRecord& pass) -> Bytes {
-    if (!pass.simulated) return std::nullopt;
-    return ReadWriteBytes{pass.simulated->sm_l2_read_bytes, pass.simulated->sm_l2_write_bytes};
-  });
-  summary.simulated_dram = sum_over(passes, [](const PassRecord& pass) -> Bytes {
-    if (!pass.simulated) return std::nullopt;
-    return ReadWriteBytes{pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
-  });
-  summary.measured_sm_l2 = sum_over(passes, [](const PassRecord& pass) -> Bytes {
-    if (!pass.measured) return std::nullopt;
-    return both(pass.measured->sm_l2_read_bytes, pass.measured->sm_l2_write_bytes);
-  });
-  summary.measured_dram = sum_over(passes, [](const PassRecord& pass) -> Bytes {
-    if (!pass.measured) return std::nullopt;
-    return both(pass.measured->dram_read_bytes, pass.measured->dram_write_bytes);
-  });
+void set_totals(RunSummary& summary, const PassRecord& total) {
+  summary.useful_flops = total.flops;
+  summary.executed_flops = total.executed_flops;
+  summary.exponentials = exponentials(summary.problem(), total.name);
+  summary.compulsory = compulsory_bytes(summary.problem(), summary.direction);
+  if (const auto& closed = total.closed_form) {
+    summary.closed_form = {closed->sm_l2_read_bytes, closed->sm_l2_write_bytes};
+  }
+  if (const auto& simulated = total.simulated) {
+    summary.simulated_sm_l2 = {simulated->sm_l2_read_bytes, simulated->sm_l2_write_bytes};
+    summary.simulated_dram = {simulated->dram_read_bytes, simulated->dram_write_bytes};
+  }
+  if (const auto& measured = total.measured) {
+    summary.measured_sm_l2 = both(measured->sm_l2_read_bytes, measured->sm_l2_write_bytes);
+    summary.measured_dram = both(measured->dram_read_bytes, measured->dram_write_bytes);
+  }
+  if (total.time) summary.median_seconds = total.time->median_s;
+}
+
+/// What only one of the passes can tell.
+void set_tile_and_machine(RunSummary& summary) {
   std::int64_t most = -1;
-  double seconds = 0;
-  bool timed = true;
-  for (const PassRecord* pass : passes) {
-    summary.executed_flops += pass->executed_flops;
-    summary.exponentials += exponentials(summary.problem(), pass->name);
+  for (const PassRecord* pass : summary.passes) {
     const std::int64_t bytes =
         pass->closed_form ? pass->closed_form->sm_l2_read_bytes + pass->closed_form->sm_l2_write_bytes : 0;
     if (bytes > most) {
       most = bytes;
       summary.tile = pass->tile;
     }
-    timed = timed && pass->time.has_value();
-    if (timed) seconds += pass->time->median_s;
-    if (!pass->simulated) continue;
-    if (summary.machine_model.empty()) summary.machine_model = pass->simulated->machine;
+    if (pass->simulated && summary.machine_model.empty()) summary.machine_model = pass->simulated->machine;
   }
-  if (timed) summary.median_seconds = seconds;
 }
 
 /// `verify` counts the bytes of its many small cases too; they are of no interest to a report on bytes.
@@ -162,9 +141,8 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
           summary.label += fmt::format(" {}", to_string(*run.scan));
         }
         summary.algorithm = algorithm_of_kernel(run.kernel);
-        summary.useful_flops = useful_flops(run.problem, direction);
-        summary.compulsory = compulsory_bytes(run.problem, direction);
-        sum_passes(summary);
+        set_totals(summary, *direction_total(run, direction));
+        set_tile_and_machine(summary);
         summaries.push_back(std::move(summary));
       }
     }

@@ -31,7 +31,7 @@ struct RunSummary {
   /// Summed over the passes; absent unless every pass has it.
   std::optional<ReadWriteBytes> closed_form, simulated_sm_l2, simulated_dram, measured_sm_l2, measured_dram;
   std::optional<double> median_seconds;
-  std::string machine_model;  // that was simulated, "" if none or several
+  std::string machine_model;  // that was simulated, "" if none
 
   const AttentionProblem& problem() const { return run->problem; }
 };

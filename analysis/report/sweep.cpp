@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/report/add_new.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -200,8 +202,7 @@ std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummar
 }
 
 void add_command(std::vector<std::string>& commands, const RunRecord& record) {
-  const std::string command = command_text(record.argv);
-  if (std::find(commands.begin(), commands.end(), command) == commands.end()) commands.push_back(command);
+  add_new(commands, command_text(record.argv));
 }
 
 void add_command(Figure& figure, const RunSummary& run) { add_command(figure.commands, *run.record); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes against sequence length, block size and L2 size.
+// Bytes against sequence length and against block size.
 #include <fmt/format.h>
 
 #include "analysis/lower_bounds.hpp"
@@ -11,10 +11,11 @@ namespace tilescope {
 namespace {
 
 using BytesOf = std::optional<ReadWriteBytes> RunSummary::*;
+/// What varies along a sweep.
+using ValueOf = std::int64_t (*)(const RunSummary&);
 
 /// The total at a boundary of each point that knows it.
-std::vector<ChartPoint> totals(const SweepSeries& series, BytesOf boundary,
-                               std::int64_t (*x)(const RunSummary&)) {
+std::vector<ChartPoint> totals(const SweepSeries& series, BytesOf boundary, ValueOf x) {
   std::vector<ChartPoint> points;
   for (const RunSummary* run : series.points) {
     const std::optional<ReadWriteBytes>& bytes = run->*boundary;
@@ -38,7 +39,7 @@ std::string series_title(const Sweep& sweep, const SweepSeries& series) {
 }
 
 /// Lines of every kernel at every boundary that the records know, over `x`.
-std::vector<LineSeries> boundary_lines(const Sweep& sweep, std::int64_t (*x)(const RunSummary&)) {
+std::vector<LineSeries> boundary_lines(const Sweep& sweep, ValueOf x) {
   std::vector<LineSeries> lines;
   std::vector<Look> looks;
   KernelLooks palette;
@@ -70,7 +71,7 @@ const SweepSeries& longest_series(const Sweep& sweep) {
       [](const SweepSeries& a, const SweepSeries& b) { return a.points.size() < b.points.size(); });
 }
 
-LineSeries floor_line(const Sweep& sweep, std::int64_t (*x)(const RunSummary&)) {
+LineSeries floor_line(const Sweep& sweep, ValueOf x) {
   LineSeries line{"compulsory", kFloorLook, {}};
   for (const RunSummary* run : longest_series(sweep).points) {
     line.points.push_back({static_cast<double>(x(*run)), static_cast<double>(run->compulsory.total())});
@@ -78,7 +79,7 @@ LineSeries floor_line(const Sweep& sweep, std::int64_t (*x)(const RunSummary&)) 
   return line;
 }
 
-std::vector<std::int64_t> values_of(const Sweep& sweep, std::int64_t (*x)(const RunSummary&)) {
+std::vector<std::int64_t> values_of(const Sweep& sweep, ValueOf x) {
   std::vector<std::int64_t> values;
   for (const SweepSeries& series : sweep.series) {
     for (const RunSummary* run : series.points) values.push_back(x(*run));
@@ -87,8 +88,7 @@ std::vector<std::int64_t> values_of(const Sweep& sweep, std::int64_t (*x)(const 
 }
 
 /// The point of the first series of an algorithm at x, or null.
-const RunSummary* point_at(const Sweep& sweep, Algorithm algorithm, std::int64_t x,
-                           std::int64_t (*x_of)(const RunSummary&)) {
+const RunSummary* point_at(const Sweep& sweep, Algorithm algorithm, std::int64_t x, ValueOf x_of) {
   for (const SweepSeries& series : sweep.series) {
     for (const RunSummary* run : series.points) {
       if (run->algorithm == algorithm && x_of(*run) == x) return run;
@@ -112,8 +112,7 @@ std::optional<LineSeries> bound_line(const Sweep& sweep) {
 }
 
 /// "At N = 64K flash2 moves 3.00x less than standard at SM<->L2 and 35x less at DRAM." or nothing.
-std::string comparison_at(const Sweep& sweep, std::int64_t x, std::int64_t (*x_of)(const RunSummary&),
-                          const std::string& where) {
+std::string comparison_at(const Sweep& sweep, std::int64_t x, ValueOf x_of, const std::string& where) {
   const RunSummary* standard = point_at(sweep, Algorithm::standard, x, x_of);
   const RunSummary* flash = point_at(sweep, Algorithm::flash2, x, x_of);
   if (!standard || !flash || !standard->closed_form || !flash->closed_form) return "";
@@ -129,7 +128,7 @@ std::string comparison_at(const Sweep& sweep, std::int64_t x, std::int64_t (*x_o
 }
 
 /// The largest x that both standard and flash2 have, or 0.
-std::int64_t last_common(const Sweep& sweep, std::int64_t (*x_of)(const RunSummary&)) {
+std::int64_t last_common(const Sweep& sweep, ValueOf x_of) {
   std::int64_t last = 0;
   for (const std::int64_t x : values_of(sweep, x_of)) {
     if (point_at(sweep, Algorithm::standard, x, x_of) && point_at(sweep, Algorithm::flash2, x, x_of)) {
@@ -150,6 +149,18 @@ std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
   return sweeps;
 }
 
+/// The chart of a section's sweep, all but its caption. `number` counts the sweeps of one direction.
+Figure sweep_figure(const Section& section, const Sweep& sweep, int number, ChartAxis x,
+                    std::vector<LineSeries> lines) {
+  Figure figure;
+  figure.name = fmt::format("bytes-against-{}-{}-{}", section.name, to_string(sweep.direction), number);
+  figure.title = fmt::format("{}, {} pass.", section.title, to_string(sweep.direction));
+  add_commands(figure, sweep);
+  ChartAxis y = byte_axis("Bytes read and written", lines);
+  figure.svg = draw(LineChart{std::move(x), std::move(y), std::move(lines)});
+  return figure;
+}
+
 }  // namespace
 
 std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
@@ -160,13 +171,9 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
     if (lines.empty()) continue;
     if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
     lines.push_back(floor_line(sweep, seqlen_of));
-    const std::vector<std::int64_t> values = values_of(sweep, seqlen_of);
-    LineChart chart{doubling_axis("Sequence length N (tokens)", values, format_length),
-                    byte_axis("Bytes read and written", lines), lines};
-    Figure figure;
-    figure.name = fmt::format("bytes-against-seqlen-{}-{}", to_string(sweep.direction),
-                              ++numbers[static_cast<int>(sweep.direction)]);
-    figure.title = fmt::format("Bytes against sequence length, {} pass.", to_string(sweep.direction));
+    Figure figure = sweep_figure(
+        section, sweep, ++numbers[static_cast<int>(sweep.direction)],
+        doubling_axis("Sequence length N (tokens)", values_of(sweep, seqlen_of), format_length), lines);
     const std::int64_t last = last_common(sweep, seqlen_of);
     figure.caption = fmt::format(
         "{}, tile {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
@@ -175,8 +182,6 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
         "and shared memory as fast memory; the outputs are added.{}",
         describe_fixed(sweep, false), to_string(sweep.series.back().tile), kLegend,
         comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
-    add_commands(figure, sweep);
-    figure.svg = draw(chart);
     section.blocks.push_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
@@ -190,21 +195,16 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
     std::vector<LineSeries> lines = boundary_lines(sweep, block_of);
     if (lines.empty()) continue;
     lines.push_back(floor_line(sweep, block_of));
-    LineChart chart{doubling_axis("Block size (rows of the tile that a CTA keeps)",
-                                  values_of(sweep, block_of), block_text),
-                    byte_axis("Bytes read and written", lines), lines};
-    Figure figure;
-    figure.name = fmt::format("bytes-against-block-size-{}-{}", to_string(sweep.direction),
-                              ++numbers[static_cast<int>(sweep.direction)]);
-    figure.title = fmt::format("Bytes against block size, {} pass.", to_string(sweep.direction));
+    Figure figure = sweep_figure(section, sweep, ++numbers[static_cast<int>(sweep.direction)],
+                                 doubling_axis("Block size (rows of the tile that a CTA keeps)",
+                                               values_of(sweep, block_of), block_text),
+                                 lines);
     const std::int64_t last = last_common(sweep, block_of);
     figure.caption = fmt::format(
         "{}.{} Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
         "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
         describe_fixed(sweep, true), kLegend,
         comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
-    add_commands(figure, sweep);
-    figure.svg = draw(chart);
     section.blocks.push_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;

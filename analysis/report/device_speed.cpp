@@ -1,33 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bench` timed: on the CPU one row a run; on a device a column a kernel, with other libraries' beside
-// ours.
+// What `bench` timed on a device: a column a kernel, with other libraries' beside ours.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 
+#include "analysis/report/add_new.hpp"
 #include "analysis/report/chart_looks.hpp"
 #include "analysis/report/report_sections.hpp"
+#include "analysis/report/roofline_subject.hpp"
 #include "analysis/report/sweep.hpp"
 #include "analysis/report_format.hpp"
 
 namespace tilescope {
 namespace {
-
-/// The counter of a run's first pass, or nothing.
-std::optional<double> counter(const RunSummary& run, const char* name) {
-  const auto& counters = run.passes.front()->counters;
-  const auto found = counters.find(name);
-  if (found == counters.end()) return std::nullopt;
-  return std::visit([](auto value) { return static_cast<double>(value); }, found->second);
-}
-
-void add_new(std::vector<std::string>& list, const std::string& text) {
-  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
-}
-
-bool timed_on_cpu(const RunSummary& run) { return run.median_seconds && run.run->kernel.starts_with("cpu:"); }
 
 /// Timed by `bench`, that is: `profile` counts bytes too, with each launch by itself.
 bool timed_on_device(const RunSummary& run) {
@@ -54,12 +41,14 @@ struct DeviceRuns {
     }
     return found;
   }
+  std::vector<std::string> labels() const {
+    std::vector<std::string> all = labels(true);
+    for (const std::string& peer : labels(false)) all.push_back(peer);
+    return all;
+  }
   std::vector<AttentionProblem> problems() const {
     std::vector<AttentionProblem> found;
-    for (const RunSummary* run : runs) {
-      if (std::find(found.begin(), found.end(), run->problem()) == found.end())
-        found.push_back(run->problem());
-    }
+    for (const RunSummary* run : runs) add_new(found, run->problem());
     return found;
   }
   const RunSummary* find(const std::string& label, const AttentionProblem& problem) const {
@@ -74,8 +63,7 @@ std::vector<DeviceRuns> device_runs(const std::vector<RunSummary>& runs) {
   std::vector<DeviceRuns> groups;
   std::vector<const RunRecord*> records;
   for (const RunSummary& run : runs) {
-    if (!timed_on_device(run)) continue;
-    if (std::find(records.begin(), records.end(), run.record) == records.end()) records.push_back(run.record);
+    if (timed_on_device(run)) add_new(records, run.record);
   }
   for (const RunRecord* record : records) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
@@ -114,8 +102,7 @@ Table ratio_table(const DeviceRuns& group) {
   for (const std::string& peer : peers) table.columns.push_back({peer, true});
   std::vector<std::pair<std::int64_t, bool>> kinds;
   for (const AttentionProblem& problem : group.problems()) {
-    const std::pair kind{problem.head_dim, problem.causal};
-    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+    add_new(kinds, {problem.head_dim, problem.causal});
   }
   for (const std::string& ours : group.labels(true)) {
     for (const auto& [head_dim, causal] : kinds) {
@@ -139,18 +126,13 @@ Table ratio_table(const DeviceRuns& group) {
 
 /// Rows: problems. Columns: kernels, ours first. With a single kernel also its share of the datasheet's peak.
 Table rate_table(const DeviceRuns& group) {
-  std::vector<std::string> labels = group.labels(true);
-  for (const std::string& peer : group.labels(false)) labels.push_back(peer);
+  const std::vector<std::string> labels = group.labels();
   Table table{fmt::format("{}, TFLOP/s.", group.direction == Direction::forward ? "Forward" : "Backward"),
               {{"problem"}},
               {}};
   for (const std::string& label : labels) table.columns.push_back({label, true});
-  std::optional<Machine> machine;
-  for (const std::string& name : machine_names()) {
-    const Machine known = load_machine(name);
-    if (group.record->machine.name && known.title.starts_with(*group.record->machine.name + " "))
-      machine = known;
-  }
+  const auto& device = group.record->machine.name;
+  const std::optional<Machine> machine = device ? machine_of_device(*device) : std::nullopt;
   const bool with_peak = labels.size() == 1 && machine;
   if (with_peak) table.columns.push_back({"of the peak", true});
   for (const AttentionProblem& problem : group.problems()) {
@@ -175,9 +157,7 @@ std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim
   KernelLooks looks;
   std::vector<std::int64_t> lengths;
   double highest = 0;
-  std::vector<std::string> labels = group.labels(true);
-  for (const std::string& peer : group.labels(false)) labels.push_back(peer);
-  for (const std::string& label : labels) {
+  for (const std::string& label : group.labels()) {
     LineSeries line{label, {}, {}};
     std::optional<Algorithm> algorithm;
     for (const AttentionProblem& problem : group.problems()) {
@@ -197,81 +177,16 @@ std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim
   chart.x = doubling_axis("sequence length N", lengths, format_length);
   chart.y = {"TFLOP/s", linear_ticks(highest, [](double value) { return fmt::format("{:g}", value); }), 0,
              highest, false};
-  const char* direction = group.direction == Direction::forward ? "forward" : "backward";
-  Figure figure{fmt::format("rate-against-seqlen-{}", direction),
+  const std::string_view direction = to_string(group.direction);
+  return Figure{fmt::format("rate-against-seqlen-{}", direction),
                 fmt::format("Rate against sequence length, {} pass.", direction),
                 fmt::format("head_dim {}{}, {}; as many tokens at every length.", head_dim,
                             causal ? ", causal" : "", group.record->machine.name.value_or("unknown device")),
                 {command_text(group.record->argv)},
                 draw(chart)};
-  return figure;
 }
 
 }  // namespace
-
-std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
-  Table table{"",
-              {{"problem"},
-               {"pass"},
-               {"kernel"},
-               {"tile"},
-               {"threads", true},
-               {"median", true},
-               {"noise", true},
-               {"rate", true},
-               {"of sgemm", true}},
-              {}};
-  for (const RunSummary& run : runs) {
-    if (!timed_on_cpu(run)) continue;
-    const double rate = static_cast<double>(run.useful_flops) / *run.median_seconds;
-    double noise = 0;
-    for (const PassRecord* pass : run.passes) noise = std::max(noise, pass->time->noise);
-    const std::optional<double> threads = counter(run, "threads");
-    const std::optional<double> product_rate = counter(run, "sgemm_flops_per_second");
-    table.rows.push_back({problem_text(run), std::string(to_string(run.direction)), run.label,
-                          to_string(run.tile), threads ? format_number(*threads) : "-",
-                          format_seconds(*run.median_seconds), fmt::format("{:.1f} %", 100 * noise),
-                          format_flops(rate) + "/s",
-                          product_rate ? fmt::format("{:.1f} %", 100 * rate / *product_rate) : "-"});
-  }
-  if (table.rows.empty()) return std::nullopt;
-  std::vector<std::string> machines, commands;
-  for (const RunSummary& run : runs) {
-    if (!timed_on_cpu(run)) continue;
-    add_new(machines, run.record->machine.cpu.value_or("unknown"));
-    add_command(commands, *run.record);
-  }
-  return Section{
-      "speed",
-      "Speed",
-      {Paragraph{fmt::format("On {}. The rate counts useful FLOP: 2 products forward and 5 backward over "
-                             "the visible pairs. The last column is its share of the rate of a "
-                             "single-precision matrix product by a BLAS library, on the same threads in the "
-                             "same run.",
-                             fmt::join(machines, ", "))},
-       table, CommandLines{reproduction(commands)}}};
-}
-
-std::optional<Section> simulation_speed_section(const std::vector<RunRecord>& records) {
-  Section section{"simulation-speed", "What a simulation takes", {}};
-  Table table{"", {{"problem"}, {"kernel"}, {"model"}, {"on"}, {"time", true}, {"memory", true}}, {}};
-  std::vector<std::string> commands;
-  for (const RunRecord& record : records) {
-    if (!record.cost || record.runs.size() != 1) continue;
-    const RunEntry& run = record.runs.front();
-    if (run.passes.empty() || !run.passes.front().simulated) continue;
-    table.rows.push_back({describe(run.problem), run.kernel, run.passes.front().simulated->machine,
-                          fmt::format("{}, {} threads", record.machine.cpu.value_or("unknown"),
-                                      record.machine.threads.value_or(1)),
-                          format_seconds(record.cost->elapsed_s),
-                          format_bytes(static_cast<double>(record.cost->peak_memory_bytes))});
-    add_command(commands, record);
-  }
-  if (table.rows.empty()) return std::nullopt;
-  section.blocks.push_back(std::move(table));
-  section.blocks.push_back(CommandLines{reproduction(commands)});
-  return section;
-}
 
 std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs) {
   Section section{"device-speed", "Speed on a device, beside other libraries", {}};

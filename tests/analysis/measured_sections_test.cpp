@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What counters measured, beside formulas, simulations and predictions.
+#include <doctest/doctest.h>
+
+#include "tests/analysis/report_records.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::contains;
+using testing::fixed_record;
+using testing::section_names;
+using testing::simulated;
+
+TEST_CASE("measured bytes stand beside the closed form") {
+  RunEntry run = simulated(Algorithm::flash2, 128, {16, 16});
+  for (PassRecord& pass : run.passes) {
+    pass.measured = MeasuredBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes,
+                                  pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
+  }
+  const std::string markdown = to_markdown(make_report({{fixed_record({run})}}), "f");
+  CHECK(contains(markdown, "SM<->L2 measured"));
+  CHECK(contains(markdown, "+0.000 %"));
+}
+
+TEST_CASE("measured sweeps tell how far model and measurement differ, and how the bytes grow") {
+  std::vector<RunEntry> runs;
+  for (const std::int64_t seqlen : {2048, 4096, 8192}) {
+    runs.push_back(simulated(Algorithm::flash2, seqlen, {128, 128}));
+    RunEntry& run = runs.back();
+    run.problem.batch = 8192 / seqlen;
+    std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+    PassRecord& pass = run.passes.front();
+    const double heads = static_cast<double>(run.problem.batch * run.problem.heads);
+    const auto square = static_cast<std::int64_t>(heads * static_cast<double>(seqlen * seqlen));
+    pass.closed_form = ClosedFormBytes{square, square, 1000, 1000};
+    pass.measured = MeasuredBytes{square + square / 4, square, 2000, 0};
+    pass.simulated->dram_read_bytes = seqlen == 8192 ? 3000 : 2000;
+    pass.launch = LaunchRecord{{square / 32, 1, 1}, {8, 1, 1}, 255, 0};
+    pass.measured->sm_l2_write_bytes = square * 2;
+  }
+  const Document document = make_report({{fixed_record(runs)}});
+  const std::string markdown = to_markdown(document, "f");
+  CHECK(section_names(document).count("measured") == 1);
+  CHECK(section_names(document).count("growth") == 1);
+  CHECK(contains(markdown, "| +25.000 ... +25.000 % | +100.000 ... +100.000 % | 4.0 ... 4.0 |"));
+  CHECK(contains(markdown, "| does not | 3 | 0.0 % | 2 of 3 | +50.0 % |"));
+  CHECK(contains(markdown, "| 3, 2K ... 8K | 2.000 | 2.000 |"));
+}
+
+/// A forward run whose one pass reads so many bytes from DRAM, on the model or on a device.
+RunEntry reading(std::int64_t dram_bytes, bool measured, std::optional<Scan> scan) {
+  RunEntry run = simulated(Algorithm::flash2, 2048, {128, 128});
+  run.kernel = "gpu:flash2-mma";
+  run.scan = scan;
+  std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+  PassRecord& pass = run.passes.front();
+  pass.simulated->dram_read_bytes = dram_bytes;
+  if (measured) pass.measured = MeasuredBytes{1, 1, dram_bytes, 0};
+  return run;
+}
+
+TEST_CASE(
+    "what was simulated and then measured is shown, choice beside choice; the other way round it is not") {
+  RunRecord predicted = fixed_record({reading(2000, false, {}), reading(1000, false, Scan::sawtooth)});
+  RunRecord measured = fixed_record({reading(1600, true, {}), reading(1250, true, Scan::sawtooth)});
+  predicted.when = "2026-01-01T00:00:00Z";
+  measured.when = "2026-01-02T00:00:00Z";
+  const Document document = make_report({{predicted, measured}});
+  CHECK(section_names(document).count("predictions") == 1);
+  CHECK(contains(to_markdown(document, "f"),
+                 "| 2 kB | 1.600 kB | +25.0 % | 1 kB | 1.250 kB | -20.0 % | 0.50x | 0.78x | - |"));
+  std::swap(predicted.when, measured.when);
+  CHECK(section_names(make_report({{predicted, measured}})).count("predictions") == 0);
+}
+
+TEST_CASE("bytes beyond the closed form are laid to the counters that saw them") {
+  RunEntry run = reading(100, true, {});
+  PassRecord& pass = run.passes.front();
+  pass.closed_form = ClosedFormBytes{10000, 1000, 100, 100};
+  pass.measured = MeasuredBytes{10300, 1600, 100, 100};
+  pass.counters = {
+      {"smsp__sass_data_bytes_mem_global_op_st.sum", std::int64_t{1000}},
+      {"l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum", std::int64_t{1500}},
+      {"l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum", std::int64_t{400}},
+      {"l1tex__t_bytes_pipe_lsu_mem_local_op_ld_lookup_miss.sum", std::int64_t{350}},
+      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ld_lookup_hit.sum", std::int64_t{40}},
+      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ldgsts_cache_access_lookup_hit.sum", std::int64_t{30}}};
+  const Document document = make_report({{fixed_record({run})}});
+  CHECK(section_names(document).count("account") == 1);
+  const std::string text = to_markdown(document, "f");
+  CHECK(contains(
+      text,
+      "| +3.000 ... +3.000 % | served by L1 -0.700 %, spills read back +3.500 % | +0.200 ... +0.200 % |"));
+  CHECK(contains(text,
+                 "| +60.000 ... +60.000 % | partly written sectors +10.000 %, spills +40.000 % | +10.000 ... "
+                 "+10.000 % |"));
+}
+
+TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half is told") {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.l2_bytes = 64 << 20;
+  for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
+    record.measured.l2.push_back({kReadByAll, std::int64_t{mebi} << 20, kept});
+  }
+  const std::string text = to_markdown(make_report({.runs = {}, .ceilings = {record}}), "f");
+  CHECK(contains(text, "| read by all SMs | 40 MiB | 62.5 % |"));
+  CHECK(contains(text, "l2-residency.svg"));
+}
+
+}  // namespace
+}  // namespace tilescope
