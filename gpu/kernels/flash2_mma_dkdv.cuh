@@ -123,12 +123,26 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     load_tile<kAccess, kTile.block_m, kThreads>(
         shared.dout(stage), head_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q),
         first_query, thread);
-    const auto load_statistic_of = [&](TensorName name, std::uint32_t room) {
-      load_statistic<kTile.block_m>(room, statistic(args, name, batch, step.head, first_query),
-                                    args[name].row_stride, args.band.seqlen_q - first_query, thread);
-    };
-    load_statistic_of(TensorName::lse, shared.lse(stage));
-    load_statistic_of(TensorName::delta, shared.delta(stage));
+    // lse, and delta behind it: 16 bytes a thread, past L1 as tiles go, where every head's rows start at such
+    // a boundary.
+    if ((args[TensorName::lse].head_stride & 3) == 0) {
+      const int place = opaque(thread);
+      if (place < kTile.block_m / 2) {
+        const bool second = place >= kTile.block_m / 4;
+        const int query = first_query + 4 * (place % (kTile.block_m / 4));
+        copy_async_of_16(
+            shared.lse(stage) + 16 * place,
+            statistic(args, second ? TensorName::delta : TensorName::lse, batch, step.head, query),
+            4 * max(0, min(4, args.band.seqlen_q - query)));
+      }
+    } else if (thread < kTile.block_m) {
+      const int query = first_query + thread;
+      const bool valid = query < args.band.seqlen_q;
+      copy_async_4(shared.lse(stage) + 4 * thread, statistic(args, TensorName::lse, batch, step.head, query),
+                   valid);
+      copy_async_4(shared.delta(stage) + 4 * thread,
+                   statistic(args, TensorName::delta, batch, step.head, query), valid);
+    }
     commit_copies();
   };
 

@@ -148,11 +148,19 @@ __device__ inline void multiply_gradient(Role role, const BackwardShared<Dim, Bl
                       either(first, shared.dout, shared.q), sum);
 }
 
-/// A group copies a row statistic of a q tile; zeros beyond the matrix.
+/// A group copies a row statistic of a q tile; zeros beyond the matrix. 16 bytes a thread, past L1, where the
+/// rows start at such a boundary.
 template <int Rows>
 __device__ inline void load_statistic(float* destination, const GlobalRows<const float>& source) {
-  gpu::load_statistic<Rows>(static_cast<std::uint32_t>(__cvta_generic_to_shared(destination)), source.data,
-                            source.row_stride, source.rows, thread_in_group());
+  const int thread = thread_in_group();
+  const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(destination));
+  if (source.row_stride == 1 && reinterpret_cast<std::uintptr_t>(source.data) % 16 == 0) {
+    if (4 * thread >= Rows) return;
+    gpu::copy_async_of_16(shared + 16 * thread, source.data + 4 * thread,
+                          4 * max(0, min(4, source.rows - 4 * thread)));
+  } else if (thread < Rows) {
+    gpu::copy_async_4(shared + 4 * thread, source.at(thread, 0), thread < source.rows);
+  }
 }
 
 /// Writes a gradient times `factor`.

@@ -25,19 +25,6 @@ __device__ __forceinline__ void copy_async_4(std::uint32_t shared, const void* g
                : "memory");
 }
 
-/// Starts copying a statistic of kRows rows, zeros beyond the first `rows`: 16 bytes a thread where their
-/// address allows it, which go past L1 as tiles do, else 4.
-template <int kRows>
-__device__ __forceinline__ void load_statistic(std::uint32_t shared, const float* first,
-                                               std::int64_t row_stride, int rows, int thread) {
-  if (row_stride == 1 && (reinterpret_cast<std::uintptr_t>(first) & 15) == 0) {
-    const int row = 4 * thread;
-    if (row < kRows) copy_async_of_16(shared + 4 * row, first + row, 4 * max(0, min(4, rows - row)));
-  } else if (thread < kRows) {
-    copy_async_4(shared + 4 * thread, first + thread * row_stride, thread < rows);
-  }
-}
-
 /// Closes the group of copies that this thread has issued since the last call; it may be empty.
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
