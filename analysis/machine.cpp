@@ -88,6 +88,11 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
   machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
+  if (field.has("l2_onset_exponent")) {
+    constexpr std::int64_t kNearlyStep = 100;
+    machine.l2_onset_exponent = with_evidence(
+        field.at("l2_onset_exponent"), field.at("l2_onset_exponent").at("value").integer(1, kNearlyStep));
+  }
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
   if (field.has("younger_cta_pace")) machine.younger_cta_pace = share_fact(field.at("younger_cta_pace"));
   if (field.has("l2_reduced_share")) machine.l2_reduced_share = share_fact(field.at("l2_reduced_share"));
@@ -121,6 +126,7 @@ std::string to_json_text(const Machine& machine) {
   json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
+  if (machine.l2_onset_exponent) json["l2_onset_exponent"] = to_json(*machine.l2_onset_exponent);
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   if (machine.younger_cta_pace) json["younger_cta_pace"] = to_json(*machine.younger_cta_pace);
   if (machine.l2_reduced_share) json["l2_reduced_share"] = to_json(*machine.l2_reduced_share);

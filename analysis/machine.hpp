@@ -35,6 +35,9 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
+  /// How sharply the L2 stops keeping data that exceeds what it can use (L2Capacity); absent: at once, as
+  /// LRU.
+  std::optional<Fact<std::int64_t>> l2_onset_exponent;
   /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
   std::optional<Fact<double>> cta_pace_spread;
   /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1], in passes whose CTAs

@@ -48,7 +48,7 @@ struct ClosedFormBytes {
   bool operator==(const ClosedFormBytes&) const = default;
 };
 
-/// DRAM traffic at one L2 size, read off the stack-distance histogram.
+/// DRAM traffic at one size of an LRU L2, read off the stack-distance histogram.
 struct L2CurvePoint {
   std::int64_t l2_bytes = 0;
   std::int64_t dram_read_bytes = 0;
@@ -66,7 +66,7 @@ struct SimulatedBytes {
   std::int64_t dram_read_bytes = 0;
   std::int64_t dram_write_bytes = 0;
   double hit_rate = 0;                 // bytes found in L2 / bytes that looked there, 1.0 = 100 %
-  std::vector<L2CurvePoint> l2_curve;  // ascending l2_bytes; may be empty
+  std::vector<L2CurvePoint> l2_curve;  // of LRU; ascending l2_bytes; may be empty
   bool operator==(const SimulatedBytes&) const = default;
 };
 

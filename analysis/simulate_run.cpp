@@ -18,7 +18,8 @@ int heads_sharing_l2(const AttentionProblem& problem, const Machine& machine) {
   return static_cast<int>(heads * problem.group_size());
 }
 
-/// DRAM traffic at L2 sizes 2^k and 3 * 2^(k - 1), from 256 KiB to where a larger L2 no longer helps.
+/// DRAM traffic of true LRU at L2 sizes 2^k and 3 * 2^(k - 1), from 256 KiB to where a larger L2 no longer
+/// helps.
 std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
   constexpr std::int64_t kSmallest = 256 * 1024;
   const std::int64_t enough = traffic.histogram.empty() ? 0 : traffic.histogram.back().distance_bytes;
@@ -53,12 +54,14 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
+  const L2Capacity l2(bytes.l2_bytes,
+                      machine.l2_onset_exponent ? static_cast<int>(machine.l2_onset_exponent->value) : 0);
   bytes.co_resident_ctas = ctas;
   bytes.sm_l2_read_bytes = traffic.sm_l2_read_bytes();
   bytes.sm_l2_write_bytes = traffic.sm_l2_write_bytes();
-  bytes.dram_read_bytes = traffic.dram_read_bytes(bytes.l2_bytes);
-  bytes.dram_write_bytes = traffic.dram_write_bytes(bytes.l2_bytes);
-  bytes.hit_rate = traffic.hit_rate(bytes.l2_bytes);
+  bytes.dram_read_bytes = traffic.dram_read_bytes(l2);
+  bytes.dram_write_bytes = traffic.dram_write_bytes(l2);
+  bytes.hit_rate = traffic.hit_rate(l2);
   bytes.l2_curve = l2_curve(traffic);
   return bytes;
 }

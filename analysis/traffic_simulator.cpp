@@ -243,28 +243,39 @@ class CoResidentCtas {
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
 };
 
+/// What an L2 gives up of the bytes of a histogram; each point is rounded by itself, so that larger L2s never
+/// give up more.
+std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
+                           const L2Capacity& l2) {
+  std::int64_t sum = 0;
+  for (const ReusePoint& point : histogram) {
+    sum += std::llround(l2.evicted_share(point.distance_bytes) * static_cast<double>(point.*bytes));
+  }
+  return sum;
+}
+
 }  // namespace
 
-std::int64_t PassTraffic::dram_read_bytes(std::int64_t l2_bytes) const {
-  std::int64_t bytes = cold_read_bytes;
-  for (const ReusePoint& point : histogram) {
-    if (point.distance_bytes > l2_bytes) bytes += point.read_bytes;
-  }
-  return bytes;
+double L2Capacity::evicted_share(std::int64_t distance) const {
+  if (onset_exponent == 0 || bytes <= 0) return distance > bytes ? 1 : 0;
+  double odds = 1;  // of being evicted
+  const double ratio = static_cast<double>(distance) / static_cast<double>(bytes);
+  for (int i = 0; i < onset_exponent; ++i) odds *= ratio;
+  return 1 - 1 / (1 + odds);
 }
 
-std::int64_t PassTraffic::dram_write_bytes(std::int64_t l2_bytes) const {
-  std::int64_t bytes = flush_write_bytes;
-  for (const ReusePoint& point : histogram) {
-    if (point.distance_bytes > l2_bytes) bytes += point.write_back_bytes;
-  }
-  return bytes;
+std::int64_t PassTraffic::dram_read_bytes(const L2Capacity& l2) const {
+  return cold_read_bytes + evicted_bytes(histogram, &ReusePoint::read_bytes, l2);
 }
 
-double PassTraffic::hit_rate(std::int64_t l2_bytes) const {
+std::int64_t PassTraffic::dram_write_bytes(const L2Capacity& l2) const {
+  return flush_write_bytes + evicted_bytes(histogram, &ReusePoint::write_back_bytes, l2);
+}
+
+double PassTraffic::hit_rate(const L2Capacity& l2) const {
   const std::int64_t looked_up = load_bytes + reduce_bytes;
   if (looked_up == 0) return 1.0;
-  return 1.0 - static_cast<double>(dram_read_bytes(l2_bytes)) / static_cast<double>(looked_up);
+  return 1.0 - static_cast<double>(dram_read_bytes(l2)) / static_cast<double>(looked_up);
 }
 
 std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine,

@@ -21,12 +21,27 @@ struct ReusePoint {
   bool operator==(const ReusePoint&) const = default;
 };
 
+/// What an L2 keeps of what it is given.
+struct L2Capacity {
+  std::int64_t bytes = 0;
+  /// 0: true LRU, which keeps what comes back within `bytes` and nothing else. n > 0: sets and replacement
+  /// that only come near it, so that misses set in softly: the odds of eviction are (distance / bytes)^n.
+  int onset_exponent = 0;
+
+  L2Capacity(std::int64_t bytes_, int onset_exponent_ = 0)  // NOLINT(google-explicit-constructor): a size
+      : bytes(bytes_), onset_exponent(onset_exponent_) {}
+  /// Share of the bytes at stack distance `distance` > 0 that is evicted before it is touched again, in
+  /// [0, 1]: a step at `bytes`, or a Hill function with its half there. Multiplications and divisions alone,
+  /// so that it is the same on every machine.
+  double evicted_share(std::int64_t distance) const;
+};
+
 /// What one replay of a pass tells about every L2 size.
 ///
-/// The L2 is fully associative LRU with whole tiles as lines, empty at the start of the pass and flushed at
-/// its end. A load or reduction that misses fetches its tile; a store writes a whole tile and fetches
-/// nothing; stores and reductions leave the tile dirty, and a dirty tile is written back when it is evicted
-/// or flushed.
+/// The L2 is fully associative with whole tiles as lines, LRU or near it (L2Capacity), empty at the start of
+/// the pass and flushed at its end. A load or reduction that misses fetches its tile; a store writes a whole
+/// tile and fetches nothing; stores and reductions leave the tile dirty, and a dirty tile is written back
+/// when it is evicted or flushed.
 struct PassTraffic {
   std::int64_t co_resident_ctas = 0;
   std::int64_t accesses = 0;
@@ -39,10 +54,10 @@ struct PassTraffic {
 
   std::int64_t sm_l2_read_bytes() const { return load_bytes; }
   std::int64_t sm_l2_write_bytes() const { return store_bytes + reduce_bytes; }
-  std::int64_t dram_read_bytes(std::int64_t l2_bytes) const;
-  std::int64_t dram_write_bytes(std::int64_t l2_bytes) const;
+  std::int64_t dram_read_bytes(const L2Capacity& l2) const;
+  std::int64_t dram_write_bytes(const L2Capacity& l2) const;
   /// Bytes of loads and reductions found in L2 / bytes of all loads and reductions; 1 for a pass without any.
-  double hit_rate(std::int64_t l2_bytes) const;
+  double hit_rate(const L2Capacity& l2) const;
 };
 
 /// How many CTAs run at once: SMs times the CTAs that fit an SM.

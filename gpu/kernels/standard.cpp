@@ -20,7 +20,10 @@ std::optional<std::string> Standard::reason(const AttentionProblem& problem, Dir
 LaunchShape Standard::launch_shape(const TileProgram& program) {
   if (program.matmuls > 0) {
     const int dim = padded_dim(program.problem.head_dim);
-    return {simt::kThreads, product_shared_bytes(program.tile, dim), 2};
+    return {.threads_per_cta = simt::kThreads,
+            .shared_bytes = product_shared_bytes(program.tile, dim),
+            .ctas_per_sm = 2,
+            .ctas_stagger = true};
   }
   constexpr int kReductionBytes = 4 * kRowThreads / 32;  // one value a warp
   const std::int64_t seqlen_k = program.problem.seqlen_k;

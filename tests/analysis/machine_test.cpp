@@ -95,6 +95,9 @@ TEST_CASE("a damaged machine file is refused by file and field") {
     expect(json, (std::string(share) + ".value").c_str(), "(0, 1]");
   }
   json = shipped("h200");
+  json["l2_onset_exponent"]["value"] = 101;
+  expect(json, "l2_onset_exponent.value", "100");
+  json = shipped("h200");
   json["dram_bytes_per_second"].erase("source");
   expect(json, "dram_bytes_per_second.source", "missing");
   json = shipped("h200");
