@@ -184,29 +184,12 @@ __device__ inline RawQuad<Element> narrow_quad(float4 value) {
   }
 }
 
-/// Reads past L1, which has nothing to add to tiles in shared memory: a CTA reads each of them once. What the
-/// kernel only reads may be read whenever the compiler likes; __ldcg keeps its place among stores and
-/// barriers.
-template <typename Element>
-__device__ inline RawQuad<Element> load_past_l1(const Element* quad) {
-  RawQuad<Element> raw;
-  if constexpr (!std::is_const_v<Element>) {
-    raw = __ldcg(reinterpret_cast<const RawQuad<Element>*>(quad));
-  } else if constexpr (sizeof(Element) == 4) {
-    asm("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
-        : "=f"(raw.x), "=f"(raw.y), "=f"(raw.z), "=f"(raw.w)
-        : "l"(quad));
-  } else {
-    asm("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(raw.x), "=r"(raw.y) : "l"(quad));
-  }
-  return raw;
-}
-
-/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads().
+/// Four neighbouring columns of a row; zeros beyond the matrix. Only where source.quads(). Past L1, which has
+/// nothing to add to tiles in shared memory: a CTA reads each of them once.
 template <typename Element>
 __device__ inline RawQuad<Element> load_raw(const GlobalRows<Element>& source, int row, int col) {
   if (row >= source.rows || col >= source.cols) return {};
-  return load_past_l1(source.at(row, col));
+  return __ldcg(reinterpret_cast<const RawQuad<Element>*>(source.at(row, col)));
 }
 
 /// Four neighbouring columns of a row, widened; zeros beyond the matrix.
