@@ -36,15 +36,15 @@ std::vector<AttentionProblem> benchmark_problems(ElementType dtype, std::int64_t
 std::vector<AttentionProblem> flash2_problems() { return benchmark_problems(ElementType::fp16, 512); }
 std::vector<AttentionProblem> fp32_problems() { return benchmark_problems(ElementType::fp32, 2048); }
 
-/// 128 heads in all, so that flash1, with one CTA a head, has work for every SM.
+/// 132 heads in all, so that flash1, with one CTA a head, has work for every SM of an H200.
 std::vector<AttentionProblem> ladder_problems() {
   std::vector<AttentionProblem> problems;
   for (const ElementType dtype : {ElementType::fp32, ElementType::fp16}) {
-    for (const std::int64_t head_dim : {64, 128}) {
+    for (const std::int64_t head_dim : kHeadDims) {
       for (const std::int64_t seqlen : {2048, 4096}) {
-        problems.push_back({.batch = 8,
-                            .heads = 16,
-                            .heads_kv = 16,
+        problems.push_back({.batch = 12,
+                            .heads = 11,
+                            .heads_kv = 11,
                             .seqlen_q = seqlen,
                             .seqlen_k = seqlen,
                             .head_dim = head_dim,
@@ -91,7 +91,7 @@ std::span<const BenchSweep> bench_sweeps() {
        {"gpu:flash2-mma"}},
       {"fp32", "the same in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder",
-       "every rung, fp32 and fp16, 128 heads, N = 2048 and 4096",
+       "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096",
        ladder_problems,
        {"gpu:standard", "gpu:flash1", "gpu:flash2-simt", "gpu:flash2-mma"}},
       {"tune", "what --tune times: N = 4096, fp16 and bf16", tuning_problems, {"gpu:flash2-mma"}}};

@@ -109,6 +109,17 @@ struct Previous {
   std::optional<TensorSet> outputs;
 };
 
+/// The first divergent tile, in words. A kernel that cannot be observed at these options is no reason to
+/// leave the other cases unjudged.
+std::string first_divergence(const VerifyCase& verify_case, Reference& reference, const Kernel& kernel,
+                             const ProgramOptions& options) {
+  try {
+    return locate(reference, kernel, options, verify_case.direction).value_or("none, every tile is right");
+  } catch (const BadInput& refusal) {
+    return std::string("not looked for: ") + refusal.what();
+  }
+}
+
 void judge_run(const VerifyCase& verify_case, Reference& reference, const Kernel& kernel,
                const ProgramOptions& program_options, bool always_locate, Previous& previous,
                VerifyOutcome& outcome) {
@@ -137,8 +148,8 @@ void judge_run(const VerifyCase& verify_case, Reference& reference, const Kernel
   }
   outcome.text += case_line(verify_case, kernel, program_options, verdict, passed) + details;
   if (!passed || always_locate) {
-    const auto where = locate(reference, kernel, program_options, verify_case.direction);
-    outcome.text += fmt::format("       first divergence: {}\n", where.value_or("none, every tile is right"));
+    outcome.text += fmt::format("       first divergence: {}\n",
+                                first_divergence(verify_case, reference, kernel, program_options));
   }
   ++(passed ? outcome.passed : outcome.failed);
 }

@@ -19,9 +19,8 @@ __device__ inline void zero_rows(const GlobalRows<Element>& rows, int threads) {
   }
 }
 
-/// Line 21, dQ += dS K in slow memory: the sum goes on from what is there.
-/// The sums with zero free the registers from the order in which quads are loaded and stored: in that order,
-/// the product would wait for the register file.
+/// Line 21, dQ += dS K in slow memory: what is there is fetched before the product, which hides the trip, and
+/// added after it.
 template <typename Tile>
 struct RowsBefore {
   float4 x[Tile::kRowsHere][Tile::kQuadsHere];
@@ -37,30 +36,28 @@ struct RowsBefore {
       }
     }
   }
-  __device__ Tile sums() const {
-    Tile tile;
+  __device__ void store_with(Lane lane, const GlobalRows<float>& target, const Tile& product) const {
 #pragma unroll
     for (int i = 0; i < Tile::kRowsHere; ++i) {
 #pragma unroll
       for (int q = 0; q < Tile::kQuadsHere; ++q) {
-        float4 y = x[i][q];
-        if (planted(GpuBug::flash1_dq_overwrites)) y = {0.0f, 0.0f, 0.0f, 0.0f};
-        tile.set_quad(i, q, {y.x + 0.0f, y.y + 0.0f, y.z + 0.0f, y.w + 0.0f});
+        float4 before = x[i][q];
+        if (planted(GpuBug::flash1_dq_overwrites)) before = {0.0f, 0.0f, 0.0f, 0.0f};
+        const float4 added = product.quad(i, q);
+        store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
+                   {before.x + added.x, before.y + added.y, before.z + added.z, before.w + added.w});
       }
     }
-    return tile;
   }
 };
-template <typename Tile>
-__device__ inline void store_sums(Lane lane, const GlobalRows<float>& target, const Tile& sums) {
-#pragma unroll
-  for (int i = 0; i < Tile::kRowsHere; ++i) {
-#pragma unroll
-    for (int q = 0; q < Tile::kQuadsHere; ++q) {
-      const float4 x = sums.quad(i, q);
-      store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
-                 {x.x + 0.0f, x.y + 0.0f, x.z + 0.0f, x.w + 0.0f});
-    }
+
+/// Has the L2 fetch rows from DRAM.
+template <int Rows, int Cols>
+__device__ inline void prefetch_rows(const GlobalRows<float>& rows) {
+  constexpr int kLine = 32;  // floats
+  for (int i = static_cast<int>(threadIdx.x); i < Rows * (Cols / kLine); i += kBackwardGroups * kThreads) {
+    const int row = i / (Cols / kLine), col = i % (Cols / kLine) * kLine;
+    if (row < rows.rows && col < rows.cols) asm volatile("prefetch.global.L2 [%0];" ::"l"(rows.at(row, col)));
   }
 }
 
@@ -135,6 +132,10 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
       tiles.advance();
       const bool more = step + 1 < steps;
       if (more) ahead.fetch(rows_of(streamed));
+      if (more && Dim == 64) {  // larger ones have no registers left for its addresses
+        prefetch_rows<BlockM, Dim>(
+            query_rows<float>(args, TensorName::dq_accum, batch, tiles.head, tiles.m_block() * BlockM));
+      }
       multiply_gradient(role, shared, gradient);
       if constexpr (Extras) {
         if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
@@ -143,11 +144,11 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
       const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(), dq_rows);
       __syncthreads();  // dS is whole; Q, dO and the statistics have been read by all
       if (more) land();
-      typename Tiles::QGradient dq = dq_before.sums();
       // After dq_before, which would wait for it too.
       if (more) delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
+      typename Tiles::QGradient dq{};
       multiply_nn(Lane::in_cta(), shared.dscores, shared.k, dq);
-      store_sums(Lane::in_cta(), dq_rows, dq);
+      dq_before.store_with(Lane::in_cta(), dq_rows, dq);
     }
     store_gradient(
         Lane::in_group(),

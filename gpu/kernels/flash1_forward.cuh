@@ -212,6 +212,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       if constexpr (Extras) {
         if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
       }
+      if (more) q_ahead.fetch(group_q_rows(step + 1));
       probs.put(lane, scores);
       __syncthreads();                                  // P and the shares are there, and Q has been read
       const OutBefore<Product> before(lane, rows.out);  // early, so that the product hides the trip
