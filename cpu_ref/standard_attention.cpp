@@ -221,7 +221,8 @@ class MatrixTimesRows {
   Tile matrix_, factors_, rows_, product_;
 };
 
-void run(Direction direction, const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
+void run(Direction direction, ProgramOptions options, TensorSet& tensors, TileObserver* observer) {
+  options.softmax_reads = options.dscores_reads = 1;  // a strip holds rows of any length
   for (const TileProgram& program :
        build_programs(Algorithm::standard, direction, tensors.problem(), options)) {
     switch (program.name) {

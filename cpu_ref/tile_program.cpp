@@ -42,6 +42,14 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
                   .ctas_per_turn = options.ctas_per_turn};
 }
 
+/// Reads whole rows `reads` times, the first time into a strip on chip if once is enough, and writes others.
+std::vector<std::vector<Operand>> row_phases(const std::vector<Operand>& rows, Operand result, int reads) {
+  if (reads == 1) return {rows, {result}};
+  std::vector<std::vector<Operand>> phases(static_cast<std::size_t>(reads), rows);
+  phases.back().push_back(result);
+  return phases;
+}
+
 std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
   const TileShape tile = options.forward_tile;
@@ -50,7 +58,7 @@ std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const
   s.phases = {{load(k), store(scores)}};
   s.matmuls = 1;
   TileProgram softmax = make_pass(PassName::softmax, problem, tile, Axis::q, options);
-  softmax.phases = {{load(scores)}, {store(probs)}};
+  softmax.phases = row_phases({load(scores)}, store(probs), options.softmax_reads);
   softmax.epilogue = {store(lse)};
   TileProgram output = make_pass(PassName::output, problem, tile, Axis::q, options);
   output.phases = {{load(probs), load(v)}};
@@ -72,7 +80,7 @@ std::vector<TileProgram> standard_backward(const AttentionProblem& problem, cons
   dp.phases = {{load(v), store(dprobs)}};
   dp.matmuls = 1;
   TileProgram ds = make_pass(PassName::dscores, problem, tile, Axis::q, options);
-  ds.phases = {{load(probs), load(dprobs)}, {store(dscores)}};
+  ds.phases = row_phases({load(probs), load(dprobs)}, store(dscores), options.dscores_reads);
   TileProgram dq_pass = make_pass(PassName::dq_gemm, problem, tile, Axis::q, options);
   dq_pass.phases = {{load(dscores), load(k)}};
   dq_pass.epilogue = {store(dq)};

@@ -188,6 +188,8 @@ struct ProgramOptions {
   int heads_per_section = 1;  // for TileOrder::head_swizzled
   Scan scan = Scan::ascending;
   int ctas_per_turn = 1;  // for Scan::sawtooth
+  /// Times that standard attention's passes over whole rows read them: once where a row stays on chip.
+  int softmax_reads = 1, dscores_reads = 1;
 
   /// The same tile for every pass.
   static ProgramOptions with_tile(TileShape tile) {

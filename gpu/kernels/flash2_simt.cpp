@@ -34,7 +34,6 @@ LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {
   if (program.name == PassName::forward) {
     shape.shared_bytes = forward_shared_bytes(program.tile, dim);
     shape.ctas_per_sm = dim <= 192 ? 2 : 1;
-    shape.ctas_stagger = true;
   } else if (!program.phases.empty()) {
     shape.threads_per_cta = simt::kBackwardGroups * simt::kThreads;
     shape.shared_bytes = backward_shared_bytes(program.tile, dim);

@@ -22,6 +22,9 @@ std::optional<std::string> SplitK::reason(const AttentionProblem& problem, Direc
   return tile_refusal(problem, direction, options, default_options(problem));
 }
 
-LaunchShape SplitK::launch_shape(const TileProgram&) { return {32 * kWarps, kSharedBytes, 2}; }
+LaunchShape SplitK::launch_shape(const TileProgram&) {
+  return {
+      .threads_per_cta = 32 * kWarps, .shared_bytes = kSharedBytes, .ctas_per_sm = 2, .ctas_stagger = true};
+}
 
 }  // namespace tilescope

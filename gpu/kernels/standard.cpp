@@ -6,7 +6,10 @@
 namespace tilescope {
 
 ProgramOptions Standard::default_options(const AttentionProblem& problem) {
-  return ProgramOptions::with_tile(tile(padded_dim(problem.head_dim)));
+  ProgramOptions options = ProgramOptions::with_tile(tile(padded_dim(problem.head_dim)));
+  if (!row_fits(PassName::softmax, problem.seqlen_k)) options.softmax_reads = kLongSoftmaxReads;
+  if (!row_fits(PassName::dscores, problem.seqlen_k)) options.dscores_reads = kLongDscoresReads;
+  return options;
 }
 
 std::optional<std::string> Standard::reason(const AttentionProblem& problem, Direction direction,

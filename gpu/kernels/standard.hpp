@@ -37,11 +37,13 @@ struct Standard {
   static constexpr int kRowThreads = 256;
   /// Rows that such a pass keeps on chip between its two phases: S, or P and dP.
   static constexpr int strips(PassName pass) { return pass == PassName::softmax ? 1 : 2; }
-  /// Whether rows of seqlen_k fp32 values fit into shared memory; longer ones are read twice. 160 of sm_80's
-  /// 163 KiB: 40960 keys in softmax, half in dscores.
+  /// Whether rows of seqlen_k fp32 values fit into shared memory; longer ones are read again from slow
+  /// memory: S for its maximum, its sum and P, P and dP for delta and dS. 160 of sm_80's 163 KiB: 40960 keys
+  /// in softmax, half in dscores.
   static constexpr bool row_fits(PassName pass, std::int64_t seqlen_k) {
     return strips(pass) * 4 * padded_row(seqlen_k) <= 160 * 1024;
   }
+  static constexpr int kLongSoftmaxReads = 3, kLongDscoresReads = 2;
   /// A row in shared memory is made of whole 16-byte chunks.
   static constexpr std::int64_t padded_row(std::int64_t seqlen_k) { return (seqlen_k + 3) / 4 * 4; }
 };

@@ -43,8 +43,11 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     const TileShape tile = random.tile(16);
     AttentionProblem p = random.problem(tile);
     p.dtype = kElementTypes[random.between(0, 4)];
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.softmax_reads = random.between(1, 3);
+    options.dscores_reads = random.between(1, 2);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
-      for (const TileProgram& program : testing::programs_of(choice, p, ProgramOptions::with_tile(tile))) {
+      for (const TileProgram& program : testing::programs_of(choice, p, options)) {
         CAPTURE(seed);
         CAPTURE(describe(p));
         CAPTURE(tile.block_m);

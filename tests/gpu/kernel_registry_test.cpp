@@ -112,6 +112,27 @@ TEST_CASE("every pass fits the SM of the oldest architecture") {
   }
 }
 
+TEST_CASE("rows of S, P and dP that do not fit an SM are counted as often as gpu:standard reads them") {
+  const Kernel& standard = find_gpu_kernel("gpu:standard").row;
+  const auto row_reads = [&](Direction direction, PassName name, std::int64_t seqlen) {
+    AttentionProblem problem{.seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = 64};
+    for (const TileProgram& program :
+         standard.programs(direction, problem, standard.default_options(problem))) {
+      if (program.name != name) continue;
+      std::size_t reads = 0;
+      for (const auto& phase : program.phases) {
+        for (const Operand& operand : phase) reads += operand.kind == AccessKind::load ? 1 : 0;
+      }
+      return reads;
+    }
+    return std::size_t{0};
+  };
+  CHECK(row_reads(Direction::forward, PassName::softmax, 40960) == 1);
+  CHECK(row_reads(Direction::forward, PassName::softmax, 40964) == 3);
+  CHECK(row_reads(Direction::backward, PassName::dscores, 20480) == 2);  // P and dP
+  CHECK(row_reads(Direction::backward, PassName::dscores, 20484) == 4);
+}
+
 TEST_CASE("two CTAs of flash2-simt's forward pass share an SM of sm_90 up to head_dim 192") {
   const GpuKernel& rung = find_gpu_kernel(Flash2Simt::name);
   for_each_shape(rung, [&](const AttentionProblem& problem, const ProgramOptions& options) {
