@@ -138,9 +138,26 @@ std::int64_t last_common(const Sweep& sweep, ValueOf x_of) {
   return last;
 }
 
-constexpr const char* kLegend =
-    " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
-    "simulated; where the two coincide, the L2 saves nothing.";
+/// What the looks of boundary_lines() mean.
+std::string legend_of(const Sweep& sweep) {
+  std::string text =
+      " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
+      "simulated; where the two coincide, the L2 saves nothing.";
+  for (const SweepSeries& series : sweep.series) {
+    if (series.points.front()->measured_sm_l2) {
+      return text + " Upright and slanting crosses: both as counters measured them.";
+    }
+  }
+  return text;
+}
+
+/// "tile 128x64", or that kernels differ in it.
+std::string tile_of(const Sweep& sweep) {
+  const TileShape tile = sweep.series.front().tile;
+  const bool same = std::all_of(sweep.series.begin(), sweep.series.end(),
+                                [&](const SweepSeries& series) { return series.tile == tile; });
+  return same ? "tile " + to_string(tile) : "each kernel with its own tile";
+}
 
 /// The sweeps in which kernels meet; all, where none meet in any.
 std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
@@ -176,11 +193,11 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
         doubling_axis("Sequence length N (tokens)", values_of(sweep, seqlen_of), format_length), lines);
     const std::int64_t last = last_common(sweep, seqlen_of);
     figure.caption = fmt::format(
-        "{}, tile {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
+        "{}, {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
         "concurrent CTAs stream together fits the L2; flash1 runs one CTA a head, so that each head streams "
         "its own. The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all registers "
         "and shared memory as fast memory; the outputs are added.{}",
-        describe_fixed(sweep, false), to_string(sweep.series.back().tile), kLegend,
+        describe_fixed(sweep, false), tile_of(sweep), legend_of(sweep),
         comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
     section.blocks.push_back(std::move(figure));
   }
@@ -203,7 +220,7 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
     figure.caption = fmt::format(
         "{}.{} Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
         "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
-        describe_fixed(sweep, true), kLegend,
+        describe_fixed(sweep, true), legend_of(sweep),
         comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
     section.blocks.push_back(std::move(figure));
   }
