@@ -34,12 +34,6 @@ struct ThreadTile {
   __device__ float4 quad(int i, int q) const {
     return {x[i][4 * q], x[i][4 * q + 1], x[i][4 * q + 2], x[i][4 * q + 3]};
   }
-  __device__ void set_quad(int i, int q, float4 value) {
-    x[i][4 * q] = value.x;
-    x[i][4 * q + 1] = value.y;
-    x[i][4 * q + 2] = value.z;
-    x[i][4 * q + 3] = value.w;
-  }
 };
 
 /// Warps across the columns that make a thread's part nearest to a square: R + C operands feed R x C sums.
