@@ -71,8 +71,8 @@ std::vector<Metric> cause_metrics() {
          {1, "l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum"},
          {-kSectorBytes, "lts__t_sectors_srcunit_tex_op_write.sum"}}},
        "sectors that met in L1 and left it as one: what plain and TMA stores ask for less what L2 was sent. "
-       "How "
-       "many meet is a matter of timing, another number in each run; of the same run as sm_l2_write_bytes"},
+       "How many meet is a matter of timing, another number in each run; of the same run as "
+       "sm_l2_write_bytes"},
       plain("stored_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_st.sum",
             "what the plain stores ask for, without spills and whatever the sectors; counted by instrumented "
             "code: kernels run slower in that pass"),

@@ -7,8 +7,8 @@ namespace tilescope {
 
 ProgramOptions Standard::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(tile(padded_dim(problem.head_dim)));
-  if (!row_fits(PassName::softmax, problem.seqlen_k)) options.softmax_reads = kLongSoftmaxReads;
-  if (!row_fits(PassName::dscores, problem.seqlen_k)) options.dscores_reads = kLongDscoresReads;
+  options.softmax_reads = row_reads(PassName::softmax, problem.seqlen_k);
+  options.dscores_reads = row_reads(PassName::dscores, problem.seqlen_k);
   return options;
 }
 

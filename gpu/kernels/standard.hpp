@@ -43,7 +43,10 @@ struct Standard {
   static constexpr bool row_fits(PassName pass, std::int64_t seqlen_k) {
     return strips(pass) * 4 * padded_row(seqlen_k) <= 160 * 1024;
   }
-  static constexpr int kLongSoftmaxReads = 3, kLongDscoresReads = 2;
+  /// Times that such a pass reads a row.
+  static constexpr int row_reads(PassName pass, std::int64_t seqlen_k) {
+    return row_fits(pass, seqlen_k) ? 1 : pass == PassName::softmax ? 3 : 2;
+  }
   /// A row in shared memory is made of whole 16-byte chunks.
   static constexpr std::int64_t padded_row(std::int64_t seqlen_k) { return (seqlen_k + 3) / 4 * 4; }
 };
