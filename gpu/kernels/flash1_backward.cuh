@@ -10,15 +10,6 @@
 
 namespace tilescope::simt {
 
-/// Line 5: zeroes the rows of one head.
-template <typename Element>
-__device__ inline void zero_rows(const GlobalRows<Element>& rows, int threads) {
-  const int quads = (rows.cols + 3) / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < rows.rows * quads; i += threads) {
-    store_quad(rows, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
-  }
-}
-
 /// Line 21, dQ += dS K in slow memory: what is there is fetched before the product, which hides the trip, and
 /// added after it.
 template <typename Tile>
@@ -76,6 +67,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   float* const row_max_of = shared.lse;  // FlashAttention keeps m and l where FlashAttention-2 keeps LSE
   float* const row_sum_of = shared.delta + BlockM;
+  // Line 5.
   for (int head = first_head; head < first_head + args.group_size(); ++head) {
     zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), kAllThreads);
   }

@@ -51,10 +51,7 @@ struct RunningRows {
 
 /// Line 2: O = 0, l = 0, m = -inf, for the whole head.
 __device__ inline void initialise(const RunningRows& head, int threads) {
-  const int quads = (head.out.cols + 3) / 4;
-  for (int i = static_cast<int>(threadIdx.x); i < head.out.rows * quads; i += threads) {
-    store_quad(head.out, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
-  }
+  zero_rows(head.out, threads);
   for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += threads) {
     if (!planted(GpuBug::flash1_sum_not_initialised)) *head.sum.at(row, 0) = 0.0f;
     *head.max.at(row, 0) = -kInfinity;

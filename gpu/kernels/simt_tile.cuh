@@ -221,6 +221,15 @@ __device__ inline void store_quad(const GlobalRows<Element>& target, int row, in
   }
 }
 
+/// Zeroes the rows of one head.
+template <typename Element>
+__device__ inline void zero_rows(const GlobalRows<Element>& rows, int threads) {
+  const int quads = (rows.cols + 3) / 4;
+  for (int i = static_cast<int>(threadIdx.x); i < rows.rows * quads; i += threads) {
+    store_quad(rows, i / quads, 4 * (i % quads), {0.0f, 0.0f, 0.0f, 0.0f});
+  }
+}
+
 /// A statistic of `Rows` neighbouring rows, 2 or 4, of which the first is a multiple of that. Eight lanes
 /// that ask for the same rows, and four that ask for others, touch whole sectors.
 template <int Rows>
