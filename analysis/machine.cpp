@@ -10,6 +10,12 @@
 #include "analysis/nearest_names.hpp"
 
 namespace tilescope {
+
+/// Where the JSON library looks for it.
+static void to_json(Json& json, const SmGroup& group) {
+  json = {{"sms", group.sms}, {"l2_part", group.l2_part}};
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +59,26 @@ Fact<double> share_fact(const JsonField& field) {
   return real_fact(field);
 }
 
+constexpr std::int64_t kMostWays = 1024;
+
+Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t sm_count) {
+  std::vector<SmGroup> groups;
+  std::int64_t sms = 0;
+  for (const JsonField& group : field.at("value").items()) {
+    groups.push_back({group.at("sms").integer(1, sm_count),
+                      static_cast<int>(group.at("l2_part").integer(0, kL2Parts - 1))});
+    sms += groups.back().sms;
+  }
+  if (sms != sm_count) field.at("value").refuse(fmt::format("must have {} SMs in all", sm_count));
+  return with_evidence(field, groups);
+}
+
 }  // namespace
+
+std::optional<SplitL2Shape> Machine::split_l2() const {
+  if (!l2_ways || !sm_groups) return std::nullopt;
+  return SplitL2Shape{l2_bytes.value / kL2Parts, l2_ways->value, sm_groups->value};
+}
 
 std::int64_t Machine::resident_ctas_per_sm(std::int64_t shared_bytes) const {
   // CUDA keeps 1 KiB of shared memory for itself in each CTA on these chips (compute capability 8.0 and
@@ -88,16 +113,11 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
   machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
-  if (field.has("l2_onset_exponent")) {
-    constexpr std::int64_t kNearlyStep = 100;
-    machine.l2_onset_exponent = with_evidence(
-        field.at("l2_onset_exponent"), field.at("l2_onset_exponent").at("value").integer(1, kNearlyStep));
-  }
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
   if (field.has("younger_cta_pace")) machine.younger_cta_pace = share_fact(field.at("younger_cta_pace"));
-  if (field.has("l2_reduced_share")) machine.l2_reduced_share = share_fact(field.at("l2_reduced_share"));
-  if (field.has("l2_one_reader_share")) {
-    machine.l2_one_reader_share = share_fact(field.at("l2_one_reader_share"));
+  if (field.has("l2_ways") || field.has("sm_groups")) {
+    machine.l2_ways = with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
+    machine.sm_groups = sm_groups_fact(field.at("sm_groups"), machine.sm_count.value);
   }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
@@ -126,11 +146,10 @@ std::string to_json_text(const Machine& machine) {
   json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
-  if (machine.l2_onset_exponent) json["l2_onset_exponent"] = to_json(*machine.l2_onset_exponent);
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   if (machine.younger_cta_pace) json["younger_cta_pace"] = to_json(*machine.younger_cta_pace);
-  if (machine.l2_reduced_share) json["l2_reduced_share"] = to_json(*machine.l2_reduced_share);
-  if (machine.l2_one_reader_share) json["l2_one_reader_share"] = to_json(*machine.l2_one_reader_share);
+  if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
+  if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);

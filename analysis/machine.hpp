@@ -23,6 +23,22 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
+inline constexpr int kL2Parts = 2;
+
+/// SMs that follow each other when CTAs are issued, and the part of the L2 beside them.
+struct SmGroup {
+  std::int64_t sms = 0;
+  int l2_part = 0;  // 0 or 1
+  bool operator==(const SmGroup&) const = default;
+};
+
+/// An L2 in two parts.
+struct SplitL2Shape {
+  std::int64_t part_bytes = 0;
+  std::int64_t ways = 0;
+  std::vector<SmGroup> sm_groups;
+};
+
 /// Files: analysis/machines/NAME.json. A CTA is what CUDA calls a thread block.
 struct Machine {
   std::string name;   // "h200"
@@ -35,19 +51,15 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
-  /// How sharply the L2 stops keeping data that exceeds what it can use (L2Capacity); absent: at once, as
-  /// LRU.
-  std::optional<Fact<std::int64_t>> l2_onset_exponent;
   /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
   std::optional<Fact<double>> cta_pace_spread;
   /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1], in passes whose CTAs
   /// stagger (LaunchShape); absent: taken as 1.
   std::optional<Fact<double>> younger_cta_pace;
-  /// L2 space that a byte takes which SMs only add to, over one that they read, in (0, 1]; absent: taken
-  /// as 1.
-  std::optional<Fact<double>> l2_reduced_share;
-  /// The same of a byte that one SM alone reads and writes.
-  std::optional<Fact<double>> l2_one_reader_share;
+  /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
+  /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
+  std::optional<Fact<std::int64_t>> l2_ways;
+  std::optional<Fact<std::vector<SmGroup>>> sm_groups;
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
   Fact<double> sm_clock_hz;                         // at which the peaks below hold
@@ -58,6 +70,8 @@ struct Machine {
   std::int64_t effective_l2_bytes() const {
     return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
   }
+  /// Nothing where the L2 is taken as one.
+  std::optional<SplitL2Shape> split_l2() const;
   /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a
   /// program that does not fit (see fits) can still be replayed.
   std::int64_t resident_ctas_per_sm(std::int64_t shared_bytes) const;

@@ -43,7 +43,8 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
 }
 
 RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
-                        const SimulationOptions& options) {
+                        SimulationOptions options) {
+  options.l2_curve = false;  // of one L2, the measured one
   const std::vector<Direction> directions = directions_of(run);
   const auto passes = plan_passes(kernel, run.problem, directions, options_of(run, kernel), machine);
   const RunEntry simulated = simulate_run(kernel, run.problem, passes, machine, options);
@@ -61,7 +62,6 @@ RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine
     pass.executed_flops = simulated.passes[i].executed_flops;
     pass.closed_form = simulated.passes[i].closed_form;
     if (simulated.passes[i].simulated) pass.simulated = simulated.passes[i].simulated;
-    if (pass.simulated) pass.simulated->l2_curve.clear();  // of one L2, the measured one
   }
   return both;
 }

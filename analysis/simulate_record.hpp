@@ -16,6 +16,6 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel);
 /// `run` with closed forms and simulation on `machine` in place of those it had; what was measured stays.
 /// @throws BadInput when the kernel's passes are not those of the run
 RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
-                        const SimulationOptions& options = {});
+                        SimulationOptions options = {});
 
 }  // namespace tilescope

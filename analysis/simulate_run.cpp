@@ -47,22 +47,29 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
                              .ctas_per_sm = ctas / machine.sm_count.value,
                              .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
                              .younger_pace = stagger ? machine.younger_cta_pace->value : 1.0};
-  const auto share = [](const std::optional<Fact<double>>& fact) { return fact ? fact->value : 1.0; };
-  const PassTraffic traffic =
-      simulate_pass(program, schedule, {share(machine.l2_reduced_share), share(machine.l2_one_reader_share)},
-                    options.on_retired);
   SimulatedBytes bytes;
   bytes.machine = machine.name;
-  bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
-  const L2Capacity l2(bytes.l2_bytes,
-                      machine.l2_onset_exponent ? static_cast<int>(machine.l2_onset_exponent->value) : 0);
   bytes.co_resident_ctas = ctas;
-  bytes.sm_l2_read_bytes = traffic.sm_l2_read_bytes();
-  bytes.sm_l2_write_bytes = traffic.sm_l2_write_bytes();
-  bytes.dram_read_bytes = traffic.dram_read_bytes(l2);
-  bytes.dram_write_bytes = traffic.dram_write_bytes(l2);
-  bytes.hit_rate = traffic.hit_rate(l2);
-  bytes.l2_curve = l2_curve(traffic);
+  const auto take = [&](const SmTraffic& traffic, std::int64_t dram_read, std::int64_t dram_written) {
+    bytes.sm_l2_read_bytes = traffic.sm_l2_read_bytes();
+    bytes.sm_l2_write_bytes = traffic.sm_l2_write_bytes();
+    bytes.dram_read_bytes = dram_read;
+    bytes.dram_write_bytes = dram_written;
+    bytes.hit_rate = traffic.hit_rate(dram_read);
+  };
+  const std::optional<SplitL2Shape> split = options.l2_bytes ? std::nullopt : machine.split_l2();
+  if (split) {
+    bytes.l2_bytes = machine.l2_bytes.value;
+    const SplitL2Traffic traffic = simulate_split_l2(program, schedule, *split, options.on_retired);
+    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
+    if (!options.l2_curve) return bytes;
+  }
+  const PassTraffic traffic = simulate_pass(program, schedule, split ? nullptr : options.on_retired);
+  if (!split) {
+    bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
+    take(traffic, traffic.dram_read_bytes(bytes.l2_bytes), traffic.dram_write_bytes(bytes.l2_bytes));
+  }
+  if (options.l2_curve) bytes.l2_curve = l2_curve(traffic);
   return bytes;
 }
 

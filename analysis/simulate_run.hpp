@@ -15,9 +15,10 @@
 namespace tilescope {
 
 struct SimulationOptions {
-  std::optional<std::int64_t> l2_bytes = std::nullopt;     // default: the machine's effective L2
+  std::optional<std::int64_t> l2_bytes = std::nullopt;     // of LRU; default: the machine's L2
   std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what the kernel's CTAs leave room for
   bool replay = true;                                      // without, closed forms alone
+  bool l2_curve = true;                                    // DRAM bytes of LRU caches of every size as well
   std::function<void()> on_retired = {};                   // after each replayed CTA, for progress
 };
 

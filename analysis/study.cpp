@@ -48,11 +48,8 @@ struct Simulations {
     std::vector<PlannedPass> passes = plan_passes(kernel, problem, directions, options, machine);
     tasks.push_back({fmt::format("{} {}", kernel.name, describe(problem)),
                      [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {
-                       RunEntry run = simulate_run(kernel, problem, passes, machine);
-                       for (PassRecord& pass : run.passes) {
-                         if (!keep) pass.simulated->l2_curve.clear();
-                       }
-                       return std::vector<RunEntry>{run};
+                       return std::vector<RunEntry>{
+                           simulate_run(kernel, problem, passes, machine, {.l2_curve = keep})};
                      }});
   }
 };

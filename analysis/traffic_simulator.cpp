@@ -5,17 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <compare>
-#include <limits>
-#include <queue>
 
-#include "analysis/closed_form.hpp"
 #include "analysis/reuse_stack.hpp"
+#include "analysis/split_l2.hpp"
+#include "analysis/tile_memory.hpp"
 #include "analysis/tile_numbering.hpp"
-#include "cpu_ref/cta_walk.hpp"
-#include "cpu_ref/philox.hpp"
 
 namespace tilescope {
 namespace {
@@ -69,9 +64,7 @@ class DistanceTable {
   std::size_t used_ = 0;
 };
 
-void require_memory(const TileNumbering& tiles) {
-  const std::int64_t needed =
-      ReuseStack::memory_bytes(tiles.num_tiles()) + std::int64_t{8} * tiles.num_written_tiles();
+void require_memory(std::int64_t needed) {
   const std::int64_t available =
       static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   if (needed < available) return;
@@ -82,24 +75,13 @@ void require_memory(const TileNumbering& tiles) {
                   static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9));
 }
 
-/// The L2 of every size at once.
-class CacheModel {
+/// An LRU cache of every size at once, with whole tiles as lines.
+class LruOfEverySize {
  public:
-  CacheModel(const TileProgram& program, const L2Space& space) : tiles_(program) {
-    space_.fill(program.whole_head ? space.one_reader : 1);
-    // A whole-head CTA is alone with its head's tensors, but for the K and V of several query heads.
-    if (program.whole_head && program.problem.group_size() > 1) {
-      for (const TensorName name : {TensorName::k, TensorName::v}) space_[static_cast<std::size_t>(name)] = 1;
-    }
-    for (const TensorTraffic& tensor : tensor_traffic(program)) {
-      if (tensor.reduce_bytes > 0 && tensor.load_bytes == 0) {
-        space_[static_cast<std::size_t>(tensor.tensor)] = space.reduced;
-      }
-    }
-    require_memory(tiles_);
-    stack_.emplace(tiles_.num_tiles());
-    largest_distance_.assign(tiles_.num_written_tiles(), kClean);
-  }
+  explicit LruOfEverySize(const TileNumbering& tiles)
+      : tiles_(tiles),
+        stack_(tiles.num_tiles()),
+        largest_distance_(tiles.num_written_tiles(), kClean) {}
 
   void access(const AccessGroup& group) {
     for (const Operand& operand : group.operands) access(operand, tiles_.tile(operand.tensor, group));
@@ -114,10 +96,8 @@ class CacheModel {
   static constexpr std::int64_t kClean = -1;
 
   void access(const Operand& operand, NumberedTile tile) {
-    const double space = space_[static_cast<std::size_t>(operand.tensor)];
-    const std::int64_t distance = stack_->touch(
-        tile.number, static_cast<std::int64_t>(std::ceil(space * static_cast<double>(tile.bytes))));
-    ++traffic_.accesses;
+    const std::int64_t distance = stack_.touch(tile.number, tile.bytes);
+    traffic_.add(operand.kind, tile.bytes);
     if (operand.kind != AccessKind::store) {
       if (distance == ReuseStack::kNever) {
         traffic_.cold_read_bytes += tile.bytes;
@@ -125,9 +105,6 @@ class CacheModel {
         distances_.at(distance).read_bytes += tile.bytes;
       }
     }
-    if (operand.kind == AccessKind::load) traffic_.load_bytes += tile.bytes;
-    if (operand.kind == AccessKind::store) traffic_.store_bytes += tile.bytes;
-    if (operand.kind == AccessKind::reduce) traffic_.reduce_bytes += tile.bytes;
     if (tile.number < largest_distance_.size()) track_dirty(operand, tile, distance);
   }
 
@@ -145,137 +122,102 @@ class CacheModel {
     largest = 0;
   }
 
-  TileNumbering tiles_;
-  std::array<double, kNumTensors> space_;  // that a byte of a tensor takes
+  const TileNumbering& tiles_;
   DistanceTable distances_;
-  std::optional<ReuseStack> stack_;
+  ReuseStack stack_;
   std::vector<std::int64_t> largest_distance_;  // by tile, since it was last written
   PassTraffic traffic_;
 };
 
-/// Time of a step, in ticks: normally distributed over the CTAs, as the sum of twelve uniform numbers, whose
-/// integers are the same on every machine.
-std::int64_t step_ticks(std::int64_t cta, double pace_spread) {
-  constexpr std::int64_t kMean = 1 << 20;
-  constexpr double kUniformRange = 4294967296.0;
-  double sum = 0;
-  for (std::uint32_t draw = 0; draw < 3; ++draw) {
-    const auto index = static_cast<std::uint64_t>(cta);
-    const Philox4 random = philox4x32(
-        0, {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), draw, 0}});
-    for (const std::uint32_t bits : random.x) sum += (bits + 0.5) / kUniformRange;
-  }
-  const double factor = std::max(0.1, 1 + pace_spread * (sum - 6));
-  return static_cast<std::int64_t>(factor * kMean);
-}
-
-/// The CTAs that run, as slots of SMs: slot s belongs to SM s modulo their number.
-class CoResidentCtas {
+/// A launch on a chip with a split L2: its CTAs' places, and a sample of the lines that they touch.
+class SplitLaunch {
  public:
-  CoResidentCtas(const TileProgram& program, const CtaSchedule& schedule)
-      : program_(program),
-        schedule_(schedule),
-        num_sms_(static_cast<std::size_t>(
-            std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))) {
-    const std::int64_t slots = std::min(schedule.co_resident_ctas, program.num_ctas());
-    for (std::size_t slot = 0; slot < static_cast<std::size_t>(slots); ++slot) {
-      running_.push_back(issue());
-      turns_.push({0, slot});
+  SplitLaunch(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape,
+              std::size_t number, std::size_t num_slots)
+      : memory_(program),
+        l2_(shape, number),
+        parts_(l2_parts_of_slots(shape.sm_groups, num_slots, kGroupsBetweenLaunches * number)),
+        tiles_(num_tiles) {}
+
+  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, std::size_t slot) {
+    Tile& tile = tiles_[number.number];
+    const bool first = !tile.touched;
+    if (first) {
+      tile.touched = true;
+      tile.lines.begin = l2_.num_lines();
+      memory_.for_each_run(operand.tensor, group,
+                           [this](std::int64_t address, std::int64_t bytes) { l2_.place(address, bytes); });
+      tile.lines.end = l2_.num_lines();
+      if (operand.kind != AccessKind::store) first_read_bytes_ += number.bytes;
     }
+    if (operand.kind != AccessKind::load && !tile.written) {
+      tile.written = true;
+      written_bytes_ += number.bytes;
+      written_lines_ += tile.lines.count();
+    }
+    const std::int64_t missed = l2_.access(operand.kind, tile.lines, parts_[slot]);
+    if (!first) missed_again_ += missed;
   }
 
-  /// The accesses of the CTA whose turn it is. @return false when all have retired
-  bool next(AccessGroup& group, const std::function<void()>& on_retired) {
-    while (!turns_.empty()) {
-      const Turn turn = turns_.top();
-      turns_.pop();
-      Cta& cta = running_[turn.slot];
-      bool busy = cta.walk.next(group);
-      while (!busy) {
-        if (on_retired) on_retired();
-        if (next_cta_ == program_.num_ctas()) break;
-        cta = issue();
-        busy = cta.walk.next(group);
-      }
-      if (busy) {
-        turns_.push({turn.time + (oldest_on_sm(turn.slot) ? cta.ticks : cta.ticks_when_younger), turn.slot});
-        return true;
-      }
-      cta.index = kRetired;
-    }
-    return false;
+  /// What every cache must read and write is counted of all lines, the rest of those in the sample.
+  double dram_read_bytes() const {
+    return static_cast<double>(first_read_bytes_) + l2_.bytes_per_line() * static_cast<double>(missed_again_);
+  }
+  double dram_write_bytes() const {
+    const std::int64_t again = l2_.num_written() - written_lines_;
+    return static_cast<double>(written_bytes_) + l2_.bytes_per_line() * static_cast<double>(again);
+  }
+
+  /// But for the lines of the sample. [bytes]
+  static std::int64_t memory_bytes(std::int64_t num_tiles) {
+    return num_tiles * static_cast<std::int64_t>(sizeof(Tile));
   }
 
  private:
-  static constexpr std::int64_t kRetired = std::numeric_limits<std::int64_t>::max();
-  struct Cta {
-    CtaWalk walk;
-    std::int64_t index;  // also its age: CTAs are issued in order
-    std::int64_t ticks, ticks_when_younger;
-  };
-  /// When a slot's CTA makes its next step; at the same time, slot after slot.
-  struct Turn {
-    std::int64_t time;
-    std::size_t slot;
-    auto operator<=>(const Turn&) const = default;
+  static constexpr std::size_t kGroupsBetweenLaunches = 3;  // so that four launches begin at four of eight
+  struct Tile {
+    SplitL2::Lines lines;
+    bool touched = false, written = false;
   };
 
-  Cta issue() {
-    const std::int64_t ticks = step_ticks(next_cta_, schedule_.pace_spread);
-    const auto younger = static_cast<std::int64_t>(static_cast<double>(ticks) / schedule_.younger_pace);
-    Cta cta{CtaWalk(program_, next_cta_), next_cta_, ticks, younger};
-    ++next_cta_;
-    return cta;
-  }
-
-  bool oldest_on_sm(std::size_t slot) const {
-    for (std::size_t other = slot % num_sms_; other < running_.size(); other += num_sms_) {
-      if (running_[other].index < running_[slot].index) return false;
-    }
-    return true;
-  }
-
-  const TileProgram& program_;
-  const CtaSchedule& schedule_;
-  std::size_t num_sms_;
-  std::int64_t next_cta_ = 0;
-  std::vector<Cta> running_;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  TileMemory memory_;
+  SplitL2 l2_;
+  std::vector<int> parts_;  // by slot
+  std::vector<Tile> tiles_;
+  std::int64_t first_read_bytes_ = 0, written_bytes_ = 0;
+  std::int64_t missed_again_ = 0, written_lines_ = 0;  // sampled lines
 };
 
-/// What an L2 gives up of the bytes of a histogram; each point is rounded by itself, so that larger L2s never
-/// give up more.
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
-                           const L2Capacity& l2) {
+                           std::int64_t l2_bytes) {
   std::int64_t sum = 0;
   for (const ReusePoint& point : histogram) {
-    sum += std::llround(l2.evicted_share(point.distance_bytes) * static_cast<double>(point.*bytes));
+    if (point.distance_bytes > l2_bytes) sum += point.*bytes;
   }
   return sum;
 }
 
 }  // namespace
 
-double L2Capacity::evicted_share(std::int64_t distance) const {
-  if (onset_exponent == 0 || bytes <= 0) return distance > bytes ? 1 : 0;
-  double odds = 1;  // of being evicted
-  const double ratio = static_cast<double>(distance) / static_cast<double>(bytes);
-  for (int i = 0; i < onset_exponent; ++i) odds *= ratio;
-  return 1 - 1 / (1 + odds);
+void SmTraffic::add(AccessKind kind, std::int64_t bytes) {
+  ++accesses;
+  if (kind == AccessKind::load) load_bytes += bytes;
+  if (kind == AccessKind::store) store_bytes += bytes;
+  if (kind == AccessKind::reduce) reduce_bytes += bytes;
 }
 
-std::int64_t PassTraffic::dram_read_bytes(const L2Capacity& l2) const {
-  return cold_read_bytes + evicted_bytes(histogram, &ReusePoint::read_bytes, l2);
-}
-
-std::int64_t PassTraffic::dram_write_bytes(const L2Capacity& l2) const {
-  return flush_write_bytes + evicted_bytes(histogram, &ReusePoint::write_back_bytes, l2);
-}
-
-double PassTraffic::hit_rate(const L2Capacity& l2) const {
+double SmTraffic::hit_rate(std::int64_t dram_read_bytes) const {
   const std::int64_t looked_up = load_bytes + reduce_bytes;
   if (looked_up == 0) return 1.0;
-  return 1.0 - static_cast<double>(dram_read_bytes(l2)) / static_cast<double>(looked_up);
+  return 1.0 - static_cast<double>(dram_read_bytes) / static_cast<double>(looked_up);
+}
+
+std::int64_t PassTraffic::dram_read_bytes(std::int64_t l2_bytes) const {
+  return cold_read_bytes + evicted_bytes(histogram, &ReusePoint::read_bytes, l2_bytes);
+}
+
+std::int64_t PassTraffic::dram_write_bytes(std::int64_t l2_bytes) const {
+  return flush_write_bytes + evicted_bytes(histogram, &ReusePoint::write_back_bytes, l2_bytes);
 }
 
 std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine,
@@ -285,14 +227,43 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
   return machine.sm_count.value * per_sm;
 }
 
-PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule, const L2Space& space,
+PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired) {
-  CacheModel cache(program, space);
-  CoResidentCtas ctas(program, schedule);
+  const TileNumbering tiles(program);
+  require_memory(ReuseStack::memory_bytes(tiles.num_tiles()) + std::int64_t{8} * tiles.num_written_tiles());
+  LruOfEverySize cache(tiles);
+  CoResidentCtas ctas(program, schedule, on_retired);
   AccessGroup group;
-  while (ctas.next(group, on_retired)) cache.access(group);
-  PassTraffic traffic = cache.finish();
-  traffic.co_resident_ctas = schedule.co_resident_ctas;
+  while (ctas.next(group)) cache.access(group);
+  return cache.finish();
+}
+
+SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
+                                 const SplitL2Shape& shape, const std::function<void()>& on_retired) {
+  constexpr std::size_t kLaunches = 4;
+  const TileNumbering tiles(program);
+  require_memory(std::int64_t{kLaunches} * SplitLaunch::memory_bytes(tiles.num_tiles()));
+  CoResidentCtas ctas(program, schedule, on_retired);
+  std::vector<SplitLaunch> launches;
+  for (std::size_t i = 0; i < kLaunches; ++i) {
+    launches.emplace_back(program, tiles.num_tiles(), shape, i, ctas.num_slots());
+  }
+  SplitL2Traffic traffic;
+  AccessGroup group;
+  while (ctas.next(group)) {
+    for (const Operand& operand : group.operands) {
+      const NumberedTile tile = tiles.tile(operand.tensor, group);
+      traffic.add(operand.kind, tile.bytes);
+      for (SplitLaunch& launch : launches) launch.access(operand, group, tile, ctas.slot());
+    }
+  }
+  double read = 0, written = 0;
+  for (const SplitLaunch& launch : launches) {
+    read += launch.dram_read_bytes() / kLaunches;
+    written += launch.dram_write_bytes() / kLaunches;
+  }
+  traffic.dram_read_bytes = std::llround(read);
+  traffic.dram_write_bytes = std::llround(written);
   return traffic;
 }
 

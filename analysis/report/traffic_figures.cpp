@@ -199,7 +199,7 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
         "and shared memory as fast memory; the outputs are added.{}",
         describe_fixed(sweep, false), tile_of(sweep), legend_of(sweep),
         comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
-    section.blocks.push_back(std::move(figure));
+    section.blocks.emplace_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;
@@ -222,7 +222,7 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
         "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
         describe_fixed(sweep, true), legend_of(sweep),
         comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
-    section.blocks.push_back(std::move(figure));
+    section.blocks.emplace_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;

@@ -88,15 +88,23 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["sm_count"]["value"] = 132.5;
   expect(json, "sm_count.value", "integer");
   json = shipped("h200");
-  for (const char* share :
-       {"l2_effective_fraction", "younger_cta_pace", "l2_reduced_share", "l2_one_reader_share"}) {
+  for (const char* share : {"l2_effective_fraction", "younger_cta_pace"}) {
     json = shipped("h200");
     json[share]["value"] = 1.5;
     expect(json, (std::string(share) + ".value").c_str(), "(0, 1]");
   }
   json = shipped("h200");
-  json["l2_onset_exponent"]["value"] = 101;
-  expect(json, "l2_onset_exponent.value", "100");
+  json["l2_ways"]["value"] = 0;
+  expect(json, "l2_ways.value", "1");
+  json = shipped("h200");
+  json.erase("l2_ways");
+  expect(json, "l2_ways", "missing");
+  json = shipped("h200");
+  json["sm_groups"]["value"][0]["l2_part"] = 2;
+  expect(json, "sm_groups.value[0].l2_part", "1");
+  json = shipped("h200");
+  json["sm_groups"]["value"][0]["sms"] = 9;
+  expect(json, "sm_groups.value", "132 SMs");
   json = shipped("h200");
   json["dram_bytes_per_second"].erase("source");
   expect(json, "dram_bytes_per_second.source", "missing");

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/tile_memory.hpp"
+
+namespace tilescope {
+
+TileMemory::TileMemory(const TileProgram& program) : program_(&program) {
+  constexpr std::int64_t kPage = std::int64_t{2} << 20;  // allocations of a page or more begin at one
+  std::int64_t address = 0;
+  for (std::size_t name = 0; name < kNumTensors; ++name) {
+    extents_[name] = tensor_extent(program.problem, static_cast<TensorName>(name));
+    addresses_[name] = address;
+    address += (extents_[name].bytes() + kPage - 1) / kPage * kPage;
+  }
+}
+
+}  // namespace tilescope

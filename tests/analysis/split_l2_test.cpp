@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two parts of an L2 against what was measured of one, pattern by pattern.
+#include "analysis/split_l2.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "analysis/cta_schedule.hpp"
+#include "cpu_ref/errors.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kPiece = 16 * 1024;
+
+/// What goes over a footprint again and again.
+struct Pattern {
+  AccessKind kind = AccessKind::load;
+  std::vector<int> parts = {0, 1};  // of the SMs that touch each piece
+  bool own = false;                 // pieces go to the parts in turn, each to one alone
+  bool scattered = false;           // pieces lie at random places, else one after the other
+};
+
+/// Share of a footprint that the next round over it finds in the H200's L2.
+double kept(const Pattern& pattern, double mebibytes) {
+  SplitL2 l2(*load_machine("h200").split_l2(), 1);
+  testing::ProblemGenerator random(7);
+  std::vector<SplitL2::Lines> pieces;
+  const auto bytes = static_cast<std::int64_t>(mebibytes * static_cast<double>(kMiB));
+  for (std::int64_t at = 0; at < bytes; at += kPiece) {
+    const SplitL2::LineNumber begin = l2.num_lines();
+    l2.place(pattern.scattered ? kPiece * random.between(0, 1 << 24) : at, kPiece);
+    pieces.push_back({begin, l2.num_lines()});
+  }
+  std::int64_t missed = 0;
+  constexpr int kRounds = 6;
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      for (const int part : pattern.parts) {
+        if (pattern.own && part != pattern.parts[i % pattern.parts.size()]) continue;
+        const std::int64_t from_dram = l2.access(pattern.kind, pieces[i], part);
+        if (round > 0) missed += from_dram;
+      }
+    }
+  }
+  return 1 - static_cast<double>(missed) / (static_cast<double>(l2.num_lines()) * (kRounds - 1));
+}
+
+TEST_CASE("what all SMs read is kept by both parts, up to half of the L2 where it fills the sets evenly") {
+  // Measured: 1.000, 0.994, 0.28, 0.02, 0.00 of 26, 28, 32, 36, 40 MiB that lie one after the other.
+  const Pattern even;
+  CHECK(kept(even, 26) == 1);
+  CHECK(kept(even, 28) > 0.95);
+  CHECK(kept(even, 32) < 0.5);
+  CHECK(kept(even, 36) < 0.05);
+}
+
+TEST_CASE("pieces of 16 KiB at random places overflow some sets early and leave others room") {
+  const Pattern scattered{.scattered = true};
+  const struct {
+    double mebibytes, measured;
+  } points[] = {{16, 0.96}, {20, 0.83}, {24, 0.69}, {28, 0.52}, {32, 0.34}, {36, 0.21}, {40, 0.12}};
+  for (const auto& point : points) {
+    CAPTURE(point.mebibytes);
+    CHECK(kept(scattered, point.mebibytes) == doctest::Approx(point.measured).epsilon(0.06).scale(1));
+  }
+}
+
+TEST_CASE("SMs of one part lose the lines with their home there first, and find the others across") {
+  // Measured: 1.000, 0.50, 0.50, 0.00 of 24, 40, 52, 72 MiB.
+  const Pattern one{.parts = {1}};
+  CHECK(kept(one, 24) == 1);
+  CHECK(kept(one, 40) == doctest::Approx(0.5).epsilon(0.02));
+  CHECK(kept(one, 52) == doctest::Approx(0.5).epsilon(0.02));
+  CHECK(kept(one, 72) < 0.02);
+}
+
+TEST_CASE("what one SM reads takes three quarters of what all read, what is only reduced half") {
+  // Measured, each piece with an SM of its own, reads: 1.00, 0.99, 0.00 of 36, 40, 52 MiB; reductions: 1.00,
+  // 1.00, 0.05 of 52, 56, 66 MiB.
+  const Pattern own{.own = true};
+  CHECK(kept(own, 36) > 0.98);
+  CHECK(kept(own, 52) < 0.05);
+  const Pattern reduced{.kind = AccessKind::reduce, .own = true};
+  CHECK(kept(reduced, 52) == 1);
+  CHECK(kept(reduced, 56) > 0.95);
+  CHECK(kept(reduced, 68) < 0.1);
+}
+
+TEST_CASE("a store leaves its bytes in both parts and fetches nothing; a flush writes what is dirty once") {
+  SplitL2 l2(*load_machine("h200").split_l2(), 0);
+  l2.place(0, 8 * kMiB);
+  const SplitL2::Lines all{0, l2.num_lines()};
+  REQUIRE(all.count() > 100);
+  CHECK(l2.access(AccessKind::store, all, 0) == 0);
+  CHECK(l2.access(AccessKind::load, all, 0) == 0);
+  CHECK(l2.access(AccessKind::load, all, 1) == 0);
+  CHECK(l2.access(AccessKind::store, all, 1) == 0);
+  CHECK(l2.num_written() == all.count());
+}
+
+TEST_CASE("samples are of the same size, and stand for the whole") {
+  const SplitL2Shape shape = *load_machine("h200").split_l2();
+  for (std::size_t sample = 0; sample < 8; ++sample) {
+    SplitL2 l2(shape, sample);
+    l2.place(3 * kMiB + 64, 64 * kMiB);
+    CHECK(l2.bytes_per_line() * static_cast<double>(l2.num_lines()) ==
+          doctest::Approx(64.0 * static_cast<double>(kMiB)).epsilon(0.01));
+  }
+  CHECK_THROWS_AS(SplitL2(shape, 1 << 20), BadInput);
+}
+
+TEST_CASE("CTAs fill the first group of SMs, then the others evenly, wave after wave") {
+  const std::vector<SmGroup> groups = {{2, 0}, {3, 1}, {4, 0}, {1, 1}};
+  CHECK(l2_parts_of_slots(groups, 1, 0) == std::vector<int>{0});
+  CHECK(l2_parts_of_slots(groups, 5, 0) == std::vector<int>{0, 0, 1, 0, 1});
+  CHECK(l2_parts_of_slots(groups, 10, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1});
+  CHECK(l2_parts_of_slots(groups, 12, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0});
+  // Another launch begins with another group after the first.
+  CHECK(l2_parts_of_slots(groups, 10, 1) == std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1});
+  CHECK(l2_parts_of_slots(groups, 10, 3) == l2_parts_of_slots(groups, 10, 0));
+  CHECK(l2_parts_of_slots({{4, 1}}, 6, 2) == std::vector<int>(6, 1));
+}
+
+}  // namespace
+}  // namespace tilescope
