@@ -129,25 +129,30 @@ class LruOfEverySize {
   PassTraffic traffic_;
 };
 
-/// A launch on a chip with a split L2: its CTAs' places, and a sample of the lines that they touch.
-class SplitLaunch {
+/// The tiles of a pass as lines of a sample: what every L2 must move of them is counted of all lines, the rest
+/// of those in the sample.
+class SampledTiles {
  public:
-  SplitLaunch(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape,
-              std::size_t number, std::size_t num_slots)
-      : memory_(program),
-        l2_(shape, number),
-        parts_(l2_parts_of_slots(shape.sm_groups, num_slots, kGroupsBetweenLaunches * number)),
-        tiles_(num_tiles) {}
+  struct Tile {
+    LineSample::Range lines;
+    bool touched = false, written = false;
+  };
 
-  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, std::size_t slot) {
+  SampledTiles(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape)
+      : memory_(program), sample_(shape), tiles_(num_tiles) {}
+
+  /// The lines of the tile that `operand` touches. @return whether it is touched for the first time, too
+  std::pair<LineSample::Range, bool> touch(const Operand& operand, const AccessGroup& group,
+                                           NumberedTile number) {
     Tile& tile = tiles_[number.number];
     const bool first = !tile.touched;
     if (first) {
       tile.touched = true;
-      tile.lines.begin = l2_.num_lines();
-      memory_.for_each_run(operand.tensor, group,
-                           [this](std::int64_t address, std::int64_t bytes) { l2_.place(address, bytes); });
-      tile.lines.end = l2_.num_lines();
+      tile.lines.begin = sample_.size();
+      memory_.for_each_run(operand.tensor, group, [this](std::int64_t address, std::int64_t bytes) {
+        sample_.place(address, bytes);
+      });
+      tile.lines.end = sample_.size();
       if (operand.kind != AccessKind::store) first_read_bytes_ += number.bytes;
     }
     if (operand.kind != AccessKind::load && !tile.written) {
@@ -155,37 +160,24 @@ class SplitLaunch {
       written_bytes_ += number.bytes;
       written_lines_ += tile.lines.count();
     }
-    const std::int64_t missed = l2_.access(operand.kind, tile.lines, parts_[slot]);
-    if (!first) missed_again_ += missed;
+    return {tile.lines, first};
   }
 
-  /// What every cache must read and write is counted of all lines, the rest of those in the sample.
-  double dram_read_bytes() const {
-    return static_cast<double>(first_read_bytes_) + l2_.bytes_per_line() * static_cast<double>(missed_again_);
+  const LineSample& sample() const { return sample_; }
+  /// @param read_again, written  lines of the sample, a launch
+  std::int64_t dram_read_bytes(double read_again) const {
+    return first_read_bytes_ + std::llround(sample_.bytes_per_line() * read_again);
   }
-  double dram_write_bytes() const {
-    const std::int64_t again = l2_.num_written() - written_lines_;
-    return static_cast<double>(written_bytes_) + l2_.bytes_per_line() * static_cast<double>(again);
-  }
-
-  /// But for the lines of the sample. [bytes]
-  static std::int64_t memory_bytes(std::int64_t num_tiles) {
-    return num_tiles * static_cast<std::int64_t>(sizeof(Tile));
+  std::int64_t dram_write_bytes(double written) const {
+    return written_bytes_ +
+           std::llround(sample_.bytes_per_line() * (written - static_cast<double>(written_lines_)));
   }
 
  private:
-  static constexpr std::size_t kGroupsBetweenLaunches = 3;  // so that four launches begin at four of eight
-  struct Tile {
-    SplitL2::Lines lines;
-    bool touched = false, written = false;
-  };
-
   TileMemory memory_;
-  SplitL2 l2_;
-  std::vector<int> parts_;  // by slot
+  LineSample sample_;
   std::vector<Tile> tiles_;
-  std::int64_t first_read_bytes_ = 0, written_bytes_ = 0;
-  std::int64_t missed_again_ = 0, written_lines_ = 0;  // sampled lines
+  std::int64_t first_read_bytes_ = 0, written_bytes_ = 0, written_lines_ = 0;
 };
 
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
@@ -240,30 +232,33 @@ PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedul
 
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
                                  const SplitL2Shape& shape, const std::function<void()>& on_retired) {
-  constexpr std::size_t kLaunches = 4;
-  const TileNumbering tiles(program);
-  require_memory(std::int64_t{kLaunches} * SplitLaunch::memory_bytes(tiles.num_tiles()));
+  constexpr std::size_t kLaunches = 4, kGroupsBetween = 3;  // so that they begin at four of eight groups
+  const TileNumbering numbers(program);
+  require_memory(numbers.num_tiles() * static_cast<std::int64_t>(sizeof(SampledTiles::Tile)));
+  SampledTiles tiles(program, numbers.num_tiles(), shape);
   CoResidentCtas ctas(program, schedule, on_retired);
-  std::vector<SplitLaunch> launches;
-  for (std::size_t i = 0; i < kLaunches; ++i) {
-    launches.emplace_back(program, tiles.num_tiles(), shape, i, ctas.num_slots());
+  std::vector<SplitL2> launches(kLaunches, SplitL2(tiles.sample()));
+  std::vector<std::vector<int>> parts;  // by launch and slot
+  for (std::size_t launch = 0; launch < kLaunches; ++launch) {
+    parts.push_back(l2_parts_of_slots(shape.sm_groups, ctas.num_slots(), kGroupsBetween * launch));
   }
   SplitL2Traffic traffic;
+  std::int64_t read_again = 0, written = 0;
   AccessGroup group;
   while (ctas.next(group)) {
     for (const Operand& operand : group.operands) {
-      const NumberedTile tile = tiles.tile(operand.tensor, group);
-      traffic.add(operand.kind, tile.bytes);
-      for (SplitLaunch& launch : launches) launch.access(operand, group, tile, ctas.slot());
+      const NumberedTile number = numbers.tile(operand.tensor, group);
+      traffic.add(operand.kind, number.bytes);
+      const auto [lines, first] = tiles.touch(operand, group, number);
+      for (std::size_t launch = 0; launch < kLaunches; ++launch) {
+        const std::int64_t missed = launches[launch].access(operand.kind, lines, parts[launch][ctas.slot()]);
+        if (!first) read_again += missed;
+      }
     }
   }
-  double read = 0, written = 0;
-  for (const SplitLaunch& launch : launches) {
-    read += launch.dram_read_bytes() / kLaunches;
-    written += launch.dram_write_bytes() / kLaunches;
-  }
-  traffic.dram_read_bytes = std::llround(read);
-  traffic.dram_write_bytes = std::llround(written);
+  for (const SplitL2& launch : launches) written += launch.num_written();
+  traffic.dram_read_bytes = tiles.dram_read_bytes(static_cast<double>(read_again) / kLaunches);
+  traffic.dram_write_bytes = tiles.dram_write_bytes(static_cast<double>(written) / kLaunches);
   return traffic;
 }
 

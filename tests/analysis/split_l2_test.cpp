@@ -28,14 +28,15 @@ struct Pattern {
 
 /// Share of a footprint that the next round over it finds in the H200's L2.
 double kept(const Pattern& pattern, double mebibytes) {
-  SplitL2 l2(*load_machine("h200").split_l2(), 1);
+  LineSample sample(*load_machine("h200").split_l2());
+  SplitL2 l2(sample);
   testing::ProblemGenerator random(7);
-  std::vector<SplitL2::Lines> pieces;
+  std::vector<LineSample::Range> pieces;
   const auto bytes = static_cast<std::int64_t>(mebibytes * static_cast<double>(kMiB));
   for (std::int64_t at = 0; at < bytes; at += kPiece) {
-    const SplitL2::LineNumber begin = l2.num_lines();
-    l2.place(pattern.scattered ? kPiece * random.between(0, 1 << 24) : at, kPiece);
-    pieces.push_back({begin, l2.num_lines()});
+    const LineSample::Number begin = sample.size();
+    sample.place(pattern.scattered ? kPiece * random.between(0, 1 << 24) : at, kPiece);
+    pieces.push_back({begin, sample.size()});
   }
   std::int64_t missed = 0;
   constexpr int kRounds = 6;
@@ -48,7 +49,7 @@ double kept(const Pattern& pattern, double mebibytes) {
       }
     }
   }
-  return 1 - static_cast<double>(missed) / (static_cast<double>(l2.num_lines()) * (kRounds - 1));
+  return 1 - static_cast<double>(missed) / (static_cast<double>(sample.size()) * (kRounds - 1));
 }
 
 TEST_CASE("what all SMs read is kept by both parts, up to half of the L2 where it fills the sets evenly") {
@@ -93,9 +94,10 @@ TEST_CASE("what one SM reads takes three quarters of what all read, what is only
 }
 
 TEST_CASE("a store leaves its bytes in both parts and fetches nothing; a flush writes what is dirty once") {
-  SplitL2 l2(*load_machine("h200").split_l2(), 0);
-  l2.place(0, 8 * kMiB);
-  const SplitL2::Lines all{0, l2.num_lines()};
+  LineSample sample(*load_machine("h200").split_l2());
+  SplitL2 l2(sample);
+  sample.place(0, 8 * kMiB);
+  const LineSample::Range all{0, sample.size()};
   REQUIRE(all.count() > 100);
   CHECK(l2.access(AccessKind::store, all, 0) == 0);
   CHECK(l2.access(AccessKind::load, all, 0) == 0);
@@ -104,15 +106,15 @@ TEST_CASE("a store leaves its bytes in both parts and fetches nothing; a flush w
   CHECK(l2.num_written() == all.count());
 }
 
-TEST_CASE("samples are of the same size, and stand for the whole") {
+TEST_CASE("a sample stands for the whole") {
   const SplitL2Shape shape = *load_machine("h200").split_l2();
-  for (std::size_t sample = 0; sample < 8; ++sample) {
-    SplitL2 l2(shape, sample);
-    l2.place(3 * kMiB + 64, 64 * kMiB);
-    CHECK(l2.bytes_per_line() * static_cast<double>(l2.num_lines()) ==
+  for (const std::int64_t start : {std::int64_t{64}, 3 * kMiB, 777 * kMiB + 4096}) {
+    LineSample sample(shape);
+    sample.place(start, 64 * kMiB);
+    CHECK(sample.bytes_per_line() * static_cast<double>(sample.size()) ==
           doctest::Approx(64.0 * static_cast<double>(kMiB)).epsilon(0.01));
   }
-  CHECK_THROWS_AS(SplitL2(shape, 1 << 20), BadInput);
+  CHECK_THROWS_AS(LineSample({kMiB, 1024, shape.sm_groups}), BadInput);
 }
 
 TEST_CASE("CTAs fill the first group of SMs, then the others evenly, wave after wave") {
