@@ -31,6 +31,8 @@ void add(MeasuredBytes& sum, const MeasuredBytes& pass) {
   add(sum.sm_l2_write_bytes, pass.sm_l2_write_bytes);
   add(sum.dram_read_bytes, pass.dram_read_bytes);
   add(sum.dram_write_bytes, pass.dram_write_bytes);
+  add(sum.instruction_fetch_bytes, pass.instruction_fetch_bytes);
+  // dram_read_range has no sum: the passes need not have read least, or most, in the same run.
 }
 
 void add(TimeRecord& sum, const TimeRecord& pass) {
@@ -64,7 +66,7 @@ std::optional<PassRecord> direction_total(const RunEntry& run, Direction directi
   total.tile = kUnknownTile;
   total.closed_form = ClosedFormBytes{};
   total.simulated = SimulatedBytes{};
-  total.measured = MeasuredBytes{0, 0, 0, 0};
+  total.measured = MeasuredBytes{0, 0, 0, 0, {}, 0};
   total.time = TimeRecord{};
   bool any = false;
   for (const PassRecord& pass : run.passes) {

@@ -73,6 +73,10 @@ struct SimulatedBytes {
 /// Bytes from hardware counters.
 struct MeasuredBytes {
   std::optional<std::int64_t> sm_l2_read_bytes, sm_l2_write_bytes, dram_read_bytes, dram_write_bytes;
+  /// Least and largest DRAM reads of the launches whose median dram_read_bytes is; absent with one launch.
+  std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
+  /// Code and constants that L2 had to fetch from DRAM: part of dram_read_bytes.
+  std::optional<std::int64_t> instruction_fetch_bytes = std::nullopt;
   bool operator==(const MeasuredBytes&) const = default;
 };
 

@@ -94,12 +94,23 @@ Json to_json(const MeasuredBytes& bytes) {
   put(json, "sm_l2_write_bytes", bytes.sm_l2_write_bytes);
   put(json, "dram_read_bytes", bytes.dram_read_bytes);
   put(json, "dram_write_bytes", bytes.dram_write_bytes);
+  put(json, "dram_read_range", bytes.dram_read_range);
+  put(json, "instruction_fetch_bytes", bytes.instruction_fetch_bytes);
   return json;
 }
 
+std::array<std::int64_t, 2> range_from(const JsonField& field) {
+  const std::vector<JsonField> ends = field.items();
+  if (ends.size() != 2 || ends[0].count() > ends[1].count()) field.refuse("must be [least, largest]");
+  return {ends[0].count(), ends[1].count()};
+}
+
 MeasuredBytes measured_from(const JsonField& field) {
-  return {optional_count(field, "sm_l2_read_bytes"), optional_count(field, "sm_l2_write_bytes"),
-          optional_count(field, "dram_read_bytes"), optional_count(field, "dram_write_bytes")};
+  MeasuredBytes bytes{optional_count(field, "sm_l2_read_bytes"), optional_count(field, "sm_l2_write_bytes"),
+                      optional_count(field, "dram_read_bytes"), optional_count(field, "dram_write_bytes")};
+  if (field.has("dram_read_range")) bytes.dram_read_range = range_from(field.at("dram_read_range"));
+  bytes.instruction_fetch_bytes = optional_count(field, "instruction_fetch_bytes");
+  return bytes;
 }
 
 Json to_json(const TimeRecord& time) {

@@ -2,6 +2,7 @@
 #include "profiler/launch_rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpu_ref/errors.hpp"
 #include "profiler/timed_samples.hpp"
@@ -38,6 +39,22 @@ void add_run(const Run& run, std::vector<LaunchRounds>& launches) {
   }
 }
 
+using Values = std::map<std::string, double>;
+
+/// By name, of every launch that has the name.
+Values medians(const std::vector<KernelMeasurement>& launches, Values KernelMeasurement::*part) {
+  std::map<std::string, std::vector<double>> numbers;
+  for (const KernelMeasurement& launch : launches) {
+    for (const auto& [name, value] : launch.*part) {
+      std::vector<double>& all = numbers[name];
+      if (!std::isnan(value)) all.push_back(value);  // 0 / 0 of a ratio has no place in an order
+    }
+  }
+  Values result;
+  for (const auto& [name, all] : numbers) result[name] = all.empty() ? std::nan("") : median_of(all);
+  return result;
+}
+
 }  // namespace
 
 std::vector<LaunchRounds> gather_rounds(const std::vector<std::vector<KernelMeasurement>>& runs) {
@@ -70,6 +87,13 @@ std::optional<Spread> spread_of(const LaunchRounds& launch, const std::string& m
   if (values.empty()) return std::nullopt;
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   return Spread{median_of(values), *least, *most, values.size()};
+}
+
+KernelMeasurement median_of_launches(const std::vector<KernelMeasurement>& launches) {
+  KernelMeasurement median = launches.at(0);
+  median.counters = medians(launches, &KernelMeasurement::counters);
+  median.measured = medians(launches, &KernelMeasurement::measured);
+  return median;
 }
 
 }  // namespace tilescope

@@ -40,7 +40,7 @@ std::string WorkProfiler::chip() const { refuse(); }
 std::string WorkProfiler::driver() const { refuse(); }
 int WorkProfiler::passes() const { refuse(); }
 std::string WorkProfiler::missing_metrics() const { refuse(); }
-WorkMeasurement WorkProfiler::measure(const std::string&, const std::function<void(CUstream_st*)>&) {
+WorkMeasurement WorkProfiler::measure(const std::string&, const std::function<void(CUstream_st*)>&, int) {
   refuse();
 }
 

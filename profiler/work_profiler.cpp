@@ -6,6 +6,7 @@
 #include "profiler/activity_trace.hpp"
 #include "profiler/bracketed_counters.hpp"
 #include "profiler/cold_timer.hpp"
+#include "profiler/launch_rounds.hpp"
 #include "profiler/nvtx_range.hpp"
 
 namespace tilescope {
@@ -61,14 +62,15 @@ std::string WorkProfiler::driver() const { return state_->device.driver_version(
 int WorkProfiler::passes() const { return state_->counters.passes(); }
 std::string WorkProfiler::missing_metrics() const { return names_of_missing(state_->counters.choice()); }
 
-WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work) {
+WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work, int times) {
   const NvtxRange range(name.c_str());
   const DriverLibrary& driver = *state_->device.driver();
   const std::vector<KernelMeasurement> launched = trace(state_->cupti, driver, work);
   WorkMeasurement measurement;
   {
     const NvtxRange phase("counters");
-    measurement.kernel = state_->counters.measure(name, work);
+    for (int i = 0; i < times; ++i) measurement.counted.push_back(state_->counters.measure(name, work));
+    measurement.kernel = median_of_launches(measurement.counted);
   }
   measurement.launches = static_cast<std::int64_t>(launched.size());
   if (const KernelMeasurement* kernel = main_kernel(launched)) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cpu_ref/errors.hpp"  // MachineLacks
 #include "profiler/kernel_measurement.hpp"
@@ -17,8 +18,11 @@ namespace tilescope {
 
 /// What was measured of one piece of work.
 struct WorkMeasurement {
-  KernelMeasurement kernel;  // without its times; the launch is that of the kernel that ran longest
-  std::int64_t launches = 0;
+  /// Without its times. Its launch is that of the kernel that ran longest; its counters and metrics are the
+  /// medians of `counted`, see median_of_launches.
+  KernelMeasurement kernel;
+  std::vector<KernelMeasurement> counted;  // one for each time that the counters were taken
+  std::int64_t launches = 0;               // kernels that the work consists of
   TimedSamples time;
 };
 
@@ -34,14 +38,17 @@ class WorkProfiler {
   std::string device() const;  // "NVIDIA H200"
   std::string chip() const;    // CUPTI's name: "GH100"
   std::string driver() const;  // version of CUDA that the driver supports: "13.0"
-  /// Runs that the counters take.
+  /// Runs that the counters take each time that they are taken.
   int passes() const;
   /// Metrics asked for that this chip has no counters for, with commas.
   std::string missing_metrics() const;
 
   /// Runs `work`, which enqueues kernels on the given stream of the device's primary context and does the
   /// same each time: once for its launch facts, once a pass for its counters, and many times without them.
-  WorkMeasurement measure(const std::string& name, const std::function<void(CUstream_st*)>& work);
+  /// @param times that the counters are taken, each with all passes and its own L2, cold or warm: 1 or more.
+  /// Where DRAM reads vary from launch to launch, one says little
+  WorkMeasurement measure(const std::string& name, const std::function<void(CUstream_st*)>& work,
+                          int times = 1);
 
  private:
   struct State;

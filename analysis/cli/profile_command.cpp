@@ -172,7 +172,22 @@ int timeline_of_command(const ProfileArguments& arguments, const CommandContext&
   return exit_code;
 }
 
+/// --launches counts TileScope's own kernels again; nothing else can be launched again from here.
+void require_own_kernels(const ProfileArguments& arguments) {
+  const auto& launches = arguments.kernels.launches_text;
+  if (!launches) return;
+  arguments.kernels.launches();
+  if (!arguments.command.empty()) {
+    throw BadInput("--launches", *launches,
+                   "must stand with --kernel, not with a command, each of whose launches is measured once");
+  }
+  if (!arguments.kernels.given() || !arguments.timeline.plot.empty()) {
+    throw BadInput("--launches", *launches, "must stand with --kernel, and without --timeline");
+  }
+}
+
 int run_profile(ProfileArguments& arguments, const CommandContext& context) {
+  require_own_kernels(arguments);
   if (arguments.self_test) return report_self_test(run_self_test(), context);
   if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
   if (!arguments.timeline.samples.empty()) {

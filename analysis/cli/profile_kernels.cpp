@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "analysis/cli/measured_tables.hpp"
+#include "analysis/cli/parse_text.hpp"
+#include "analysis/measured_bytes.hpp"
 #include "analysis/run_record.hpp"
 #include "analysis/simulate_run.hpp"
 #include "gpu/kernel_registry.hpp"
@@ -17,6 +19,8 @@
 
 namespace tilescope::cli {
 namespace {
+
+constexpr int kMostLaunches = 100;  // to count: medians settle long before
 
 /// One run to be measured.
 struct Job {
@@ -71,12 +75,6 @@ Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
   return plan;
 }
 
-std::optional<std::int64_t> whole(const std::map<std::string, double>& metrics, const char* name) {
-  const auto value = metrics.find(name);
-  if (value == metrics.end() || !std::isfinite(value->second)) return std::nullopt;
-  return std::llround(value->second);
-}
-
 CounterValue counter_value(double value) {
   constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
   if (std::floor(value) == value && std::abs(value) <= kExactIntegers)
@@ -86,9 +84,7 @@ CounterValue counter_value(double value) {
 
 void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
   const KernelMeasurement& kernel = work.kernel;
-  pass.measured =
-      MeasuredBytes{whole(kernel.measured, "sm_l2_read_bytes"), whole(kernel.measured, "sm_l2_write_bytes"),
-                    whole(kernel.measured, "dram_read_bytes"), whole(kernel.measured, "dram_write_bytes")};
+  pass.measured = measured_bytes(work.counted);
   for (const auto& [name, value] : kernel.counters) pass.counters[name] = counter_value(value);
   if (work.launches > 0) {
     pass.launch = LaunchRecord{kernel.launch.grid, kernel.launch.block, kernel.launch.registers,
@@ -99,27 +95,28 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
 }
 
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
-/// on. @return the device memory that they took
+/// on. @param launches of each pass that are counted @return the device memory that they took
 std::int64_t measure_direction(const Job& job, Direction direction, const Machine& machine,
-                               WorkProfiler& profiler, PassRecord* passes) {
+                               WorkProfiler& profiler, int launches, PassRecord* passes) {
   PassRunner runner(*job.kernel, job.problem, direction,
                     options_on(machine, job.kernel->row, job.problem, direction, job.options));
   for (std::size_t i = 0; i < runner.programs().size(); ++i) {
     const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
-    add_measurement(passes[i],
-                    profiler.measure(name, [&](CUstream_st* stream) { runner.launch(i, stream); }));
+    add_measurement(passes[i], profiler.measure(
+                                   name, [&](CUstream_st* stream) { runner.launch(i, stream); }, launches));
   }
   runner.check();
   return runner.device_bytes();
 }
 
-RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay) {
+RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay,
+                     int launches) {
   const NvtxRange range(job.title().c_str());
   RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = replay});
   std::size_t first = 0;
   for (const Direction direction : job.directions) {
     run.device_bytes[std::string(to_string(direction))] =
-        measure_direction(job, direction, machine, profiler, &run.passes[first]);
+        measure_direction(job, direction, machine, profiler, launches, &run.passes[first]);
     while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
   }
   return run;
@@ -134,10 +131,11 @@ RunRecord start_measured_record(const CommandContext& context, const WorkProfile
   return record;
 }
 
-std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2) {
+std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2, int launches) {
   std::string text = fmt::format(
-      "{} ({}), {} in {} {}, {} L2; times from runs of their own, without counters\n", profiler.device(),
-      profiler.chip(), metrics, profiler.passes(), profiler.passes() == 1 ? "pass" : "passes", to_string(l2));
+      "{} ({}), {} in {} {}, {} L2{}; times from runs of their own, without counters\n", profiler.device(),
+      profiler.chip(), metrics, profiler.passes(), profiler.passes() == 1 ? "pass" : "passes", to_string(l2),
+      launches == 1 ? "" : fmt::format(", medians of {} launches", launches));
   const std::string missing = profiler.missing_metrics();
   if (!missing.empty()) text += "not counted on this chip: " + missing + "\n";
   return text;
@@ -152,8 +150,20 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
   command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
       ->type_name("NAME|FILE.json")
       ->group("Machine");
+  command
+      .add_option(
+          "--launches", launches_text,
+          fmt::format("launches of each pass that counters are taken from, 1 ... {}: the record holds "
+                      "medians, and how far DRAM reads ranged (1)",
+                      kMostLaunches))
+      ->type_name("N");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
+}
+
+int ProfileKernelOptions::launches() const {
+  if (!launches_text) return 1;
+  return static_cast<int>(parse_integer_in("--launches", *launches_text, 1, kMostLaunches));
 }
 
 std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
@@ -177,6 +187,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
                     const CommandContext& context) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBetweenSaves{5};
+  const int launches = arguments.launches();
   const Machine machine = load_machine(arguments.machine);
   Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
@@ -192,7 +203,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
     for (const Job& job : plan.jobs) {
       progress.step(job.title());
       try {
-        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only));
+        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, launches));
         record.runs.back().l2 = to_string(l2);
         record.runs.back().inputs = InputKind::normal;
       } catch (const MachineLacks& lack) {
@@ -205,7 +216,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
       saved = Clock::now();
     }
   }
-  context.print(how_measured(profiler, metrics, l2));
+  context.print(how_measured(profiler, metrics, l2, launches));
   if (arguments.sweep.given()) {
     context.print("\n" + sweep_table(record.runs));
     for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/kernel_options.hpp"
@@ -16,10 +18,13 @@ struct ProfileKernelOptions {
   ProblemOptions problem;
   KernelOptions kernel;
   SweepAxes sweep;
-  std::string machine = "h200";   // the model that simulates and bounds
-  bool closed_form_only = false;  // no simulation
+  std::string machine = "h200";              // the model that simulates and bounds
+  bool closed_form_only = false;             // no simulation
+  std::optional<std::string> launches_text;  // of --launches, as it was typed
 
   void add_to(CLI::App& command);
+  /// Launches of each pass that counters are taken from. @throws BadInput unless in 1 ... 100
+  int launches() const;
   /// Whether anything asks for it.
   bool given() const { return kernel.given() || problem.given() || problem.pass_given() || sweep.given(); }
 };

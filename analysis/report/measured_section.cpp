@@ -8,68 +8,12 @@
 #include <set>
 
 #include "analysis/report/chart_looks.hpp"
+#include "analysis/report/measured_pass.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 
 namespace tilescope {
 namespace {
-
-/// A pass of which both the formula and the counters are there.
-struct MeasuredPass {
-  const RunSummary* run;
-  const PassRecord* pass;
-
-  const std::string& kernel() const { return run->run->kernel; }
-  double read_error() const {
-    return relative(pass->measured->sm_l2_read_bytes, pass->closed_form->sm_l2_read_bytes);
-  }
-  double write_error() const {
-    return relative(pass->measured->sm_l2_write_bytes, pass->closed_form->sm_l2_write_bytes);
-  }
-  /// Bytes written beyond the formula by each thread of the launch.
-  std::optional<double> excess_per_thread() const {
-    if (!pass->launch || !pass->measured->sm_l2_write_bytes) return std::nullopt;
-    std::int64_t threads = 1;
-    for (const auto& extent : {pass->launch->grid, pass->launch->block}) {
-      for (const std::int64_t size : extent) threads *= size;
-    }
-    const std::int64_t excess = *pass->measured->sm_l2_write_bytes - pass->closed_form->sm_l2_write_bytes;
-    return static_cast<double>(excess) / static_cast<double>(threads);
-  }
-  /// Whether there is something to compare: a pass that only writes reads nothing.
-  bool has_dram() const {
-    return pass->simulated && pass->measured->dram_read_bytes && pass->closed_form->compulsory_read_bytes > 0;
-  }
-  /// Simulated against measured DRAM reads.
-  double dram_error() const {
-    return -1 + static_cast<double>(pass->simulated->dram_read_bytes) /
-                    static_cast<double>(*pass->measured->dram_read_bytes);
-  }
-  /// Whether the model says that the L2 saves all but a twentieth of what it can save.
-  bool fits() const {
-    constexpr double kNearlyCompulsory = 1.05;
-    return static_cast<double>(pass->simulated->dram_read_bytes) <=
-           kNearlyCompulsory * static_cast<double>(pass->closed_form->compulsory_read_bytes);
-  }
-
- private:
-  static double relative(std::optional<std::int64_t> measured, std::int64_t closed_form) {
-    if (!measured || closed_form == 0) return 0;
-    return static_cast<double>(*measured - closed_form) / static_cast<double>(closed_form);
-  }
-};
-
-std::vector<MeasuredPass> measured_passes(const std::vector<RunSummary>& runs) {
-  std::vector<MeasuredPass> passes;
-  for (const RunSummary& run : runs) {
-    for (const PassRecord* pass : run.passes) {
-      if (pass->measured && pass->measured->sm_l2_read_bytes && pass->closed_form) {
-        passes.push_back({&run, pass});
-      }
-    }
-  }
-  return passes;
-}
 
 std::string percent_range(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -125,59 +69,116 @@ Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
   return table;
 }
 
+/// Passes of some group: all, those within their tolerance, those counted in several launches, and those of
+/// the latter whose launches are further apart than the tolerance.
 struct Count {
-  std::int64_t within = 0, all = 0;
+  std::int64_t all = 0, within = 0, repeated = 0, differing = 0;
+
+  void add(const Count& other) {
+    all += other.all;
+    within += other.within;
+    repeated += other.repeated;
+    differing += other.differing;
+  }
+  std::string launches_text() const {
+    return repeated == 0 ? "-" : fmt::format("{} of {}", differing, repeated);
+  }
 };
 
-Count add_dram_row(Table& table, const PassKey& key, const char* regime, double target,
-                   const std::vector<MeasuredPass>& members) {
-  if (members.empty()) return {};
+/// Whether any pass of the table was counted in several launches.
+bool any_repeated(const std::vector<MeasuredPass>& passes) {
+  return std::any_of(passes.begin(), passes.end(),
+                     [](const MeasuredPass& pass) { return pass.has_dram() && pass.launch_spread(); });
+}
+
+Count count(const std::vector<MeasuredPass>& members, double tolerance, const BackgroundReads& background) {
+  Count count;
+  for (const MeasuredPass& pass : members) {
+    ++count.all;
+    count.within += pass.dram_within(tolerance, background);
+    const auto spread = pass.launch_spread();
+    count.repeated += spread.has_value();
+    count.differing += spread && *spread > tolerance;
+  }
+  return count;
+}
+
+/// A row for the members; its cell on launches only if the table has that column.
+void add_dram_row(Table& table, const PassKey& key, const char* regime, const Count& count, bool launches,
+                  const std::vector<MeasuredPass>& members) {
+  if (members.empty()) return;
   std::vector<double> errors;
   for (const MeasuredPass& pass : members) errors.push_back(std::abs(pass.dram_error()));
   std::sort(errors.begin(), errors.end());
-  const auto within =
-      std::count_if(errors.begin(), errors.end(), [target](double error) { return error <= target; });
   const MeasuredPass& worst =
       *std::max_element(members.begin(), members.end(), [](const MeasuredPass& a, const MeasuredPass& b) {
         return std::abs(a.dram_error()) < std::abs(b.dram_error());
       });
-  table.rows.push_back({std::get<0>(key), std::get<1>(key), std::to_string(std::get<2>(key)), regime,
-                        std::to_string(members.size()),
-                        fmt::format("{:.1f} %", 100 * errors[errors.size() / 2]),
-                        fmt::format("{} of {}", within, members.size()),
-                        fmt::format("{:+.1f} %", 100 * worst.dram_error()), problem_text(*worst.run)});
-  return {within, static_cast<std::int64_t>(members.size())};
+  std::vector<std::string> row = {std::get<0>(key),
+                                  std::get<1>(key),
+                                  std::to_string(std::get<2>(key)),
+                                  regime,
+                                  std::to_string(members.size()),
+                                  fmt::format("{:.1f} %", 100 * errors[errors.size() / 2]),
+                                  fmt::format("{} of {}", count.within, count.all)};
+  if (launches) row.push_back(count.launches_text());
+  row.insert(row.end(), {fmt::format("{:+.1f} %", 100 * worst.dram_error()), problem_text(*worst.run)});
+  table.rows.push_back(std::move(row));
 }
 
-Table dram_table(const std::vector<MeasuredPass>& passes) {
+/// What the caption says of measurements that not every record has; nothing where none has them.
+std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launches,
+                           const BackgroundReads& background) {
+  const bool code = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
+    return pass.has_dram() && pass.pass->measured->instruction_fetch_bytes;
+  });
+  if (!launches && !code && background.empty()) return "";
+  std::string text =
+      " The code and constants that L2 fetched count with the simulated reads where they were measured, and "
+      "a pass is within, too, if these lie between the least and the largest reads of its launches, or "
+      "differ from their median by no more than the device reads by itself in that time.";
+  if (launches) {
+    text +=
+        " Launches differ: cases of which launches lie further apart than the tolerance, in parts of their "
+        "median.";
+  }
+  return text;
+}
+
+Table dram_table(const std::vector<MeasuredPass>& passes, const BackgroundReads& background) {
+  const bool launches = any_repeated(passes);
   Table table{
       "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
-      "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not.",
+      "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not." +
+          more_on_within(passes, launches, background),
       {{"kernel"},
        {"pass"},
        {"d", true},
        {"L2"},
        {"cases", true},
        {"median difference", true},
-       {"within", true},
-       {"largest", true},
-       {"in"}},
+       {"within", true}},
       {}};
+  if (launches) table.columns.push_back({"launches differ", true});
+  table.columns.insert(table.columns.end(), {{"largest", true}, {"in"}});
   Count sum;
   for (const auto& [key, members] : by_pass(passes)) {
     std::vector<MeasuredPass> fitting, past;
     for (const MeasuredPass& pass : members) {
       if (pass.has_dram()) (pass.fits() ? fitting : past).push_back(pass);
     }
-    for (const Count& count : {add_dram_row(table, key, "fits", 0.05, fitting),
-                               add_dram_row(table, key, "does not", 0.15, past)}) {
-      sum.within += count.within;
-      sum.all += count.all;
-    }
+    const Count of_fitting = count(fitting, 0.05, background), of_past = count(past, 0.15, background);
+    add_dram_row(table, key, "fits", of_fitting, launches, fitting);
+    add_dram_row(table, key, "does not", of_past, launches, past);
+    sum.add(of_fitting);
+    sum.add(of_past);
   }
   if (sum.all > 0) {
-    table.rows.push_back({"all", "", "", "", std::to_string(sum.all), "",
-                          fmt::format("**{} of {}**", sum.within, sum.all), "", ""});
+    std::vector<std::string> row = {
+        "all", "", "", "", std::to_string(sum.all), "", fmt::format("**{} of {}**", sum.within, sum.all)};
+    if (launches) row.push_back(sum.launches_text());
+    row.insert(row.end(), {"", ""});
+    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -255,7 +256,8 @@ Table dram_sweep_table(const std::vector<const RunSummary*>& runs) {
 
 }  // namespace
 
-std::optional<Section> measured_section(const std::vector<RunSummary>& runs) {
+std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
+                                        const BackgroundReads& background) {
   const std::vector<MeasuredPass> passes = measured_passes(runs);
   if (passes.empty()) return std::nullopt;
   Section section{"measured", "Model against measurement", {}};
@@ -264,7 +266,7 @@ std::optional<Section> measured_section(const std::vector<RunSummary>& runs) {
       "bytes are those of the papers' model, and the closed form gives them; DRAM bytes are the L2's doing, "
       "and the simulation gives them."});
   section.blocks.push_back(sm_l2_table(passes));
-  const Table dram = dram_table(passes);
+  const Table dram = dram_table(passes, background);
   if (!dram.rows.empty()) section.blocks.push_back(dram);
   std::set<std::string> commands;
   for (const MeasuredPass& pass : passes) commands.insert(command_text(pass.run->record->argv));

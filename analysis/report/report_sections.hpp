@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/background_reads.hpp"
 #include "analysis/ceilings_record.hpp"
 #include "analysis/explain_record.hpp"
 #include "analysis/report/report_document.hpp"
@@ -43,8 +44,9 @@ std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs)
 std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
 /// Every pass of the runs in the summary.
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
-/// Formula and simulation against what was measured.
-std::optional<Section> measured_section(const std::vector<RunSummary>& runs);
+/// Formula and simulation against what was measured. @param background of the device that measured
+std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
+                                        const BackgroundReads& background = {});
 /// What counters say lies beside the closed form.
 std::optional<Section> account_section(const std::vector<RunSummary>& runs);
 /// What was simulated and then measured, choice beside choice.

@@ -26,6 +26,16 @@ TEST_CASE("the total of a direction is the sum of its passes, but needs only wha
   CHECK(direction_total(run, Direction::forward)->name == "forward");
 }
 
+TEST_CASE("fetched code is added where every pass has it; what launches ranged over is not") {
+  RunEntry run = run_of("cpu:flash2");
+  for (PassRecord& pass : run.passes) {
+    pass.measured->instruction_fetch_bytes = 100;
+    pass.measured->dram_read_range = {kBytes, 2 * kBytes};
+  }
+  CHECK(direction_total(run, Direction::backward)->measured->instruction_fetch_bytes == 200);
+  CHECK_FALSE(direction_total(run, Direction::backward)->measured->dram_read_range);
+}
+
 TEST_CASE("what one pass lacks the total lacks, and nothing else") {
   RunEntry run = run_of("cpu:flash2");
   run.passes.back().simulated.reset();

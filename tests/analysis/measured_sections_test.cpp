@@ -2,6 +2,9 @@
 // What counters measured, beside formulas, simulations and predictions.
 #include <doctest/doctest.h>
 
+#include <variant>
+
+#include "analysis/report/report_sections.hpp"
 #include "tests/analysis/report_records.hpp"
 
 namespace tilescope {
@@ -72,6 +75,95 @@ TEST_CASE(
                  "| 2 kB | 1.600 kB | +25.0 % | 1 kB | 1.250 kB | -20.0 % | 0.50x | 0.78x | - |"));
   std::swap(predicted.when, measured.when);
   CHECK(section_names(make_report({{predicted, measured}})).count("predictions") == 0);
+}
+
+/// A pass of which the model says that it fits and reads 1000 bytes from DRAM, where 1200 were measured.
+RunEntry off_by_200() {
+  RunEntry run = reading(1000, true, {});
+  PassRecord& pass = run.passes.front();
+  pass.closed_form = ClosedFormBytes{1, 1, 1000, 1000};
+  pass.measured = MeasuredBytes{1, 1, 1200, 0};
+  return run;
+}
+
+/// The table of DRAM reads.
+Table dram_reads(const std::vector<RunEntry>& runs, const BackgroundReads& background) {
+  const std::vector<RunRecord> records = {fixed_record(runs)};
+  const auto section = measured_section(summarize(records), background);
+  REQUIRE(section);
+  for (const Block& block : section->blocks) {
+    const auto* table = std::get_if<Table>(&block);
+    if (table && table->caption.starts_with("Simulated against")) return *table;
+  }
+  FAIL("no table of DRAM reads");
+  return {};
+}
+
+std::string cell(const Table& table, std::size_t row, const std::string& column) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].header == column) return table.rows.at(row).at(i);
+  }
+  return "no such column";
+}
+
+bool within(const RunEntry& run, const BackgroundReads& background = {}) {
+  return cell(dram_reads({run}, background), 0, "within") == "1 of 1";
+}
+
+TEST_CASE(
+    "DRAM reads past the tolerance agree if launches, fetched code or the background account for them") {
+  CHECK_FALSE(within(off_by_200()));
+  const auto ranging = [](std::int64_t least, std::int64_t largest) {
+    RunEntry run = off_by_200();
+    run.passes.front().measured->dram_read_range = {least, largest};
+    return run;
+  };
+  CHECK(within(ranging(900, 1300)));
+  CHECK(within(ranging(1000, 1300)));
+  CHECK_FALSE(within(ranging(1001, 1300)));
+  CHECK_FALSE(within(ranging(900, 999)));
+  const auto fetching = [](std::int64_t bytes) {
+    RunEntry run = off_by_200();
+    run.passes.front().measured->instruction_fetch_bytes = bytes;
+    return run;
+  };
+  CHECK(within(fetching(141)));
+  CHECK_FALSE(within(fetching(139)));
+  CHECK_FALSE(within(fetching(400)));
+  const BackgroundReads background = {{1, 100}, {2, 200}};
+  CHECK_FALSE(within(off_by_200(), background));  // nobody knows how long it took
+  const auto lasting = [](double seconds) {
+    RunEntry run = off_by_200();
+    run.passes.front().time = TimeRecord{seconds, seconds, 0, {seconds}};
+    return run;
+  };
+  CHECK(within(lasting(2), background));
+  CHECK_FALSE(within(lasting(2)));
+  CHECK_FALSE(within(lasting(1.9), background));
+  RunEntry counted = off_by_200();
+  counted.passes.front().counters["gpu__time_duration.sum"] = std::int64_t{2'000'000'000};
+  CHECK(within(counted, background));
+}
+
+TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ by more than the tolerance") {
+  const BackgroundReads background = {{1, 200}};
+  std::vector<RunEntry> runs(4, off_by_200());
+  runs[0].passes.front().measured->dram_read_range = {900, 1300};
+  runs[1].passes.front().measured->instruction_fetch_bytes = 200;
+  runs[2].passes.front().time = TimeRecord{1, 1, 0, {1}};
+  runs[3].passes.front().measured->dram_read_range = {1190, 1210};
+  const Table table = dram_reads(runs, background);
+  REQUIRE(table.rows.size() == 2);
+  for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
+  CHECK(cell(table, 0, "within") == "3 of 4");
+  CHECK(cell(table, 0, "launches differ") == "1 of 2");
+  CHECK(cell(table, 0, "largest") == "-16.7 %");
+  CHECK(cell(table, 1, "within") == "**3 of 4**");
+  CHECK(cell(table, 1, "launches differ") == "1 of 2");
+  CHECK(contains(table.caption, "the least and the largest reads of its launches"));
+  const Table older = dram_reads({off_by_200()}, {});
+  CHECK(cell(older, 0, "launches differ") == "no such column");
+  CHECK_FALSE(contains(older.caption, "launches"));
 }
 
 TEST_CASE("bytes beyond the closed form are laid to the counters that saw them") {

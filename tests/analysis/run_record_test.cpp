@@ -60,6 +60,8 @@ RunRecord full_record() {
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;
   record.runs[1].l2 = "warm";
+  record.runs[1].passes.front().measured->dram_read_range = {8, 11};
+  record.runs[1].passes.front().measured->instruction_fetch_bytes = 32;
   record.runs[1].passes.back().tile = kUnknownTile;
   record.machine.libraries = "PyTorch 2";
   record.runs[1].passes.front().time->throttled = 3;
@@ -105,6 +107,8 @@ TEST_CASE("absent parts are left out, never zero") {
   const Json measured = valid_json()["runs"][0]["passes"][0]["measured"];
   CHECK_FALSE(measured.contains("sm_l2_write_bytes"));
   CHECK(measured["dram_write_bytes"] == 0);
+  CHECK_FALSE(measured.contains("dram_read_range"));
+  CHECK_FALSE(measured.contains("instruction_fetch_bytes"));
 }
 
 TEST_CASE("argv that is not UTF-8 does not make a record impossible") {
@@ -150,6 +154,12 @@ TEST_CASE("another schema, missing fields, wrong types and negative counts are n
   json = valid_json();
   json["runs"][0]["passes"][0]["tile"]["block_m"] = 0;
   expect(json, {"tile.block_m", "0"});
+  json = valid_json();
+  json["runs"][1]["passes"][0]["measured"]["dram_read_range"] = {11, 8};
+  expect(json, {"runs[1].passes[0].measured.dram_read_range", "[least, largest]"});
+  json = valid_json();
+  json["runs"][1]["passes"][0]["measured"]["dram_read_range"] = {11};
+  expect(json, {"runs[1].passes[0].measured.dram_read_range", "[least, largest]"});
   json = valid_json();
   json["runs"][1]["scan"] = "zigzag";
   expect(json, {"runs[1].scan", "zigzag", "sawtooth"});

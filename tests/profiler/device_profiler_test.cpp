@@ -112,6 +112,19 @@ TEST_CASE("counters that need several passes are the same in each measurement") 
         second.kernel.measured.at("threads_per_instruction"));
 }
 
+TEST_CASE("counters taken several times are kept one by one beside their median") {
+  const Buffer target(kTouchBytes);
+  const auto touch = [&](cudaStream_t stream) { launch_touch(target.get(), stream); };
+  WorkProfiler profiler("traffic", {.max_samples = 10});
+  const WorkMeasurement work = profiler.measure("touch", touch, 3);
+  CHECK(work.launches == 1);
+  REQUIRE(work.counted.size() == 3);
+  for (const KernelMeasurement& once : work.counted) {
+    CHECK(once.measured.at("sm_l2_write_bytes") == kTouchBytes);
+  }
+  CHECK(work.kernel.measured.at("sm_l2_write_bytes") == kTouchBytes);
+}
+
 TEST_CASE("a kernel that lasts a known time is timed so") {
   constexpr std::int64_t kNanoseconds = 300000;
   WorkProfiler profiler("sm_clock", {.min_samples = 20, .max_samples = 50});

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "cpu_ref/errors.hpp"
 
 using namespace tilescope;
@@ -10,6 +12,7 @@ using namespace tilescope;
 namespace {
 
 using Run = std::vector<KernelMeasurement>;
+using CounterMap = std::map<std::string, double>;
 
 KernelMeasurement launch(const std::string& name, std::int64_t ctas, double bytes) {
   KernelMeasurement kernel;
@@ -60,4 +63,29 @@ TEST_CASE("runs of another command are refused") {
   Run wider = run_of(1, 0);
   wider[1].launch.grid = {3, 1, 1};
   CHECK_THROWS_AS(gather_rounds({run_of(2, 0), wider}), BadInput);
+}
+
+TEST_CASE("the median of launches is taken counter by counter and metric by metric") {
+  std::vector<KernelMeasurement> launches(3, launch("a", 1, 0));
+  const double reads[] = {166, 253, 238}, writes[] = {30, 10, 20};
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    launches[i].counters = {{"reads.sum", reads[i]}, {"writes.sum", writes[i]}};
+    launches[i].measured = {{"bytes", reads[i] + writes[i]}};
+  }
+  const KernelMeasurement median = median_of_launches(launches);
+  CHECK(median.name == "a");
+  CHECK(median.launch == launches[0].launch);
+  CHECK(median.counters == CounterMap{{"reads.sum", 238}, {"writes.sum", 20}});
+  CHECK(median.measured == CounterMap{{"bytes", 258}});  // of 196 263 258
+  CHECK(median_of_launches({launches[1]}) == launches[1]);
+  launches.pop_back();
+  CHECK(median_of_launches(launches).counters.at("reads.sum") == 209.5);
+}
+
+TEST_CASE("a ratio that a launch could not form does not hide those of the others") {
+  std::vector<KernelMeasurement> launches = {launch("a", 1, std::nan("")), launch("a", 1, 7),
+                                             launch("a", 1, 9)};
+  CHECK(median_of_launches(launches).measured.at("bytes") == 8);
+  launches.resize(1);
+  CHECK(std::isnan(median_of_launches(launches).measured.at("bytes")));
 }

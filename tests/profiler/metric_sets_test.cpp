@@ -92,6 +92,18 @@ TEST_CASE("a counter that a chip names otherwise is found under its other name")
   });
 }
 
+TEST_CASE("fetched code is counted in sectors, and in the set that needs several passes anyway") {
+  with_catalogue("GH100", [](const MetricCatalogue& chip) {
+    const std::string counter = "lts__t_sectors_srcunit_gcc_lookup_miss.sum";
+    const MetricChoice causes = choose_metrics("causes", chip), traffic = choose_metrics("traffic", chip);
+    CHECK(causes.evaluate({{counter, 3}}).at("instruction_fetch_bytes") == 96);
+    CHECK(std::count(traffic.counters.begin(), traffic.counters.end(), counter) == 0);
+    std::vector<std::string> both = traffic.counters;
+    both.push_back(counter);
+    CHECK(chip.passes(both) == 2);
+  });
+}
+
 TEST_CASE("sets, metrics and counters mix in one request and nothing is collected twice") {
   with_catalogue("GH100", [](const MetricCatalogue& chip) {
     const MetricChoice choice =
