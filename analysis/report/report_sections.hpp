@@ -55,7 +55,7 @@ std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
 std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
 /// Operations and shared-memory bytes, by counters.
 std::optional<Section> work_section(const std::vector<RunSummary>& runs);
-/// What an L2 keeps, from `ceilings`.
+/// What an L2 keeps, how SMs stand round its parts, and what is read in the background, from `ceilings`.
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);

@@ -107,6 +107,36 @@ TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half i
   const std::string text = to_markdown(make_report({.runs = {}, .ceilings = {record}}), "f");
   CHECK(contains(text, "| read by all SMs | 40 MiB | 62.5 % |"));
   CHECK(contains(text, "l2-residency.svg"));
+  for (const char* absent : {kReadByOne, kReadByPart, kReadScattered, "beside part", "asleep for"}) {
+    CAPTURE(absent);
+    CHECK_FALSE(contains(text, absent));
+  }
+}
+
+TEST_CASE("parts of an L2 and reads in the background stand beside what it keeps") {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.l2_bytes = 64 << 20;
+  record.measured.l2_parts = {{{8, 0}, {50, 0}, {58, 1}}};
+  record.measured.background = {{1e-3, 30000}, {1.0, 600000}};
+  const auto markdown = [](const CeilingsRecord& of) {
+    return to_markdown(make_report({.runs = {}, .ceilings = {of}}), "f");
+  };
+  std::string text = markdown(record);
+  CHECK_FALSE(contains(text, "l2-residency.svg"));
+  CHECK(contains(text, "58 SMs stand beside part 0, 58 SMs stand beside part 1."));
+  CHECK(contains(text, "| 8 ... 57 | 50 | 0 |"));
+  CHECK(contains(text, "| 1 ms | 30 kB | 30 MB |"));
+  for (const char* access : {kReadByAll, kReadByOne, kReducedByOne, kReadByPart, kReadScattered}) {
+    for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
+      record.measured.l2.push_back({access, std::int64_t{mebi} << 20, kept});
+    }
+  }
+  text = markdown(record);
+  CHECK(contains(text, "| read by the SMs of one part | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  CHECK(contains(text, "| scattered pieces read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  record.measured.l2_parts = {{{116, 0}}};
+  CHECK(contains(markdown(record), "tell no parts of the L2 apart"));
 }
 
 }  // namespace
