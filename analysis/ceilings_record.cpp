@@ -58,9 +58,43 @@ std::string to_json_text(const CeilingsRecord& record) {
     json["l2"].push_back(
         {{"access", point.access}, {"footprint_bytes", point.footprint_bytes}, {"kept", point.kept}});
   }
+  if (!record.measured.l2_parts.groups.empty()) {
+    Json groups = Json::array();
+    for (const SmGroup& group : record.measured.l2_parts.groups) {
+      groups.push_back({{"sms", group.sms}, {"part", group.part}});
+    }
+    json["l2_parts"] = {{"groups", std::move(groups)}};
+  }
+  if (!record.measured.background.empty()) {
+    json["background"] = Json::array();
+    for (const BackgroundReads& reads : record.measured.background) {
+      json["background"].push_back({{"seconds", reads.seconds}, {"dram_read_bytes", reads.dram_read_bytes}});
+    }
+  }
   json["left_out"] = record.measured.left_out;
   return json.dump(1) + "\n";
 }
+
+namespace {
+
+// Older records lack both.
+void read_parts(const JsonField& field, Ceilings& measured) {
+  constexpr std::int64_t kMostSms = 1 << 16, kMostParts = 64;
+  if (!field.has("l2_parts")) return;
+  for (const JsonField& group : field.at("l2_parts").at("groups").items()) {
+    measured.l2_parts.groups.push_back({static_cast<int>(group.at("sms").integer(1, kMostSms)),
+                                        static_cast<int>(group.at("part").integer(0, kMostParts - 1))});
+  }
+}
+
+void read_background(const JsonField& field, Ceilings& measured) {
+  if (!field.has("background")) return;
+  for (const JsonField& reads : field.at("background").items()) {
+    measured.background.push_back({reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
+  }
+}
+
+}  // namespace
 
 CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
@@ -89,6 +123,8 @@ CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view
                              point.at("footprint_bytes").get<std::int64_t>(),
                              point.at("kept").get<double>()});
     }
+    read_parts(field, measured);
+    read_background(field, measured);
     return record;
   } catch (const Json::exception& error) {
     throw BadInput(source + " is no record of ceilings: " + error.what());

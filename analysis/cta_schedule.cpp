@@ -110,7 +110,7 @@ std::vector<int> l2_parts_of_slots(const std::vector<SmGroup>& groups, std::size
   while (parts.size() < slots) {
     const std::vector<std::size_t> wave = shares(order, std::min(sms, slots - parts.size()));
     for (std::size_t group = 0; group < order.size(); ++group) {
-      parts.insert(parts.end(), wave[group], order[group].l2_part);
+      parts.insert(parts.end(), wave[group], order[group].part);
     }
   }
   return parts;

@@ -12,9 +12,7 @@
 namespace tilescope {
 
 /// Where the JSON library looks for it.
-static void to_json(Json& json, const SmGroup& group) {
-  json = {{"sms", group.sms}, {"l2_part", group.l2_part}};
-}
+static void to_json(Json& json, const SmGroup& group) { json = {{"sms", group.sms}, {"part", group.part}}; }
 
 namespace {
 
@@ -65,8 +63,8 @@ Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t s
   std::vector<SmGroup> groups;
   std::int64_t sms = 0;
   for (const JsonField& group : field.at("value").items()) {
-    groups.push_back({group.at("sms").integer(1, sm_count),
-                      static_cast<int>(group.at("l2_part").integer(0, kL2Parts - 1))});
+    groups.push_back({static_cast<int>(group.at("sms").integer(1, sm_count)),
+                      static_cast<int>(group.at("part").integer(0, kL2Parts - 1))});
     sms += groups.back().sms;
   }
   if (sms != sm_count) field.at("value").refuse(fmt::format("must have {} SMs in all", sm_count));
@@ -116,7 +114,8 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
   if (field.has("younger_cta_pace")) machine.younger_cta_pace = share_fact(field.at("younger_cta_pace"));
   if (field.has("l2_ways") || field.has("sm_groups")) {
-    machine.l2_ways = with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
+    machine.l2_ways =
+        with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
     machine.sm_groups = sm_groups_fact(field.at("sm_groups"), machine.sm_count.value);
   }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));

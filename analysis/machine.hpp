@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cpu_ref/problem.hpp"
+#include "profiler/l2_parts.hpp"
 
 namespace tilescope {
 
@@ -24,13 +25,6 @@ struct Fact {
 };
 
 inline constexpr int kL2Parts = 2;
-
-/// SMs that follow each other when CTAs are issued, and the part of the L2 beside them.
-struct SmGroup {
-  std::int64_t sms = 0;
-  int l2_part = 0;  // 0 or 1
-  bool operator==(const SmGroup&) const = default;
-};
 
 /// An L2 in two parts.
 struct SplitL2Shape {

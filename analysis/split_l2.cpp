@@ -103,8 +103,7 @@ std::int64_t SplitL2::access(AccessKind kind, LineSample::Range lines, int part)
 }
 
 bool SplitL2::touch(int part, LineSample::Number line) {
-  LineSample::Number* set =
-      &sets_[static_cast<std::size_t>(part)][(*sample_)[line].set * sample_->ways()];
+  LineSample::Number* set = &sets_[static_cast<std::size_t>(part)][(*sample_)[line].set * sample_->ways()];
   LineSample::Number* found = std::find(set, set + sample_->ways(), line);
   const bool held = found != set + sample_->ways();
   if (!held) {

@@ -12,11 +12,11 @@
 
 namespace tilescope {
 
-/// Which sets of an L2 in two parts the lines of memory fall into: a sample of the sets, and the lines in them,
-/// by number. Lines that follow each other in memory fill the sets evenly, others at random, so that some sets
-/// overflow while the L2 has room.
-/// Source: DRAM reads and look-ups (lts__t_sectors_srcunit_{tex,ltcfabric}_lookup_{hit,miss}) of kernels that
-/// go over a footprint again and again, on an H200.
+/// Which sets of an L2 in two parts the lines of memory fall into: a sample of the sets, and the lines in
+/// them, by number. Lines that follow each other in memory fill the sets evenly, others at random, so that
+/// some sets overflow while the L2 has room. Source: DRAM reads and look-ups
+/// (lts__t_sectors_srcunit_{tex,ltcfabric}_lookup_{hit,miss}) of kernels that go over a footprint again and
+/// again, on an H200.
 class LineSample {
  public:
   using Number = std::uint32_t;
@@ -67,9 +67,9 @@ class LineSample {
   std::vector<Line> lines_;
 };
 
-/// What the two parts keep of the sampled lines. SMs ask the part beside them: a load that misses there goes on
-/// to the line's home, and both keep the line; a store leaves it in both as well; a reduction is done at the
-/// home alone. Sets are LRU, and a part forgets without telling the other. Empty at first.
+/// What the two parts keep of the sampled lines. SMs ask the part beside them: a load that misses there goes
+/// on to the line's home, and both keep the line; a store leaves it in both as well; a reduction is done at
+/// the home alone. Sets are LRU, and a part forgets without telling the other. Empty at first.
 class SplitL2 {
  public:
   /// The sample must outlive this; it may grow.
@@ -87,7 +87,7 @@ class SplitL2 {
 
   const LineSample* sample_;
   std::array<std::vector<LineSample::Number>, kL2Parts> sets_;  // one after the other, newest line first
-  std::vector<std::uint8_t> dirty_;                            // by line
+  std::vector<std::uint8_t> dirty_;                             // by line
   std::int64_t written_back_ = 0;
 };
 

@@ -79,9 +79,7 @@ void require_memory(std::int64_t needed) {
 class LruOfEverySize {
  public:
   explicit LruOfEverySize(const TileNumbering& tiles)
-      : tiles_(tiles),
-        stack_(tiles.num_tiles()),
-        largest_distance_(tiles.num_written_tiles(), kClean) {}
+      : tiles_(tiles), stack_(tiles.num_tiles()), largest_distance_(tiles.num_written_tiles(), kClean) {}
 
   void access(const AccessGroup& group) {
     for (const Operand& operand : group.operands) access(operand, tiles_.tile(operand.tensor, group));
@@ -129,8 +127,8 @@ class LruOfEverySize {
   PassTraffic traffic_;
 };
 
-/// The tiles of a pass as lines of a sample: what every L2 must move of them is counted of all lines, the rest
-/// of those in the sample.
+/// The tiles of a pass as lines of a sample: what every L2 must move of them is counted of all lines, the
+/// rest of those in the sample.
 class SampledTiles {
  public:
   struct Tile {

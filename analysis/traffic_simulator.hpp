@@ -38,9 +38,10 @@ struct SmTraffic {
 
 /// What one replay of a pass tells about every size of an LRU cache.
 ///
-/// The cache is fully associative with whole tiles as lines, empty at the start of the pass and flushed at its
-/// end. A load or reduction that misses fetches its tile; a store writes a whole tile and fetches nothing;
-/// stores and reductions leave the tile dirty, and a dirty tile is written back when it is evicted or flushed.
+/// The cache is fully associative with whole tiles as lines, empty at the start of the pass and flushed at
+/// its end. A load or reduction that misses fetches its tile; a store writes a whole tile and fetches
+/// nothing; stores and reductions leave the tile dirty, and a dirty tile is written back when it is evicted
+/// or flushed.
 struct PassTraffic : SmTraffic {
   std::int64_t cold_read_bytes = 0;    // read from DRAM at any size
   std::int64_t flush_write_bytes = 0;  // written to DRAM at any size

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/ceiling_kernels.hpp"
+#include "profiler/keep.cuh"
 
 namespace tilescope {
 namespace {
@@ -13,9 +14,6 @@ constexpr int kL2Blocks = 4;   // a SM
 constexpr int kL2Threads = 512;
 constexpr int kL2InFlight = 4;
 
-constexpr int kChunkThreads = 1024;
-static_assert(kL2Chunk == kChunkThreads * 16);
-
 constexpr int kSharedThreads = 1024;
 constexpr int kSharedRounds = 4096;
 constexpr int kSharedInFlight = 8;
@@ -24,11 +22,6 @@ constexpr int kFp32Threads = 1024;
 constexpr int kFp32Blocks = 2;  // a SM
 constexpr int kFp32Rounds = 4096;
 constexpr int kFp32Chains = 16;  // independent, so that latency is hidden
-
-/// Stores where a sum that cannot be would ask for it, so that no work is optimised away.
-__device__ void keep(float sum, void* target) {
-  if (sum == 12345.678f) *static_cast<float*>(target) = sum;
-}
 
 __device__ std::int64_t vector_index(int i) {
   return (std::int64_t{blockIdx.x} * kVectors + i) * kThreads + threadIdx.x;
@@ -65,23 +58,6 @@ __global__ void __launch_bounds__(kL2Threads)
     index += kL2InFlight * kL2Threads;
   }
   keep(sum, target);
-}
-
-template <bool Reduce>
-__global__ void __launch_bounds__(kChunkThreads) l2_rounds(float4* data, int chunks, int stride, int rounds) {
-  float sum = 0;
-  for (int round = 0; round < rounds; ++round) {
-    for (int chunk = stride == 1 ? 0 : static_cast<int>(blockIdx.x); chunk < chunks; chunk += stride) {
-      float4* vector = data + std::int64_t{chunk} * kChunkThreads + threadIdx.x;
-      if constexpr (Reduce) {
-        for (int i = 0; i < 4; ++i) atomicAdd(reinterpret_cast<float*>(vector) + i, 0.0f);
-      } else {
-        const float4 value = __ldcg(vector);
-        sum += value.x + value.y + value.z + value.w;
-      }
-    }
-  }
-  keep(sum, data);
 }
 
 __global__ void __launch_bounds__(kSharedThreads) shared_read(void* target) {
@@ -145,13 +121,6 @@ std::int64_t launch_l2_read(const void* source, void* target, std::int64_t bytes
   l2_read<<<kL2Blocks * sms, kL2Threads, 0, stream>>>(static_cast<const float4*>(source),
                                                       static_cast<std::uint32_t>(bytes / 16 - 1), target);
   return kL2Rounds * kL2Blocks * bytes * sms;
-}
-
-void launch_l2_rounds(L2Access access, void* data, std::int64_t bytes, int rounds, int sms,
-                      cudaStream_t stream) {
-  const auto kernel = access == L2Access::reduced_by_one ? l2_rounds<true> : l2_rounds<false>;
-  kernel<<<sms, kChunkThreads, 0, stream>>>(static_cast<float4*>(data), static_cast<int>(bytes / kL2Chunk),
-                                            access == L2Access::read_by_all ? 1 : sms, rounds);
 }
 
 std::int64_t launch_shared_read(void* target, int sms, cudaStream_t stream) {

@@ -22,15 +22,6 @@ std::int64_t launch_shared_read(void* target, int sms, cudaStream_t stream);
 /// fp32 multiply-adds on the CUDA cores. @returns floating-point operations, two a multiply-add
 std::int64_t launch_fp32(void* target, int sms, cudaStream_t stream);
 
-/// How a kernel goes over a buffer: every SM reads all of it, or each has a share of its own, which it reads
-/// or adds zeros to.
-enum class L2Access { read_by_all, read_by_one, reduced_by_one };
-/// Passes over a buffer of fp32 values, one after the other, with one CTA an SM. `bytes` is a multiple of
-/// kL2Chunk.
-inline constexpr std::int64_t kL2Chunk = 16 * 1024;
-void launch_l2_rounds(L2Access access, void* data, std::int64_t bytes, int rounds, int sms,
-                      cudaStream_t stream);
-
 /// Values of either sign below 2 in size, whichever 8- or 16-bit floating-point type the bytes are read as:
 /// zeros would draw less power and run faster than data does.
 void launch_fill(void* target, std::int64_t bytes, cudaStream_t stream);

@@ -4,12 +4,15 @@
 #include <cuda_runtime.h>
 
 #include <bit>
+#include <functional>
 #include <memory>
 
 #include "profiler/ceiling_kernels.hpp"
 #include "profiler/cold_timer.hpp"
+#include "profiler/l2_probe.hpp"
 #include "profiler/matrix_product.hpp"
 #include "profiler/nvtx_range.hpp"
+#include "profiler/runtime_check.hpp"
 #include "profiler/scratch_buffer.hpp"
 
 namespace tilescope {
@@ -19,10 +22,6 @@ constexpr std::int64_t kStreamBytes = std::int64_t{2} << 30;  // many times any 
 constexpr std::int64_t kMatrixSize = 8192;
 constexpr int kL2Fraction =
     4;  // of L2 that is read at most: all of it stays there, on both sides of a split L2
-
-void check_runtime(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw DriverError(std::string(what) + ": " + cudaGetErrorName(status));
-}
 
 class Measuring {
  public:
@@ -102,6 +101,25 @@ void measure_tensor(Measuring& measuring, const ScratchBuffer& source, const Scr
   }
 }
 
+void measure_rates(const DeviceContext& device, Ceilings& result) {
+  const ScratchBuffer source(kStreamBytes), target(kStreamBytes);
+  for (const ScratchBuffer* buffer : {&source, &target}) launch_fill(buffer->data(), kStreamBytes, nullptr);
+  Measuring measuring(device);
+  measure_dram(measuring, source, target);
+  measure_chip(measuring, device, source, target);
+  measure_tensor(measuring, source, target, result.left_out);
+  result.ceilings = measuring.take();
+}
+
+void add_or_leave_out(const std::string& what, std::vector<std::string>& left_out,
+                      const std::function<void()>& measure) {
+  try {
+    measure();
+  } catch (const MachineLacks& reason) {
+    left_out.push_back(what + ": " + reason.what());
+  }
+}
+
 }  // namespace
 
 Ceilings measure_ceilings() {
@@ -113,18 +131,15 @@ Ceilings measure_ceilings() {
                         std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   result.driver = device.driver_version();
   result.l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-  const ScratchBuffer source(kStreamBytes), target(kStreamBytes);
-  for (const ScratchBuffer* buffer : {&source, &target}) launch_fill(buffer->data(), kStreamBytes, nullptr);
-  Measuring measuring(device);
-  measure_dram(measuring, source, target);
-  measure_chip(measuring, device, source, target);
-  measure_tensor(measuring, source, target, result.left_out);
-  result.ceilings = measuring.take();
-  try {
-    result.l2 = measure_l2_residency();
-  } catch (const MachineLacks& reason) {
-    result.left_out.push_back(std::string("what L2 keeps: ") + reason.what());
-  }
+  measure_rates(device, result);
+  std::vector<int> part_of_sm;
+  add_or_leave_out("parts of the L2", result.left_out, [&] {
+    part_of_sm = measure_parts_of_sms();
+    result.l2_parts = measure_l2_parts(part_of_sm);
+  });
+  add_or_leave_out("what L2 keeps", result.left_out, [&] { result.l2 = measure_l2_residency(part_of_sm); });
+  add_or_leave_out("reads in the background", result.left_out,
+                   [&] { result.background = measure_background_reads(); });
   return result;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "profiler/background_reads.hpp"
+#include "profiler/l2_parts.hpp"
 #include "profiler/l2_residency.hpp"
 
 namespace tilescope {
@@ -23,12 +25,14 @@ struct MeasuredCeiling {
 struct Ceilings {
   std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
   std::vector<MeasuredCeiling> ceilings;
-  std::int64_t l2_bytes = 0;          // as the driver has it
-  std::vector<L2Residency> l2;        // empty where bytes cannot be counted
-  std::vector<std::string> left_out;  // with the reason
+  std::int64_t l2_bytes = 0;                // as the driver has it
+  std::vector<L2Residency> l2;              // empty where bytes cannot be counted
+  L2Parts l2_parts;                         // without groups where nobody looked
+  std::vector<BackgroundReads> background;  // empty where bytes cannot be counted
+  std::vector<std::string> left_out;        // with the reason
 };
 
-/// Takes some seconds and up to 4 GiB of device memory.
+/// Takes up to a minute and up to 4 GiB of device memory.
 /// @throws MachineLacks without a device or in a build without CUDA
 Ceilings measure_ceilings();
 

@@ -9,6 +9,7 @@
 #include "profiler/bracketed_counters.hpp"
 #include "profiler/calibration_kernels.hpp"
 #include "profiler/nvtx_range.hpp"
+#include "profiler/runtime_check.hpp"
 #include "profiler/scratch_buffer.hpp"
 
 namespace tilescope {
@@ -17,10 +18,6 @@ namespace {
 constexpr const char* kMetrics =
     "sm_l2_read_bytes,sm_l2_write_bytes,l2_read_sectors,dram_read_bytes,dram_write_bytes";
 constexpr std::int64_t kSectorBytes = 32;
-
-void check_runtime(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw DriverError(std::string(what) + ": " + cudaGetErrorName(status));
-}
 
 void add_check(SelfTest& test, const CalibrationKernel& kernel, const KernelMeasurement& measured,
                const char* metric, std::int64_t declared) {

@@ -51,7 +51,8 @@ std::string l2_table(const Ceilings& measured) {
   for (const auto& [footprint, by_access] : kept) {
     rows.push_back({format_capacity(footprint)});
     for (const std::string& access : accesses) {
-      rows.back().push_back(fmt::format("{:.1f} %", 100 * by_access.at(access)));
+      const auto share = by_access.find(access);
+      rows.back().push_back(share == by_access.end() ? "-" : fmt::format("{:.1f} %", 100 * share->second));
     }
   }
   rows.push_back({"half is kept of"});
@@ -59,7 +60,30 @@ std::string l2_table(const Ceilings& measured) {
     rows.back().push_back(format_capacity(half_kept_bytes(measured.l2, access)));
   }
   return fmt::format("\nL2 of {}: what the next pass over a footprint finds in it\n{}",
-                     format_capacity(measured.l2_bytes), align_columns(rows, "", {true, true, true, true}));
+                     format_capacity(measured.l2_bytes),
+                     align_columns(rows, "", std::vector<bool>(rows.front().size(), true)));
+}
+
+std::string parts_table(const L2Parts& parts) {
+  if (parts.groups.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"CTAs", "SMs", "part"}};
+  int first = 0;
+  for (const SmGroup& group : parts.groups) {
+    rows.push_back({fmt::format("{} ... {}", first, first + group.sms - 1), std::to_string(group.sms),
+                    std::to_string(group.part)});
+    first += group.sms;
+  }
+  return fmt::format("\nthe part of the L2 beside which each CTA of a grid of one CTA an SM runs\n{}",
+                     align_columns(rows, "", {true, true, true}));
+}
+
+std::string background_table(const std::vector<BackgroundReads>& background) {
+  if (background.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"asleep for", "DRAM read"}};
+  for (const BackgroundReads& reads : background) {
+    rows.push_back({format_seconds(reads.seconds), format_bytes(static_cast<double>(reads.dram_read_bytes))});
+  }
+  return "\nread from DRAM while a kernel sleeps\n" + align_columns(rows, "", {true, true});
 }
 
 int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
@@ -71,7 +95,8 @@ int run_ceilings(const CeilingsArguments& arguments, const CommandContext& conte
   const CeilingsRecord record = arguments.from.empty()
                                     ? CeilingsRecord{context.argv, utc_now(), measure_ceilings()}
                                     : parse_ceilings_record(arguments.from, read_text_file(arguments.from));
-  context.print(as_table(record.measured) + l2_table(record.measured));
+  context.print(as_table(record.measured) + l2_table(record.measured) +
+                parts_table(record.measured.l2_parts) + background_table(record.measured.background));
   for (const std::string& reason : record.measured.left_out) context.print("left out: " + reason + "\n");
   if (base) {
     write_file_atomically("--out", arguments.out, to_json_text(measured_machine(*base, record)));

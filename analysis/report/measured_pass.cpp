@@ -58,7 +58,7 @@ std::optional<double> MeasuredPass::launch_spread() const {
          static_cast<double>(*pass->measured->dram_read_bytes);
 }
 
-bool MeasuredPass::dram_within(double tolerance, const BackgroundReads& background) const {
+bool MeasuredPass::dram_within(double tolerance, const std::vector<BackgroundReads>& background) const {
   if (std::abs(dram_error()) <= tolerance) return true;
   const std::int64_t expected = expected_dram_reads();
   const auto& range = pass->measured->dram_read_range;

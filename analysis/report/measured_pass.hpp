@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/background_reads.hpp"
+#include "analysis/background_bytes.hpp"
 #include "analysis/report/run_summary.hpp"
 
 namespace tilescope {
@@ -39,7 +39,7 @@ struct MeasuredPass {
   /// Whether expected and measured reads agree: within the tolerance, or since the expected reads lie
   /// between those of two launches, or differ from the measured by no more than the device reads by itself
   /// in the time of the pass.
-  bool dram_within(double tolerance, const BackgroundReads& background) const;
+  bool dram_within(double tolerance, const std::vector<BackgroundReads>& background) const;
 
  private:
   /// Of the pass without counters, else of the run with them.

@@ -91,7 +91,8 @@ bool any_repeated(const std::vector<MeasuredPass>& passes) {
                      [](const MeasuredPass& pass) { return pass.has_dram() && pass.launch_spread(); });
 }
 
-Count count(const std::vector<MeasuredPass>& members, double tolerance, const BackgroundReads& background) {
+Count count(const std::vector<MeasuredPass>& members, double tolerance,
+            const std::vector<BackgroundReads>& background) {
   Count count;
   for (const MeasuredPass& pass : members) {
     ++count.all;
@@ -128,7 +129,7 @@ void add_dram_row(Table& table, const PassKey& key, const char* regime, const Co
 
 /// What the caption says of measurements that not every record has; nothing where none has them.
 std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launches,
-                           const BackgroundReads& background) {
+                           const std::vector<BackgroundReads>& background) {
   const bool code = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
     return pass.has_dram() && pass.pass->measured->instruction_fetch_bytes;
   });
@@ -145,7 +146,7 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   return text;
 }
 
-Table dram_table(const std::vector<MeasuredPass>& passes, const BackgroundReads& background) {
+Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<BackgroundReads>& background) {
   const bool launches = any_repeated(passes);
   Table table{
       "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
@@ -257,7 +258,7 @@ Table dram_sweep_table(const std::vector<const RunSummary*>& runs) {
 }  // namespace
 
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
-                                        const BackgroundReads& background) {
+                                        const std::vector<BackgroundReads>& background) {
   const std::vector<MeasuredPass> passes = measured_passes(runs);
   if (passes.empty()) return std::nullopt;
   Section section{"measured", "Model against measurement", {}};

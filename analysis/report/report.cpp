@@ -17,6 +17,14 @@ constexpr const char* kLead =
     "every input read once and every output written once; no kernel moves less. GB are 10⁹ bytes, a "
     "multiply-add is 2 FLOP.";
 
+/// Of the first record that has them.
+std::vector<BackgroundReads> background_of(const std::vector<CeilingsRecord>& records) {
+  for (const CeilingsRecord& record : records) {
+    if (!record.measured.background.empty()) return record.measured.background;
+  }
+  return {};
+}
+
 void add(Document& document, std::optional<Section> section) {
   if (section) document.sections.push_back(std::move(*section));
 }
@@ -34,7 +42,7 @@ Document make_report(const ReportRecords& all) {
   add(document, simulation_speed_section(records));
   add(document, device_speed_section(runs));
   add(document, device_rate_section(runs));
-  add(document, measured_section(runs));
+  add(document, measured_section(runs, background_of(all.ceilings)));
   add(document, account_section(runs));
   add(document, prediction_section(runs));
   add(document, growth_section(runs));

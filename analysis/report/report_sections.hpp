@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/background_reads.hpp"
+#include "analysis/background_bytes.hpp"
 #include "analysis/ceilings_record.hpp"
 #include "analysis/explain_record.hpp"
 #include "analysis/report/report_document.hpp"
@@ -46,7 +46,7 @@ std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
 /// Formula and simulation against what was measured. @param background of the device that measured
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
-                                        const BackgroundReads& background = {});
+                                        const std::vector<BackgroundReads>& background = {});
 /// What counters say lies beside the closed form.
 std::optional<Section> account_section(const std::vector<RunSummary>& runs);
 /// What was simulated and then measured, choice beside choice.
@@ -57,7 +57,7 @@ std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
 std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
 /// Operations and shared-memory bytes, by counters.
 std::optional<Section> work_section(const std::vector<RunSummary>& runs);
-/// What an L2 keeps, from `ceilings`.
+/// What an L2 keeps, how SMs stand round its parts, and what is read in the background, from `ceilings`.
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);

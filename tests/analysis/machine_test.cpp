@@ -100,8 +100,8 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json.erase("l2_ways");
   expect(json, "l2_ways", "missing");
   json = shipped("h200");
-  json["sm_groups"]["value"][0]["l2_part"] = 2;
-  expect(json, "sm_groups.value[0].l2_part", "1");
+  json["sm_groups"]["value"][0]["part"] = 2;
+  expect(json, "sm_groups.value[0].part", "1");
   json = shipped("h200");
   json["sm_groups"]["value"][0]["sms"] = 9;
   expect(json, "sm_groups.value", "132 SMs");

@@ -87,7 +87,7 @@ RunEntry off_by_200() {
 }
 
 /// The table of DRAM reads.
-Table dram_reads(const std::vector<RunEntry>& runs, const BackgroundReads& background) {
+Table dram_reads(const std::vector<RunEntry>& runs, const std::vector<BackgroundReads>& background) {
   const std::vector<RunRecord> records = {fixed_record(runs)};
   const auto section = measured_section(summarize(records), background);
   REQUIRE(section);
@@ -106,7 +106,7 @@ std::string cell(const Table& table, std::size_t row, const std::string& column)
   return "no such column";
 }
 
-bool within(const RunEntry& run, const BackgroundReads& background = {}) {
+bool within(const RunEntry& run, const std::vector<BackgroundReads>& background = {}) {
   return cell(dram_reads({run}, background), 0, "within") == "1 of 1";
 }
 
@@ -130,7 +130,7 @@ TEST_CASE(
   CHECK(within(fetching(141)));
   CHECK_FALSE(within(fetching(139)));
   CHECK_FALSE(within(fetching(400)));
-  const BackgroundReads background = {{1, 100}, {2, 200}};
+  const std::vector<BackgroundReads> background = {{1, 100}, {2, 200}};
   CHECK_FALSE(within(off_by_200(), background));  // nobody knows how long it took
   const auto lasting = [](double seconds) {
     RunEntry run = off_by_200();
@@ -146,7 +146,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ by more than the tolerance") {
-  const BackgroundReads background = {{1, 200}};
+  const std::vector<BackgroundReads> background = {{1, 200}};
   std::vector<RunEntry> runs(4, off_by_200());
   runs[0].passes.front().measured->dram_read_range = {900, 1300};
   runs[1].passes.front().measured->instruction_fetch_bytes = 200;
@@ -199,6 +199,36 @@ TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half i
   const std::string text = to_markdown(make_report({.runs = {}, .ceilings = {record}}), "f");
   CHECK(contains(text, "| read by all SMs | 40 MiB | 62.5 % |"));
   CHECK(contains(text, "l2-residency.svg"));
+  for (const char* absent : {kReadByOne, kReadByPart, kReadScattered, "beside part", "asleep for"}) {
+    CAPTURE(absent);
+    CHECK_FALSE(contains(text, absent));
+  }
+}
+
+TEST_CASE("parts of an L2 and reads in the background stand beside what it keeps") {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.l2_bytes = 64 << 20;
+  record.measured.l2_parts = {{{8, 0}, {50, 0}, {58, 1}}};
+  record.measured.background = {{1e-3, 30000}, {1.0, 600000}};
+  const auto markdown = [](const CeilingsRecord& of) {
+    return to_markdown(make_report({.runs = {}, .ceilings = {of}}), "f");
+  };
+  std::string text = markdown(record);
+  CHECK_FALSE(contains(text, "l2-residency.svg"));
+  CHECK(contains(text, "58 SMs stand beside part 0, 58 SMs stand beside part 1."));
+  CHECK(contains(text, "| 8 ... 57 | 50 | 0 |"));
+  CHECK(contains(text, "| 1 ms | 30 kB | 30 MB |"));
+  for (const char* access : {kReadByAll, kReadByOne, kReducedByOne, kReadByPart, kReadScattered}) {
+    for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
+      record.measured.l2.push_back({access, std::int64_t{mebi} << 20, kept});
+    }
+  }
+  text = markdown(record);
+  CHECK(contains(text, "| read by the SMs of one part | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  CHECK(contains(text, "| scattered pieces read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  record.measured.l2_parts = {{{116, 0}}};
+  CHECK(contains(markdown(record), "tell no parts of the L2 apart"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/background_reads.hpp"
+#include "analysis/background_bytes.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@ namespace tilescope {
 namespace {
 
 TEST_CASE("background reads lie on lines between the measured durations, and on the last line above them") {
-  const BackgroundReads measured = {{1e-3, 1000}, {2e-3, 3000}, {4e-3, 4000}};
+  const std::vector<BackgroundReads> measured = {{1e-3, 1000}, {2e-3, 3000}, {4e-3, 4000}};
   for (const auto& [seconds, bytes] : {std::pair<double, std::int64_t>{0, 1000},
                                        {0.5e-3, 1000},
                                        {1e-3, 1000},
@@ -28,7 +28,7 @@ TEST_CASE("where nothing or one duration was measured there is no line") {
 }
 
 TEST_CASE("a line that falls does not fall below nothing") {
-  const BackgroundReads falling = {{1, 1000}, {2, 500}};
+  const std::vector<BackgroundReads> falling = {{1, 1000}, {2, 500}};
   CHECK(background_bytes(falling, 1.5) == 750);
   CHECK(background_bytes(falling, 10) == 0);
 }
