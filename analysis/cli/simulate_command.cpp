@@ -54,7 +54,12 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
                 needed <= m ? "which fits" : "MORE than M (the rule is asymptotic; it fits from M = 8 d^2)")};
 }
 
-std::string machine_line(const Machine& machine, std::int64_t l2_bytes) {
+std::string machine_line(const Machine& machine, const std::optional<std::int64_t>& given_l2_bytes) {
+  if (!given_l2_bytes && machine.split_l2()) {
+    return fmt::format("on {}: {} SMs, L2 {} in two parts\n", machine.title, machine.sm_count.value,
+                       format_capacity(machine.l2_bytes.value));
+  }
+  const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.effective_l2_bytes());
   const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
   return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
                      machine.sm_count.value, format_capacity(machine.l2_bytes.value),
@@ -184,8 +189,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);
 
   if (!arguments.sweep.given()) context.print(describe(problem) + "\n");
-  context.print(machine_line(machine, how.l2_bytes.value_or(machine.effective_l2_bytes())) +
-                ceiling_line(machine, problem.dtype));
+  context.print(machine_line(machine, how.l2_bytes) + ceiling_line(machine, problem.dtype));
   if (paper) context.print(paper->remark);
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
@@ -221,7 +225,8 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                   "a machine's name (tilescope list machines) or a file; default h200")
       ->type_name("NAME|FILE.json")
       ->group(kGroup);
-  command.add_option("--l2-bytes", arguments->l2_bytes, "L2 capacity; default: the machine's usable part")
+  command
+      .add_option("--l2-bytes", arguments->l2_bytes, "capacity of an LRU cache in place of the machine's L2")
       ->type_name("N")
       ->group(kGroup);
   command
