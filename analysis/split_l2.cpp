@@ -35,7 +35,7 @@ LineSample::LineSample(const SplitL2Shape& shape)
 
 void LineSample::place(std::int64_t address, std::int64_t bytes) {
   const std::int64_t end = (address + bytes + kLineBytes - 1) / kLineBytes;
-  for (std::int64_t line = address / kLineBytes; line < end;) {
+  for (std::int64_t line = (address + kLineBytes - 1) / kLineBytes; line < end;) {
     const std::int64_t run = line / kLinesOfRun;
     const std::int64_t first = line % kLinesOfRun;
     const std::int64_t last = std::min(kLinesOfRun, first + end - line);

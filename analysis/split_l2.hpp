@@ -33,7 +33,8 @@ class LineSample {
   /// @throws BadInput where the L2 has fewer sets than the sample
   explicit LineSample(const SplitL2Shape& shape);
 
-  /// Numbers the sampled lines among `bytes` bytes from `address` on.
+  /// Numbers the sampled lines that begin among `bytes` bytes from `address` on: each line belongs to one of
+  /// the tiles that share it.
   void place(std::int64_t address, std::int64_t bytes);
   Number size() const { return static_cast<Number>(lines_.size()); }
   Line operator[](Number number) const { return lines_[number]; }
