@@ -248,6 +248,7 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
       const NumberedTile number = numbers.tile(operand.tensor, group);
       traffic.add(operand.kind, number.bytes);
       const auto [lines, first] = tiles.touch(operand, group, number);
+      if (lines.count() == 0) continue;  // none of them in the sample
       for (std::size_t launch = 0; launch < kLaunches; ++launch) {
         const std::int64_t missed = launches[launch].access(operand.kind, lines, parts[launch][ctas.slot()]);
         if (!first) read_again += missed;
