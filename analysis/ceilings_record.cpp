@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/json_fields.hpp"
+#include "analysis/sm_groups_json.hpp"
 
 namespace tilescope {
 
@@ -59,11 +60,7 @@ std::string to_json_text(const CeilingsRecord& record) {
         {{"access", point.access}, {"footprint_bytes", point.footprint_bytes}, {"kept", point.kept}});
   }
   if (!record.measured.l2_parts.groups.empty()) {
-    Json groups = Json::array();
-    for (const SmGroup& group : record.measured.l2_parts.groups) {
-      groups.push_back({{"sms", group.sms}, {"part", group.part}});
-    }
-    json["l2_parts"] = {{"groups", std::move(groups)}};
+    json["l2_parts"] = {{"groups", record.measured.l2_parts.groups}};
   }
   if (!record.measured.background.empty()) {
     json["background"] = Json::array();
@@ -81,10 +78,7 @@ namespace {
 void read_parts(const JsonField& field, Ceilings& measured) {
   constexpr std::int64_t kMostSms = 1 << 16, kMostParts = 64;
   if (!field.has("l2_parts")) return;
-  for (const JsonField& group : field.at("l2_parts").at("groups").items()) {
-    measured.l2_parts.groups.push_back({static_cast<int>(group.at("sms").integer(1, kMostSms)),
-                                        static_cast<int>(group.at("part").integer(0, kMostParts - 1))});
-  }
+  measured.l2_parts.groups = parse_sm_groups(field.at("l2_parts").at("groups"), kMostSms, kMostParts);
 }
 
 void read_background(const JsonField& field, Ceilings& measured) {

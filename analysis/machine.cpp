@@ -8,11 +8,9 @@
 
 #include "analysis/json_fields.hpp"
 #include "analysis/nearest_names.hpp"
+#include "analysis/sm_groups_json.hpp"
 
 namespace tilescope {
-
-/// Where the JSON library looks for it.
-static void to_json(Json& json, const SmGroup& group) { json = {{"sms", group.sms}, {"part", group.part}}; }
 
 namespace {
 
@@ -60,13 +58,9 @@ Fact<double> share_fact(const JsonField& field) {
 constexpr std::int64_t kMostWays = 1024;
 
 Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t sm_count) {
-  std::vector<SmGroup> groups;
+  const std::vector<SmGroup> groups = parse_sm_groups(field.at("value"), sm_count, kL2Parts);
   std::int64_t sms = 0;
-  for (const JsonField& group : field.at("value").items()) {
-    groups.push_back({static_cast<int>(group.at("sms").integer(1, sm_count)),
-                      static_cast<int>(group.at("part").integer(0, kL2Parts - 1))});
-    sms += groups.back().sms;
-  }
+  for (const SmGroup& group : groups) sms += group.sms;
   if (sms != sm_count) field.at("value").refuse(fmt::format("must have {} SMs in all", sm_count));
   return with_evidence(field, groups);
 }
