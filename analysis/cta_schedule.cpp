@@ -72,7 +72,7 @@ bool CoResidentCtas::next(AccessGroup& group) {
       busy = cta.walk.next(group);
     }
     if (busy) {
-      turns_.push({turn.time + (oldest_on_sm(turn.slot) ? cta.ticks : cta.ticks_when_younger), turn.slot});
+      turns_.push({turn.time + ticks_of_step(turn.slot), turn.slot});
       slot_ = turn.slot;
       return true;
     }
@@ -83,17 +83,25 @@ bool CoResidentCtas::next(AccessGroup& group) {
 
 CoResidentCtas::Cta CoResidentCtas::issue() {
   const std::int64_t ticks = step_ticks(next_cta_, schedule_.pace_spread);
-  const auto younger = static_cast<std::int64_t>(static_cast<double>(ticks) / schedule_.younger_pace);
-  Cta cta{CtaWalk(program_, next_cta_), next_cta_, ticks, younger};
+  const auto at_pace = [ticks](double pace) {
+    return static_cast<std::int64_t>(static_cast<double>(ticks) / pace);
+  };
+  Cta cta{CtaWalk(program_, next_cta_), next_cta_, ticks, at_pace(schedule_.paces.younger),
+          at_pace(schedule_.paces.alone)};
   ++next_cta_;
   return cta;
 }
 
-bool CoResidentCtas::oldest_on_sm(std::size_t slot) const {
+std::int64_t CoResidentCtas::ticks_of_step(std::size_t slot) const {
+  const Cta& cta = running_[slot];
+  bool oldest = true, alone = schedule_.ctas_per_sm > 1;
   for (std::size_t other = slot % num_sms_; other < running_.size(); other += num_sms_) {
-    if (running_[other].index < running_[slot].index) return false;
+    if (other == slot || running_[other].index == kRetired) continue;
+    alone = false;
+    oldest = oldest && cta.index < running_[other].index;
   }
-  return true;
+  if (alone) return cta.ticks_when_alone;
+  return oldest ? cta.ticks : cta.ticks_when_younger;
 }
 
 std::vector<int> l2_parts_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,

@@ -7,6 +7,7 @@
 #include <queue>
 #include <vector>
 
+#include "analysis/cta_paces.hpp"
 #include "analysis/machine.hpp"
 #include "cpu_ref/cta_walk.hpp"
 
@@ -19,9 +20,7 @@ struct CtaSchedule {
   /// Standard deviation of the time that a CTA takes for a step, which differs from CTA to CTA, over its
   /// mean. 0: all run in step.
   double pace_spread = 0;
-  /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1]. Below 1 they end up
-  /// staggered, and each sweeps the tensors by itself.
-  double younger_pace = 1;
+  CtaPaces paces;  // those of CTAs that share an SM
 };
 
 /// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced, on its
@@ -42,8 +41,8 @@ class CoResidentCtas {
  private:
   struct Cta {
     CtaWalk walk;
-    std::int64_t index;  // also its age: CTAs are issued in order
-    std::int64_t ticks, ticks_when_younger;
+    std::int64_t index;                                        // also its age: CTAs are issued in order
+    std::int64_t ticks, ticks_when_younger, ticks_when_alone;  // of a step
   };
   /// When a slot's CTA makes its next step; at the same time, slot after slot.
   struct Turn {
@@ -53,7 +52,8 @@ class CoResidentCtas {
   };
 
   Cta issue();
-  bool oldest_on_sm(std::size_t slot) const;
+  /// Until the CTA of that slot makes its next step.
+  std::int64_t ticks_of_step(std::size_t slot) const;
 
   const TileProgram& program_;
   CtaSchedule schedule_;

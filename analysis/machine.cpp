@@ -12,6 +12,15 @@
 
 namespace tilescope {
 
+/// Where the JSON library looks for it.
+static void to_json(Json& json, const PassPaces& pass) {
+  json = {{"kernel", pass.kernel},
+          {"pass", pass.pass},
+          {"head_dim", pass.head_dim},
+          {"younger", pass.paces.younger},
+          {"alone", pass.paces.alone}};
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,7 +74,30 @@ Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t s
   return with_evidence(field, groups);
 }
 
+Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
+  std::vector<PassPaces> all;
+  for (const JsonField& entry : field.at("value").items()) {
+    all.push_back({entry.at("kernel").text(),
+                   entry.at("pass").text(),
+                   entry.at("head_dim").integer(1, kMaxHeadDim),
+                   {entry.at("younger").positive(), entry.at("alone").positive()}});
+  }
+  return with_evidence(field, all);
+}
+
 }  // namespace
+
+CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass, std::int64_t head_dim) const {
+  if (!cta_paces) return {};
+  const PassPaces* nearest = nullptr;
+  for (const PassPaces& entry : cta_paces->value) {
+    if (entry.kernel != kernel || entry.pass != pass) continue;
+    if (nearest == nullptr || std::abs(entry.head_dim - head_dim) < std::abs(nearest->head_dim - head_dim)) {
+      nearest = &entry;
+    }
+  }
+  return nearest == nullptr ? CtaPaces{} : nearest->paces;
+}
 
 std::optional<SplitL2Shape> Machine::split_l2() const {
   if (!l2_ways || !sm_groups) return std::nullopt;
@@ -106,7 +138,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
   machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
   if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
-  if (field.has("younger_cta_pace")) machine.younger_cta_pace = share_fact(field.at("younger_cta_pace"));
+  if (field.has("cta_paces")) machine.cta_paces = pass_paces_fact(field.at("cta_paces"));
   if (field.has("l2_ways") || field.has("sm_groups")) {
     machine.l2_ways =
         with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
@@ -140,7 +172,7 @@ std::string to_json_text(const Machine& machine) {
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
-  if (machine.younger_cta_pace) json["younger_cta_pace"] = to_json(*machine.younger_cta_pace);
+  if (machine.cta_paces) json["cta_paces"] = to_json(*machine.cta_paces);
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
   if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);

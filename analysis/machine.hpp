@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/cta_paces.hpp"
 #include "cpu_ref/problem.hpp"
 #include "profiler/l2_parts.hpp"
 
@@ -25,6 +26,14 @@ struct Fact {
 };
 
 inline constexpr int kL2Parts = 2;
+
+/// The paces of a kernel's pass, as they were measured with one head dimension.
+struct PassPaces {
+  std::string kernel, pass;  // "gpu:flash2-simt", "forward"
+  std::int64_t head_dim = 0;
+  CtaPaces paces;
+  bool operator==(const PassPaces&) const = default;
+};
 
 /// An L2 in two parts.
 struct SplitL2Shape {
@@ -47,9 +56,8 @@ struct Machine {
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
   /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
   std::optional<Fact<double>> cta_pace_spread;
-  /// Steps that the other CTAs of an SM make while its oldest makes one, in (0, 1], in passes whose CTAs
-  /// stagger (LaunchShape); absent: taken as 1.
-  std::optional<Fact<double>> younger_cta_pace;
+  /// Those of passes whose CTAs share an SM; absent: all make their steps at the same pace.
+  std::optional<Fact<std::vector<PassPaces>>> cta_paces;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
   std::optional<Fact<std::int64_t>> l2_ways;
@@ -64,6 +72,8 @@ struct Machine {
   std::int64_t effective_l2_bytes() const {
     return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
   }
+  /// Those of a kernel's pass: of the entry for it whose head dimension is nearest, all 1 without one.
+  CtaPaces paces_of(std::string_view kernel, std::string_view pass, std::int64_t head_dim) const;
   /// Nothing where the L2 is taken as one.
   std::optional<SplitL2Shape> split_l2() const;
   /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a

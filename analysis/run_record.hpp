@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "analysis/cta_paces.hpp"
 #include "cpu_ref/problem.hpp"
 #include "cpu_ref/random_inputs.hpp"
 #include "cpu_ref/tile_schedule.hpp"
@@ -112,6 +113,7 @@ struct PassRecord {
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
   std::optional<MeasuredBytes> measured;
+  std::optional<MeasuredPaces> paces = std::nullopt;
   std::optional<TimeRecord> time;
   std::map<std::string, CounterValue> counters;
   std::optional<LaunchRecord> launch;

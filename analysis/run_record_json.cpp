@@ -130,6 +130,22 @@ TimeRecord time_from(const JsonField& field) {
   return time;
 }
 
+Json to_json(const MeasuredPaces& measured) {
+  return {{"ctas_per_sm", measured.ctas_per_sm},
+          {"step_s", measured.step_s},
+          {"younger", measured.paces.younger},
+          {"alone", measured.paces.alone},
+          {"spread", measured.spread}};
+}
+
+MeasuredPaces paces_from(const JsonField& field) {
+  constexpr std::int64_t kMostCtas = 1024;
+  return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
+          field.at("step_s").positive(),
+          {field.at("younger").positive(), field.at("alone").positive()},
+          field.at("spread").number()};
+}
+
 Json to_json(const LaunchRecord& launch) {
   Json json{{"grid", launch.grid}, {"block", launch.block}};
   put(json, "registers", launch.registers);
@@ -167,6 +183,7 @@ Json to_json(const PassRecord& pass) {
       json["counters"][name] = json_number(std::get<double>(value));
     }
   }
+  if (pass.paces) json["paces"] = to_json(*pass.paces);
   if (pass.launch) json["launch"] = to_json(*pass.launch);
   return json;
 }
@@ -202,6 +219,7 @@ PassRecord pass_from(const JsonField& field) {
       }
     }
   }
+  if (field.has("paces")) pass.paces = paces_from(field.at("paces"));
   if (field.has("launch")) pass.launch = launch_from(field.at("launch"));
   return pass;
 }

@@ -42,11 +42,11 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   const std::optional<LaunchShape> launch = launch_shape(kernel, program);
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
                                                 : co_resident_ctas(program, machine, launch);
-  const bool stagger = launch && launch->ctas_stagger && machine.younger_cta_pace;
-  const CtaSchedule schedule{.co_resident_ctas = ctas,
-                             .ctas_per_sm = ctas / machine.sm_count.value,
-                             .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
-                             .younger_pace = stagger ? machine.younger_cta_pace->value : 1.0};
+  const CtaSchedule schedule{
+      .co_resident_ctas = ctas,
+      .ctas_per_sm = ctas / machine.sm_count.value,
+      .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
+      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem.head_dim)};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.co_resident_ctas = ctas;

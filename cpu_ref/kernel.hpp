@@ -22,9 +22,6 @@ struct LaunchShape {
   int threads_per_cta = 0;
   std::int64_t shared_bytes = 0;  // dynamic shared memory of a CTA
   int ctas_per_sm = 0;            // that its registers and threads leave room for; 0: not known
-  /// Whether CTAs that share an SM were seen to drift apart, the older one ahead. Found by measuring DRAM
-  /// reads.
-  bool ctas_stagger = false;
   bool operator==(const LaunchShape&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/device_session.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "cpu_ref/kernel_scale.hpp"
@@ -53,6 +54,16 @@ void write_lse(TensorSet& tensors) {
     lse.floats()[row] = log_sum_exp(tensors[TensorName::row_max].floats()[row], scale,
                                     tensors[TensorName::row_sum].floats()[row]);
   }
+}
+
+/// Of one CTA: tiles that it visits.
+std::int64_t most_steps(const TileProgram& program) {
+  std::int64_t steps = 0;
+  for (int block = 0; block < program.num_blocks(); ++block) {
+    const std::int64_t tiles = program.inner_tiles(block).count();
+    steps = program.whole_head ? steps + tiles : std::max(steps, tiles);
+  }
+  return steps * program.heads_per_cta();
 }
 
 }  // namespace
@@ -152,12 +163,7 @@ PassLog DeviceSession::observe(std::size_t index) {
   PassLog log{.pass = program.name,
               .ctas = std::vector<CtaLog>(static_cast<std::size_t>(program.num_ctas())),
               .has_accesses = false};
-  std::int64_t capacity = 0;
-  for (int block = 0; block < program.num_blocks(); ++block) {
-    const std::int64_t tiles = program.inner_tiles(block).count();
-    capacity = program.whole_head ? capacity + tiles : std::max(capacity, tiles);
-  }
-  capacity *= program.heads_per_cta();
+  const std::int64_t capacity = most_steps(program);
   if (program.phases.empty() || capacity == 0) {
     launch(index);
     return log;
@@ -189,6 +195,38 @@ PassLog DeviceSession::observe(std::size_t index) {
     }
   }
   return log;
+}
+
+StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
+#ifdef TILESCOPE_STEP_CLOCK
+  const TileProgram& program = programs_[index];
+  const auto ctas = static_cast<std::size_t>(program.num_ctas());
+  const int every = std::max(1, ceil_div(static_cast<int>(most_steps(program)), most_notes));
+  const auto stride = static_cast<std::size_t>(1 + most_notes);
+  std::vector<std::uint32_t> notes(ctas * stride);
+  const auto bytes = static_cast<std::int64_t>(notes.size() * sizeof(notes[0]));
+  DeviceBuffer buffer("step notes", bytes);
+  buffer.zero(stream());
+  KernelArguments timed = arguments(program);
+  timed.clock = {static_cast<std::uint32_t*>(buffer.data()), static_cast<int>(stride), every};
+  launch_(program, timed, stream());
+  check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
+  synchronize();
+  buffer.check_guards();
+  check_cuda(cudaMemcpy(notes.data(), buffer.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost),
+             "downloading the step notes");
+  StepTimes times{every, {}};
+  for (auto row = notes.begin(); row != notes.end(); row += static_cast<std::ptrdiff_t>(stride)) {
+    const auto end = std::find(row + 1, row + static_cast<std::ptrdiff_t>(stride), 0u);
+    times.ctas.push_back({static_cast<int>(*row), {row + 1, end}});
+  }
+  return times;
+#else
+  static_cast<void>(index), static_cast<void>(most_notes);
+  throw MachineLacks(
+      "the kernels of this build have no step clock: configure one with "
+      "-D TILESCOPE_STEP_CLOCK=ON");
+#endif
 }
 
 void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,

@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "cpu_ref/step_times.hpp"
 #include "gpu/device.hpp"
 #include "gpu/gpu_kernel.hpp"
 
@@ -46,6 +47,9 @@ class DeviceSession {
   void check_guards() const;
   /// Runs pass `index` and logs the tiles that it visits, with their states, in issue order.
   PassLog observe(std::size_t index);
+  /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
+  /// @throws MachineLacks where the kernels were compiled without a step clock
+  StepTimes time_steps(std::size_t index, int most_notes);
 
  private:
   KernelArguments arguments(const TileProgram& program) const;

@@ -44,6 +44,14 @@ struct DeviceTileLog {
   int capacity = 0;
 };
 
+/// Where kernels with a step clock (gpu/step_clock.cuh) note the time: a row for each CTA, by issue index, of
+/// the SM that it runs on and the low words of the device's clock [ns] at every `every`-th of its steps.
+struct StepClock {
+  std::uint32_t* notes = nullptr;  // null: nothing is noted
+  int stride = 0;                  // numbers in a row
+  int every = 1;
+};
+
 struct KernelArguments {
   std::array<DeviceTensor, kNumTensors> tensors;
   Grid grid;
@@ -57,6 +65,7 @@ struct KernelArguments {
   float score_sign = 1.0f;          // of the scale: a negative one flips every score before the softmax
   DropoutMask dropout;
   DeviceTileLog log;
+  StepClock clock;
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "cpu_ref/step_times.hpp"
 #include "gpu/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -28,6 +29,9 @@ class PassRunner {
   std::int64_t device_bytes() const;
   /// Enqueues pass `index`.
   void launch(std::size_t index, CUstream_st* stream);
+  /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
+  /// @throws MachineLacks where the kernels were compiled without a step clock
+  StepTimes time_steps(std::size_t index, int most_notes);
   /// Waits for everything. @throws DeviceError if a kernel failed or wrote outside its tensors
   void check();
 

@@ -174,6 +174,10 @@ int timeline_of_command(const ProfileArguments& arguments, const CommandContext&
 
 /// --launches counts TileScope's own kernels again; nothing else can be launched again from here.
 void require_own_kernels(const ProfileArguments& arguments) {
+  if (arguments.kernels.paces && (!arguments.kernels.given() || !arguments.command.empty() ||
+                                  !arguments.timeline.plot.empty() || arguments.kernels.launches_text)) {
+    throw BadInput("--paces", "given", "must stand with --kernel, without --launches and --timeline");
+  }
   const auto& launches = arguments.kernels.launches_text;
   if (!launches) return;
   arguments.kernels.launches();
@@ -208,6 +212,7 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     if (!arguments.command.empty()) {
       throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
     }
+    if (arguments.kernels.paces) return profile_paces(arguments.kernels, context);
     if (arguments.timeline.plot.empty()) {
       return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
     }

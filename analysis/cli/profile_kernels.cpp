@@ -9,6 +9,8 @@
 
 #include "analysis/cli/measured_tables.hpp"
 #include "analysis/cli/parse_text.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/cta_paces.hpp"
 #include "analysis/measured_bytes.hpp"
 #include "analysis/run_record.hpp"
 #include "analysis/simulate_run.hpp"
@@ -157,6 +159,9 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                       "medians, and how far DRAM reads ranged (1)",
                       kMostLaunches))
       ->type_name("N");
+  command.add_flag("--paces", paces,
+                   "instead of counters: how evenly CTAs that share an SM make their steps (a build with "
+                   "-D TILESCOPE_STEP_CLOCK=ON)");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
 }
@@ -164,6 +169,51 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
 int ProfileKernelOptions::launches() const {
   if (!launches_text) return 1;
   return static_cast<int>(parse_integer_in("--launches", *launches_text, 1, kMostLaunches));
+}
+
+int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& context) {
+  constexpr int kNotes = 256;  // of a CTA
+  const Machine machine = load_machine(arguments.machine);
+  const Plan plan = plan_jobs(arguments, machine);
+  for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
+  RunRecord record = start_record(context.argv);
+  const DeviceFacts device = *device_facts();
+  record.machine.name = device.name;
+  record.machine.chip = device.chip;
+  record.machine.cuda = device.driver;
+  record.machine.source = "the driver of this machine";
+  std::vector<std::vector<std::string>> table = {
+      {"kernel", "pass", "problem", "tile", "CTAs an SM", "step", "younger", "alone", "spread"}};
+  Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
+  for (const Job& job : plan.jobs) {
+    progress.step(job.title());
+    RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = false});
+    std::size_t place = 0;
+    for (const Direction direction : job.directions) {
+      PassRunner runner(*job.kernel, job.problem, direction,
+                        options_on(machine, job.kernel->row, job.problem, direction, job.options));
+      for (std::size_t i = 0; i < runner.programs().size(); ++i, ++place) {
+        runner.launch(i, nullptr);
+        runner.check();
+        const TileProgram& program = runner.programs()[i];
+        const int ctas_per_sm = job.kernel->row.launch_shape(program).ctas_per_sm;
+        if (program.phases.empty() || ctas_per_sm == 0) continue;
+        PassRecord& pass = run.passes[place];
+        pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
+        if (!pass.paces) continue;
+        table.push_back({run.kernel, pass.name, describe(job.problem),
+                         fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
+                         std::to_string(ctas_per_sm), fmt::format("{:.2f} us", 1e6 * pass.paces->step_s),
+                         fmt::format("{:.3f}", pass.paces->paces.younger),
+                         fmt::format("{:.3f}", pass.paces->paces.alone),
+                         fmt::format("{:.2f} %", 100 * pass.paces->spread)});
+      }
+    }
+    record.runs.push_back(std::move(run));
+  }
+  context.print(align_columns(table, "", {false, false, false, true, true, true, true, true, true}));
+  context.write_json(to_json_text(record));
+  return kFine;
 }
 
 std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {

@@ -21,6 +21,7 @@ struct ProfileKernelOptions {
   std::string machine = "h200";              // the model that simulates and bounds
   bool closed_form_only = false;             // no simulation
   std::optional<std::string> launches_text;  // of --launches, as it was typed
+  bool paces = false;                        // the steps of CTAs are timed instead
 
   void add_to(CLI::App& command);
   /// Launches of each pass that counters are taken from. @throws BadInput unless in 1 ... 100
@@ -35,6 +36,10 @@ struct ProfileKernelOptions {
 /// @throws BadInput, MachineLacks without a device, libcupti or the permission to count
 int profile_kernels(const ProfileKernelOptions& options, const std::string& metrics, L2State l2,
                     const CommandContext& context);
+
+/// Notes when the CTAs of every pass begin their steps, and writes how evenly they do.
+/// @returns an ExitCode @throws BadInput, MachineLacks without a device or a step clock in the kernels
+int profile_paces(const ProfileKernelOptions& options, const CommandContext& context);
 
 /// What runs each pass of every kernel and problem some times, without measuring it.
 /// @throws BadInput, MachineLacks without a device

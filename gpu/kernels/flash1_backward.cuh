@@ -7,6 +7,7 @@
 
 #include "gpu/kernels/flash1.hpp"
 #include "gpu/kernels/simt_backward.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::simt {
 
@@ -107,6 +108,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
     }
     typename Tiles::KvGradient gradient{};  // dV, dK
     for (int step = 0; step < steps; ++step) {
+      note_step(args, visited);
       const int head = tiles.head, m_block = tiles.m_block();
       const int first_query = m_block * BlockM;
       const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, visited++, batch, head, m_block, n_block);

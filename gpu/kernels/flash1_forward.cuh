@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/flash1.hpp"
 #include "gpu/kernels/simt_softmax.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::simt {
 
@@ -156,6 +157,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
     }
     q_ahead.land(group_q_tile, group_q_rows(0));
     for (int step = 0; step < range.count(); ++step) {
+      note_step(args, visited);
       const int m_block = scan_tile(args.scan, range, n_block, step);
       const int first_query = m_block * BlockM;
       const bool full = range.full(m_block), more = step + 1 < range.count();

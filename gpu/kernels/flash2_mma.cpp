@@ -92,12 +92,9 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
     return launch_shape(choices.shapes[std::max(0, choices.find(program.tile))]);
   };
   switch (program.name) {
-    case PassName::forward: {
-      LaunchShape shape = program.problem.dropout > 0 ? launch_shape(mma_forward_shape(dim, true))
-                                                      : of_tile(mma_forward_choices(dim));
-      shape.ctas_stagger = true;  // on an H200; those of the dq pass are not
-      return shape;
-    }
+    case PassName::forward:
+      return program.problem.dropout > 0 ? launch_shape(mma_forward_shape(dim, true))
+                                         : of_tile(mma_forward_choices(dim));
     case PassName::dkdv:
     case PassName::dkdvdq:
       return of_tile(mma_dkdv_choices(dim));

@@ -15,6 +15,7 @@
 #include "gpu/kernels/flash2_mma_common.cuh"
 #include "gpu/launch.cuh"
 #include "gpu/primitives/global_reduce.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::gpu {
 
@@ -178,6 +179,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     const int warp_key = first_key + 32 * warp_n;
     const int warp_query = first_query + kShape.warp_queries() * warp_m;
     const int visited = (step.head - kv_head * args.group_size()) * range.count() + step.position;
+    note_step(args, visited);
     const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, item.block);
     if (entry.open()) {
       entry.add(&DeviceTileState::scores, visible_sum<true>(p, args.band, warp_key, warp_query, lane,

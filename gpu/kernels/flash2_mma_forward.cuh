@@ -11,6 +11,7 @@
 
 #include "gpu/kernels/flash2_mma_common.cuh"
 #include "gpu/launch.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::gpu {
 
@@ -152,6 +153,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before

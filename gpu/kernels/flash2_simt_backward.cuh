@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/flash2_simt.hpp"
 #include "gpu/kernels/simt_backward.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::simt {
 
@@ -44,6 +45,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
 
   typename Tiles::KvGradient gradient{};  // dV, dK
   for (int step = 0; step < steps; ++step) {
+    note_step(args, step);
     const int head = tiles.head, m_block = tiles.m_block();
     const int first_query = m_block * BlockM;
     const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, m_block, item.block);
@@ -117,6 +119,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
 
   typename Tiles::QGradient dq{};
   for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
     const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, item.block, n_block);

@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/flash2_simt.hpp"
 #include "gpu/kernels/simt_softmax.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::simt {
 
@@ -92,6 +93,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   load_kv(TensorName::v, v_tile, 0);
 
   for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
     __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way

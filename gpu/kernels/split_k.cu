@@ -6,6 +6,7 @@
 #include "gpu/kernels/flash2_mma_common.cuh"
 #include "gpu/kernels/split_k.hpp"
 #include "gpu/launch.cuh"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::gpu {
 namespace {
@@ -123,6 +124,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     wait_for_copies<0>();
     __syncthreads();

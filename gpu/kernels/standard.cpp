@@ -25,8 +25,7 @@ LaunchShape Standard::launch_shape(const TileProgram& program) {
     const int dim = padded_dim(program.problem.head_dim);
     return {.threads_per_cta = simt::kThreads,
             .shared_bytes = product_shared_bytes(program.tile, dim),
-            .ctas_per_sm = 2,
-            .ctas_stagger = true};
+            .ctas_per_sm = 2};
   }
   constexpr int kReductionBytes = 4 * kRowThreads / 32;  // one value a warp
   const std::int64_t seqlen_k = program.problem.seqlen_k;

@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/simt_backward.cuh"
 #include "gpu/kernels/standard.hpp"
+#include "gpu/step_clock.cuh"
 
 namespace tilescope::simt {
 
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   TileAhead<BlockN, Dim, Element> right_ahead;
   right_ahead.fetch(right_rows(0));
   for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
     const int n_block = scan_tile(args.scan, range, item.turn, step);
     const int first_key = n_block * BlockN;
     right_ahead.land(right, right_rows(step));
@@ -147,6 +149,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   matrix_ahead.fetch(matrix_of(place_of(0)));
   rows_ahead.fetch(rows_of(place_of(0)));
   for (int step = 0; step < steps; ++step) {
+    note_step(args, step);
     const Place at = place_of(step);
     const auto [head, m_block, n_block] = at;
     const int first_query = at.first_query(), first_key = at.first_key();

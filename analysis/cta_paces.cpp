@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cta_paces.hpp"
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <vector>
+
+namespace tilescope {
+namespace {
+
+/// A CTA's notes on a clock that does not wrap. [ns]
+struct Cta {
+  std::vector<std::int64_t> begun;
+  bool runs_throughout(std::int64_t from, std::int64_t to) const {
+    return begun.front() <= from && to <= begun.back();
+  }
+  /// It is on the SM before its first note, and for more than a step after its last.
+  bool may_run_within(std::int64_t from, std::int64_t to) const {
+    const std::int64_t margin = begun.size() < 2 ? to - from : 2 * (begun.back() - begun[begun.size() - 2]);
+    return begun.front() - margin < to && from < begun.back() + margin;
+  }
+};
+
+/// Steps and the time that they took. [s]
+struct Steps {
+  double count = 0, seconds = 0;
+  void add(double steps, double in_seconds) { count += steps, seconds += in_seconds; }
+  double mean_s() const { return seconds / count; }
+};
+
+std::map<int, std::vector<Cta>> by_sm(const StepTimes& times) {
+  std::map<int, std::vector<Cta>> sms;  // CTAs in issue order: older ones first
+  std::uint32_t last = 0;
+  std::int64_t now = 0;
+  for (const CtaStepTimes& cta : times.ctas) {
+    if (cta.begun.empty()) continue;
+    Cta& here = sms[cta.sm].emplace_back();
+    for (const std::uint32_t begun : cta.begun) {
+      now += static_cast<std::int32_t>(begun - last);
+      last = begun;
+      here.begun.push_back(now);
+    }
+  }
+  return sms;
+}
+
+double relative_deviation(const std::vector<double>& values) {
+  const double count = static_cast<double>(values.size());
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / count) / mean;
+}
+
+}  // namespace
+
+std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per_sm) {
+  constexpr double kFewSteps = 8;  // say little about a CTA
+  Steps oldest, younger, alone;
+  std::vector<double> means_of_oldest;
+  for (const auto& [sm, ctas] : by_sm(times)) {
+    for (std::size_t c = 0; c < ctas.size(); ++c) {
+      Steps as_oldest;
+      // The first step waits for its loads, and nothing is noted at the end of the last.
+      for (std::size_t k = 1; k + 1 < ctas[c].begun.size(); ++k) {
+        const std::int64_t from = ctas[c].begun[k], to = ctas[c].begun[k + 1];
+        int beside = 0, older = 0, partly = 0;
+        for (std::size_t other = 0; other < ctas.size(); ++other) {
+          if (other == c || !ctas[other].may_run_within(from, to)) continue;
+          ++(ctas[other].runs_throughout(from, to) ? beside : partly);
+          older += other < c;
+        }
+        if (partly > 0) continue;
+        const double seconds = 1e-9 * static_cast<double>(to - from);
+        if (beside + 1 == ctas_per_sm) {
+          (older == 0 ? as_oldest : younger).add(times.every, seconds);
+        } else if (beside == 0) {
+          alone.add(times.every, seconds);
+        }
+      }
+      oldest.add(as_oldest.count, as_oldest.seconds);
+      if (as_oldest.count >= kFewSteps) means_of_oldest.push_back(as_oldest.mean_s());
+    }
+  }
+  if (oldest.count == 0) return std::nullopt;
+  MeasuredPaces measured;
+  measured.ctas_per_sm = ctas_per_sm;
+  measured.step_s = oldest.mean_s();
+  if (younger.count > 0) measured.paces.younger = measured.step_s / younger.mean_s();
+  if (alone.count > 0) measured.paces.alone = measured.step_s / alone.mean_s();
+  if (means_of_oldest.size() > 1) measured.spread = relative_deviation(means_of_oldest);
+  return measured;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How evenly the CTAs of a pass make their steps. An SM does not share itself evenly between the CTAs that it
+// holds: it favours the oldest, and gives more to one that is alone. So they drift apart, and what one of
+// them has loaded may have left the L2 when the other comes to it.
+#pragma once
+
+#include <optional>
+
+#include "cpu_ref/step_times.hpp"
+
+namespace tilescope {
+
+/// Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
+struct CtaPaces {
+  double younger = 1;  // beside an older one, on an SM with all its CTAs
+  double alone = 1;    // on an SM with room for others that have retired or never came
+  bool operator==(const CtaPaces&) const = default;
+};
+
+/// What was measured of one launch.
+struct MeasuredPaces {
+  int ctas_per_sm = 1;  // that an SM holds at most
+  double step_s = 0;    // that an SM's oldest CTA takes for a step, the SM being full
+  CtaPaces paces;       // 1 where no CTA was younger, or none alone
+  /// Standard deviation over mean of step_s from SM to SM, each over all its steps.
+  double spread = 0;
+  bool operator==(const MeasuredPaces&) const = default;
+};
+
+/// Means over the steps of all CTAs, by how many CTAs their SM held at the time and which was the oldest.
+/// @param times of one launch in which an SM holds up to `ctas_per_sm` CTAs
+/// @returns nothing where no SM held that many for several notes
+std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per_sm);
+
+}  // namespace tilescope

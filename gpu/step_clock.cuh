@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Notes when each CTA begins each of its steps. Only kernels that are compiled with TILESCOPE_STEP_CLOCK do
+// so, so that those that are timed and counted stay as they are.
+#pragma once
+
+#include "gpu/kernel_arguments.hpp"
+
+namespace tilescope {
+
+#ifdef TILESCOPE_STEP_CLOCK
+/// Called by all threads of a CTA where its step number `step` begins.
+__device__ inline void note_step(const KernelArguments& args, int step) {
+  const StepClock& clock = args.clock;
+  if (clock.notes == nullptr || threadIdx.x != 0 || step % clock.every != 0) return;
+  std::uint32_t* row = clock.notes + static_cast<std::int64_t>(blockIdx.x) * clock.stride;
+  std::uint64_t nanoseconds;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+  if (step == 0) asm volatile("mov.u32 %0, %%smid;" : "=r"(row[0]));
+  row[1 + step / clock.every] = static_cast<std::uint32_t>(nanoseconds) | 1u;  // 0: no note
+}
+#else
+__device__ inline void note_step(const KernelArguments&, int) {}
+#endif
+
+}  // namespace tilescope
