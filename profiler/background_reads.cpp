@@ -33,7 +33,7 @@ std::vector<BackgroundReads> measure_background_reads() {
       });
       bytes.push_back(kernel.measured.at("dram_read_bytes"));
     }
-    measured.push_back({1e-9 * static_cast<double>(nanoseconds), std::llround(median_of(bytes))});
+    measured.push_back({kAsleep, 1e-9 * static_cast<double>(nanoseconds), std::llround(median_of(bytes))});
   }
   return measured;
 }

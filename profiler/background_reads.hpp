@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read from DRAM while nothing runs that reads: others than the work that is measured take part in
+// What is read from DRAM while nothing runs that has to: others than the work that is measured take part in
 // every count of a whole device.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tilescope {
 
+inline constexpr const char* kAsleep = "asleep";
+
 struct BackgroundReads {
-  double seconds = 0;  // that a kernel of one warp slept
+  std::string load;  // what the device does meanwhile: one of the above
+  double seconds = 0;
   std::int64_t dram_read_bytes = 0;
   bool operator==(const BackgroundReads&) const = default;
 };
