@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+
+#include "analysis/report_format.hpp"
 
 namespace tilescope {
+namespace {
 
-std::int64_t background_bytes(const std::vector<BackgroundReads>& measured, double seconds) {
-  if (measured.empty()) return 0;
+/// @param measured of one load, at least one
+std::int64_t bytes_of_load(const std::vector<BackgroundReads>& measured, double seconds) {
   if (measured.size() == 1 || seconds <= measured.front().seconds) return measured.front().dram_read_bytes;
   auto later =
       std::upper_bound(measured.begin() + 1, measured.end(), seconds,
@@ -18,7 +22,41 @@ std::int64_t background_bytes(const std::vector<BackgroundReads>& measured, doub
   const double slope = static_cast<double>(later->dram_read_bytes - earlier.dram_read_bytes) /
                        (later->seconds - earlier.seconds);
   const double bytes = static_cast<double>(earlier.dram_read_bytes) + slope * (seconds - earlier.seconds);
-  return std::max<std::int64_t>(0, std::llround(bytes));
+  return std::llround(bytes);
+}
+
+}  // namespace
+
+std::int64_t background_bytes(const std::vector<BackgroundReads>& measured, double seconds) {
+  std::map<std::string, std::vector<BackgroundReads>> by_load;
+  for (const BackgroundReads& reads : measured) by_load[reads.load].push_back(reads);
+  std::int64_t most = 0;
+  for (const auto& [load, reads] : by_load) most = std::max(most, bytes_of_load(reads, seconds));
+  return most;
+}
+
+std::vector<std::string> background_loads(const std::vector<BackgroundReads>& measured) {
+  std::vector<std::string> loads;
+  for (const BackgroundReads& reads : measured) {
+    if (std::find(loads.begin(), loads.end(), reads.load) == loads.end()) loads.push_back(reads.load);
+  }
+  return loads;
+}
+
+std::vector<std::vector<std::string>> background_rows(const std::vector<BackgroundReads>& measured) {
+  const std::vector<std::string> loads = background_loads(measured);
+  std::map<double, std::map<std::string, std::int64_t>> bytes;
+  for (const BackgroundReads& reads : measured) bytes[reads.seconds][reads.load] = reads.dram_read_bytes;
+  std::vector<std::vector<std::string>> rows = {{"for"}};
+  rows.front().insert(rows.front().end(), loads.begin(), loads.end());
+  for (const auto& [seconds, by_load] : bytes) {
+    rows.push_back({format_seconds(seconds)});
+    for (const std::string& load : loads) {
+      const auto found = by_load.find(load);
+      rows.back().push_back(found == by_load.end() ? "-" : format_bytes(static_cast<double>(found->second)));
+    }
+  }
+  return rows;
 }
 
 }  // namespace tilescope

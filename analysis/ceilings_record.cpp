@@ -65,7 +65,8 @@ std::string to_json_text(const CeilingsRecord& record) {
   if (!record.measured.background.empty()) {
     json["background"] = Json::array();
     for (const BackgroundReads& reads : record.measured.background) {
-      json["background"].push_back({{"seconds", reads.seconds}, {"dram_read_bytes", reads.dram_read_bytes}});
+      json["background"].push_back(
+          {{"load", reads.load}, {"seconds", reads.seconds}, {"dram_read_bytes", reads.dram_read_bytes}});
     }
   }
   json["left_out"] = record.measured.left_out;
@@ -84,7 +85,8 @@ void read_parts(const JsonField& field, Ceilings& measured) {
 void read_background(const JsonField& field, Ceilings& measured) {
   if (!field.has("background")) return;
   for (const JsonField& reads : field.at("background").items()) {
-    measured.background.push_back({reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
+    measured.background.push_back({reads.has("load") ? reads.at("load").text() : kAsleep,
+                                   reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
   }
 }
 

@@ -12,18 +12,11 @@ static_assert(kL2Chunk == kChunkThreads * 16);
 // Long enough for all SMs to be given a CTA before one of them ends, which would free its SM for another.
 constexpr long long kStayClocks = 200'000;
 constexpr int kAtomicsTimed = 12;
-constexpr unsigned kNapNanoseconds = 1000;
 
 __device__ int sm_id() {
   int id;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
   return id;
-}
-
-__device__ long long nanoseconds_now() {
-  long long now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
 }
 
 __device__ void stay() {
@@ -75,11 +68,6 @@ __global__ void atomic_latency(std::uint32_t* lines, int count, int sm, std::uin
   }
 }
 
-__global__ void sleep_for(long long nanoseconds) {
-  const long long begin = nanoseconds_now();
-  while (nanoseconds_now() - begin < nanoseconds) __nanosleep(kNapNanoseconds);
-}
-
 template <typename Kernel>
 void give_shared(Kernel* kernel, int bytes) {
   check_runtime(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
@@ -107,10 +95,6 @@ void launch_atomic_latency(std::uint32_t* lines, int count, int sm, std::uint32_
                            int shared_bytes, cudaStream_t stream) {
   give_shared(atomic_latency, shared_bytes);
   atomic_latency<<<sms, 32, static_cast<std::size_t>(shared_bytes), stream>>>(lines, count, sm, clocks);
-}
-
-void launch_sleep(std::int64_t nanoseconds, cudaStream_t stream) {
-  sleep_for<<<1, 32, 0, stream>>>(nanoseconds);
 }
 
 }  // namespace tilescope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that find out how a device is built: what its L2 keeps, which SMs stand beside which part of it, in
-// which order SMs are given CTAs, and what happens while nothing does.
+// Kernels that find out how a device is built: what its L2 keeps, which SMs stand beside which part of it,
+// and in which order SMs are given CTAs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -39,8 +39,5 @@ inline constexpr std::int64_t kLatencyStride = 5 * 4096 + 128;  // homes of line
 /// @param clocks (count,) of one atomic, the mean of several @param shared_bytes as above
 void launch_atomic_latency(std::uint32_t* lines, int count, int sm, std::uint32_t* clocks, int sms,
                            int shared_bytes, cudaStream_t stream);
-
-/// One warp sleeps.
-void launch_sleep(std::int64_t nanoseconds, cudaStream_t stream);
 
 }  // namespace tilescope

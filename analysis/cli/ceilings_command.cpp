@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "analysis/atomic_file.hpp"
+#include "analysis/background_bytes.hpp"
 #include "analysis/ceilings_record.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/text_table.hpp"
@@ -79,11 +80,9 @@ std::string parts_table(const L2Parts& parts) {
 
 std::string background_table(const std::vector<BackgroundReads>& background) {
   if (background.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"asleep for", "DRAM read"}};
-  for (const BackgroundReads& reads : background) {
-    rows.push_back({format_seconds(reads.seconds), format_bytes(static_cast<double>(reads.dram_read_bytes))});
-  }
-  return "\nread from DRAM while a kernel sleeps\n" + align_columns(rows, "", {true, true});
+  const std::vector<std::vector<std::string>> rows = background_rows(background);
+  return "\nread from DRAM by the device itself, by what it does meanwhile\n" +
+         align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
 }
 
 int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {

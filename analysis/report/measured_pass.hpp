@@ -37,8 +37,8 @@ struct MeasuredPass {
   /// launch.
   std::optional<double> launch_spread() const;
   /// Whether expected and measured reads agree: within the tolerance, or since the expected reads lie
-  /// between those of two launches, or differ from the measured by no more than the device reads by itself
-  /// in the time of the pass.
+  /// between those of two launches, or differ from the measured by no more than background_bytes() in the
+  /// time of the pass.
   bool dram_within(double tolerance, const std::vector<BackgroundReads>& background) const;
 
  private:

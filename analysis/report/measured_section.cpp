@@ -137,7 +137,8 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   std::string text =
       " The code and constants that L2 fetched count with the simulated reads where they were measured, and "
       "a pass is within, too, if these lie between the least and the largest reads of its launches, or "
-      "differ from their median by no more than the device reads by itself in that time.";
+      "differ from their median by no more than the device reads by itself in that time";
+  text += background_loads(background).size() > 1 ? ", under the load that makes it read most." : ".";
   if (launches) {
     text +=
         " Launches differ: cases of which launches lie further apart than the tolerance, in parts of their "

@@ -116,7 +116,20 @@ Table parts_table(const CeilingsRecord& record) {
   return table;
 }
 
+/// A column a load; of a device asleep, all that older records know, the rate instead.
 Table background_table(const CeilingsRecord& record) {
+  if (background_loads(record.measured.background).size() > 1) {
+    const std::vector<std::vector<std::string>> rows = background_rows(record.measured.background);
+    Table table{
+        "What the device reads from DRAM by itself, and so is counted with any kernel, by what runs "
+        "meanwhile: a kernel of one warp that sleeps, one that multiplies and adds on all SMs, or one of a "
+        "few CTAs that read and write two fifths of the L2 again and again. Reads that fetch these two "
+        "fifths once are not among them; what others read displaces some, which are read again.",
+        {},
+        {rows.begin() + 1, rows.end()}};
+    for (const std::string& header : rows.front()) table.columns.push_back({header, true});
+    return table;
+  }
   Table table{"What is read from DRAM while a kernel of one warp sleeps, and so is counted with any kernel.",
               {{"asleep for", true}, {"DRAM read", true}, {"each second", true}},
               {}};

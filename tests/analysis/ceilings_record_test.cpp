@@ -18,7 +18,7 @@ CeilingsRecord full_record() {
   record.measured.l2_bytes = 64 << 20;
   record.measured.l2 = {{kReadByPart, 1 << 20, 0.75}, {kReadScattered, 1 << 20, 0.5}};
   record.measured.l2_parts = {{{8, 0}, {50, 0}, {18, 1}}};
-  record.measured.background = {{1e-4, 4096}, {1.0, 1'000'000}};
+  record.measured.background = {{kAsleep, 1e-4, 4096}, {"busy", 1.0, 1'000'000}};
   return record;
 }
 
@@ -56,6 +56,13 @@ TEST_CASE("a record from before the parts is read, and written without them") {
   CHECK(to_json_text(older) == json.dump(1) + "\n");
 }
 
+TEST_CASE("a device was asleep where a record does not say what it did") {
+  Json json = written();
+  for (Json& reads : json["background"]) reads.erase("load");
+  const std::vector<BackgroundReads> read = parse_ceilings_record("older", json.dump()).measured.background;
+  CHECK(read == std::vector<BackgroundReads>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
+}
+
 TEST_CASE("damaged parts and reads are refused by field") {
   const auto expect = [](const Json& json, const std::string& field) {
     const std::string message = complaint(json);
@@ -78,6 +85,9 @@ TEST_CASE("damaged parts and reads are refused by field") {
   json = written();
   json["background"][0]["seconds"] = 0;
   expect(json, "seconds");
+  json = written();
+  json["background"][0]["load"] = 1;
+  expect(json, "load");
   json = written();
   json["background"][1]["dram_read_bytes"] = -1;
   expect(json, "dram_read_bytes");

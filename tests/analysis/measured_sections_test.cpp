@@ -130,7 +130,7 @@ TEST_CASE(
   CHECK(within(fetching(141)));
   CHECK_FALSE(within(fetching(139)));
   CHECK_FALSE(within(fetching(400)));
-  const std::vector<BackgroundReads> background = {{1, 100}, {2, 200}};
+  const std::vector<BackgroundReads> background = {{kAsleep, 1, 100}, {kAsleep, 2, 200}};
   CHECK_FALSE(within(off_by_200(), background));  // nobody knows how long it took
   const auto lasting = [](double seconds) {
     RunEntry run = off_by_200();
@@ -146,7 +146,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ by more than the tolerance") {
-  const std::vector<BackgroundReads> background = {{1, 200}};
+  const std::vector<BackgroundReads> background = {{kAsleep, 1, 200}};
   std::vector<RunEntry> runs(4, off_by_200());
   runs[0].passes.front().measured->dram_read_range = {900, 1300};
   runs[1].passes.front().measured->instruction_fetch_bytes = 200;
@@ -161,6 +161,8 @@ TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ 
   CHECK(cell(table, 1, "within") == "**3 of 4**");
   CHECK(cell(table, 1, "launches differ") == "1 of 2");
   CHECK(contains(table.caption, "the least and the largest reads of its launches"));
+  CHECK_FALSE(contains(table.caption, "load"));
+  CHECK(contains(dram_reads(runs, {{kAsleep, 1, 100}, {"busy", 1, 200}}).caption, "the load that makes"));
   const Table older = dram_reads({off_by_200()}, {});
   CHECK(cell(older, 0, "launches differ") == "no such column");
   CHECK_FALSE(contains(older.caption, "launches"));
@@ -210,7 +212,7 @@ TEST_CASE("parts of an L2 and reads in the background stand beside what it keeps
   record.measured.device = "Toy";
   record.measured.l2_bytes = 64 << 20;
   record.measured.l2_parts = {{{8, 0}, {50, 0}, {58, 1}}};
-  record.measured.background = {{1e-3, 30000}, {1.0, 600000}};
+  record.measured.background = {{kAsleep, 1e-3, 30000}, {kAsleep, 1.0, 600000}};
   const auto markdown = [](const CeilingsRecord& of) {
     return to_markdown(make_report({.runs = {}, .ceilings = {of}}), "f");
   };
@@ -229,6 +231,11 @@ TEST_CASE("parts of an L2 and reads in the background stand beside what it keeps
   CHECK(contains(text, "| scattered pieces read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
   record.measured.l2_parts = {{{116, 0}}};
   CHECK(contains(markdown(record), "tell no parts of the L2 apart"));
+  record.measured.background.push_back({"busy", 1.0, 700000});
+  text = markdown(record);
+  CHECK(contains(text, "| for | asleep | busy |"));
+  CHECK(contains(text, "| 1 ms | 30 kB | - |"));
+  CHECK(contains(text, "| 1 s | 600 kB | 700 kB |"));
 }
 
 }  // namespace
