@@ -9,7 +9,7 @@
 namespace tilescope {
 namespace {
 
-/// A CTA's notes on a clock that does not wrap. [ns]
+/// A CTA's notes on a clock that does not wrap. [cycles]
 struct Cta {
   std::vector<std::int64_t> begun;
   bool runs_throughout(std::int64_t from, std::int64_t to) const {
@@ -22,24 +22,30 @@ struct Cta {
   }
 };
 
-/// Steps and the time that they took. [s]
+/// Steps and the time that they took.
 struct Steps {
-  double count = 0, seconds = 0;
-  void add(double steps, double in_seconds) { count += steps, seconds += in_seconds; }
-  double mean_s() const { return seconds / count; }
+  double count = 0, cycles = 0;
+  void add(double steps, double in_cycles) { count += steps, cycles += in_cycles; }
+  double mean_cycles() const { return cycles / count; }
 };
 
-std::map<int, std::vector<Cta>> by_sm(const StepTimes& times) {
-  std::map<int, std::vector<Cta>> sms;  // CTAs in issue order: older ones first
-  std::uint32_t last = 0;
+/// The CTAs of one SM, in issue order: older ones first.
+struct Sm {
+  std::vector<Cta> ctas;
+  std::uint32_t last = 0;  // note
   std::int64_t now = 0;
+};
+
+std::map<int, Sm> by_sm(const StepTimes& times) {
+  std::map<int, Sm> sms;
   for (const CtaStepTimes& cta : times.ctas) {
     if (cta.begun.empty()) continue;
-    Cta& here = sms[cta.sm].emplace_back();
+    Sm& sm = sms[cta.sm];
+    Cta& here = sm.ctas.emplace_back();
     for (const std::uint32_t begun : cta.begun) {
-      now += static_cast<std::int32_t>(begun - last);
-      last = begun;
-      here.begun.push_back(now);
+      sm.now += static_cast<std::int32_t>(begun - sm.last);
+      sm.last = begun;
+      here.begun.push_back(sm.now);
     }
   }
   return sms;
@@ -59,7 +65,8 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
   constexpr double kFewSteps = 8;  // say little about a CTA
   Steps oldest, younger, alone;
   std::vector<double> means_of_oldest;
-  for (const auto& [sm, ctas] : by_sm(times)) {
+  for (const auto& [id, sm] : by_sm(times)) {
+    const std::vector<Cta>& ctas = sm.ctas;
     for (std::size_t c = 0; c < ctas.size(); ++c) {
       Steps as_oldest;
       // The first step waits for its loads, and nothing is noted at the end of the last.
@@ -72,23 +79,23 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
           older += other < c;
         }
         if (partly > 0) continue;
-        const double seconds = 1e-9 * static_cast<double>(to - from);
+        const auto cycles = static_cast<double>(to - from);
         if (beside + 1 == ctas_per_sm) {
-          (older == 0 ? as_oldest : younger).add(times.every, seconds);
+          (older == 0 ? as_oldest : younger).add(times.every, cycles);
         } else if (beside == 0) {
-          alone.add(times.every, seconds);
+          alone.add(times.every, cycles);
         }
       }
-      oldest.add(as_oldest.count, as_oldest.seconds);
-      if (as_oldest.count >= kFewSteps) means_of_oldest.push_back(as_oldest.mean_s());
+      oldest.add(as_oldest.count, as_oldest.cycles);
+      if (as_oldest.count >= kFewSteps) means_of_oldest.push_back(as_oldest.mean_cycles());
     }
   }
   if (oldest.count == 0) return std::nullopt;
   MeasuredPaces measured;
   measured.ctas_per_sm = ctas_per_sm;
-  measured.step_s = oldest.mean_s();
-  if (younger.count > 0) measured.paces.younger = measured.step_s / younger.mean_s();
-  if (alone.count > 0) measured.paces.alone = measured.step_s / alone.mean_s();
+  measured.step_cycles = oldest.mean_cycles();
+  if (younger.count > 0) measured.paces.younger = measured.step_cycles / younger.mean_cycles();
+  if (alone.count > 0) measured.paces.alone = measured.step_cycles / alone.mean_cycles();
   if (means_of_oldest.size() > 1) measured.spread = relative_deviation(means_of_oldest);
   return measured;
 }

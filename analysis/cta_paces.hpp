@@ -19,10 +19,10 @@ struct CtaPaces {
 
 /// What was measured of one launch.
 struct MeasuredPaces {
-  int ctas_per_sm = 1;  // that an SM holds at most
-  double step_s = 0;    // that an SM's oldest CTA takes for a step, the SM being full
-  CtaPaces paces;       // 1 where no CTA was younger, or none alone
-  /// Standard deviation over mean of step_s from SM to SM, each over all its steps.
+  int ctas_per_sm = 1;     // that an SM holds at most
+  double step_cycles = 0;  // that an SM's oldest CTA takes for a step, the SM being full
+  CtaPaces paces;          // 1 where no CTA was younger, or none alone
+  /// Standard deviation over mean of step_cycles from SM to SM, each over all its steps.
   double spread = 0;
   bool operator==(const MeasuredPaces&) const = default;
 };

@@ -14,11 +14,9 @@ namespace tilescope {
 
 /// Where the JSON library looks for it.
 static void to_json(Json& json, const PassPaces& pass) {
-  json = {{"kernel", pass.kernel},
-          {"pass", pass.pass},
-          {"head_dim", pass.head_dim},
-          {"younger", pass.paces.younger},
-          {"alone", pass.paces.alone}};
+  json = {{"kernel", pass.kernel},         {"pass", pass.pass},
+          {"head_dim", pass.head_dim},     {"dtype", to_string(pass.dtype)},
+          {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
 }
 
 namespace {
@@ -74,12 +72,21 @@ Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t s
   return with_evidence(field, groups);
 }
 
+/// @throws BadInput naming the field where `name` is none
+ElementType element_type(const JsonField& field, const std::string& name) {
+  try {
+    return parse_element_type(name);
+  } catch (const BadInput& error) {
+    field.refuse(error.what());
+  }
+}
 Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
   std::vector<PassPaces> all;
   for (const JsonField& entry : field.at("value").items()) {
     all.push_back({entry.at("kernel").text(),
                    entry.at("pass").text(),
                    entry.at("head_dim").integer(1, kMaxHeadDim),
+                   element_type(entry.at("dtype"), entry.at("dtype").text()),
                    {entry.at("younger").positive(), entry.at("alone").positive()}});
   }
   return with_evidence(field, all);
@@ -87,14 +94,17 @@ Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
 
 }  // namespace
 
-CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass, std::int64_t head_dim) const {
+CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass,
+                           const AttentionProblem& problem) const {
   if (!cta_paces) return {};
+  const auto distance = [&problem](const PassPaces& entry) {
+    return std::abs(entry.head_dim - problem.head_dim);
+  };
   const PassPaces* nearest = nullptr;
   for (const PassPaces& entry : cta_paces->value) {
     if (entry.kernel != kernel || entry.pass != pass) continue;
-    if (nearest == nullptr || std::abs(entry.head_dim - head_dim) < std::abs(nearest->head_dim - head_dim)) {
-      nearest = &entry;
-    }
+    if (element_bytes(entry.dtype) != element_bytes(problem.dtype)) continue;
+    if (nearest == nullptr || distance(entry) < distance(*nearest)) nearest = &entry;
   }
   return nearest == nullptr ? CtaPaces{} : nearest->paces;
 }
@@ -152,11 +162,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     machine.exponentials_per_clock_per_sm = integer_fact(field.at("exponentials_per_clock_per_sm"));
   }
   for (const auto& [type, peak] : field.at("peak_flops_per_second").entries()) {
-    try {
-      parse_element_type(type);
-    } catch (const BadInput& error) {
-      peak.refuse(error.what());
-    }
+    element_type(peak, type);
     machine.peak_flops_per_second[type] = real_fact(peak);
   }
   return machine;

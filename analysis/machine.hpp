@@ -27,10 +27,11 @@ struct Fact {
 
 inline constexpr int kL2Parts = 2;
 
-/// The paces of a kernel's pass, as they were measured with one head dimension.
+/// The paces of a kernel's pass, as they were measured with one head dimension and element type.
 struct PassPaces {
   std::string kernel, pass;  // "gpu:flash2-simt", "forward"
   std::int64_t head_dim = 0;
+  ElementType dtype = ElementType::fp32;
   CtaPaces paces;
   bool operator==(const PassPaces&) const = default;
 };
@@ -72,8 +73,9 @@ struct Machine {
   std::int64_t effective_l2_bytes() const {
     return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
   }
-  /// Those of a kernel's pass: of the entry for it whose head dimension is nearest, all 1 without one.
-  CtaPaces paces_of(std::string_view kernel, std::string_view pass, std::int64_t head_dim) const;
+  /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
+  /// nearest, all 1 without one.
+  CtaPaces paces_of(std::string_view kernel, std::string_view pass, const AttentionProblem& problem) const;
   /// Nothing where the L2 is taken as one.
   std::optional<SplitL2Shape> split_l2() const;
   /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a

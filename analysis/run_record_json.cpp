@@ -132,7 +132,7 @@ TimeRecord time_from(const JsonField& field) {
 
 Json to_json(const MeasuredPaces& measured) {
   return {{"ctas_per_sm", measured.ctas_per_sm},
-          {"step_s", measured.step_s},
+          {"step_cycles", measured.step_cycles},
           {"younger", measured.paces.younger},
           {"alone", measured.paces.alone},
           {"spread", measured.spread}};
@@ -141,7 +141,7 @@ Json to_json(const MeasuredPaces& measured) {
 MeasuredPaces paces_from(const JsonField& field) {
   constexpr std::int64_t kMostCtas = 1024;
   return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
-          field.at("step_s").positive(),
+          field.at("step_cycles").positive(),
           {field.at("younger").positive(), field.at("alone").positive()},
           field.at("spread").number()};
 }

@@ -46,7 +46,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
       .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
-      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem.head_dim)};
+      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem)};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.co_resident_ctas = ctas;

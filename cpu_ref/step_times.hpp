@@ -9,8 +9,8 @@ namespace tilescope {
 
 struct CtaStepTimes {
   int sm = 0;  // that it ran on
-  /// When it began its every `StepTimes::every`-th step. [ns] from any one moment on, modulo 2^32; in order,
-  /// less than 2 s apart
+  /// When it began its every `StepTimes::every`-th step, in order. [cycles of the SM's clock, modulo 2^32]
+  /// Notes of the CTAs of an SM that follow each other here are less than 2^31 cycles apart.
   std::vector<std::uint32_t> begun;
   bool operator==(const CtaStepTimes&) const = default;
 };

@@ -201,21 +201,23 @@ StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
 #ifdef TILESCOPE_STEP_CLOCK
   const TileProgram& program = programs_[index];
   const auto ctas = static_cast<std::size_t>(program.num_ctas());
-  const int every = std::max(1, ceil_div(static_cast<int>(most_steps(program)), most_notes));
+  int log2_every = 0;
+  while (ceil_div(static_cast<int>(most_steps(program)), 1 << log2_every) > most_notes) ++log2_every;
   const auto stride = static_cast<std::size_t>(1 + most_notes);
   std::vector<std::uint32_t> notes(ctas * stride);
   const auto bytes = static_cast<std::int64_t>(notes.size() * sizeof(notes[0]));
   DeviceBuffer buffer("step notes", bytes);
   buffer.zero(stream());
   KernelArguments timed = arguments(program);
-  timed.clock = {static_cast<std::uint32_t*>(buffer.data()), static_cast<int>(stride), every};
+  timed.clock = {static_cast<std::uint32_t*>(buffer.data()), static_cast<int>(stride), log2_every,
+                 (1 << log2_every) - 1};
   launch_(program, timed, stream());
   check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
   synchronize();
   buffer.check_guards();
   check_cuda(cudaMemcpy(notes.data(), buffer.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost),
              "downloading the step notes");
-  StepTimes times{every, {}};
+  StepTimes times{1 << log2_every, {}};
   for (auto row = notes.begin(); row != notes.end(); row += static_cast<std::ptrdiff_t>(stride)) {
     const auto end = std::find(row + 1, row + static_cast<std::ptrdiff_t>(stride), 0u);
     times.ctas.push_back({static_cast<int>(*row), {row + 1, end}});

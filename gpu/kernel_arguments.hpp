@@ -45,11 +45,12 @@ struct DeviceTileLog {
 };
 
 /// Where kernels with a step clock (gpu/step_clock.cuh) note the time: a row for each CTA, by issue index, of
-/// the SM that it runs on and the low words of the device's clock [ns] at every `every`-th of its steps.
+/// the SM that it runs on and of that SM's clock at every 2^log2_every-th of its steps.
 struct StepClock {
   std::uint32_t* notes = nullptr;  // null: nothing is noted
   int stride = 0;                  // numbers in a row
-  int every = 1;
+  int log2_every = 0;
+  int mask = 0;  // 2^log2_every - 1
 };
 
 struct KernelArguments {

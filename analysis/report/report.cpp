@@ -49,6 +49,7 @@ Document make_report(const ReportRecords& all) {
   add(document, memory_section(runs));
   add(document, work_section(runs));
   add(document, residency_section(all.ceilings));
+  add(document, pace_section(records));
   add(document, kernel_section(all.kernels));
   add(document, explain_section(all.explained));
   add(document, tensor_section(runs));

@@ -59,6 +59,8 @@ std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
 std::optional<Section> work_section(const std::vector<RunSummary>& runs);
 /// What an L2 keeps, how SMs stand round its parts, and what is read in the background, from `ceilings`.
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
+/// How unevenly SMs share themselves between their CTAs, from `profile --paces`.
+std::optional<Section> pace_section(const std::vector<RunRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 /// The same kernels held against a problem, from `explain`.

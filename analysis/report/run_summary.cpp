@@ -69,6 +69,12 @@ bool only_judged(const RunEntry& run) {
   });
 }
 
+/// Nor are runs of which only the steps were timed.
+bool only_paced(const RunEntry& run) {
+  return std::all_of(run.passes.begin(), run.passes.end(),
+                     [](const PassRecord& pass) { return pass.paces && !pass.closed_form; });
+}
+
 }  // namespace
 
 std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
@@ -131,7 +137,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         for (const PassRecord& pass : run.passes) {
           if (pass.direction == direction) summary.passes.push_back(&pass);
         }
-        if (summary.passes.empty() || only_judged(run)) continue;
+        if (summary.passes.empty() || only_judged(run) || only_paced(run)) continue;
         summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
         if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
         if (run.order && *run.order != TileOrder::row_major) {

@@ -288,8 +288,8 @@ TEST_CASE("CTAs of an SM that do not share it evenly stagger, and each sweeps K 
   const OneHead head(64, 40);
   const TileProgram program = head.forward(Scan::ascending);
   const auto sweeps = [&](double younger_pace) {
-    const PassTraffic traffic =
-        simulate_pass(program, {.co_resident_ctas = 8, .ctas_per_sm = 2, .younger_pace = younger_pace});
+    const PassTraffic traffic = simulate_pass(
+        program, {.co_resident_ctas = 8, .ctas_per_sm = 2, .paces = {.younger = younger_pace, .alone = 1}});
     const std::int64_t read = traffic.dram_read_bytes(head.kv_bytes / 4) - head.q_bytes;
     return static_cast<double>(read) / static_cast<double>(head.kv_bytes);
   };
@@ -370,9 +370,10 @@ TEST_CASE("the model of the H200 against DRAM reads measured on one") {
     p.dtype = ElementType::fp16;
     const auto passes =
         build_programs(Algorithm::flash2, Direction::forward, p, ProgramOptions::with_tile({128, 64}));
-    const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value * anchor.ctas_per_sm,
-                               .ctas_per_sm = anchor.ctas_per_sm,
-                               .younger_pace = anchor.stagger ? h200.younger_cta_pace->value : 1.0};
+    const CtaSchedule schedule{
+        .co_resident_ctas = h200.sm_count.value * anchor.ctas_per_sm,
+        .ctas_per_sm = anchor.ctas_per_sm,
+        .paces = anchor.stagger ? h200.paces_of("gpu:flash2-mma", "forward", p) : CtaPaces{}};
     const SplitL2Traffic traffic = simulate_split_l2(passes[0], schedule, *h200.split_l2());
     CHECK(static_cast<double>(traffic.dram_read_bytes) ==
           doctest::Approx(anchor.measured_bytes).epsilon(anchor.tolerance));

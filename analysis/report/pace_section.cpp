@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// How unevenly SMs share themselves between their CTAs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/report/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+#include "analysis/report_format.hpp"
+
+namespace tilescope {
+namespace {
+
+/// From run to run of the same pass, which differ in length, mask or heads.
+struct Range {
+  double least = 0, largest = 0;
+  void add(double value) {
+    least = least == 0 ? value : std::min(least, value);
+    largest = std::max(largest, value);
+  }
+  std::string text(int digits) const {
+    if (largest == 0) return "";
+    const std::string from = fmt::format("{:.{}f}", least, digits),
+                      to = fmt::format("{:.{}f}", largest, digits);
+    return from == to ? from : fmt::format("{} ... {}", from, to);
+  }
+};
+
+struct PassPaceRanges {
+  int runs = 0;
+  Range step_cycles, younger, alone;
+};
+
+}  // namespace
+
+std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
+  using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::string>;
+  std::map<Key, PassPaceRanges> by_pass;
+  std::vector<std::string> commands;
+  for (const RunRecord& record : records) {
+    for (const RunEntry& run : record.runs) {
+      for (const PassRecord& pass : run.passes) {
+        if (!pass.paces || pass.paces->ctas_per_sm < 2) continue;
+        PassPaceRanges& ranges = by_pass[{run.kernel, pass.name, std::string(to_string(run.problem.dtype)),
+                                          run.problem.head_dim, to_string(pass.tile)}];
+        ++ranges.runs;
+        ranges.step_cycles.add(pass.paces->step_cycles);
+        ranges.younger.add(pass.paces->paces.younger);
+        // 1: no CTA was ever alone.
+        if (pass.paces->paces.alone != 1) ranges.alone.add(pass.paces->paces.alone);
+        add_command(commands, record);
+      }
+    }
+  }
+  if (by_pass.empty()) return std::nullopt;
+  Table table{
+      "Steps that a CTA makes while the oldest CTA of a full SM makes one, and the time of that one; the "
+      "least and the largest of several lengths and masks. An SM favours its oldest CTA, and gives much "
+      "more to one that is alone: CTAs that began together drift apart, and those that run ahead fetch "
+      "what may have left the L2 when the others come to it.",
+      {{"kernel"},
+       {"pass"},
+       {"type"},
+       {"d", true},
+       {"tile"},
+       {"runs", true},
+       {"step, cycles", true},
+       {"younger", true},
+       {"alone", true}},
+      {}};
+  for (const auto& [key, ranges] : by_pass) {
+    const auto& [kernel, pass, type, head_dim, tile] = key;
+    table.rows.push_back({kernel, pass, type, std::to_string(head_dim), tile, std::to_string(ranges.runs),
+                          ranges.step_cycles.text(0), ranges.younger.text(3), ranges.alone.text(2)});
+  }
+  return Section{"paces",
+                 "How unevenly an SM shares itself between its CTAs",
+                 {std::move(table), CommandLines{reproduction(commands)}}};
+}
+
+}  // namespace tilescope
