@@ -235,7 +235,7 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
   require_memory(numbers.num_tiles() * static_cast<std::int64_t>(sizeof(SampledTiles::Tile)));
   SampledTiles tiles(program, numbers.num_tiles(), shape);
   CoResidentCtas ctas(program, schedule, on_retired);
-  std::vector<SplitL2> launches(kLaunches, SplitL2(tiles.sample()));
+  std::vector<SplitL2> launches(kLaunches, SplitL2(tiles.sample(), shape.dirty_ways));
   std::vector<std::vector<int>> parts;  // by launch and slot
   for (std::size_t launch = 0; launch < kLaunches; ++launch) {
     parts.push_back(l2_parts_of_slots(shape.sm_groups, ctas.num_slots(), kGroupsBetween * launch));
