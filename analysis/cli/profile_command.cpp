@@ -172,17 +172,22 @@ int timeline_of_command(const ProfileArguments& arguments, const CommandContext&
   return exit_code;
 }
 
-/// --launches counts TileScope's own kernels again; nothing else can be launched again from here.
+/// --launches and --placements count TileScope's own kernels again; nothing else can be launched again from
+/// here.
 void require_own_kernels(const ProfileArguments& arguments) {
-  const auto& launches = arguments.kernels.launches_text;
-  if (!launches) return;
-  arguments.kernels.launches();
-  if (!arguments.command.empty()) {
-    throw BadInput("--launches", *launches,
-                   "must stand with --kernel, not with a command, each of whose launches is measured once");
-  }
-  if (!arguments.kernels.given() || !arguments.timeline.plot.empty()) {
-    throw BadInput("--launches", *launches, "must stand with --kernel, and without --timeline");
+  const ProfileKernelOptions& kernels = arguments.kernels;
+  kernels.launches();
+  kernels.placements();
+  for (const auto& [option, text] :
+       {std::pair("--launches", kernels.launches_text), std::pair("--placements", kernels.placements_text)}) {
+    if (!text) continue;
+    if (!arguments.command.empty()) {
+      throw BadInput(option, *text,
+                     "must stand with --kernel, not with a command, each of whose launches is measured once");
+    }
+    if (!kernels.given() || !arguments.timeline.plot.empty()) {
+      throw BadInput(option, *text, "must stand with --kernel, and without --timeline");
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -14,13 +15,24 @@
 #include "analysis/simulate_run.hpp"
 #include "gpu/kernel_registry.hpp"
 #include "gpu/pass_runner.hpp"
+#include "profiler/launch_rounds.hpp"
 #include "profiler/nvtx_range.hpp"
 #include "profiler/work_profiler.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-constexpr int kMostLaunches = 100;  // to count: medians settle long before
+constexpr int kMostLaunches = 100;  // to count, or placements: medians settle long before
+
+/// Launches of a pass that counters are taken from, in one memory, or one in each of some placements.
+struct Counted {
+  int launches = 1;
+  int placements = 0;  // of scattered memory; 0: contiguous
+
+  MemoryPlacement memory() const {
+    return placements > 0 ? MemoryPlacement::scattered : MemoryPlacement::contiguous;
+  }
+};
 
 /// One run to be measured.
 struct Job {
@@ -85,7 +97,9 @@ CounterValue counter_value(double value) {
 void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
   const KernelMeasurement& kernel = work.kernel;
   pass.measured = measured_bytes(work.counted);
-  for (const auto& [name, value] : kernel.counters) pass.counters[name] = counter_value(value);
+  for (const auto& [name, value] : median_of_launches(work.counted).counters) {
+    pass.counters[name] = counter_value(value);
+  }
   if (work.launches > 0) {
     pass.launch = LaunchRecord{kernel.launch.grid, kernel.launch.block, kernel.launch.registers,
                                kernel.launch.shared_bytes};
@@ -95,28 +109,38 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
 }
 
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
-/// on. @param launches of each pass that are counted @return the device memory that they took
+/// on; times are those of the first placement. @return the device memory that they took
 std::int64_t measure_direction(const Job& job, Direction direction, const Machine& machine,
-                               WorkProfiler& profiler, int launches, PassRecord* passes) {
-  PassRunner runner(*job.kernel, job.problem, direction,
-                    options_on(machine, job.kernel->row, job.problem, direction, job.options));
-  for (std::size_t i = 0; i < runner.programs().size(); ++i) {
-    const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
-    add_measurement(passes[i], profiler.measure(
-                                   name, [&](CUstream_st* stream) { runner.launch(i, stream); }, launches));
+                               WorkProfiler& profiler, const Counted& counted, PassRecord* passes) {
+  const ProgramOptions options = options_on(machine, job.kernel->row, job.problem, direction, job.options);
+  std::vector<WorkMeasurement> measured;  // by pass
+  std::int64_t device_bytes = 0;
+  for (int placement = 0; placement < std::max(1, counted.placements); ++placement) {
+    const bool first = placement == 0;
+    PassRunner runner(*job.kernel, job.problem, direction, options,
+                      counted.placements > 0 ? std::optional<std::uint64_t>(placement) : std::nullopt);
+    for (std::size_t i = 0; i < runner.programs().size(); ++i) {
+      const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
+      const auto launch = [&](CUstream_st* stream) { runner.launch(i, stream); };
+      if (first) measured.push_back(profiler.measure(name, launch, counted.launches));
+      if (!first) measured[i].counted.push_back(profiler.count(name, launch));
+    }
+    runner.check();
+    if (first) device_bytes = runner.device_bytes();
   }
-  runner.check();
-  return runner.device_bytes();
+  for (std::size_t i = 0; i < measured.size(); ++i) add_measurement(passes[i], measured[i]);
+  return device_bytes;
 }
 
 RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay,
-                     int launches) {
+                     const Counted& counted) {
   const NvtxRange range(job.title().c_str());
-  RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = replay});
+  RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine,
+                              {.memory = counted.memory(), .replay = replay});
   std::size_t first = 0;
   for (const Direction direction : job.directions) {
     run.device_bytes[std::string(to_string(direction))] =
-        measure_direction(job, direction, machine, profiler, launches, &run.passes[first]);
+        measure_direction(job, direction, machine, profiler, counted, &run.passes[first]);
     while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
   }
   return run;
@@ -131,11 +155,21 @@ RunRecord start_measured_record(const CommandContext& context, const WorkProfile
   return record;
 }
 
-std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2, int launches) {
-  std::string text = fmt::format(
-      "{} ({}), {} in {} {}, {} L2{}; times from runs of their own, without counters\n", profiler.device(),
-      profiler.chip(), metrics, profiler.passes(), profiler.passes() == 1 ? "pass" : "passes", to_string(l2),
-      launches == 1 ? "" : fmt::format(", medians of {} launches", launches));
+/// ", medians of 9 launches"; nothing where one is taken.
+std::string counted_text(const Counted& counted) {
+  if (counted.placements == 1) return ", scattered memory";
+  if (counted.placements > 1) {
+    return fmt::format(", scattered memory, medians of {} placements", counted.placements);
+  }
+  return counted.launches == 1 ? "" : fmt::format(", medians of {} launches", counted.launches);
+}
+
+std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2,
+                         const Counted& counted) {
+  std::string text =
+      fmt::format("{} ({}), {} in {} {}, {} L2{}; times from runs of their own, without counters\n",
+                  profiler.device(), profiler.chip(), metrics, profiler.passes(),
+                  profiler.passes() == 1 ? "pass" : "passes", to_string(l2), counted_text(counted));
   const std::string missing = profiler.missing_metrics();
   if (!missing.empty()) text += "not counted on this chip: " + missing + "\n";
   return text;
@@ -157,6 +191,13 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                       "medians, and how far DRAM reads ranged (1)",
                       kMostLaunches))
       ->type_name("N");
+  command
+      .add_option("--placements", placements_text,
+                  fmt::format("scattered memory, every page of the tensors at a random place: placements in "
+                              "which each pass is measured, 1 ... {}; medians and range as of --launches",
+                              kMostLaunches))
+      ->type_name("N")
+      ->excludes("--launches");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
 }
@@ -164,6 +205,11 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
 int ProfileKernelOptions::launches() const {
   if (!launches_text) return 1;
   return static_cast<int>(parse_integer_in("--launches", *launches_text, 1, kMostLaunches));
+}
+
+int ProfileKernelOptions::placements() const {
+  if (!placements_text) return 0;
+  return static_cast<int>(parse_integer_in("--placements", *placements_text, 1, kMostLaunches));
 }
 
 std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
@@ -187,7 +233,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
                     const CommandContext& context) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBetweenSaves{5};
-  const int launches = arguments.launches();
+  const Counted counted{arguments.launches(), arguments.placements()};
   const Machine machine = load_machine(arguments.machine);
   Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
@@ -203,7 +249,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
     for (const Job& job : plan.jobs) {
       progress.step(job.title());
       try {
-        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, launches));
+        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, counted));
         record.runs.back().l2 = to_string(l2);
         record.runs.back().inputs = InputKind::normal;
       } catch (const MachineLacks& lack) {
@@ -216,7 +262,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
       saved = Clock::now();
     }
   }
-  context.print(how_measured(profiler, metrics, l2, launches));
+  context.print(how_measured(profiler, metrics, l2, counted));
   if (arguments.sweep.given()) {
     context.print("\n" + sweep_table(record.runs));
     for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");
