@@ -104,8 +104,9 @@ std::string comparison_line(const RunEntry& run, const PassRecord& pass) {
   if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return "";
   const std::int64_t measured = *pass.measured->dram_read_bytes;
   const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
+  const char* scattered = run.memory == MemoryPlacement::scattered ? " scattered" : "";
   return fmt::format("{:<18} {:<9} {:<44} {:>9} {:>9} {:>+7.1f} %\n", run.kernel, pass.name,
-                     describe(run.problem), format_bytes(measured),
+                     describe(run.problem) + scattered, format_bytes(measured),
                      format_bytes(pass.simulated->dram_read_bytes), 100 * (ratio - 1));
 }
 
