@@ -111,7 +111,9 @@ CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass,
 
 std::optional<SplitL2Shape> Machine::split_l2() const {
   if (!l2_ways || !sm_groups) return std::nullopt;
-  return SplitL2Shape{l2_bytes.value / kL2Parts, l2_ways->value, sm_groups->value};
+  SplitL2Shape shape{l2_bytes.value / kL2Parts, l2_ways->value, sm_groups->value};
+  if (l2_dirty_ways) shape.dirty_ways = l2_dirty_ways->value;
+  return shape;
 }
 
 std::int64_t Machine::resident_ctas_per_sm(std::int64_t shared_bytes) const {
@@ -153,6 +155,10 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     machine.l2_ways =
         with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
     machine.sm_groups = sm_groups_fact(field.at("sm_groups"), machine.sm_count.value);
+    if (field.has("l2_dirty_ways")) {
+      const JsonField dirty = field.at("l2_dirty_ways");
+      machine.l2_dirty_ways = with_evidence(dirty, dirty.at("value").integer(1, machine.l2_ways->value));
+    }
   }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
@@ -180,6 +186,7 @@ std::string to_json_text(const Machine& machine) {
   if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   if (machine.cta_paces) json["cta_paces"] = to_json(*machine.cta_paces);
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
+  if (machine.l2_dirty_ways) json["l2_dirty_ways"] = to_json(*machine.l2_dirty_ways);
   if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);

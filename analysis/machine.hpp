@@ -41,6 +41,7 @@ struct SplitL2Shape {
   std::int64_t part_bytes = 0;
   std::int64_t ways = 0;
   std::vector<SmGroup> sm_groups;
+  std::optional<std::int64_t> dirty_ways = std::nullopt;  // lines of a set that may be dirty; none: all
 };
 
 /// Files: analysis/machines/NAME.json. A CTA is what CUDA calls a thread block.
@@ -63,6 +64,9 @@ struct Machine {
   /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
   std::optional<Fact<std::int64_t>> l2_ways;
   std::optional<Fact<std::vector<SmGroup>>> sm_groups;
+  /// Lines of a set of an L2 in two parts that may be dirty at once, the oldest being written back where
+  /// there would be more; absent: all.
+  std::optional<Fact<std::int64_t>> l2_dirty_ways;
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
   Fact<double> sm_clock_hz;                         // at which the peaks below hold

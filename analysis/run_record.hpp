@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "analysis/cta_paces.hpp"
+#include "analysis/page_table.hpp"
 #include "cpu_ref/problem.hpp"
 #include "cpu_ref/random_inputs.hpp"
 #include "cpu_ref/tile_schedule.hpp"
@@ -68,13 +69,16 @@ struct SimulatedBytes {
   std::int64_t dram_write_bytes = 0;
   double hit_rate = 0;                 // bytes found in L2 / bytes that looked there, 1.0 = 100 %
   std::vector<L2CurvePoint> l2_curve;  // of LRU; ascending l2_bytes; may be empty
+  /// Least and largest DRAM reads of the layouts whose median dram_read_bytes is; only in scattered memory.
+  std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
   bool operator==(const SimulatedBytes&) const = default;
 };
 
 /// Bytes from hardware counters.
 struct MeasuredBytes {
   std::optional<std::int64_t> sm_l2_read_bytes, sm_l2_write_bytes, dram_read_bytes, dram_write_bytes;
-  /// Least and largest DRAM reads of the launches whose median dram_read_bytes is; absent with one launch.
+  /// Least and largest DRAM reads of the launches, or of the placements in scattered memory, whose median
+  /// dram_read_bytes is; absent with one.
   std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
   /// Code and constants that L2 had to fetch from DRAM: part of dram_read_bytes.
   std::optional<std::int64_t> instruction_fetch_bytes = std::nullopt;
@@ -152,6 +156,8 @@ struct RunEntry {
   std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
   std::optional<InputKind> inputs = std::nullopt;  // what was computed on
   std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
+  /// How its tensors lay, measured and simulated.
+  MemoryPlacement memory = MemoryPlacement::contiguous;
   /// By direction, "forward" or "backward": device memory that its tensors took.
   std::map<std::string, std::int64_t> device_bytes = {};
   std::map<std::string, TensorErrorRecord> mirror_error = {};  // `error`, against the kernel's CPU mirror

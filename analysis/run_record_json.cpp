@@ -61,12 +61,19 @@ Json to_json(const SimulatedBytes& bytes) {
             {"dram_read_bytes", bytes.dram_read_bytes},
             {"dram_write_bytes", bytes.dram_write_bytes},
             {"hit_rate", bytes.hit_rate}};
+  put(json, "dram_read_range", bytes.dram_read_range);
   for (const L2CurvePoint& point : bytes.l2_curve) {
     json["l2_curve"].push_back({{"l2_bytes", point.l2_bytes},
                                 {"dram_read_bytes", point.dram_read_bytes},
                                 {"dram_write_bytes", point.dram_write_bytes}});
   }
   return json;
+}
+
+std::array<std::int64_t, 2> range_from(const JsonField& field) {
+  const std::vector<JsonField> ends = field.items();
+  if (ends.size() != 2 || ends[0].count() > ends[1].count()) field.refuse("must be [least, largest]");
+  return {ends[0].count(), ends[1].count()};
 }
 
 SimulatedBytes simulated_from(const JsonField& field) {
@@ -79,6 +86,7 @@ SimulatedBytes simulated_from(const JsonField& field) {
   bytes.dram_read_bytes = field.at("dram_read_bytes").count();
   bytes.dram_write_bytes = field.at("dram_write_bytes").count();
   bytes.hit_rate = field.at("hit_rate").number();
+  if (field.has("dram_read_range")) bytes.dram_read_range = range_from(field.at("dram_read_range"));
   if (field.has("l2_curve")) {
     for (const JsonField& point : field.at("l2_curve").items()) {
       bytes.l2_curve.push_back({point.at("l2_bytes").count(), point.at("dram_read_bytes").count(),
@@ -97,12 +105,6 @@ Json to_json(const MeasuredBytes& bytes) {
   put(json, "dram_read_range", bytes.dram_read_range);
   put(json, "instruction_fetch_bytes", bytes.instruction_fetch_bytes);
   return json;
-}
-
-std::array<std::int64_t, 2> range_from(const JsonField& field) {
-  const std::vector<JsonField> ends = field.items();
-  if (ends.size() != 2 || ends[0].count() > ends[1].count()) field.refuse("must be [least, largest]");
-  return {ends[0].count(), ends[1].count()};
 }
 
 MeasuredBytes measured_from(const JsonField& field) {
@@ -263,6 +265,7 @@ Json to_json(const RunEntry& run) {
   if (run.scan) json["scan"] = to_string(*run.scan);
   if (run.inputs) json["inputs"] = to_string(*run.inputs);
   put(json, "l2", run.l2);
+  if (run.memory != MemoryPlacement::contiguous) json["memory"] = to_string(run.memory);
   put(json, "cases", run.cases);
   put(json, "failed", run.failed);
   for (const auto& [direction, bytes] : run.device_bytes) json["device_bytes"][direction] = bytes;
@@ -296,6 +299,7 @@ RunEntry run_from(const JsonField& field) {
     run.l2 = field.at("l2").text();
     if (run.l2 != "cold" && run.l2 != "warm") field.at("l2").refuse("must be cold or warm");
   }
+  run.memory = optional_name(field, "memory", parse_memory_placement).value_or(MemoryPlacement::contiguous);
   run.cases = optional_count(field, "cases");
   run.failed = optional_count(field, "failed");
   if (field.has("device_bytes")) {

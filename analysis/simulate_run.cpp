@@ -60,8 +60,10 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   const std::optional<SplitL2Shape> split = options.l2_bytes ? std::nullopt : machine.split_l2();
   if (split) {
     bytes.l2_bytes = machine.l2_bytes.value;
-    const SplitL2Traffic traffic = simulate_split_l2(program, schedule, *split, options.on_retired);
+    const SplitL2Traffic traffic =
+        simulate_split_l2(program, schedule, *split, options.memory, options.on_retired);
     take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
+    bytes.dram_read_range = traffic.dram_read_range;
     if (!options.l2_curve) return bytes;
   }
   const PassTraffic traffic = simulate_pass(program, schedule, split ? nullptr : options.on_retired);
@@ -121,6 +123,7 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
   RunEntry run;
   run.problem = problem;
   run.kernel = kernel.name;
+  run.memory = options.memory;
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
     if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);

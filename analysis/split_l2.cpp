@@ -76,7 +76,8 @@ const LineSample::Fill& LineSample::fill_of(std::size_t number) {
   return fill;
 }
 
-SplitL2::SplitL2(const LineSample& sample) : sample_(&sample) {
+SplitL2::SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways)
+    : sample_(&sample), dirty_ways_(dirty_ways ? static_cast<std::size_t>(*dirty_ways) : sample.ways()) {
   for (auto& sets : sets_) sets.assign(std::size_t{LineSample::kSets} * sample.ways(), kNoLine);
 }
 
@@ -97,7 +98,7 @@ std::int64_t SplitL2::access(AccessKind kind, LineSample::Range lines, int part)
         if (!touch(home, line)) ++missed;
         break;
     }
-    dirty_[line] = 1;
+    make_dirty(line);
   }
   return missed;
 }
@@ -116,6 +117,23 @@ bool SplitL2::touch(int part, LineSample::Number line) {
   std::move_backward(set, found, found + 1);
   *set = line;
   return held;
+}
+
+void SplitL2::make_dirty(LineSample::Number line) {
+  if (dirty_[line]) return;
+  dirty_[line] = 1;
+  const auto [number, home] = (*sample_)[line];
+  const LineSample::Number* set = &sets_[home][number * sample_->ways()];
+  std::size_t dirty = 0;
+  LineSample::Number oldest = line;
+  for (std::size_t way = 0; way < sample_->ways() && set[way] != kNoLine; ++way) {
+    if (!dirty_[set[way]] || (*sample_)[set[way]].home != home) continue;
+    ++dirty;
+    oldest = set[way];
+  }
+  if (dirty <= dirty_ways_) return;
+  dirty_[oldest] = 0;
+  ++written_back_;
 }
 
 std::int64_t SplitL2::num_written() const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "analysis/machine.hpp"
@@ -70,11 +71,13 @@ class LineSample {
 
 /// What the two parts keep of the sampled lines. SMs ask the part beside them: a load that misses there goes
 /// on to the line's home, and both keep the line; a store leaves it in both as well; a reduction is done at
-/// the home alone. Sets are LRU, and a part forgets without telling the other. Empty at first.
+/// the home alone. Sets are LRU, and a part forgets without telling the other. A set with more dirty lines
+/// than it may have writes the oldest of them back and keeps it. Empty at first.
 class SplitL2 {
  public:
   /// The sample must outlive this; it may grow.
-  explicit SplitL2(const LineSample& sample);
+  /// @param dirty_ways  lines of a set that may be dirty at once; none: all
+  explicit SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways = std::nullopt);
 
   /// What an SM beside `part` does to lines. @return how many of them come from DRAM
   std::int64_t access(AccessKind kind, LineSample::Range lines, int part);
@@ -85,8 +88,11 @@ class SplitL2 {
   static constexpr LineSample::Number kNoLine = std::numeric_limits<LineSample::Number>::max();
   /// Makes a line the newest of its set in a part. @return whether the part held it
   bool touch(int part, LineSample::Number line);
+  /// Marks a line that its home holds as dirty.
+  void make_dirty(LineSample::Number line);
 
   const LineSample* sample_;
+  std::size_t dirty_ways_;
   std::array<std::vector<LineSample::Number>, kL2Parts> sets_;  // one after the other, newest line first
   std::vector<std::uint8_t> dirty_;                             // by line
   std::int64_t written_back_ = 0;

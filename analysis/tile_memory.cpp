@@ -3,8 +3,9 @@
 
 namespace tilescope {
 
-TileMemory::TileMemory(const TileProgram& program) : program_(&program) {
-  constexpr std::int64_t kPage = std::int64_t{2} << 20;  // allocations of a page or more begin at one
+TileMemory::TileMemory(const TileProgram& program, std::optional<std::uint32_t> layout) : program_(&program) {
+  constexpr std::int64_t kPage = PageTable::kPageBytes;  // allocations of a page or more begin at one
+  if (layout) pages_.emplace(*layout);
   std::int64_t address = 0;
   for (std::size_t name = 0; name < kNumTensors; ++name) {
     extents_[name] = tensor_extent(program.problem, static_cast<TensorName>(name));

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include "analysis/reuse_stack.hpp"
 #include "analysis/split_l2.hpp"
 #include "analysis/tile_memory.hpp"
 #include "analysis/tile_numbering.hpp"
+#include "profiler/timed_samples.hpp"  // median_of
 
 namespace tilescope {
 namespace {
@@ -136,8 +138,10 @@ class SampledTiles {
     bool touched = false, written = false;
   };
 
-  SampledTiles(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape)
-      : memory_(program), sample_(shape), tiles_(num_tiles) {}
+  /// @param layout  of the pages in scattered memory
+  SampledTiles(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape,
+               std::optional<std::uint32_t> layout)
+      : memory_(program, layout), sample_(shape), tiles_(num_tiles) {}
 
   /// The lines of the tile that `operand` touches. @return whether it is touched for the first time, too
   std::pair<LineSample::Range, bool> touch(const Operand& operand, const AccessGroup& group,
@@ -176,6 +180,45 @@ class SampledTiles {
   LineSample sample_;
   std::vector<Tile> tiles_;
   std::int64_t first_read_bytes_ = 0, written_bytes_ = 0, written_lines_ = 0;
+};
+
+/// Launches of a pass whose tensors lie in memory in one and the same way.
+class LayoutReplay {
+ public:
+  /// @param parts  of the L2 beside each slot, by launch
+  LayoutReplay(SampledTiles tiles, const SplitL2Shape& shape, std::vector<std::vector<int>> parts)
+      : tiles_(std::move(tiles)),
+        parts_(std::move(parts)),
+        launches_(parts_.size(), SplitL2(tiles_.sample(), shape.dirty_ways)) {}
+  LayoutReplay(const LayoutReplay&) = delete;  // the launches point to the tiles' sample
+  LayoutReplay& operator=(const LayoutReplay&) = delete;
+
+  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, std::size_t slot) {
+    const auto [lines, first] = tiles_.touch(operand, group, number);
+    if (lines.count() == 0) return;  // none of them in the sample
+    for (std::size_t launch = 0; launch < launches_.size(); ++launch) {
+      const std::int64_t missed = launches_[launch].access(operand.kind, lines, parts_[launch][slot]);
+      if (!first) read_again_ += missed;
+    }
+  }
+
+  /// Mean of the launches.
+  std::int64_t dram_read_bytes() const { return tiles_.dram_read_bytes(of_a_launch(read_again_)); }
+  std::int64_t dram_write_bytes() const {
+    std::int64_t written = 0;
+    for (const SplitL2& launch : launches_) written += launch.num_written();
+    return tiles_.dram_write_bytes(of_a_launch(written));
+  }
+
+ private:
+  double of_a_launch(std::int64_t lines) const {
+    return static_cast<double>(lines) / static_cast<double>(launches_.size());
+  }
+
+  SampledTiles tiles_;
+  std::vector<std::vector<int>> parts_;
+  std::vector<SplitL2> launches_;
+  std::int64_t read_again_ = 0;  // lines of the sample, in all launches
 };
 
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
@@ -229,35 +272,45 @@ PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedul
 }
 
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
-                                 const SplitL2Shape& shape, const std::function<void()>& on_retired) {
-  constexpr std::size_t kLaunches = 4, kGroupsBetween = 3;  // so that they begin at four of eight groups
+                                 const SplitL2Shape& shape, MemoryPlacement memory,
+                                 const std::function<void()>& on_retired) {
+  // Launches begin that many groups of SMs apart: four of them at four of eight groups, eight at each.
+  constexpr std::size_t kGroupsBetween = 3;
+  const bool scattered = memory == MemoryPlacement::scattered;
+  const std::uint32_t num_layouts = scattered ? 8 : 1, launches_of_layout = scattered ? 1 : 4;
   const TileNumbering numbers(program);
-  require_memory(numbers.num_tiles() * static_cast<std::int64_t>(sizeof(SampledTiles::Tile)));
-  SampledTiles tiles(program, numbers.num_tiles(), shape);
+  require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() * num_layouts);
   CoResidentCtas ctas(program, schedule, on_retired);
-  std::vector<SplitL2> launches(kLaunches, SplitL2(tiles.sample()));
-  std::vector<std::vector<int>> parts;  // by launch and slot
-  for (std::size_t launch = 0; launch < kLaunches; ++launch) {
-    parts.push_back(l2_parts_of_slots(shape.sm_groups, ctas.num_slots(), kGroupsBetween * launch));
+  std::deque<LayoutReplay> layouts;
+  std::size_t launch = 0;
+  for (std::uint32_t number = 0; number < num_layouts; ++number) {
+    const auto layout = scattered ? std::optional(number) : std::nullopt;
+    std::vector<std::vector<int>> parts;
+    for (std::uint32_t i = 0; i < launches_of_layout; ++i) {
+      parts.push_back(l2_parts_of_slots(shape.sm_groups, ctas.num_slots(), kGroupsBetween * launch++));
+    }
+    layouts.emplace_back(SampledTiles(program, numbers.num_tiles(), shape, layout), shape, std::move(parts));
   }
   SplitL2Traffic traffic;
-  std::int64_t read_again = 0, written = 0;
   AccessGroup group;
   while (ctas.next(group)) {
     for (const Operand& operand : group.operands) {
       const NumberedTile number = numbers.tile(operand.tensor, group);
       traffic.add(operand.kind, number.bytes);
-      const auto [lines, first] = tiles.touch(operand, group, number);
-      if (lines.count() == 0) continue;  // none of them in the sample
-      for (std::size_t launch = 0; launch < kLaunches; ++launch) {
-        const std::int64_t missed = launches[launch].access(operand.kind, lines, parts[launch][ctas.slot()]);
-        if (!first) read_again += missed;
-      }
+      for (LayoutReplay& layout : layouts) layout.access(operand, group, number, ctas.slot());
     }
   }
-  for (const SplitL2& launch : launches) written += launch.num_written();
-  traffic.dram_read_bytes = tiles.dram_read_bytes(static_cast<double>(read_again) / kLaunches);
-  traffic.dram_write_bytes = tiles.dram_write_bytes(static_cast<double>(written) / kLaunches);
+  std::vector<double> reads, writes;
+  for (const LayoutReplay& layout : layouts) {
+    reads.push_back(static_cast<double>(layout.dram_read_bytes()));
+    writes.push_back(static_cast<double>(layout.dram_write_bytes()));
+  }
+  traffic.dram_read_bytes = std::llround(median_of(reads));
+  traffic.dram_write_bytes = std::llround(median_of(writes));
+  if (scattered) {
+    const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());
+    traffic.dram_read_range = {std::llround(*least), std::llround(*largest)};
+  }
   return traffic;
 }
 

@@ -2,6 +2,7 @@
 // Replays a pass's tile accesses, in the order in which a GPU would issue them, through a model of its L2.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "analysis/cta_schedule.hpp"
 #include "analysis/machine.hpp"
+#include "analysis/page_table.hpp"
 #include "cpu_ref/kernel.hpp"
 #include "cpu_ref/tile_program.hpp"
 
@@ -51,10 +53,13 @@ struct PassTraffic : SmTraffic {
   std::int64_t dram_write_bytes(std::int64_t l2_bytes) const;
 };
 
-/// What a pass moves on a chip whose L2 is in two parts: the mean of several launches.
+/// What a pass moves on a chip whose L2 is in two parts: in contiguous memory the mean of several launches,
+/// in scattered memory the median of several layouts of the pages.
 struct SplitL2Traffic : SmTraffic {
   std::int64_t dram_read_bytes = 0;
   std::int64_t dram_write_bytes = 0;
+  /// Least and largest DRAM reads of the layouts; absent in contiguous memory, which has one.
+  std::optional<std::array<std::int64_t, 2>> dram_read_range;
 };
 
 /// How many CTAs run at once: SMs times the CTAs that fit an SM.
@@ -70,9 +75,12 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired = {});
 
-/// Replays a pass through an L2 in two parts (SplitL2), for CTAs placed as in several launches.
+/// Replays a pass through an L2 in two parts (SplitL2), for CTAs placed as in several launches, each of them
+/// with other pages in scattered memory.
 /// @param on_retired, @throws as simulate_pass
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
-                                 const SplitL2Shape& shape, const std::function<void()>& on_retired = {});
+                                 const SplitL2Shape& shape,
+                                 MemoryPlacement memory = MemoryPlacement::contiguous,
+                                 const std::function<void()>& on_retired = {});
 
 }  // namespace tilescope

@@ -23,6 +23,23 @@ std::string reason_without_device(cudaError_t status) {
   }
 }
 
+/// @throws MachineLacks naming the tensor, the bytes and what is free
+void* allocate(const std::string& name, std::int64_t footprint) {
+  void* allocation = nullptr;
+  const cudaError_t status = cudaMalloc(&allocation, static_cast<std::size_t>(footprint));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t free_bytes = 0, total_bytes = 0;
+    check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free device memory");
+    throw MachineLacks("out of device memory: " + name + " needs " + mebibytes(footprint) + ", " +
+                       mebibytes(static_cast<std::int64_t>(free_bytes)) + " of " +
+                       mebibytes(static_cast<std::int64_t>(total_bytes)) +
+                       " are free; a smaller batch or sequence would fit");
+  }
+  check_cuda(status, "allocating " + name);
+  return allocation;
+}
+
 }  // namespace
 
 void check_cuda(cudaError_t status, const std::string& what) {
@@ -77,20 +94,11 @@ DeviceFacts current_device() {
           .cuda = version(runtime)};
 }
 
-DeviceBuffer::DeviceBuffer(std::string name, std::int64_t bytes) : bytes_(bytes), name_(std::move(name)) {
+DeviceBuffer::DeviceBuffer(std::string name, std::int64_t bytes, PagePool* pool)
+    : bytes_(bytes), name_(std::move(name)) {
   const std::int64_t footprint = footprint_bytes(bytes);
-  const cudaError_t status = cudaMalloc(&allocation_, static_cast<std::size_t>(footprint));
-  if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    allocation_ = nullptr;
-    std::size_t free_bytes = 0, total_bytes = 0;
-    check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free device memory");
-    throw MachineLacks("out of device memory: " + name_ + " needs " + mebibytes(footprint) + ", " +
-                       mebibytes(static_cast<std::int64_t>(free_bytes)) + " of " +
-                       mebibytes(static_cast<std::int64_t>(total_bytes)) +
-                       " are free; a smaller batch or sequence would fit");
-  }
-  check_cuda(status, "allocating " + name_);
+  if (pool) scattered_ = ScatteredMemory(*pool, footprint);
+  allocation_ = pool ? scattered_.data() : allocate(name_, footprint);
   check_cuda(cudaMemset(allocation_, kGuardByte, kGuardBytes), "filling a guard of " + name_);
   check_cuda(cudaMemset(static_cast<char*>(data()) + bytes, kGuardByte, kGuardBytes),
              "filling a guard of " + name_);
@@ -99,7 +107,7 @@ DeviceBuffer::DeviceBuffer(std::string name, std::int64_t bytes) : bytes_(bytes)
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (allocation_) cudaFree(allocation_);
+  if (allocation_ && !scattered_.data()) cudaFree(allocation_);
 }
 
 void DeviceBuffer::poison(cudaStream_t stream) {

@@ -11,6 +11,7 @@
 
 #include "cpu_ref/errors.hpp"
 #include "gpu/kernel_registry.hpp"
+#include "gpu/scattered_memory.hpp"
 
 namespace tilescope {
 
@@ -37,10 +38,12 @@ class DeviceBuffer {
 
   DeviceBuffer() = default;
   /// @throws MachineLacks naming the bytes and what is free when the memory cannot be had.
-  DeviceBuffer(std::string name, std::int64_t bytes);
+  /// @param pool  of pages to lie on, with room for footprint_bytes(bytes); none: cudaMalloc's memory
+  DeviceBuffer(std::string name, std::int64_t bytes, PagePool* pool = nullptr);
   DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     std::swap(allocation_, other.allocation_);
+    std::swap(scattered_, other.scattered_);
     std::swap(bytes_, other.bytes_);
     std::swap(name_, other.name_);
     return *this;
@@ -59,6 +62,7 @@ class DeviceBuffer {
 
  private:
   void* allocation_ = nullptr;
+  ScatteredMemory scattered_;  // where the allocation lies, if there
   std::int64_t bytes_ = 0;
   std::string name_;
 };

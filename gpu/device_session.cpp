@@ -69,15 +69,26 @@ std::int64_t most_steps(const TileProgram& program) {
 }  // namespace
 
 DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
-                             Direction direction, const ProgramOptions& options, TensorLayout layout)
+                             Direction direction, const ProgramOptions& options, TensorLayout layout,
+                             std::optional<std::uint64_t> placement)
     : kernel_name_(row.name), launch_(launch), problem_(problem), layout_(layout) {
   if (const auto refusal = row.refusal(problem, direction, options)) throw BadInput(*refusal);
   programs_ = row.programs(direction, problem, options);
   const std::set<TensorName> names = tensors_of(programs_);
   const std::int64_t free_before = check_free_memory(problem, names, kernel_name_);
-  for (TensorName name : names) {
-    buffers_.emplace(name, DeviceBuffer(std::string(to_string(name)), tensor_extent(problem, name).bytes()));
+  std::optional<PagePool> pool;
+  if (placement) {
+    std::vector<std::int64_t> footprints;
+    for (TensorName name : names) {
+      footprints.push_back(DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes()));
+    }
+    pool.emplace(footprints, *placement);
   }
+  for (TensorName name : names) {
+    buffers_.emplace(name, DeviceBuffer(std::string(to_string(name)), tensor_extent(problem, name).bytes(),
+                                        pool ? &*pool : nullptr));
+  }
+  pool.reset();  // the pages that no tensor took are free again
   device_bytes_ = free_before - device_memory().free_bytes;
 }
 

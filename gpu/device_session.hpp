@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "cpu_ref/step_times.hpp"
@@ -22,9 +23,11 @@ enum class TensorLayout : std::uint8_t {
 class DeviceSession {
  public:
   /// Allocates every tensor that the passes touch, poisoned with NaN.
+  /// @param placement  of the tensors in scattered memory (PagePool); none: contiguous memory
   /// @throws BadInput on a refused problem, MachineLacks naming the bytes needed when they are not free.
   DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem, Direction direction,
-                const ProgramOptions& options, TensorLayout layout = TensorLayout::bhnd);
+                const ProgramOptions& options, TensorLayout layout = TensorLayout::bhnd,
+                std::optional<std::uint64_t> placement = std::nullopt);
 
   const std::vector<TileProgram>& programs() const { return programs_; }
   bool holds(TensorName name) const { return buffers_.contains(name); }

@@ -40,9 +40,9 @@ struct PassRunner::State {
 };
 
 PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
-                       const ProgramOptions& options)
-    : state_(new State{
-          {on_this_machine(kernel).row, kernel.launch, problem, direction, options, TensorLayout::bhnd}}) {
+                       const ProgramOptions& options, std::optional<std::uint64_t> placement)
+    : state_(new State{{on_this_machine(kernel).row, kernel.launch, problem, direction, options,
+                        TensorLayout::bhnd, placement}}) {
   DeviceSession& session = state_->session;
   for (const TensorName name : {q, k, v}) fill(session, problem, name);
   if (direction == Direction::backward) fill(session, problem, dout);

@@ -4,7 +4,9 @@
 // refuse.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "cpu_ref/step_times.hpp"
 #include "gpu/gpu_kernel.hpp"
@@ -15,10 +17,12 @@ class PassRunner {
  public:
   /// Fills the inputs with normal numbers that depend on the problem's seed alone. Those of a backward pass
   /// that a forward pass computes are computed.
+  /// @param placement  0, 1, ...: of the tensors in scattered memory, whose pages of 2 MiB lie at random
+  /// places, other ones in each placement; none: contiguous memory
   /// @throws BadInput on a refused problem, MachineLacks without a device or enough device memory,
   /// DeviceError
   PassRunner(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
-             const ProgramOptions& options);
+             const ProgramOptions& options, std::optional<std::uint64_t> placement = std::nullopt);
   ~PassRunner();
   PassRunner(const PassRunner&) = delete;
   PassRunner& operator=(const PassRunner&) = delete;

@@ -7,7 +7,8 @@ namespace tilescope {
 
 struct PassRunner::State {};
 
-PassRunner::PassRunner(const GpuKernel&, const AttentionProblem&, Direction, const ProgramOptions&) {
+PassRunner::PassRunner(const GpuKernel&, const AttentionProblem&, Direction, const ProgramOptions&,
+                       std::optional<std::uint64_t>) {
   throw MachineLacks(*device_lack());
 }
 PassRunner::~PassRunner() = default;

@@ -43,5 +43,8 @@ std::string WorkProfiler::missing_metrics() const { refuse(); }
 WorkMeasurement WorkProfiler::measure(const std::string&, const std::function<void(CUstream_st*)>&, int) {
   refuse();
 }
+KernelMeasurement WorkProfiler::count(const std::string&, const std::function<void(CUstream_st*)>&) {
+  refuse();
+}
 
 }  // namespace tilescope

@@ -82,4 +82,11 @@ WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work,
   return measurement;
 }
 
+KernelMeasurement WorkProfiler::count(const std::string& name, const Work& work) {
+  const NvtxRange range(name.c_str());
+  work(nullptr);
+  TILESCOPE_DRIVER_CALL(*state_->device.driver(), cuCtxSynchronize);
+  return state_->counters.measure(name, work);
+}
+
 }  // namespace tilescope

@@ -49,6 +49,9 @@ class WorkProfiler {
   /// Where DRAM reads vary from launch to launch, one says little
   WorkMeasurement measure(const std::string& name, const std::function<void(CUstream_st*)>& work,
                           int times = 1);
+  /// Counters alone, taken once after one run without them: for work that measure() has measured, on other
+  /// memory.
+  KernelMeasurement count(const std::string& name, const std::function<void(CUstream_st*)>& work);
 
  private:
   struct State;

@@ -43,7 +43,9 @@ std::string format_budget(const MetricChange& change) {
 }
 
 std::string run_name(const RunEntry& run) {
-  return without_problem(run) ? run.kernel : run.kernel + "  " + describe(run.problem);
+  if (without_problem(run)) return run.kernel;
+  return run.kernel + "  " + describe(run.problem) +
+         (run.memory == MemoryPlacement::scattered ? "  scattered" : "");
 }
 
 std::string where_of(const RunEntry& run, const MetricChange& change) {
@@ -79,6 +81,7 @@ std::string as_text(const RecordDiff& diff) {
 Json run_json(const RunEntry& run) {
   Json json{{"kernel", run.kernel}};
   if (!without_problem(run)) json["problem"] = describe(run.problem);
+  if (run.memory == MemoryPlacement::scattered) json["memory"] = to_string(run.memory);
   return json;
 }
 

@@ -172,21 +172,27 @@ int timeline_of_command(const ProfileArguments& arguments, const CommandContext&
   return exit_code;
 }
 
-/// --launches counts TileScope's own kernels again; nothing else can be launched again from here.
+/// --launches and --placements count TileScope's own kernels again; nothing else can be launched again from
+/// here.
 void require_own_kernels(const ProfileArguments& arguments) {
-  if (arguments.kernels.paces && (!arguments.kernels.given() || !arguments.command.empty() ||
-                                  !arguments.timeline.plot.empty() || arguments.kernels.launches_text)) {
-    throw BadInput("--paces", "given", "must stand with --kernel, without --launches and --timeline");
+  const ProfileKernelOptions& kernels = arguments.kernels;
+  if (kernels.paces && (!kernels.given() || !arguments.command.empty() || !arguments.timeline.plot.empty() ||
+                        kernels.launches_text || kernels.placements_text)) {
+    throw BadInput("--paces", "given",
+                   "must stand with --kernel, and without --launches, --placements and --timeline");
   }
-  const auto& launches = arguments.kernels.launches_text;
-  if (!launches) return;
-  arguments.kernels.launches();
-  if (!arguments.command.empty()) {
-    throw BadInput("--launches", *launches,
-                   "must stand with --kernel, not with a command, each of whose launches is measured once");
-  }
-  if (!arguments.kernels.given() || !arguments.timeline.plot.empty()) {
-    throw BadInput("--launches", *launches, "must stand with --kernel, and without --timeline");
+  kernels.launches();
+  kernels.placements();
+  for (const auto& [option, text] :
+       {std::pair("--launches", kernels.launches_text), std::pair("--placements", kernels.placements_text)}) {
+    if (!text) continue;
+    if (!arguments.command.empty()) {
+      throw BadInput(option, *text,
+                     "must stand with --kernel, not with a command, each of whose launches is measured once");
+    }
+    if (!kernels.given() || !arguments.timeline.plot.empty()) {
+      throw BadInput(option, *text, "must stand with --kernel, and without --timeline");
+    }
   }
 }
 

@@ -3,79 +3,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
 
 #include "analysis/cli/measured_tables.hpp"
 #include "analysis/cli/parse_text.hpp"
-#include "analysis/cli/text_table.hpp"
-#include "analysis/cta_paces.hpp"
+#include "analysis/cli/profile_plan.hpp"
 #include "analysis/measured_bytes.hpp"
 #include "analysis/run_record.hpp"
 #include "analysis/simulate_run.hpp"
 #include "gpu/kernel_registry.hpp"
 #include "gpu/pass_runner.hpp"
+#include "profiler/launch_rounds.hpp"
 #include "profiler/nvtx_range.hpp"
 #include "profiler/work_profiler.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-constexpr int kMostLaunches = 100;  // to count: medians settle long before
+constexpr int kMostLaunches = 100;  // to count, or placements: medians settle long before
 
-/// One run to be measured.
-struct Job {
-  const GpuKernel* kernel;
-  AttentionProblem problem;
-  ProgramOptions options;
-  std::vector<Direction> directions;
-  std::vector<PlannedPass> passes;
+/// Launches of a pass that counters are taken from, in one memory, or one in each of some placements.
+struct Counted {
+  int launches = 1;
+  int placements = 0;  // of scattered memory; 0: contiguous
 
-  std::string title() const { return fmt::format("{} {}", kernel->row.name, describe(problem)); }
+  MemoryPlacement memory() const {
+    return placements > 0 ? MemoryPlacement::scattered : MemoryPlacement::contiguous;
+  }
 };
-
-struct Plan {
-  std::vector<Job> jobs;
-  std::vector<std::string> left_out;
-};
-
-/// The directions that the kernel takes with these options; those it refuses are noted, or thrown when there
-/// is one problem alone.
-std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, const Job& job, Plan& plan) {
-  std::vector<Direction> taken;
-  for (const Direction direction : arguments.problem.directions()) {
-    const auto reason = job.kernel->reason(job.problem, direction, job.options);
-    if (!reason) {
-      taken.push_back(direction);
-    } else if (arguments.sweep.given()) {
-      plan.left_out.push_back(fmt::format("{}, {}: {}", job.title(), to_string(direction), *reason));
-    } else {
-      require_supported(job.kernel->row, job.problem, direction, job.options);
-    }
-  }
-  return taken;
-}
-
-Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
-  Plan plan;
-  std::vector<const GpuKernel*> kernels;
-  for (const Kernel* kernel : arguments.kernel.kernels({})) kernels.push_back(&find_gpu_kernel(kernel->name));
-  if (kernels.empty()) {
-    throw BadInput("--kernel", "(none)", "must name a GPU kernel, or a command must follow --");
-  }
-  for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
-    for (const GpuKernel* kernel : kernels) {
-      Job job{kernel, point.problem, {}, {}, {}};
-      job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, point.problem));
-      job.directions = taken_directions(arguments, job, plan);
-      if (job.directions.empty()) continue;
-      job.passes = plan_passes(kernel->row, job.problem, job.directions, job.options, machine);
-      plan.jobs.push_back(std::move(job));
-    }
-  }
-  return plan;
-}
 
 CounterValue counter_value(double value) {
   constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
@@ -87,7 +45,9 @@ CounterValue counter_value(double value) {
 void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
   const KernelMeasurement& kernel = work.kernel;
   pass.measured = measured_bytes(work.counted);
-  for (const auto& [name, value] : kernel.counters) pass.counters[name] = counter_value(value);
+  for (const auto& [name, value] : median_of_launches(work.counted).counters) {
+    pass.counters[name] = counter_value(value);
+  }
   if (work.launches > 0) {
     pass.launch = LaunchRecord{kernel.launch.grid, kernel.launch.block, kernel.launch.registers,
                                kernel.launch.shared_bytes};
@@ -97,28 +57,38 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
 }
 
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
-/// on. @param launches of each pass that are counted @return the device memory that they took
+/// on; times are those of the first placement. @return the device memory that they took
 std::int64_t measure_direction(const Job& job, Direction direction, const Machine& machine,
-                               WorkProfiler& profiler, int launches, PassRecord* passes) {
-  PassRunner runner(*job.kernel, job.problem, direction,
-                    options_on(machine, job.kernel->row, job.problem, direction, job.options));
-  for (std::size_t i = 0; i < runner.programs().size(); ++i) {
-    const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
-    add_measurement(passes[i], profiler.measure(
-                                   name, [&](CUstream_st* stream) { runner.launch(i, stream); }, launches));
+                               WorkProfiler& profiler, const Counted& counted, PassRecord* passes) {
+  const ProgramOptions options = options_on(machine, job.kernel->row, job.problem, direction, job.options);
+  std::vector<WorkMeasurement> measured;  // by pass
+  std::int64_t device_bytes = 0;
+  for (int placement = 0; placement < std::max(1, counted.placements); ++placement) {
+    const bool first = placement == 0;
+    PassRunner runner(*job.kernel, job.problem, direction, options,
+                      counted.placements > 0 ? std::optional<std::uint64_t>(placement) : std::nullopt);
+    for (std::size_t i = 0; i < runner.programs().size(); ++i) {
+      const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
+      const auto launch = [&](CUstream_st* stream) { runner.launch(i, stream); };
+      if (first) measured.push_back(profiler.measure(name, launch, counted.launches));
+      if (!first) measured[i].counted.push_back(profiler.count(name, launch));
+    }
+    runner.check();
+    if (first) device_bytes = runner.device_bytes();
   }
-  runner.check();
-  return runner.device_bytes();
+  for (std::size_t i = 0; i < measured.size(); ++i) add_measurement(passes[i], measured[i]);
+  return device_bytes;
 }
 
 RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay,
-                     int launches) {
+                     const Counted& counted) {
   const NvtxRange range(job.title().c_str());
-  RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine, {.replay = replay});
+  RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine,
+                              {.memory = counted.memory(), .replay = replay});
   std::size_t first = 0;
   for (const Direction direction : job.directions) {
     run.device_bytes[std::string(to_string(direction))] =
-        measure_direction(job, direction, machine, profiler, launches, &run.passes[first]);
+        measure_direction(job, direction, machine, profiler, counted, &run.passes[first]);
     while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
   }
   return run;
@@ -133,11 +103,21 @@ RunRecord start_measured_record(const CommandContext& context, const WorkProfile
   return record;
 }
 
-std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2, int launches) {
-  std::string text = fmt::format(
-      "{} ({}), {} in {} {}, {} L2{}; times from runs of their own, without counters\n", profiler.device(),
-      profiler.chip(), metrics, profiler.passes(), profiler.passes() == 1 ? "pass" : "passes", to_string(l2),
-      launches == 1 ? "" : fmt::format(", medians of {} launches", launches));
+/// ", medians of 9 launches"; nothing where one is taken.
+std::string counted_text(const Counted& counted) {
+  if (counted.placements == 1) return ", scattered memory";
+  if (counted.placements > 1) {
+    return fmt::format(", scattered memory, medians of {} placements", counted.placements);
+  }
+  return counted.launches == 1 ? "" : fmt::format(", medians of {} launches", counted.launches);
+}
+
+std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2,
+                         const Counted& counted) {
+  std::string text =
+      fmt::format("{} ({}), {} in {} {}, {} L2{}; times from runs of their own, without counters\n",
+                  profiler.device(), profiler.chip(), metrics, profiler.passes(),
+                  profiler.passes() == 1 ? "pass" : "passes", to_string(l2), counted_text(counted));
   const std::string missing = profiler.missing_metrics();
   if (!missing.empty()) text += "not counted on this chip: " + missing + "\n";
   return text;
@@ -159,8 +139,15 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                       "medians, and how far DRAM reads ranged (1)",
                       kMostLaunches))
       ->type_name("N");
+  command
+      .add_option("--placements", placements_text,
+                  fmt::format("scattered memory, every page of the tensors at a random place: placements in "
+                              "which each pass is measured, 1 ... {}; medians and range as of --launches",
+                              kMostLaunches))
+      ->type_name("N")
+      ->excludes("--launches");
   command.add_flag("--paces", paces,
-                   "instead of counters: how evenly CTAs that share an SM make their steps (a build with "
+                   "instead of counters: how unevenly SMs share themselves between CTAs (needs a build with "
                    "-D TILESCOPE_STEP_CLOCK=ON)");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
@@ -171,53 +158,9 @@ int ProfileKernelOptions::launches() const {
   return static_cast<int>(parse_integer_in("--launches", *launches_text, 1, kMostLaunches));
 }
 
-int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& context) {
-  constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
-  const Machine machine = load_machine(arguments.machine);
-  const Plan plan = plan_jobs(arguments, machine);
-  for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
-  RunRecord record = start_record(context.argv);
-  const DeviceFacts device = *device_facts();
-  record.machine.name = device.name;
-  record.machine.chip = device.chip;
-  record.machine.cuda = device.driver;
-  record.machine.source = "the driver of this machine";
-  std::vector<std::vector<std::string>> table = {
-      {"kernel", "pass", "problem", "tile", "CTAs an SM", "step", "younger", "alone", "spread"}};
-  Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
-  for (const Job& job : plan.jobs) {
-    progress.step(job.title());
-    RunEntry run{
-        .problem = job.problem, .kernel = std::string(job.kernel->row.name), .passes = {}, .error = {}};
-    for (const Direction direction : job.directions) {
-      PassRunner runner(*job.kernel, job.problem, direction,
-                        options_on(machine, job.kernel->row, job.problem, direction, job.options));
-      for (std::size_t i = 0; i < runner.programs().size(); ++i) {
-        runner.launch(i, nullptr);
-        runner.check();
-        const TileProgram& program = runner.programs()[i];
-        const int ctas_per_sm = job.kernel->row.launch_shape(program).ctas_per_sm;
-        if (program.phases.empty() || ctas_per_sm == 0) continue;
-        PassRecord pass;
-        pass.name = to_string(program.name);
-        pass.direction = direction;
-        pass.tile = program.tile;
-        pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
-        if (!pass.paces) continue;
-        table.push_back({run.kernel, pass.name, describe(job.problem),
-                         fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
-                         std::to_string(ctas_per_sm), fmt::format("{:.0f} cycles", pass.paces->step_cycles),
-                         fmt::format("{:.3f}", pass.paces->paces.younger),
-                         fmt::format("{:.3f}", pass.paces->paces.alone),
-                         fmt::format("{:.2f} %", 100 * pass.paces->spread)});
-        run.passes.push_back(std::move(pass));
-      }
-    }
-    record.runs.push_back(std::move(run));
-  }
-  context.print(align_columns(table, "", {false, false, false, true, true, true, true, true, true}));
-  context.write_json(to_json_text(record));
-  return kFine;
+int ProfileKernelOptions::placements() const {
+  if (!placements_text) return 0;
+  return static_cast<int>(parse_integer_in("--placements", *placements_text, 1, kMostLaunches));
 }
 
 std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
@@ -241,7 +184,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
                     const CommandContext& context) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBetweenSaves{5};
-  const int launches = arguments.launches();
+  const Counted counted{arguments.launches(), arguments.placements()};
   const Machine machine = load_machine(arguments.machine);
   Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
@@ -257,7 +200,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
     for (const Job& job : plan.jobs) {
       progress.step(job.title());
       try {
-        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, launches));
+        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, counted));
         record.runs.back().l2 = to_string(l2);
         record.runs.back().inputs = InputKind::normal;
       } catch (const MachineLacks& lack) {
@@ -270,7 +213,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
       saved = Clock::now();
     }
   }
-  context.print(how_measured(profiler, metrics, l2, launches));
+  context.print(how_measured(profiler, metrics, l2, counted));
   if (arguments.sweep.given()) {
     context.print("\n" + sweep_table(record.runs));
     for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");

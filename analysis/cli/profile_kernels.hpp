@@ -18,14 +18,18 @@ struct ProfileKernelOptions {
   ProblemOptions problem;
   KernelOptions kernel;
   SweepAxes sweep;
-  std::string machine = "h200";              // the model that simulates and bounds
-  bool closed_form_only = false;             // no simulation
-  std::optional<std::string> launches_text;  // of --launches, as it was typed
-  bool paces = false;                        // the steps of CTAs are timed instead
+  std::string machine = "h200";                // the model that simulates and bounds
+  bool closed_form_only = false;               // no simulation
+  std::optional<std::string> launches_text;    // of --launches, as it was typed
+  std::optional<std::string> placements_text;  // of --placements
+  bool paces = false;                          // the steps of CTAs are timed instead
 
   void add_to(CLI::App& command);
   /// Launches of each pass that counters are taken from. @throws BadInput unless in 1 ... 100
   int launches() const;
+  /// Placements in scattered memory, one launch each; 0: contiguous memory. @throws BadInput unless in 1 ...
+  /// 100
+  int placements() const;
   /// Whether anything asks for it.
   bool given() const { return kernel.given() || problem.given() || problem.pass_given() || sweep.given(); }
 };

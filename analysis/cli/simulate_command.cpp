@@ -25,6 +25,7 @@ struct SimulateArguments {
   KernelOptions kernel;
   SweepAxes sweep;
   std::string machine = "h200";
+  std::string memory = "contiguous";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
   std::string record;
   bool closed_form_only = false;
@@ -54,10 +55,13 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
                 needed <= m ? "which fits" : "MORE than M (the rule is asymptotic; it fits from M = 8 d^2)")};
 }
 
-std::string machine_line(const Machine& machine, const std::optional<std::int64_t>& given_l2_bytes) {
+std::string machine_line(const Machine& machine, const SimulationOptions& how) {
+  const auto& given_l2_bytes = how.l2_bytes;
   if (!given_l2_bytes && machine.split_l2()) {
-    return fmt::format("on {}: {} SMs, L2 {} in two parts\n", machine.title, machine.sm_count.value,
-                       format_capacity(machine.l2_bytes.value));
+    const bool scattered = how.memory == MemoryPlacement::scattered;
+    return fmt::format("on {}: {} SMs, L2 {} in two parts{}\n", machine.title, machine.sm_count.value,
+                       format_capacity(machine.l2_bytes.value),
+                       scattered ? "; scattered memory, DRAM bytes are medians over layouts" : "");
   }
   const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.effective_l2_bytes());
   const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
@@ -100,8 +104,9 @@ std::string comparison_line(const RunEntry& run, const PassRecord& pass) {
   if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return "";
   const std::int64_t measured = *pass.measured->dram_read_bytes;
   const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
+  const char* scattered = run.memory == MemoryPlacement::scattered ? " scattered" : "";
   return fmt::format("{:<18} {:<9} {:<44} {:>9} {:>9} {:>+7.1f} %\n", run.kernel, pass.name,
-                     describe(run.problem), format_bytes(measured),
+                     describe(run.problem) + scattered, format_bytes(measured),
                      format_bytes(pass.simulated->dram_read_bytes), 100 * (ratio - 1));
 }
 
@@ -185,11 +190,12 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
     how.ctas_per_sm = parse_integer_in("ctas-per-sm", *text, 1, machine.ctas_per_sm.value);
   }
   how.replay = !arguments.closed_form_only;
+  how.memory = parse_memory_placement(arguments.memory);
   const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
   const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);
 
   if (!arguments.sweep.given()) context.print(describe(problem) + "\n");
-  context.print(machine_line(machine, how.l2_bytes) + ceiling_line(machine, problem.dtype));
+  context.print(machine_line(machine, how) + ceiling_line(machine, problem.dtype));
   if (paper) context.print(paper->remark);
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
@@ -215,10 +221,12 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
   arguments->sweep.add_to(command);
-  command
-      .add_option("--record", arguments->record,
-                  "instead of a problem: the runs of a record, simulated again; what was measured stays")
-      ->type_name("FILE");
+  CLI::Option* const record =
+      command
+          .add_option("--record", arguments->record,
+                      "instead of a problem: the runs of a record, simulated again in their own memory; what "
+                      "was measured stays")
+          ->type_name("FILE");
   constexpr const char* kGroup = "Machine";
   command
       .add_option("--machine", arguments->machine,
@@ -229,6 +237,12 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       .add_option("--l2-bytes", arguments->l2_bytes, "capacity of an LRU cache in place of the machine's L2")
       ->type_name("N")
       ->group(kGroup);
+  command
+      .add_option("--memory", arguments->memory,
+                  "how tensors lie in it: each in one piece, or in pages at random places (contiguous)")
+      ->type_name("contiguous|scattered")
+      ->group(kGroup)
+      ->excludes(record);
   command
       .add_option("--ctas-per-sm", arguments->ctas_per_sm,
                   "CTAs that run at once on an SM; default: what shared memory allows")

@@ -59,6 +59,8 @@ class PassColumns {
   }
 
   bool replayed() const { return columns_.front().simulated.has_value(); }
+  /// Whether DRAM reads of each pass have a range.
+  bool scattered() const { return replayed() && columns_.front().simulated->dram_read_range.has_value(); }
 
   void add(const std::string& label, const Cell& cell) {
     std::vector<std::string>& row = rows_.emplace_back(1, label);
@@ -92,6 +94,12 @@ void add_byte_rows(PassColumns& table) {
   if (replayed) {
     table.add("  simulated", [](const Pass& c) { return bytes(c.simulated->sm_l2_write_bytes); });
     table.add("DRAM read, simulated", [](const Pass& c) { return bytes(c.simulated->dram_read_bytes); });
+    if (table.scattered()) {
+      table.add("  least ... largest", pass_only([](const Pass& c) {
+                  const auto& range = *c.simulated->dram_read_range;
+                  return fmt::format("{} ... {}", bytes(range[0]), bytes(range[1]));
+                }));
+    }
     table.add("DRAM written, simulated", [](const Pass& c) { return bytes(c.simulated->dram_write_bytes); });
     table.add("L2 hit rate",
               pass_only([](const Pass& c) { return fmt::format("{:.2f} %", 100 * c.simulated->hit_rate); }));

@@ -17,6 +17,7 @@ struct MeasuredPass {
   const PassRecord* pass;
 
   const std::string& kernel() const { return run->run->kernel; }
+  bool scattered() const { return run->run->memory == MemoryPlacement::scattered; }
   /// Measured against the closed form at SM<->L2.
   double read_error() const;
   double write_error() const;
@@ -34,7 +35,7 @@ struct MeasuredPass {
   /// Expected against measured DRAM reads, which are the median over the launches.
   double dram_error() const;
   /// How much more than the least of the launches the largest read, in parts of the median; nothing of one
-  /// launch.
+  /// launch. In scattered memory each launch has other pages.
   std::optional<double> launch_spread() const;
   /// Whether expected and measured reads agree: within the tolerance, or since the expected reads lie
   /// between those of two launches, or differ from the measured by no more than background_bytes() in the

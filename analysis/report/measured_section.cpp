@@ -31,10 +31,13 @@ std::string lengths(const std::vector<MeasuredPass>& passes) {
 
 using PassKey = std::tuple<std::string, std::string, std::int64_t>;  // kernel, pass, head_dim
 
-std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes) {
+/// @param by_memory  whether those in scattered memory are told apart, by the kernel's name
+std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes,
+                                                     bool by_memory) {
   std::map<PassKey, std::vector<MeasuredPass>> groups;
   for (const MeasuredPass& pass : passes) {
-    groups[{pass.kernel(), pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
+    const char* memory = by_memory && pass.scattered() ? ", scattered" : "";
+    groups[{pass.kernel() + memory, pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
   }
   return groups;
 }
@@ -53,7 +56,7 @@ Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
        {"written, from the closed form", true},
        {"more written, B/thread", true}},
       {}};
-  for (const auto& [key, members] : by_pass(passes)) {
+  for (const auto& [key, members] : by_pass(passes, false)) {
     std::vector<double> reads, writes, excess;
     for (const MeasuredPass& pass : members) {
       reads.push_back(pass.read_error());
@@ -147,12 +150,21 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   return text;
 }
 
+/// What the caption says of scattered memory; nothing where none was measured.
+std::string more_on_scattered(const std::vector<MeasuredPass>& passes) {
+  const bool any = std::any_of(passes.begin(), passes.end(),
+                               [](const MeasuredPass& pass) { return pass.has_dram() && pass.scattered(); });
+  if (!any) return "";
+  return " Scattered: every page of the tensors lay at a random place, another in each launch, and was "
+         "simulated so; medians over such placements are compared.";
+}
+
 Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<BackgroundReads>& background) {
   const bool launches = any_repeated(passes);
   Table table{
       "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
       "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not." +
-          more_on_within(passes, launches, background),
+          more_on_within(passes, launches, background) + more_on_scattered(passes),
       {{"kernel"},
        {"pass"},
        {"d", true},
@@ -164,7 +176,7 @@ Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<Back
   if (launches) table.columns.push_back({"launches differ", true});
   table.columns.insert(table.columns.end(), {{"largest", true}, {"in"}});
   Count sum;
-  for (const auto& [key, members] : by_pass(passes)) {
+  for (const auto& [key, members] : by_pass(passes, true)) {
     std::vector<MeasuredPass> fitting, past;
     for (const MeasuredPass& pass : members) {
       if (pass.has_dram()) (pass.fits() ? fitting : past).push_back(pass);

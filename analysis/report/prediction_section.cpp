@@ -28,8 +28,8 @@ std::string choice_text(const RunEntry& run) {
 std::string key_text(const RunSummary& run) {
   AttentionProblem problem = run.problem();
   problem.seed = 0;
-  return fmt::format("{} {} {} {}", run.run->kernel, to_string(run.direction), to_string(run.tile),
-                     describe(problem));
+  return fmt::format("{} {} {} {} {}", run.run->kernel, to_string(run.direction), to_string(run.tile),
+                     describe(problem), to_string(run.run->memory));
 }
 
 /// Of runs that differ in nothing but their choices: by choice.

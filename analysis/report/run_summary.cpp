@@ -146,6 +146,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (run.scan && *run.scan != Scan::ascending) {
           summary.label += fmt::format(" {}", to_string(*run.scan));
         }
+        if (run.memory == MemoryPlacement::scattered) summary.label += " scattered";
         summary.algorithm = algorithm_of_kernel(run.kernel);
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);

@@ -52,6 +52,13 @@ TEST_CASE("an element type that a chip lacks has no peak") {
   CHECK_FALSE(load_machine("a100-40gb").peak_flops(ElementType::fp8e4m3).has_value());
 }
 
+TEST_CASE("an L2 in two parts may limit the dirty lines of its sets") {
+  CHECK(load_machine("h200").split_l2()->dirty_ways == 8);
+  Json json = shipped("h200");
+  json.erase("l2_dirty_ways");
+  CHECK_FALSE(parse_machine("gpu.json", json.dump()).split_l2()->dirty_ways);
+}
+
 TEST_CASE("residency follows shared memory, between one CTA and the hardware's limit") {
   const Machine h200 = load_machine("h200");
   CHECK(h200.resident_ctas_per_sm(0) == 32);
@@ -99,6 +106,9 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json = shipped("h200");
   json.erase("l2_ways");
   expect(json, "l2_ways", "missing");
+  json = shipped("h200");
+  json["l2_dirty_ways"]["value"] = 17;
+  expect(json, "l2_dirty_ways.value", "16");
   json = shipped("h200");
   json["sm_groups"]["value"][0]["part"] = 2;
   expect(json, "sm_groups.value[0].part", "1");

@@ -168,6 +168,19 @@ TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ 
   CHECK_FALSE(contains(older.caption, "launches"));
 }
 
+TEST_CASE("runs in scattered memory have rows of their own in the table of DRAM reads") {
+  std::vector<RunEntry> runs(2, off_by_200());
+  runs[1].memory = MemoryPlacement::scattered;
+  runs[1].passes.front().measured->dram_read_range = {900, 1300};
+  const Table table = dram_reads(runs, {});
+  REQUIRE(table.rows.size() == 3);
+  CHECK(cell(table, 0, "within") == "0 of 1");
+  CHECK(cell(table, 1, "kernel") == cell(table, 0, "kernel") + ", scattered");
+  CHECK(cell(table, 1, "within") == "1 of 1");
+  CHECK(contains(table.caption, "every page of the tensors lay at a random place"));
+  CHECK_FALSE(contains(dram_reads({runs[0]}, {}).caption, "random place"));
+}
+
 TEST_CASE("bytes beyond the closed form are laid to the counters that saw them") {
   RunEntry run = reading(100, true, {});
   PassRecord& pass = run.passes.front();

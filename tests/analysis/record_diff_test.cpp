@@ -115,6 +115,13 @@ TEST_CASE("runs are matched by problem and kernel, and by tile where that is not
     const RunRecord base = record_of({a}), now = record_of({retiled});
     CHECK(diff_records(base, now, {}).common.size() == 1);
   }
+  SUBCASE("a run in scattered memory is another run") {
+    RunEntry scattered = a;
+    scattered.memory = MemoryPlacement::scattered;
+    const RunRecord base = record_of({a}), now = record_of({scattered});
+    CHECK(diff_records(base, now, {}).common.empty());
+    CHECK(diff_records(now, now, {}).common.size() == 1);
+  }
   SUBCASE("a sweep over tiles is matched tile by tile, in any order") {
     const RunRecord base = record_of({a, retiled}), now = record_of({wide, retiled, a});
     const RecordDiff diff = diff_records(base, now, {});

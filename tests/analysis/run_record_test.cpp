@@ -60,6 +60,8 @@ RunRecord full_record() {
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;
   record.runs[1].l2 = "warm";
+  record.runs[1].memory = MemoryPlacement::scattered;
+  record.runs[1].passes.front().simulated->dram_read_range = {6, 9};
   record.runs[1].passes.front().measured->dram_read_range = {8, 11};
   record.runs[1].passes.front().measured->instruction_fetch_bytes = 32;
   record.runs[1].passes.back().tile = kUnknownTile;
@@ -109,6 +111,9 @@ TEST_CASE("absent parts are left out, never zero") {
   CHECK(measured["dram_write_bytes"] == 0);
   CHECK_FALSE(measured.contains("dram_read_range"));
   CHECK_FALSE(measured.contains("instruction_fetch_bytes"));
+  CHECK_FALSE(pass["simulated"].contains("dram_read_range"));
+  CHECK_FALSE(valid_json()["runs"][0].contains("memory"));
+  CHECK(valid_json()["runs"][1]["memory"] == "scattered");
 }
 
 TEST_CASE("argv that is not UTF-8 does not make a record impossible") {
@@ -160,6 +165,12 @@ TEST_CASE("another schema, missing fields, wrong types and negative counts are n
   json = valid_json();
   json["runs"][1]["passes"][0]["measured"]["dram_read_range"] = {11};
   expect(json, {"runs[1].passes[0].measured.dram_read_range", "[least, largest]"});
+  json = valid_json();
+  json["runs"][1]["passes"][0]["simulated"]["dram_read_range"] = {9, 6};
+  expect(json, {"runs[1].passes[0].simulated.dram_read_range", "[least, largest]"});
+  json = valid_json();
+  json["runs"][1]["memory"] = "strewn";
+  expect(json, {"runs[1].memory", "strewn", "contiguous or scattered"});
   json = valid_json();
   json["runs"][1]["scan"] = "zigzag";
   expect(json, {"runs[1].scan", "zigzag", "sawtooth"});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/cta_schedule.hpp"
+#include "analysis/page_table.hpp"
 #include "cpu_ref/errors.hpp"
 #include "tests/random_problems.hpp"
 
@@ -104,6 +105,49 @@ TEST_CASE("a store leaves its bytes in both parts and fetches nothing; a flush w
   CHECK(l2.access(AccessKind::load, all, 1) == 0);
   CHECK(l2.access(AccessKind::store, all, 1) == 0);
   CHECK(l2.num_written() == all.count());
+}
+
+/// What rounds of reductions over a footprint in scattered pages do.
+struct Reduced {
+  double written;       // share of the footprint that a round writes to DRAM
+  std::int64_t missed;  // lines, in all rounds
+};
+Reduced reduce_again(double megabytes, std::optional<std::int64_t> dirty_ways) {
+  constexpr std::int64_t kPage = 2 * kMiB;
+  constexpr int kRounds = 6;
+  LineSample sample(*load_machine("h200").split_l2());
+  SplitL2 l2(sample, dirty_ways);
+  PageTable pages(0);
+  std::vector<LineSample::Range> pieces;
+  for (std::int64_t at = 0; at < static_cast<std::int64_t>(1e6 * megabytes); at += kPiece) {
+    const LineSample::Number begin = sample.size();
+    sample.place(pages.place_of(at / kPage) * kPage + at % kPage, kPiece);
+    pieces.push_back({begin, sample.size()});
+  }
+  std::int64_t before = 0, missed = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round == 1) before = l2.num_written();
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      missed += l2.access(AccessKind::reduce, pieces[i], static_cast<int>(i % kL2Parts));
+    }
+  }
+  const double footprint = static_cast<double>(sample.size()) * (kRounds - 1);
+  return {static_cast<double>(l2.num_written() - before) / footprint, missed};
+}
+
+TEST_CASE("a set with more than half of its lines dirty writes the oldest back and keeps it") {
+  const SplitL2Shape shape = *load_machine("h200").split_l2();
+  const struct {
+    double megabytes, measured;
+  } points[] = {{16, 0}, {27, 0.22}, {32, 0.66}, {37, 0.81}, {50, 0.98}};
+  for (const auto& point : points) {
+    CAPTURE(point.megabytes);
+    const Reduced limited = reduce_again(point.megabytes, shape.dirty_ways);
+    const Reduced unlimited = reduce_again(point.megabytes, std::nullopt);
+    CHECK(limited.written == doctest::Approx(point.measured).epsilon(0.15).scale(1));
+    CHECK(unlimited.written < 0.1);
+    CHECK(limited.missed == unlimited.missed);  // what is written back is kept
+  }
 }
 
 TEST_CASE("a sample stands for the whole") {

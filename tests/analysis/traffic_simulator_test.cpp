@@ -310,16 +310,18 @@ TEST_CASE("a split L2 is asked for what the closed forms say, and moves between 
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, random_options(random, tile))) {
         CAPTURE(to_string(program.name));
-        int retired = 0;
-        const SplitL2Traffic traffic =
-            simulate_split_l2(program, {random.between(1, 9)}, shape, [&] { ++retired; });
-        CHECK(retired == program.num_ctas());
-        const ClosedFormBytes closed = closed_form_bytes(program);
-        CHECK(traffic.sm_l2_read_bytes() == closed.sm_l2_read_bytes);
-        CHECK(traffic.sm_l2_write_bytes() == closed.sm_l2_write_bytes);
-        // These problems take a fraction of the L2.
-        CHECK(traffic.dram_read_bytes == closed.compulsory_read_bytes);
-        CHECK(traffic.dram_write_bytes == closed.compulsory_write_bytes);
+        for (const auto memory : {MemoryPlacement::contiguous, MemoryPlacement::scattered}) {
+          int retired = 0;
+          const SplitL2Traffic traffic =
+              simulate_split_l2(program, {random.between(1, 9)}, shape, memory, [&] { ++retired; });
+          CHECK(retired == program.num_ctas());
+          const ClosedFormBytes closed = closed_form_bytes(program);
+          CHECK(traffic.sm_l2_read_bytes() == closed.sm_l2_read_bytes);
+          CHECK(traffic.sm_l2_write_bytes() == closed.sm_l2_write_bytes);
+          // These problems take a fraction of the L2.
+          CHECK(traffic.dram_read_bytes == closed.compulsory_read_bytes);
+          CHECK(traffic.dram_write_bytes == closed.compulsory_write_bytes);
+        }
       }
     }
   }
@@ -378,6 +380,41 @@ TEST_CASE("the model of the H200 against DRAM reads measured on one") {
     CHECK(static_cast<double>(traffic.dram_read_bytes) ==
           doctest::Approx(anchor.measured_bytes).epsilon(anchor.tolerance));
   }
+}
+
+/// gpu:flash1 forward, fp16, tensors in scattered pages.
+SplitL2Traffic flash1_scattered(AttentionProblem p, TileShape tile) {
+  const Machine h200 = load_machine("h200");
+  p.dtype = ElementType::fp16;
+  const auto passes =
+      build_programs(Algorithm::flash1, Direction::forward, p, ProgramOptions::with_tile(tile));
+  const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value,
+                             .pace_spread = h200.cta_pace_spread->value};
+  return simulate_split_l2(passes.front(), schedule, *h200.split_l2(), MemoryPlacement::scattered);
+}
+
+TEST_CASE("medians over layouts against those of DRAM reads measured with scattered pages") {
+  AttentionProblem p;
+  p.heads = 8;
+  p.heads_kv = 1;
+  p.seqlen_q = p.seqlen_k = 4096;
+  p.head_dim = 128;
+  const SplitL2Traffic few = flash1_scattered(p, {128, 64});
+  CHECK(static_cast<double>(few.dram_read_bytes) == doctest::Approx(184e6).epsilon(0.15));
+  REQUIRE(few.dram_read_range);
+  CHECK((*few.dram_read_range)[0] < few.dram_read_bytes);
+  CHECK((*few.dram_read_range)[1] > few.dram_read_bytes);
+  const SplitL2Traffic again = flash1_scattered(p, {128, 64});
+  CHECK(again.dram_read_bytes == few.dram_read_bytes);
+  CHECK(again.dram_write_bytes == few.dram_write_bytes);
+  CHECK(again.dram_read_range == few.dram_read_range);
+
+  p.heads = 128;
+  p.heads_kv = 16;
+  p.seqlen_q = p.seqlen_k = 1024;
+  p.head_dim = 64;
+  CHECK(static_cast<double>(flash1_scattered(p, {128, 128}).dram_read_bytes) ==
+        doctest::Approx(319e6).epsilon(0.15));
 }
 
 TEST_CASE("co-residency follows the machine's SMs and the program's shared memory") {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope profile --kernel NAME --paces`: how unevenly SMs share themselves between a kernel's CTAs.
+#include <fmt/format.h>
+
+#include "analysis/cli/profile_kernels.hpp"
+#include "analysis/cli/profile_plan.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/cta_paces.hpp"
+#include "analysis/run_record.hpp"
+#include "gpu/pass_runner.hpp"
+
+namespace tilescope::cli {
+
+int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& context) {
+  constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
+  const Machine machine = load_machine(arguments.machine);
+  const Plan plan = plan_jobs(arguments, machine);
+  for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
+  RunRecord record = start_record(context.argv);
+  const DeviceFacts device = *device_facts();
+  record.machine.name = device.name;
+  record.machine.chip = device.chip;
+  record.machine.cuda = device.driver;
+  record.machine.source = "the driver of this machine";
+  std::vector<std::vector<std::string>> table = {
+      {"kernel", "pass", "problem", "tile", "CTAs an SM", "step", "younger", "alone", "spread"}};
+  Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
+  for (const Job& job : plan.jobs) {
+    progress.step(job.title());
+    RunEntry run{
+        .problem = job.problem, .kernel = std::string(job.kernel->row.name), .passes = {}, .error = {}};
+    for (const Direction direction : job.directions) {
+      PassRunner runner(*job.kernel, job.problem, direction,
+                        options_on(machine, job.kernel->row, job.problem, direction, job.options));
+      for (std::size_t i = 0; i < runner.programs().size(); ++i) {
+        runner.launch(i, nullptr);
+        runner.check();
+        const TileProgram& program = runner.programs()[i];
+        const int ctas_per_sm = job.kernel->row.launch_shape(program).ctas_per_sm;
+        if (program.phases.empty() || ctas_per_sm == 0) continue;
+        PassRecord pass;
+        pass.name = to_string(program.name);
+        pass.direction = direction;
+        pass.tile = program.tile;
+        pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
+        if (!pass.paces) continue;
+        table.push_back({run.kernel, pass.name, describe(job.problem),
+                         fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
+                         std::to_string(ctas_per_sm), fmt::format("{:.0f} cycles", pass.paces->step_cycles),
+                         fmt::format("{:.3f}", pass.paces->paces.younger),
+                         fmt::format("{:.3f}", pass.paces->paces.alone),
+                         fmt::format("{:.2f} %", 100 * pass.paces->spread)});
+        run.passes.push_back(std::move(pass));
+      }
+    }
+    record.runs.push_back(std::move(run));
+  }
+  context.print(align_columns(table, "", {false, false, false, true, true, true, true, true, true}));
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace tilescope::cli
