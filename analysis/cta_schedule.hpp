@@ -20,7 +20,7 @@ struct CtaSchedule {
   /// Standard deviation of the time that a CTA takes for a step, which differs from CTA to CTA, over its
   /// mean. 0: all run in step.
   double pace_spread = 0;
-  CtaPaces paces;  // those of CTAs that share an SM
+  CtaPaces paces = {};  // of those that share an SM
 };
 
 /// Runs the co-resident CTAs, each at its own pace from one access group to the next, each replaced, on its

@@ -18,7 +18,7 @@ CtaStepTimes even_steps(int sm, std::uint32_t from, std::uint32_t step, int step
 TEST_CASE("paces are told apart by age and by company") {
   StepTimes times;
   for (int sm = 0; sm < 4; ++sm) times.ctas.push_back(even_steps(sm, 1000, 1000, 100));
-  for (int sm = 0; sm < 4; ++sm) times.ctas.push_back(even_steps(sm, 1000, 1250, 100));
+  for (int sm = 0; sm < 4; ++sm) times.ctas.push_back(even_steps(sm, 1000, 1250, 80));
   // Alone, long after the others.
   times.ctas.push_back(even_steps(2, 500000, 500, 100));
   const std::optional<MeasuredPaces> measured = measured_paces(times, 2);
