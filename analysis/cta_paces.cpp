@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cta_paces.hpp"
 
-#include <cmath>
 #include <map>
-#include <numeric>
 #include <vector>
+
+#include "profiler/timed_samples.hpp"  // relative_deviation
 
 namespace tilescope {
 namespace {
@@ -49,14 +49,6 @@ std::map<int, Sm> by_sm(const StepTimes& times) {
     }
   }
   return sms;
-}
-
-double relative_deviation(const std::vector<double>& values) {
-  const double count = static_cast<double>(values.size());
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / count) / mean;
 }
 
 }  // namespace

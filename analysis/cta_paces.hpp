@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How evenly the CTAs of a pass make their steps. An SM does not share itself evenly between the CTAs that it
-// holds: it favours the oldest, and gives more to one that is alone. So they drift apart, and what one of
-// them has loaded may have left the L2 when the other comes to it.
+// holds: it favours the oldest, and gives more to one that is alone. And each GPC has a clock of its own:
+// where power keeps the clocks below the highest, GPCs differ by thousandths. So CTAs drift apart, and what
+// one of them has loaded may have left the L2 when another comes to it.
 #pragma once
 
 #include <optional>
@@ -10,10 +11,12 @@
 
 namespace tilescope {
 
-/// Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
 struct CtaPaces {
+  /// Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
   double younger = 1;  // beside an older one, on an SM with all its CTAs
   double alone = 1;    // on an SM with room for others that have retired or never came
+  /// Standard deviation of the SMs' clocks over their mean. 0: SMs keep step.
+  double clock_spread = 0;
   bool operator==(const CtaPaces&) const = default;
 };
 
@@ -22,7 +25,8 @@ struct MeasuredPaces {
   int ctas_per_sm = 1;     // that an SM holds at most
   double step_cycles = 0;  // that an SM's oldest CTA takes for a step, the SM being full
   CtaPaces paces;          // 1 where no CTA was younger, or none alone
-  /// Standard deviation over mean of step_cycles from SM to SM, each over all its steps.
+  /// Standard deviation over mean of step_cycles from SM to SM, each over all its steps, in cycles of its
+  /// own.
   double spread = 0;
   bool operator==(const MeasuredPaces&) const = default;
 };

@@ -12,20 +12,18 @@ namespace {
 
 constexpr std::int64_t kRetired = std::numeric_limits<std::int64_t>::max();
 
-/// Time of a step, in ticks: normally distributed over the CTAs, as the sum of twelve uniform numbers, whose
-/// integers are the same on every machine.
-std::int64_t step_ticks(std::int64_t cta, double pace_spread) {
-  constexpr std::int64_t kMean = 1 << 20;
+constexpr double kTicks = 1 << 20;  // of a step at the mean clock
+
+/// Normally distributed, as the sum of twelve uniform numbers, whose integers are the same on every machine.
+double clock_of(std::size_t group, std::size_t launch, double spread) {
   constexpr double kUniformRange = 4294967296.0;
   double sum = 0;
   for (std::uint32_t draw = 0; draw < 3; ++draw) {
-    const auto index = static_cast<std::uint64_t>(cta);
-    const Philox4 random = philox4x32(
-        0, {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), draw, 0}});
+    const Philox4 random =
+        philox4x32(0, {{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(launch), draw, 0}});
     for (const std::uint32_t bits : random.x) sum += (bits + 0.5) / kUniformRange;
   }
-  const double factor = std::max(0.1, 1 + pace_spread * (sum - 6));
-  return static_cast<std::int64_t>(factor * kMean);
+  return std::max(0.1, 1 + spread * (sum - 6));
 }
 
 /// How many of a wave's `ctas` each group gets.
@@ -52,9 +50,10 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
       on_retired_(std::move(on_retired)),
       num_sms_(static_cast<std::size_t>(
           std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))) {
-  const std::int64_t slots = std::min(schedule.co_resident_ctas, program.num_ctas());
-  for (std::size_t slot = 0; slot < static_cast<std::size_t>(slots); ++slot) {
-    running_.push_back(issue());
+  const auto slots = static_cast<std::size_t>(std::min(schedule.co_resident_ctas, program.num_ctas()));
+  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.paces.clock_spread);
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    running_.push_back(issue(slot));
     turns_.push({0, slot});
   }
 }
@@ -68,7 +67,7 @@ bool CoResidentCtas::next(AccessGroup& group) {
     while (!busy) {
       if (on_retired_) on_retired_();
       if (next_cta_ == program_.num_ctas()) break;
-      cta = issue();
+      cta = issue(turn.slot);
       busy = cta.walk.next(group);
     }
     if (busy) {
@@ -81,12 +80,10 @@ bool CoResidentCtas::next(AccessGroup& group) {
   return false;
 }
 
-CoResidentCtas::Cta CoResidentCtas::issue() {
-  const std::int64_t ticks = step_ticks(next_cta_, schedule_.pace_spread);
-  const auto at_pace = [ticks](double pace) {
-    return static_cast<std::int64_t>(static_cast<double>(ticks) / pace);
-  };
-  Cta cta{CtaWalk(program_, next_cta_), next_cta_, ticks, at_pace(schedule_.paces.younger),
+CoResidentCtas::Cta CoResidentCtas::issue(std::size_t slot) {
+  const double clock = places_[slot].clock;
+  const auto at_pace = [clock](double pace) { return static_cast<std::int64_t>(kTicks / (clock * pace)); };
+  Cta cta{CtaWalk(program_, next_cta_), next_cta_, at_pace(1), at_pace(schedule_.paces.younger),
           at_pace(schedule_.paces.alone)};
   ++next_cta_;
   return cta;
@@ -104,9 +101,14 @@ std::int64_t CoResidentCtas::ticks_of_step(std::size_t slot) const {
   return oldest ? cta.ticks : cta.ticks_when_younger;
 }
 
-std::vector<int> l2_parts_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,
-                                   std::size_t launch) {
+std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,
+                                     std::size_t launch, double clock_spread) {
+  if (groups.empty()) return std::vector<SmPlace>(slots);
   std::vector<SmGroup> order = groups;
+  std::vector<double> clocks;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    clocks.push_back(clock_of(group, launch, clock_spread));
+  }
   if (order.size() > 1) {
     const auto first = order.begin() + 1;
     std::rotate(first, first + static_cast<std::ptrdiff_t>(launch % (order.size() - 1)), order.end());
@@ -114,14 +116,14 @@ std::vector<int> l2_parts_of_slots(const std::vector<SmGroup>& groups, std::size
   const auto sms = static_cast<std::size_t>(
       std::accumulate(order.begin(), order.end(), std::int64_t{0},
                       [](std::int64_t sum, const SmGroup& group) { return sum + group.sms; }));
-  std::vector<int> parts;
-  while (parts.size() < slots) {
-    const std::vector<std::size_t> wave = shares(order, std::min(sms, slots - parts.size()));
+  std::vector<SmPlace> places;
+  while (places.size() < slots) {
+    const std::vector<std::size_t> wave = shares(order, std::min(sms, slots - places.size()));
     for (std::size_t group = 0; group < order.size(); ++group) {
-      parts.insert(parts.end(), wave[group], order[group].part);
+      places.insert(places.end(), wave[group], {order[group].part, clocks[group]});
     }
   }
-  return parts;
+  return places;
 }
 
 }  // namespace tilescope

@@ -17,6 +17,7 @@ static void to_json(Json& json, const PassPaces& pass) {
   json = {{"kernel", pass.kernel},         {"pass", pass.pass},
           {"head_dim", pass.head_dim},     {"dtype", to_string(pass.dtype)},
           {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
+  if (pass.paces.clock_spread > 0) json["clock_spread"] = pass.paces.clock_spread;
 }
 
 namespace {
@@ -87,7 +88,8 @@ Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
                    entry.at("pass").text(),
                    entry.at("head_dim").integer(1, kMaxHeadDim),
                    element_type(entry.at("dtype"), entry.at("dtype").text()),
-                   {entry.at("younger").positive(), entry.at("alone").positive()}});
+                   {entry.at("younger").positive(), entry.at("alone").positive(),
+                    entry.has("clock_spread") ? entry.at("clock_spread").positive() : 0}});
   }
   return with_evidence(field, all);
 }
@@ -149,7 +151,6 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
   machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
-  if (field.has("cta_pace_spread")) machine.cta_pace_spread = real_fact(field.at("cta_pace_spread"));
   if (field.has("cta_paces")) machine.cta_paces = pass_paces_fact(field.at("cta_paces"));
   if (field.has("l2_ways") || field.has("sm_groups")) {
     machine.l2_ways =
@@ -183,7 +184,6 @@ std::string to_json_text(const Machine& machine) {
   json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
-  if (machine.cta_pace_spread) json["cta_pace_spread"] = to_json(*machine.cta_pace_spread);
   if (machine.cta_paces) json["cta_paces"] = to_json(*machine.cta_paces);
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
   if (machine.l2_dirty_ways) json["l2_dirty_ways"] = to_json(*machine.l2_dirty_ways);

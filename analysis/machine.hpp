@@ -56,12 +56,12 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
-  /// Standard deviation of the CTAs' durations over their mean; absent: taken as 0, CTAs run in step.
-  std::optional<Fact<double>> cta_pace_spread;
-  /// Those of passes whose CTAs share an SM; absent: all make their steps at the same pace.
+  /// Of passes whose CTAs share an SM or run at clocks that differ; absent: all make their steps at the same
+  /// pace.
   std::optional<Fact<std::vector<PassPaces>>> cta_paces;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
-  /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
+  /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU, and
+  /// SMs that keep step.
   std::optional<Fact<std::int64_t>> l2_ways;
   std::optional<Fact<std::vector<SmGroup>>> sm_groups;
   /// Lines of a set of an L2 in two parts that may be dirty at once, the oldest being written back where

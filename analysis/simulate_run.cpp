@@ -45,8 +45,8 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
-      .pace_spread = machine.cta_pace_spread ? machine.cta_pace_spread->value : 0.0,
-      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem)};
+      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem),
+      .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.co_resident_ctas = ctas;

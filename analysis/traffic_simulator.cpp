@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
+#include <numeric>
 
 #include "analysis/reuse_stack.hpp"
 #include "analysis/split_l2.hpp"
@@ -166,59 +166,48 @@ class SampledTiles {
   }
 
   const LineSample& sample() const { return sample_; }
-  /// @param read_again, written  lines of the sample, a launch
-  std::int64_t dram_read_bytes(double read_again) const {
-    return first_read_bytes_ + std::llround(sample_.bytes_per_line() * read_again);
+  /// @param read_again, written  lines of the sample
+  std::int64_t dram_read_bytes(std::int64_t read_again) const {
+    return first_read_bytes_ + bytes_of(read_again);
   }
-  std::int64_t dram_write_bytes(double written) const {
-    return written_bytes_ +
-           std::llround(sample_.bytes_per_line() * (written - static_cast<double>(written_lines_)));
+  std::int64_t dram_write_bytes(std::int64_t written) const {
+    return written_bytes_ + bytes_of(written - written_lines_);
   }
 
  private:
+  std::int64_t bytes_of(std::int64_t lines) const {
+    return std::llround(sample_.bytes_per_line() * static_cast<double>(lines));
+  }
+
   TileMemory memory_;
   LineSample sample_;
   std::vector<Tile> tiles_;
   std::int64_t first_read_bytes_ = 0, written_bytes_ = 0, written_lines_ = 0;
 };
 
-/// Launches of a pass whose tensors lie in memory in one and the same way.
-class LayoutReplay {
+/// A launch of a pass, on an L2 in two parts.
+class LaunchReplay {
  public:
-  /// @param parts  of the L2 beside each slot, by launch
-  LayoutReplay(SampledTiles tiles, const SplitL2Shape& shape, std::vector<std::vector<int>> parts)
-      : tiles_(std::move(tiles)),
-        parts_(std::move(parts)),
-        launches_(parts_.size(), SplitL2(tiles_.sample(), shape.dirty_ways)) {}
-  LayoutReplay(const LayoutReplay&) = delete;  // the launches point to the tiles' sample
-  LayoutReplay& operator=(const LayoutReplay&) = delete;
+  LaunchReplay(SampledTiles tiles, const SplitL2Shape& shape)
+      : tiles_(std::move(tiles)), l2_(tiles_.sample(), shape.dirty_ways) {}
+  LaunchReplay(const LaunchReplay&) = delete;  // its L2 points to the tiles' sample
+  LaunchReplay& operator=(const LaunchReplay&) = delete;
 
-  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, std::size_t slot) {
+  /// @param part  beside which the CTA runs
+  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, int part) {
     const auto [lines, first] = tiles_.touch(operand, group, number);
     if (lines.count() == 0) return;  // none of them in the sample
-    for (std::size_t launch = 0; launch < launches_.size(); ++launch) {
-      const std::int64_t missed = launches_[launch].access(operand.kind, lines, parts_[launch][slot]);
-      if (!first) read_again_ += missed;
-    }
+    const std::int64_t missed = l2_.access(operand.kind, lines, part);
+    if (!first) read_again_ += missed;
   }
 
-  /// Mean of the launches.
-  std::int64_t dram_read_bytes() const { return tiles_.dram_read_bytes(of_a_launch(read_again_)); }
-  std::int64_t dram_write_bytes() const {
-    std::int64_t written = 0;
-    for (const SplitL2& launch : launches_) written += launch.num_written();
-    return tiles_.dram_write_bytes(of_a_launch(written));
-  }
+  std::int64_t dram_read_bytes() const { return tiles_.dram_read_bytes(read_again_); }
+  std::int64_t dram_write_bytes() const { return tiles_.dram_write_bytes(l2_.num_written()); }
 
  private:
-  double of_a_launch(std::int64_t lines) const {
-    return static_cast<double>(lines) / static_cast<double>(launches_.size());
-  }
-
   SampledTiles tiles_;
-  std::vector<std::vector<int>> parts_;
-  std::vector<SplitL2> launches_;
-  std::int64_t read_again_ = 0;  // lines of the sample, in all launches
+  SplitL2 l2_;
+  std::int64_t read_again_ = 0;  // lines of the sample
 };
 
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
@@ -277,39 +266,44 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
   // Launches begin that many groups of SMs apart: four of them at four of eight groups, eight at each.
   constexpr std::size_t kGroupsBetween = 3;
   const bool scattered = memory == MemoryPlacement::scattered;
-  const std::uint32_t num_layouts = scattered ? 8 : 1, launches_of_layout = scattered ? 1 : 4;
+  const std::uint32_t num_launches = scattered ? 8 : 4;
   const TileNumbering numbers(program);
-  require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() * num_layouts);
-  CoResidentCtas ctas(program, schedule, on_retired);
-  std::deque<LayoutReplay> layouts;
-  std::size_t launch = 0;
-  for (std::uint32_t number = 0; number < num_layouts; ++number) {
-    const auto layout = scattered ? std::optional(number) : std::nullopt;
-    std::vector<std::vector<int>> parts;
-    for (std::uint32_t i = 0; i < launches_of_layout; ++i) {
-      parts.push_back(l2_parts_of_slots(shape.sm_groups, ctas.num_slots(), kGroupsBetween * launch++));
-    }
-    layouts.emplace_back(SampledTiles(program, numbers.num_tiles(), shape, layout), shape, std::move(parts));
-  }
+  require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles());
+  std::uint32_t retired = 0;
+  const auto on_retired_in_all = [&] {
+    if (on_retired && ++retired % num_launches == 0) on_retired();
+  };
   SplitL2Traffic traffic;
-  AccessGroup group;
-  while (ctas.next(group)) {
-    for (const Operand& operand : group.operands) {
-      const NumberedTile number = numbers.tile(operand.tensor, group);
-      traffic.add(operand.kind, number.bytes);
-      for (LayoutReplay& layout : layouts) layout.access(operand, group, number, ctas.slot());
-    }
-  }
   std::vector<double> reads, writes;
-  for (const LayoutReplay& layout : layouts) {
-    reads.push_back(static_cast<double>(layout.dram_read_bytes()));
-    writes.push_back(static_cast<double>(layout.dram_write_bytes()));
+  for (std::uint32_t number = 0; number < num_launches; ++number) {
+    const auto layout = scattered ? std::optional(number) : std::nullopt;
+    CtaSchedule of_launch = schedule;
+    of_launch.sm_groups = shape.sm_groups;
+    of_launch.launch = kGroupsBetween * number;
+    CoResidentCtas ctas(program, of_launch, on_retired_in_all);
+    LaunchReplay launch(SampledTiles(program, numbers.num_tiles(), shape, layout), shape);
+    AccessGroup group;
+    while (ctas.next(group)) {
+      for (const Operand& operand : group.operands) {
+        const NumberedTile tile = numbers.tile(operand.tensor, group);
+        if (number == 0) traffic.add(operand.kind, tile.bytes);
+        launch.access(operand, group, tile, ctas.place().part);
+      }
+    }
+    reads.push_back(static_cast<double>(launch.dram_read_bytes()));
+    writes.push_back(static_cast<double>(launch.dram_write_bytes()));
   }
-  traffic.dram_read_bytes = std::llround(median_of(reads));
-  traffic.dram_write_bytes = std::llround(median_of(writes));
   if (scattered) {
+    traffic.dram_read_bytes = std::llround(median_of(reads));
+    traffic.dram_write_bytes = std::llround(median_of(writes));
     const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());
     traffic.dram_read_range = {std::llround(*least), std::llround(*largest)};
+  } else {
+    const auto mean_of = [](const std::vector<double>& launches) {
+      return std::accumulate(launches.begin(), launches.end(), 0.0) / static_cast<double>(launches.size());
+    };
+    traffic.dram_read_bytes = std::llround(mean_of(reads));
+    traffic.dram_write_bytes = std::llround(mean_of(writes));
   }
   return traffic;
 }

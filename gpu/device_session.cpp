@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cpu_ref/kernel_scale.hpp"
+#include "gpu/sm_clocks.hpp"
 
 namespace tilescope {
 namespace {
@@ -240,6 +241,28 @@ StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
       "the kernels of this build have no step clock: configure one with "
       "-D TILESCOPE_STEP_CLOCK=ON");
 #endif
+}
+
+std::vector<double> DeviceSession::clock_rates(std::size_t index) {
+  std::vector<SmMoment> moments(std::size_t{2} * kMostSmIds);
+  const auto bytes = static_cast<std::int64_t>(moments.size() * sizeof(SmMoment));
+  DeviceBuffer buffer("clocks of SMs", bytes);
+  buffer.zero(stream());
+  auto* before = static_cast<SmMoment*>(buffer.data());
+  note_moments(before, stream());
+  launch(index, stream());
+  note_moments(before + kMostSmIds, stream());
+  synchronize();
+  check_cuda(cudaMemcpy(moments.data(), before, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost),
+             "downloading the clocks of SMs");
+  std::vector<double> rates;
+  for (std::size_t sm = 0; sm < kMostSmIds; ++sm) {
+    const SmMoment from = moments[sm], to = moments[sm + kMostSmIds];
+    if (from.nanoseconds == 0 || to.nanoseconds == 0) continue;  // no SM has this id
+    rates.push_back(static_cast<double>(to.cycles - from.cycles) /
+                    static_cast<double>(to.nanoseconds - from.nanoseconds));
+  }
+  return rates;
 }
 
 void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,

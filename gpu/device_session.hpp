@@ -53,6 +53,8 @@ class DeviceSession {
   /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
   /// @throws MachineLacks where the kernels were compiled without a step clock
   StepTimes time_steps(std::size_t index, int most_notes);
+  /// Runs pass `index` once. @returns of each SM how fast its clock ran meanwhile [cycles a nanosecond]
+  std::vector<double> clock_rates(std::size_t index);
 
  private:
   KernelArguments arguments(const TileProgram& program) const;

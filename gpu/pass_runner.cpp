@@ -66,6 +66,8 @@ std::int64_t PassRunner::device_bytes() const { return state_->session.device_by
 
 void PassRunner::launch(std::size_t index, CUstream_st* stream) { state_->session.launch(index, stream); }
 
+std::vector<double> PassRunner::clock_rates(std::size_t index) { return state_->session.clock_rates(index); }
+
 StepTimes PassRunner::time_steps(std::size_t index, int most_notes) {
   return state_->session.time_steps(index, most_notes);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cpu_ref/step_times.hpp"
 #include "gpu/gpu_kernel.hpp"
@@ -36,6 +37,8 @@ class PassRunner {
   /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
   /// @throws MachineLacks where the kernels were compiled without a step clock
   StepTimes time_steps(std::size_t index, int most_notes);
+  /// Runs pass `index` once. @returns of each SM how fast its clock ran meanwhile [cycles a nanosecond]
+  std::vector<double> clock_rates(std::size_t index);
   /// Waits for everything. @throws DeviceError if a kernel failed or wrote outside its tensors
   void check();
 

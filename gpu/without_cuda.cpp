@@ -16,6 +16,7 @@ const std::vector<TileProgram>& PassRunner::programs() const { throw MachineLack
 std::int64_t PassRunner::device_bytes() const { throw MachineLacks(*device_lack()); }
 void PassRunner::launch(std::size_t, CUstream_st*) { throw MachineLacks(*device_lack()); }
 StepTimes PassRunner::time_steps(std::size_t, int) { throw MachineLacks(*device_lack()); }
+std::vector<double> PassRunner::clock_rates(std::size_t) { throw MachineLacks(*device_lack()); }
 void PassRunner::check() { throw MachineLacks(*device_lack()); }
 
 }  // namespace tilescope

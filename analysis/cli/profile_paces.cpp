@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilescope profile --kernel NAME --paces`: how unevenly SMs share themselves between a kernel's CTAs.
+// `tilescope profile --kernel NAME --paces`: how unevenly SMs share themselves between a kernel's CTAs, and
+// how far their clocks lie apart meanwhile.
 #include <fmt/format.h>
 
 #include "analysis/cli/profile_kernels.hpp"
@@ -8,11 +9,13 @@
 #include "analysis/cta_paces.hpp"
 #include "analysis/run_record.hpp"
 #include "gpu/pass_runner.hpp"
+#include "profiler/timed_samples.hpp"  // median_of
 
 namespace tilescope::cli {
 
 int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& context) {
   constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
+  constexpr int kClockLaunches = 5;
   const Machine machine = load_machine(arguments.machine);
   const Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
@@ -23,7 +26,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
   std::vector<std::vector<std::string>> table = {
-      {"kernel", "pass", "problem", "tile", "CTAs an SM", "step", "younger", "alone", "spread"}};
+      {"kernel", "pass", "problem", "tile", "CTAs an SM", "step", "younger", "alone", "spread", "clocks"}};
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
@@ -44,18 +47,24 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
         pass.tile = program.tile;
         pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
         if (!pass.paces) continue;
+        std::vector<double> clock_spreads;
+        for (int launch = 0; launch < kClockLaunches; ++launch) {
+          clock_spreads.push_back(relative_deviation(runner.clock_rates(i)));
+        }
+        pass.paces->paces.clock_spread = median_of(clock_spreads);
         table.push_back({run.kernel, pass.name, describe(job.problem),
                          fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
                          std::to_string(ctas_per_sm), fmt::format("{:.0f} cycles", pass.paces->step_cycles),
                          fmt::format("{:.3f}", pass.paces->paces.younger),
                          fmt::format("{:.3f}", pass.paces->paces.alone),
-                         fmt::format("{:.2f} %", 100 * pass.paces->spread)});
+                         fmt::format("{:.2f} %", 100 * pass.paces->spread),
+                         fmt::format("{:.3f} %", 100 * pass.paces->paces.clock_spread)});
         run.passes.push_back(std::move(pass));
       }
     }
     record.runs.push_back(std::move(run));
   }
-  context.print(align_columns(table, "", {false, false, false, true, true, true, true, true, true}));
+  context.print(align_columns(table, "", {false, false, false, true, true, true, true, true, true, true}));
   context.write_json(to_json_text(record));
   return kFine;
 }

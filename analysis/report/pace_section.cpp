@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How unevenly SMs share themselves between their CTAs.
+// How unevenly SMs share themselves between their CTAs, and how far their clocks lie apart.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct Range {
 };
 
 struct PassPaceRanges {
-  int runs = 0;
-  Range step_cycles, younger, alone;
+  int runs = 0, ctas_per_sm = 0;
+  Range step_cycles, younger, alone, clock_spread;
 };
 
 }  // namespace
@@ -42,14 +42,17 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
   for (const RunRecord& record : records) {
     for (const RunEntry& run : record.runs) {
       for (const PassRecord& pass : run.passes) {
-        if (!pass.paces || pass.paces->ctas_per_sm < 2) continue;
+        if (!pass.paces) continue;
         PassPaceRanges& ranges = by_pass[{run.kernel, pass.name, std::string(to_string(run.problem.dtype)),
                                           run.problem.head_dim, to_string(pass.tile)}];
         ++ranges.runs;
         ranges.step_cycles.add(pass.paces->step_cycles);
-        ranges.younger.add(pass.paces->paces.younger);
-        // 1: no CTA was ever alone.
+        ranges.ctas_per_sm = pass.paces->ctas_per_sm;
+        // 1: no CTA was ever younger, or alone.
+        if (pass.paces->ctas_per_sm > 1) ranges.younger.add(pass.paces->paces.younger);
         if (pass.paces->paces.alone != 1) ranges.alone.add(pass.paces->paces.alone);
+        // 0: nobody looked.
+        if (pass.paces->paces.clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->paces.clock_spread);
         add_command(commands, record);
       }
     }
@@ -58,8 +61,10 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
   Table table{
       "Steps that a CTA makes while the oldest CTA of a full SM makes one, and the time of that one; the "
       "least and the largest of several lengths and masks. An SM favours its oldest CTA, and gives much "
-      "more to one that is alone: CTAs that began together drift apart, and those that run ahead fetch "
-      "what may have left the L2 when the others come to it.",
+      "more to one that is alone. The last column is the standard deviation of the SMs' clocks over a pass, "
+      "each GPC having one of its own: where power keeps them below the highest clock, none is quite like "
+      "another. So CTAs that began together drift apart, and those that run ahead fetch what may have left "
+      "the L2 when the others come to it.",
       {{"kernel"},
        {"pass"},
        {"type"},
@@ -67,17 +72,19 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
        {"tile"},
        {"runs", true},
        {"step, cycles", true},
+       {"CTAs an SM", true},
        {"younger", true},
-       {"alone", true}},
+       {"alone", true},
+       {"clocks differ, %", true}},
       {}};
   for (const auto& [key, ranges] : by_pass) {
     const auto& [kernel, pass, type, head_dim, tile] = key;
     table.rows.push_back({kernel, pass, type, std::to_string(head_dim), tile, std::to_string(ranges.runs),
-                          ranges.step_cycles.text(0), ranges.younger.text(3), ranges.alone.text(2)});
+                          ranges.step_cycles.text(0), std::to_string(ranges.ctas_per_sm),
+                          ranges.younger.text(3), ranges.alone.text(2), ranges.clock_spread.text(3)});
   }
-  return Section{"paces",
-                 "How unevenly an SM shares itself between its CTAs",
-                 {std::move(table), CommandLines{reproduction(commands)}}};
+  return Section{
+      "paces", "How unevenly CTAs proceed", {std::move(table), CommandLines{reproduction(commands)}}};
 }
 
 }  // namespace tilescope

@@ -11,6 +11,7 @@
 #include "analysis/cta_schedule.hpp"
 #include "analysis/page_table.hpp"
 #include "cpu_ref/errors.hpp"
+#include "profiler/timed_samples.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -163,14 +164,38 @@ TEST_CASE("a sample stands for the whole") {
 
 TEST_CASE("CTAs fill the first group of SMs, then the others evenly, wave after wave") {
   const std::vector<SmGroup> groups = {{2, 0}, {3, 1}, {4, 0}, {1, 1}};
-  CHECK(l2_parts_of_slots(groups, 1, 0) == std::vector<int>{0});
-  CHECK(l2_parts_of_slots(groups, 5, 0) == std::vector<int>{0, 0, 1, 0, 1});
-  CHECK(l2_parts_of_slots(groups, 10, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1});
-  CHECK(l2_parts_of_slots(groups, 12, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0});
+  const auto parts = [](const std::vector<SmGroup>& of, std::size_t slots, std::size_t launch) {
+    std::vector<int> numbers;
+    for (const SmPlace& place : places_of_slots(of, slots, launch, 0)) {
+      CHECK(place.clock == 1);
+      numbers.push_back(place.part);
+    }
+    return numbers;
+  };
+  CHECK(parts(groups, 1, 0) == std::vector<int>{0});
+  CHECK(parts(groups, 5, 0) == std::vector<int>{0, 0, 1, 0, 1});
+  CHECK(parts(groups, 10, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1});
+  CHECK(parts(groups, 12, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0});
   // Another launch begins with another group after the first.
-  CHECK(l2_parts_of_slots(groups, 10, 1) == std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1});
-  CHECK(l2_parts_of_slots(groups, 10, 3) == l2_parts_of_slots(groups, 10, 0));
-  CHECK(l2_parts_of_slots({{4, 1}}, 6, 2) == std::vector<int>(6, 1));
+  CHECK(parts(groups, 10, 1) == std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1});
+  CHECK(parts(groups, 10, 3) == parts(groups, 10, 0));
+  CHECK(parts({{4, 1}}, 6, 2) == std::vector<int>(6, 1));
+  CHECK(parts({}, 3, 1) == std::vector<int>(3, 0));
+}
+
+TEST_CASE("a group of SMs has one clock, in each launch another") {
+  const std::vector<SmGroup> groups(64, {2, 0});
+  std::vector<double> clocks;
+  for (std::size_t launch = 0; launch < 8; ++launch) {
+    const std::vector<SmPlace> places = places_of_slots(groups, 128, launch, 1e-3);
+    for (std::size_t slot = 0; slot < places.size(); slot += 2) {
+      CHECK(places[slot].clock == places[slot + 1].clock);
+      clocks.push_back(places[slot].clock);
+    }
+  }
+  CHECK(relative_deviation(clocks) == doctest::Approx(1e-3).epsilon(0.1));
+  std::sort(clocks.begin(), clocks.end());
+  CHECK(std::adjacent_find(clocks.begin(), clocks.end()) == clocks.end());
 }
 
 }  // namespace

@@ -154,8 +154,10 @@ TEST_CASE("a larger L2 never moves more, and its hit rate lies between 0 and 1")
     const AttentionProblem p = random.problem(tile);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, random_options(random, tile))) {
-        const PassTraffic traffic = simulate_pass(
-            program, {.co_resident_ctas = random.between(1, 40), .pace_spread = 0.05 * random.between(0, 2)});
+        const PassTraffic traffic =
+            simulate_pass(program, {.co_resident_ctas = random.between(1, 40),
+                                    .paces = {.clock_spread = 0.05 * random.between(0, 2)},
+                                    .sm_groups = {{3, 0}, {2, 0}}});
         std::int64_t reads = traffic.dram_read_bytes(0), writes = traffic.dram_write_bytes(0);
         for (const ReusePoint& point : traffic.histogram) {
           CHECK(traffic.dram_read_bytes(point.distance_bytes) <= reads);
@@ -273,15 +275,19 @@ TEST_CASE(
   CHECK(reads(Scan::sawtooth, 1) > ascending);
 }
 
-TEST_CASE("CTAs at paces of their own read more from DRAM once they drift apart by what the L2 holds") {
+TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by what the L2 holds") {
   const OneHead head(40, 40);
   const TileProgram program = head.forward(Scan::ascending);
   const std::int64_t l2_bytes = head.kv_bytes / 4;
   const std::int64_t in_step = simulate_pass(program, {.co_resident_ctas = 4}).dram_read_bytes(l2_bytes);
-  CHECK(simulate_pass(program, {.co_resident_ctas = 4, .pace_spread = 0.001}).dram_read_bytes(l2_bytes) ==
-        in_step);
-  CHECK(simulate_pass(program, {.co_resident_ctas = 4, .pace_spread = 0.2}).dram_read_bytes(l2_bytes) >
-        in_step * 3 / 2);
+  const auto with_spread = [&](double spread) {
+    const CtaSchedule schedule{.co_resident_ctas = 4,
+                               .paces = {.clock_spread = spread},
+                               .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
+    return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
+  };
+  CHECK(with_spread(0.001) == in_step);
+  CHECK(with_spread(0.2) > in_step * 3 / 2);
 }
 
 TEST_CASE("CTAs of an SM that do not share it evenly stagger, and each sweeps K and V by itself") {
@@ -388,8 +394,7 @@ SplitL2Traffic flash1_scattered(AttentionProblem p, TileShape tile) {
   p.dtype = ElementType::fp16;
   const auto passes =
       build_programs(Algorithm::flash1, Direction::forward, p, ProgramOptions::with_tile(tile));
-  const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value,
-                             .pace_spread = h200.cta_pace_spread->value};
+  const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value, .sm_groups = h200.sm_groups->value};
   return simulate_split_l2(passes.front(), schedule, *h200.split_l2(), MemoryPlacement::scattered);
 }
 
