@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cta_paces.hpp"
 
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -56,11 +57,12 @@ std::map<int, Sm> by_sm(const StepTimes& times) {
 std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per_sm) {
   constexpr double kFewSteps = 8;  // say little about a CTA
   Steps oldest, younger, alone;
-  std::vector<double> means_of_oldest;
+  std::vector<double> means_of_oldest, spans_of_oldest;
   for (const auto& [id, sm] : by_sm(times)) {
     const std::vector<Cta>& ctas = sm.ctas;
     for (std::size_t c = 0; c < ctas.size(); ++c) {
       Steps as_oldest;
+      std::vector<double> spans;  // as oldest
       // The first step waits for its loads, and nothing is noted at the end of the last.
       for (std::size_t k = 1; k + 1 < ctas[c].begun.size(); ++k) {
         const std::int64_t from = ctas[c].begun[k], to = ctas[c].begun[k + 1];
@@ -74,12 +76,16 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
         const auto cycles = static_cast<double>(to - from);
         if (beside + 1 == ctas_per_sm) {
           (older == 0 ? as_oldest : younger).add(times.every, cycles);
+          if (older == 0) spans.push_back(cycles);
         } else if (beside == 0) {
           alone.add(times.every, cycles);
         }
       }
       oldest.add(as_oldest.count, as_oldest.cycles);
-      if (as_oldest.count >= kFewSteps) means_of_oldest.push_back(as_oldest.mean_cycles());
+      if (as_oldest.count < kFewSteps) continue;
+      means_of_oldest.push_back(as_oldest.mean_cycles());
+      const double mean_span = as_oldest.mean_cycles() * times.every;
+      for (const double span : spans) spans_of_oldest.push_back(span / mean_span);
     }
   }
   if (oldest.count == 0) return std::nullopt;
@@ -89,6 +95,9 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
   if (younger.count > 0) measured.paces.younger = measured.step_cycles / younger.mean_cycles();
   if (alone.count > 0) measured.paces.alone = measured.step_cycles / alone.mean_cycles();
   if (means_of_oldest.size() > 1) measured.spread = relative_deviation(means_of_oldest);
+  if (spans_of_oldest.size() > 1) {
+    measured.step_spread = relative_deviation(spans_of_oldest) * std::sqrt(times.every);
+  }
   return measured;
 }
 

@@ -11,12 +11,10 @@
 
 namespace tilescope {
 
+/// Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
 struct CtaPaces {
-  /// Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
   double younger = 1;  // beside an older one, on an SM with all its CTAs
   double alone = 1;    // on an SM with room for others that have retired or never came
-  /// Standard deviation of the SMs' clocks over their mean. 0: SMs keep step.
-  double clock_spread = 0;
   bool operator==(const CtaPaces&) const = default;
 };
 
@@ -28,6 +26,12 @@ struct MeasuredPaces {
   /// Standard deviation over mean of step_cycles from SM to SM, each over all its steps, in cycles of its
   /// own.
   double spread = 0;
+  /// Standard deviation of the time that an oldest CTA takes for a step over that CTA's mean, as if each step
+  /// varied by itself: of the time between two notes, times the root of the steps between them. 0 where
+  /// nobody looked.
+  double step_spread = 0;
+  /// Standard deviation of the SMs' clocks over their mean; 0 where nobody looked.
+  double clock_spread = 0;
   bool operator==(const MeasuredPaces&) const = default;
 };
 

@@ -14,16 +14,18 @@ constexpr std::int64_t kRetired = std::numeric_limits<std::int64_t>::max();
 
 constexpr double kTicks = 1 << 20;  // of a step at the mean clock
 
-/// Normally distributed, as the sum of twelve uniform numbers, whose integers are the same on every machine.
-double clock_of(std::size_t group, std::size_t launch, double spread) {
-  constexpr double kUniformRange = 4294967296.0;
-  double sum = 0;
-  for (std::uint32_t draw = 0; draw < 3; ++draw) {
-    const Philox4 random =
-        philox4x32(0, {{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(launch), draw, 0}});
-    for (const std::uint32_t bits : random.x) sum += (bits + 0.5) / kUniformRange;
+constexpr std::uint32_t kClockStream = 0, kStepStream = 1;
+
+/// 1 on average, nearly normally distributed: the sum of four uniform numbers, whose integers are the same on
+/// every machine.
+double about_one(double spread, std::uint64_t number, std::uint32_t launch, std::uint32_t stream) {
+  constexpr double kUniformRange = 4294967296.0, kDeviation = 0.57735026918962576;  // of the sum
+  const auto low = static_cast<std::uint32_t>(number), high = static_cast<std::uint32_t>(number >> 32);
+  double sum = -2;
+  for (const std::uint32_t bits : philox4x32(0, {{low, high, launch, stream}}).x) {
+    sum += (bits + 0.5) / kUniformRange;
   }
-  return std::max(0.1, 1 + spread * (sum - 6));
+  return std::max(0.1, 1 + spread * sum / kDeviation);
 }
 
 /// How many of a wave's `ctas` each group gets.
@@ -51,7 +53,7 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
       num_sms_(static_cast<std::size_t>(
           std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))) {
   const auto slots = static_cast<std::size_t>(std::min(schedule.co_resident_ctas, program.num_ctas()));
-  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.paces.clock_spread);
+  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.clock_spread);
   for (std::size_t slot = 0; slot < slots; ++slot) {
     running_.push_back(issue(slot));
     turns_.push({0, slot});
@@ -89,16 +91,20 @@ CoResidentCtas::Cta CoResidentCtas::issue(std::size_t slot) {
   return cta;
 }
 
-std::int64_t CoResidentCtas::ticks_of_step(std::size_t slot) const {
-  const Cta& cta = running_[slot];
+std::int64_t CoResidentCtas::ticks_of_step(std::size_t slot) {
+  Cta& cta = running_[slot];
   bool oldest = true, alone = schedule_.ctas_per_sm > 1;
   for (std::size_t other = slot % num_sms_; other < running_.size(); other += num_sms_) {
     if (other == slot || running_[other].index == kRetired) continue;
     alone = false;
     oldest = oldest && cta.index < running_[other].index;
   }
-  if (alone) return cta.ticks_when_alone;
-  return oldest ? cta.ticks : cta.ticks_when_younger;
+  const std::int64_t ticks = alone ? cta.ticks_when_alone : oldest ? cta.ticks : cta.ticks_when_younger;
+  if (schedule_.step_spread == 0) return ticks;
+  const std::uint64_t step = (static_cast<std::uint64_t>(cta.index) << 32) + cta.steps++;
+  const auto launch = static_cast<std::uint32_t>(schedule_.launch);
+  return static_cast<std::int64_t>(about_one(schedule_.step_spread, step, launch, kStepStream) *
+                                   static_cast<double>(ticks));
 }
 
 std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,
@@ -107,7 +113,7 @@ std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::si
   std::vector<SmGroup> order = groups;
   std::vector<double> clocks;
   for (std::size_t group = 0; group < groups.size(); ++group) {
-    clocks.push_back(clock_of(group, launch, clock_spread));
+    clocks.push_back(about_one(clock_spread, group, static_cast<std::uint32_t>(launch), kClockStream));
   }
   if (order.size() > 1) {
     const auto first = order.begin() + 1;

@@ -24,10 +24,13 @@ struct SmPlace {
 struct CtaSchedule {
   std::int64_t co_resident_ctas = 1;  // on all SMs together
   std::int64_t ctas_per_sm = 1;
-  CtaPaces paces = {};
+  CtaPaces paces = {};  // of those that share an SM
   /// In the order in which they are given CTAs; empty: all SMs are alike, and keep step.
   std::vector<SmGroup> sm_groups = {};
-  std::size_t launch = 0;  // see places_of_slots
+  double clock_spread = 0;  // see places_of_slots
+  /// Standard deviation of the time of a step over its mean, each step by itself.
+  double step_spread = 0;
+  std::size_t launch = 0;
 };
 
 /// Runs the co-resident CTAs, each at the pace of its SM from one access group to the next, each replaced, on
@@ -49,6 +52,7 @@ class CoResidentCtas {
     CtaWalk walk;
     std::int64_t index;                                        // also its age: CTAs are issued in order
     std::int64_t ticks, ticks_when_younger, ticks_when_alone;  // of a step
+    std::uint32_t steps = 0;                                   // made
   };
   /// When a slot's CTA makes its next step; at the same time, slot after slot.
   struct Turn {
@@ -59,7 +63,7 @@ class CoResidentCtas {
 
   Cta issue(std::size_t slot);
   /// Until the CTA of that slot makes its next step.
-  std::int64_t ticks_of_step(std::size_t slot) const;
+  std::int64_t ticks_of_step(std::size_t slot);
 
   const TileProgram& program_;
   CtaSchedule schedule_;

@@ -133,18 +133,23 @@ TimeRecord time_from(const JsonField& field) {
 }
 
 Json to_json(const MeasuredPaces& measured) {
-  return {{"ctas_per_sm", measured.ctas_per_sm},         {"step_cycles", measured.step_cycles},
-          {"younger", measured.paces.younger},           {"alone", measured.paces.alone},
-          {"clock_spread", measured.paces.clock_spread}, {"spread", measured.spread}};
+  return {{"ctas_per_sm", measured.ctas_per_sm},
+          {"step_cycles", measured.step_cycles},
+          {"younger", measured.paces.younger},
+          {"alone", measured.paces.alone},
+          {"spread", measured.spread},
+          {"step_spread", measured.step_spread},
+          {"clock_spread", measured.clock_spread}};
 }
 
 MeasuredPaces paces_from(const JsonField& field) {
   constexpr std::int64_t kMostCtas = 1024;
   return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
           field.at("step_cycles").positive(),
-          {field.at("younger").positive(), field.at("alone").positive(),
-           field.has("clock_spread") ? field.at("clock_spread").number() : 0},
-          field.at("spread").number()};
+          {field.at("younger").positive(), field.at("alone").positive()},
+          field.at("spread").number(),
+          field.has("step_spread") ? field.at("step_spread").number() : 0,
+          field.has("clock_spread") ? field.at("clock_spread").number() : 0};
 }
 
 Json to_json(const LaunchRecord& launch) {

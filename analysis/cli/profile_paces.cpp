@@ -25,8 +25,8 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
   record.machine.chip = device.chip;
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
-  std::vector<std::vector<std::string>> table = {
-      {"kernel", "pass", "problem", "tile", "CTAs an SM", "step", "younger", "alone", "spread", "clocks"}};
+  std::vector<std::vector<std::string>> table = {{"kernel", "pass", "problem", "tile", "CTAs an SM", "step",
+                                                  "younger", "alone", "spread", "steps", "clocks"}};
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
@@ -51,20 +51,22 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
         for (int launch = 0; launch < kClockLaunches; ++launch) {
           clock_spreads.push_back(relative_deviation(runner.clock_rates(i)));
         }
-        pass.paces->paces.clock_spread = median_of(clock_spreads);
+        pass.paces->clock_spread = median_of(clock_spreads);
         table.push_back({run.kernel, pass.name, describe(job.problem),
                          fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
                          std::to_string(ctas_per_sm), fmt::format("{:.0f} cycles", pass.paces->step_cycles),
                          fmt::format("{:.3f}", pass.paces->paces.younger),
                          fmt::format("{:.3f}", pass.paces->paces.alone),
                          fmt::format("{:.2f} %", 100 * pass.paces->spread),
-                         fmt::format("{:.3f} %", 100 * pass.paces->paces.clock_spread)});
+                         fmt::format("{:.1f} %", 100 * pass.paces->step_spread),
+                         fmt::format("{:.3f} %", 100 * pass.paces->clock_spread)});
         run.passes.push_back(std::move(pass));
       }
     }
     record.runs.push_back(std::move(run));
   }
-  context.print(align_columns(table, "", {false, false, false, true, true, true, true, true, true, true}));
+  context.print(
+      align_columns(table, "", {false, false, false, true, true, true, true, true, true, true, true}));
   context.write_json(to_json_text(record));
   return kFine;
 }

@@ -30,7 +30,7 @@ struct Range {
 
 struct PassPaceRanges {
   int runs = 0, ctas_per_sm = 0;
-  Range step_cycles, younger, alone, clock_spread;
+  Range step_cycles, younger, alone, step_spread, clock_spread;
 };
 
 }  // namespace
@@ -52,7 +52,8 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
         if (pass.paces->ctas_per_sm > 1) ranges.younger.add(pass.paces->paces.younger);
         if (pass.paces->paces.alone != 1) ranges.alone.add(pass.paces->paces.alone);
         // 0: nobody looked.
-        if (pass.paces->paces.clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->paces.clock_spread);
+        if (pass.paces->step_spread > 0) ranges.step_spread.add(100 * pass.paces->step_spread);
+        if (pass.paces->clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->clock_spread);
         add_command(commands, record);
       }
     }
@@ -61,9 +62,11 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
   Table table{
       "Steps that a CTA makes while the oldest CTA of a full SM makes one, and the time of that one; the "
       "least and the largest of several lengths and masks. An SM favours its oldest CTA, and gives much "
-      "more to one that is alone. The last column is the standard deviation of the SMs' clocks over a pass, "
-      "each GPC having one of its own: where power keeps them below the highest clock, none is quite like "
-      "another. So CTAs that began together drift apart, and those that run ahead fetch what may have left "
+      "more to one that is alone. The last columns are standard deviations: of the time of a step, each by "
+      "itself, and of the SMs' clocks over a pass. Each GPC has a clock of its own, and where power keeps "
+      "them "
+      "below the highest, none is quite like another. So CTAs that began together drift apart, and those "
+      "that run ahead fetch what may have left "
       "the L2 when the others come to it.",
       {{"kernel"},
        {"pass"},
@@ -75,13 +78,15 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
        {"CTAs an SM", true},
        {"younger", true},
        {"alone", true},
+       {"steps differ, %", true},
        {"clocks differ, %", true}},
       {}};
   for (const auto& [key, ranges] : by_pass) {
     const auto& [kernel, pass, type, head_dim, tile] = key;
     table.rows.push_back({kernel, pass, type, std::to_string(head_dim), tile, std::to_string(ranges.runs),
                           ranges.step_cycles.text(0), std::to_string(ranges.ctas_per_sm),
-                          ranges.younger.text(3), ranges.alone.text(2), ranges.clock_spread.text(3)});
+                          ranges.younger.text(3), ranges.alone.text(2), ranges.step_spread.text(1),
+                          ranges.clock_spread.text(3)});
   }
   return Section{
       "paces", "How unevenly CTAs proceed", {std::move(table), CommandLines{reproduction(commands)}}};

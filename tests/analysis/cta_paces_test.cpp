@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
+
 #include "analysis/machine.hpp"
 
 namespace tilescope {
@@ -28,6 +30,7 @@ TEST_CASE("paces are told apart by age and by company") {
   CHECK(measured->paces.younger == doctest::Approx(0.8));
   CHECK(measured->paces.alone == doctest::Approx(2.0));
   CHECK(measured->spread == doctest::Approx(0.0));
+  CHECK(measured->step_spread == doctest::Approx(0.0));
 }
 
 TEST_CASE("a CTA that may be on the SM before its first note and after its last leaves none alone") {
@@ -52,6 +55,25 @@ TEST_CASE("the clock may wrap, and several steps may lie between notes") {
   REQUIRE(measured);
   CHECK(measured->step_cycles == doctest::Approx(1010.0).epsilon(1e-3));
   CHECK(measured->spread == doctest::Approx(0.00808).epsilon(1e-2));
+}
+
+TEST_CASE("steps that vary by themselves, noted every few") {
+  constexpr int kEvery = 16;
+  constexpr double kSpread = 0.02;
+  std::mt19937 random(3);
+  std::normal_distribution<double> step(1000, 1000 * kSpread);
+  StepTimes times{.every = kEvery, .ctas = {}};
+  for (int sm = 0; sm < 20; ++sm) {
+    double now = 1000;
+    CtaStepTimes& cta = times.ctas.emplace_back(CtaStepTimes{.sm = sm, .begun = {}});
+    for (int i = 0; i < 60 * kEvery; ++i) {
+      if (i % kEvery == 0) cta.begun.push_back(static_cast<std::uint32_t>(now));
+      now += step(random);
+    }
+  }
+  const std::optional<MeasuredPaces> measured = measured_paces(times, 1);
+  REQUIRE(measured);
+  CHECK(measured->step_spread == doctest::Approx(kSpread).epsilon(0.1));
 }
 
 TEST_CASE("no paces where no SM is ever full") {

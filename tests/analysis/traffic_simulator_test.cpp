@@ -154,10 +154,9 @@ TEST_CASE("a larger L2 never moves more, and its hit rate lies between 0 and 1")
     const AttentionProblem p = random.problem(tile);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, random_options(random, tile))) {
-        const PassTraffic traffic =
-            simulate_pass(program, {.co_resident_ctas = random.between(1, 40),
-                                    .paces = {.clock_spread = 0.05 * random.between(0, 2)},
-                                    .sm_groups = {{3, 0}, {2, 0}}});
+        const PassTraffic traffic = simulate_pass(program, {.co_resident_ctas = random.between(1, 40),
+                                                            .sm_groups = {{3, 0}, {2, 0}},
+                                                            .clock_spread = 0.05 * random.between(0, 2)});
         std::int64_t reads = traffic.dram_read_bytes(0), writes = traffic.dram_write_bytes(0);
         for (const ReusePoint& point : traffic.histogram) {
           CHECK(traffic.dram_read_bytes(point.distance_bytes) <= reads);
@@ -281,13 +280,19 @@ TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by wh
   const std::int64_t l2_bytes = head.kv_bytes / 4;
   const std::int64_t in_step = simulate_pass(program, {.co_resident_ctas = 4}).dram_read_bytes(l2_bytes);
   const auto with_spread = [&](double spread) {
-    const CtaSchedule schedule{.co_resident_ctas = 4,
-                               .paces = {.clock_spread = spread},
-                               .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
+    const CtaSchedule schedule{
+        .co_resident_ctas = 4, .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}, .clock_spread = spread};
     return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
   };
   CHECK(with_spread(0.001) == in_step);
   CHECK(with_spread(0.2) > in_step * 3 / 2);
+  // Steps that differ by themselves make up for each other.
+  const auto with_steps = [&](double spread) {
+    const CtaSchedule schedule{.co_resident_ctas = 4, .step_spread = spread};
+    return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
+  };
+  CHECK(with_steps(0.01) == in_step);
+  CHECK(with_steps(0.5) > in_step);
 }
 
 TEST_CASE("CTAs of an SM that do not share it evenly stagger, and each sweeps K and V by itself") {
