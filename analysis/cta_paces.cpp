@@ -96,7 +96,7 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
   if (alone.count > 0) measured.paces.alone = measured.step_cycles / alone.mean_cycles();
   if (means_of_oldest.size() > 1) measured.spread = relative_deviation(means_of_oldest);
   if (spans_of_oldest.size() > 1) {
-    measured.step_spread = relative_deviation(spans_of_oldest) * std::sqrt(times.every);
+    measured.paces.step_spread = relative_deviation(spans_of_oldest) * std::sqrt(times.every);
   }
   return measured;
 }

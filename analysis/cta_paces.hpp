@@ -11,10 +11,13 @@
 
 namespace tilescope {
 
-/// Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
+/// How the CTAs of a pass share an SM, and how even their steps are.
 struct CtaPaces {
+  // Steps that a CTA makes while the oldest of an SM with all its CTAs makes one.
   double younger = 1;  // beside an older one, on an SM with all its CTAs
   double alone = 1;    // on an SM with room for others that have retired or never came
+  /// Standard deviation of the time of a step over its mean, each step by itself.
+  double step_spread = 0;
   bool operator==(const CtaPaces&) const = default;
 };
 
@@ -22,14 +25,13 @@ struct CtaPaces {
 struct MeasuredPaces {
   int ctas_per_sm = 1;     // that an SM holds at most
   double step_cycles = 0;  // that an SM's oldest CTA takes for a step, the SM being full
-  CtaPaces paces;          // 1 where no CTA was younger, or none alone
+  /// 1 where no CTA was younger, or none alone. The step_spread is the oldest CTAs': the standard deviation
+  /// of the time between two notes over that CTA's mean, times the root of the steps between them; 0 where
+  /// nobody looked.
+  CtaPaces paces;
   /// Standard deviation over mean of step_cycles from SM to SM, each over all its steps, in cycles of its
   /// own.
   double spread = 0;
-  /// Standard deviation of the time that an oldest CTA takes for a step over that CTA's mean, as if each step
-  /// varied by itself: of the time between two notes, times the root of the steps between them. 0 where
-  /// nobody looked.
-  double step_spread = 0;
   /// Standard deviation of the SMs' clocks over their mean; 0 where nobody looked.
   double clock_spread = 0;
   bool operator==(const MeasuredPaces&) const = default;

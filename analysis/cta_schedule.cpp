@@ -100,10 +100,10 @@ std::int64_t CoResidentCtas::ticks_of_step(std::size_t slot) {
     oldest = oldest && cta.index < running_[other].index;
   }
   const std::int64_t ticks = alone ? cta.ticks_when_alone : oldest ? cta.ticks : cta.ticks_when_younger;
-  if (schedule_.step_spread == 0) return ticks;
+  if (schedule_.paces.step_spread == 0) return ticks;
   const std::uint64_t step = (static_cast<std::uint64_t>(cta.index) << 32) + cta.steps++;
   const auto launch = static_cast<std::uint32_t>(schedule_.launch);
-  return static_cast<std::int64_t>(about_one(schedule_.step_spread, step, launch, kStepStream) *
+  return static_cast<std::int64_t>(about_one(schedule_.paces.step_spread, step, launch, kStepStream) *
                                    static_cast<double>(ticks));
 }
 

@@ -24,12 +24,10 @@ struct SmPlace {
 struct CtaSchedule {
   std::int64_t co_resident_ctas = 1;  // on all SMs together
   std::int64_t ctas_per_sm = 1;
-  CtaPaces paces = {};  // of those that share an SM
+  CtaPaces paces = {};
   /// In the order in which they are given CTAs; empty: all SMs are alike, and keep step.
   std::vector<SmGroup> sm_groups = {};
   double clock_spread = 0;  // see places_of_slots
-  /// Standard deviation of the time of a step over its mean, each step by itself.
-  double step_spread = 0;
   std::size_t launch = 0;
 };
 

@@ -17,6 +17,7 @@ static void to_json(Json& json, const PassPaces& pass) {
   json = {{"kernel", pass.kernel},         {"pass", pass.pass},
           {"head_dim", pass.head_dim},     {"dtype", to_string(pass.dtype)},
           {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
+  if (pass.paces.step_spread > 0) json["step_spread"] = pass.paces.step_spread;
 }
 
 namespace {
@@ -87,7 +88,8 @@ Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
                    entry.at("pass").text(),
                    entry.at("head_dim").integer(1, kMaxHeadDim),
                    element_type(entry.at("dtype"), entry.at("dtype").text()),
-                   {entry.at("younger").positive(), entry.at("alone").positive()}});
+                   {entry.at("younger").positive(), entry.at("alone").positive(),
+                    entry.has("step_spread") ? entry.at("step_spread").positive() : 0}});
   }
   return with_evidence(field, all);
 }
@@ -150,7 +152,6 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
   machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
   if (field.has("clock_spread")) machine.clock_spread = real_fact(field.at("clock_spread"));
-  if (field.has("step_spread")) machine.step_spread = real_fact(field.at("step_spread"));
   if (field.has("cta_paces")) machine.cta_paces = pass_paces_fact(field.at("cta_paces"));
   if (field.has("l2_ways") || field.has("sm_groups")) {
     machine.l2_ways =
@@ -185,7 +186,6 @@ std::string to_json_text(const Machine& machine) {
   json["l2_bytes"] = to_json(machine.l2_bytes);
   json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
   if (machine.clock_spread) json["clock_spread"] = to_json(*machine.clock_spread);
-  if (machine.step_spread) json["step_spread"] = to_json(*machine.step_spread);
   if (machine.cta_paces) json["cta_paces"] = to_json(*machine.cta_paces);
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
   if (machine.l2_dirty_ways) json["l2_dirty_ways"] = to_json(*machine.l2_dirty_ways);

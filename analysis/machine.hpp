@@ -58,9 +58,7 @@ struct Machine {
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
   /// Standard deviation of the clocks of the SM groups below, over their mean; absent: 0, SMs keep step.
   std::optional<Fact<double>> clock_spread;
-  /// Standard deviation of the time of a CTA's step over its mean, each step by itself; absent: 0.
-  std::optional<Fact<double>> step_spread;
-  /// Those of passes whose CTAs share an SM; absent: all make their steps at the same pace.
+  /// Of passes that were measured; a pass that is not among them makes all its steps at the same pace.
   std::optional<Fact<std::vector<PassPaces>>> cta_paces;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.

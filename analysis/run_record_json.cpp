@@ -133,12 +133,9 @@ TimeRecord time_from(const JsonField& field) {
 }
 
 Json to_json(const MeasuredPaces& measured) {
-  return {{"ctas_per_sm", measured.ctas_per_sm},
-          {"step_cycles", measured.step_cycles},
-          {"younger", measured.paces.younger},
-          {"alone", measured.paces.alone},
-          {"spread", measured.spread},
-          {"step_spread", measured.step_spread},
+  return {{"ctas_per_sm", measured.ctas_per_sm},       {"step_cycles", measured.step_cycles},
+          {"younger", measured.paces.younger},         {"alone", measured.paces.alone},
+          {"step_spread", measured.paces.step_spread}, {"spread", measured.spread},
           {"clock_spread", measured.clock_spread}};
 }
 
@@ -146,9 +143,9 @@ MeasuredPaces paces_from(const JsonField& field) {
   constexpr std::int64_t kMostCtas = 1024;
   return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
           field.at("step_cycles").positive(),
-          {field.at("younger").positive(), field.at("alone").positive()},
+          {field.at("younger").positive(), field.at("alone").positive(),
+           field.has("step_spread") ? field.at("step_spread").number() : 0},
           field.at("spread").number(),
-          field.has("step_spread") ? field.at("step_spread").number() : 0,
           field.has("clock_spread") ? field.at("clock_spread").number() : 0};
 }
 

@@ -58,7 +58,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
                          fmt::format("{:.3f}", pass.paces->paces.younger),
                          fmt::format("{:.3f}", pass.paces->paces.alone),
                          fmt::format("{:.2f} %", 100 * pass.paces->spread),
-                         fmt::format("{:.1f} %", 100 * pass.paces->step_spread),
+                         fmt::format("{:.1f} %", 100 * pass.paces->paces.step_spread),
                          fmt::format("{:.3f} %", 100 * pass.paces->clock_spread)});
         run.passes.push_back(std::move(pass));
       }

@@ -52,7 +52,7 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
         if (pass.paces->ctas_per_sm > 1) ranges.younger.add(pass.paces->paces.younger);
         if (pass.paces->paces.alone != 1) ranges.alone.add(pass.paces->paces.alone);
         // 0: nobody looked.
-        if (pass.paces->step_spread > 0) ranges.step_spread.add(100 * pass.paces->step_spread);
+        if (pass.paces->paces.step_spread > 0) ranges.step_spread.add(100 * pass.paces->paces.step_spread);
         if (pass.paces->clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->clock_spread);
         add_command(commands, record);
       }

@@ -30,7 +30,7 @@ TEST_CASE("paces are told apart by age and by company") {
   CHECK(measured->paces.younger == doctest::Approx(0.8));
   CHECK(measured->paces.alone == doctest::Approx(2.0));
   CHECK(measured->spread == doctest::Approx(0.0));
-  CHECK(measured->step_spread == doctest::Approx(0.0));
+  CHECK(measured->paces.step_spread == doctest::Approx(0.0));
 }
 
 TEST_CASE("a CTA that may be on the SM before its first note and after its last leaves none alone") {
@@ -73,7 +73,7 @@ TEST_CASE("steps that vary by themselves, noted every few") {
   }
   const std::optional<MeasuredPaces> measured = measured_paces(times, 1);
   REQUIRE(measured);
-  CHECK(measured->step_spread == doctest::Approx(kSpread).epsilon(0.1));
+  CHECK(measured->paces.step_spread == doctest::Approx(kSpread).epsilon(0.1));
 }
 
 TEST_CASE("no paces where no SM is ever full") {
@@ -88,7 +88,7 @@ TEST_CASE("a machine knows the paces of passes that were measured, by the neares
   using enum ElementType;
   Machine machine = load_machine("h200");
   machine.cta_paces = {{{"gpu:a", "forward", 64, fp16, {0.9, 1.5}},
-                        {"gpu:a", "forward", 128, fp16, {0.8, 1.6}},
+                        {"gpu:a", "forward", 128, fp16, {0.8, 1.6, 0.02}},
                         {"gpu:a", "forward", 64, fp32, {1, 1.7}}},
                        "",
                        ""};
@@ -97,7 +97,7 @@ TEST_CASE("a machine knows the paces of passes that were measured, by the neares
     return machine.paces_of(kernel, pass, {.head_dim = head_dim, .dtype = dtype});
   };
   CHECK(paces("gpu:a", "forward", 72, fp16) == CtaPaces{0.9, 1.5});
-  CHECK(paces("gpu:a", "forward", 256, bf16) == CtaPaces{0.8, 1.6});
+  CHECK(paces("gpu:a", "forward", 256, bf16) == CtaPaces{0.8, 1.6, 0.02});
   CHECK(paces("gpu:a", "forward", 256, fp32) == CtaPaces{1, 1.7});
   CHECK(paces("gpu:a", "forward", 64, fp8e4m3) == CtaPaces{});
   CHECK(paces("gpu:a", "dq", 64, fp16) == CtaPaces{});

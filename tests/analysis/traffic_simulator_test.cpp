@@ -288,7 +288,7 @@ TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by wh
   CHECK(with_spread(0.2) > in_step * 3 / 2);
   // Steps that differ by themselves make up for each other.
   const auto with_steps = [&](double spread) {
-    const CtaSchedule schedule{.co_resident_ctas = 4, .step_spread = spread};
+    const CtaSchedule schedule{.co_resident_ctas = 4, .paces = {.step_spread = spread}};
     return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
   };
   CHECK(with_steps(0.01) == in_step);
