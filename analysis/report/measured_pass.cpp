@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/report/measured_pass.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 
@@ -61,11 +62,12 @@ std::optional<double> MeasuredPass::launch_spread() const {
 bool MeasuredPass::dram_within(double tolerance, const std::vector<BackgroundReads>& background) const {
   if (std::abs(dram_error()) <= tolerance) return true;
   const std::int64_t expected = expected_dram_reads();
-  const auto& range = pass->measured->dram_read_range;
-  if (range && (*range)[0] <= expected && expected <= (*range)[1]) return true;
+  const std::int64_t median = *pass->measured->dram_read_bytes;
+  const auto [least, largest] =
+      pass->measured->dram_read_range.value_or(std::array<std::int64_t, 2>{median, median});
   const auto time_s = seconds();
-  return time_s &&
-         std::abs(expected - *pass->measured->dram_read_bytes) <= background_bytes(background, *time_s);
+  const std::int64_t by_itself = time_s ? background_bytes(background, *time_s) : 0;
+  return least - by_itself <= expected && expected <= largest;
 }
 
 std::optional<double> MeasuredPass::seconds() const {

@@ -139,8 +139,8 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   if (!launches && !code && background.empty()) return "";
   std::string text =
       " The code and constants that L2 fetched count with the simulated reads where they were measured, and "
-      "a pass is within, too, if these lie between the least and the largest reads of its launches, or "
-      "differ from their median by no more than the device reads by itself in that time";
+      "a pass is within, too, if these lie between the least and the largest reads of its launches, the "
+      "least without what the device reads by itself in that time";
   text += background_loads(background).size() > 1 ? ", under the load that makes it read most." : ".";
   if (launches) {
     text +=

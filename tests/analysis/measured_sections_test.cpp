@@ -143,6 +143,14 @@ TEST_CASE(
   RunEntry counted = off_by_200();
   counted.passes.front().counters["gpu__time_duration.sum"] = std::int64_t{2'000'000'000};
   CHECK(within(counted, background));
+  RunEntry often = lasting(1);
+  often.passes.front().measured->dram_read_range = {1100, 1300};
+  CHECK(within(often, background));
+  often.passes.front().measured->dram_read_range = {1101, 1300};
+  CHECK_FALSE(within(often, background));
+  RunEntry less = lasting(2);  // a device adds reads, and takes none away
+  less.passes.front().measured->dram_read_bytes = 900;
+  CHECK_FALSE(within(less, background));
 }
 
 TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ by more than the tolerance") {
