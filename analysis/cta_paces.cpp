@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cta_paces.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -57,7 +58,7 @@ std::map<int, Sm> by_sm(const StepTimes& times) {
 std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per_sm) {
   constexpr double kFewSteps = 8;  // say little about a CTA
   Steps oldest, younger, alone;
-  std::vector<double> means_of_oldest, spans_of_oldest;
+  std::vector<double> spans_of_oldest;
   for (const auto& [id, sm] : by_sm(times)) {
     const std::vector<Cta>& ctas = sm.ctas;
     for (std::size_t c = 0; c < ctas.size(); ++c) {
@@ -83,7 +84,6 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
       }
       oldest.add(as_oldest.count, as_oldest.cycles);
       if (as_oldest.count < kFewSteps) continue;
-      means_of_oldest.push_back(as_oldest.mean_cycles());
       const double mean_span = as_oldest.mean_cycles() * times.every;
       for (const double span : spans) spans_of_oldest.push_back(span / mean_span);
     }
@@ -94,11 +94,25 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
   measured.step_cycles = oldest.mean_cycles();
   if (younger.count > 0) measured.paces.younger = measured.step_cycles / younger.mean_cycles();
   if (alone.count > 0) measured.paces.alone = measured.step_cycles / alone.mean_cycles();
-  if (means_of_oldest.size() > 1) measured.spread = relative_deviation(means_of_oldest);
   if (spans_of_oldest.size() > 1) {
     measured.paces.step_spread = relative_deviation(spans_of_oldest) * std::sqrt(times.every);
   }
   return measured;
+}
+
+double measured_tpc_spread(const std::map<int, double>& cycles) {
+  double sum = 0;
+  for (const auto& [sm, of_sm] : cycles) sum += of_sm;
+  const double mean = sum / static_cast<double>(cycles.size());
+  double in_common = 0;
+  int tpcs = 0;
+  for (const auto& [sm, of_sm] : cycles) {
+    const auto mate = cycles.find(sm + 1);
+    if (sm % 2 != 0 || mate == cycles.end()) continue;
+    in_common += (of_sm / mean - 1) * (mate->second / mean - 1);
+    ++tpcs;
+  }
+  return tpcs == 0 ? 0 : std::sqrt(std::max(0.0, in_common / tpcs));
 }
 
 }  // namespace tilescope

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How evenly the CTAs of a pass make their steps. An SM does not share itself evenly between the CTAs that it
-// holds: it favours the oldest, and gives more to one that is alone. And each GPC has a clock of its own:
-// where power keeps the clocks below the highest, GPCs differ by thousandths. So CTAs drift apart, and what
-// one of them has loaded may have left the L2 when another comes to it.
+// holds: it favours the oldest, and gives more to one that is alone. Nor do all SMs get on equally well with
+// the same code, and each GPC has a clock of its own: where power keeps the clocks below the highest, GPCs
+// differ by thousandths. So CTAs drift apart, and what one of them has loaded may have left the L2 when
+// another comes to it.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "cpu_ref/step_times.hpp"
@@ -18,20 +20,20 @@ struct CtaPaces {
   double alone = 1;    // on an SM with room for others that have retired or never came
   /// Standard deviation of the time of a step over its mean, each step by itself.
   double step_spread = 0;
+  /// Standard deviation of the paces of TPCs over their mean. A TPC has two SMs, which keep step; those of
+  /// kernels whose loops fill the instruction caches do not, a third of them by some thousandths.
+  double tpc_spread = 0;
   bool operator==(const CtaPaces&) const = default;
 };
 
 /// What was measured of one launch.
 struct MeasuredPaces {
   int ctas_per_sm = 1;     // that an SM holds at most
-  double step_cycles = 0;  // that an SM's oldest CTA takes for a step, the SM being full
+  double step_cycles = 0;  // that an SM's oldest CTA takes for a step, the SM being full; 0: nobody looked
   /// 1 where no CTA was younger, or none alone. The step_spread is the oldest CTAs': the standard deviation
   /// of the time between two notes over that CTA's mean, times the root of the steps between them; 0 where
   /// nobody looked.
   CtaPaces paces;
-  /// Standard deviation over mean of step_cycles from SM to SM, each over all its steps, in cycles of its
-  /// own.
-  double spread = 0;
   /// Standard deviation of the SMs' clocks over their mean; 0 where nobody looked.
   double clock_spread = 0;
   bool operator==(const MeasuredPaces&) const = default;
@@ -41,5 +43,11 @@ struct MeasuredPaces {
 /// @param times of one launch in which an SM holds up to `ctas_per_sm` CTAs
 /// @returns nothing where no SM held that many for several notes
 std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per_sm);
+
+/// A CtaPaces::tpc_spread, from what the two SMs of a TPC have in common: what either does by itself does not
+/// count.
+/// @param cycles that each SM took for the same work, by SM id; neighbouring ids, the lower one even, are of
+/// one TPC
+double measured_tpc_spread(const std::map<int, double>& cycles);
 
 }  // namespace tilescope

@@ -14,7 +14,7 @@ constexpr std::int64_t kRetired = std::numeric_limits<std::int64_t>::max();
 
 constexpr double kTicks = 1 << 20;  // of a step at the mean clock
 
-constexpr std::uint32_t kClockStream = 0, kStepStream = 1;
+constexpr std::uint32_t kClockStream = 0, kStepStream = 1, kTpcStream = 2;
 
 /// 1 on average, nearly normally distributed: the sum of four uniform numbers, whose integers are the same on
 /// every machine.
@@ -83,8 +83,11 @@ bool CoResidentCtas::next(AccessGroup& group) {
 }
 
 CoResidentCtas::Cta CoResidentCtas::issue(std::size_t slot) {
-  const double clock = places_[slot].clock;
-  const auto at_pace = [clock](double pace) { return static_cast<std::int64_t>(kTicks / (clock * pace)); };
+  constexpr std::size_t kSmsOfTpc = 2;
+  const double of_tpc = about_one(schedule_.paces.tpc_spread, slot % num_sms_ / kSmsOfTpc,
+                                  static_cast<std::uint32_t>(schedule_.launch), kTpcStream);
+  const double of_sm = places_[slot].clock * of_tpc;
+  const auto at_pace = [of_sm](double pace) { return static_cast<std::int64_t>(kTicks / (of_sm * pace)); };
   Cta cta{CtaWalk(program_, next_cta_), next_cta_, at_pace(1), at_pace(schedule_.paces.younger),
           at_pace(schedule_.paces.alone)};
   ++next_cta_;

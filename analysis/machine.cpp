@@ -18,6 +18,7 @@ static void to_json(Json& json, const PassPaces& pass) {
           {"head_dim", pass.head_dim},     {"dtype", to_string(pass.dtype)},
           {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
   if (pass.paces.step_spread > 0) json["step_spread"] = pass.paces.step_spread;
+  if (pass.paces.tpc_spread > 0) json["tpc_spread"] = pass.paces.tpc_spread;
 }
 
 namespace {
@@ -81,7 +82,11 @@ ElementType element_type(const JsonField& field, const std::string& name) {
     field.refuse(error.what());
   }
 }
+
 Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
+  const auto spread = [](const JsonField& entry, const char* name) {
+    return entry.has(name) ? entry.at(name).positive() : 0.0;
+  };
   std::vector<PassPaces> all;
   for (const JsonField& entry : field.at("value").items()) {
     all.push_back({entry.at("kernel").text(),
@@ -89,7 +94,7 @@ Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
                    entry.at("head_dim").integer(1, kMaxHeadDim),
                    element_type(entry.at("dtype"), entry.at("dtype").text()),
                    {entry.at("younger").positive(), entry.at("alone").positive(),
-                    entry.has("step_spread") ? entry.at("step_spread").positive() : 0}});
+                    spread(entry, "step_spread"), spread(entry, "tpc_spread")}});
   }
   return with_evidence(field, all);
 }

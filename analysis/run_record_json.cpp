@@ -135,18 +135,18 @@ TimeRecord time_from(const JsonField& field) {
 Json to_json(const MeasuredPaces& measured) {
   return {{"ctas_per_sm", measured.ctas_per_sm},       {"step_cycles", measured.step_cycles},
           {"younger", measured.paces.younger},         {"alone", measured.paces.alone},
-          {"step_spread", measured.paces.step_spread}, {"spread", measured.spread},
+          {"step_spread", measured.paces.step_spread}, {"tpc_spread", measured.paces.tpc_spread},
           {"clock_spread", measured.clock_spread}};
 }
 
 MeasuredPaces paces_from(const JsonField& field) {
   constexpr std::int64_t kMostCtas = 1024;
+  const auto spread = [&field](const char* name) { return field.has(name) ? field.at(name).number() : 0.0; };
   return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
-          field.at("step_cycles").positive(),
-          {field.at("younger").positive(), field.at("alone").positive(),
-           field.has("step_spread") ? field.at("step_spread").number() : 0},
-          field.at("spread").number(),
-          field.has("clock_spread") ? field.at("clock_spread").number() : 0};
+          field.at("step_cycles").number(),
+          {field.at("younger").positive(), field.at("alone").positive(), spread("step_spread"),
+           spread("tpc_spread")},
+          spread("clock_spread")};
 }
 
 Json to_json(const LaunchRecord& launch) {

@@ -2,7 +2,9 @@
 #include "gpu/device_session.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "cpu_ref/kernel_scale.hpp"
 #include "gpu/sm_clocks.hpp"
@@ -209,6 +211,14 @@ PassLog DeviceSession::observe(std::size_t index) {
   return log;
 }
 
+bool DeviceSession::has_step_clock() {
+#ifdef TILESCOPE_STEP_CLOCK
+  return true;
+#else
+  return false;
+#endif
+}
+
 StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
 #ifdef TILESCOPE_STEP_CLOCK
   const TileProgram& program = programs_[index];
@@ -243,26 +253,64 @@ StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
 #endif
 }
 
+namespace {
+
+/// Moments of all SMs before and after something.
+class SmClockNotes {
+ public:
+  explicit SmClockNotes(cudaStream_t stream) { buffer_.zero(stream); }
+  void note_before(cudaStream_t stream) { note_moments(moments(), stream); }
+  void note_after(cudaStream_t stream) { note_moments(moments() + 1, stream); }
+  /// Of each SM, by its id, from before to after. Waits for nothing.
+  std::map<int, SmMoment> between() {
+    std::vector<SmMoments> noted(2);
+    check_cuda(cudaMemcpy(noted.data(), buffer_.data(), kBytes, cudaMemcpyDeviceToHost),
+               "downloading the clocks of SMs");
+    std::map<int, SmMoment> between;
+    for (int sm = 0; sm < kMostSmIds; ++sm) {
+      const SmMoment from = noted[0].of_sm[sm], to = noted[1].of_sm[sm];
+      if (from.nanoseconds == 0 || to.nanoseconds == 0) continue;  // no SM has this id
+      between[sm] = {to.cycles - from.cycles, to.nanoseconds - from.nanoseconds};
+    }
+    return between;
+  }
+
+ private:
+  static constexpr std::int64_t kBytes = 2 * sizeof(SmMoments);
+  SmMoments* moments() { return static_cast<SmMoments*>(buffer_.data()); }
+  DeviceBuffer buffer_{"clocks of SMs", kBytes};
+};
+
+}  // namespace
+
 std::vector<double> DeviceSession::clock_rates(std::size_t index) {
-  std::vector<SmMoment> moments(std::size_t{2} * kMostSmIds);
-  const auto bytes = static_cast<std::int64_t>(moments.size() * sizeof(SmMoment));
-  DeviceBuffer buffer("clocks of SMs", bytes);
-  buffer.zero(stream());
-  auto* before = static_cast<SmMoment*>(buffer.data());
-  note_moments(before, stream());
+  SmClockNotes notes(stream());
+  notes.note_before(stream());
   launch(index, stream());
-  note_moments(before + kMostSmIds, stream());
+  notes.note_after(stream());
   synchronize();
-  check_cuda(cudaMemcpy(moments.data(), before, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost),
-             "downloading the clocks of SMs");
   std::vector<double> rates;
-  for (std::size_t sm = 0; sm < kMostSmIds; ++sm) {
-    const SmMoment from = moments[sm], to = moments[sm + kMostSmIds];
-    if (from.nanoseconds == 0 || to.nanoseconds == 0) continue;  // no SM has this id
-    rates.push_back(static_cast<double>(to.cycles - from.cycles) /
-                    static_cast<double>(to.nanoseconds - from.nanoseconds));
+  for (const auto& [sm, passed] : notes.between()) {
+    rates.push_back(static_cast<double>(passed.cycles) / static_cast<double>(passed.nanoseconds));
   }
   return rates;
+}
+
+std::map<int, double> DeviceSession::busy_cycles(std::size_t index) {
+  using namespace std::chrono_literals;
+  SmClockNotes notes(stream());
+  const Stream beside;
+  synchronize();
+  notes.note_before(stream());
+  launch(index, stream());
+  std::this_thread::sleep_for(1ms);  // by then the pass has all SMs
+  if (cudaStreamQuery(stream()) == cudaSuccess) return {};
+  notes.note_after(beside.get());
+  beside.synchronize("noting the clocks of SMs");
+  synchronize();
+  std::map<int, double> cycles;
+  for (const auto& [sm, passed] : notes.between()) cycles[sm] = static_cast<double>(passed.cycles);
+  return cycles;
 }
 
 void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,

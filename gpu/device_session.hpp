@@ -50,11 +50,15 @@ class DeviceSession {
   void check_guards() const;
   /// Runs pass `index` and logs the tiles that it visits, with their states, in issue order.
   PassLog observe(std::size_t index);
+  static bool has_step_clock();
   /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
   /// @throws MachineLacks where the kernels were compiled without a step clock
   StepTimes time_steps(std::size_t index, int most_notes);
   /// Runs pass `index` once. @returns of each SM how fast its clock ran meanwhile [cycles a nanosecond]
   std::vector<double> clock_rates(std::size_t index);
+  /// Runs pass `index` once. @returns of each SM, by its id, how long it had CTAs of the pass [cycles of its
+  /// clock]; nothing where the pass ends within a millisecond
+  std::map<int, double> busy_cycles(std::size_t index);
 
  private:
   KernelArguments arguments(const TileProgram& program) const;

@@ -68,6 +68,12 @@ void PassRunner::launch(std::size_t index, CUstream_st* stream) { state_->sessio
 
 std::vector<double> PassRunner::clock_rates(std::size_t index) { return state_->session.clock_rates(index); }
 
+std::map<int, double> PassRunner::busy_cycles(std::size_t index) {
+  return state_->session.busy_cycles(index);
+}
+
+bool PassRunner::has_step_clock() { return DeviceSession::has_step_clock(); }
+
 StepTimes PassRunner::time_steps(std::size_t index, int most_notes) {
   return state_->session.time_steps(index, most_notes);
 }

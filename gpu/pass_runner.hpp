@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -34,11 +35,16 @@ class PassRunner {
   std::int64_t device_bytes() const;
   /// Enqueues pass `index`.
   void launch(std::size_t index, CUstream_st* stream);
+  /// Whether the kernels of this build can note when their CTAs begin their steps, which changes their loops.
+  static bool has_step_clock();
   /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
   /// @throws MachineLacks where the kernels were compiled without a step clock
   StepTimes time_steps(std::size_t index, int most_notes);
   /// Runs pass `index` once. @returns of each SM how fast its clock ran meanwhile [cycles a nanosecond]
   std::vector<double> clock_rates(std::size_t index);
+  /// Runs pass `index` once. @returns of each SM, by its id, how long it had CTAs of the pass [cycles of its
+  /// clock]; nothing where the pass ends within a millisecond
+  std::map<int, double> busy_cycles(std::size_t index);
   /// Waits for everything. @throws DeviceError if a kernel failed or wrote outside its tensors
   void check();
 

@@ -11,20 +11,25 @@ __device__ long long nanoseconds_now() {
   return now;
 }
 
-__global__ void note_moment(SmMoment* of_sm) {
+__global__ void note_moment(SmMoments* moments) {
   unsigned sm;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-  if (sm >= kMostSmIds) return;
   // Right after the device's clock has moved, which it does in steps.
   const long long before = nanoseconds_now();
   long long now = before;
   while (now == before) now = nanoseconds_now();
-  of_sm[sm] = {clock64(), now};
+  if (sm < kMostSmIds) moments->of_sm[sm] = {clock64(), now};
+  // Stays until all have come, so that no other CTA of this grid is given to this SM.
+  atomicAdd(&moments->arrived, 1);
+  constexpr unsigned kNanoseconds = 100;
+  while (*static_cast<volatile int*>(&moments->arrived) < static_cast<int>(gridDim.x)) {
+    __nanosleep(kNanoseconds);
+  }
 }
 
 }  // namespace
 
-void note_moments(SmMoment* of_sm, cudaStream_t stream) {
+void note_moments(SmMoments* moments, cudaStream_t stream) {
   int device = 0, sms = 0, shared_bytes = 0;
   check_cuda(cudaGetDevice(&device), "asking for the device");
   check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "counting SMs");
@@ -33,7 +38,7 @@ void note_moments(SmMoment* of_sm, cudaStream_t stream) {
              "asking for shared memory");
   check_cuda(cudaFuncSetAttribute(note_moment, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes),
              "shared memory of a whole SM");
-  note_moment<<<sms, 1, static_cast<std::size_t>(shared_bytes), stream>>>(of_sm);
+  note_moment<<<sms, 1, static_cast<std::size_t>(shared_bytes), stream>>>(moments);
   check_cuda(cudaGetLastError(), "noting the clocks of SMs");
 }
 

@@ -17,6 +17,8 @@ std::int64_t PassRunner::device_bytes() const { throw MachineLacks(*device_lack(
 void PassRunner::launch(std::size_t, CUstream_st*) { throw MachineLacks(*device_lack()); }
 StepTimes PassRunner::time_steps(std::size_t, int) { throw MachineLacks(*device_lack()); }
 std::vector<double> PassRunner::clock_rates(std::size_t) { throw MachineLacks(*device_lack()); }
+std::map<int, double> PassRunner::busy_cycles(std::size_t) { throw MachineLacks(*device_lack()); }
+bool PassRunner::has_step_clock() { return false; }
 void PassRunner::check() { throw MachineLacks(*device_lack()); }
 
 }  // namespace tilescope

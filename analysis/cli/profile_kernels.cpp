@@ -155,9 +155,11 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                               kMostLaunches))
       ->type_name("N")
       ->excludes("--launches");
-  command.add_flag("--paces", paces,
-                   "instead of counters: how unevenly SMs share themselves between CTAs (needs a build with "
-                   "-D TILESCOPE_STEP_CLOCK=ON)");
+  command.add_flag(
+      "--paces", paces,
+      "instead of counters: how far the clocks of SMs lie apart, and where each SM has as many CTAs "
+      "at once as there are, how evenly SMs get on; in a build with -D TILESCOPE_STEP_CLOCK=ON "
+      "how unevenly they share themselves between CTAs");
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
 }

@@ -12,6 +12,15 @@
 #include "profiler/timed_samples.hpp"  // median_of
 
 namespace tilescope::cli {
+namespace {
+
+/// Whether `places` CTAs run at once, each of which makes as many steps as any other. A kernel whose steps
+/// are noted has another loop than the one that is counted and timed: its SMs do not tell.
+bool same_work_on_all_sms(const TileProgram& program, std::int64_t places) {
+  return !PassRunner::has_step_clock() && program.num_ctas() == places && !program.problem.masked();
+}
+
+}  // namespace
 
 int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& context) {
   constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
@@ -26,7 +35,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
   std::vector<std::vector<std::string>> table = {{"kernel", "pass", "problem", "tile", "CTAs an SM", "step",
-                                                  "younger", "alone", "spread", "steps", "clocks"}};
+                                                  "younger", "alone", "steps", "TPCs", "clocks"}};
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
@@ -45,21 +54,29 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
         pass.name = to_string(program.name);
         pass.direction = direction;
         pass.tile = program.tile;
-        pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
+        if (PassRunner::has_step_clock()) {
+          pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
+        } else {
+          pass.paces.emplace().ctas_per_sm = ctas_per_sm;
+        }
         if (!pass.paces) continue;
-        std::vector<double> clock_spreads;
+        std::vector<double> clock_spreads, tpc_spreads;
         for (int launch = 0; launch < kClockLaunches; ++launch) {
-          clock_spreads.push_back(relative_deviation(runner.clock_rates(i)));
+          const std::vector<double> rates = runner.clock_rates(i);
+          clock_spreads.push_back(relative_deviation(rates));
+          if (!same_work_on_all_sms(program, static_cast<std::int64_t>(rates.size()) * ctas_per_sm)) continue;
+          tpc_spreads.push_back(measured_tpc_spread(runner.busy_cycles(i)));
         }
         pass.paces->clock_spread = median_of(clock_spreads);
-        table.push_back({run.kernel, pass.name, describe(job.problem),
-                         fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
-                         std::to_string(ctas_per_sm), fmt::format("{:.0f} cycles", pass.paces->step_cycles),
-                         fmt::format("{:.3f}", pass.paces->paces.younger),
-                         fmt::format("{:.3f}", pass.paces->paces.alone),
-                         fmt::format("{:.2f} %", 100 * pass.paces->spread),
-                         fmt::format("{:.1f} %", 100 * pass.paces->paces.step_spread),
-                         fmt::format("{:.3f} %", 100 * pass.paces->clock_spread)});
+        if (!tpc_spreads.empty()) pass.paces->paces.tpc_spread = median_of(tpc_spreads);
+        table.push_back(
+            {run.kernel, pass.name, describe(job.problem),
+             fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n), std::to_string(ctas_per_sm),
+             pass.paces->step_cycles > 0 ? fmt::format("{:.0f} cycles", pass.paces->step_cycles) : "-",
+             fmt::format("{:.3f}", pass.paces->paces.younger), fmt::format("{:.3f}", pass.paces->paces.alone),
+             fmt::format("{:.1f} %", 100 * pass.paces->paces.step_spread),
+             fmt::format("{:.3f} %", 100 * pass.paces->paces.tpc_spread),
+             fmt::format("{:.3f} %", 100 * pass.paces->clock_spread)});
         run.passes.push_back(std::move(pass));
       }
     }

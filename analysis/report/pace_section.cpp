@@ -30,7 +30,7 @@ struct Range {
 
 struct PassPaceRanges {
   int runs = 0, ctas_per_sm = 0;
-  Range step_cycles, younger, alone, step_spread, clock_spread;
+  Range step_cycles, younger, alone, step_spread, tpc_spread, clock_spread;
 };
 
 }  // namespace
@@ -46,13 +46,14 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
         PassPaceRanges& ranges = by_pass[{run.kernel, pass.name, std::string(to_string(run.problem.dtype)),
                                           run.problem.head_dim, to_string(pass.tile)}];
         ++ranges.runs;
-        ranges.step_cycles.add(pass.paces->step_cycles);
         ranges.ctas_per_sm = pass.paces->ctas_per_sm;
-        // 1: no CTA was ever younger, or alone.
-        if (pass.paces->ctas_per_sm > 1) ranges.younger.add(pass.paces->paces.younger);
+        // 0: nobody looked; 1: no CTA was ever younger, or alone.
+        const bool steps_noted = pass.paces->step_cycles > 0;
+        if (steps_noted) ranges.step_cycles.add(pass.paces->step_cycles);
+        if (steps_noted && pass.paces->ctas_per_sm > 1) ranges.younger.add(pass.paces->paces.younger);
         if (pass.paces->paces.alone != 1) ranges.alone.add(pass.paces->paces.alone);
-        // 0: nobody looked.
         if (pass.paces->paces.step_spread > 0) ranges.step_spread.add(100 * pass.paces->paces.step_spread);
+        if (pass.paces->paces.tpc_spread > 0) ranges.tpc_spread.add(100 * pass.paces->paces.tpc_spread);
         if (pass.paces->clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->clock_spread);
         add_command(commands, record);
       }
@@ -63,11 +64,10 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
       "Steps that a CTA makes while the oldest CTA of a full SM makes one, and the time of that one; the "
       "least and the largest of several lengths and masks. An SM favours its oldest CTA, and gives much "
       "more to one that is alone. The last columns are standard deviations: of the time of a step, each by "
-      "itself, and of the SMs' clocks over a pass. Each GPC has a clock of its own, and where power keeps "
-      "them "
-      "below the highest, none is quite like another. So CTAs that began together drift apart, and those "
-      "that run ahead fetch what may have left "
-      "the L2 when the others come to it.",
+      "itself; of what TPCs of two SMs take for the same work, in kernels that note no steps; and of the "
+      "SMs' clocks over a pass: each GPC has a clock of its own, and where power keeps them below the "
+      "highest, none is quite like another. So CTAs that began together drift apart, and those that run "
+      "ahead fetch what may have left the L2 when the others come to it.",
       {{"kernel"},
        {"pass"},
        {"type"},
@@ -79,6 +79,7 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
        {"younger", true},
        {"alone", true},
        {"steps differ, %", true},
+       {"TPCs differ, %", true},
        {"clocks differ, %", true}},
       {}};
   for (const auto& [key, ranges] : by_pass) {
@@ -86,7 +87,7 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
     table.rows.push_back({kernel, pass, type, std::to_string(head_dim), tile, std::to_string(ranges.runs),
                           ranges.step_cycles.text(0), std::to_string(ranges.ctas_per_sm),
                           ranges.younger.text(3), ranges.alone.text(2), ranges.step_spread.text(1),
-                          ranges.clock_spread.text(3)});
+                          ranges.tpc_spread.text(3), ranges.clock_spread.text(3)});
   }
   return Section{
       "paces", "How unevenly CTAs proceed", {std::move(table), CommandLines{reproduction(commands)}}};

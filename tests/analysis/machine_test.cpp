@@ -104,6 +104,9 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["cta_paces"]["value"][0]["step_spread"] = -0.01;
   expect(json, "cta_paces.value[0].step_spread", "above 0");
   json = shipped("h200");
+  json["cta_paces"]["value"][0]["tpc_spread"] = 0;
+  expect(json, "cta_paces.value[0].tpc_spread", "above 0");
+  json = shipped("h200");
   json["l2_ways"]["value"] = 0;
   expect(json, "l2_ways.value", "1");
   json = shipped("h200");

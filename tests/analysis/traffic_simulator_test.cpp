@@ -286,6 +286,12 @@ TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by wh
   };
   CHECK(with_spread(0.001) == in_step);
   CHECK(with_spread(0.2) > in_step * 3 / 2);
+  const auto with_tpcs = [&](double spread) {
+    const CtaSchedule schedule{.co_resident_ctas = 4, .paces = {.tpc_spread = spread}};
+    return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
+  };
+  CHECK(with_tpcs(0.001) == in_step);
+  CHECK(with_tpcs(0.2) > in_step * 5 / 4);
   // Steps that differ by themselves make up for each other.
   const auto with_steps = [&](double spread) {
     const CtaSchedule schedule{.co_resident_ctas = 4, .paces = {.step_spread = spread}};

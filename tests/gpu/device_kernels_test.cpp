@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "gpu/device_session.hpp"
 #include "gpu/kernel_registry.hpp"
 #include "gpu/kernels/split_k.hpp"
+#include "gpu/pass_runner.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {
@@ -357,6 +359,24 @@ TEST_CASE("passes without reductions give the same bits every time") {
       }
     }
   }
+}
+
+TEST_CASE("the clocks of SMs and how long each is busy are noted round a pass") {
+  const GpuKernel& kernel = find_gpu_kernel("gpu:flash2-simt");
+  const AttentionProblem problem{.heads = 16, .heads_kv = 16, .seqlen_q = 8192, .seqlen_k = 8192};
+  PassRunner runner(kernel, problem, Direction::forward, kernel.row.default_options(problem));
+  const std::vector<double> rates = runner.clock_rates(0);
+  const std::map<int, double> busy = runner.busy_cycles(0);
+  runner.check();
+  CHECK(rates.size() > 1);
+  CHECK(busy.size() == rates.size());
+  const auto [slowest, fastest] = std::minmax_element(rates.begin(), rates.end());
+  CHECK(*slowest > 0.1);  // GHz
+  CHECK(*fastest < 1.05 * *slowest);
+  // Of many waves: no SM has nothing to do while another has two CTAs to go.
+  const auto by_cycles = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [first, last] = std::minmax_element(busy.begin(), busy.end(), by_cycles);
+  CHECK(first->second > 0.5 * last->second);
 }
 
 TEST_CASE("a problem beyond the device's memory is refused with what it needs, and leaves the device clean") {
