@@ -23,6 +23,8 @@ struct CtaPaces {
   /// Standard deviation of the paces of TPCs over their mean. A TPC has two SMs, which keep step; those of
   /// kernels whose loops fill the instruction caches do not, a third of them by some thousandths.
   double tpc_spread = 0;
+  /// Standard deviation of the clocks of GPCs over their mean while the pass runs.
+  double clock_spread = 0;
   bool operator==(const CtaPaces&) const = default;
 };
 
@@ -34,8 +36,6 @@ struct MeasuredPaces {
   /// of the time between two notes over that CTA's mean, times the root of the steps between them; 0 where
   /// nobody looked.
   CtaPaces paces;
-  /// Standard deviation of the SMs' clocks over their mean; 0 where nobody looked.
-  double clock_spread = 0;
   bool operator==(const MeasuredPaces&) const = default;
 };
 

@@ -53,7 +53,7 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
       num_sms_(static_cast<std::size_t>(
           std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))) {
   const auto slots = static_cast<std::size_t>(std::min(schedule.co_resident_ctas, program.num_ctas()));
-  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.clock_spread);
+  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.paces.clock_spread);
   for (std::size_t slot = 0; slot < slots; ++slot) {
     running_.push_back(issue(slot));
     turns_.push({0, slot});

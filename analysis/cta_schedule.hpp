@@ -27,7 +27,6 @@ struct CtaSchedule {
   CtaPaces paces = {};
   /// In the order in which they are given CTAs; empty: all SMs are alike, and keep step.
   std::vector<SmGroup> sm_groups = {};
-  double clock_spread = 0;  // see places_of_slots
   std::size_t launch = 0;
 };
 

@@ -19,6 +19,7 @@ static void to_json(Json& json, const PassPaces& pass) {
           {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
   if (pass.paces.step_spread > 0) json["step_spread"] = pass.paces.step_spread;
   if (pass.paces.tpc_spread > 0) json["tpc_spread"] = pass.paces.tpc_spread;
+  if (pass.paces.clock_spread > 0) json["clock_spread"] = pass.paces.clock_spread;
 }
 
 namespace {
@@ -89,12 +90,13 @@ Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
   };
   std::vector<PassPaces> all;
   for (const JsonField& entry : field.at("value").items()) {
-    all.push_back({entry.at("kernel").text(),
-                   entry.at("pass").text(),
-                   entry.at("head_dim").integer(1, kMaxHeadDim),
-                   element_type(entry.at("dtype"), entry.at("dtype").text()),
-                   {entry.at("younger").positive(), entry.at("alone").positive(),
-                    spread(entry, "step_spread"), spread(entry, "tpc_spread")}});
+    all.push_back(
+        {entry.at("kernel").text(),
+         entry.at("pass").text(),
+         entry.at("head_dim").integer(1, kMaxHeadDim),
+         element_type(entry.at("dtype"), entry.at("dtype").text()),
+         {entry.at("younger").positive(), entry.at("alone").positive(), spread(entry, "step_spread"),
+          spread(entry, "tpc_spread"), spread(entry, "clock_spread")}});
   }
   return with_evidence(field, all);
 }
@@ -103,17 +105,18 @@ Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
 
 CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass,
                            const AttentionProblem& problem) const {
-  if (!cta_paces) return {};
   const auto distance = [&problem](const PassPaces& entry) {
     return std::abs(entry.head_dim - problem.head_dim);
   };
+  static const std::vector<PassPaces> kNone;
   const PassPaces* nearest = nullptr;
-  for (const PassPaces& entry : cta_paces->value) {
+  for (const PassPaces& entry : cta_paces ? cta_paces->value : kNone) {
     if (entry.kernel != kernel || entry.pass != pass) continue;
     if (element_bytes(entry.dtype) != element_bytes(problem.dtype)) continue;
     if (nearest == nullptr || distance(entry) < distance(*nearest)) nearest = &entry;
   }
-  return nearest == nullptr ? CtaPaces{} : nearest->paces;
+  if (nearest != nullptr) return nearest->paces;
+  return {.clock_spread = clock_spread ? clock_spread->value : 0.0};
 }
 
 std::optional<SplitL2Shape> Machine::split_l2() const {

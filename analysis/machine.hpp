@@ -56,9 +56,10 @@ struct Machine {
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
   Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
-  /// Standard deviation of the clocks of the SM groups below, over their mean; absent: 0, SMs keep step.
+  /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
+  /// measured; absent: 0.
   std::optional<Fact<double>> clock_spread;
-  /// Of passes that were measured; a pass that is not among them makes all its steps at the same pace.
+  /// Of passes that were measured; in others an SM's CTAs keep step.
   std::optional<Fact<std::vector<PassPaces>>> cta_paces;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
@@ -78,7 +79,7 @@ struct Machine {
     return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
   }
   /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
-  /// nearest, all 1 without one.
+  /// nearest; without one all keep step but for the clock_spread above.
   CtaPaces paces_of(std::string_view kernel, std::string_view pass, const AttentionProblem& problem) const;
   /// Nothing where the L2 is taken as one.
   std::optional<SplitL2Shape> split_l2() const;

@@ -133,10 +133,10 @@ TimeRecord time_from(const JsonField& field) {
 }
 
 Json to_json(const MeasuredPaces& measured) {
-  return {{"ctas_per_sm", measured.ctas_per_sm},       {"step_cycles", measured.step_cycles},
-          {"younger", measured.paces.younger},         {"alone", measured.paces.alone},
-          {"step_spread", measured.paces.step_spread}, {"tpc_spread", measured.paces.tpc_spread},
-          {"clock_spread", measured.clock_spread}};
+  return {{"ctas_per_sm", measured.ctas_per_sm},        {"step_cycles", measured.step_cycles},
+          {"younger", measured.paces.younger},          {"alone", measured.paces.alone},
+          {"step_spread", measured.paces.step_spread},  {"tpc_spread", measured.paces.tpc_spread},
+          {"clock_spread", measured.paces.clock_spread}};
 }
 
 MeasuredPaces paces_from(const JsonField& field) {
@@ -145,8 +145,7 @@ MeasuredPaces paces_from(const JsonField& field) {
   return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
           field.at("step_cycles").number(),
           {field.at("younger").positive(), field.at("alone").positive(), spread("step_spread"),
-           spread("tpc_spread")},
-          spread("clock_spread")};
+           spread("tpc_spread"), spread("clock_spread")}};
 }
 
 Json to_json(const LaunchRecord& launch) {

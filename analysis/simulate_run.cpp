@@ -46,8 +46,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
       .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem),
-      .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{},
-      .clock_spread = machine.clock_spread ? machine.clock_spread->value : 0.0};
+      .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
   bytes.co_resident_ctas = ctas;

@@ -67,7 +67,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
           if (!same_work_on_all_sms(program, static_cast<std::int64_t>(rates.size()) * ctas_per_sm)) continue;
           tpc_spreads.push_back(measured_tpc_spread(runner.busy_cycles(i)));
         }
-        pass.paces->clock_spread = median_of(clock_spreads);
+        pass.paces->paces.clock_spread = median_of(clock_spreads);
         if (!tpc_spreads.empty()) pass.paces->paces.tpc_spread = median_of(tpc_spreads);
         table.push_back(
             {run.kernel, pass.name, describe(job.problem),
@@ -76,7 +76,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
              fmt::format("{:.3f}", pass.paces->paces.younger), fmt::format("{:.3f}", pass.paces->paces.alone),
              fmt::format("{:.1f} %", 100 * pass.paces->paces.step_spread),
              fmt::format("{:.3f} %", 100 * pass.paces->paces.tpc_spread),
-             fmt::format("{:.3f} %", 100 * pass.paces->clock_spread)});
+             fmt::format("{:.3f} %", 100 * pass.paces->paces.clock_spread)});
         run.passes.push_back(std::move(pass));
       }
     }

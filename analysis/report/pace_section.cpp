@@ -54,7 +54,7 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
         if (pass.paces->paces.alone != 1) ranges.alone.add(pass.paces->paces.alone);
         if (pass.paces->paces.step_spread > 0) ranges.step_spread.add(100 * pass.paces->paces.step_spread);
         if (pass.paces->paces.tpc_spread > 0) ranges.tpc_spread.add(100 * pass.paces->paces.tpc_spread);
-        if (pass.paces->clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->clock_spread);
+        if (pass.paces->paces.clock_spread > 0) ranges.clock_spread.add(100 * pass.paces->paces.clock_spread);
         add_command(commands, record);
       }
     }

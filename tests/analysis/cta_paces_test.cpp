@@ -113,10 +113,14 @@ TEST_CASE("a machine knows the paces of passes that were measured, by the neares
   CHECK(paces("gpu:a", "forward", 72, fp16) == CtaPaces{0.9, 1.5});
   CHECK(paces("gpu:a", "forward", 256, bf16) == CtaPaces{0.8, 1.6, 0.02});
   CHECK(paces("gpu:a", "forward", 256, fp32) == CtaPaces{1, 1.7});
-  CHECK(paces("gpu:a", "forward", 64, fp8e4m3) == CtaPaces{});
-  CHECK(paces("gpu:a", "dq", 64, fp16) == CtaPaces{});
-  CHECK(paces("gpu:b", "forward", 64, fp16) == CtaPaces{});
+  const CtaPaces unknown{.clock_spread = machine.clock_spread->value};
+  CHECK(unknown.clock_spread > 0);
+  CHECK(paces("gpu:a", "forward", 64, fp8e4m3) == unknown);
+  CHECK(paces("gpu:a", "dq", 64, fp16) == unknown);
+  CHECK(paces("gpu:b", "forward", 64, fp16) == unknown);
   machine.cta_paces.reset();
+  CHECK(paces("gpu:a", "forward", 64, fp16) == unknown);
+  machine.clock_spread.reset();
   CHECK(paces("gpu:a", "forward", 64, fp16) == CtaPaces{});
 }
 

@@ -154,9 +154,10 @@ TEST_CASE("a larger L2 never moves more, and its hit rate lies between 0 and 1")
     const AttentionProblem p = random.problem(tile);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, random_options(random, tile))) {
-        const PassTraffic traffic = simulate_pass(program, {.co_resident_ctas = random.between(1, 40),
-                                                            .sm_groups = {{3, 0}, {2, 0}},
-                                                            .clock_spread = 0.05 * random.between(0, 2)});
+        const PassTraffic traffic =
+            simulate_pass(program, {.co_resident_ctas = random.between(1, 40),
+                                    .paces = {.clock_spread = 0.05 * random.between(0, 2)},
+                                    .sm_groups = {{3, 0}, {2, 0}}});
         std::int64_t reads = traffic.dram_read_bytes(0), writes = traffic.dram_write_bytes(0);
         for (const ReusePoint& point : traffic.histogram) {
           CHECK(traffic.dram_read_bytes(point.distance_bytes) <= reads);
@@ -280,8 +281,9 @@ TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by wh
   const std::int64_t l2_bytes = head.kv_bytes / 4;
   const std::int64_t in_step = simulate_pass(program, {.co_resident_ctas = 4}).dram_read_bytes(l2_bytes);
   const auto with_spread = [&](double spread) {
-    const CtaSchedule schedule{
-        .co_resident_ctas = 4, .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}, .clock_spread = spread};
+    const CtaSchedule schedule{.co_resident_ctas = 4,
+                               .paces = {.clock_spread = spread},
+                               .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
     return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
   };
   CHECK(with_spread(0.001) == in_step);
