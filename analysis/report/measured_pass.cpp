@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/report/measured_pass.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -60,14 +60,14 @@ std::optional<double> MeasuredPass::launch_spread() const {
 }
 
 bool MeasuredPass::dram_within(double tolerance, const std::vector<BackgroundReads>& background) const {
-  if (std::abs(dram_error()) <= tolerance) return true;
-  const std::int64_t expected = expected_dram_reads();
-  const std::int64_t median = *pass->measured->dram_read_bytes;
-  const auto [least, largest] =
-      pass->measured->dram_read_range.value_or(std::array<std::int64_t, 2>{median, median});
   const auto time_s = seconds();
-  const std::int64_t by_itself = time_s ? background_bytes(background, *time_s) : 0;
-  return least - by_itself <= expected && expected <= largest;
+  const std::int64_t expected = expected_dram_reads();
+  const std::int64_t at_most = expected + (time_s ? background_bytes(background, *time_s) : 0);
+  const std::int64_t median = *pass->measured->dram_read_bytes;
+  const auto off = static_cast<double>(median - std::clamp(median, expected, at_most));
+  if (std::abs(off) <= tolerance * static_cast<double>(median)) return true;
+  const auto& range = pass->measured->dram_read_range;
+  return range && expected <= (*range)[1] && (*range)[0] <= at_most;
 }
 
 std::optional<double> MeasuredPass::seconds() const {

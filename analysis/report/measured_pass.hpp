@@ -37,9 +37,8 @@ struct MeasuredPass {
   /// How much more than the least of the launches the largest read, in parts of the median; nothing of one
   /// launch. In scattered memory each launch has other pages.
   std::optional<double> launch_spread() const;
-  /// Whether expected and measured reads agree: within the tolerance, or since some launch may have read
-  /// what was expected: it lies between the reads of the least launch, less background_bytes() in the time of
-  /// the pass, and those of the largest.
+  /// Whether expected and measured reads agree, of which the device may have made up to background_bytes() in
+  /// the time of the pass by itself: the rest of them within the tolerance, or some launch's at all.
   bool dram_within(double tolerance, const std::vector<BackgroundReads>& background) const;
 
  private:

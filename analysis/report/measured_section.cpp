@@ -138,13 +138,19 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   });
   if (!launches && !code && background.empty()) return "";
   std::string text =
-      " The code and constants that L2 fetched count with the simulated reads where they were measured, and "
-      "a pass is within, too, if these lie between the least and the largest reads of its launches, the "
-      "least without what the device reads by itself in that time";
-  text += background_loads(background).size() > 1 ? ", under the load that makes it read most." : ".";
+      " The code and constants that L2 fetched count with the simulated reads where they were measured";
+  if (!background.empty()) {
+    text +=
+        ", and so does, for what is within, what the device reads by itself in the time of the pass, as "
+        "far as it was measured";
+    if (background_loads(background).size() > 1) text += " under the load that makes it read most";
+  }
+  text += ".";
   if (launches) {
     text +=
-        " Launches differ: cases of which launches lie further apart than the tolerance, in parts of their "
+        " A pass is within, too, if its simulated reads lie between the least and the largest reads of its "
+        "launches. Launches differ: cases of which launches lie further apart than the tolerance, in parts "
+        "of their "
         "median.";
   }
   return text;
