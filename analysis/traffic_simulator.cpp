@@ -2,6 +2,7 @@
 #include "analysis/traffic_simulator.hpp"
 
 #include <fmt/format.h>
+#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -268,19 +269,21 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
   const bool scattered = memory == MemoryPlacement::scattered;
   const std::uint32_t num_launches = scattered ? 8 : 4;
   const TileNumbering numbers(program);
-  require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles());
+  const std::int64_t at_once = std::min<std::int64_t>(num_launches, omp_get_max_threads());
+  require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() * at_once);
   std::uint32_t retired = 0;
   const auto on_retired_in_all = [&] {
-    if (on_retired && ++retired % num_launches == 0) on_retired();
+#pragma omp critical(retired_in_all)
+    if (++retired % num_launches == 0) on_retired();
   };
   SplitL2Traffic traffic;
-  std::vector<double> reads, writes;
-  for (std::uint32_t number = 0; number < num_launches; ++number) {
+  std::vector<double> reads(num_launches), writes(num_launches);
+  const auto replay = [&](std::uint32_t number) {
     const auto layout = scattered ? std::optional(number) : std::nullopt;
     CtaSchedule of_launch = schedule;
     of_launch.sm_groups = shape.sm_groups;
     of_launch.launch = kGroupsBetween * number;
-    CoResidentCtas ctas(program, of_launch, on_retired_in_all);
+    CoResidentCtas ctas(program, of_launch, on_retired ? std::function<void()>(on_retired_in_all) : nullptr);
     LaunchReplay launch(SampledTiles(program, numbers.num_tiles(), shape, layout), shape);
     AccessGroup group;
     while (ctas.next(group)) {
@@ -290,8 +293,20 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
         launch.access(operand, group, tile, ctas.place().part);
       }
     }
-    reads.push_back(static_cast<double>(launch.dram_read_bytes()));
-    writes.push_back(static_cast<double>(launch.dram_write_bytes()));
+    reads[number] = static_cast<double>(launch.dram_read_bytes());
+    writes[number] = static_cast<double>(launch.dram_write_bytes());
+  };
+  // Tasks: where the caller simulates several passes side by side, threads that have done theirs help.
+  const auto replay_all = [&] {
+#pragma omp taskloop grainsize(1) default(shared)
+    for (std::uint32_t number = 0; number < num_launches; ++number) replay(number);
+  };
+  if (omp_in_parallel()) {
+    replay_all();
+  } else {
+#pragma omp parallel
+#pragma omp single
+    replay_all();
   }
   if (scattered) {
     traffic.dram_read_bytes = std::llround(median_of(reads));
