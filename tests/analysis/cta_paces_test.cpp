@@ -4,9 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <map>
 #include <random>
+#include <tuple>
+#include <vector>
 
 #include "analysis/machine.hpp"
+#include "analysis/run_record.hpp"
+#include "profiler/timed_samples.hpp"  // median_of
 
 namespace tilescope {
 namespace {
@@ -122,6 +128,66 @@ TEST_CASE("a machine knows the paces of passes that were measured, by the neares
   CHECK(paces("gpu:a", "forward", 64, fp16) == unknown);
   machine.clock_spread.reset();
   CHECK(paces("gpu:a", "forward", 64, fp16) == CtaPaces{});
+}
+
+/// What records of `profile --paces` say of a pass.
+struct Observed {
+  std::vector<double> step_spreads, tpc_spreads;
+  std::map<std::int64_t, std::vector<double>> clock_spreads;  // by sequence length, 0 where there are two
+
+  /// Of the longest lengths, from half of the longest on.
+  double clock_spread() const {
+    std::vector<double> of_long;
+    for (const auto& [length, spreads] : clock_spreads) {
+      if (2 * length >= clock_spreads.rbegin()->first) {
+        of_long.insert(of_long.end(), spreads.begin(), spreads.end());
+      }
+    }
+    return median_of(of_long);
+  }
+};
+
+TEST_CASE("the drift of CTAs on the H200 is that of the committed records") {
+  namespace fs = std::filesystem;
+  using Pass = std::tuple<std::string, std::string, std::int64_t, ElementType>;
+  std::map<Pass, Observed> observed;
+  for (const fs::directory_entry& file : fs::directory_iterator(TILESCOPE_SOURCE_DIR "/reports/data")) {
+    const std::string name = file.path().filename();
+    const bool of_paces =
+        name.starts_with("paces-h200") || name.starts_with("tpcs-h200") || name.starts_with("clocks-h200");
+    if (!of_paces) continue;
+    for (const RunEntry& run : read_run_record(file.path()).runs) {
+      const AttentionProblem& p = run.problem;
+      for (const PassRecord& pass : run.passes) {
+        Observed& seen = observed[{run.kernel, pass.name, p.head_dim, p.dtype}];
+        const CtaPaces& paces = pass.paces->paces;
+        if (paces.step_spread > 0) seen.step_spreads.push_back(paces.step_spread);
+        // The TPCs of gpu:standard wait for DRAM, and differ as their clocks do.
+        if (paces.tpc_spread > 0 && run.kernel != "gpu:standard")
+          seen.tpc_spreads.push_back(paces.tpc_spread);
+        if (paces.clock_spread > 0) {
+          seen.clock_spreads[p.seqlen_q == p.seqlen_k ? p.seqlen_q : 0].push_back(paces.clock_spread);
+        }
+      }
+    }
+  }
+  constexpr double kTwoDigits = 0.06;
+  for (const char* name : {"h200", "h200-measured"}) {
+    const Machine machine = load_machine(name);
+    CHECK(machine.cta_paces->value.size() == observed.size());
+    for (const PassPaces& entry : machine.cta_paces->value) {
+      CAPTURE(entry.kernel);
+      CAPTURE(entry.pass);
+      CAPTURE(entry.head_dim);
+      const auto found = observed.find({entry.kernel, entry.pass, entry.head_dim, entry.dtype});
+      REQUIRE(found != observed.end());
+      const Observed& seen = found->second;
+      CHECK(entry.paces.step_spread == doctest::Approx(median_of(seen.step_spreads)).epsilon(kTwoDigits));
+      CHECK(entry.paces.clock_spread == doctest::Approx(seen.clock_spread()).epsilon(kTwoDigits));
+      const double tpc_spread = seen.tpc_spreads.empty() ? 0 : median_of(seen.tpc_spreads);
+      CHECK(entry.paces.tpc_spread == doctest::Approx(tpc_spread).epsilon(kTwoDigits));
+    }
+  }
 }
 
 }  // namespace
