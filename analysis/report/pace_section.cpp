@@ -67,7 +67,8 @@ std::optional<Section> pace_section(const std::vector<RunRecord>& records) {
       "itself; of what TPCs of two SMs take for the same work, in kernels that note no steps; and of the "
       "SMs' clocks over a pass: each GPC has a clock of its own, and where power keeps them below the "
       "highest, none is quite like another. So CTAs that began together drift apart, and those that run "
-      "ahead fetch what may have left the L2 when the others come to it.",
+      "ahead fetch what may have left the L2 when the others come to it. Paces and steps are of a build with "
+      "-D TILESCOPE_STEP_CLOCK=ON, TPCs of one without.",
       {{"kernel"},
        {"pass"},
        {"type"},
