@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "analysis/program_fit.hpp"
+#include "analysis/kernel_group.hpp"
 
 namespace tilescope {
 namespace {

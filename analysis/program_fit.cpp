@@ -141,26 +141,6 @@ std::string sizes_text(const std::set<int>& sizes) {
 
 }  // namespace
 
-std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kernels) {
-  std::vector<KernelGroup> groups;
-  std::vector<std::map<std::string, std::int64_t>> counts;
-  for (const KernelMeasurement& kernel : kernels) {
-    const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&kernel](const KernelGroup& group) { return group.holds(kernel); });
-    const std::size_t index = static_cast<std::size_t>(same - groups.begin());
-    if (same == groups.end()) groups.push_back({kernel.name, kernel.launch, 0, {}}), counts.emplace_back();
-    ++groups[index].launches;
-    for (const auto& [name, value] : kernel.measured) {
-      groups[index].measured[name] += value;
-      ++counts[index][name];
-    }
-  }
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    for (auto& [name, value] : groups[i].measured) value /= static_cast<double>(counts[i][name]);
-  }
-  return groups;
-}
-
 std::string ProgramFit::tile_text() const {
   if (tiles.empty()) return "";
   std::set<int> block_m, block_n;

@@ -12,25 +12,9 @@
 
 #include "analysis/candidate_programs.hpp"
 #include "analysis/counted_causes.hpp"
-#include "profiler/kernel_measurement.hpp"
+#include "analysis/kernel_group.hpp"
 
 namespace tilescope {
-
-/// Launches of one kernel with one geometry. Metrics are means over them, by the profiler's names.
-struct KernelGroup {
-  std::string name;
-  LaunchFacts launch;
-  std::int64_t launches = 0;
-  std::map<std::string, double> measured;
-
-  bool holds(const KernelMeasurement& kernel) const {
-    return kernel.name == name && kernel.launch.grid == launch.grid && kernel.launch.block == launch.block;
-  }
-  bool operator==(const KernelGroup&) const = default;
-};
-
-/// In the order of the first launch of each.
-std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kernels);
 
 /// How well a program's bytes agree with the counters, once the named causes are taken off.
 enum class Agreement : std::uint8_t {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/cli/text_table.hpp"
 #include "analysis/direction_total.hpp"
 #include "analysis/lower_bounds.hpp"
@@ -81,6 +83,16 @@ std::string rate(std::int64_t flops, double seconds) {
   return flops == 0 ? "-" : format_flops(static_cast<double>(flops) / seconds) + "/s";
 }
 
+/// A direction's passes may be cut differently: some only convert what others have computed.
+TileShape tile_of_most_work(const RunEntry& run, Direction direction) {
+  const auto work = [direction](const PassRecord& pass) {
+    return pass.direction == direction ? pass.executed_flops : -1;
+  };
+  return std::max_element(run.passes.begin(), run.passes.end(),
+                          [&work](const auto& a, const auto& b) { return work(a) < work(b); })
+      ->tile;
+}
+
 }  // namespace
 
 std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
@@ -137,14 +149,14 @@ std::string sweep_table(const std::vector<RunEntry>& runs) {
       const std::optional<PassRecord> total = direction_total(run, direction);
       if (!total) continue;
       const std::vector<Boundary> b = boundaries(*total);
-      const PassRecord& last = run.passes.back();
+      const TileShape tile = tile_of_most_work(run, direction);
       rows.push_back({bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
                       off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
                       off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
                       bytes(b[3].measured), total->time ? format_seconds(total->time->median_s) : "-",
                       total->time ? rate(total->flops, total->time->median_s) : "-",
-                      fmt::format("{} {} {}x{} {}", run.kernel, to_string(direction), last.tile.block_m,
-                                  last.tile.block_n, describe(run.problem))});
+                      fmt::format("{} {} {}x{} {}", run.kernel, to_string(direction), tile.block_m,
+                                  tile.block_n, describe(run.problem))});
     }
   }
   return align_columns(rows, "", std::vector<bool>(10, true));

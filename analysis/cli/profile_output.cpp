@@ -4,22 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/text_table.hpp"
+#include "analysis/kernel_group.hpp"
 #include "analysis/report_format.hpp"
 #include "analysis/run_record.hpp"
 
 namespace tilescope::cli {
 namespace {
-
-/// Launches of one kernel with one geometry.
-struct Row {
-  std::int64_t launches = 0, timed = 0;
-  std::map<std::string, double> sums;
-  double time_s = 0;
-};
 
 std::string how(const CollectionFacts& facts) {
   if (facts.replay != "kernel" && facts.l2 == "warm") {
@@ -37,33 +30,22 @@ std::string how(const CollectionFacts& facts) {
 }  // namespace
 
 std::string kernel_table(const KernelRecord& record) {
-  std::map<std::pair<std::string, std::string>, Row> rows;
-  std::vector<std::pair<std::string, std::string>> order;
-  for (const KernelMeasurement& kernel : record.kernels) {
-    const auto& grid = kernel.launch.grid;
-    const std::pair key{kernel.name, fmt::format("{}x{}x{}", grid[0], grid[1], grid[2])};
-    if (!rows.count(key)) order.push_back(key);
-    Row& row = rows[key];
-    ++row.launches;
-    for (const auto& [name, value] : kernel.measured) row.sums[name] += value;
-    if (kernel.time) row.time_s += kernel.time->median_s(), ++row.timed;
-  }
-  const std::vector<std::string> bytes = {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes",
-                                          "dram_write_bytes"};
+  constexpr std::size_t kNameLength = 80;
   std::vector<std::vector<std::string>> table = {{"launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write",
-                                                  "time", "grid", "kernel (means over its launches)"}};
-  for (const auto& key : order) {
-    const Row& row = rows[key];
-    std::vector<std::string> line = {fmt::format("{}", row.launches)};
-    for (const std::string& name : bytes) {
-      const auto sum = row.sums.find(name);
-      line.push_back(sum == row.sums.end() ? "-"
-                                           : format_bytes(sum->second / static_cast<double>(row.launches)));
+                                                  "time", "grid", "block",
+                                                  "kernel (means over its launches, median time)"}};
+  for (const KernelGroup& group : group_launches(record.kernels)) {
+    std::vector<std::string> row = {std::to_string(group.launches)};
+    for (const char* metric :
+         {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes", "dram_write_bytes"}) {
+      row.push_back(mean_bytes_text(group, metric));
     }
-    line.push_back(row.timed ? format_seconds(row.time_s / static_cast<double>(row.timed)) : "-");
-    line.push_back(key.second);
-    line.push_back(key.first.substr(0, 80));
-    table.push_back(std::move(line));
+    const auto seconds = median_seconds(record.kernels, group);
+    row.push_back(seconds ? format_seconds(*seconds) : "-");
+    row.push_back(fmt::format("{}", fmt::join(group.launch.grid, "x")));
+    row.push_back(fmt::format("{}", fmt::join(group.launch.block, "x")));
+    row.push_back(group.name.substr(0, kNameLength));
+    table.push_back(std::move(row));
   }
   return align_columns(table, "", {true, true, true, true, true, true});
 }

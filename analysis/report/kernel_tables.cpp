@@ -2,10 +2,9 @@
 // What `profile -- COMMAND` measured of somebody's kernels.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
-#include "analysis/program_fit.hpp"
+#include "analysis/kernel_group.hpp"
 #include "analysis/report/report_sections.hpp"
 #include "analysis/report_format.hpp"
 
@@ -17,24 +16,6 @@ constexpr std::array<const char*, 4> kTrafficMetrics = {"sm_l2_read_bytes", "sm_
 
 std::string extent_text(const std::array<std::int64_t, 3>& extent) {
   return fmt::format("{}", fmt::join(extent, "x"));
-}
-
-/// The mean over the launches that have the metric, or a dash.
-std::string mean_bytes(const KernelGroup& group, const char* metric) {
-  const auto mean = group.measured.find(metric);
-  return mean == group.measured.end() ? "-" : format_bytes(mean->second);
-}
-
-std::string median_time(const KernelRecord& record, const KernelGroup& group) {
-  std::vector<double> medians;
-  for (const KernelMeasurement& kernel : record.kernels) {
-    const bool timed = kernel.time && !kernel.time->samples_s.empty();
-    if (timed && group.holds(kernel)) medians.push_back(kernel.time->median_s());
-  }
-  if (medians.empty()) return "-";
-  std::nth_element(medians.begin(), medians.begin() + static_cast<std::ptrdiff_t>(medians.size() / 2),
-                   medians.end());
-  return format_seconds(medians[medians.size() / 2]);
 }
 
 Table kernel_table(const KernelRecord& record) {
@@ -56,8 +37,9 @@ Table kernel_table(const KernelRecord& record) {
                                     std::to_string(group.launches), extent_text(launch.grid),
                                     extent_text(launch.block),
                                     launch.registers ? std::to_string(*launch.registers) : "-"};
-    for (const char* metric : kTrafficMetrics) row.push_back(mean_bytes(group, metric));
-    row.push_back(median_time(record, group));
+    for (const char* metric : kTrafficMetrics) row.push_back(mean_bytes_text(group, metric));
+    const auto seconds = median_seconds(record.kernels, group);
+    row.push_back(seconds ? format_seconds(*seconds) : "-");
     table.rows.push_back(std::move(row));
   }
   return table;
