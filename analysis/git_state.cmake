@@ -24,7 +24,7 @@ if(GIT)
   endif()
 endif()
 set(content "// Generated at build time.
-#include \"analysis/run_record.hpp\"
+#include \"analysis/records/run_record.hpp\"
 namespace tilescope {
 GitState built_from() { return {\"${sha}\", ${dirty}}; }
 }  // namespace tilescope

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for everything that launches kernels of its own in a build made without nvcc.
-#include "cpu_ref/errors.hpp"
-#include "profiler/ceilings.hpp"
-#include "profiler/self_test.hpp"
+#include "common/errors.hpp"
+#include "profiler/calibration/ceilings.hpp"
+#include "profiler/calibration/self_test.hpp"
 
 namespace tilescope {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for everything that needs CUPTI's headers in a build made without them.
-#include "cpu_ref/errors.hpp"
-#include "profiler/metric_catalogue.hpp"
-#include "profiler/timeline.hpp"
+#include "common/errors.hpp"
+#include "profiler/counters/metric_catalogue.hpp"
+#include "profiler/timing/timeline.hpp"
 #include "profiler/work_profiler.hpp"
 
 namespace tilescope {

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "profiler/activity_trace.hpp"
-#include "profiler/bracketed_counters.hpp"
-#include "profiler/cold_timer.hpp"
-#include "profiler/launch_rounds.hpp"
-#include "profiler/nvtx_range.hpp"
+#include "profiler/counters/bracketed_counters.hpp"
+#include "profiler/records/launch_rounds.hpp"
+#include "profiler/timing/activity_trace.hpp"
+#include "profiler/timing/cold_timer.hpp"
+#include "profiler/timing/nvtx_range.hpp"
 
 namespace tilescope {
 

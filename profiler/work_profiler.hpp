@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/errors.hpp"  // MachineLacks
-#include "profiler/kernel_measurement.hpp"
-#include "profiler/timed_samples.hpp"
+#include "common/errors.hpp"  // MachineLacks
+#include "profiler/records/kernel_measurement.hpp"
+#include "profiler/timing/timed_samples.hpp"
 
 struct CUstream_st;  // *CUstream, *cudaStream_t
 

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "cpu_ref/problem.hpp"
-#include "cpu_ref/tile_schedule.hpp"
+#include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope::testing {
 

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "analysis/atomic_file.hpp"
+#include "analysis/records/atomic_file.hpp"
 
 namespace tilescope::cli {
 namespace {

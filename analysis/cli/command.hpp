@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu_ref/errors.hpp"
+#include "common/errors.hpp"
 
 namespace tilescope::cli {
 

@@ -11,8 +11,8 @@
 #include <new>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/nearest_names.hpp"
-#include "analysis/output_path.hpp"
+#include "analysis/records/output_path.hpp"
+#include "common/nearest_names.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "analysis/atomic_file.hpp"
-#include "analysis/output_path.hpp"
-#include "analysis/report/report_sections.hpp"
+#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/output_path.hpp"
+#include "analysis/report/sections/report_sections.hpp"
 
 namespace tilescope {
 namespace {

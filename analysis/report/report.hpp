@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "analysis/ceilings_record.hpp"
-#include "analysis/explain_record.hpp"
-#include "analysis/report/report_document.hpp"
-#include "analysis/run_record.hpp"
-#include "profiler/kernel_record.hpp"
+#include "analysis/explain/explain_record.hpp"
+#include "analysis/records/ceilings_record.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/report/document/report_document.hpp"
+#include "profiler/records/kernel_record.hpp"
 
 namespace tilescope {
 

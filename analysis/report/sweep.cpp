@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/report/add_new.hpp"
+#include "analysis/report/document/add_new.hpp"
 
 namespace tilescope {
 namespace {

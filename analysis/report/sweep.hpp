@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/report/report_document.hpp"
-#include "analysis/report/run_summary.hpp"
+#include "analysis/counts/run_summary.hpp"
+#include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {
 

@@ -12,7 +12,7 @@
 #include <memory>
 #include <thread>
 
-#include "cpu_ref/random_inputs.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
 #include "profiler/benchmarks/blas_library.hpp"
 
 namespace tilescope {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/kernel.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
 
 namespace tilescope {
 

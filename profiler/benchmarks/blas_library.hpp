@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "profiler/shared_object.hpp"
+#include "profiler/driver/shared_object.hpp"
 
 namespace tilescope {
 

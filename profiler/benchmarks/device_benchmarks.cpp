@@ -4,10 +4,10 @@
 #include <memory>
 #include <span>
 
-#include "gpu/kernel_registry.hpp"
-#include "gpu/pass_runner.hpp"
+#include "gpu/launch/pass_runner.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 #include "profiler/benchmarks/peer_process.hpp"
-#include "profiler/cold_timer.hpp"
+#include "profiler/timing/cold_timer.hpp"
 
 namespace tilescope {
 namespace {

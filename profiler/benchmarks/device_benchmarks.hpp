@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "profiler/benchmarks/attention_benchmarks.hpp"
-#include "profiler/timed_samples.hpp"
+#include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {
 

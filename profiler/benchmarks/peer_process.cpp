@@ -16,7 +16,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cpu_ref/errors.hpp"
+#include "common/errors.hpp"
 
 namespace tilescope {
 namespace {

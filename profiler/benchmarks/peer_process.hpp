@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/problem.hpp"
-#include "profiler/timed_samples.hpp"
+#include "cpu_ref/schedule/problem.hpp"
+#include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {
 

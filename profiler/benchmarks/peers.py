@@ -3,7 +3,7 @@
 
 Says on the first line of its standard output what it can time; then each line of JSON on its standard input
 is a problem and a peer, and is answered by a line with samples, or with what the peer lacks. Samples are
-taken as profiler/cold_timer.hpp does: CUDA events round work that is enqueued while the device is still busy
+taken as profiler/timing/cold_timer.hpp does: CUDA events round work that is enqueued while the device is still busy
 with a read sweep that empties L2.
 """
 

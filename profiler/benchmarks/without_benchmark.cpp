@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for the benchmarks in a build made without Google Benchmark.
-#include "cpu_ref/errors.hpp"
+#include "common/errors.hpp"
 #include "profiler/benchmarks/attention_benchmarks.hpp"
 
 namespace tilescope {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for the times on a device in a build made without CUDA's headers.
-#include "cpu_ref/errors.hpp"
+#include "common/errors.hpp"
 #include "profiler/benchmarks/device_benchmarks.hpp"
 
 namespace tilescope {

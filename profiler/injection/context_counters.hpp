@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/bracketed_counters.hpp"
+#include "profiler/counters/bracketed_counters.hpp"
 #include "profiler/injection/event_file.hpp"
 #include "profiler/injection/profile_request.hpp"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cpu_ref/errors.hpp"
+#include "common/errors.hpp"
 
 namespace tilescope {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/kernel_measurement.hpp"
+#include "profiler/records/kernel_measurement.hpp"
 
 namespace tilescope {
 

@@ -10,11 +10,11 @@
 #include <map>
 #include <mutex>
 
-#include "profiler/activity_trace.hpp"
 #include "profiler/injection/context_counters.hpp"
 #include "profiler/injection/launch_facts.hpp"
 #include "profiler/injection/launch_filter.hpp"
 #include "profiler/injection/nvtx_ranges.hpp"
+#include "profiler/timing/activity_trace.hpp"
 
 namespace tilescope {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "profiler/cupti_library.hpp"
-#include "profiler/driver_library.hpp"
-#include "profiler/kernel_measurement.hpp"
+#include "profiler/counters/cupti_library.hpp"
+#include "profiler/driver/driver_library.hpp"
+#include "profiler/records/kernel_measurement.hpp"
 
 namespace tilescope {
 

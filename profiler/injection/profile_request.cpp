@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "cpu_ref/errors.hpp"
+#include "common/errors.hpp"
 
 namespace tilescope {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "profiler/timed_samples.hpp"
+#include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {
 

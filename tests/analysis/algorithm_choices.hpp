@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "cpu_ref/tile_program.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope::testing {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/locate.hpp"
-#include "cpu_ref/verify_cases.hpp"
+#include "cpu_ref/judge/locate.hpp"
+#include "cpu_ref/judge/verify_cases.hpp"
 
 namespace tilescope {
 namespace {

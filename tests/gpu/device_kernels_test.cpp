@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/random_inputs.hpp"
-#include "gpu/device_session.hpp"
-#include "gpu/kernel_registry.hpp"
-#include "gpu/kernels/split_k.hpp"
-#include "gpu/pass_runner.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
+#include "gpu/kernels/split_k/split_k.hpp"
+#include "gpu/launch/device_session.hpp"
+#include "gpu/launch/pass_runner.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 #include "tests/random_problems.hpp"
 
 namespace tilescope {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile shapes of gpu:flash2-mma without a device: they fit the chips they are meant for, and the registry
 // row says what the kernels are built for.
-#include "gpu/kernels/flash2_mma_shapes.hpp"
+#include "gpu/kernels/flash2_mma/shapes.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "gpu/kernel_registry.hpp"
-#include "gpu/kernels/flash2_mma.hpp"
-#include "gpu/kernels/flash2_mma_choices.hpp"
+#include "gpu/kernels/flash2_mma/choices.hpp"
+#include "gpu/kernels/flash2_mma/flash2_mma.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
 namespace {

@@ -10,10 +10,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "cpu_ref/errors.hpp"
-#include "profiler/profiled_command.hpp"
-#include "profiler/self_test.hpp"
-#include "profiler/timeline.hpp"
+#include "common/errors.hpp"
+#include "profiler/calibration/self_test.hpp"
+#include "profiler/injection/profiled_command.hpp"
+#include "profiler/timing/timeline.hpp"
 #include "profiler/work_profiler.hpp"
 #include "tests/profiler/device_kernels.hpp"
 

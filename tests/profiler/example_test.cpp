@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/paths.hpp"
+
 namespace {
 
 std::string read(const std::string& name) {

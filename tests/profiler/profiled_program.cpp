@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "profiler/nvtx_range.hpp"
+#include "profiler/timing/nvtx_range.hpp"
 #include "tests/profiler/device_kernels.hpp"
 
 using namespace tilescope;

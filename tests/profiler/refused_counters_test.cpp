@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "profiler/cupti_error.hpp"
-#include "profiler/profiled_command.hpp"
+#include "profiler/counters/cupti_error.hpp"
+#include "profiler/injection/profiled_command.hpp"
 #include "profiler/work_profiler.hpp"
+#include "tests/paths.hpp"
 
 using namespace tilescope;
 

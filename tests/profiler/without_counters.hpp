@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "cpu_ref/errors.hpp"
-#include "profiler/metric_catalogue.hpp"
+#include "common/errors.hpp"
+#include "profiler/counters/metric_catalogue.hpp"
 
 namespace tilescope::testing {
 

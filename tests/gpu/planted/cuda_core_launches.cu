@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of the CUDA-core rungs in the program of planted bugs: each kernel in one instantiation, head
 // dimension 64, fp32 where a rung computes nothing else, fp16 elsewhere.
-#include "gpu/kernels/elementwise.hpp"
-#include "gpu/kernels/flash1_launch.cuh"
-#include "gpu/kernels/flash2_simt_backward.cuh"
-#include "gpu/kernels/flash2_simt_forward.cuh"
-#include "gpu/kernels/standard_launch.cuh"
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash1/launch.cuh"
+#include "gpu/kernels/flash2_simt/backward.cuh"
+#include "gpu/kernels/flash2_simt/forward.cuh"
+#include "gpu/kernels/standard/launch.cuh"
 
 namespace tilescope {
 

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/equivalence.hpp"
-#include "cpu_ref/locate.hpp"
-#include "gpu/device.hpp"
-#include "gpu/kernel_registry.hpp"
+#include "cpu_ref/judge/equivalence.hpp"
+#include "cpu_ref/judge/locate.hpp"
+#include "gpu/launch/device.hpp"
 #include "gpu/planted_bug.cuh"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash2-mma in the program of planted bugs: fp16, head dimension 64, the fused order.
-#include "gpu/kernels/elementwise.hpp"
-#include "gpu/kernels/flash2_mma.hpp"
-#include "gpu/kernels/flash2_mma_dkdv.cuh"
-#include "gpu/kernels/flash2_mma_forward.cuh"
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash2_mma/dkdv.cuh"
+#include "gpu/kernels/flash2_mma/flash2_mma.hpp"
+#include "gpu/kernels/flash2_mma/forward.cuh"
 
 namespace tilescope {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library that passes for libcuda and libcupti on a machine without either: every function that the
 // profiler looks for is there and succeeds without doing anything. fake_cuda.cpp has those that do something.
-#include "profiler/cupti_library.hpp"
-#include "profiler/driver_library.hpp"
+#include "profiler/counters/cupti_library.hpp"
+#include "profiler/driver/driver_library.hpp"
 
 extern "C" __attribute__((visibility("default"))) int tilescope_fake_success() { return 0; }
 

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope bench`: times of the kernels: on the CPU beside a matrix product of OpenBLAS on the same
+// threads, on a device beside other libraries' attention.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "analysis/cli/bench/bench_tune.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/tables/bench_report.hpp"
+#include "analysis/counts/memory_budget.hpp"
+#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/output_path.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/studies/bench_sweeps.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+#include "profiler/benchmarks/peer_process.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct BenchArguments {
+  ProblemOptions problem;
+  KernelOptions kernel;
+  std::optional<std::string> sweep, threads, repetitions, seconds, rounds;
+  bool peers = false, tune = false;
+  std::string tune_file;
+  std::string python = "python3";
+};
+
+bool on_device(const BenchmarkCase& c) { return c.kernel->name.starts_with("gpu:"); }
+
+/// Of all tensors that a case holds while it is timed. [bytes]
+std::int64_t bytes_needed(const BenchmarkCase& c) {
+  std::vector<TileProgram> programs = c.kernel->programs(Direction::forward, c.problem, c.options);
+  if (c.direction == Direction::backward) {
+    const auto backward = c.kernel->programs(Direction::backward, c.problem, c.options);
+    programs.insert(programs.end(), backward.begin(), backward.end());
+  }
+  return tensor_bytes(programs);
+}
+
+std::vector<AttentionProblem> chosen_problems(const BenchArguments& arguments) {
+  if (arguments.sweep && arguments.problem.given()) {
+    throw BadInput("sweep", *arguments.sweep, "must stand without options that name a problem");
+  }
+  if (arguments.problem.given()) return {arguments.problem.problem()};
+  return find_bench_sweep(arguments.sweep.value_or("cpu")).problems();
+}
+
+/// Kernel after kernel on each problem and direction. What a kernel of a sweep refuses is left out.
+std::vector<BenchmarkCase> plan_cases(const BenchArguments& arguments, int threads) {
+  std::vector<Direction> directions = {Direction::forward, Direction::backward};
+  if (arguments.problem.pass_given()) directions = arguments.problem.directions();
+  const bool picks = arguments.problem.pass_given() && !arguments.sweep;
+  const auto kernels = arguments.kernel.kernels(find_bench_sweep(arguments.sweep.value_or("cpu")).kernels);
+  std::vector<BenchmarkCase> cases;
+  for (const AttentionProblem& problem : chosen_problems(arguments)) {
+    for (const Direction direction : directions) {
+      for (const Kernel* kernel : kernels) {
+        const ProgramOptions options = arguments.kernel.tuned_options(*kernel, problem, arguments.tune_file);
+        if (!picks && kernel->refusal(problem, direction, options)) continue;
+        require_supported(*kernel, problem, direction, options);
+        cases.push_back({kernel, problem, direction, options, threads});
+      }
+    }
+  }
+  if (cases.empty()) {
+    const AttentionProblem problem = chosen_problems(arguments).front();
+    require_supported(*kernels.front(), problem, directions.front(),
+                      arguments.kernel.program_options(*kernels.front(), problem));
+  }
+  return cases;
+}
+
+void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settings,
+               const CommandContext& context, RunRecord& record) {
+  std::int64_t bytes = 0;
+  for (const BenchmarkCase& c : cases) bytes += bytes_needed(c);
+  require_memory(bytes, "these benchmarks");
+  BenchmarkResults results;
+  {
+    Progress progress(context, "timing", settings.repetitions * static_cast<std::int64_t>(cases.size() + 1));
+    settings.on_sample = [&](const std::string& name) { progress.step(name); };
+    results = run_benchmarks(cases, settings);
+  }
+  BenchReport report = cpu_report(cases, results, settings);
+  context.print(report.text);
+  std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
+}
+
+void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettings settings,
+                  const BenchArguments& arguments, const CommandContext& context, RunRecord& record) {
+  for (const BenchmarkCase& c : cases) require_runnable(*c.kernel);
+  std::unique_ptr<PeerProcess> peers;
+  if (arguments.peers) {
+    try {
+      peers = std::make_unique<PeerProcess>(arguments.python);
+      record.machine.libraries = peers->versions();
+    } catch (const MachineLacks& lack) {
+      context.print(fmt::format("{}\nTimed without them:\n\n", lack.what()));
+    }
+  }
+  DeviceBenchmarkResults results;
+  {
+    Progress progress(context, "timing", 0);
+    settings.on_sample = [&](const std::string& name) { progress.step(name); };
+    results = run_device_benchmarks(cases, settings, peers.get());
+  }
+  record.machine.name = results.device;
+  record.machine.cuda = results.driver;
+  BenchReport report = device_report(cases, results);
+  context.print(report.text);
+  if (peers) context.print(fmt::format("Peers: {}, in the same run.\n", peers->versions()));
+  std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
+}
+
+/// Times every tile shape of the kernels and keeps the fastest.
+int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, const CommandContext& context) {
+  if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
+  if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
+  const BenchSweep& sweep = find_bench_sweep(arguments.sweep.value_or("tune"));
+  const std::vector<AttentionProblem> problems =
+      arguments.problem.given() ? chosen_problems(arguments) : sweep.problems();
+  const std::string path = arguments.tune_file.empty() ? tile_table_path() : arguments.tune_file;
+  TileTable table = read_tile_table(path);
+  const auto kernels = arguments.kernel.kernels(sweep.kernels);
+  for (const Kernel* kernel : kernels) {
+    if (!kernel->launch_shape) {
+      throw BadInput("kernel", std::string(kernel->name), "must be one of the GPU's: others take any tile");
+    }
+    require_runnable(*kernel);
+  }
+  const DeviceFacts device = device_facts().value();
+  require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
+
+  std::vector<TuningTask> tasks;
+  std::vector<BenchmarkCase> cases;
+  for (const AttentionProblem& problem : problems) {
+    for (const Kernel* kernel : kernels) {
+      for (TuningTask& task : tuning_tasks(*kernel, problem, device.shared_bytes_per_cta)) {
+        cases.insert(cases.end(), task.cases.begin(), task.cases.end());
+        tasks.push_back(std::move(task));
+      }
+    }
+  }
+  if (tasks.empty()) {
+    context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
+    return kFine;
+  }
+  Progress progress(context, "timing", settings.rounds * static_cast<std::int64_t>(cases.size()));
+  settings.on_sample = [&](const std::string& name) { progress.step(name); };
+  const DeviceBenchmarkResults results = run_device_benchmarks(cases, settings);
+
+  std::vector<TileChoice> choices;
+  std::size_t next = 0;
+  for (const TuningTask& task : tasks) {
+    std::vector<std::vector<double>> samples_s;
+    for (std::size_t i = 0; i < task.cases.size(); ++i) samples_s.push_back(results.times[next++].samples_s);
+    choices.push_back(choose_tile(task, samples_s, device.name));
+    table.put(choices.back());
+  }
+  write_file_atomically("--tune-file", path, to_json_text(table));
+  context.print(tuning_table(tasks, choices));
+  context.print(fmt::format("\nOn {}, L2 cold. Kept in {}; TILESCOPE_DISABLE_AUTOTUNE=1 leaves it unread.\n",
+                            device.name, path));
+  context.write_json(to_json_text(table));
+  return kFine;
+}
+
+int bench(const BenchArguments& arguments, const CommandContext& context) {
+  const auto count_or = [](int otherwise, const char* field, const std::optional<std::string>& text,
+                           int most) {
+    return text ? static_cast<int>(parse_integer_in(field, *text, 1, most)) : otherwise;
+  };
+  const int threads = count_or(omp_get_max_threads(), "threads", arguments.threads, 4096);
+  BenchmarkSettings settings;
+  settings.repetitions = count_or(settings.repetitions, "repetitions", arguments.repetitions, 1000);
+  if (arguments.seconds) {
+    settings.sample_seconds = parse_number("seconds", *arguments.seconds);
+    if (!(settings.sample_seconds > 0 && settings.sample_seconds <= 60)) {
+      throw BadInput("seconds", *arguments.seconds, "must be above 0 and at most 60");
+    }
+  }
+  DeviceBenchmarkSettings device_settings;
+  device_settings.rounds = count_or(device_settings.rounds, "rounds", arguments.rounds, 100);
+
+  if (arguments.tune) return tune(arguments, device_settings, context);
+  std::vector<BenchmarkCase> cases = plan_cases(arguments, threads);
+  const auto device =
+      std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !on_device(c); });
+  const std::vector<BenchmarkCase> device_cases(device, cases.end());
+  cases.erase(device, cases.end());
+  if (arguments.peers && device_cases.empty()) {
+    throw BadInput("peers", "given", "needs a kernel on the device beside them: --kernel gpu:...");
+  }
+  RunRecord record = start_record(context.argv);
+  if (!device_cases.empty()) bench_device(device_cases, device_settings, arguments, context, record);
+  if (!cases.empty()) bench_cpu(cases, settings, context, record);
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<BenchArguments>();
+  CLI::App& command =
+      add_command(app, context, "bench",
+                  "times of the kernels, beside a BLAS matrix product or other libraries' attention",
+                  [arguments, &context] { return bench(*arguments, context); });
+  arguments->problem.add_to(command);
+  arguments->kernel.add_to(command, true);
+  command.add_option("--sweep", arguments->sweep, "a named list of problems (tilescope list sweeps)")
+      ->type_name("NAME");
+  command.add_option("--threads", arguments->threads, "CPU: OpenMP threads (default: all)");
+  command.add_option("--repetitions", arguments->repetitions, "CPU: samples of each time (default: 5)");
+  command.add_option("--seconds", arguments->seconds, "CPU: length of a sample (default: 0.3)");
+  command.add_option("--rounds", arguments->rounds,
+                     "GPU: turns that each kernel takes on a problem (default: 2)");
+  command.add_flag("--tune", arguments->tune,
+                   "GPU: time every tile shape of the kernels and keep the fastest for later runs");
+  command.add_option("--tune-file", arguments->tune_file, "GPU: where tuned tiles are kept and looked for")
+      ->type_name("FILE.json");
+  command.add_flag("--peers", arguments->peers, "GPU: time PyTorch's and Triton's kernels in the same run");
+  command.add_option("--python", arguments->python, "GPU: the Python that has them (python3)")
+      ->type_name("PROGRAM");
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope ceilings`: what this machine can do at best, as a table, a record and a machine file for the
+// models.
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/ceilings_record.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/output_path.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/validation/noise_floor_bytes.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct CeilingsArguments {
+  std::string base = "h200";
+  std::string out;
+  std::string from;  // a record to make the machine file of instead of measuring; empty: none
+};
+
+std::string as_table(const Ceilings& measured) {
+  std::vector<std::vector<std::string>> rows = {{"ceiling", "best", "median", "noise", "SM clock", "how"}};
+  for (const MeasuredCeiling& ceiling : measured.ceilings) {
+    const bool bytes = ceiling.unit == "byte/s";
+    rows.push_back({ceiling.name,
+                    fmt::format("{:.2f} {}", 1e-12 * ceiling.per_second, bytes ? "TB/s" : "TFLOP/s"),
+                    fmt::format("{:.2f}", 1e-12 * ceiling.median_per_second),
+                    fmt::format("{:.2f} %", 100 * ceiling.noise),
+                    fmt::format("{:.0f} MHz", 1e-6 * ceiling.sm_clock_hz), ceiling.method});
+  }
+  return align_columns(rows, "", {false, true, true, true, true});
+}
+
+/// A row for each footprint, a column for each access.
+std::string l2_table(const Ceilings& measured) {
+  std::vector<std::string> accesses;
+  std::map<std::int64_t, std::map<std::string, double>> kept;
+  for (const L2Residency& point : measured.l2) {
+    if (kept.empty() || point.access != accesses.back()) accesses.push_back(point.access);
+    kept[point.footprint_bytes][point.access] = point.kept;
+  }
+  if (accesses.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"kept in L2"}};
+  rows.front().insert(rows.front().end(), accesses.begin(), accesses.end());
+  for (const auto& [footprint, by_access] : kept) {
+    rows.push_back({format_capacity(footprint)});
+    for (const std::string& access : accesses) {
+      const auto share = by_access.find(access);
+      rows.back().push_back(share == by_access.end() ? "-" : fmt::format("{:.1f} %", 100 * share->second));
+    }
+  }
+  rows.push_back({"half is kept of"});
+  for (const std::string& access : accesses) {
+    rows.back().push_back(format_capacity(half_kept_bytes(measured.l2, access)));
+  }
+  return fmt::format("\nL2 of {}: what the next pass over a footprint finds in it\n{}",
+                     format_capacity(measured.l2_bytes),
+                     align_columns(rows, "", std::vector<bool>(rows.front().size(), true)));
+}
+
+std::string parts_table(const L2Parts& parts) {
+  if (parts.groups.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"CTAs", "SMs", "part"}};
+  int first = 0;
+  for (const SmGroup& group : parts.groups) {
+    rows.push_back({fmt::format("{} ... {}", first, first + group.sms - 1), std::to_string(group.sms),
+                    std::to_string(group.part)});
+    first += group.sms;
+  }
+  return fmt::format("\nthe part of the L2 beside which each CTA of a grid of one CTA an SM runs\n{}",
+                     align_columns(rows, "", {true, true, true}));
+}
+
+std::string background_table(const std::vector<BackgroundReads>& background) {
+  if (background.empty()) return "";
+  const std::vector<std::vector<std::string>> rows = background_rows(background);
+  return "\nread from DRAM by the device itself, by what it does meanwhile\n" +
+         align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
+}
+
+int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
+  std::optional<Machine> base;
+  if (!arguments.out.empty()) {
+    base = load_machine(arguments.base);
+    require_writable_file("--out", arguments.out);
+  }
+  const CeilingsRecord record = arguments.from.empty()
+                                    ? CeilingsRecord{context.argv, utc_now(), measure_ceilings()}
+                                    : parse_ceilings_record(arguments.from, read_text_file(arguments.from));
+  context.print(as_table(record.measured) + l2_table(record.measured) +
+                parts_table(record.measured.l2_parts) + background_table(record.measured.background));
+  for (const std::string& reason : record.measured.left_out) context.print("left out: " + reason + "\n");
+  if (base) {
+    write_file_atomically("--out", arguments.out, to_json_text(measured_machine(*base, record)));
+    context.print(
+        fmt::format("{}: a machine for simulate and report (--machine {})\n", arguments.out, arguments.out));
+  }
+  if (arguments.from.empty()) context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace
+
+void add_ceilings_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<CeilingsArguments>();
+  CLI::App& command =
+      add_command(app, context, "ceilings", "measured bandwidth and math peaks of this machine",
+                  [arguments, &context] { return run_ceilings(*arguments, context); });
+  command.add_option("--machine", arguments->base, "machine that gives what is not measured (h200)")
+      ->type_name("NAME|FILE.json");
+  command.add_option("--from", arguments->from, "instead of measuring: the ceilings of a record")
+      ->type_name("RECORD.json");
+  command.add_option("--out", arguments->out, "write a machine file with the measured ceilings")
+      ->type_name("FILE.json");
+}
+
+}  // namespace tilescope::cli

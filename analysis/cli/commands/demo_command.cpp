@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope demo`: a first look. Runs the other commands as a user would type them, says which, and leaves
+// their records and a report.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/counts/run_summary.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/output_path.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// Runs commands one after the other and keeps the paths of their records.
+class Tour {
+ public:
+  Tour(const CommandContext& context, CommandRunner run, std::string folder)
+      : context_(context), run_(run), folder_(std::move(folder)) {}
+
+  /// Runs `tilescope WORDS...` with its record in NAME.json; its own output is left out.
+  RunRecord record(const std::string& name, Words words) {
+    const std::string path = folder_ + "/data/" + name + ".json";
+    context_.print(fmt::format("$ ./tilescope {}\n", fmt::join(words, " ")));
+    words.insert(words.begin(), "tilescope");
+    words.insert(words.end(), {"--quiet", "--json", path});
+    worst_exit_code_ = std::max(worst_exit_code_, run_(words));
+    records_.push_back(path);
+    return read_run_record(path);
+  }
+  void report() {
+    Words words = {"tilescope", "report"};
+    words.insert(words.end(), records_.begin(), records_.end());
+    words.insert(words.end(), {"--out", folder_, "--quiet"});
+    context_.print(fmt::format("$ ./tilescope report {0}/data/*.json --out {0}\n", folder_));
+    worst_exit_code_ = std::max(worst_exit_code_, run_(words));
+  }
+
+  int worst_exit_code() const { return worst_exit_code_; }
+  const Words& records() const { return records_; }
+
+ private:
+  const CommandContext& context_;
+  CommandRunner run_;
+  std::string folder_;
+  Words records_;
+  int worst_exit_code_ = kFine;
+};
+
+std::string verify_summary(const RunRecord& record, int exit_code) {
+  return fmt::format("  {} runs against exact fp64 attention: {}\n\n", record.runs.size(),
+                     exit_code == kFine ? "every output within its bound" : "NOT ALL WITHIN THEIR BOUND");
+}
+
+/// What each kernel must move and what it does move, one line a kernel and direction.
+std::string traffic_table(const RunRecord& record) {
+  std::vector<Words> rows = {{"kernel", "", "must move", "SM<->L2", "", "DRAM",
+                              "on " + record.runs.at(0).passes.at(0).simulated->machine}};
+  const std::vector<RunRecord> records = {record};  // which the summaries point into
+  for (const RunSummary& run : summarize(records)) {
+    const double least = static_cast<double>(run.compulsory.total());
+    const double chip = static_cast<double>(run.closed_form->total());
+    const double dram = static_cast<double>(run.simulated_dram->total());
+    rows.push_back({run.label, std::string(to_string(run.direction)), format_bytes(least), format_bytes(chip),
+                    format_ratio(chip / least), format_bytes(dram), format_ratio(dram / least)});
+  }
+  return align_columns(rows, "  ", {false, false, true, true, true, true, true}) + "\n";
+}
+
+/// Lengths and block sizes to draw curves through, and the first paper's own experiment.
+void sweep(Tour& tour, const Words& kernels) {
+  for (const char* length : {"512", "1024", "2048", "4096", "8192"}) {
+    Words words = {"simulate", "--heads", "16", "--seqlen", length, "--dtype", "fp16", "--pass", "fwd+bwd"};
+    words.insert(words.end(), kernels.begin(), kernels.end());
+    tour.record(fmt::format("seqlen-{}", length), words);
+  }
+  for (const char* study : {"block-size", "paper-figure2"}) tour.record(study, {"study", study});
+}
+
+int demo(const std::string& folder, const CommandContext& context, CommandRunner run) {
+  require_writable_folder("--out", folder);
+  require_writable_folder("--out", folder + "/data");
+  const auto start = std::chrono::steady_clock::now();
+  const Words kernels = {"--kernel", "cpu:standard", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2"};
+  Tour tour(context, run, folder);
+
+  context.print("Are the kernels right?\n\n");
+  const RunRecord verified = tour.record("verify", {"verify", "--quick"});
+  context.print(verify_summary(verified, tour.worst_exit_code()));
+
+  context.print("How many bytes do they move, and how many must they?\n\n");
+  for (const auto& [preset, machine] : {std::pair("gpt2-medium", "a100-40gb"), {"llama3-8b", "h200"}}) {
+    Words words = {"simulate", "--preset", preset, "--machine", machine, "--pass", "fwd+bwd"};
+    words.insert(words.end(), kernels.begin(), kernels.end());
+    context.print(traffic_table(tour.record(preset, words)));
+  }
+
+  context.print("How does that change with the length and the block size?\n\n");
+  sweep(tour, kernels);
+  context.print("\n");
+  tour.report();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  context.print(
+      fmt::format("\nDone in {:.1f} s. Open {}/report.html in a browser.\n", elapsed.count(), folder));
+  context.write_json(Json{{"records", tour.records()}, {"report", folder + "/report.html"}}.dump(2) + "\n");
+  return tour.worst_exit_code();
+}
+
+}  // namespace
+
+void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run) {
+  const auto folder = std::make_shared<std::string>("report");
+  CLI::App& command =
+      add_command(app, context, "demo", "a first look: verify, simulate, and a report to open",
+                  [folder, &context, run] { return demo(*folder, context, run); });
+  command.add_option("--out", *folder, "folder for the records and the report")
+      ->type_name("DIR")
+      ->capture_default_str();
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope diff BASE NEW`: what moved between two records, and whether it moved too far. A gate for CI.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/kernel_runs.hpp"
+#include "analysis/records/record_diff.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+std::string format_value(const RecordMetric& metric, double value) {
+  if (metric.unit == "B") return format_bytes(value);
+  if (metric.unit == "s") return format_seconds(value);
+  if (metric.unit == "FLOP") return format_flops(value);
+  return format_number(value);
+}
+
+/// Both values in the metric's unit, to the last digit when fewer would not tell them apart.
+std::pair<std::string, std::string> format_pair(const MetricChange& change) {
+  const std::pair rounded(format_value(*change.metric, change.base),
+                          format_value(*change.metric, change.now));
+  if (rounded.first != rounded.second) return rounded;
+  return {fmt::format("{}", change.base), fmt::format("{}", change.now)};
+}
+
+/// "+1.25 %", or nothing where a ratio means nothing.
+std::string format_change(const MetricChange& change) {
+  const double percent = 100 * (change.now - change.base) / std::abs(change.base);
+  if (!std::isfinite(percent)) return "";
+  return std::abs(percent) < 0.1 ? fmt::format("{:+.1e} %", percent) : fmt::format("{:+.2f} %", percent);
+}
+
+std::string format_budget(const MetricChange& change) {
+  if (change.budget.relative) return fmt::format("{:g} %", 100 * change.budget.amount);
+  return "+" + format_value(*change.metric, change.budget.amount);
+}
+
+std::string run_name(const RunEntry& run) {
+  if (without_problem(run)) return run.kernel;
+  return run.kernel + "  " + describe(run.problem) +
+         (run.memory == MemoryPlacement::scattered ? "  scattered" : "");
+}
+
+std::string where_of(const RunEntry& run, const MetricChange& change) {
+  return without_problem(run) ? "all launches" : change.where;
+}
+
+std::string as_text(const RecordDiff& diff) {
+  std::string text;
+  std::size_t compared = 0, moved = 0;
+  for (const RunChange& run : diff.common) {
+    std::vector<std::vector<std::string>> rows;
+    compared += run.changes.size();
+    for (const MetricChange& change : run.changes) {
+      if (!change.moved()) continue;
+      ++moved;
+      const auto [base, now] = format_pair(change);
+      rows.push_back({change.metric->name(), where_of(*run.now, change), base + " ->", now,
+                      format_change(change), "budget " + format_budget(change),
+                      change.regressed ? "REGRESSION" : ""});
+    }
+    for (const std::string& name : run.gone) rows.push_back({name, "no longer there"});
+    if (!rows.empty()) text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
+  }
+  for (const RunEntry* run : diff.only_now) text += "new   " + run_name(*run) + "\n";
+  for (const RunEntry* run : diff.only_base) text += "gone  " + run_name(*run) + "\n";
+  const int regressions = diff.regressions();
+  return text +
+         fmt::format("{} runs in both, {} new, {} gone; {} values compared, {} moved: {}\n",
+                     diff.common.size(), diff.only_now.size(), diff.only_base.size(), compared, moved,
+                     regressions == 0 ? "no regression" : fmt::format("{} beyond the budget", regressions));
+}
+
+Json run_json(const RunEntry& run) {
+  Json json{{"kernel", run.kernel}};
+  if (!without_problem(run)) json["problem"] = describe(run.problem);
+  if (run.memory == MemoryPlacement::scattered) json["memory"] = to_string(run.memory);
+  return json;
+}
+
+Json runs_json(const std::vector<const RunEntry*>& runs) {
+  Json json = Json::array();
+  for (const RunEntry* run : runs) json.push_back(run_json(*run));
+  return json;
+}
+
+Json as_json(const RecordDiff& diff) {
+  Json runs = Json::array();
+  for (const RunChange& run : diff.common) {
+    Json json = run_json(*run.now);
+    json["gone"] = run.gone;
+    json["changes"] = Json::array();
+    for (const MetricChange& change : run.changes) {
+      if (!change.moved()) continue;
+      json["changes"].push_back({{"metric", change.metric->name()},
+                                 {"where", where_of(*run.now, change)},
+                                 {"unit", change.metric->unit},
+                                 {"base", json_number(change.base)},
+                                 {"new", json_number(change.now)},
+                                 {"budget", change.budget.amount},
+                                 {"budget_is_fraction", change.budget.relative},
+                                 {"regressed", change.regressed}});
+    }
+    runs.push_back(std::move(json));
+  }
+  return {{"schema", "tilescope.diff/1"},
+          {"regressions", diff.regressions()},
+          {"runs", std::move(runs)},
+          {"new_runs", runs_json(diff.only_now)},
+          {"gone_runs", runs_json(diff.only_base)}};
+}
+
+struct DiffOptions {
+  std::string base, now;
+  std::vector<std::string> budgets;
+};
+
+/// A record of runs, or one of a command's kernels as runs.
+RunRecord read_record(const std::string& path) {
+  const std::string text = read_text_file(path);
+  const Json json = parse_json(path, text);
+  const bool kernels = JsonField(path, json).at("schema").text() == kKernelsSchema;
+  return kernels ? runs_of(parse_kernel_record(path, text)) : parse_run_record(path, text);
+}
+
+int diff(const DiffOptions& options, const CommandContext& context) {
+  std::vector<NamedBudget> budgets;
+  for (const std::string& text : options.budgets) budgets.push_back(parse_budget(text));
+  for (const auto& [path, field] : {std::pair(options.base, "BASE"), std::pair(options.now, "NEW")}) {
+    if (path.empty()) throw BadInput(field, "''", "must be the path of a record; see --help");
+  }
+  const RunRecord base = read_record(options.base);
+  const RunRecord now = read_record(options.now);
+  const RecordDiff diff = diff_records(base, now, budgets);
+  if (diff.common.empty()) {
+    throw BadInput("NEW", options.now,
+                   "must have a run of the same problem and kernel as BASE = " + options.base);
+  }
+  context.write_json(as_json(diff).dump(2) + "\n");
+  context.print(as_text(diff));
+  return diff.regressions() == 0 ? kFine : kCheckFailed;
+}
+
+}  // namespace
+
+void add_diff_command(CLI::App& app, CommandContext& context) {
+  const auto options = std::make_shared<DiffOptions>();
+  CLI::App& command =
+      add_command(app, context, "diff",
+                  "what moved between two records, of runs or of a command's kernels; fails on a regression",
+                  [options, &context] { return diff(*options, context); });
+  command.add_option("BASE", options->base, "the record to hold against");
+  command.add_option("NEW", options->now, "the record to judge");
+  command
+      .add_option("--budget", options->budgets,
+                  "allowed increase of a metric (tilescope list metrics), as in dram_read_bytes=5% or "
+                  "max_abs=1e-5; may be repeated")
+      ->type_name("METRIC=AMOUNT")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false);
+}
+
+}  // namespace tilescope::cli

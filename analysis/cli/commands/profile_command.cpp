@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope profile`: counters and times of TileScope's kernels, or of every kernel of a command.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <regex>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/profile/profile_kernels.hpp"
+#include "analysis/cli/profile/profile_timeline.hpp"
+#include "analysis/cli/tables/ncu_comparison.hpp"
+#include "analysis/cli/tables/profile_output.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/run_record.hpp"
+#include "common/nearest_names.hpp"
+#include "profiler/calibration/self_test.hpp"
+#include "profiler/counters/metric_sets.hpp"
+#include "profiler/injection/profiled_command.hpp"
+#include "profiler/records/kernel_record.hpp"
+#include "profiler/records/ncu_csv.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct ProfileArguments {
+  ProfileRequest request;
+  ProfileKernelOptions kernels;
+  TimelineOptions timeline;
+  std::vector<std::string> command;
+  std::string l2 = "cold";
+  std::string replay = "kernel";
+  bool time = false;
+  bool self_test = false;
+  std::vector<std::string> compare, ncu;  // records, and the CSV files that they are held against
+  std::int64_t time_limit_s = 0;          // 0: none
+};
+
+constexpr const char* kApplication = "application";
+
+// Chips to ask about a name before the device is known, the commonest first.
+constexpr const char* kLikelyChips[] = {"GH100", "GA100", "GB100", "GB202", "AD102"};
+
+[[noreturn]] void refuse_metric(const UnknownMetric& unknown) {
+  std::string nearest;
+  for (const std::string& name : nearest_names(unknown.name(), unknown.known())) {
+    nearest += (nearest.empty() ? "; did you mean " : ", ") + name;
+  }
+  throw BadInput("--metrics", unknown.name(),
+                 "must be names of `tilescope list counters`, or counters with their rollup" +
+                     (nearest.empty() ? "" : nearest + "?"));
+}
+
+/// Refuses names that no likely chip has. Where libcupti is missing nobody can tell; the command will say so.
+void require_known_metrics(const std::string& metrics) {
+  std::optional<UnknownMetric> unknown;
+  for (const char* chip : kLikelyChips) {
+    try {
+      choose_metrics(metrics, MetricCatalogue(chip));
+      return;
+    } catch (const MachineLacks&) {
+      return;
+    } catch (const UnknownMetric& error) {
+      if (!unknown) unknown = error;
+    } catch (const BadInput&) {
+      continue;  // this libcupti is older than the chip
+    }
+  }
+  if (unknown) refuse_metric(*unknown);
+}
+
+void require_expression(const std::string& option, const std::string& expression) {
+  try {
+    std::regex{expression};
+  } catch (const std::regex_error& error) {
+    throw BadInput(option, expression, std::string("must be a regular expression (") + error.what() + ")");
+  }
+}
+
+CommandOutcome run(const ProfileRequest& request, const ProfileArguments& arguments,
+                   const CommandContext& context) {
+  CommandOptions options;
+  if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
+  options.output_to_stderr = context.json == "-";  // where the record goes nothing else may
+  std::unique_ptr<Progress> progress;
+  options.progress = [&](std::int64_t kernels) {
+    progress = std::make_unique<Progress>(context, fmt::format("{} kernels measured;", kernels), 0);
+  };
+  return run_profiled(request, arguments.command, options);
+}
+
+/// Runs the command once more and adds what that run says to `record`.
+void add_run(KernelRecord& record, const ProfileRequest& request, const ProfileArguments& arguments,
+             const CommandContext& context) {
+  const CommandOutcome again = run(request, arguments, context);
+  const std::int64_t alone = join_runs(record.kernels, again.events.kernels);
+  for (const std::string& message : again.events.messages) {
+    auto& all = record.messages;
+    if (std::find(all.begin(), all.end(), message) == all.end()) all.push_back(message);
+  }
+  record.complete &= again.events.unfinished == 0 && !again.timed_out;
+  if (alone > 0) {
+    record.messages.push_back(
+        fmt::format("{} kernels of the first run did not come again in another", alone));
+  }
+}
+
+KernelRecord measure(const ProfileArguments& arguments, const CommandContext& context) {
+  ProfileRequest request = arguments.request;
+  if (arguments.replay == kApplication) request.part = 0;
+  const CommandOutcome first = run(request, arguments, context);
+
+  KernelRecord record;
+  record.argv = context.argv;
+  record.when = utc_now();
+  record.metrics = request.metrics;
+  record.exit_code = first.exit_code;
+  record.complete = first.events.unfinished == 0 && !first.timed_out;
+  record.collections = first.events.collections;
+  record.messages = first.events.messages;
+  record.kernels = first.events.kernels;
+  if (first.timed_out) {
+    record.messages.push_back("the command was ended at its time limit");
+  } else if (first.signal != 0) {
+    record.messages.push_back(
+        fmt::format("the command was ended by signal {} ({})", first.signal, strsignal(first.signal)));
+  }
+  if (first.events.unfinished > 0) {
+    record.messages.push_back(fmt::format(
+        "{} of {} processes that used CUDA broke off or lost counters: what they measured before is kept",
+        first.events.unfinished, first.events.processes));
+  }
+  if (first.events.processes == 0) {
+    record.messages.push_back(
+        "the command used no CUDA, or cleared its environment: the driver loaded nothing of ours into it");
+  }
+  if (record.kernels.empty() || first.timed_out) return record;
+  int parts = 1;
+  for (const CollectionFacts& facts : record.collections) {
+    if (facts.replay == kApplication) parts = std::max(parts, facts.passes);
+  }
+  for (request.part = 1; request.part < parts; ++request.part) add_run(record, request, arguments, context);
+  if (arguments.time) {
+    request.what = ProfileRequest::What::trace;
+    add_run(record, request, arguments, context);
+  }
+  return record;
+}
+
+int compare(const ProfileArguments& arguments, const CommandContext& context) {
+  if (arguments.compare.empty() || arguments.ncu.empty()) {
+    throw BadInput("--compare and --ncu", "one of them", "must be given together");
+  }
+  require_expression("--kernel-filter", arguments.request.kernel_filter);
+  std::vector<std::vector<KernelMeasurement>> ours, ncu;
+  for (const std::string& path : arguments.compare) {
+    ours.push_back(parse_kernel_record(path, read_text_file(path)).kernels);
+  }
+  for (const std::string& path : arguments.ncu) ncu.push_back(parse_ncu_csv(path, read_text_file(path)));
+  context.print(ncu_comparison(ours, ncu, arguments.request.kernel_filter));
+  return kFine;
+}
+
+int timeline_of_command(const ProfileArguments& arguments, const CommandContext& context) {
+  CommandOptions options;
+  if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
+  int exit_code = 0;
+  profile_timeline(
+      arguments.timeline, [&] { exit_code = run_command(arguments.command, options).exit_code; }, context);
+  return exit_code;
+}
+
+/// --launches and --placements count TileScope's own kernels again; nothing else can be launched again from
+/// here.
+void require_own_kernels(const ProfileArguments& arguments) {
+  const ProfileKernelOptions& kernels = arguments.kernels;
+  if (kernels.paces && (!kernels.given() || !arguments.command.empty() || !arguments.timeline.plot.empty() ||
+                        kernels.launches_text || kernels.placements_text)) {
+    throw BadInput("--paces", "given",
+                   "must stand with --kernel, and without --launches, --placements and --timeline");
+  }
+  kernels.launches();
+  kernels.placements();
+  for (const auto& [option, text] :
+       {std::pair("--launches", kernels.launches_text), std::pair("--placements", kernels.placements_text)}) {
+    if (!text) continue;
+    if (!arguments.command.empty()) {
+      throw BadInput(option, *text,
+                     "must stand with --kernel, not with a command, each of whose launches is measured once");
+    }
+    if (!kernels.given() || !arguments.timeline.plot.empty()) {
+      throw BadInput(option, *text, "must stand with --kernel, and without --timeline");
+    }
+  }
+}
+
+int run_profile(ProfileArguments& arguments, const CommandContext& context) {
+  require_own_kernels(arguments);
+  if (arguments.self_test) return report_self_test(run_self_test(), context);
+  if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
+  if (!arguments.timeline.samples.empty()) {
+    if (arguments.timeline.plot.empty()) {
+      throw BadInput("--samples", arguments.timeline.samples, "must stand with --timeline FILE.svg");
+    }
+    plot_timeline(arguments.timeline, context);
+    return kFine;
+  }
+  const L2State l2 = parse_l2_state(arguments.l2);
+  if (!arguments.kernels.given() && arguments.command.empty()) {
+    throw BadInput("COMMAND", "(none)",
+                   "must follow --, as in: tilescope profile -- python3 script.py; or --kernel must name a "
+                   "kernel of TileScope");
+  }
+  require_known_metrics(arguments.request.metrics);
+  if (arguments.kernels.given()) {
+    if (!arguments.command.empty()) {
+      throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
+    }
+    if (arguments.kernels.paces) return profile_paces(arguments.kernels, context);
+    if (arguments.timeline.plot.empty()) {
+      return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
+    }
+    profile_timeline(arguments.timeline, kernels_in_turn(arguments.kernels), context);
+    return kFine;
+  }
+  if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
+  require_expression("--kernel-filter", arguments.request.kernel_filter);
+  require_expression("--nvtx", arguments.request.nvtx_filter);
+  if (arguments.time && !arguments.request.nvtx_filter.empty()) {
+    throw BadInput("--time", "given",
+                   "must stand without --nvtx: a trace does not tell the ranges of its kernels");
+  }
+  arguments.request.l2 = l2;
+  if (arguments.replay != kApplication && arguments.replay != "kernel") {
+    throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
+  }
+  injection_library();  // a build without it cannot profile anything
+
+  const KernelRecord record = measure(arguments, context);
+  if (!record.kernels.empty()) context.print(kernel_table(record));
+  context.print(conclusion(record));
+  context.write_json(to_json_text(record));
+  return static_cast<int>(*record.exit_code);
+}
+
+}  // namespace
+
+void add_profile_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<ProfileArguments>();
+  ProfileRequest& request = arguments->request;
+  CLI::App& command =
+      add_command(app, context, "profile", "counters and times of TileScope's kernels, or of a command's",
+                  [arguments, &context] { return run_profile(*arguments, context); });
+  arguments->kernels.add_to(command);
+  command.add_option("--l2", arguments->l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
+      ->type_name("cold|warm");
+  command.add_option("--metrics", request.metrics, "sets, metrics and counters, with commas (list counters)")
+      ->type_name("NAMES");
+  command.add_option("--kernel-filter", request.kernel_filter, "measure kernels whose name it is found in")
+      ->type_name("REGEX");
+  command
+      .add_option("--nvtx", request.nvtx_filter, "measure kernels launched inside an NVTX range of that name")
+      ->type_name("REGEX");
+  command.add_option("--skip", request.skip, "matching launches to let pass first")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--count", request.count, "matching launches to measure")->check(CLI::PositiveNumber);
+  command
+      .add_option("--replay", arguments->replay,
+                  "what to repeat for counters that need several passes (kernel)")
+      ->type_name("kernel|application");
+  command.add_flag("--time", arguments->time, "run the command a second time, without counters, for times");
+  command
+      .add_option("--timeline", arguments->timeline.plot,
+                  "instead of counting kernels: plot DRAM and tensor use of device 0 against time")
+      ->type_name("FILE.svg");
+  command.add_option("--interval", arguments->timeline.interval_us,
+                     "microseconds of a --timeline sample (100)");
+  command
+      .add_option("--samples", arguments->timeline.samples,
+                  "instead of running anything: the --timeline of a record")
+      ->type_name("RECORD.json");
+  command.add_flag("--self-test", arguments->self_test,
+                   "instead of a command: kernels that move known bytes");
+  command
+      .add_option("--compare", arguments->compare,
+                  "instead of a command: a record, held against --ncu; again for more runs")
+      ->type_name("RECORD.json")
+      ->allow_extra_args(false);
+  command
+      .add_option("--ncu", arguments->ncu,
+                  "the same command under ncu --csv --page raw --print-units base; again for more runs")
+      ->type_name("FILE.csv")
+      ->allow_extra_args(false);
+  command.add_option("--time-limit", arguments->time_limit_s, "seconds after which the command is ended")
+      ->check(CLI::PositiveNumber);
+  command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
+  command.footer(
+      "With a command, exits as the command does. With --json - its standard output goes to standard error.");
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope report`: records in, one HTML page and Markdown with SVG figures out.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/output_path.hpp"
+#include "analysis/report/document/generated_text.hpp"
+#include "analysis/report/report.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReportArguments {
+  std::vector<std::string> records;
+  std::string out = "report";
+  std::vector<std::string> fill;
+};
+
+/// How a text at `file` reaches `folder`.
+std::string relative_folder(const std::string& file, const fs::path& folder) {
+  const fs::path base = fs::absolute(file).lexically_normal().parent_path();
+  return fs::absolute(folder).lexically_normal().lexically_relative(base).generic_string();
+}
+
+int run_report(const ReportArguments& arguments, const CommandContext& context) {
+  if (arguments.records.empty()) {
+    throw BadInput("RECORD", "(none)", "at least one file written by --json of another command is needed");
+  }
+  ReportRecords records;
+  std::vector<std::string> paths = arguments.records;
+  std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
+  for (const std::string& path : paths) {
+    const std::string text = read_text_file(path);
+    const Json json = parse_json(path, text);
+    const std::string schema = JsonField(path, json).at("schema").text();
+    if (schema == kExplainSchema) {
+      records.explained.push_back(parse_explain_record(path, text));
+    } else if (schema == kKernelsSchema) {
+      records.kernels.push_back(parse_kernel_record(path, text));
+    } else if (schema == kCeilingsSchema) {
+      records.ceilings.push_back(parse_ceilings_record(path, text));
+    } else {
+      records.runs.push_back(parse_run_record(path, text));
+    }
+  }
+  const Document document = make_report(records);
+
+  std::vector<ReportFile> files = report_files(document);
+  for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();
+  for (const std::string& path : arguments.fill) {
+    const std::string figures = relative_folder(path, fs::path(arguments.out) / kFigureFolder);
+    files.push_back({path, fill_generated_parts(path, read_text_file(path), document, figures)});
+  }
+  require_writable_folder("--out", arguments.out);
+  require_writable_folder("--out", (fs::path(arguments.out) / kFigureFolder).string());
+  for (const std::string& path : arguments.fill) require_writable_file("--fill", path);
+  auto written = nlohmann::ordered_json::array();
+  for (const ReportFile& file : files) {
+    write_file_atomically("--out", file.path, file.contents);
+    written.push_back(file.path);
+  }
+  context.print(fmt::format("{}\n", fmt::join(written.get<std::vector<std::string>>(), "\n")));
+  context.write_json(nlohmann::ordered_json{{"files", written}}.dump(2) + "\n");
+  return kFine;
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<ReportArguments>();
+  CLI::App& command =
+      add_command(app, context, "report", "figures and tables from records, as HTML and as Markdown with SVG",
+                  [arguments, &context] { return run_report(*arguments, context); });
+  command.add_option("records", arguments->records, "records that other commands wrote with --json")
+      ->type_name("RECORD");
+  command.add_option("--out", arguments->out, "folder to write into")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command
+      .add_option("--fill", arguments->fill,
+                  "a text file whose generated parts are to be replaced too; may be repeated")
+      ->type_name("FILE")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false);
+}
+
+}  // namespace tilescope::cli

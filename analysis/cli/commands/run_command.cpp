@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope run`: attention on .npy inputs, or on random ones.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/options/problem_options.hpp"
+#include "analysis/counts/memory_budget.hpp"
+#include "analysis/records/npy_file.hpp"
+#include "analysis/records/output_path.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/replay/simulate_run.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct RunOptions {
+  ProblemOptions problem;
+  KernelOptions kernel;
+  std::optional<std::string> q, k, v, dout, inputs, out;
+};
+
+struct InputFile {
+  TensorName tensor;
+  std::string path;
+  NpyInfo info;
+};
+
+std::string shown(const Shape& shape) {
+  return fmt::format("({}, {}, {}, {})", shape.batch, shape.heads, shape.rows, shape.cols);
+}
+
+/// The files that were named, with their headers read; none for random inputs.
+std::vector<InputFile> input_files(const RunOptions& options) {
+  std::vector<InputFile> files;
+  if (!options.q && !options.k && !options.v) {
+    if (options.dout) throw BadInput("dout", *options.dout, "must come with --q, --k and --v");
+    return files;
+  }
+  if (options.inputs) throw BadInput("inputs", *options.inputs, "must be left out where files are given");
+  if (options.problem.pass_given())
+    throw BadInput("--pass must be left out where files are given: --dout asks for the backward pass");
+  for (const auto& [tensor, path] : {std::pair{TensorName::q, options.q},
+                                     {TensorName::k, options.k},
+                                     {TensorName::v, options.v},
+                                     {TensorName::dout, options.dout}}) {
+    const std::string field(to_string(tensor));
+    if (path) {
+      files.push_back({tensor, *path, inspect_npy(field, *path)});
+    } else if (tensor != TensorName::dout) {
+      throw BadInput(field, "''", "must be given, as --q, --k and --v belong together");
+    }
+  }
+  return files;
+}
+
+/// The problem whose tensors the files hold.
+AttentionProblem problem_of_files(const std::vector<InputFile>& files, const ProblemOptions& options) {
+  const NpyInfo &q = files[0].info, &k = files[1].info;
+  const auto require = [&](const InputFile& file, const Shape& shape, const char* why) {
+    if (file.info.shape == shape) return;
+    throw BadInput(
+        std::string(to_string(file.tensor)), file.path,
+        fmt::format("must have the shape {} {}, not {}", shown(shape), why, shown(file.info.shape)));
+  };
+  require(files[1], {q.shape.batch, k.shape.heads, k.shape.rows, q.shape.cols}, "(batch and head size of q)");
+  require(files[2], k.shape, "of k");
+  if (files.size() > 3) require(files[3], q.shape, "of q");
+  for (const InputFile& file : files) {
+    if (options.dtype_given() || file.info.dtype == q.dtype) continue;
+    throw BadInput(std::string(to_string(file.tensor)), file.path,
+                   fmt::format("must hold {} like q, not {}; --dtype would round all of them alike",
+                               to_string(q.dtype), to_string(file.info.dtype)));
+  }
+  return options.problem_of({.batch = q.shape.batch,
+                             .heads = q.shape.heads,
+                             .heads_kv = k.shape.heads,
+                             .seqlen_q = q.shape.rows,
+                             .seqlen_k = k.shape.rows,
+                             .head_dim = q.shape.cols,
+                             .dtype = q.dtype});
+}
+
+/// NaN is an input like any other; that it is there, and where it comes from, is said.
+void mention_nan(const CommandContext& context, const InputFile& file, const Tensor& tensor) {
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < tensor.shape().elements(); ++i) count += std::isnan(tensor.get(i));
+  if (count == 0 || context.quiet) return;
+  fmt::print(stderr, "tilescope: note: {} = {} holds {} NaN, which reach{} the results\n",
+             to_string(file.tensor), file.path, count, count == 1 ? "es" : "");
+}
+
+void load_inputs(const CommandContext& context, const std::vector<InputFile>& files, TensorSet& tensors) {
+  for (const InputFile& file : files) {
+    const Tensor stored = read_npy(std::string(to_string(file.tensor)), file.path);
+    mention_nan(context, file, stored);
+    tensors[file.tensor] = stored.as(tensors.problem().dtype);
+  }
+}
+
+std::vector<NpyOutput> outputs_of(const TensorSet& tensors, bool random_inputs) {
+  using enum TensorName;
+  std::vector<NpyOutput> outputs;
+  const auto add = [&](const char* file_name, TensorName tensor) {
+    if (tensors.has(tensor)) outputs.push_back({file_name, &tensors[tensor]});
+  };
+  if (random_inputs) {
+    for (const auto& [name, tensor] :
+         {std::pair{"q.npy", q}, {"k.npy", k}, {"v.npy", v}, {"dout.npy", dout}}) {
+      add(name, tensor);
+    }
+  }
+  for (const auto& [name, tensor] :
+       {std::pair{"o.npy", out}, {"lse.npy", lse}, {"dq.npy", dq}, {"dk.npy", dk}, {"dv.npy", dv}}) {
+    add(name, tensor);
+  }
+  return outputs;
+}
+
+int run(const CommandContext& context, const RunOptions& options) {
+  if (!options.out) throw BadInput("out", "''", "must name the folder for the results");
+  const std::vector<InputFile> files = input_files(options);
+  const bool random = files.empty();
+  const AttentionProblem problem =
+      random ? options.problem.problem() : problem_of_files(files, options.problem);
+  const InputKind kind = options.inputs ? parse_input_kind(*options.inputs) : InputKind::normal;
+  const bool backward =
+      random ? options.problem.directions().back() == Direction::backward : files.size() == 4;
+  const Kernel& kernel = *options.kernel.kernels({"cpu:flash2"}).front();
+  const ProgramOptions program_options = options.kernel.tuned_options(kernel, problem);
+  std::vector<PlannedPass> passes;
+  std::vector<TileProgram> programs;
+  for (Direction direction : {Direction::forward, Direction::backward}) {
+    if (direction == Direction::backward && !backward) break;
+    require_supported(kernel, problem, direction, program_options);
+    for (const TileProgram& program : kernel.programs(direction, problem, program_options)) {
+      programs.push_back(program);
+      passes.push_back({direction, program});
+    }
+  }
+  require_runnable(kernel);
+  require_memory(tensor_bytes(programs), fmt::format("{} on {}", kernel.name, describe(problem)));
+  require_writable_folder("out", *options.out);
+
+  TensorSet tensors(problem);
+  load_inputs(context, files, tensors);
+  if (random) fill_random_inputs(tensors, backward ? Direction::backward : Direction::forward, kind);
+  kernel.run(program_options, Direction::forward, tensors, nullptr);
+  if (backward) kernel.run(program_options, Direction::backward, tensors, nullptr);
+
+  const std::vector<NpyOutput> outputs = outputs_of(tensors, random);
+  write_npy_files("out", *options.out, outputs);
+  std::vector<std::string> names;
+  for (const NpyOutput& output : outputs) names.push_back(output.file_name);
+  context.print(fmt::format("{} on {}: {} in {}\n", kernel.name, describe(problem), fmt::join(names, ", "),
+                            *options.out));
+  const ElementType dtype = tensors[TensorName::out].dtype();
+  if (npy_dtype(dtype) != dtype) {
+    context.print(
+        fmt::format("NumPy has no {}: the values are written as float32, unchanged\n", to_string(dtype)));
+  }
+  if (context.wants_json()) {
+    RunRecord record = start_record(context.argv);
+    RunEntry& entry = record.runs.emplace_back();
+    entry.problem = problem;
+    entry.kernel = kernel.name;
+    entry.order = program_options.order;
+    entry.scan = program_options.scan;
+    if (random) entry.inputs = kind;
+    for (const auto& [direction, program] : passes) entry.passes.push_back(counted_pass(direction, program));
+    context.write_json(to_json_text(record));
+  }
+  return kFine;
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, CommandContext& context) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App& command = add_command(app, context, "run", "attention on .npy inputs, or on random ones",
+                                  [&context, options] { return run(context, *options); });
+  const auto add_path = [&command](const char* flag, std::optional<std::string>& target, const char* help) {
+    command.add_option(flag, target, help)->type_name("FILE.npy");
+  };
+  add_path("--q", options->q, "queries (B, H, Nq, D), float32 or float16, C order");
+  add_path("--k", options->k, "keys (B, Hkv, Nk, D)");
+  add_path("--v", options->v, "values (B, Hkv, Nk, D)");
+  add_path("--dout", options->dout, "gradient of the output, shaped as q: asks for dq, dk and dv too");
+  command.add_option("--inputs", options->inputs, "kind of random inputs, where no files are given")
+      ->type_name("normal|outlier|equal-rows|huge-scale");
+  command.add_option("--out", options->out, "folder for o.npy, lse.npy, dq.npy, dk.npy and dv.npy")
+      ->type_name("DIR");
+  options->kernel.add_to(command);
+  options->problem.add_to(command);
+}
+
+}  // namespace tilescope::cli

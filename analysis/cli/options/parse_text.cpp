@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/options/parse_text.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "common/errors.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+template <typename Number>
+std::optional<Number> read_whole(std::string_view text) {
+  Number value{};
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stopped != end) return std::nullopt;
+  return value;
+}
+
+template <typename Number>
+Number read_or_refuse(const std::string& field, std::string_view text, const char* allowed) {
+  const std::optional<Number> value = read_whole<Number>(text);
+  if (!value) throw BadInput(field, "'" + std::string(text) + "'", allowed);
+  return *value;
+}
+
+/// Two integers with one separator between them.
+std::optional<std::pair<std::int64_t, std::int64_t>> read_pair(std::string_view text, char separator) {
+  const std::size_t middle = text.find(separator);
+  if (middle == std::string_view::npos) return std::nullopt;
+  const auto first = read_whole<std::int64_t>(text.substr(0, middle));
+  const auto second = read_whole<std::int64_t>(text.substr(middle + 1));
+  if (!first || !second) return std::nullopt;
+  return std::pair(*first, *second);
+}
+
+}  // namespace
+
+std::int64_t parse_integer(const std::string& field, std::string_view text) {
+  return read_or_refuse<std::int64_t>(field, text, "must be an integer of at most 63 bits");
+}
+
+std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
+                              std::int64_t most) {
+  const std::int64_t value = parse_integer(field, text);
+  if (value < least || value > most) {
+    throw BadInput(field, std::string(text), fmt::format("must lie in {} ... {}", least, most));
+  }
+  return value;
+}
+
+std::uint64_t parse_unsigned(const std::string& field, std::string_view text) {
+  return read_or_refuse<std::uint64_t>(field, text, "must be an integer in 0 ... 2^64 - 1");
+}
+
+double parse_number(const std::string& field, std::string_view text) {
+  return read_or_refuse<double>(field, text, "must be a number");
+}
+
+TileShape parse_tile(const std::string& field, std::string_view text) {
+  const auto sides = read_pair(text, 'x');
+  const auto bad = [](std::int64_t rows) { return rows < 1 || rows > 4096; };
+  if (!sides || bad(sides->first) || bad(sides->second)) {
+    throw BadInput(field, "'" + std::string(text) + "'",
+                   "must be block_m x block_n as in 128x64, both sides in 1 ... 4096");
+  }
+  return {static_cast<int>(sides->first), static_cast<int>(sides->second)};
+}
+
+std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text) {
+  const auto sides = read_pair(text, ',');
+  if (!sides) {
+    throw BadInput(field, "'" + std::string(text) + "'",
+                   "must be two integers LEFT,RIGHT; -1 means no limit");
+  }
+  return *sides;
+}
+
+}  // namespace tilescope::cli

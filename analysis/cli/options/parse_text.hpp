@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers typed by a user: read whole and in range, or refused by field and value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope::cli {
+
+/// @throws BadInput unless all of `text` is a decimal integer of 64 bits
+std::int64_t parse_integer(const std::string& field, std::string_view text);
+/// The same. @throws BadInput also unless it lies in least ... most
+std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
+                              std::int64_t most);
+/// @throws BadInput unless all of `text` is a decimal integer in 0 ... 2^64 - 1
+std::uint64_t parse_unsigned(const std::string& field, std::string_view text);
+/// @throws BadInput unless all of `text` is a number. "inf" and "nan" are numbers here: who needs a finite
+/// one says so.
+double parse_number(const std::string& field, std::string_view text);
+/// "128x64". @throws BadInput unless both sides are integers in 1 ... 4096
+TileShape parse_tile(const std::string& field, std::string_view text);
+/// "128,-1": two integers. @throws BadInput
+std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text);
+
+}  // namespace tilescope::cli

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/options/problem_options.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/options/parse_text.hpp"
+#include "common/nearest_names.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr const char* kGroup = "Problem";
+constexpr AttentionProblem kDefaultProblem{
+    .heads = 8, .heads_kv = 8, .seqlen_q = 1024, .seqlen_k = 1024, .head_dim = 64};
+
+/// Adds an option whose text `parse(field, text)` turns into a value.
+template <typename Value, typename Parse>
+void add_parsed(CLI::App& command, const std::string& flag, const std::string& field, const char* type,
+                std::optional<Value>& target, Parse parse, const std::string& help) {
+  command
+      .add_option_function<std::string>(
+          flag, [&target, field, parse](const std::string& text) { target = parse(field, text); }, help)
+      ->type_name(type)
+      ->group(kGroup);
+}
+
+}  // namespace
+
+void ProblemOptions::add_to(CLI::App& command) {
+  const auto add_integer = [&](const char* flag, const char* field, auto& target, const char* help) {
+    add_parsed(command, flag, field, "N", target, parse_integer, help);
+  };
+  const auto add_name = [&](const char* flag, const char* type, auto& target, const char* help) {
+    command.add_option(flag, target, help)->type_name(type)->group(kGroup);
+  };
+  add_name("--preset", "NAME", preset_, "a named problem (tilescope list problems)");
+  add_integer("--batch", "batch", batch_, "B");
+  add_integer("--heads", "heads", heads_, "query heads H");
+  add_integer("--heads-kv", "heads_kv", heads_kv_, "key/value heads; divides --heads, its default");
+  add_integer("--seqlen", "seqlen", seqlen_, "N: queries and keys alike");
+  add_integer("--seqlen-q", "seqlen_q", seqlen_q_, "queries");
+  add_integer("--seqlen-k", "seqlen_k", seqlen_k_, "keys; default: as many as queries");
+  add_integer("--head-dim", "head_dim", head_dim_, "D, 1 ... 256");
+  add_name("--dtype", "TYPE", dtype_, "fp32, fp16, bf16, fp8e4m3 or fp8e5m2");
+  command.add_flag("--causal", causal_, "no query sees a later key (aligned bottom-right)")->group(kGroup);
+  add_parsed(command, "--window", "window", "L,R", window_, parse_window,
+             "keys seen left and right of the diagonal; -1: no limit");
+  add_parsed(command, "--scale", "scale", "X", scale_, parse_number, "softmax scale; default 1/sqrt(D)");
+  add_parsed(command, "--dropout", "dropout", "P", dropout_, parse_number, "share of P that is dropped");
+  add_parsed(command, "--seed", "seed", "S", seed_, parse_unsigned, "of inputs and of dropout");
+  add_name("--pass", "fwd|bwd|fwd+bwd", pass_, "direction; default fwd");
+}
+
+bool ProblemOptions::given() const {
+  return preset_ || dtype_ || batch_ || heads_ || heads_kv_ || seqlen_ || seqlen_q_ || seqlen_k_ ||
+         head_dim_ || window_ || scale_ || dropout_ || seed_ || causal_;
+}
+
+AttentionProblem ProblemOptions::problem() const {
+  AttentionProblem p = preset_ ? find_preset(*preset_).problem : kDefaultProblem;
+  if (seqlen_ && (seqlen_q_ || seqlen_k_)) {
+    throw BadInput("seqlen", std::to_string(*seqlen_), "must stand without --seqlen-q and --seqlen-k");
+  }
+  p.batch = batch_.value_or(p.batch);
+  if (heads_) p.heads = p.heads_kv = *heads_;
+  p.heads_kv = heads_kv_.value_or(p.heads_kv);
+  if (seqlen_) p.seqlen_q = p.seqlen_k = *seqlen_;
+  if (seqlen_q_) p.seqlen_q = p.seqlen_k = *seqlen_q_;
+  p.seqlen_k = seqlen_k_.value_or(p.seqlen_k);
+  p.head_dim = head_dim_.value_or(p.head_dim);
+  set_features(p);
+  validate(p);
+  return p;
+}
+
+AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
+  const auto refuse = [](const char* field, const auto& given) {
+    if (given) throw BadInput(field, fmt::format("{}", *given), "must be left out, the files tell it");
+  };
+  refuse("preset", preset_);
+  refuse("batch", batch_);
+  refuse("heads", heads_);
+  refuse("heads_kv", heads_kv_);
+  refuse("seqlen", seqlen_);
+  refuse("seqlen_q", seqlen_q_);
+  refuse("seqlen_k", seqlen_k_);
+  refuse("head_dim", head_dim_);
+  set_features(shapes);
+  validate(shapes);
+  return shapes;
+}
+
+void ProblemOptions::set_features(AttentionProblem& p) const {
+  if (dtype_) p.dtype = parse_element_type(*dtype_);
+  p.causal = p.causal || causal_;
+  if (window_) std::tie(p.window_left, p.window_right) = *window_;
+  if (scale_) p.softmax_scale = scale_;
+  p.dropout = dropout_.value_or(p.dropout);
+  p.seed = seed_.value_or(p.seed);
+}
+
+std::vector<Direction> ProblemOptions::directions() const {
+  if (!pass_ || *pass_ == "fwd") return {Direction::forward};
+  if (*pass_ == "bwd") return {Direction::backward};
+  if (*pass_ == "fwd+bwd") return {Direction::forward, Direction::backward};
+  throw BadInput("pass", "'" + *pass_ + "'", "must be fwd, bwd or fwd+bwd");
+}
+
+const Preset& find_preset(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) {
+    if (preset.name == name) return preset;
+    names.emplace_back(preset.name);
+  }
+  throw unknown_name("preset", name, names);
+}
+
+}  // namespace tilescope::cli

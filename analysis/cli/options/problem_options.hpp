@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that name a problem, the same for every command.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cpu_ref/schedule/problem.hpp"
+
+namespace tilescope::cli {
+
+/// --preset, the shapes, element type, mask, scale, dropout, seed and --pass. Must outlive the parsing.
+class ProblemOptions {
+ public:
+  void add_to(CLI::App& command);
+
+  /// Whether any option named a problem, or part of one.
+  bool given() const;
+  /// The preset (without one: B1 H8 N1024 D64 fp32) with the given options in place of its fields. heads_kv
+  /// follows --heads and seqlen_k follows --seqlen-q unless given. @throws BadInput, from validate()
+  AttentionProblem problem() const;
+  /// `shapes` with the given mask, scale, dropout, seed and element type, for a command that takes the shapes
+  /// from its input files. @throws BadInput if an option names a shape, or from validate()
+  AttentionProblem problem_of(AttentionProblem shapes) const;
+  /// What --pass asks for; forward without it. @throws BadInput
+  std::vector<Direction> directions() const;
+  bool pass_given() const { return pass_.has_value(); }
+  bool dtype_given() const { return dtype_.has_value(); }
+
+ private:
+  void set_features(AttentionProblem& problem) const;
+
+  std::optional<std::string> preset_, dtype_, pass_;
+  std::optional<std::int64_t> batch_, heads_, heads_kv_, seqlen_, seqlen_q_, seqlen_k_, head_dim_;
+  std::optional<std::pair<std::int64_t, std::int64_t>> window_;
+  std::optional<double> scale_, dropout_;
+  std::optional<std::uint64_t> seed_;
+  bool causal_ = false;
+};
+
+/// The preset of that name. @throws BadInput naming the nearest
+const Preset& find_preset(const std::string& name);
+
+}  // namespace tilescope::cli

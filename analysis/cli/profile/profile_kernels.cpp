@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/profile/profile_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <thread>
+
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/profile/profile_plan.hpp"
+#include "analysis/cli/tables/measured_tables.hpp"
+#include "analysis/counts/measured_bytes.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/replay/simulate_run.hpp"
+#include "gpu/launch/pass_runner.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+#include "profiler/records/launch_rounds.hpp"
+#include "profiler/timing/nvtx_range.hpp"
+#include "profiler/work_profiler.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr int kMostLaunches = 100;  // to count, or placements: medians settle long before
+
+/// Launches of a pass that counters are taken from, in one memory, or one in each of some placements.
+struct Counted {
+  int launches = 1;
+  int placements = 0;  // of scattered memory; 0: contiguous
+
+  MemoryPlacement memory() const {
+    return placements > 0 ? MemoryPlacement::scattered : MemoryPlacement::contiguous;
+  }
+};
+
+CounterValue counter_value(double value) {
+  constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+  if (std::floor(value) == value && std::abs(value) <= kExactIntegers)
+    return static_cast<std::int64_t>(value);
+  return value;
+}
+
+void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
+  const KernelMeasurement& kernel = work.kernel;
+  pass.measured = measured_bytes(work.counted);
+  for (const auto& [name, value] : median_of_launches(work.counted).counters) {
+    pass.counters[name] = counter_value(value);
+  }
+  if (work.launches > 0) {
+    pass.launch = LaunchRecord{kernel.launch.grid, kernel.launch.block, kernel.launch.registers,
+                               kernel.launch.shared_bytes};
+  }
+  pass.time = TimeRecord{work.time.median_s(), work.time.min_s(),   work.time.noise,
+                         work.time.samples_s,  work.time.throttled, work.time.mean_sm_clock_hz};
+}
+
+/// The driver overwrites freed memory in the background, at some 0.4 TB/s on an H200, and what it writes is
+/// counted with a kernel's own bytes. Waits as long as it may take after tensors like these were freed.
+void wait_until_cleared(std::int64_t bytes) {
+  constexpr double kBytesPerSecond = 1e11;
+  std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / kBytesPerSecond));
+}
+
+/// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
+/// on; times are those of the first placement. @return the device memory that they took
+std::int64_t measure_direction(const Job& job, Direction direction, const Machine& machine,
+                               WorkProfiler& profiler, const Counted& counted, PassRecord* passes) {
+  const ProgramOptions options = options_on(machine, job.kernel->row, job.problem, direction, job.options);
+  std::vector<WorkMeasurement> measured;  // by pass
+  std::int64_t device_bytes = 0;
+  for (int placement = 0; placement < std::max(1, counted.placements); ++placement) {
+    const bool first = placement == 0;
+    PassRunner runner(*job.kernel, job.problem, direction, options,
+                      counted.placements > 0 ? std::optional<std::uint64_t>(placement) : std::nullopt);
+    wait_until_cleared(runner.device_bytes());
+    for (std::size_t i = 0; i < runner.programs().size(); ++i) {
+      const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
+      const auto launch = [&](CUstream_st* stream) { runner.launch(i, stream); };
+      if (first) measured.push_back(profiler.measure(name, launch, counted.launches));
+      if (!first) measured[i].counted.push_back(profiler.count(name, launch));
+    }
+    runner.check();
+    if (first) device_bytes = runner.device_bytes();
+  }
+  for (std::size_t i = 0; i < measured.size(); ++i) add_measurement(passes[i], measured[i]);
+  return device_bytes;
+}
+
+RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& machine, bool replay,
+                     const Counted& counted) {
+  const NvtxRange range(job.title().c_str());
+  RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine,
+                              {.memory = counted.memory(), .replay = replay});
+  std::size_t first = 0;
+  for (const Direction direction : job.directions) {
+    run.device_bytes[std::string(to_string(direction))] =
+        measure_direction(job, direction, machine, profiler, counted, &run.passes[first]);
+    while (first < run.passes.size() && run.passes[first].direction == direction) ++first;
+  }
+  return run;
+}
+
+RunRecord start_measured_record(const CommandContext& context, const WorkProfiler& profiler) {
+  RunRecord record = start_record(context.argv);
+  record.machine.name = profiler.device();
+  record.machine.chip = profiler.chip();
+  record.machine.cuda = profiler.driver();
+  record.machine.source = "the driver and CUPTI of this machine";
+  return record;
+}
+
+/// ", medians of 9 launches"; nothing where one is taken.
+std::string counted_text(const Counted& counted) {
+  if (counted.placements == 1) return ", scattered memory";
+  if (counted.placements > 1) {
+    return fmt::format(", scattered memory, medians of {} placements", counted.placements);
+  }
+  return counted.launches == 1 ? "" : fmt::format(", medians of {} launches", counted.launches);
+}
+
+std::string how_measured(const WorkProfiler& profiler, const std::string& metrics, L2State l2,
+                         const Counted& counted) {
+  std::string text =
+      fmt::format("{} ({}), {} in {} {}, {} L2{}; times from runs of their own, without counters\n",
+                  profiler.device(), profiler.chip(), metrics, profiler.passes(),
+                  profiler.passes() == 1 ? "pass" : "passes", to_string(l2), counted_text(counted));
+  const std::string missing = profiler.missing_metrics();
+  if (!missing.empty()) text += "not counted on this chip: " + missing + "\n";
+  return text;
+}
+
+}  // namespace
+
+void ProfileKernelOptions::add_to(CLI::App& command) {
+  problem.add_to(command);
+  kernel.add_to(command, true);
+  sweep.add_to(command);
+  command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
+      ->type_name("NAME|FILE.json")
+      ->group("Machine");
+  command
+      .add_option(
+          "--launches", launches_text,
+          fmt::format("launches of each pass that counters are taken from, 1 ... {}: the record holds "
+                      "medians, and how far DRAM reads ranged (1)",
+                      kMostLaunches))
+      ->type_name("N");
+  command
+      .add_option("--placements", placements_text,
+                  fmt::format("scattered memory, every page of the tensors at a random place: placements in "
+                              "which each pass is measured, 1 ... {}; medians and range as of --launches",
+                              kMostLaunches))
+      ->type_name("N")
+      ->excludes("--launches");
+  command.add_flag(
+      "--paces", paces,
+      "instead of counters: how far the clocks of SMs lie apart, and where each SM has as many CTAs "
+      "at once as there are, how evenly SMs get on; in a build with -D TILESCOPE_STEP_CLOCK=ON "
+      "how unevenly they share themselves between CTAs");
+  command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
+      ->group("Machine");
+}
+
+int ProfileKernelOptions::launches() const {
+  if (!launches_text) return 1;
+  return static_cast<int>(parse_integer_in("--launches", *launches_text, 1, kMostLaunches));
+}
+
+int ProfileKernelOptions::placements() const {
+  if (!placements_text) return 0;
+  return static_cast<int>(parse_integer_in("--placements", *placements_text, 1, kMostLaunches));
+}
+
+std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
+  constexpr int kLaunches = 10;  // of each pass
+  const auto plan = std::make_shared<Plan>(plan_jobs(arguments, load_machine(arguments.machine)));
+  for (const Job& job : plan->jobs) require_runnable(job.kernel->row);
+  return [plan] {
+    for (const Job& job : plan->jobs) {
+      for (const Direction direction : job.directions) {
+        PassRunner runner(*job.kernel, job.problem, direction, job.options);
+        for (int i = 0; i < kLaunches; ++i) {
+          for (std::size_t pass = 0; pass < runner.programs().size(); ++pass) runner.launch(pass, nullptr);
+        }
+        runner.check();
+      }
+    }
+  };
+}
+
+int profile_kernels(const ProfileKernelOptions& arguments, const std::string& metrics, L2State l2,
+                    const CommandContext& context) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kBetweenSaves{5};
+  const Counted counted{arguments.launches(), arguments.placements()};
+  const Machine machine = load_machine(arguments.machine);
+  Plan plan = plan_jobs(arguments, machine);
+  for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
+  // A pass may take seconds, and a sweep has many: enough samples for a median within some tenths of a
+  // percent.
+  const TimerOptions timing{
+      .l2 = l2, .warm_up = 1, .max_samples = 100, .min_time_s = 0.02, .time_limit_s = 1.5};
+  WorkProfiler profiler(metrics, timing);
+  RunRecord record = start_measured_record(context, profiler);
+  auto saved = Clock::now();
+  {
+    Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
+    for (const Job& job : plan.jobs) {
+      progress.step(job.title());
+      try {
+        record.runs.push_back(measure_job(job, profiler, machine, !arguments.closed_form_only, counted));
+        record.runs.back().l2 = to_string(l2);
+        record.runs.back().inputs = InputKind::normal;
+      } catch (const MachineLacks& lack) {
+        if (!arguments.sweep.given()) throw;
+        plan.left_out.push_back(job.title() + ": " + lack.what());
+      }
+      // What has been measured is not lost with the process.
+      if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
+      context.write_json(to_json_text(record));
+      saved = Clock::now();
+    }
+  }
+  context.print(how_measured(profiler, metrics, l2, counted));
+  if (arguments.sweep.given()) {
+    context.print("\n" + sweep_table(record.runs));
+    for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");
+  } else {
+    for (std::size_t i = 0; i < record.runs.size(); ++i) {
+      for (const Direction direction : plan.jobs[i].directions) {
+        context.print(fmt::format(
+            "\n{}, {}\n{}\n{}", plan.jobs[i].title(), to_string(direction),
+            measured_table(record.runs[i], direction, plan.jobs[i].kernel->row.algorithm, machine),
+            time_table(record.runs[i], direction)));
+      }
+    }
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace tilescope::cli

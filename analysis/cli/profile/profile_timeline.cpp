@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/profile/profile_timeline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/output_path.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/report/figures/charts.hpp"
+#include "analysis/report/figures/gnuplot.hpp"
+#include "common/number_format.hpp"
+#include "profiler/timing/timeline.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr double kLeastInterval_us = 10, kMostInterval_us = 1e6;
+constexpr std::size_t kMostPoints = 600;  // of a line; what is finer cannot be seen
+
+struct Line {
+  const char* title;
+  double TimelineSample::*member;
+  const char* color;
+  Dash dash;
+};
+
+// Colours as in the report, apart in grey by their dashes.
+constexpr Line kShares[] = {
+    {"DRAM read", &TimelineSample::dram_read_share, "#1f77b4", Dash::solid},
+    {"DRAM written", &TimelineSample::dram_write_share, "#d95f02", Dash::dashed},
+    {"tensor pipes", &TimelineSample::tensor_share, "#222222", Dash::solid},
+    {"SMs with work", &TimelineSample::sm_active_share, "#999999", Dash::dotted},
+};
+
+/// The samples from the first in which the device did something to the last.
+std::vector<TimelineSample> busy_part(const std::vector<TimelineSample>& samples) {
+  const auto busy = [](const TimelineSample& sample) { return sample.sm_active_share > 0.001; };
+  const auto first = std::find_if(samples.begin(), samples.end(), busy);
+  const auto last = std::find_if(samples.rbegin(), samples.rend(), busy).base();
+  return first < last ? std::vector<TimelineSample>(first, last) : std::vector<TimelineSample>{};
+}
+
+/// Means over as many samples as leave few enough points.
+std::vector<ChartPoint> points_of(const std::vector<TimelineSample>& samples,
+                                  double TimelineSample::*member) {
+  const std::size_t group = samples.size() / kMostPoints + 1;
+  std::vector<ChartPoint> points;
+  for (std::size_t first = 0; first < samples.size(); first += group) {
+    const std::size_t last = std::min(first + group, samples.size());
+    double sum = 0;
+    for (std::size_t i = first; i < last; ++i) sum += samples[i].*member;
+    points.push_back(
+        {samples[first].start_s - samples.front().start_s, 100 * sum / static_cast<double>(last - first)});
+  }
+  return points;
+}
+
+std::string percent(double value) { return fmt::format("{:g}", value); }
+
+std::string plot_of(const std::vector<TimelineSample>& samples) {
+  LineChart chart;
+  const double end_s = samples.back().start_s - samples.front().start_s + samples.back().length_s;
+  chart.x = {"time", linear_ticks(end_s, format_seconds), 0, end_s, false};
+  chart.y = {"share of the device's peak [percent]", linear_ticks(100, percent), 0, 105, false};
+  for (const Line& line : kShares) {
+    Look look;
+    look.color = line.color;
+    look.dash = line.dash;
+    look.width = 1.2;
+    chart.series.push_back({line.title, look, points_of(samples, line.member)});
+  }
+  return draw(chart);
+}
+
+constexpr const char* kSchema = "tilescope.timeline/1";
+
+/// A column of the record.
+struct Column {
+  const char* key;
+  double TimelineSample::*member;
+  double scale;  // times which values are rounded to whole numbers
+};
+
+constexpr Column kColumns[] = {
+    {"start_s", &TimelineSample::start_s, 1e9},
+    {"length_s", &TimelineSample::length_s, 1e9},
+    {"dram_read_bytes", &TimelineSample::dram_read_bytes, 1},
+    {"dram_write_bytes", &TimelineSample::dram_write_bytes, 1},
+    {"dram_read_share", &TimelineSample::dram_read_share, 1e4},
+    {"dram_write_share", &TimelineSample::dram_write_share, 1e4},
+    {"tensor_share", &TimelineSample::tensor_share, 1e4},
+    {"sm_active_share", &TimelineSample::sm_active_share, 1e4},
+};
+
+Timeline read_record(const std::string& path) {
+  const std::string text = read_text_file(path);
+  try {
+    const auto json = nlohmann::ordered_json::parse(text);
+    const std::string schema = json.at("schema").get<std::string>();
+    if (schema != kSchema) throw BadInput(path + ": schema", schema, std::string("must be ") + kSchema);
+    Timeline timeline;
+    timeline.device = json.at("machine").at("name").get<std::string>();
+    timeline.chip = json.at("machine").at("chip").get<std::string>();
+    timeline.interval_s = json.at("interval_s").get<double>();
+    timeline.overflowed = json.at("overflowed").get<bool>();
+    const auto& columns = json.at("samples");
+    timeline.samples.resize(columns.at("start_s").size());
+    for (const Column& column : kColumns) {
+      const auto values = columns.at(column.key).get<std::vector<double>>();
+      if (values.size() != timeline.samples.size()) {
+        throw BadInput(path + ": " + column.key, std::to_string(values.size()) + " values",
+                       "must be as many as the samples");
+      }
+      for (std::size_t i = 0; i < values.size(); ++i) timeline.samples[i].*column.member = values[i];
+    }
+    return timeline;
+  } catch (const nlohmann::json::exception& error) {
+    throw BadInput(path + " is no record of a timeline: " + error.what());
+  }
+}
+
+bool has_gnuplot() {
+  try {
+    gnuplot_version();
+    return true;
+  } catch (const MachineLacks&) {
+    return false;
+  }
+}
+
+/// Says what was seen and, if there is something to see, plots it.
+void present(const Timeline& timeline, const std::string& path, bool plot, const CommandContext& context) {
+  const std::vector<TimelineSample> busy = busy_part(timeline.samples);
+  if (busy.empty()) {
+    context.print(fmt::format("{} samples of {}, none of them with work on the device: no plot\n",
+                              timeline.samples.size(), timeline.device));
+    return;
+  }
+  double read_bytes = 0, write_bytes = 0;
+  for (const TimelineSample& sample : busy) {
+    read_bytes += sample.dram_read_bytes;
+    write_bytes += sample.dram_write_bytes;
+  }
+  context.print(fmt::format("{} ({}): {} samples of {:g} us while it was busy; DRAM read {}, written {}{}\n",
+                            timeline.device, timeline.chip, busy.size(), 1e6 * timeline.interval_s,
+                            format_bytes(read_bytes), format_bytes(write_bytes),
+                            timeline.overflowed ? "; samples were lost: take a longer --interval" : ""));
+  if (!plot) {
+    context.print(
+        "no plot: gnuplot is missing; --timeline FILE.svg --samples RECORD.json plots the record where "
+        "it is\n");
+    return;
+  }
+  write_file_atomically("--timeline", path, plot_of(busy));
+  context.print(path + ": DRAM, tensor pipes and SMs against time\n");
+}
+
+nlohmann::ordered_json record_of(const Timeline& timeline, const CommandContext& context) {
+  nlohmann::ordered_json samples;
+  for (const Column& column : kColumns) {
+    auto& values = samples[column.key] = nlohmann::ordered_json::array();
+    for (const TimelineSample& sample : timeline.samples) {
+      values.push_back(std::round(sample.*column.member * column.scale) / column.scale);
+    }
+  }
+  return {{"schema", kSchema},
+          {"argv", context.argv},
+          {"when", utc_now()},
+          {"machine", {{"name", timeline.device}, {"chip", timeline.chip}, {"driver", timeline.driver}}},
+          {"interval_s", timeline.interval_s},
+          {"overflowed", timeline.overflowed},
+          {"samples", std::move(samples)}};
+}
+
+}  // namespace
+
+void profile_timeline(const TimelineOptions& options, const std::function<void()>& work,
+                      const CommandContext& context) {
+  if (!(options.interval_us >= kLeastInterval_us && options.interval_us <= kMostInterval_us)) {
+    throw BadInput(
+        "--interval", fmt::format("{}", options.interval_us),
+        fmt::format("must lie in {:g} ... {:g} microseconds", kLeastInterval_us, kMostInterval_us));
+  }
+  require_writable_file("--timeline", options.plot);
+  const bool plot = has_gnuplot();
+  if (!plot && !context.wants_json()) gnuplot_version();  // says what is missing, before anything runs
+  const Timeline timeline = sample_timeline(1e-6 * options.interval_us, work);
+  context.write_json(record_of(timeline, context).dump() + "\n");
+  present(timeline, options.plot, plot, context);
+}
+
+void plot_timeline(const TimelineOptions& options, const CommandContext& context) {
+  const Timeline timeline = read_record(options.samples);
+  require_writable_file("--timeline", options.plot);
+  present(timeline, options.plot, true, context);
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/tables/bench_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/counts/closed_form.hpp"
+#include "analysis/counts/run_summary.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+const std::vector<bool> kRight = {false, false, false, false, true, true, true, true};
+
+TimeRecord time_record(const std::vector<double>& samples_s) {
+  std::vector<double> sorted = samples_s;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t count = sorted.size();
+  const double mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / static_cast<double>(count);
+  double squares = 0;
+  for (const double sample : sorted) squares += (sample - mean) * (sample - mean);
+  return {.median_s = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2,
+          .min_s = sorted.front(),
+          .noise = std::sqrt(squares / static_cast<double>(count)) / mean,
+          .samples_s = samples_s};
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+void add_pass(std::vector<RunEntry>& runs, const std::string& kernel, const AttentionProblem& problem,
+              PassRecord pass) {
+  const auto same = [&](const RunEntry& run) { return run.kernel == kernel && run.problem == problem; };
+  auto run = std::find_if(runs.begin(), runs.end(), same);
+  if (run == runs.end()) {
+    run = runs.insert(runs.end(), RunEntry{});
+    run->problem = problem;
+    run->kernel = kernel;
+  }
+  run->passes.push_back(std::move(pass));
+}
+
+/// CUDA events resolve half a microsecond; more digits would only fill the record.
+std::vector<double> in_nanoseconds(std::vector<double> samples_s) {
+  for (double& sample : samples_s) sample = std::round(sample * 1e9) * 1e-9;
+  return samples_s;
+}
+
+/// Of a direction, by the papers' count. [FLOP/s]
+double paper_rate(const AttentionProblem& problem, const PassRecord& pass) {
+  return static_cast<double>(paper_flops(problem, pass.direction)) / pass.time->median_s;
+}
+
+std::vector<std::string> device_row(const std::string& kernel, const AttentionProblem& problem,
+                                    const PassRecord& pass) {
+  return {kernel,
+          describe(problem),
+          pass.name,
+          to_string(pass.tile),
+          format_seconds(pass.time->median_s),
+          percent(pass.time->noise),
+          std::to_string(pass.time->samples_s.size()),
+          fmt::format("{:.1f}", 1e-12 * paper_rate(problem, pass))};
+}
+
+}  // namespace
+
+PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples_s) {
+  PassRecord pass;
+  pass.direction = c.direction;
+  pass.tile = c.direction == Direction::forward ? c.options.forward_tile : c.options.backward_tile;
+  for (const TileProgram& program : c.kernel->programs(c.direction, c.problem, c.options)) {
+    if (!pass.name.empty()) pass.name += "+";
+    pass.name += to_string(program.name);
+    pass.flops += useful_flops(program);
+    pass.executed_flops += executed_flops(program);
+  }
+  pass.time = time_record(samples_s);
+  return pass;
+}
+
+BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkResults& results,
+                       const BenchmarkSettings& settings) {
+  Rows rows = {{"kernel", "problem", "passes", "tile", "median", "noise", "rate", "of the product"}};
+  BenchReport report;
+  std::optional<double> product_rate;  // [FLOP/s]
+  for (const ProductTimes& product : results.products) {
+    const TimeRecord time = time_record(product.samples_s);
+    product_rate = static_cast<double>(product.flops) / time.median_s;
+    rows.push_back({"sgemm", fmt::format("{0} x {0} x {0}", settings.product_side), "", "",
+                    format_seconds(time.median_s), percent(time.noise), format_flops(*product_rate) + "/s",
+                    percent(1)});
+  }
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const BenchmarkCase& c = cases[i];
+    PassRecord pass = timed_pass(c, results.samples_s[i]);
+    pass.counters["threads"] = std::int64_t{c.threads};
+    const double rate = static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s;
+    rows.push_back({std::string(c.kernel->name), describe(c.problem), pass.name, to_string(pass.tile),
+                    format_seconds(pass.time->median_s), percent(pass.time->noise), format_flops(rate) + "/s",
+                    product_rate ? percent(rate / *product_rate) : "?"});
+    if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
+    add_pass(report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
+  }
+  report.text = align_columns(rows, "", kRight);
+  report.text += fmt::format(
+      "\n{} threads. The rate counts useful FLOP: 2 matrix products forward, 5 backward, over the visible "
+      "pairs.\n{}\n",
+      cases.front().threads,
+      results.product_library.empty()
+          ? "No matrix product to compare with: OpenBLAS was not found; libopenblas0 would bring it."
+          : "sgemm: " + results.product_library + ", on the same threads in the same run.");
+  return report;
+}
+
+BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results) {
+  Rows rows = {{"kernel", "problem", "passes", "tile", "median", "noise", "samples", "TFLOP/s"}};
+  BenchReport report;
+  std::string lacks;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const BenchmarkCase& c = cases[i];
+    const DeviceTimes& times = results.times[i];
+    if (times.samples_s.empty()) {
+      lacks += fmt::format("left out: {} {}: {}\n", c.kernel->name, describe(c.problem), times.lacks);
+      continue;
+    }
+    PassRecord pass = timed_pass(c, in_nanoseconds(times.samples_s));
+    if (times.throttled > 0) pass.time->throttled = times.throttled;
+    pass.time->sm_clock_hz = times.sm_clock_hz;
+    rows.push_back(device_row(std::string(c.kernel->name), c.problem, pass));
+    add_pass(report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
+    const bool group_ends =
+        i + 1 == cases.size() || cases[i + 1].problem != c.problem || cases[i + 1].direction != c.direction;
+    if (!group_ends) continue;
+    for (const PeerTimes& peer : results.peers) {
+      if (peer.problem != c.problem || peer.direction != c.direction) continue;
+      PassRecord pass_of_peer;
+      pass_of_peer.name = to_string(peer.direction);
+      pass_of_peer.direction = peer.direction;
+      pass_of_peer.tile = kUnknownTile;
+      pass_of_peer.flops = pass_of_peer.executed_flops = useful_flops(peer.problem, peer.direction);
+      pass_of_peer.time = time_record(in_nanoseconds(peer.times.samples_s));
+      rows.push_back(device_row(peer.peer, peer.problem, pass_of_peer));
+      add_pass(report.runs, peer.peer, peer.problem, std::move(pass_of_peer));
+    }
+  }
+  for (RunEntry& run : report.runs) run.l2 = "cold";
+  if (report.runs.empty()) throw MachineLacks("nothing could be timed\n" + lacks);
+  report.text = align_columns(rows, "", kRight) + lacks +
+                fmt::format(
+                    "\nOn {}, L2 cold. TFLOP/s by the papers' count: 4 N^2 D a head forward, half of "
+                    "it with a causal mask, 2.5 times as much backward.\n",
+                    results.device);
+  return report;
+}
+
+}  // namespace tilescope::cli

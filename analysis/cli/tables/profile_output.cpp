@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/tables/profile_output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/records/kernel_group.hpp"
+#include "analysis/records/run_record.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+std::string how(const CollectionFacts& facts) {
+  if (facts.replay != "kernel" && facts.l2 == "warm") {
+    return fmt::format(
+        "{}, with L2 as the kernels before left it",
+        facts.replay == "none" ? "one pass" : fmt::format("{} runs of the command", facts.passes));
+  }
+  if (facts.replay == "none") return "one pass, between read sweeps of L2";
+  if (facts.replay == "application") {
+    return fmt::format("{} runs of the command, each kernel between read sweeps of L2", facts.passes);
+  }
+  return fmt::format("{} passes by kernel replay", facts.passes);
+}
+
+}  // namespace
+
+std::string kernel_table(const KernelRecord& record) {
+  constexpr std::size_t kNameLength = 80;
+  std::vector<std::vector<std::string>> table = {{"launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write",
+                                                  "time", "grid", "block",
+                                                  "kernel (means over its launches, median time)"}};
+  for (const KernelGroup& group : group_launches(record.kernels)) {
+    std::vector<std::string> row = {std::to_string(group.launches)};
+    for (const char* metric :
+         {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes", "dram_write_bytes"}) {
+      row.push_back(mean_bytes_text(group, metric));
+    }
+    const auto seconds = median_seconds(record.kernels, group);
+    row.push_back(seconds ? format_seconds(*seconds) : "-");
+    row.push_back(fmt::format("{}", fmt::join(group.launch.grid, "x")));
+    row.push_back(fmt::format("{}", fmt::join(group.launch.block, "x")));
+    row.push_back(group.name.substr(0, kNameLength));
+    table.push_back(std::move(row));
+  }
+  return align_columns(table, "", {true, true, true, true, true, true});
+}
+
+std::string conclusion(const KernelRecord& record) {
+  std::string text;
+  for (const CollectionFacts& facts : record.collections) {
+    text += fmt::format("{} ({}), {} in {}\n", facts.device, facts.chip, record.metrics, how(facts));
+  }
+  for (const std::string& message : record.messages) text += "note: " + message + "\n";
+  const bool replayed = std::any_of(record.collections.begin(), record.collections.end(),
+                                    [](const CollectionFacts& facts) { return facts.replay == "kernel"; });
+  if (replayed) {
+    text +=
+        "note: kernel replay leaves its own lines in L2, so DRAM writes are not told and small kernels find "
+        "a warm "
+        "L2; --replay application has neither fault, and runs the command once for each pass\n";
+  }
+  if (!record.complete) text += "note: the record is not complete\n";
+  return text;
+}
+
+int report_self_test(const SelfTest& test, const CommandContext& context) {
+  std::vector<std::vector<std::string>> table = {{"kernel", "metric", "declared", "measured", "off by", ""}};
+  auto checks = nlohmann::ordered_json::array();
+  bool holds = true;
+  for (const CalibrationCheck& check : test.checks) {
+    holds &= check.holds;
+    table.push_back({check.kernel, check.metric, fmt::format("{}", check.declared),
+                     fmt::format("{:.0f}", check.measured), fmt::format("{:.3f} %", 100 * check.deviation),
+                     check.holds ? "" : "FAILS"});
+    checks.push_back({{"kernel", check.kernel},
+                      {"metric", check.metric},
+                      {"declared", check.declared},
+                      {"measured", check.measured},
+                      {"deviation", check.deviation},
+                      {"holds", check.holds}});
+  }
+  context.print(align_columns(table, "", {false, false, true, true, true}));
+  context.print(fmt::format("{} ({}), {} passes; each within {:g} % of the bytes that its kernel moves: {}\n",
+                            test.device, test.chip, test.passes, 100 * kSelfTestTolerance,
+                            holds ? "yes" : "NO"));
+  for (const std::string& kernel : test.left_out)
+    context.print("left out, the device is too old: " + kernel + "\n");
+  const nlohmann::ordered_json record{
+      {"schema", "tilescope.self-test/1"},
+      {"argv", context.argv},
+      {"when", utc_now()},
+      {"machine", {{"name", test.device}, {"chip", test.chip}, {"driver", test.driver}}},
+      {"passes", test.passes},
+      {"tolerance", kSelfTestTolerance},
+      {"checks", checks}};
+  context.write_json(record.dump(1) + "\n");
+  return holds ? kFine : kCheckFailed;
+}
+
+}  // namespace tilescope::cli

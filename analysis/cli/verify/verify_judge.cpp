@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/verify/verify_judge.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "analysis/replay/simulate_run.hpp"
+#include "cpu_ref/judge/equivalence.hpp"
+#include "cpu_ref/judge/locate.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+/// Each lies a bound away from exact at most.
+constexpr double kLargestShareBetweenKernels = 2.0;
+
+/// "ok   cpu:flash2 split 16x24  B1 H2 N35 D16 fp16 causal, normal: o 0.41 lse 0.20 dq 0.60 ...", each figure
+/// max|error| / bound.
+std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
+                      const Verdict& verdict, bool passed) {
+  const std::string name = named_with_order(kernel, options, verify_case.direction);
+  std::string line =
+      fmt::format("{} {:<18} {}x{} {}, {}:", passed ? "ok  " : "FAIL", name, options.forward_tile.block_m,
+                  options.forward_tile.block_n, describe(verify_case.problem), to_string(verify_case.inputs));
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    const double share = tensor.error.max_abs == 0 ? 0.0 : tensor.error.max_abs / tensor.bound;
+    const std::string figure = share < 100 ? fmt::format("{:.2f}", share) : fmt::format("{:.0e}", share);
+    line += fmt::format(" {} {}", record_name(tensor.tensor),
+                        tensor.error.non_finite > 0 ? "non-finite" : figure);
+  }
+  return line + "\n";
+}
+
+/// What is wrong with each tensor, one line each.
+std::string failure_lines(const AttentionProblem& problem, const Verdict& verdict,
+                          const std::string& against) {
+  std::string lines;
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    if (tensor.passed) continue;
+    const TensorExtent extent = tensor_extent(problem, tensor.tensor);
+    const std::string where =
+        describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, tensor.error.worst_index);
+    lines += fmt::format(
+        "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, rmse {:.3g}{}, {} ulp, {} of "
+        "{} non-finite\n",
+        record_name(tensor.tensor), where, tensor.error.worst_actual, against, tensor.error.worst_expected,
+        tensor.error.max_abs, tensor.bound, tensor.error.rmse,
+        tensor.rmse_bound ? fmt::format(" (bound {:.3g})", *tensor.rmse_bound) : "", tensor.error.max_ulp,
+        tensor.error.non_finite, tensor.error.elements);
+  }
+  return lines;
+}
+
+std::map<std::string, TensorErrorRecord> error_records(const Verdict& verdict) {
+  std::map<std::string, TensorErrorRecord> records;
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    TensorErrorRecord& record = records[record_name(tensor.tensor)];
+    record = {.max_abs = tensor.error.max_abs,
+              .rmse = tensor.error.rmse,
+              .max_ulp = static_cast<double>(tensor.error.max_ulp),
+              .non_finite = tensor.error.non_finite,
+              .bound = tensor.bound};
+    record.rmse_bound = tensor.rmse_bound;
+  }
+  return records;
+}
+
+/// The CPU kernel that a GPU kernel mirrors: that of the same algorithm. None for a CPU kernel.
+const Kernel* mirror_of(const Kernel& kernel) {
+  if (kernel.name.starts_with("cpu:")) return nullptr;
+  for (const Kernel& mirror : cpu_kernels()) {
+    if (mirror.algorithm == kernel.algorithm) return &mirror;
+  }
+  return nullptr;
+}
+
+/// Judges what `reference` holds, that kernel's outputs, against those of its mirror on the same program.
+Verdict judge_beside_mirror(const VerifyCase& verify_case, Reference& reference, const TensorSet& outputs,
+                            const Kernel& mirror, const ProgramOptions& program_options) {
+  reference.run(mirror, program_options, verify_case.direction);
+  return judge_mirror(reference, outputs, reference.tensors(), verify_case.direction);
+}
+
+/// The largest difference between two kernels' outputs, over the bound that each is held to.
+double share_between(const Reference& reference, const TensorSet& one, const TensorSet& other,
+                     Direction direction) {
+  double largest = 0;
+  for (Direction step : {Direction::forward, Direction::backward}) {
+    if (step == Direction::backward && direction == Direction::forward) break;
+    for (TensorName name : output_tensors(step)) {
+      const ErrorReport difference = compare(one[name], other[name]);
+      if (difference.non_finite > 0) return std::numeric_limits<double>::infinity();
+      if (difference.max_abs > 0) {
+        largest = std::max(largest, difference.max_abs / reference.bound(name).bound());
+      }
+    }
+  }
+  return largest;
+}
+
+/// The outputs of the GPU kernel that a job ran before, to compare the next one's with.
+struct Previous {
+  const Kernel* kernel = nullptr;
+  Direction direction = Direction::forward;
+  std::optional<TensorSet> outputs;
+};
+
+/// The first divergent tile, in words. A kernel that cannot be observed at these options is no reason to
+/// leave the other cases unjudged.
+std::string first_divergence(const VerifyCase& verify_case, Reference& reference, const Kernel& kernel,
+                             const ProgramOptions& options) {
+  try {
+    return locate(reference, kernel, options, verify_case.direction).value_or("none, every tile is right");
+  } catch (const BadInput& refusal) {
+    return std::string("not looked for: ") + refusal.what();
+  }
+}
+
+void judge_run(const VerifyCase& verify_case, Reference& reference, const Kernel& kernel,
+               const ProgramOptions& program_options, bool always_locate, Previous& previous,
+               VerifyOutcome& outcome) {
+  const Verdict verdict = reference.judge(kernel, program_options, verify_case.direction);
+  bool passed = verdict.passed();
+  std::string details = failure_lines(verify_case.problem, verdict, "exact");
+  RunEntry& entry =
+      outcome.entries.emplace_back(verdict_entry(verify_case, kernel, program_options, verdict));
+  if (const Kernel* mirror = mirror_of(kernel)) {
+    TensorSet outputs = reference.take_outputs();
+    if (previous.outputs) {
+      const Direction both = std::min(previous.direction, verify_case.direction);
+      const double share = share_between(reference, outputs, *previous.outputs, both);
+      outcome.largest_share_between_kernels = std::max(outcome.largest_share_between_kernels, share);
+      if (!(share <= kLargestShareBetweenKernels)) {
+        passed = false;
+        details +=
+            fmt::format("       differs from {} by {:.2f} of the bound\n", previous.kernel->name, share);
+      }
+    }
+    const Verdict beside = judge_beside_mirror(verify_case, reference, outputs, *mirror, program_options);
+    details += failure_lines(verify_case.problem, beside, std::string(mirror->name));
+    entry.mirror_error = error_records(beside);
+    passed = passed && beside.passed();
+    previous = {&kernel, verify_case.direction, std::move(outputs)};
+  }
+  outcome.text += case_line(verify_case, kernel, program_options, verdict, passed) + details;
+  if (!passed || always_locate) {
+    outcome.text += fmt::format("       first divergence: {}\n",
+                                first_divergence(verify_case, reference, kernel, program_options));
+  }
+  ++(passed ? outcome.passed : outcome.failed);
+}
+
+}  // namespace
+
+std::string record_name(TensorName tensor) {
+  return tensor == TensorName::out ? "o" : std::string(to_string(tensor));
+}
+
+std::string named_with_order(const Kernel& kernel, const ProgramOptions& options, Direction direction) {
+  const std::string name(kernel.name);
+  if (direction == Direction::forward || kernel.backward_orders.empty()) return name;
+  return fmt::format("{} {}", name, to_string(options.backward));
+}
+
+RunEntry verdict_entry(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
+                       const Verdict& verdict) {
+  RunEntry entry;
+  entry.problem = verify_case.problem;
+  entry.kernel = kernel.name;
+  entry.order = options.order;
+  entry.scan = options.scan;
+  entry.inputs = verify_case.inputs;
+  for (Direction direction : {Direction::forward, Direction::backward}) {
+    if (direction == Direction::backward && verify_case.direction == Direction::forward) break;
+    for (const TileProgram& program : kernel.programs(direction, verify_case.problem, options)) {
+      entry.passes.push_back(counted_pass(direction, program));
+    }
+  }
+  entry.error = error_records(verdict);
+  return entry;
+}
+
+VerifyOutcome judge(const VerifyJob& job, bool always_locate) {
+  const AttentionProblem& problem = job.verify_case.problem;
+  VerifyOutcome outcome;
+  const bool none_can = std::all_of(job.runs.begin(), job.runs.end(), [&](const auto& run) {
+    return run.first->refusal(problem, Direction::forward, run.second).has_value();
+  });
+  if (none_can) {
+    outcome.refused = static_cast<int>(job.runs.size());
+    return outcome;
+  }
+  Reference reference(problem, job.verify_case.inputs, job.verify_case.direction);
+  Previous previous;
+  for (const auto& [kernel, program_options] : job.runs) {
+    VerifyCase verify_case = job.verify_case;
+    if (kernel->refusal(problem, Direction::forward, program_options)) {
+      ++outcome.refused;
+      continue;
+    }
+    if (kernel->refusal(problem, Direction::backward, program_options)) {
+      verify_case.direction = Direction::forward;
+    }
+    judge_run(verify_case, reference, *kernel, program_options, always_locate, previous, outcome);
+  }
+  return outcome;
+}
+
+}  // namespace tilescope::cli

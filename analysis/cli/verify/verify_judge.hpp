@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judgement of one job of `tilescope verify`: each kernel against the exact result, GPU kernels also
+// against their CPU mirrors and against each other.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/cli/verify/verify_jobs.hpp"
+#include "analysis/records/run_record.hpp"
+#include "cpu_ref/judge/equivalence.hpp"
+
+namespace tilescope::cli {
+
+/// What came of one job.
+struct VerifyOutcome {
+  std::string text;  // one line a run; for a failure more
+  std::vector<RunEntry> entries;
+  int passed = 0, failed = 0, refused = 0;   // runs
+  double largest_share_between_kernels = 0;  // of GPU kernels on one problem, over the bound
+};
+
+/// @param always_locate  looks for the first divergent tile of right runs too
+VerifyOutcome judge(const VerifyJob& job, bool always_locate);
+
+/// The record calls the output o, as its .npy file is called.
+std::string record_name(TensorName tensor);
+/// "cpu:flash2 split", or the name alone where there is no choice of orders.
+std::string named_with_order(const Kernel& kernel, const ProgramOptions& options, Direction direction);
+/// A run's entry of the record, with its errors against the exact result.
+RunEntry verdict_entry(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
+                       const Verdict& verdict);
+
+}  // namespace tilescope::cli

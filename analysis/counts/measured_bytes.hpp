@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass's bytes from the counters of one or more of its launches.
+#pragma once
+
+#include <vector>
+
+#include "analysis/records/run_record.hpp"
+#include "profiler/records/kernel_measurement.hpp"
+
+namespace tilescope {
+
+/// Medians over the launches, metric by metric, and how far DRAM reads ranged if there were several. What the
+/// launches did not measure, or what is no number, is absent.
+/// @param launches of the same pass with the same metrics, one or more
+MeasuredBytes measured_bytes(const std::vector<KernelMeasurement>& launches);
+
+}  // namespace tilescope

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/counts/run_summary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/counts/direction_total.hpp"
+
+namespace tilescope {
+namespace {
+
+/// What tells the kernels of FlashAttention-2's three backward orders apart is the name of their main pass.
+std::string_view backward_order_name(const std::vector<const PassRecord*>& passes) {
+  // Passes that were timed together stand as one, "delta+dkdvdq+convert".
+  const auto has = [&passes](std::string_view name) {
+    return std::any_of(passes.begin(), passes.end(), [name](const PassRecord* pass) {
+      return fmt::format("+{}+", pass->name).find(fmt::format("+{}+", name)) != std::string::npos;
+    });
+  };
+  if (has("dkdv")) return " split";
+  if (has("delta") && has("dkdvdq")) return " fused";
+  if (has("dqdkdv")) return " rows";
+  return "";
+}
+
+std::optional<ReadWriteBytes> both(std::optional<std::int64_t> read, std::optional<std::int64_t> write) {
+  if (!read || !write) return std::nullopt;
+  return ReadWriteBytes{*read, *write};
+}
+
+void set_totals(RunSummary& summary, const PassRecord& total) {
+  summary.useful_flops = total.flops;
+  summary.executed_flops = total.executed_flops;
+  summary.exponentials = exponentials(summary.problem(), total.name);
+  summary.compulsory = compulsory_bytes(summary.problem(), summary.direction);
+  if (const auto& closed = total.closed_form) {
+    summary.closed_form = {closed->sm_l2_read_bytes, closed->sm_l2_write_bytes};
+  }
+  if (const auto& simulated = total.simulated) {
+    summary.simulated_sm_l2 = {simulated->sm_l2_read_bytes, simulated->sm_l2_write_bytes};
+    summary.simulated_dram = {simulated->dram_read_bytes, simulated->dram_write_bytes};
+  }
+  if (const auto& measured = total.measured) {
+    summary.measured_sm_l2 = both(measured->sm_l2_read_bytes, measured->sm_l2_write_bytes);
+    summary.measured_dram = both(measured->dram_read_bytes, measured->dram_write_bytes);
+  }
+  if (total.time) summary.median_seconds = total.time->median_s;
+}
+
+/// What only one of the passes can tell.
+void set_tile_and_machine(RunSummary& summary) {
+  std::int64_t most = -1;
+  for (const PassRecord* pass : summary.passes) {
+    const std::int64_t bytes =
+        pass->closed_form ? pass->closed_form->sm_l2_read_bytes + pass->closed_form->sm_l2_write_bytes : 0;
+    if (bytes > most) {
+      most = bytes;
+      summary.tile = pass->tile;
+    }
+    if (pass->simulated && summary.machine_model.empty()) summary.machine_model = pass->simulated->machine;
+  }
+}
+
+/// `verify` counts the bytes of its many small cases too; they are of no interest to a report on bytes.
+bool only_judged(const RunEntry& run) {
+  return !run.error.empty() && std::none_of(run.passes.begin(), run.passes.end(), [](const PassRecord& pass) {
+    return pass.simulated || pass.measured || pass.time;
+  });
+}
+
+/// Nor are runs of which only the steps were timed.
+bool only_paced(const RunEntry& run) {
+  return std::all_of(run.passes.begin(), run.passes.end(),
+                     [](const PassRecord& pass) { return pass.paces && !pass.closed_form; });
+}
+
+}  // namespace
+
+std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
+  const std::string_view name = kernel.substr(kernel.find(':') + 1);
+  for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
+    if (name.starts_with(to_string(algorithm))) return algorithm;
+  }
+  return std::nullopt;
+}
+
+std::optional<Machine> machine_of(const RunSummary& run) {
+  if (run.machine_model.empty()) return std::nullopt;
+  try {
+    return load_machine(run.machine_model);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+std::string to_string(TileShape tile) {
+  if (tile == kUnknownTile) return "-";
+  return fmt::format("{}x{}", tile.block_m, tile.block_n);
+}
+
+std::string command_text(const std::vector<std::string>& argv) {
+  std::string text = "./tilescope";
+  bool own = true;  // what follows -- belongs to another command
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    own = own && word != "--";
+    if (own && (word == "--json" || word == "--out")) {
+      ++i;
+      continue;
+    }
+    if (own && (word == "--quiet" || word.starts_with("--json=") || word.starts_with("--out="))) continue;
+    const bool plain = word.find_first_of(" \t\n\"'$`\\*?<>|&;()") == std::string::npos && !word.empty();
+    text += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", word);
+  }
+  return text;
+}
+
+std::string problem_text(const RunSummary& run, bool with_seqlen) {
+  AttentionProblem problem = run.problem();
+  problem.seed = 0;
+  std::string text = describe(problem);
+  if (with_seqlen) return text;
+  const std::size_t start = text.find(" N"), dim = text.find(" D");
+  return text.erase(start, dim - start);
+}
+
+std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
+  std::vector<RunSummary> summaries;
+  for (const RunRecord& record : records) {
+    for (const RunEntry& run : record.runs) {
+      for (const Direction direction : {Direction::forward, Direction::backward}) {
+        RunSummary summary;
+        summary.record = &record;
+        summary.run = &run;
+        summary.direction = direction;
+        for (const PassRecord& pass : run.passes) {
+          if (pass.direction == direction) summary.passes.push_back(&pass);
+        }
+        if (summary.passes.empty() || only_judged(run) || only_paced(run)) continue;
+        summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
+        if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
+        if (run.order && *run.order != TileOrder::row_major) {
+          summary.label += fmt::format(" {}", to_string(*run.order));
+        }
+        if (run.scan && *run.scan != Scan::ascending) {
+          summary.label += fmt::format(" {}", to_string(*run.scan));
+        }
+        if (run.memory == MemoryPlacement::scattered) summary.label += " scattered";
+        summary.algorithm = algorithm_of_kernel(run.kernel);
+        set_totals(summary, *direction_total(run, direction));
+        set_tile_and_machine(summary);
+        summaries.push_back(std::move(summary));
+      }
+    }
+  }
+  return summaries;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/explain/explain_record.hpp"
+
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/problem_json.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::string_view kAgreements[] = {"explained", "reads", "writes", "unexplained"};
+
+Json json_of(const ProgramFit& program) {
+  Json json{{"program", program.name},
+            {"convention", program.convention},
+            {"sm_l2_read_bytes", program.bytes.read_bytes},
+            {"sm_l2_write_bytes", program.bytes.write_bytes},
+            {"grid_agrees", program.grid_agrees},
+            {"tiles", Json::array()}};
+  for (const TileShape& tile : program.tiles) json["tiles"].push_back({tile.block_m, tile.block_n});
+  return json;
+}
+
+Json json_of(const KernelFit& fit) {
+  Json json{{"agreement", kAgreements[static_cast<std::size_t>(fit.agreement)]},
+            {"read_residual_bytes", fit.read_residual_bytes},
+            {"write_residual_bytes", fit.write_residual_bytes},
+            {"causes", Json::array()},
+            {"programs", Json::array()},
+            {"hints", fit.hints}};
+  for (const NamedCause& cause : fit.causes) {
+    json["causes"].push_back({{"name", cause.name},
+                              {"metric", cause.metric},
+                              {cause.reads ? "read_bytes" : "write_bytes", cause.bytes}});
+  }
+  for (const ProgramFit& program : fit.programs) json["programs"].push_back(json_of(program));
+  return json;
+}
+
+Json json_of(const KernelGroup& group) {
+  Json json = KernelMeasurement{group.name, group.launch, {}, group.measured, {}};
+  json["launches"] = group.launches;
+  return json;
+}
+
+Direction direction_from(const JsonField& field) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    if (field.text() == to_string(direction)) return direction;
+  }
+  field.refuse("must be forward or backward");
+}
+
+std::vector<std::string> words_from(const JsonField& field) {
+  std::vector<std::string> words;
+  for (const JsonField& word : field.items()) words.push_back(word.text());
+  return words;
+}
+
+KernelGroup kernel_from(const JsonField& field) {
+  const KernelMeasurement kernel = field.value().get<KernelMeasurement>();
+  return {kernel.name, kernel.launch, field.at("launches").integer(1), kernel.measured};
+}
+
+}  // namespace
+
+std::vector<KernelFit> explain(const ExplainRecord& record) {
+  const std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);
+  std::vector<KernelFit> fits;
+  for (const KernelGroup& kernel : record.kernels) fits.push_back(fit_kernel(kernel, candidates));
+  return fits;
+}
+
+std::string to_json_text(const ExplainRecord& record) {
+  Json json{{"schema", kExplainSchema}, {"argv", record.argv}};
+  json["git"]["sha"] = record.git.sha;
+  if (record.git.dirty) json["git"]["dirty"] = *record.git.dirty;
+  json["when"] = record.when;
+  json["command"] = record.command;
+  json["machine"] = record.collections;
+  json["problem"] = problem_json(record.problem);
+  json["passes"] = Json::array();
+  for (const Direction direction : record.directions) json["passes"].push_back(to_string(direction));
+  json["kernels"] = Json::array();
+  const std::vector<KernelFit> fits = explain(record);
+  for (std::size_t i = 0; i < fits.size(); ++i) {
+    json["kernels"].push_back(json_of(record.kernels[i]));
+    json["kernels"].back()["explanation"] = json_of(fits[i]);
+  }
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+ExplainRecord parse_explain_record(const std::string& source, std::string_view text) {
+  const Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  if (field.at("schema").text() != kExplainSchema) {
+    field.at("schema").refuse("this program reads \"" + std::string(kExplainSchema) + "\"");
+  }
+  try {
+    ExplainRecord record;
+    record.argv = words_from(field.at("argv"));
+    record.git.sha = field.at("git").at("sha").text();
+    if (field.at("git").has("dirty")) record.git.dirty = field.at("git").at("dirty").boolean();
+    record.when = field.at("when").text();
+    record.command = words_from(field.at("command"));
+    record.collections = field.at("machine").value().get<std::vector<CollectionFacts>>();
+    record.problem = problem_from(field.at("problem"));
+    for (const JsonField& pass : field.at("passes").items())
+      record.directions.push_back(direction_from(pass));
+    for (const JsonField& kernel : field.at("kernels").items()) record.kernels.push_back(kernel_from(kernel));
+    return record;
+  } catch (const Json::exception& error) {
+    throw BadInput(source + " is no record of explained kernels: " + error.what());
+  }
+}
+
+}  // namespace tilescope

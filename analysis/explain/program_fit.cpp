@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/explain/program_fit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+/// What counters of one kernel repeat to; candidates that lie closer together are equally good.
+constexpr double kNoise = 5e-5;
+
+std::optional<std::int64_t> metric(const KernelGroup& kernel, const char* name) {
+  const auto found = kernel.measured.find(name);
+  if (found == kernel.measured.end()) return std::nullopt;
+  return std::llround(found->second);
+}
+
+std::int64_t required_metric(const KernelGroup& kernel, const char* name) {
+  const auto value = metric(kernel, name);
+  if (!value) throw BadInput("kernel", kernel.name, std::string("must have ") + name + " in the record");
+  return *value;
+}
+
+/// What is left of the counters when the causes are taken off, and the yardsticks of residuals.
+struct Target {
+  ReadWriteBytes bytes;
+  double read_scale = 1, write_scale = 1;
+  std::int64_t l1_hit_bytes = 0;
+
+  /// Whether the program loads more than was read, and L1 served as much.
+  bool short_by_hits(const ReadWriteBytes& candidate) const {
+    const std::int64_t missing = candidate.read_bytes - bytes.read_bytes;
+    return missing > 0 && missing <= l1_hit_bytes;
+  }
+  double read_error(const ReadWriteBytes& candidate) const {
+    const double error = std::abs(static_cast<double>(bytes.read_bytes - candidate.read_bytes)) / read_scale;
+    return short_by_hits(candidate) ? std::min(error, kExplained) : error;
+  }
+  double write_error(const ReadWriteBytes& candidate) const {
+    return std::abs(static_cast<double>(bytes.write_bytes - candidate.write_bytes)) / write_scale;
+  }
+  double cost(const CandidateProgram& candidate) const {
+    return std::log(kNoise + read_error(candidate.bytes)) + std::log(kNoise + write_error(candidate.bytes));
+  }
+};
+
+Target target_of(const KernelGroup& kernel, const std::vector<NamedCause>& causes) {
+  const std::int64_t read = required_metric(kernel, "sm_l2_read_bytes");
+  const std::int64_t written = required_metric(kernel, "sm_l2_write_bytes");
+  // A side without bytes is judged by a thousandth of the other.
+  const double least = std::max(1.0, 1e-3 * static_cast<double>(read + written));
+  return {{read - sum_of(causes, true), written - sum_of(causes, false)},
+          std::max(least, static_cast<double>(read)),
+          std::max(least, static_cast<double>(written)),
+          metric(kernel, "l1_load_hit_bytes").value_or(0)};
+}
+
+/// Whether the counters rule the candidate out.
+bool possible(const CandidateProgram& candidate, const KernelGroup& kernel, const Target& target) {
+  const double excess = static_cast<double>(candidate.bytes.write_bytes - target.bytes.write_bytes);
+  if (excess > kExplained * target.write_scale) return false;
+  if (const auto reduced = metric(kernel, "reduction_bytes")) {
+    const double off = std::abs(static_cast<double>(*reduced - candidate.reduce_bytes));
+    return off <= 0.01 * static_cast<double>(std::max(*reduced, candidate.reduce_bytes));
+  }
+  const auto sectors = metric(kernel, "l2_reduction_sectors");
+  return !sectors || (*sectors > 0) == (candidate.reduce_bytes > 0);
+}
+
+std::int64_t launched_ctas(const KernelGroup& kernel) {
+  const auto& grid = kernel.launch.grid;
+  return grid[0] * grid[1] * grid[2];
+}
+
+/// Tensor cores and copies favour powers of two; other blocks are in use, but less.
+bool usual(TileShape tile) {
+  const auto power_of_two = [](int size) { return (size & (size - 1)) == 0; };
+  return power_of_two(tile.block_m) && power_of_two(tile.block_n);
+}
+
+/// Adds the candidate to the fit of its kind, or as a fit of its own.
+void add_fit(std::vector<ProgramFit>& fits, const CandidateProgram& candidate, bool grid_agrees) {
+  const auto same = std::find_if(fits.begin(), fits.end(), [&candidate](const ProgramFit& fit) {
+    return fit.name == candidate.name && fit.convention == candidate.convention;
+  });
+  const bool tiled = candidate.tile.block_m > 0;
+  if (same == fits.end()) {
+    fits.push_back({candidate.name, candidate.convention, candidate.bytes, {}, grid_agrees});
+    if (tiled) fits.back().tiles = {candidate.tile};
+  } else if (tiled) {
+    same->tiles.push_back(candidate.tile);
+  }
+}
+
+std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fit, const Target& target) {
+  std::vector<std::string> hints;
+  const bool counted = metric(kernel, "stored_data_bytes").has_value();
+  const auto matters = [](std::int64_t bytes, double scale) {
+    return static_cast<double>(bytes) > kExplained * scale;
+  };
+  const bool more_written = matters(fit.write_residual_bytes, target.write_scale);
+  const bool more_read = matters(fit.read_residual_bytes, target.read_scale);
+  const std::int64_t local = kernel.launch.local_bytes.value_or(0);
+  if (!counted && local > 0 && (more_written || more_read)) {
+    hints.push_back(fmt::format("{} B of local memory a thread: spills", local));
+  }
+  if (!counted && more_written && local == 0) hints.push_back("partly written sectors, or other tensors");
+  if (!counted && !hints.empty()) hints.back() += "; `--metrics traffic,causes` counts them";
+  const std::int64_t multicast = metric(kernel, "multicast_read_bytes").value_or(0);
+  if (multicast > 0) {
+    hints.push_back(fmt::format("{} arrived by multicast, counted at every CTA that received it",
+                                format_bytes(static_cast<double>(multicast))));
+  }
+  if (matters(-fit.read_residual_bytes, target.read_scale)) {
+    hints.push_back(fit.agreement == Agreement::explained
+                        ? fmt::format("L1 served {} of loads, more than what was not read",
+                                      format_bytes(static_cast<double>(target.l1_hit_bytes)))
+                        : "fewer bytes read than the program loads: L1 hits, or loads that it spares");
+  }
+  if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
+    hints.push_back("counted causes do not cover it: tiles or tensors that no candidate has");
+  }
+  return hints;
+}
+
+/// "any", "64...128", "(64, 96)"
+std::string sizes_text(const std::set<int>& sizes) {
+  if (sizes.size() == std::size(kCandidateBlocks)) return "any";
+  const auto first = std::find(std::begin(kCandidateBlocks), std::end(kCandidateBlocks), *sizes.begin());
+  if (sizes.size() > 2 && std::equal(sizes.begin(), sizes.end(), first)) {
+    return fmt::format("{}...{}", *sizes.begin(), *sizes.rbegin());
+  }
+  return sizes.size() == 1 ? std::to_string(*sizes.begin()) : fmt::format("({})", fmt::join(sizes, ", "));
+}
+
+}  // namespace
+
+std::string ProgramFit::tile_text() const {
+  if (tiles.empty()) return "";
+  std::set<int> block_m, block_n;
+  for (const TileShape& tile : tiles) block_m.insert(tile.block_m), block_n.insert(tile.block_n);
+  if (block_m.size() * block_n.size() == tiles.size()) {
+    return sizes_text(block_m) + " x " + sizes_text(block_n);
+  }
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, tiles.size()); ++i) {
+    text += fmt::format("{}{} x {}", i > 0 ? ", " : "", tiles[i].block_m, tiles[i].block_n);
+  }
+  return tiles.size() > kShown ? text + fmt::format(" and {} more", tiles.size() - kShown) : text;
+}
+
+KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates) {
+  KernelFit fit;
+  fit.causes = counted_causes(kernel.measured);
+  const Target target = target_of(kernel, fit.causes);
+  std::vector<const CandidateProgram*> ranked;
+  for (const CandidateProgram& candidate : candidates) {
+    if (possible(candidate, kernel, target)) ranked.push_back(&candidate);
+  }
+  if (ranked.empty()) {
+    fit.read_residual_bytes = target.bytes.read_bytes;
+    fit.write_residual_bytes = target.bytes.write_bytes;
+    return fit;
+  }
+  const auto grid_agrees = [&kernel](const CandidateProgram& candidate) {
+    return candidate.num_ctas > 0 && candidate.num_ctas == launched_ctas(kernel);
+  };
+  const auto cost = [&](const CandidateProgram* candidate) {
+    return target.cost(*candidate) - (grid_agrees(*candidate) ? std::log(10) : 0) +
+           (usual(candidate->tile) ? 0 : std::log(4));
+  };
+  const CandidateProgram& best = **std::min_element(
+      ranked.begin(), ranked.end(), [&cost](const auto* a, const auto* b) { return cost(a) < cost(b); });
+  fit.read_residual_bytes = target.bytes.read_bytes - best.bytes.read_bytes;
+  fit.write_residual_bytes = target.bytes.write_bytes - best.bytes.write_bytes;
+  const bool reads = target.read_error(best.bytes) <= kExplained;
+  const bool writes = target.write_error(best.bytes) <= kExplained;
+  fit.agreement = reads && writes ? Agreement::explained
+                  : reads         ? Agreement::reads_only
+                  : writes        ? Agreement::writes_only
+                                  : Agreement::unexplained;
+  // Where nothing explains a side, small differences there speak for no candidate.
+  constexpr double kUnexplainedNoise = 0.01;
+  const double read_limit = target.read_error(best.bytes) + (reads ? kNoise : kUnexplainedNoise);
+  const double write_limit = target.write_error(best.bytes) + (writes ? kNoise : kUnexplainedNoise);
+  // The grid tells candidates apart that the bytes do not, unless it is that of a persistent kernel.
+  const bool grid_tells = grid_agrees(best);
+  std::vector<const CandidateProgram*> equals;
+  for (const CandidateProgram* candidate : ranked) {
+    const bool near = target.read_error(candidate->bytes) <= read_limit &&
+                      target.write_error(candidate->bytes) <= write_limit && usual(candidate->tile);
+    if ((near || candidate->bytes == best.bytes) && grid_agrees(*candidate) == grid_tells) {
+      equals.push_back(candidate);
+    }
+  }
+  std::stable_sort(equals.begin(), equals.end(), [](const auto* a, const auto* b) {
+    return a->convention.size() < b->convention.size();  // the plain ones first
+  });
+  for (const CandidateProgram* candidate : equals) add_fit(fit.programs, *candidate, grid_tells);
+  fit.hints = hints_of(kernel, fit, target);
+  return fit;
+}
+
+}  // namespace tilescope

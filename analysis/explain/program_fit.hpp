@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tile program explains the bytes that counters saw of an unknown kernel, and what is left over.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analysis/counts/counted_causes.hpp"
+#include "analysis/explain/candidate_programs.hpp"
+#include "analysis/records/kernel_group.hpp"
+
+namespace tilescope {
+
+/// How well a program's bytes agree with the counters, once the named causes are taken off.
+enum class Agreement : std::uint8_t {
+  explained,   // reads and writes within kExplained
+  reads_only,  // reads are, writes are not
+  writes_only,
+  unexplained,
+};
+inline constexpr double kExplained = 1e-3;  // of the bytes that were measured; 1.0 = 100 %
+
+/// Candidates with the same bytes, to within what counters tell apart.
+struct ProgramFit {
+  std::string name, convention;
+  ReadWriteBytes bytes;
+  std::vector<TileShape> tiles;  // empty where the program has none
+  bool grid_agrees = false;      // one of them has as many CTAs as were launched
+
+  /// "128 x any", "64...128 x 64", "128 x (16, 32)": block_m and block_n; "" without tiles.
+  std::string tile_text() const;
+};
+
+struct KernelFit {
+  std::vector<NamedCause> causes;
+  std::vector<ProgramFit> programs;  // the best first, the others as good; empty without candidates
+  Agreement agreement = Agreement::unexplained;
+  /// Measured less causes less the best program. [bytes]
+  std::int64_t read_residual_bytes = 0;
+  std::int64_t write_residual_bytes = 0;
+  std::vector<std::string> hints;  // where the residual could come from, and what would show it
+};
+
+/// Ranks programs by the product of their relative residuals at reads and writes, so that one side that
+/// agrees to the byte outweighs another that something unnamed adds to. A grid of as many CTAs as the program
+/// has speaks for it, a block that is no power of two against it; loads that L1 served may be missing.
+/// Programs that reduce another number of bytes than were counted, or that must write more than was, are left
+/// out.
+/// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
+KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates);
+
+}  // namespace tilescope

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/machine/machine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <algorithm>
+#include <filesystem>
+
+#include "analysis/machine/sm_groups_json.hpp"
+#include "analysis/records/json_fields.hpp"
+#include "common/nearest_names.hpp"
+
+namespace tilescope {
+
+/// Where the JSON library looks for it.
+static void to_json(Json& json, const PassPaces& pass) {
+  json = {{"kernel", pass.kernel},         {"pass", pass.pass},
+          {"head_dim", pass.head_dim},     {"dtype", to_string(pass.dtype)},
+          {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
+  if (pass.paces.step_spread > 0) json["step_spread"] = pass.paces.step_spread;
+  if (pass.paces.tpc_spread > 0) json["tpc_spread"] = pass.paces.tpc_spread;
+  if (pass.paces.clock_spread > 0) json["clock_spread"] = pass.paces.clock_spread;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the machine files are: the source tree that the program was built from, or beside the installed
+/// program.
+fs::path machine_folder() {
+  std::error_code ignored;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& folder : {fs::path(TILESCOPE_MACHINE_FOLDER), program / "machines",
+                                 program.parent_path() / "share" / "tilescope" / "machines"}) {
+    if (fs::is_directory(folder, ignored)) return folder;
+  }
+  throw BadInput(std::string("the machine files are neither in ") + TILESCOPE_MACHINE_FOLDER +
+                 " nor beside " + program.string());
+}
+
+template <typename T>
+Fact<T> with_evidence(const JsonField& field, T value) {
+  static const std::vector<std::string> kinds = {"datasheet", "measured", "derived", "assumed", "unverified"};
+  Fact<T> fact{value, field.at("source").text(), field.at("kind").text()};
+  if (std::find(kinds.begin(), kinds.end(), fact.kind) == kinds.end()) {
+    field.at("kind").refuse(fmt::format("must be one of {}", fmt::join(kinds, ", ")));
+  }
+  if (fact.source.empty()) field.at("source").refuse("must say where the number came from");
+  return fact;
+}
+
+Fact<std::int64_t> integer_fact(const JsonField& field) {
+  return with_evidence(field, field.at("value").integer(1));
+}
+
+template <typename T>
+Json to_json(const Fact<T>& fact) {
+  return {{"value", fact.value}, {"kind", fact.kind}, {"source", fact.source}};
+}
+
+Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
+Fact<double> share_fact(const JsonField& field) {
+  if (field.at("value").positive() > 1) field.at("value").refuse("must lie in (0, 1]");
+  return real_fact(field);
+}
+
+constexpr std::int64_t kMostWays = 1024;
+
+Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t sm_count) {
+  const std::vector<SmGroup> groups = parse_sm_groups(field.at("value"), sm_count, kL2Parts);
+  std::int64_t sms = 0;
+  for (const SmGroup& group : groups) sms += group.sms;
+  if (sms != sm_count) field.at("value").refuse(fmt::format("must have {} SMs in all", sm_count));
+  return with_evidence(field, groups);
+}
+
+/// @throws BadInput naming the field where `name` is none
+ElementType element_type(const JsonField& field, const std::string& name) {
+  try {
+    return parse_element_type(name);
+  } catch (const BadInput& error) {
+    field.refuse(error.what());
+  }
+}
+
+Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
+  const auto spread = [](const JsonField& entry, const char* name) {
+    return entry.has(name) ? entry.at(name).positive() : 0.0;
+  };
+  std::vector<PassPaces> all;
+  for (const JsonField& entry : field.at("value").items()) {
+    all.push_back(
+        {entry.at("kernel").text(),
+         entry.at("pass").text(),
+         entry.at("head_dim").integer(1, kMaxHeadDim),
+         element_type(entry.at("dtype"), entry.at("dtype").text()),
+         {entry.at("younger").positive(), entry.at("alone").positive(), spread(entry, "step_spread"),
+          spread(entry, "tpc_spread"), spread(entry, "clock_spread")}});
+  }
+  return with_evidence(field, all);
+}
+
+}  // namespace
+
+CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass,
+                           const AttentionProblem& problem) const {
+  const auto distance = [&problem](const PassPaces& entry) {
+    return std::abs(entry.head_dim - problem.head_dim);
+  };
+  static const std::vector<PassPaces> kNone;
+  const PassPaces* nearest = nullptr;
+  for (const PassPaces& entry : cta_paces ? cta_paces->value : kNone) {
+    if (entry.kernel != kernel || entry.pass != pass) continue;
+    if (element_bytes(entry.dtype) != element_bytes(problem.dtype)) continue;
+    if (nearest == nullptr || distance(entry) < distance(*nearest)) nearest = &entry;
+  }
+  if (nearest != nullptr) return nearest->paces;
+  return {.clock_spread = clock_spread ? clock_spread->value : 0.0};
+}
+
+std::optional<SplitL2Shape> Machine::split_l2() const {
+  if (!l2_ways || !sm_groups) return std::nullopt;
+  SplitL2Shape shape{l2_bytes.value / kL2Parts, l2_ways->value, sm_groups->value};
+  if (l2_dirty_ways) shape.dirty_ways = l2_dirty_ways->value;
+  return shape;
+}
+
+std::int64_t Machine::resident_ctas_per_sm(std::int64_t shared_bytes) const {
+  // CUDA keeps 1 KiB of shared memory for itself in each CTA on these chips (compute capability 8.0 and
+  // later).
+  constexpr std::int64_t kReservedBytes = 1024;
+  const std::int64_t by_shared = shared_bytes_per_sm.value / (shared_bytes + kReservedBytes);
+  return std::clamp<std::int64_t>(by_shared, 1, ctas_per_sm.value);
+}
+
+std::optional<double> Machine::exponentials_per_second() const {
+  if (!exponentials_per_clock_per_sm) return std::nullopt;
+  return static_cast<double>(exponentials_per_clock_per_sm->value * sm_count.value) * sm_clock_hz.value;
+}
+
+std::optional<double> Machine::peak_flops(ElementType type) const {
+  const auto found = peak_flops_per_second.find(std::string(to_string(type)));
+  if (found == peak_flops_per_second.end()) return std::nullopt;
+  return found->second.value;
+}
+
+Machine parse_machine(const std::string& source, std::string_view text) {
+  const Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  Machine machine;
+  machine.name = field.at("name").text();
+  machine.title = field.at("title").text();
+  machine.chip = field.at("chip").text();
+  machine.sm_count = integer_fact(field.at("sm_count"));
+  machine.shared_bytes_per_sm = integer_fact(field.at("shared_bytes_per_sm"));
+  machine.shared_bytes_per_cta = integer_fact(field.at("shared_bytes_per_cta"));
+  machine.on_chip_bytes_per_sm = integer_fact(field.at("on_chip_bytes_per_sm"));
+  machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
+  machine.l2_bytes = integer_fact(field.at("l2_bytes"));
+  machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
+  if (field.has("clock_spread")) machine.clock_spread = real_fact(field.at("clock_spread"));
+  if (field.has("cta_paces")) machine.cta_paces = pass_paces_fact(field.at("cta_paces"));
+  if (field.has("l2_ways") || field.has("sm_groups")) {
+    machine.l2_ways =
+        with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
+    machine.sm_groups = sm_groups_fact(field.at("sm_groups"), machine.sm_count.value);
+    if (field.has("l2_dirty_ways")) {
+      const JsonField dirty = field.at("l2_dirty_ways");
+      machine.l2_dirty_ways = with_evidence(dirty, dirty.at("value").integer(1, machine.l2_ways->value));
+    }
+  }
+  machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
+  if (field.has("l2_bytes_per_second"))
+    machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
+  machine.sm_clock_hz = real_fact(field.at("sm_clock_hz"));
+  if (field.has("exponentials_per_clock_per_sm")) {
+    machine.exponentials_per_clock_per_sm = integer_fact(field.at("exponentials_per_clock_per_sm"));
+  }
+  for (const auto& [type, peak] : field.at("peak_flops_per_second").entries()) {
+    element_type(peak, type);
+    machine.peak_flops_per_second[type] = real_fact(peak);
+  }
+  return machine;
+}
+
+std::string to_json_text(const Machine& machine) {
+  Json json{{"name", machine.name}, {"title", machine.title}, {"chip", machine.chip}};
+  json["sm_count"] = to_json(machine.sm_count);
+  json["shared_bytes_per_sm"] = to_json(machine.shared_bytes_per_sm);
+  json["shared_bytes_per_cta"] = to_json(machine.shared_bytes_per_cta);
+  json["on_chip_bytes_per_sm"] = to_json(machine.on_chip_bytes_per_sm);
+  json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
+  json["l2_bytes"] = to_json(machine.l2_bytes);
+  json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
+  if (machine.clock_spread) json["clock_spread"] = to_json(*machine.clock_spread);
+  if (machine.cta_paces) json["cta_paces"] = to_json(*machine.cta_paces);
+  if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
+  if (machine.l2_dirty_ways) json["l2_dirty_ways"] = to_json(*machine.l2_dirty_ways);
+  if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);
+  json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
+  if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
+  json["sm_clock_hz"] = to_json(machine.sm_clock_hz);
+  if (machine.exponentials_per_clock_per_sm) {
+    json["exponentials_per_clock_per_sm"] = to_json(*machine.exponentials_per_clock_per_sm);
+  }
+  json["peak_flops_per_second"] = Json::object();
+  for (const auto& [type, peak] : machine.peak_flops_per_second) {
+    json["peak_flops_per_second"][type] = to_json(peak);
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(machine_folder())) {
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Machine load_machine(const std::string& name_or_path) {
+  if (name_or_path.ends_with(".json")) return parse_machine(name_or_path, read_text_file(name_or_path));
+  const std::vector<std::string> names = machine_names();
+  if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
+    throw BadInput(std::string(unknown_name("machine", name_or_path, names).what()) + "; or FILE.json");
+  }
+  const std::string path = machine_folder() / (name_or_path + ".json");
+  return parse_machine(path, read_text_file(path));
+}
+
+}  // namespace tilescope

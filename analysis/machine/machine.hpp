@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU as the models see it: each number once, as data, with where it came from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/replay/ctas/cta_progress.hpp"
+#include "cpu_ref/schedule/problem.hpp"
+#include "profiler/calibration/l2/l2_partitions.hpp"
+
+namespace tilescope {
+
+/// A number and its evidence.
+template <typename T>
+struct Fact {
+  T value{};
+  std::string source;
+  /// datasheet, measured, derived, assumed, or unverified (from general knowledge, no document at hand).
+  std::string kind;
+  bool operator==(const Fact&) const = default;
+};
+
+inline constexpr int kL2Parts = 2;
+
+/// The paces of a kernel's pass, as they were measured with one head dimension and element type.
+struct PassPaces {
+  std::string kernel, pass;  // "gpu:flash2-simt", "forward"
+  std::int64_t head_dim = 0;
+  ElementType dtype = ElementType::fp32;
+  CtaPaces paces;
+  bool operator==(const PassPaces&) const = default;
+};
+
+/// An L2 in two parts.
+struct SplitL2Shape {
+  std::int64_t part_bytes = 0;
+  std::int64_t ways = 0;
+  std::vector<SmGroup> sm_groups;
+  std::optional<std::int64_t> dirty_ways = std::nullopt;  // lines of a set that may be dirty; none: all
+};
+
+/// Files: analysis/machine/NAME.json. A CTA is what CUDA calls a thread block.
+struct Machine {
+  std::string name;   // "h200"
+  std::string title;  // "NVIDIA H200 SXM, 141 GB"
+  std::string chip;   // "GH100"
+  Fact<std::int64_t> sm_count;
+  Fact<std::int64_t> shared_bytes_per_sm;   // the most that CTAs can have together
+  Fact<std::int64_t> shared_bytes_per_cta;  // the most that one CTA can ask for
+  Fact<std::int64_t> on_chip_bytes_per_sm;  // registers, L1 and shared memory: all that can hold an operand
+  Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
+  Fact<std::int64_t> l2_bytes;
+  Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
+  /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
+  /// measured; absent: 0.
+  std::optional<Fact<double>> clock_spread;
+  /// Of passes that were measured; in others an SM's CTAs keep step.
+  std::optional<Fact<std::vector<PassPaces>>> cta_paces;
+  /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
+  /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
+  std::optional<Fact<std::int64_t>> l2_ways;
+  std::optional<Fact<std::vector<SmGroup>>> sm_groups;
+  /// Lines of a set of an L2 in two parts that may be dirty at once, the oldest being written back where
+  /// there would be more; absent: all.
+  std::optional<Fact<std::int64_t>> l2_dirty_ways;
+  Fact<double> dram_bytes_per_second;
+  std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
+  Fact<double> sm_clock_hz;                         // at which the peaks below hold
+  /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
+  std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
+  std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
+
+  std::int64_t effective_l2_bytes() const {
+    return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
+  }
+  /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
+  /// nearest; without one all keep step but for the clock_spread above.
+  CtaPaces paces_of(std::string_view kernel, std::string_view pass, const AttentionProblem& problem) const;
+  /// Nothing where the L2 is taken as one.
+  std::optional<SplitL2Shape> split_l2() const;
+  /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a
+  /// program that does not fit (see fits) can still be replayed.
+  std::int64_t resident_ctas_per_sm(std::int64_t shared_bytes) const;
+  bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
+  /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
+  std::optional<double> peak_flops(ElementType type) const;
+  /// Of all SMs; nothing when the file does not say.
+  std::optional<double> exponentials_per_second() const;
+  bool operator==(const Machine&) const = default;
+};
+
+/// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
+/// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
+Machine load_machine(const std::string& name_or_path);
+/// @param source what error messages call the text
+Machine parse_machine(const std::string& source, std::string_view text);
+/// The file of a machine; parse_machine reads it back.
+std::string to_json_text(const Machine& machine);
+/// Names of the machines that TileScope ships, sorted.
+std::vector<std::string> machine_names();
+
+}  // namespace tilescope

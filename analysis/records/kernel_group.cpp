@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/records/kernel_group.hpp"
+
+#include <algorithm>
+
+#include "common/number_format.hpp"
+#include "profiler/timing/timed_samples.hpp"  // median_of
+
+namespace tilescope {
+
+std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kernels) {
+  std::vector<KernelGroup> groups;
+  std::vector<std::map<std::string, std::int64_t>> counts;
+  for (const KernelMeasurement& kernel : kernels) {
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&kernel](const KernelGroup& group) { return group.holds(kernel); });
+    const std::size_t index = static_cast<std::size_t>(same - groups.begin());
+    if (same == groups.end()) groups.push_back({kernel.name, kernel.launch, 0, {}}), counts.emplace_back();
+    ++groups[index].launches;
+    for (const auto& [name, value] : kernel.measured) {
+      groups[index].measured[name] += value;
+      ++counts[index][name];
+    }
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    for (auto& [name, value] : groups[i].measured) value /= static_cast<double>(counts[i][name]);
+  }
+  return groups;
+}
+
+std::optional<double> median_seconds(std::span<const KernelMeasurement> kernels, const KernelGroup& group) {
+  std::vector<double> medians;
+  for (const KernelMeasurement& kernel : kernels) {
+    const bool timed = kernel.time && !kernel.time->samples_s.empty();
+    if (timed && group.holds(kernel)) medians.push_back(kernel.time->median_s());
+  }
+  if (medians.empty()) return std::nullopt;
+  return median_of(medians);
+}
+
+std::string mean_bytes_text(const KernelGroup& group, const std::string& metric) {
+  const auto mean = group.measured.find(metric);
+  return mean == group.measured.end() ? "-" : format_bytes(mean->second);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of a command's kernels, one group for each kernel and geometry.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profiler/records/kernel_measurement.hpp"
+
+namespace tilescope {
+
+/// Launches of one kernel with one geometry. Metrics are means over them, by the profiler's names.
+struct KernelGroup {
+  std::string name;
+  LaunchFacts launch;
+  std::int64_t launches = 0;
+  std::map<std::string, double> measured;
+
+  bool holds(const KernelMeasurement& kernel) const {
+    return kernel.name == name && kernel.launch.grid == launch.grid && kernel.launch.block == launch.block;
+  }
+  bool operator==(const KernelGroup&) const = default;
+};
+
+/// In the order of the first launch of each.
+std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kernels);
+
+/// Of the medians of the group's launches; nothing where none was timed.
+std::optional<double> median_seconds(std::span<const KernelMeasurement> kernels, const KernelGroup& group);
+
+/// A metric's mean as bytes, or a dash where no launch has it.
+std::string mean_bytes_text(const KernelGroup& group, const std::string& metric);
+
+}  // namespace tilescope

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/records/record_diff.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "common/nearest_names.hpp"
+
+namespace tilescope {
+namespace {
+
+/// How a run was cut and simulated: what tells runs of the same problem and kernel apart.
+std::string variant(const RunEntry& run) {
+  std::string text = run.l2.value_or("");
+  for (const PassRecord& pass : run.passes) {
+    text += fmt::format("{} {}x{}", pass.name, pass.tile.block_m, pass.tile.block_n);
+    if (pass.simulated) text += fmt::format(" {} {}", pass.simulated->machine, pass.simulated->l2_bytes);
+    text += ";";
+  }
+  return text;
+}
+
+bool same_subject(const RunEntry& a, const RunEntry& b) {
+  return a.kernel == b.kernel && a.problem == b.problem && a.memory == b.memory;
+}
+
+/// Whether the simulations of two runs are of the same cache, so that they may be compared.
+bool same_cache(const RunEntry& a, const RunEntry& b) {
+  const auto cache = [](const RunEntry& run) {
+    for (const PassRecord& pass : run.passes) {
+      if (pass.simulated) return fmt::format("{} {}", pass.simulated->machine, pass.simulated->l2_bytes);
+    }
+    return std::string();
+  };
+  return cache(a) == cache(b);
+}
+
+int exactness(const RecordMetric& metric, std::string_view name) {
+  return name == metric.name() ? 3 : name == metric.key ? 2 : 1;
+}
+
+Budget budget_of(const RecordMetric& metric, const std::vector<NamedBudget>& budgets) {
+  Budget chosen = metric.budget;
+  int best = 0;
+  for (const NamedBudget& named : budgets) {
+    if (!metric.answers_to(named.name) || exactness(metric, named.name) < best) continue;
+    chosen = named.budget;
+    best = exactness(metric, named.name);
+  }
+  return chosen;
+}
+
+bool regressed(double base, double now, Budget budget) {
+  if (!std::isfinite(now)) return std::isfinite(base);
+  if (!std::isfinite(base)) return false;
+  const double allowed = budget.relative ? budget.amount * std::abs(base) : budget.amount;
+  return now > base + allowed;
+}
+
+RunChange compare(const RunEntry& base, const RunEntry& now, const std::vector<NamedBudget>& budgets) {
+  RunChange change{&base, &now, {}, {}};
+  const std::vector<MetricValue> new_values = metric_values(now);
+  const bool caches_match = same_cache(base, now);
+  for (const MetricValue& old : metric_values(base)) {
+    const auto match = std::find_if(new_values.begin(), new_values.end(), [&old](const MetricValue& value) {
+      return value.metric == old.metric && value.where == old.where;
+    });
+    if (match == new_values.end() || (old.metric->account == "simulated" && !caches_match)) {
+      change.gone.push_back(old.metric->name() + " " + old.where);
+      continue;
+    }
+    const Budget budget = budget_of(*old.metric, budgets);
+    change.changes.push_back(
+        {old.metric, old.where, old.value, match->value, budget, regressed(old.value, match->value, budget)});
+  }
+  return change;
+}
+
+/// The entry of `candidates` that is `wanted` in the other record; candidates.end() if there is none.
+std::vector<const RunEntry*>::iterator find_match(std::vector<const RunEntry*>& candidates,
+                                                  const RunEntry& wanted, bool only_one) {
+  const auto exact = std::find_if(candidates.begin(), candidates.end(), [&wanted](const RunEntry* run) {
+    return same_subject(*run, wanted) && variant(*run) == variant(wanted);
+  });
+  if (exact != candidates.end()) return exact;
+  const auto same = [&wanted](const RunEntry* run) { return same_subject(*run, wanted); };
+  const bool unambiguous = only_one && std::count_if(candidates.begin(), candidates.end(), same) == 1;
+  return unambiguous ? std::find_if(candidates.begin(), candidates.end(), same) : candidates.end();
+}
+
+}  // namespace
+
+NamedBudget parse_budget(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) {
+    throw BadInput("--budget", fmt::format("'{}'", text), "must be METRIC=AMOUNT as in dram_read_bytes=5%");
+  }
+  NamedBudget named;
+  named.name = text.substr(0, equals);
+  std::vector<std::string> names;
+  for (const RecordMetric& metric : record_metrics()) {
+    for (const std::string& name : {std::string(metric.account), std::string(metric.key), metric.name()}) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  if (std::find(names.begin(), names.end(), named.name) == names.end()) {
+    throw unknown_name("--budget", named.name, names);
+  }
+  std::string_view amount = text.substr(equals + 1);
+  named.budget.relative = amount.ends_with('%');
+  if (named.budget.relative) amount.remove_suffix(1);
+  const char* const end = amount.data() + amount.size();
+  const auto [stopped, error] = std::from_chars(amount.data(), end, named.budget.amount);
+  if (error != std::errc() || stopped != end || !(named.budget.amount >= 0)) {
+    throw BadInput(
+        "--budget", fmt::format("'{}'", text),
+        "the amount must be a percentage as in 5%, or a number in the metric's unit, and at least 0");
+  }
+  if (named.budget.relative) named.budget.amount /= 100;
+  return named;
+}
+
+bool MetricChange::moved() const { return base != now && !(std::isnan(base) && std::isnan(now)); }
+
+int RecordDiff::regressions() const {
+  int count = 0;
+  for (const RunChange& run : common) {
+    for (const MetricChange& change : run.changes) count += change.regressed ? 1 : 0;
+  }
+  return count;
+}
+
+RecordDiff diff_records(const RunRecord& base, const RunRecord& now,
+                        const std::vector<NamedBudget>& budgets) {
+  RecordDiff diff;
+  for (const RunEntry& run : now.runs) diff.only_now.push_back(&run);
+  for (const RunEntry& run : base.runs) {
+    const auto same = [&run](const RunEntry& other) { return same_subject(run, other); };
+    const bool only_one = std::count_if(base.runs.begin(), base.runs.end(), same) == 1;
+    const auto match = find_match(diff.only_now, run, only_one);
+    if (match == diff.only_now.end()) {
+      diff.only_base.push_back(&run);
+    } else {
+      diff.common.push_back(compare(run, **match, budgets));
+      diff.only_now.erase(match);
+    }
+  }
+  return diff;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two records side by side: which runs both have, what moved in them, and whether it moved too far.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/records/record_metrics.hpp"
+#include "analysis/records/run_record.hpp"
+
+namespace tilescope {
+
+/// A user's budget for the metrics that answer to a name.
+struct NamedBudget {
+  std::string name;
+  Budget budget;
+};
+
+/// Reads "dram_read_bytes=5%" or "max_abs=1e-5" (an amount in the metric's unit).
+/// @throws BadInput on an unknown metric (naming the nearest) or an amount that is negative or no number
+NamedBudget parse_budget(std::string_view text);
+
+/// One metric of one run that has a value in both records.
+struct MetricChange {
+  const RecordMetric* metric = nullptr;
+  std::string where;  // direction or tensor
+  double base = 0, now = 0;
+  Budget budget;
+  bool regressed = false;
+  bool moved() const;
+};
+
+/// A run that both records hold.
+struct RunChange {
+  const RunEntry* base = nullptr;
+  const RunEntry* now = nullptr;
+  std::vector<MetricChange> changes;  // every metric that both have, moved or not
+  std::vector<std::string> gone;      // metrics that only the base has: "measured.dram_read_bytes forward"
+};
+
+struct RecordDiff {
+  std::vector<RunChange> common;
+  std::vector<const RunEntry*> only_base, only_now;
+  int regressions() const;
+};
+
+/// Matches runs by problem and kernel, and where a record holds several of those, also by the tile shapes and
+/// the machine that was simulated. Of budgets that fit a metric the most exact name counts (account.key, then
+/// key, then account), of equals the last. A value that is no longer finite is a regression whatever the
+/// budget. The result points into the records.
+RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets);
+
+}  // namespace tilescope

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where and when a record was made. Its JSON is in run_record_json.cpp.
+#include "analysis/records/run_record.hpp"
+
+#include <omp.h>
+#include <sys/resource.h>
+
+#include <ctime>
+#include <fstream>
+
+namespace tilescope {
+namespace {
+
+/// The "model name" that Linux gives, or nothing where it gives none.
+std::optional<std::string> cpu_model_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const std::size_t start = line.find_first_not_of(" \t", line.find(':') + 1);
+    if (start != std::string::npos) return line.substr(start);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+MachineInfo this_machine() {
+  MachineInfo machine;
+  machine.cpu = cpu_model_name();
+  machine.threads = omp_get_max_threads();
+  return machine;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+RecordCost cost_since(std::chrono::steady_clock::time_point start) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  constexpr std::int64_t kKibibyte = 1024;  // Linux counts in these
+  return {elapsed.count(), usage.ru_maxrss * kKibibyte};
+}
+
+RunRecord start_record(std::vector<std::string> argv) {
+  return {
+      .argv = std::move(argv), .git = built_from(), .when = utc_now(), .machine = this_machine(), .runs = {}};
+}
+
+}  // namespace tilescope

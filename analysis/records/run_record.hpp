@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record, schema "tilescope.run/1": what every measuring or modelling command writes and every analysing
+// command reads. Plain data; an absent part is std::nullopt and is left out of the JSON, never written as
+// zero.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "analysis/replay/cache/page_table.hpp"
+#include "analysis/replay/ctas/cta_progress.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
+#include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope {
+
+inline constexpr std::string_view kRunSchema = "tilescope.run/1";
+
+/// The commit that the program was built from; "unknown" without dirty flag outside a git checkout.
+struct GitState {
+  std::string sha;
+  std::optional<bool> dirty;
+  bool operator==(const GitState&) const = default;
+};
+
+/// Where the command ran. The GPU parts are absent on a machine without one.
+struct MachineInfo {
+  std::optional<std::string> name, chip, driver, cuda;
+  std::optional<std::string> source;     // where the GPU's facts came from
+  std::optional<std::string> libraries;  // versions of those that were timed beside ours
+  std::optional<std::string> cpu;        // model name
+  std::optional<std::int64_t> threads;
+  bool operator==(const MachineInfo&) const = default;
+};
+
+/// Bytes that a pass must move, by formula. A reduction counts as written at SM<->L2.
+struct ClosedFormBytes {
+  std::int64_t sm_l2_read_bytes = 0;
+  std::int64_t sm_l2_write_bytes = 0;
+  std::int64_t compulsory_read_bytes = 0;  // each tile that the pass needs from outside, once
+  std::int64_t compulsory_write_bytes = 0;
+  bool operator==(const ClosedFormBytes&) const = default;
+};
+
+/// DRAM traffic at one size of an LRU L2, read off the stack-distance histogram.
+struct L2CurvePoint {
+  std::int64_t l2_bytes = 0;
+  std::int64_t dram_read_bytes = 0;
+  std::int64_t dram_write_bytes = 0;
+  bool operator==(const L2CurvePoint&) const = default;
+};
+
+/// Bytes of a pass replayed through the cache model of a machine.
+struct SimulatedBytes {
+  std::string machine;        // the model's name, "h200"
+  std::int64_t l2_bytes = 0;  // capacity that was simulated
+  std::int64_t co_resident_ctas = 0;
+  std::int64_t sm_l2_read_bytes = 0;
+  std::int64_t sm_l2_write_bytes = 0;
+  std::int64_t dram_read_bytes = 0;
+  std::int64_t dram_write_bytes = 0;
+  double hit_rate = 0;                 // bytes found in L2 / bytes that looked there, 1.0 = 100 %
+  std::vector<L2CurvePoint> l2_curve;  // of LRU; ascending l2_bytes; may be empty
+  /// Least and largest DRAM reads of the layouts whose median dram_read_bytes is; only in scattered memory.
+  std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
+  bool operator==(const SimulatedBytes&) const = default;
+};
+
+/// Bytes from hardware counters.
+struct MeasuredBytes {
+  std::optional<std::int64_t> sm_l2_read_bytes, sm_l2_write_bytes, dram_read_bytes, dram_write_bytes;
+  /// Least and largest DRAM reads of the launches, or of the placements in scattered memory, whose median
+  /// dram_read_bytes is; absent with one.
+  std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
+  /// Code and constants that L2 had to fetch from DRAM: part of dram_read_bytes.
+  std::optional<std::int64_t> instruction_fetch_bytes = std::nullopt;
+  bool operator==(const MeasuredBytes&) const = default;
+};
+
+struct TimeRecord {
+  double median_s = 0;
+  double min_s = 0;
+  double noise = 0;  // relative standard deviation, 1.0 = 100 %
+  std::vector<double> samples_s;
+  std::optional<std::int64_t> throttled = std::nullopt;  // samples dropped because the clock was low
+  std::optional<double> sm_clock_hz = std::nullopt;      // mean over the samples
+  bool operator==(const TimeRecord&) const = default;
+};
+
+struct LaunchRecord {
+  std::array<std::int64_t, 3> grid{1, 1, 1};
+  std::array<std::int64_t, 3> block{1, 1, 1};
+  std::optional<std::int64_t> registers, shared_bytes;  // per thread; per CTA
+  bool operator==(const LaunchRecord&) const = default;
+};
+
+/// A counter's value: integers stay integers.
+using CounterValue = std::variant<std::int64_t, double>;
+
+inline constexpr TileShape kUnknownTile{0, 0};
+
+/// One kernel launch.
+struct PassRecord {
+  std::string name;
+  Direction direction = Direction::forward;
+  TileShape tile;                   // kUnknownTile for another library's kernel
+  std::int64_t flops = 0;           // matrix products over the visible (query, key) pairs, 2 a multiply-add
+  std::int64_t executed_flops = 0;  // the same over whole visited tiles
+  std::optional<ClosedFormBytes> closed_form;
+  std::optional<SimulatedBytes> simulated;
+  std::optional<MeasuredBytes> measured;
+  std::optional<MeasuredPaces> paces = std::nullopt;
+  std::optional<TimeRecord> time;
+  std::map<std::string, CounterValue> counters;
+  std::optional<LaunchRecord> launch;
+  bool operator==(const PassRecord&) const = default;
+};
+
+/// How far one tensor lies from the exact result, or from another kernel's. Non-finite figures are written as
+/// "nan", "inf", "-inf".
+struct TensorErrorRecord {
+  double max_abs = 0;
+  double rmse = 0;
+  double max_ulp = 0;
+  std::int64_t non_finite = 0;                      // elements
+  double bound = 0;                                 // what max_abs was held to
+  std::optional<double> rmse_bound = std::nullopt;  // what rmse was held to, if to anything
+  bool operator==(const TensorErrorRecord&) const = default;
+};
+
+/// One tensor over many runs of the same problem.
+struct RepeatRecord {
+  std::int64_t runs = 0;
+  std::int64_t runs_that_differ = 0;  // in any bit, from the first
+  double spread = 0;                  // largest difference of an element from the first run's
+  double bound = 0;                   // of its error against the exact result, to compare the spread with
+  bool may_differ = false;            // sums of atomic adds have no fixed order
+  bool operator==(const RepeatRecord&) const = default;
+};
+
+/// One problem on one kernel.
+struct RunEntry {
+  AttentionProblem problem;
+  std::string kernel;
+  std::vector<PassRecord> passes;
+  std::map<std::string, TensorErrorRecord> error;  // by tensor: o, lse, dq, dk, dv
+  std::optional<TileOrder> order = std::nullopt;   // of the grid, where it was chosen
+  std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
+  std::optional<InputKind> inputs = std::nullopt;  // what was computed on
+  std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
+  /// How its tensors lay, measured and simulated.
+  MemoryPlacement memory = MemoryPlacement::contiguous;
+  /// By direction, "forward" or "backward": device memory that its tensors took.
+  std::map<std::string, std::int64_t> device_bytes = {};
+  std::map<std::string, TensorErrorRecord> mirror_error = {};  // `error`, against the kernel's CPU mirror
+  std::map<std::string, RepeatRecord> repeats = {};            // by tensor
+  // Where an entry stands for many problems: their number, those that failed; the errors are their largest.
+  std::optional<std::int64_t> cases = std::nullopt, failed = std::nullopt;
+  bool operator==(const RunEntry&) const = default;
+};
+
+/// What making a record took.
+struct RecordCost {
+  double elapsed_s = 0;
+  std::int64_t peak_memory_bytes = 0;  // resident, of the process
+  bool operator==(const RecordCost&) const = default;
+};
+
+struct RunRecord {
+  std::vector<std::string> argv;
+  GitState git;
+  std::string when;  // ISO 8601, UTC
+  MachineInfo machine;
+  std::optional<RecordCost> cost = std::nullopt;  // of simulations
+  std::vector<RunEntry> runs;
+  bool operator==(const RunRecord&) const = default;
+};
+
+/// The commit baked in by the build.
+GitState built_from();
+/// CPU model and thread count of this machine.
+MachineInfo this_machine();
+/// Of this process, since `start`.
+RecordCost cost_since(std::chrono::steady_clock::time_point start);
+/// "2025-01-31T23:59:59Z"
+std::string utc_now();
+/// An empty record of this command, now, on this machine.
+RunRecord start_record(std::vector<std::string> argv);
+
+std::string to_json_text(const RunRecord& record);
+/// @param source what error messages call the text, usually its path
+/// @throws BadInput naming source, field and value on damaged JSON, another schema, or a wrong value
+RunRecord parse_run_record(const std::string& source, std::string_view text);
+
+/// Writes the record to `path`, whole or not at all; "-" is standard output.
+/// @throws BadInput if the file cannot be written
+void write_run_record(const RunRecord& record, const std::string& path);
+/// Reads a record from `path`; "-" is standard input.
+/// @throws BadInput as parse_run_record, or if the file cannot be read
+RunRecord read_run_record(const std::string& path);
+
+}  // namespace tilescope

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/records/tile_table.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <tuple>
+
+#include "analysis/records/json_fields.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::string_view kTileSchema = "tilescope.tiles/1";
+
+auto key(const TileChoice& c) { return std::tie(c.device, c.kernel, c.pass, c.head_dim, c.dtype, c.causal); }
+
+Json to_json(TileShape tile) { return {{"block_m", tile.block_m}, {"block_n", tile.block_n}}; }
+
+TileShape tile_from(const JsonField& field) {
+  constexpr int kMost = 4096;
+  return {static_cast<int>(field.at("block_m").integer(1, kMost)),
+          static_cast<int>(field.at("block_n").integer(1, kMost))};
+}
+
+Json to_json(const TileChoice& choice) {
+  Json json{{"device", choice.device}, {"kernel", choice.kernel}};
+  json["pass"] = to_string(choice.pass);
+  json["head_dim"] = choice.head_dim;
+  json["dtype"] = to_string(choice.dtype);
+  json["causal"] = choice.causal;
+  json["tile"] = to_json(choice.tile);
+  json["tried"] = Json::array();
+  for (const TriedTile& tried : choice.tried) {
+    json["tried"].push_back({{"tile", to_json(tried.tile)}, {"median_s", tried.median_s}});
+  }
+  json["problem"] = choice.problem;
+  json["when"] = choice.when;
+  json["git_sha"] = choice.git_sha;
+  return json;
+}
+
+TileChoice choice_from(const JsonField& field) {
+  TileChoice choice;
+  choice.device = field.at("device").text();
+  choice.kernel = field.at("kernel").text();
+  const JsonField pass = field.at("pass");
+  const auto named = [&](TiledPass one) { return to_string(one) == pass.text(); };
+  const auto* found = std::find_if(std::begin(kTiledPasses), std::end(kTiledPasses), named);
+  if (found == std::end(kTiledPasses)) pass.refuse("must be forward, backward or dq");
+  choice.pass = *found;
+  choice.head_dim = field.at("head_dim").integer(1, kMaxHeadDim);
+  try {
+    choice.dtype = parse_element_type(field.at("dtype").text());
+  } catch (const BadInput& error) {
+    field.at("dtype").refuse(error.what());
+  }
+  choice.causal = field.at("causal").boolean();
+  choice.tile = tile_from(field.at("tile"));
+  for (const JsonField& tried : field.at("tried").items()) {
+    choice.tried.push_back({tile_from(tried.at("tile")), tried.at("median_s").positive()});
+  }
+  choice.problem = field.at("problem").text();
+  choice.when = field.at("when").text();
+  choice.git_sha = field.at("git_sha").text();
+  return choice;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+bool TileChoice::same_key(const TileChoice& other) const { return key(*this) == key(other); }
+
+void TileTable::put(TileChoice choice) {
+  const auto place = std::find_if(choices_.begin(), choices_.end(),
+                                  [&](const TileChoice& other) { return other.same_key(choice); });
+  if (place == choices_.end()) {
+    choices_.push_back(std::move(choice));
+  } else {
+    *place = std::move(choice);
+  }
+}
+
+ProgramOptions TileTable::apply(std::string_view kernel, const AttentionProblem& problem,
+                                std::string_view device, ProgramOptions options,
+                                const std::function<std::vector<TileShape>(TiledPass)>& legal) const {
+  for (const TileChoice& choice : choices_) {
+    if (choice.device != device || choice.kernel != kernel || choice.head_dim != problem.head_dim ||
+        choice.dtype != problem.dtype || choice.causal != problem.causal) {
+      continue;
+    }
+    const std::vector<TileShape> shapes = legal(choice.pass);
+    if (std::find(shapes.begin(), shapes.end(), choice.tile) == shapes.end()) continue;
+    tile_of(options, choice.pass) = choice.tile;
+  }
+  return options;
+}
+
+std::string to_json_text(const TileTable& table) {
+  Json json;
+  json["schema"] = kTileSchema;
+  json["choices"] = Json::array();
+  for (const TileChoice& choice : table.choices()) json["choices"].push_back(to_json(choice));
+  return json.dump(1) + "\n";
+}
+
+TileTable parse_tile_table(const std::string& source, std::string_view text) {
+  const Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  if (field.at("schema").text() != kTileSchema) {
+    field.at("schema").refuse("this program reads \"" + std::string(kTileSchema) + "\"");
+  }
+  TileTable table;
+  for (const JsonField& choice : field.at("choices").items()) table.put(choice_from(choice));
+  return table;
+}
+
+TileTable read_tile_table(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) return {};
+  return parse_tile_table(path, read_text_file(path));
+}
+
+std::string tile_table_path() {
+  if (const std::string named = variable("TILESCOPE_TILES"); !named.empty()) return named;
+  const std::string cache = variable("XDG_CACHE_HOME");
+  const std::string folder = cache.empty() ? variable("HOME") + "/.cache" : cache;
+  return folder + "/tilescope/tiles.json";
+}
+
+bool autotune_disabled() {
+  const std::string value = variable("TILESCOPE_DISABLE_AUTOTUNE");
+  if (value.empty() || value == "0") return false;
+  if (value == "1") return true;
+  throw BadInput("TILESCOPE_DISABLE_AUTOTUNE", value, "must be 0 or 1");
+}
+
+}  // namespace tilescope

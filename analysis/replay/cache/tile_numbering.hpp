@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every tile of a pass as a dense number, so that a replay needs no hashing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cpu_ref/schedule/cta_walk.hpp"
+
+namespace tilescope {
+
+/// A tile's number and size.
+struct NumberedTile {
+  std::uint32_t number;
+  std::int64_t bytes;
+};
+
+/// Numbers the tiles of the tensors that a program touches from 0 on, those that it writes first.
+class TileNumbering {
+ public:
+  /// @throws BadInput when there are 2^32 tiles or more
+  explicit TileNumbering(const TileProgram& program);
+
+  std::uint32_t num_tiles() const { return num_tiles_; }
+  /// Tiles below this number may be stored or reduced; the others are only loaded.
+  std::uint32_t num_written_tiles() const { return num_written_tiles_; }
+  /// The tile of `tensor` that a group touches.
+  NumberedTile tile(TensorName tensor, const AccessGroup& group) const {
+    const Tensor& t = tensors_[static_cast<std::size_t>(tensor)];
+    const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + group.head / t.group_size;
+    const int row_tile = t.by_m ? group.m_block : group.n_block;
+    const int col_tile = t.col_tiles == 1 ? 0 : group.n_block;
+    const std::int64_t number = (head * t.row_tiles + row_tile) * t.col_tiles + col_tile;
+    return {static_cast<std::uint32_t>(t.first + number),
+            t.bytes[row_tile == t.row_tiles - 1][col_tile == t.col_tiles - 1]};
+  }
+
+ private:
+  struct Tensor {
+    std::int64_t first = 0;
+    int heads = 1, group_size = 1;
+    bool by_m = true;
+    int row_tiles = 1, col_tiles = 1;
+    std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
+  };
+  void number(const TileProgram& program, TensorName name);
+
+  std::array<Tensor, kNumTensors> tensors_{};
+  std::uint32_t num_tiles_ = 0, num_written_tiles_ = 0;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runs of a record simulated again, so that a measured record and a model that was refined after it can
+// be laid side by side.
+#pragma once
+
+#include "analysis/machine/machine.hpp"
+#include "analysis/records/run_record.hpp"
+#include "analysis/replay/simulate_run.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+
+namespace tilescope {
+
+/// The choices that made the passes of `run`: tiles, backward order, CTA order and scan.
+ProgramOptions options_of(const RunEntry& run, const Kernel& kernel);
+
+/// `run` with closed forms and simulation on `machine`, in its own memory, in place of those it had; what was
+/// measured stays.
+/// @throws BadInput when the kernel's passes are not those of the run
+RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
+                        SimulationOptions options = {});
+
+}  // namespace tilescope

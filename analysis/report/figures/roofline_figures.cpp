@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/report/figures/roofline_figures.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/sweep.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr int kThreadsPerWarp = 32;
+
+std::string instruction_rate(double value) { return format_count(value) + "/s"; }
+
+/// Ceilings of one kind for drawing: measured ones solid, stated ones dashed. What no document states gives
+/// way to what was measured.
+std::vector<const Ceiling*> drawn(const RunCeilings& ceilings, CeilingKind kind) {
+  std::vector<const Ceiling*> chosen;
+  const Ceiling* measured = find(ceilings.measured, kind);
+  if (const Ceiling* stated = find(ceilings.stated, kind); stated && (stated->documented || !measured)) {
+    chosen.push_back(stated);
+  }
+  if (measured) chosen.push_back(measured);
+  return chosen;
+}
+
+/// @param level the ceiling of the chart's work; `unit` turns its rate into what the y axis counts
+std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, double unit,
+                           std::string (*format_rate)(double)) {
+  std::vector<Roof> roofs;
+  for (const Ceiling* ceiling : drawn(ceilings, level)) {
+    const double rate = ceiling->per_second * unit;
+    roofs.push_back({fmt::format("{} {}", ceiling->name, format_rate(rate)), rate, std::nullopt,
+                     !ceiling->measured, !roofs.empty()});
+  }
+  const auto level_of = [&roofs](bool dashed) {
+    const auto own = std::find_if(roofs.begin(), roofs.end(),
+                                  [dashed](const Roof& roof) { return roof.dashed == dashed; });
+    return own == roofs.end() ? roofs.front().work_per_second : own->work_per_second;
+  };
+  if (roofs.empty()) return roofs;
+  std::vector<Roof> slanted;
+  for (const auto& [kind, name] :
+       {std::pair(CeilingKind::sm_l2, "SM<->L2"), std::pair(CeilingKind::dram, "DRAM")}) {
+    for (const Ceiling* ceiling : drawn(ceilings, kind)) {
+      slanted.push_back({fmt::format("{} {}/s", name, format_bytes(ceiling->per_second)),
+                         level_of(!ceiling->measured), ceiling->per_second, !ceiling->measured, false});
+    }
+  }
+  std::stable_sort(slanted.begin(), slanted.end(),
+                   [](const Roof& a, const Roof& b) { return *a.bytes_per_second > *b.bytes_per_second; });
+  slanted.back().label_below = true;
+  roofs.insert(roofs.end(), slanted.begin(), slanted.end());
+  return roofs;
+}
+
+/// From the first standard kernel to the first flash2 kernel, at both boundaries.
+std::vector<RooflineArrow> arrows_of(const Subjects& subjects) {
+  const auto first = [&subjects](Algorithm algorithm) {
+    return static_cast<std::size_t>(std::find_if(subjects.begin(), subjects.end(),
+                                                 [algorithm](const RooflineSubject& subject) {
+                                                   return subject.run->algorithm == algorithm;
+                                                 }) -
+                                    subjects.begin());
+  };
+  const std::size_t from = first(Algorithm::standard), to = first(Algorithm::flash2);
+  if (from == subjects.size() || to == subjects.size()) return {};
+  return {{from, to, 0}, {from, to, 1}};
+}
+
+std::vector<std::string> boundary_names(const Subjects& subjects) {
+  const auto measured = static_cast<std::size_t>(std::count_if(
+      subjects.begin(), subjects.end(), [](const auto& subject) { return subject.dram_measured; }));
+  const char* how = measured == 0                 ? "simulated"
+                    : measured == subjects.size() ? "measured"
+                                                  : "measured or simulated";
+  return {"at SM<->L2", fmt::format("at DRAM, {}", how), "compulsory traffic"};
+}
+
+/// @param work the kernel's amount of what the axes count
+template <typename Work>
+RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Work work) {
+  std::vector<const RunSummary*> runs;
+  for (const RooflineSubject& subject : subjects) runs.push_back(subject.run);
+  RooflineChart chart;
+  chart.boundaries = boundary_names(subjects);
+  chart.roofs = std::move(roofs);
+  KernelLooks palette;
+  for (const RooflineSubject& subject : subjects) {
+    const double amount = work(subject);
+    const double compulsory = static_cast<double>(subject.run->compulsory.total());
+    chart.kernels.push_back({title_in(runs, *subject.run),
+                             palette.take(subject.run->algorithm),
+                             amount / subject.seconds,
+                             {subject.intensity(amount, CeilingKind::sm_l2),
+                              subject.intensity(amount, CeilingKind::dram), amount / compulsory}});
+  }
+  chart.arrows = arrows_of(subjects);
+  return chart;
+}
+
+Figure named_figure(const char* name, const char* title, const Subjects& subjects,
+                    const RunCeilings& ceilings, int number) {
+  const RunSummary& first = *subjects.front().run;
+  Figure figure;
+  figure.name = fmt::format("{}-{}-{}", name, to_string(first.direction), number);
+  figure.title = fmt::format("{}, {} pass, {}.", title, to_string(first.direction), ceilings.machine_title);
+  figure.caption = problem_text(first);
+  for (const RooflineSubject& subject : subjects) add_command(figure, *subject.run);
+  return figure;
+}
+
+}  // namespace
+
+std::string flops_rate(double value) { return format_flops(value) + "/s"; }
+
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, int number) {
+  Figure figure = named_figure("roofline", "Roofline", subjects, ceilings, number);
+  RooflineChart chart =
+      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate),
+               [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
+  chart.x_label = "Operational intensity (FLOP per byte at the boundary)";
+  chart.y_label = "Useful FLOP per second";
+  chart.format_rate = flops_rate;
+  if (!chart.arrows.empty()) {
+    const RooflineSubject &from = subjects[chart.arrows[0].from], &to = subjects[chart.arrows[0].to];
+    figure.caption += fmt::format(". From {} to {} the {} rate grows {}.", from.run->label, to.run->label,
+                                  from.timed && to.timed ? "measured" : "attainable",
+                                  format_ratio(to.flops_per_second() / from.flops_per_second()));
+  }
+  figure.svg = draw(chart);
+  return figure;
+}
+
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, int number) {
+  std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
+  std::vector<Roof> roofs =
+      roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
+  if (subjects.empty() || roofs.empty()) return std::nullopt;
+  Figure figure =
+      named_figure("softmax-roofline", "Instruction roofline of the softmax", subjects, ceilings, number);
+  RooflineChart chart = chart_of(subjects, std::move(roofs), [](const RooflineSubject& subject) {
+    return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
+  });
+  chart.x_label = "Exponential instructions of a warp, per byte at the boundary";
+  chart.y_label = "Exponential instructions per second";
+  chart.format_rate = instruction_rate;
+  figure.svg = draw(chart);
+  return figure;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes against sequence length and against block size.
+#include <fmt/format.h>
+
+#include "analysis/counts/lower_bounds.hpp"
+#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+
+namespace tilescope {
+namespace {
+
+using BytesOf = std::optional<ReadWriteBytes> RunSummary::*;
+/// What varies along a sweep.
+using ValueOf = std::int64_t (*)(const RunSummary&);
+
+/// The total at a boundary of each point that knows it.
+std::vector<ChartPoint> totals(const SweepSeries& series, BytesOf boundary, ValueOf x) {
+  std::vector<ChartPoint> points;
+  for (const RunSummary* run : series.points) {
+    const std::optional<ReadWriteBytes>& bytes = run->*boundary;
+    if (bytes && bytes->total() > 0) {
+      points.push_back({static_cast<double>(x(*run)), static_cast<double>(bytes->total())});
+    }
+  }
+  return points;
+}
+
+std::int64_t seqlen_of(const RunSummary& run) { return run.problem().seqlen_q; }
+std::int64_t block_of(const RunSummary& run) { return swept_block(run); }
+
+std::string block_text(std::int64_t rows) { return std::to_string(rows); }
+
+/// The tile after the label where the series of a sweep differ in it.
+std::string series_title(const Sweep& sweep, const SweepSeries& series) {
+  const auto same_label = [&series](const SweepSeries& other) { return other.label == series.label; };
+  const bool ambiguous = std::count_if(sweep.series.begin(), sweep.series.end(), same_label) > 1;
+  return ambiguous ? series.label + " " + to_string(series.tile) : series.label;
+}
+
+/// Lines of every kernel at every boundary that the records know, over `x`.
+std::vector<LineSeries> boundary_lines(const Sweep& sweep, ValueOf x) {
+  std::vector<LineSeries> lines;
+  std::vector<Look> looks;
+  KernelLooks palette;
+  for (const SweepSeries& series : sweep.series) {
+    const RunSummary& run = *series.points.front();
+    looks.push_back(palette.take(run.algorithm));
+  }
+  const auto add = [&](const char* boundary, BytesOf bytes, bool dram, bool measured) {
+    for (std::size_t i = 0; i < sweep.series.size(); ++i) {
+      LineSeries line{fmt::format("{}, {}", series_title(sweep, sweep.series[i]), boundary),
+                      dram ? at_dram(looks[i]) : looks[i], totals(sweep.series[i], bytes, x)};
+      if (measured) {
+        line.look.marker = dram ? Marker::cross : Marker::plus;
+        line.look.width = 0;
+      }
+      if (!line.points.empty()) lines.push_back(std::move(line));
+    }
+  };
+  add("SM<->L2", &RunSummary::closed_form, false, false);
+  add("SM<->L2 measured", &RunSummary::measured_sm_l2, false, true);
+  add("DRAM simulated", &RunSummary::simulated_dram, true, false);
+  add("DRAM measured", &RunSummary::measured_dram, true, true);
+  return lines;
+}
+
+const SweepSeries& longest_series(const Sweep& sweep) {
+  return *std::max_element(
+      sweep.series.begin(), sweep.series.end(),
+      [](const SweepSeries& a, const SweepSeries& b) { return a.points.size() < b.points.size(); });
+}
+
+LineSeries floor_line(const Sweep& sweep, ValueOf x) {
+  LineSeries line{"compulsory", kFloorLook, {}};
+  for (const RunSummary* run : longest_series(sweep).points) {
+    line.points.push_back({static_cast<double>(x(*run)), static_cast<double>(run->compulsory.total())});
+  }
+  return line;
+}
+
+std::vector<std::int64_t> values_of(const Sweep& sweep, ValueOf x) {
+  std::vector<std::int64_t> values;
+  for (const SweepSeries& series : sweep.series) {
+    for (const RunSummary* run : series.points) values.push_back(x(*run));
+  }
+  return values;
+}
+
+/// The point of the first series of an algorithm at x, or null.
+const RunSummary* point_at(const Sweep& sweep, Algorithm algorithm, std::int64_t x, ValueOf x_of) {
+  for (const SweepSeries& series : sweep.series) {
+    for (const RunSummary* run : series.points) {
+      if (run->algorithm == algorithm && x_of(*run) == x) return run;
+    }
+  }
+  return nullptr;
+}
+
+/// The least that any kernel moves at SM<->L2: the bound on its reads, and its outputs once.
+std::optional<LineSeries> bound_line(const Sweep& sweep) {
+  const std::optional<Machine> machine = machine_of(*sweep.series.front().points.front());
+  if (!machine) return std::nullopt;
+  LineSeries line{"lower bound, SM<->L2", kBoundLook, {}};
+  for (const RunSummary* run : longest_series(sweep).points) {
+    const ReadBound bound =
+        read_bound(run->problem(), run->direction, Algorithm::flash2, sm_memory(*machine));
+    line.points.push_back({static_cast<double>(seqlen_of(*run)),
+                           static_cast<double>(bound.bytes() + run->compulsory.write_bytes)});
+  }
+  return line;
+}
+
+/// "At N = 64K flash2 moves 3.00x less than standard at SM<->L2 and 35x less at DRAM." or nothing.
+std::string comparison_at(const Sweep& sweep, std::int64_t x, ValueOf x_of, const std::string& where) {
+  const RunSummary* standard = point_at(sweep, Algorithm::standard, x, x_of);
+  const RunSummary* flash = point_at(sweep, Algorithm::flash2, x, x_of);
+  if (!standard || !flash || !standard->closed_form || !flash->closed_form) return "";
+  const auto factor = [](const ReadWriteBytes& a, const ReadWriteBytes& b) {
+    return format_ratio(static_cast<double>(a.total()) / static_cast<double>(b.total()));
+  };
+  std::string text = fmt::format(" At {} {} moves {} as many bytes as {} at SM<->L2", where, standard->label,
+                                 factor(*standard->closed_form, *flash->closed_form), flash->label);
+  if (standard->simulated_dram && flash->simulated_dram) {
+    text += fmt::format(" and {} as many at DRAM", factor(*standard->simulated_dram, *flash->simulated_dram));
+  }
+  return text + ".";
+}
+
+/// The largest x that both standard and flash2 have, or 0.
+std::int64_t last_common(const Sweep& sweep, ValueOf x_of) {
+  std::int64_t last = 0;
+  for (const std::int64_t x : values_of(sweep, x_of)) {
+    if (point_at(sweep, Algorithm::standard, x, x_of) && point_at(sweep, Algorithm::flash2, x, x_of)) {
+      last = std::max(last, x);
+    }
+  }
+  return last;
+}
+
+/// What the looks of boundary_lines() mean.
+std::string legend_of(const Sweep& sweep) {
+  std::string text =
+      " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
+      "simulated; where the two coincide, the L2 saves nothing.";
+  for (const SweepSeries& series : sweep.series) {
+    if (series.points.front()->measured_sm_l2) {
+      return text + " Upright and slanting crosses: both as counters measured them.";
+    }
+  }
+  return text;
+}
+
+/// "tile 128x64", or that kernels differ in it.
+std::string tile_of(const Sweep& sweep) {
+  const TileShape tile = sweep.series.front().tile;
+  const bool same = std::all_of(sweep.series.begin(), sweep.series.end(),
+                                [&](const SweepSeries& series) { return series.tile == tile; });
+  return same ? "tile " + to_string(tile) : "each kernel with its own tile";
+}
+
+/// The sweeps in which kernels meet; all, where none meet in any.
+std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
+  const auto alone = [](const Sweep& sweep) { return sweep.series.size() < 2; };
+  if (!std::all_of(sweeps.begin(), sweeps.end(), alone)) std::erase_if(sweeps, alone);
+  return sweeps;
+}
+
+/// The chart of a section's sweep, all but its caption. `number` counts the sweeps of one direction.
+Figure sweep_figure(const Section& section, const Sweep& sweep, int number, ChartAxis x,
+                    std::vector<LineSeries> lines) {
+  Figure figure;
+  figure.name = fmt::format("bytes-against-{}-{}-{}", section.name, to_string(sweep.direction), number);
+  figure.title = fmt::format("{}, {} pass.", section.title, to_string(sweep.direction));
+  add_commands(figure, sweep);
+  ChartAxis y = byte_axis("Bytes read and written", lines);
+  figure.svg = draw(LineChart{std::move(x), std::move(y), std::move(lines)});
+  return figure;
+}
+
+}  // namespace
+
+std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
+  Section section{"seqlen", "Bytes against sequence length", {}};
+  int numbers[2] = {};  // by direction
+  for (const Sweep& sweep : most_compared(seqlen_sweeps(runs))) {
+    std::vector<LineSeries> lines = boundary_lines(sweep, seqlen_of);
+    if (lines.empty()) continue;
+    if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
+    lines.push_back(floor_line(sweep, seqlen_of));
+    Figure figure = sweep_figure(
+        section, sweep, ++numbers[static_cast<int>(sweep.direction)],
+        doubling_axis("Sequence length N (tokens)", values_of(sweep, seqlen_of), format_length), lines);
+    const std::int64_t last = last_common(sweep, seqlen_of);
+    figure.caption = fmt::format(
+        "{}, {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
+        "concurrent CTAs stream together fits the L2; flash1 runs one CTA a head, so that each head streams "
+        "its own. The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all registers "
+        "and shared memory as fast memory; the outputs are added.{}",
+        describe_fixed(sweep, false), tile_of(sweep), legend_of(sweep),
+        comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
+    section.blocks.emplace_back(std::move(figure));
+  }
+  if (section.blocks.empty()) return std::nullopt;
+  return section;
+}
+
+std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
+  Section section{"block-size", "Bytes against block size", {}};
+  int numbers[2] = {};  // by direction
+  for (const Sweep& sweep : most_compared(tile_sweeps(runs))) {
+    std::vector<LineSeries> lines = boundary_lines(sweep, block_of);
+    if (lines.empty()) continue;
+    lines.push_back(floor_line(sweep, block_of));
+    Figure figure = sweep_figure(section, sweep, ++numbers[static_cast<int>(sweep.direction)],
+                                 doubling_axis("Block size (rows of the tile that a CTA keeps)",
+                                               values_of(sweep, block_of), block_text),
+                                 lines);
+    const std::int64_t last = last_common(sweep, block_of);
+    figure.caption = fmt::format(
+        "{}.{} Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
+        "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
+        describe_fixed(sweep, true), legend_of(sweep),
+        comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
+    section.blocks.emplace_back(std::move(figure));
+  }
+  if (section.blocks.empty()) return std::nullopt;
+  return section;
+}
+
+}  // namespace tilescope

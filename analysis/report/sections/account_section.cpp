@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every byte at SM<->L2: the closed form, what counters say lies beside it, and what is left over.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "analysis/counts/counted_causes.hpp"
+#include "analysis/counts/pass_metrics.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+
+namespace tilescope {
+namespace {
+
+/// One side of SM<->L2 of one pass; shares are of the closed form, 1.0 = 100 %.
+struct Side {
+  double difference = 0;  // of what was measured
+  std::map<std::string, double> causes;
+  double left_over = 0;  // once the causes are taken off
+};
+
+struct AccountedPass {
+  const RunSummary* run;
+  Side read, write;
+};
+
+Side side(std::int64_t measured, std::int64_t closed_form, const std::map<std::string, double>& causes) {
+  Side result;
+  const double whole = static_cast<double>(std::max<std::int64_t>(1, closed_form));
+  result.difference = static_cast<double>(measured - closed_form) / whole;
+  result.left_over = result.difference;
+  for (const auto& [name, bytes] : causes) {
+    result.causes[name] = bytes / whole;
+    result.left_over -= bytes / whole;
+  }
+  return result;
+}
+
+std::optional<AccountedPass> account(const RunSummary& run, const PassRecord& pass) {
+  const std::map<std::string, double> metrics = pass_metrics(pass);
+  if (!metrics.count("stored_data_bytes") || !metrics.count("l1_load_hit_bytes") || !pass.measured ||
+      !pass.measured->sm_l2_read_bytes || !pass.measured->sm_l2_write_bytes || !pass.closed_form) {
+    return std::nullopt;
+  }
+  std::map<std::string, double> read, write;
+  for (const NamedCause& cause : counted_causes(metrics)) {
+    (cause.reads ? read : write)[cause.name] += static_cast<double>(cause.bytes);
+  }
+  if (const double served = metrics.at("l1_load_hit_bytes"); served > 0) read["served by L1"] = -served;
+  return AccountedPass{&run, side(*pass.measured->sm_l2_read_bytes, pass.closed_form->sm_l2_read_bytes, read),
+                       side(*pass.measured->sm_l2_write_bytes, pass.closed_form->sm_l2_write_bytes, write)};
+}
+
+std::string range(const std::vector<AccountedPass>& passes, Side AccountedPass::*which, double Side::*value) {
+  double low = (passes.front().*which).*value, high = low;
+  for (const AccountedPass& pass : passes) {
+    low = std::min(low, (pass.*which).*value);
+    high = std::max(high, (pass.*which).*value);
+  }
+  return fmt::format("{:+.3f} ... {:+.3f} %", 100 * low, 100 * high);
+}
+
+/// "spills 15.385 %, partly written sectors up to 2.1 %"
+std::string causes_text(const std::vector<AccountedPass>& passes, Side AccountedPass::*which) {
+  std::map<std::string, std::pair<double, double>> extremes;
+  for (const AccountedPass& pass : passes) {
+    for (const auto& [name, share] : (pass.*which).causes) {
+      const auto [at, added] = extremes.try_emplace(name, share, share);
+      at->second = {std::min(at->second.first, share), std::max(at->second.second, share)};
+    }
+  }
+  std::string text;
+  for (const auto& [name, extreme] : extremes) {
+    const auto [low, high] = extreme;
+    if (std::max(std::abs(low), std::abs(high)) < 5e-6) continue;  // nothing at three digits
+    text += fmt::format("{}{} {:+.3f}", text.empty() ? "" : ", ", name, 100 * low);
+    if (high - low >= 5e-6) text += fmt::format(" ... {:+.3f}", 100 * high);
+    text += " %";
+  }
+  return text.empty() ? "-" : text;
+}
+
+}  // namespace
+
+std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
+  std::map<std::tuple<std::string, std::string, std::string, std::int64_t>, std::vector<AccountedPass>>
+      groups;
+  std::vector<std::string> commands;
+  for (const RunSummary& run : runs) {
+    for (const PassRecord* pass : run.passes) {
+      const auto accounted = account(run, *pass);
+      if (!accounted) continue;
+      groups[{run.run->kernel, pass->name, std::string(to_string(run.problem().dtype)),
+              run.problem().head_dim}]
+          .push_back(*accounted);
+      add_command(commands, *run.record);
+    }
+  }
+  if (groups.empty()) return std::nullopt;
+  Table table{
+      "Shares of the closed form's bytes: the least and the largest of any case. Left over is what was "
+      "measured less the closed form less the causes. Spills are registers that ptxas keeps in local "
+      "memory; a sector is 32 bytes, and counts whole.",
+      {{"kernel"},
+       {"pass"},
+       {"type"},
+       {"d", true},
+       {"cases", true},
+       {"read, off by", true},
+       {"of it"},
+       {"left over", true},
+       {"written, off by", true},
+       {"of it"},
+       {"left over", true}},
+      {}};
+  double worst_read = 0, worst_write = 0;
+  std::size_t cases = 0;
+  for (const auto& [key, passes] : groups) {
+    const auto& [kernel, pass, dtype, head_dim] = key;
+    table.rows.push_back(
+        {kernel, pass, dtype, std::to_string(head_dim), std::to_string(passes.size()),
+         range(passes, &AccountedPass::read, &Side::difference), causes_text(passes, &AccountedPass::read),
+         range(passes, &AccountedPass::read, &Side::left_over),
+         range(passes, &AccountedPass::write, &Side::difference), causes_text(passes, &AccountedPass::write),
+         range(passes, &AccountedPass::write, &Side::left_over)});
+    for (const AccountedPass& one : passes) {
+      worst_read = std::max(worst_read, std::abs(one.read.left_over));
+      worst_write = std::max(worst_write, std::abs(one.write.left_over));
+    }
+    cases += passes.size();
+  }
+  Section section{"account", "Every byte at SM<->L2", {}};
+  section.blocks.push_back(Paragraph{
+      fmt::format("What a kernel moves between the SMs and L2 beyond its closed form, and the counters that "
+                  "saw it. Of {} "
+                  "passes none has more than {:.4f} % of its reads and {:.4f} % of its writes left over.",
+                  cases, 100 * worst_read, 100 * worst_write)});
+  section.blocks.push_back(std::move(table));
+  section.blocks.push_back(CommandLines{reproduction(commands)});
+  return section;
+}
+
+}  // namespace tilescope

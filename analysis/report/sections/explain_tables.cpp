@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/report/sections/explain_tables.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "analysis/counts/run_summary.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+std::string grid_text(const KernelGroup& kernel) {
+  return fmt::format("{}", fmt::join(kernel.launch.grid, "x"));
+}
+
+std::string program_text(const ProgramFit& program) {
+  return program.convention.empty() ? program.name : program.name + ", " + program.convention;
+}
+
+std::string with_tile(const ProgramFit& program, const char* before) {
+  const std::string tile = program.tile_text();
+  return tile.empty() ? program_text(program) : program_text(program) + before + tile;
+}
+
+/// The programs that do as well as the first; empty for none.
+std::string others_text(const KernelFit& fit) {
+  std::string text;
+  for (std::size_t i = 1; i < fit.programs.size(); ++i) {
+    text += (i > 1 ? "; " : "") + with_tile(fit.programs[i], ", ");
+  }
+  return text;
+}
+
+std::string best_text(const KernelFit& fit) {
+  if (fit.programs.empty()) return "none";
+  return (fit.agreement == Agreement::unexplained ? "nearest: " : "") + program_text(fit.programs.front());
+}
+
+/// "+27.52 kB, +0.001 %"
+std::string residual_text(std::int64_t residual, double measured) {
+  if (residual == 0) return "0 B";
+  const double bytes = static_cast<double>(residual);
+  const std::string amount = fmt::format("{}{}", residual > 0 ? "+" : "-", format_bytes(std::abs(bytes)));
+  return measured > 0 ? fmt::format("{}, {:+.3f} %", amount, 100 * bytes / measured) : amount;
+}
+
+std::string causes_text(const KernelFit& fit) {
+  std::string text;
+  for (const NamedCause& cause : fit.causes) {
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {} {}", cause.name, format_bytes(static_cast<double>(cause.bytes)),
+                        cause.reads ? "read" : "written");
+  }
+  return text.empty() ? "-" : text;
+}
+
+const char* verdict_text(const KernelFit& fit) {
+  constexpr const char* texts[] = {"explained", "reads explained", "writes explained", "not explained"};
+  return texts[static_cast<std::size_t>(fit.agreement)];
+}
+
+/// The best program with its tile and the others; what is not wholly explained says so first.
+std::string programs_text(const KernelFit& fit) {
+  std::string text = fit.agreement == Agreement::explained ? "" : fmt::format("**{}**: ", verdict_text(fit));
+  text += best_text(fit);
+  if (!fit.programs.empty() && !fit.programs.front().tiles.empty()) {
+    text += fmt::format(", **{}**", fit.programs.front().tile_text());
+  }
+  const std::string others = others_text(fit);
+  return others.empty() ? text : fmt::format("{}; as good: {}", text, others);
+}
+
+}  // namespace
+
+Table explanation_table(const ExplainRecord& record) {
+  Table table{"",
+              {{"kernel"},
+               {"program, block_m x block_n"},
+               {"read", true},
+               {"left over"},
+               {"written", true},
+               {"left over"},
+               {"counted causes"}},
+              {}};
+  const std::vector<KernelFit> fits = explain(record);
+  for (std::size_t i = 0; i < fits.size(); ++i) {
+    const KernelGroup& kernel = record.kernels[i];
+    const KernelFit& fit = fits[i];
+    const double read = kernel.measured.at("sm_l2_read_bytes");
+    const double written = kernel.measured.at("sm_l2_write_bytes");
+    std::string causes = causes_text(fit);
+    for (const std::string& hint : fit.hints) causes = causes == "-" ? hint : causes + "; " + hint;
+    table.rows.push_back({fmt::format("`{}` {}", short_kernel_name(kernel.name), grid_text(kernel)),
+                          programs_text(fit), format_bytes(read),
+                          residual_text(fit.read_residual_bytes, read), format_bytes(written),
+                          residual_text(fit.write_residual_bytes, written), causes});
+  }
+  return table;
+}
+
+std::string explanation_text(const ExplainRecord& record) {
+  std::string text = describe(record.problem) + "\n";
+  const std::vector<KernelFit> fits = explain(record);
+  std::size_t explained = 0;
+  for (std::size_t i = 0; i < fits.size(); ++i) {
+    const KernelGroup& kernel = record.kernels[i];
+    const KernelFit& fit = fits[i];
+    explained += fit.agreement == Agreement::explained;
+    text += fmt::format("\n{}  {} launched as {}\n", short_kernel_name(kernel.name),
+                        kernel.launches == 1 ? "once" : fmt::format("{} times", kernel.launches),
+                        grid_text(kernel));
+    text += fmt::format("  {}: {}\n", verdict_text(fit), best_text(fit));
+    if (!fit.programs.empty() && !fit.programs.front().tiles.empty()) {
+      text += fmt::format("  block_m x block_n  {}\n", fit.programs.front().tile_text());
+    }
+    if (const std::string others = others_text(fit); !others.empty()) {
+      text += fmt::format("  as good            {}\n", others);
+    }
+    const auto side = [&](const char* name, const char* metric, std::int64_t residual) {
+      const double bytes = kernel.measured.at(metric);
+      text += fmt::format("  {:<17}  {}, left over {}\n", name, format_bytes(bytes),
+                          residual_text(residual, bytes));
+    };
+    side("SM<->L2 read", "sm_l2_read_bytes", fit.read_residual_bytes);
+    side("SM<->L2 written", "sm_l2_write_bytes", fit.write_residual_bytes);
+    for (const std::string& hint : fit.hints) text += fmt::format("  see                {}\n", hint);
+    if (!fit.causes.empty()) text += fmt::format("  of these           {}\n", causes_text(fit));
+  }
+  return text + fmt::format("\n{} of {} kernels explained\n", explained, fits.size());
+}
+
+std::optional<Section> explain_section(const std::vector<ExplainRecord>& records) {
+  if (records.empty()) return std::nullopt;
+  Section section{
+      "explained-kernels",
+      "Other people's kernels, explained",
+      {Paragraph{
+          "Which tile program reads and writes the bytes that the counters saw at SM<->L2 of kernels that "
+          "TileScope did not write. Block sizes are found, not told: candidates are tiles from 16 to 256 "
+          "rows "
+          "of every way in which attention kernels are made, and the one whose closed form comes nearest is "
+          "named; \"any\" stands for a block size on which the bytes do not depend. Left over is "
+          "what was measured less the counted causes less the closed form. Explained means that at most "
+          "0.1 % is left over on both sides."}}};
+  for (const ExplainRecord& record : records) {
+    std::string facts = describe(record.problem);
+    for (const CollectionFacts& collection : record.collections) {
+      facts += fmt::format("; {} ({})", collection.device, collection.chip);
+    }
+    section.blocks.push_back(Paragraph{fmt::format("**{}**", facts)});
+    section.blocks.push_back(explanation_table(record));
+    section.blocks.push_back(CommandLines{{command_text(record.command), command_text(record.argv)}});
+  }
+  return section;
+}
+
+}  // namespace tilescope

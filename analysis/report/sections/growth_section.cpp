@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// With which power of N the measured bytes grow, beside what the theorems say.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/report/figures/growth_exponent.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+/// (N, bytes a head) of a sweep's points.
+std::vector<std::pair<double, double>> per_head(const std::vector<const RunSummary*>& sweep,
+                                                double (*bytes)(const RunSummary&)) {
+  std::vector<std::pair<double, double>> points;
+  for (const RunSummary* run : sweep) {
+    const double heads = static_cast<double>(run->problem().batch * run->problem().heads);
+    points.emplace_back(static_cast<double>(run->problem().seqlen_q), bytes(*run) / heads);
+  }
+  return points;
+}
+
+/// "d = 64, MHA, causal": what stays the same, as the batch varies with N.
+std::string fixed_text(const RunSummary& run) {
+  const AttentionProblem& p = run.problem();
+  std::string text =
+      fmt::format("d = {}, {}", p.head_dim,
+                  p.heads == p.heads_kv ? "MHA" : fmt::format("{} query heads a kv head", p.group_size()));
+  if (p.masked()) text += p.causal ? ", causal" : ", window";
+  return text;
+}
+
+constexpr std::size_t kFewestPoints = 3;
+
+Table seqlen_table(const std::vector<RunSummary>& runs, std::vector<std::string>& commands) {
+  constexpr std::int64_t kFewestQueries = 2048;  // below, the terms linear in N still count
+  Table table{fmt::format("Exponent of N in the bytes of a head, fitted over N >= {}.",
+                          format_length(kFewestQueries)),
+              {{"kernel"},
+               {"pass"},
+               {"problem"},
+               {"tile"},
+               {"points", true},
+               {"SM<->L2, closed form", true},
+               {"SM<->L2, measured", true},
+               {"DRAM read, measured", true}},
+              {}};
+  for (std::vector<const RunSummary*> sweep : token_sweeps(runs)) {
+    std::erase_if(sweep, [](const RunSummary* run) {
+      return run->problem().seqlen_q < kFewestQueries || !run->measured_sm_l2 || !run->measured_dram ||
+             !run->closed_form;
+    });
+    if (sweep.size() < kFewestPoints) continue;
+    const RunSummary& last = *sweep.back();
+    const double closed = growth_exponent(per_head(sweep, [](const RunSummary& run) {
+      return static_cast<double>(run.closed_form->read_bytes + run.closed_form->write_bytes);
+    }));
+    const double sm_l2 = growth_exponent(per_head(sweep, [](const RunSummary& run) {
+      return static_cast<double>(run.measured_sm_l2->read_bytes + run.measured_sm_l2->write_bytes);
+    }));
+    const double dram = growth_exponent(per_head(
+        sweep, [](const RunSummary& run) { return static_cast<double>(run.measured_dram->read_bytes); }));
+    table.rows.push_back(
+        {last.label, std::string(to_string(last.direction)), fixed_text(last), to_string(last.tile),
+         fmt::format("{}, {} ... {}", sweep.size(), format_length(sweep.front()->problem().seqlen_q),
+                     format_length(last.problem().seqlen_q)),
+         fmt::format("{:.3f}", closed), fmt::format("{:.3f}", sm_l2), fmt::format("{:.2f}", dram)});
+    add_command(commands, *last.record);
+  }
+  return table;
+}
+
+/// Exponents of SM<->L2 reads in what varies along measured sweeps.
+template <typename Value>
+Table read_table(const std::string& caption, const std::vector<Sweep>& sweeps, Value value,
+                 std::vector<std::string>& commands) {
+  Table table{caption,
+              {{"kernel"},
+               {"pass"},
+               {"problem"},
+               {"points"},
+               {"closed form", true},
+               {"measured", true},
+               {"measured, per doubling", true}},
+              {}};
+  for (const Sweep& sweep : sweeps) {
+    for (const SweepSeries& series : sweep.series) {
+      std::vector<std::pair<double, double>> closed, measured;
+      std::string points;
+      for (const RunSummary* run : series.points) {
+        if (!run->measured_sm_l2 || !run->closed_form) continue;
+        const auto x = static_cast<double>(value(*run));
+        closed.emplace_back(x, static_cast<double>(run->closed_form->read_bytes));
+        measured.emplace_back(x, static_cast<double>(run->measured_sm_l2->read_bytes));
+        points += fmt::format("{}{}", points.empty() ? "" : ", ", value(*run));
+      }
+      if (measured.size() < kFewestPoints) continue;
+      const double slope = growth_exponent(measured);
+      table.rows.push_back({series.label, std::string(to_string(sweep.direction)),
+                            problem_text(*series.points.back()), points,
+                            fmt::format("{:.3f}", growth_exponent(closed)), fmt::format("{:.3f}", slope),
+                            format_ratio(std::exp2(slope))});
+      add_command(commands, *series.points.back()->record);
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
+  std::vector<std::string> commands;
+  Section section{"growth", "How the bytes grow with the sequence, the tile and the head", {}};
+  for (Table& table : std::vector{
+           seqlen_table(runs, commands),
+           read_table("Exponent of the tile's side that sets how often the other axis is streamed (rows "
+                      "of Q forward, of K and V backward), in SM<->L2 reads.",
+                      tile_sweeps(runs), swept_block, commands),
+           read_table(
+               "Exponent of head_dim in SM<->L2 reads, at one tile side.", head_dim_sweeps(runs),
+               [](const RunSummary& run) { return run.problem().head_dim; }, commands)}) {
+    if (!table.rows.empty()) section.blocks.push_back(std::move(table));
+  }
+  if (section.blocks.empty()) return std::nullopt;
+  section.blocks.push_back(CommandLines{reproduction(commands)});
+  return section;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Formula and simulation held against what counters measured, pass by pass.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+#include "analysis/validation/measured_pass.hpp"
+
+namespace tilescope {
+namespace {
+
+std::string percent_range(const std::vector<double>& values) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return fmt::format("{:+.3f} ... {:+.3f} %", 100 * *low, 100 * *high);
+}
+
+std::string lengths(const std::vector<MeasuredPass>& passes) {
+  std::int64_t low = passes.front().run->problem().seqlen_q, high = low;
+  for (const MeasuredPass& pass : passes) {
+    low = std::min(low, pass.run->problem().seqlen_q);
+    high = std::max(high, pass.run->problem().seqlen_q);
+  }
+  return fmt::format("{} ... {}", format_length(low), format_length(high));
+}
+
+using PassKey = std::tuple<std::string, std::string, std::int64_t>;  // kernel, pass, head_dim
+
+/// @param by_memory  whether those in scattered memory are told apart, by the kernel's name
+std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes,
+                                                     bool by_memory) {
+  std::map<PassKey, std::vector<MeasuredPass>> groups;
+  for (const MeasuredPass& pass : passes) {
+    const char* memory = by_memory && pass.scattered() ? ", scattered" : "";
+    groups[{pass.kernel() + memory, pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
+  }
+  return groups;
+}
+
+Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
+  Table table{
+      "Measured SM<->L2 bytes against the closed form: the least and the largest difference of any case. The "
+      "last column is what a thread writes beyond the formula; one and the same figure in every case of a "
+      "kernel is what a spilled register looks like.",
+      {{"kernel"},
+       {"pass"},
+       {"d", true},
+       {"cases", true},
+       {"N"},
+       {"read, from the closed form", true},
+       {"written, from the closed form", true},
+       {"more written, B/thread", true}},
+      {}};
+  for (const auto& [key, members] : by_pass(passes, false)) {
+    std::vector<double> reads, writes, excess;
+    for (const MeasuredPass& pass : members) {
+      reads.push_back(pass.read_error());
+      writes.push_back(pass.write_error());
+      if (const auto bytes = pass.excess_per_thread()) excess.push_back(*bytes);
+    }
+    const auto [low, high] = std::minmax_element(excess.begin(), excess.end());
+    table.rows.push_back({std::get<0>(key), std::get<1>(key), std::to_string(std::get<2>(key)),
+                          std::to_string(members.size()), lengths(members), percent_range(reads),
+                          percent_range(writes),
+                          excess.empty() ? "-" : fmt::format("{:.1f} ... {:.1f}", *low, *high)});
+  }
+  return table;
+}
+
+/// Passes of some group: all, those within their tolerance, those counted in several launches, and those of
+/// the latter whose launches are further apart than the tolerance.
+struct Count {
+  std::int64_t all = 0, within = 0, repeated = 0, differing = 0;
+
+  void add(const Count& other) {
+    all += other.all;
+    within += other.within;
+    repeated += other.repeated;
+    differing += other.differing;
+  }
+  std::string launches_text() const {
+    return repeated == 0 ? "-" : fmt::format("{} of {}", differing, repeated);
+  }
+};
+
+/// Whether any pass of the table was counted in several launches.
+bool any_repeated(const std::vector<MeasuredPass>& passes) {
+  return std::any_of(passes.begin(), passes.end(),
+                     [](const MeasuredPass& pass) { return pass.has_dram() && pass.launch_spread(); });
+}
+
+Count count(const std::vector<MeasuredPass>& members, double tolerance,
+            const std::vector<BackgroundReads>& background) {
+  Count count;
+  for (const MeasuredPass& pass : members) {
+    ++count.all;
+    count.within += pass.dram_within(tolerance, background);
+    const auto spread = pass.launch_spread();
+    count.repeated += spread.has_value();
+    count.differing += spread && *spread > tolerance;
+  }
+  return count;
+}
+
+/// A row for the members; its cell on launches only if the table has that column.
+void add_dram_row(Table& table, const PassKey& key, const char* regime, const Count& count, bool launches,
+                  const std::vector<MeasuredPass>& members) {
+  if (members.empty()) return;
+  std::vector<double> errors;
+  for (const MeasuredPass& pass : members) errors.push_back(std::abs(pass.dram_error()));
+  std::sort(errors.begin(), errors.end());
+  const MeasuredPass& worst =
+      *std::max_element(members.begin(), members.end(), [](const MeasuredPass& a, const MeasuredPass& b) {
+        return std::abs(a.dram_error()) < std::abs(b.dram_error());
+      });
+  std::vector<std::string> row = {std::get<0>(key),
+                                  std::get<1>(key),
+                                  std::to_string(std::get<2>(key)),
+                                  regime,
+                                  std::to_string(members.size()),
+                                  fmt::format("{:.1f} %", 100 * errors[errors.size() / 2]),
+                                  fmt::format("{} of {}", count.within, count.all)};
+  if (launches) row.push_back(count.launches_text());
+  row.insert(row.end(), {fmt::format("{:+.1f} %", 100 * worst.dram_error()), problem_text(*worst.run)});
+  table.rows.push_back(std::move(row));
+}
+
+/// What the caption says of measurements that not every record has; nothing where none has them.
+std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launches,
+                           const std::vector<BackgroundReads>& background) {
+  const bool code = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
+    return pass.has_dram() && pass.pass->measured->instruction_fetch_bytes;
+  });
+  if (!launches && !code && background.empty()) return "";
+  std::string text =
+      " The code and constants that L2 fetched count with the simulated reads where they were measured";
+  if (!background.empty()) {
+    text +=
+        ", and so does, for what is within, what the device reads by itself in the time of the pass, as "
+        "far as it was measured";
+    if (background_loads(background).size() > 1) text += " under the load that makes it read most";
+  }
+  text += ".";
+  if (launches) {
+    text +=
+        " A pass is within, too, if its simulated reads lie between the least and the largest reads of its "
+        "launches. Launches differ: cases of which launches lie further apart than the tolerance, in parts "
+        "of their "
+        "median.";
+  }
+  return text;
+}
+
+/// What the caption says of scattered memory; nothing where none was measured.
+std::string more_on_scattered(const std::vector<MeasuredPass>& passes) {
+  const bool any = std::any_of(passes.begin(), passes.end(),
+                               [](const MeasuredPass& pass) { return pass.has_dram() && pass.scattered(); });
+  if (!any) return "";
+  return " Scattered: every page of the tensors lay at a random place, another in each launch, and was "
+         "simulated so; medians over such placements are compared.";
+}
+
+Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<BackgroundReads>& background) {
+  const bool launches = any_repeated(passes);
+  Table table{
+      "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
+      "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not." +
+          more_on_within(passes, launches, background) + more_on_scattered(passes),
+      {{"kernel"},
+       {"pass"},
+       {"d", true},
+       {"L2"},
+       {"cases", true},
+       {"median difference", true},
+       {"within", true}},
+      {}};
+  if (launches) table.columns.push_back({"launches differ", true});
+  table.columns.insert(table.columns.end(), {{"largest", true}, {"in"}});
+  Count sum;
+  for (const auto& [key, members] : by_pass(passes, true)) {
+    std::vector<MeasuredPass> fitting, past;
+    for (const MeasuredPass& pass : members) {
+      if (pass.has_dram()) (pass.fits() ? fitting : past).push_back(pass);
+    }
+    const Count of_fitting = count(fitting, 0.05, background), of_past = count(past, 0.15, background);
+    add_dram_row(table, key, "fits", of_fitting, launches, fitting);
+    add_dram_row(table, key, "does not", of_past, launches, past);
+    sum.add(of_fitting);
+    sum.add(of_past);
+  }
+  if (sum.all > 0) {
+    std::vector<std::string> row = {
+        "all", "", "", "", std::to_string(sum.all), "", fmt::format("**{} of {}**", sum.within, sum.all)};
+    if (launches) row.push_back(sum.launches_text());
+    row.insert(row.end(), {"", ""});
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+/// Whether a sweep of one pass, measured and simulated, goes beyond what an L2 holds.
+bool leaves_l2(const std::vector<const RunSummary*>& sweep) {
+  constexpr std::int64_t kLong = 65536;  // K and V of one head are as large as an L2
+  const bool measured = std::all_of(sweep.begin(), sweep.end(), [](const RunSummary* run) {
+    return run->passes.size() == 1 && run->measured_dram && run->simulated_dram && run->closed_form;
+  });
+  return measured && sweep.back()->problem().seqlen_q >= kLong;
+}
+
+Figure dram_figure(const std::vector<const RunSummary*>& runs, int number) {
+  Figure figure;
+  LineChart chart;
+  std::vector<std::int64_t> marks;
+  LineSeries closed{"SM<->L2 read, closed form", {.color = "#0b62a4"}, {}};
+  LineSeries sm_l2{"SM<->L2 read, measured", {.color = "#0b62a4", .marker = Marker::square, .width = 0}, {}};
+  LineSeries model{"DRAM read, simulated", {.color = "#c8640a", .dash = Dash::dashed}, {}};
+  LineSeries dram{"DRAM read, measured", {.color = "#c8640a", .marker = Marker::circle, .width = 0}, {}};
+  LineSeries floor{"compulsory", kFloorLook, {}};
+  for (const RunSummary* run : runs) {
+    marks.push_back(run->problem().seqlen_q);
+    const auto add = [&](LineSeries& series, std::int64_t bytes) {
+      series.points.push_back({static_cast<double>(marks.back()), static_cast<double>(bytes)});
+    };
+    add(closed, run->closed_form->read_bytes);
+    add(sm_l2, run->measured_sm_l2->read_bytes);
+    add(model, run->simulated_dram->read_bytes);
+    add(dram, run->measured_dram->read_bytes);
+    add(floor, run->compulsory.read_bytes);
+    add_command(figure, *run);
+  }
+  chart.series = {closed, sm_l2, model, dram, floor};
+  chart.x = doubling_axis("sequence length N, tokens fixed", marks, format_length);
+  chart.y = byte_axis("bytes read", chart.series);
+  const RunSummary& last = *runs.back();
+  figure.name = fmt::format("dram-measured-{}", number);
+  figure.title =
+      fmt::format("{}, {} pass: bytes read against sequence length.", last.label, to_string(last.direction));
+  figure.caption = fmt::format(
+      "{} tokens and heads in all, d = {}, {}, so that what must be read stays the same. SM<->L2 bytes grow "
+      "with "
+      "N and lie on the closed form. DRAM reads stay at the floor while the K and V in use fit the L2, and "
+      "then grow by one sweep of them for each wave of CTAs.",
+      format_length(last.problem().batch * last.problem().heads * last.problem().seqlen_q),
+      last.problem().head_dim, to_string(last.problem().dtype));
+  figure.svg = draw(chart);
+  return figure;
+}
+
+Table dram_sweep_table(const std::vector<const RunSummary*>& runs) {
+  Table table{"",
+              {{"N", true},
+               {"SM<->L2 read", true},
+               {"from the closed form", true},
+               {"DRAM read", true},
+               {"x compulsory", true},
+               {"simulated", true},
+               {"difference", true}},
+              {}};
+  for (const RunSummary* run : runs) {
+    const double read = static_cast<double>(run->measured_dram->read_bytes);
+    const double simulated = static_cast<double>(run->simulated_dram->read_bytes);
+    const double sm_l2 = static_cast<double>(run->measured_sm_l2->read_bytes);
+    table.rows.push_back(
+        {format_length(run->problem().seqlen_q), format_bytes(sm_l2),
+         fmt::format("{:+.4f} %", 100 * (sm_l2 / static_cast<double>(run->closed_form->read_bytes) - 1)),
+         format_bytes(read), format_ratio(read / static_cast<double>(run->compulsory.read_bytes)),
+         format_bytes(simulated), fmt::format("{:+.1f} %", 100 * (simulated / read - 1))});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
+                                        const std::vector<BackgroundReads>& background) {
+  const std::vector<MeasuredPass> passes = measured_passes(runs);
+  if (passes.empty()) return std::nullopt;
+  Section section{"measured", "Model against measurement", {}};
+  section.blocks.push_back(Paragraph{
+      "Every pass was measured by itself with a cold L2; times come from other runs than counters. SM<->L2 "
+      "bytes are those of the papers' model, and the closed form gives them; DRAM bytes are the L2's doing, "
+      "and the simulation gives them."});
+  section.blocks.push_back(sm_l2_table(passes));
+  const Table dram = dram_table(passes, background);
+  if (!dram.rows.empty()) section.blocks.push_back(dram);
+  std::set<std::string> commands;
+  for (const MeasuredPass& pass : passes) commands.insert(command_text(pass.run->record->argv));
+  section.blocks.push_back(CommandLines{reproduction({commands.begin(), commands.end()})});
+  int number = 0;
+  for (const auto& sweep : token_sweeps(runs)) {
+    if (!leaves_l2(sweep)) continue;
+    section.blocks.push_back(dram_figure(sweep, ++number));
+    section.blocks.push_back(dram_sweep_table(sweep));
+  }
+  return section;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sections of a report. Each is absent when the records hold no data for it.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analysis/counts/run_summary.hpp"
+#include "analysis/explain/explain_record.hpp"
+#include "analysis/records/ceilings_record.hpp"
+#include "analysis/report/document/report_document.hpp"
+#include "analysis/validation/noise_floor_bytes.hpp"
+#include "profiler/records/kernel_record.hpp"
+
+namespace tilescope {
+
+/// A table of the runs that are no point of a sweep, and of each sweep's largest point.
+std::optional<Section> summary_section(const std::vector<RunSummary>& runs);
+/// Bytes by tensor group, forward and backward, for problems that several kernels ran.
+std::optional<Section> tensor_section(const std::vector<RunSummary>& runs);
+/// Bytes against seqlen, with bounds; a figure for each problem and direction.
+std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs);
+/// Bytes against block size.
+std::optional<Section> block_section(const std::vector<RunSummary>& runs);
+/// DRAM bytes against the size of the L2.
+std::optional<Section> l2_section(const std::vector<RunSummary>& runs);
+/// Hierarchical rooflines, forward and backward.
+std::optional<Section> roofline_section(const std::vector<RunSummary>& runs);
+/// FlashAttention's Figure 2 beside our counts.
+std::optional<Section> paper_figure2_section(const std::vector<RunSummary>& runs);
+/// FlashAttention-3's error experiment beside ours.
+std::optional<Section> paper_error_section(const std::vector<RunRecord>& records);
+/// Errors against exact attention, from `verify`.
+std::optional<Section> error_section(const std::vector<RunRecord>& records);
+/// What `verify --repeat` found.
+std::optional<Section> repeat_section(const std::vector<RunRecord>& records);
+/// Times of CPU kernels, from `bench`.
+std::optional<Section> speed_section(const std::vector<RunSummary>& runs);
+/// Time and memory of simulations, from `simulate`.
+std::optional<Section> simulation_speed_section(const std::vector<RunRecord>& records);
+/// Our kernels' rates over those of other libraries in the same run, from `bench --peers`.
+std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs);
+/// Rates of everything that `bench` timed on a device.
+std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
+/// Every pass of the runs in the summary.
+std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
+/// Formula and simulation against what was measured. @param background of the device that measured
+std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
+                                        const std::vector<BackgroundReads>& background = {});
+/// What counters say lies beside the closed form.
+std::optional<Section> account_section(const std::vector<RunSummary>& runs);
+/// What was simulated and then measured, choice beside choice.
+std::optional<Section> prediction_section(const std::vector<RunSummary>& runs);
+/// Exponents of N in the measured bytes.
+std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
+/// Device memory that runs took, by length.
+std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
+/// Operations and shared-memory bytes, by counters.
+std::optional<Section> work_section(const std::vector<RunSummary>& runs);
+/// What an L2 keeps, how SMs stand round its parts, and what is read in the background, from `ceilings`.
+std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
+/// How unevenly SMs share themselves between their CTAs, from `profile --paces`.
+std::optional<Section> pace_section(const std::vector<RunRecord>& records);
+/// Kernels of other commands, from `profile -- COMMAND`.
+std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
+/// The same kernels held against a problem, from `explain`.
+std::optional<Section> explain_section(const std::vector<ExplainRecord>& records);
+/// The commands, commits and machines behind the report.
+Section record_section(const std::vector<RunRecord>& records);
+
+}  // namespace tilescope

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roofline section of a report: charts of the most telling problems, and for all of them the share of
+// each ceiling that a kernel reaches.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analysis/report/figures/roofline_figures.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+/// Problems with charts; a sweep's many others stand in a table alone.
+constexpr std::size_t kMostDrawn = 4;
+
+std::string percent(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f} %", 100 * *share) : std::string("-");
+}
+
+/// What the shares are of, and whether rates were measured.
+std::string limit_caption(const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
+  std::string text = "Shares are of";
+  for (const Ceiling& ceiling : ceilings) {
+    const bool bytes = ceiling.kind == CeilingKind::sm_l2 || ceiling.kind == CeilingKind::dram;
+    text += fmt::format("{} {}, {}{}", &ceiling == &ceilings.front() ? "" : ";", ceiling.name,
+                        bytes                               ? format_bytes(ceiling.per_second)
+                        : ceiling.kind == CeilingKind::peak ? format_flops(ceiling.per_second)
+                                                            : format_count(ceiling.per_second),
+                        ceiling.measured ? "/s measured" : "/s stated");
+  }
+  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
+  return text + (any_timed ? "." : ". Rates are those that the ceilings allow.");
+}
+
+const char* column_name(CeilingKind kind) {
+  constexpr const char* names[] = {"of peak", "of SM<->L2", "of DRAM", "of exponentials"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+/// The runs of one problem on one machine.
+struct Group {
+  RunCeilings ceilings;
+  Subjects forward, backward;
+  bool drawn = false;
+
+  Subjects all() const {
+    Subjects both = forward;
+    both.insert(both.end(), backward.begin(), backward.end());
+    return both;
+  }
+  const RunSummary& first() const { return *(forward.empty() ? backward : forward).front().run; }
+};
+
+/// What the report's tables show, and of the sweeps with measured bytes and times the longest points: they
+/// have rooflines of their own beside simulated ones.
+std::vector<const RunSummary*> shown_runs(const std::vector<RunSummary>& runs) {
+  std::vector<const RunSummary*> shown = headline_runs(runs);
+  for (const auto& points : token_sweeps(runs)) {
+    const RunSummary* longest = points.back();
+    const bool known = std::find(shown.begin(), shown.end(), longest) != shown.end();
+    if (longest->measured_sm_l2 && longest->median_seconds && !known) shown.push_back(longest);
+  }
+  return shown;
+}
+
+std::vector<Group> groups_of(const std::vector<RunSummary>& runs) {
+  const auto problems = group_by_problem(shown_runs(runs));
+  const auto drawn = most_telling(problems, kMostDrawn);
+  std::vector<Group> groups;
+  for (const auto& members : problems) {
+    const std::optional<RunCeilings> ceilings = run_ceilings(*members.front());
+    if (!ceilings || !find(ceilings->stated, CeilingKind::peak)) continue;
+    Group group{*ceilings, {}, {}, std::find(drawn.begin(), drawn.end(), members) != drawn.end()};
+    for (const RunSummary* run : members) {
+      if (!run->closed_form && !run->measured_sm_l2) continue;
+      const auto subject = roofline_subject(*run, *ceilings);
+      if (!subject) continue;
+      (run->direction == Direction::forward ? group.forward : group.backward).push_back(*subject);
+    }
+    if (!group.forward.empty() || !group.backward.empty()) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+Table empty_limit_table(const std::vector<Ceiling>& ceilings) {
+  Table table{
+      "",
+      {{"pass"}, {"kernel"}, {"FLOP/B SM<->L2", true}, {"DRAM", true}, {"compulsory", true}, {"rate", true}},
+      {}};
+  for (const Ceiling& ceiling : ceilings) table.columns.push_back({column_name(ceiling.kind), true});
+  table.columns.push_back({"limit"});
+  return table;
+}
+
+void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
+  const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
+  const auto number = [](const std::optional<double>& value) {
+    return value ? format_number(*value) : std::string("-");
+  };
+  std::vector<const RunSummary*> together;
+  for (const RooflineSubject& subject : subjects) together.push_back(subject.run);
+  for (const RooflineSubject& subject : subjects) {
+    const double flops = static_cast<double>(subject.work.flops);
+    std::vector<std::string> row = {
+        std::string(to_string(subject.run->direction)),
+        title_in(together, *subject.run),
+        number(subject.intensity(flops, CeilingKind::sm_l2)),
+        number(subject.intensity(flops, CeilingKind::dram)),
+        format_number(flops / static_cast<double>(subject.run->compulsory.total())),
+        flops_rate(subject.flops_per_second()) + (any_timed && !subject.timed ? ", allowed" : "")};
+    for (const Ceiling& ceiling : ceilings) {
+      row.push_back(percent(share_of(ceiling, subject.work, subject.seconds)));
+    }
+    row.push_back(subject.limit);
+    table.rows.push_back(std::move(row));
+  }
+}
+
+void add_drawn(Section& section, const Group& group, int number) {
+  for (const Subjects* side : {&group.forward, &group.backward}) {
+    if (side->empty()) continue;
+    section.blocks.push_back(roofline_figure(*side, group.ceilings, number));
+    if (auto figure = instruction_figure(*side, group.ceilings, number)) {
+      section.blocks.push_back(std::move(*figure));
+    }
+  }
+  const std::vector<Ceiling> ceilings = firmest(group.ceilings.stated, group.ceilings.measured);
+  Table table = empty_limit_table(ceilings);
+  table.caption = limit_caption(group.all(), ceilings);
+  add_rows(table, group.all(), ceilings);
+  section.blocks.push_back(std::move(table));
+}
+
+/// The problems without charts; one table for each set of ceilings.
+void add_others(Section& section, const std::vector<Group>& groups) {
+  std::vector<std::pair<std::string, Table>> tables;  // by machine and peak
+  for (const Group& group : groups) {
+    if (group.drawn) continue;
+    const std::vector<Ceiling> ceilings = firmest(group.ceilings.stated, group.ceilings.measured);
+    const std::string key = group.ceilings.machine_title + ceilings.front().name;
+    auto place =
+        std::find_if(tables.begin(), tables.end(), [&key](const auto& entry) { return entry.first == key; });
+    if (place == tables.end()) {
+      tables.emplace_back(key, empty_limit_table(ceilings));
+      place = tables.end() - 1;
+      place->second.caption = limit_caption(group.all(), ceilings);
+    }
+    place->second.rows.push_back({problem_text(group.first())});
+    add_rows(place->second, group.all(), ceilings);
+  }
+  for (auto& [key, table] : tables) section.blocks.push_back(std::move(table));
+}
+
+}  // namespace
+
+std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
+  Section section{"roofline", "Roofline", {}};
+  section.blocks.push_back(
+      Paragraph{"Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
+                "however many a kernel executes; exponentials are one for each visible pair and pass that "
+                "computes P from the scores. A kernel is a horizontal bar: filled marker, its intensity "
+                "at SM<->L2; open marker, at DRAM; cross, what compulsory traffic would give. The gap "
+                "between the first two is reuse in the L2. A bar stands at the measured rate or, where no "
+                "time was measured, at the rate that the ceilings allow: the ceiling that it touches is its "
+                "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
+                "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
+                "takes a kernel's work longest, and the share of each that the kernel reaches."});
+  const std::vector<Group> groups = groups_of(runs);
+  int number = 0;
+  for (const Group& group : groups) {
+    if (group.drawn) add_drawn(section, group, ++number);
+  }
+  add_others(section, groups);
+  if (section.blocks.size() == 1) return std::nullopt;
+  return section;
+}
+
+}  // namespace tilescope

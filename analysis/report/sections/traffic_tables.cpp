@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The summary table, the table of passes and the list of records.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr const char* kUnknown = "-";
+
+std::string total_or_dash(const std::optional<ReadWriteBytes>& bytes) {
+  return bytes ? format_bytes(static_cast<double>(bytes->total())) : kUnknown;
+}
+
+std::string ratio_or_dash(const std::optional<ReadWriteBytes>& bytes, const ReadWriteBytes& floor) {
+  if (!bytes) return kUnknown;
+  return format_ratio(static_cast<double>(bytes->total()) / static_cast<double>(floor.total()));
+}
+
+/// (counter - closed form) / closed form in per cent.
+std::string residual(const std::optional<ReadWriteBytes>& measured,
+                     const std::optional<ReadWriteBytes>& expected) {
+  if (!measured || !expected || expected->total() == 0) return kUnknown;
+  return fmt::format("{:+.3f} %", 100.0 * static_cast<double>(measured->total() - expected->total()) /
+                                      static_cast<double>(expected->total()));
+}
+
+std::vector<std::string> pass_row(const PassRecord& pass) {
+  const auto text = [](bool known, std::int64_t bytes) {
+    return known ? format_bytes(static_cast<double>(bytes)) : std::string(kUnknown);
+  };
+  const ClosedFormBytes closed = pass.closed_form.value_or(ClosedFormBytes{});
+  const SimulatedBytes simulated = pass.simulated.value_or(SimulatedBytes{});
+  const bool counted = pass.closed_form.has_value(), replayed = pass.simulated.has_value();
+  return {pass.name,
+          to_string(pass.tile),
+          format_flops(static_cast<double>(pass.flops)),
+          text(counted, closed.sm_l2_read_bytes),
+          text(counted, closed.sm_l2_write_bytes),
+          text(counted, closed.compulsory_read_bytes),
+          text(counted, closed.compulsory_write_bytes),
+          text(replayed, simulated.dram_read_bytes),
+          text(replayed, simulated.dram_write_bytes),
+          replayed ? fmt::format("{:.1f} %", 100 * simulated.hit_rate) : kUnknown};
+}
+
+}  // namespace
+
+std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
+  const std::vector<const RunSummary*> rows = headline_runs(runs);
+  if (rows.empty()) return std::nullopt;
+  const auto any = [&rows](auto member) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [member](const RunSummary* run) { return (run->*member).has_value(); });
+  };
+  const bool simulated = any(&RunSummary::simulated_dram), measured = any(&RunSummary::measured_sm_l2),
+             timed = any(&RunSummary::median_seconds);
+  Table table{
+      "Bytes read plus bytes written, by boundary, and how often that is the compulsory traffic.",
+      {{"pass"}, {"kernel"}, {"tile"}, {"compulsory", true}, {"SM<->L2", true}, {"x compulsory", true}},
+      {}};
+  if (measured) table.columns.insert(table.columns.end(), {{"SM<->L2 measured", true}, {"off by", true}});
+  if (simulated)
+    table.columns.insert(table.columns.end(), {{"DRAM simulated", true}, {"x compulsory", true}});
+  if (measured) table.columns.push_back({"DRAM measured", true});
+  if (timed) table.columns.push_back({"time", true});
+  for (const auto& members : group_by_problem(rows)) {
+    table.rows.push_back({problem_text(*members.front())});
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      for (const RunSummary* run : members) {
+        if (run->direction != direction) continue;
+        std::vector<std::string> row = {std::string(to_string(direction)),
+                                        run->label,
+                                        to_string(run->tile),
+                                        format_bytes(static_cast<double>(run->compulsory.total())),
+                                        total_or_dash(run->closed_form),
+                                        ratio_or_dash(run->closed_form, run->compulsory)};
+        if (measured) {
+          row.push_back(total_or_dash(run->measured_sm_l2));
+          row.push_back(residual(run->measured_sm_l2, run->closed_form));
+        }
+        if (simulated) {
+          row.push_back(total_or_dash(run->simulated_dram));
+          row.push_back(ratio_or_dash(run->simulated_dram, run->compulsory));
+        }
+        if (measured) row.push_back(total_or_dash(run->measured_dram));
+        if (timed) row.push_back(run->median_seconds ? format_seconds(*run->median_seconds) : kUnknown);
+        table.rows.push_back(std::move(row));
+      }
+    }
+  }
+  return Section{"summary", "Summary", {table}};
+}
+
+std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
+  Section section{"passes", "Every pass", {}};
+  section.blocks.push_back(
+      Paragraph{"One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. DRAM bytes "
+                "and the hit rate, the share of the bytes that were found in L2, are simulated."});
+  for (const auto& members : group_by_problem(headline_runs(runs))) {
+    Table table{fmt::format("**{}**", problem_text(*members.front())),
+                {{"pass"},
+                 {"tile"},
+                 {"useful", true},
+                 {"SM<->L2 read", true},
+                 {"SM<->L2 written", true},
+                 {"compulsory read", true},
+                 {"compulsory written", true},
+                 {"DRAM read", true},
+                 {"DRAM written", true},
+                 {"hit rate", true}},
+                {}};
+    for (const RunSummary* run : members) {
+      table.rows.push_back({fmt::format("{}, {}", to_string(run->direction), run->label)});
+      for (const PassRecord* pass : run->passes) table.rows.push_back(pass_row(*pass));
+    }
+    section.blocks.push_back(std::move(table));
+  }
+  if (section.blocks.size() == 1) return std::nullopt;
+  return section;
+}
+
+Section record_section(const std::vector<RunRecord>& records) {
+  Table table{"", {{"command"}, {"commit"}, {"when"}, {"machine"}, {"runs", true}}, {}};
+  for (const RunRecord& record : records) {
+    std::string commit = record.git.sha.substr(0, 12);
+    if (record.git.dirty.value_or(false)) commit += " + changes";
+    const MachineInfo& machine = record.machine;
+    std::string where = machine.name.value_or(machine.cpu.value_or("unknown"));
+    if (!machine.name && machine.threads) where += fmt::format(", {} threads", *machine.threads);
+    table.rows.push_back({fmt::format("`{}`", command_text(record.argv)), commit, record.when, where,
+                          std::to_string(record.runs.size())});
+  }
+  return {"records",
+          "Where the numbers come from",
+          {Paragraph{"Every figure and table above is a function of these records. A record is JSON; the "
+                     "commands write it with `--json FILE`."},
+           table}};
+}
+
+}  // namespace tilescope

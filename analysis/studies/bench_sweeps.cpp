@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/studies/bench_sweeps.hpp"
+
+#include "common/nearest_names.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::int64_t kTokens = 16384, kHiddenSize = 2048;
+constexpr std::int64_t kHeadDims[] = {64, 128, 256};
+
+/// What the CPU kernels' speed is judged by: one head leaves nothing but its blocks to work on in parallel.
+std::vector<AttentionProblem> cpu_problems() {
+  std::vector<AttentionProblem> problems;
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const std::int64_t heads : {4, 1}) {
+      problems.push_back(
+          {.heads = heads, .heads_kv = heads, .seqlen_q = 4096, .seqlen_k = 4096, .head_dim = head_dim});
+    }
+  }
+  return problems;
+}
+
+std::vector<AttentionProblem> benchmark_problems(ElementType dtype, std::int64_t shortest) {
+  std::vector<AttentionProblem> problems;
+  for (const std::int64_t head_dim : kHeadDims) {
+    for (const bool causal : {false, true}) {
+      for (std::int64_t seqlen = shortest; seqlen <= kTokens; seqlen *= 2) {
+        problems.push_back(flash2_benchmark_problem(seqlen, head_dim, dtype, causal));
+      }
+    }
+  }
+  return problems;
+}
+
+std::vector<AttentionProblem> flash2_problems() { return benchmark_problems(ElementType::fp16, 512); }
+std::vector<AttentionProblem> fp32_problems() { return benchmark_problems(ElementType::fp32, 2048); }
+
+/// 132 heads in all, so that flash1, with one CTA a head, has work for every SM of an H200.
+std::vector<AttentionProblem> ladder_problems() {
+  std::vector<AttentionProblem> problems;
+  for (const ElementType dtype : {ElementType::fp32, ElementType::fp16}) {
+    for (const std::int64_t head_dim : kHeadDims) {
+      for (const std::int64_t seqlen : {2048, 4096}) {
+        problems.push_back({.batch = 12,
+                            .heads = 11,
+                            .heads_kv = 11,
+                            .seqlen_q = seqlen,
+                            .seqlen_k = seqlen,
+                            .head_dim = head_dim,
+                            .dtype = dtype});
+      }
+    }
+  }
+  return problems;
+}
+
+/// A length at which the tiles matter and a run is short.
+std::vector<AttentionProblem> tuning_problems() {
+  std::vector<AttentionProblem> problems;
+  for (const ElementType dtype : {ElementType::fp16, ElementType::bf16}) {
+    for (const std::int64_t head_dim : kHeadDims) {
+      for (const bool causal : {false, true}) {
+        problems.push_back(flash2_benchmark_problem(4096, head_dim, dtype, causal));
+      }
+    }
+  }
+  return problems;
+}
+
+}  // namespace
+
+AttentionProblem flash2_benchmark_problem(std::int64_t seqlen, std::int64_t head_dim, ElementType dtype,
+                                          bool causal) {
+  return {.batch = kTokens / seqlen,
+          .heads = kHiddenSize / head_dim,
+          .heads_kv = kHiddenSize / head_dim,
+          .seqlen_q = seqlen,
+          .seqlen_k = seqlen,
+          .head_dim = head_dim,
+          .dtype = dtype,
+          .causal = causal};
+}
+
+std::span<const BenchSweep> bench_sweeps() {
+  static const std::vector<BenchSweep> sweeps = {
+      {"cpu", "fp32, N = 4096, four heads and one", cpu_problems, {"cpu:flash2"}},
+      {"flash2",
+       "FlashAttention-2's: 16384 tokens, hidden size 2048, fp16, N = 512 ... 16384",
+       flash2_problems,
+       {"gpu:flash2-mma"}},
+      {"fp32", "the same in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
+      {"ladder",
+       "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096",
+       ladder_problems,
+       {"gpu:standard", "gpu:flash1", "gpu:flash2-simt", "gpu:flash2-mma"}},
+      {"tune", "what --tune times: N = 4096, fp16 and bf16", tuning_problems, {"gpu:flash2-mma"}}};
+  return sweeps;
+}
+
+const BenchSweep& find_bench_sweep(std::string_view name) {
+  std::vector<std::string> names;
+  for (const BenchSweep& sweep : bench_sweeps()) {
+    if (sweep.name == name) return sweep;
+    names.emplace_back(sweep.name);
+  }
+  throw unknown_name("sweep", name, names);
+}
+
+}  // namespace tilescope

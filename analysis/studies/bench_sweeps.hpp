@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Named lists of problems for `tilescope bench --sweep`, each with the kernels that it is meant for.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu_ref/schedule/problem.hpp"
+
+namespace tilescope {
+
+struct BenchSweep {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<AttentionProblem> (*problems)();
+  std::vector<std::string> kernels;  // what is timed unless others are named
+};
+
+std::span<const BenchSweep> bench_sweeps();
+
+/// @throws BadInput naming the nearest
+const BenchSweep& find_bench_sweep(std::string_view name);
+
+/// FlashAttention-2's benchmark problem (arXiv:2307.08691, section 4.1): 16384 tokens a batch, hidden size
+/// 2048.
+AttentionProblem flash2_benchmark_problem(std::int64_t seqlen, std::int64_t head_dim, ElementType dtype,
+                                          bool causal);
+
+}  // namespace tilescope

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/studies/error_study.hpp"
+
+#include <memory>
+#include <optional>
+
+#include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
+
+namespace tilescope {
+namespace {
+
+/// The paper does not print its shape. This one takes seconds in fp64.
+constexpr AttentionProblem kErrorProblem{
+    .heads = 4, .heads_kv = 4, .seqlen_q = 2048, .seqlen_k = 2048, .head_dim = 128};
+
+TensorSet outlier_inputs(ElementType dtype) {
+  AttentionProblem problem = kErrorProblem;
+  problem.dtype = dtype;
+  TensorSet inputs(problem);
+  fill_random_inputs(inputs, Direction::forward, InputKind::outlier);
+  return inputs;
+}
+
+TensorErrorRecord error_against(const Tensor& actual, std::span<const double> expected) {
+  const ErrorReport report = compare(actual, expected);
+  TensorErrorRecord error;
+  error.max_abs = report.max_abs;
+  error.rmse = report.rmse;
+  error.max_ulp = static_cast<double>(report.max_ulp);
+  error.non_finite = report.non_finite;
+  return error;
+}
+
+std::vector<RunEntry> errors_in(ElementType dtype, const ExactAttention& unrounded) {
+  TensorSet tensors = outlier_inputs(dtype);
+  const ExactAttention exact = exact_attention(tensors, Direction::forward);
+  std::vector<RunEntry> runs;
+  for (const Kernel& kernel : cpu_kernels()) {
+    kernel.run(kernel.default_options(tensors.problem()), Direction::forward, tensors, nullptr);
+    RunEntry run;
+    run.problem = tensors.problem();
+    run.kernel = kernel.name;
+    run.inputs = InputKind::outlier;
+    const Tensor& out = tensors[TensorName::out];
+    run.error.emplace(kErrorOfKernel, error_against(out, exact.out));
+    run.error.emplace(kErrorWithInputRounding, error_against(out, unrounded.out));
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<StudyTask> error_study(const Machine&) {
+  const auto unrounded = std::make_shared<std::optional<ExactAttention>>();  // shared by the tasks
+  std::vector<StudyTask> tasks;
+  for (const ElementType dtype : kElementTypes) {
+    tasks.push_back({std::string(to_string(dtype)), [dtype, unrounded] {
+                       if (!*unrounded) {
+                         *unrounded = exact_attention(outlier_inputs(ElementType::fp32), Direction::forward);
+                       }
+                       return errors_in(dtype, **unrounded);
+                     }});
+  }
+  return tasks;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/studies/study.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/replay/simulate_run.hpp"
+#include "analysis/studies/error_study.hpp"
+#include "common/nearest_names.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+
+namespace tilescope {
+namespace {
+
+const Kernel& cpu_kernel(Algorithm algorithm) {
+  for (const Kernel& kernel : cpu_kernels()) {
+    if (kernel.algorithm == algorithm) return kernel;
+  }
+  throw std::logic_error("no CPU kernel executes this algorithm");
+}
+
+const AttentionProblem& preset_problem(std::string_view name) {
+  for (const Preset& preset : presets()) {
+    if (preset.name == name) return preset.problem;
+  }
+  throw std::logic_error("no such preset");
+}
+
+constexpr Direction kBackward[] = {Direction::backward};
+constexpr Direction kBoth[] = {Direction::forward, Direction::backward};
+
+/// The tile of FlashAttention-2's and cuDNN's forward kernels at head_dim 128. flash1 streams two more
+/// tensors, so that only half of its q tile fits a CTA's shared memory; its bytes depend on block_n alone.
+TileShape usual_tile(Algorithm algorithm) {
+  return algorithm == Algorithm::flash1 ? TileShape{64, 128} : TileShape{128, 128};
+}
+
+/// Collects runs to be simulated.
+struct Simulations {
+  const Machine& machine;
+  bool keep_curves = false;  // DRAM bytes at every L2 size, not only the machine's
+  std::vector<StudyTask> tasks = {};
+
+  void add(Algorithm algorithm, const AttentionProblem& problem, std::span<const Direction> directions,
+           TileShape tile, BackwardOrder backward = BackwardOrder::fused) {
+    const Kernel& kernel = cpu_kernel(algorithm);
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.backward = backward;
+    std::vector<PlannedPass> passes = plan_passes(kernel, problem, directions, options, machine);
+    tasks.push_back({fmt::format("{} {}", kernel.name, describe(problem)),
+                     [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {
+                       return std::vector<RunEntry>{
+                           simulate_run(kernel, problem, passes, machine, {.l2_curve = keep})};
+                     }});
+  }
+};
+
+std::vector<StudyTask> passes_study(const Machine& machine) {
+  Simulations simulations{machine, true};
+  AttentionProblem long_context = preset_problem("long-128k");
+  long_context.heads = long_context.heads_kv = 2;  // as many tokens times heads as fa2-16k has
+  for (const AttentionProblem& problem : {preset_problem("fa2-16k"), long_context}) {
+    for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
+      simulations.add(algorithm, problem, kBoth, usual_tile(algorithm));
+    }
+    const TileShape tile = usual_tile(Algorithm::flash2);
+    simulations.add(Algorithm::flash2, problem, kBackward, tile, BackwardOrder::split);
+    simulations.add(Algorithm::flash2, problem, kBackward, tile, BackwardOrder::rows);
+  }
+  return std::move(simulations.tasks);
+}
+
+std::vector<StudyTask> seqlen_study(const Machine& machine) {
+  Simulations simulations{machine};
+  constexpr std::int64_t kShortest = 512, kLongest = 131072;
+  constexpr std::int64_t kLongestComparison = 65536;  // where S of the standard algorithm takes 137 GB
+  for (std::int64_t seqlen = kShortest; seqlen <= kLongest; seqlen *= 2) {
+    AttentionProblem problem = preset_problem("long-128k");
+    problem.seqlen_q = problem.seqlen_k = seqlen;
+    for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
+      if (algorithm != Algorithm::flash2 && seqlen > kLongestComparison) continue;
+      simulations.add(algorithm, problem, kBoth, usual_tile(algorithm));
+    }
+  }
+  return std::move(simulations.tasks);
+}
+
+std::vector<StudyTask> block_size_study(const Machine& machine) {
+  Simulations simulations{machine};
+  for (int block = 16; block <= 256; block *= 2) {
+    for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
+      simulations.add(algorithm, preset_problem("fa2-16k"), kBoth, TileShape{block, block});
+    }
+  }
+  return std::move(simulations.tasks);
+}
+
+/// Forward at the block sizes of the middle panel, and both directions at what the left panel used.
+std::vector<StudyTask> figure2_study(const Machine& machine) {
+  Simulations simulations{machine};
+  const AttentionProblem& problem = preset_problem("gpt2-medium");
+  // One tile as large as the matrices: each operand of a product is read once, as Algorithms 0 and 3 count.
+  const int whole = static_cast<int>(problem.seqlen_q);
+  simulations.add(Algorithm::standard, problem, kBoth, TileShape{whole, whole});
+  const int block_m = static_cast<int>(problem.head_dim);  // Algorithm 1, line 1: Br = min(Bc, d)
+  for (const int block_n : {64, 128, 256, 512}) {
+    const std::span<const Direction> both = kBoth;
+    simulations.add(Algorithm::flash1, problem, both.first(block_n == 256 ? 2 : 1),
+                    TileShape{block_m, block_n});
+  }
+  return std::move(simulations.tasks);
+}
+
+constexpr Study kStudies[] = {
+    {"passes", "every pass of every algorithm at N = 4K and 128K, with DRAM bytes at every L2 size", "h200",
+     passes_study},
+    {"seqlen", "bytes against sequence length, N = 512 ... 128K", "h200", seqlen_study},
+    {"block-size", "bytes against block size, 16 ... 256 rows", "h200", block_size_study},
+    {"paper-figure2", "FlashAttention's Figure 2: GPT-2 medium on an A100", "a100-40gb", figure2_study},
+    {"paper-errors", "FlashAttention-3's error experiment, on this CPU", "", error_study},
+};
+
+}  // namespace
+
+std::span<const Study> studies() { return kStudies; }
+
+const Study& find_study(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Study& study : kStudies) {
+    if (study.name == name) return study;
+    names.emplace_back(study.name);
+  }
+  throw unknown_name("study", name, names);
+}
+
+}  // namespace tilescope

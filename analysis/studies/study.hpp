@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Studies: named sweeps whose records the report turns into its figures and tables.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/machine/machine.hpp"
+#include "analysis/records/run_record.hpp"
+
+namespace tilescope {
+
+/// A part of a study that runs by itself.
+struct StudyTask {
+  std::string label;
+  std::function<std::vector<RunEntry>()> run;
+};
+
+struct Study {
+  std::string_view name;
+  std::string_view summary;          // one line for `tilescope list studies`
+  std::string_view default_machine;  // the model that it simulates; "" if it computes on this CPU instead
+  std::vector<StudyTask> (*plan)(const Machine& machine);  // the tasks may refer to `machine`
+};
+
+std::span<const Study> studies();
+
+/// @throws BadInput naming the nearest
+const Study& find_study(std::string_view name);
+
+}  // namespace tilescope

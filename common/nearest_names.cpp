@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/nearest_names.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tilescope {
+namespace {
+
+/// Levenshtein distance, one row at a time.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string>& names,
+                                       std::size_t most) {
+  constexpr std::size_t kLongestCompared = 64;  // a longer text is no slip of the finger
+  if (text.empty() || text.size() > kLongestCompared) return {};
+  std::vector<std::pair<std::size_t, std::string>> ranked;
+  for (const std::string& name : names) {
+    const bool contains = text.size() >= 3 && name.find(text) != std::string::npos;
+    const std::size_t distance = contains ? 1 : edit_distance(text, name);
+    if (distance <= std::max<std::size_t>(2, name.size() / 3)) ranked.emplace_back(distance, name);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> nearest;
+  for (std::size_t i = 0; i < std::min(most, ranked.size()); ++i) nearest.push_back(ranked[i].second);
+  return nearest;
+}
+
+BadInput unknown_name(const std::string& field, std::string_view text,
+                      const std::vector<std::string>& names) {
+  const std::vector<std::string> nearest = nearest_names(text, names);
+  const std::string guess =
+      nearest.empty() ? "" : fmt::format(" (did you mean {}?)", fmt::join(nearest, " or "));
+  return BadInput(field, fmt::format("'{}'", text),
+                  fmt::format("must be one of {}{}", fmt::join(names, ", "), guess));
+}
+
+}  // namespace tilescope

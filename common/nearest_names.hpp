@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mistyped name was probably meant to be.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/errors.hpp"
+
+namespace tilescope {
+
+/// The names closest to `text` (edit distance, prefixes preferred), best first; at most `most`, and none that
+/// has little in common with it.
+std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string>& names,
+                                       std::size_t most = 3);
+
+/// The error for an unknown name: the field, the name given, its nearest if there are any, and all allowed.
+BadInput unknown_name(const std::string& field, std::string_view text, const std::vector<std::string>& names);
+
+}  // namespace tilescope

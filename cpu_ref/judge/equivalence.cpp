@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/judge/equivalence.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "cpu_ref/judge/error_scale.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
+
+namespace tilescope {
+namespace {
+
+using enum TensorName;
+constexpr TensorName kForwardOutputs[] = {out, lse};
+constexpr TensorName kBackwardOutputs[] = {dq, dk, dv};
+constexpr TensorName kInputs[] = {q, k, v, dout};
+
+/// Calls visit(name) for every output of `direction`, those of the forward pass first.
+template <typename Visitor>
+void for_each_output(Direction direction, Visitor&& visit) {
+  for (TensorName name : kForwardOutputs) visit(name);
+  if (direction == Direction::forward) return;
+  for (TensorName name : kBackwardOutputs) visit(name);
+}
+
+/// FlashAttention-3's floor: 2 max|((ref + 0.3) - 0.3) - ref|, each step rounded to `dtype`.
+double rounding_floor(std::span<const double> exact, ElementType dtype) {
+  std::vector<float> values(exact.begin(), exact.end());
+  const auto count = static_cast<std::int64_t>(values.size());
+  round_to(dtype, values.data(), count);
+  std::vector<float> shifted = values;
+  for (float shift : {0.3f, -0.3f}) {
+    for (float& value : shifted) value += shift;
+    round_to(dtype, shifted.data(), count);
+  }
+  double largest = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::isfinite(values[i])) largest = std::max<double>(largest, std::abs(shifted[i] - values[i]));
+  }
+  return 2 * largest;
+}
+
+/// What rounding costs one output.
+struct RoundingCost {
+  double fp32 = 0;     // in units of 2^-24, when no term is rounded to the element type
+  double by_out = 0;   // added to that, in units of the element type's: delta is summed from a rounded `out`
+  double element = 0;  // in units of the element type's, when every term is rounded to it, S included
+};
+
+/// A score is a sum of head_dim products. Where they are added one after the other, as on a GPU's CUDA cores,
+/// its error grows with the root of their number: independent roundings of partial sums that grow likewise.
+/// Up to 64 of them the factor 3 of least_bound() holds it.
+double score_error(std::int64_t head_dim) {
+  return std::max(1.0, std::sqrt(static_cast<double>(head_dim) / 64));
+}
+
+/// A term has two relative errors: that of its P, of the size of the exponent, and that of what normalises it
+/// (row_sum, or the LSE that a backward pass recomputes P from). In `out` the row_sum has the same errors of
+/// P as the terms, which leaves those of v - out.
+RoundingCost rounding_cost(const ErrorScale& scale, std::int64_t head_dim, TensorName name) {
+  const double exponent = 1 + scale.score, fp32_exponent = 1 + score_error(head_dim) * scale.score;
+  switch (name) {
+    case out:
+      return {2 * scale.out + fp32_exponent * scale.out_by_probs, 0, exponent * scale.out};
+    case lse:
+      return {2 * fp32_exponent, 0, exponent};
+    case dq:
+      return {scale.dq + 2 * fp32_exponent * scale.dq_by_probs, scale.dq_by_out, exponent * scale.dq};
+    case dk:
+      return {scale.dk + 2 * fp32_exponent * scale.dk_by_probs, scale.dk_by_out, exponent * scale.dk};
+    default:
+      return {2 * fp32_exponent * scale.dv, 0, exponent * scale.dv};
+  }
+}
+
+/// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
+/// gradients are 0) or lucky (few rows).
+double least_bound(const RoundingCost& cost, ElementType dtype) {
+  // Errors of `out` are even over +- epsilon: twice the root of their squares is 3.5 standard deviations.
+  const double by_out = dtype == ElementType::fp32 ? 0.0 : 2 * epsilon(dtype) * cost.by_out;
+  return 3 * 0x1p-24 * cost.fp32 + by_out;
+}
+
+double largest_finite(std::span<const double> values) {
+  double largest = 0;
+  for (double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+/// The most that the yardstick's own error may be, so that a wrong yardstick excuses nothing: one rounding of
+/// each term to the element type, or, in fp32, of sums of up to 256 terms. On random problems its error stays
+/// below 0.4 and 0.6 of this.
+double standard_limit(const RoundingCost& cost, ElementType dtype) {
+  return (dtype == ElementType::fp32 ? 4 : 1) * epsilon(dtype) * cost.element;
+}
+
+TensorSet random_inputs(const AttentionProblem& problem, InputKind kind, Direction direction) {
+  TensorSet inputs(problem);
+  fill_random_inputs(inputs, direction, kind);
+  return inputs;
+}
+
+/// Compares where shape and type are as they should be; else every element counts as missing.
+template <typename Expected>
+ErrorReport compare_output(const TensorSet& tensors, TensorName name, const Expected& expected) {
+  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+  const Tensor& tensor = tensors[name];
+  const Shape shape{extent.batch, extent.heads, extent.rows, extent.cols};
+  if (tensor.shape() == shape && tensor.dtype() == extent.dtype) return compare(tensor, expected);
+  ErrorReport missing;
+  missing.elements = missing.non_finite = shape.elements();
+  missing.first_non_finite = missing.worst_index = 0;
+  return missing;
+}
+
+// On an H200, over the sweep of `verify` (reports/data/verify-h200.json), no GPU kernel came nearer to these
+// bounds than 0.60 of the largest difference and 0.92 of the root mean square in fp32, 0.81 and 0.97 in fp16,
+// 0.38 and 0.76 in bf16.
+constexpr MirrorRule kMirrorRules[] = {
+    {ElementType::fp32, 0.5, 0.5, "every operation is fp32, so the order of sums is all the error there is"},
+    {ElementType::fp16, 0.75, 0.25,
+     "P and dS are rounded alike; a sum that differs in its last fp32 bits flips one rounding in 2^13"},
+    {ElementType::bf16, 0.5, 0.125,
+     "P and dS are rounded alike; a sum that differs in its last fp32 bits flips one rounding in 2^16"},
+    {ElementType::fp8e4m3, 0.5, 0.125, "as bf16, which fp8 kernels write"},
+    {ElementType::fp8e5m2, 0.5, 0.125, "as bf16, which fp8 kernels write"},
+};
+
+}  // namespace
+
+std::span<const TensorName> output_tensors(Direction direction) {
+  if (direction == Direction::forward) return kForwardOutputs;
+  return kBackwardOutputs;
+}
+
+const Kernel& standard_kernel() {
+  for (const Kernel& kernel : cpu_kernels()) {
+    if (kernel.name == "cpu:standard") return kernel;
+  }
+  throw BadInput("kernel", "cpu:standard", "must be registered, it is the yardstick");
+}
+
+bool Verdict::passed() const {
+  return !tensors.empty() && std::all_of(tensors.begin(), tensors.end(),
+                                         [](const TensorVerdict& tensor) { return tensor.passed; });
+}
+
+Reference::Reference(TensorSet inputs, Direction direction, const Kernel& standard)
+    : tensors_(std::move(inputs)), exact_(exact_attention(tensors_, direction)) {
+  const ErrorScale scale = error_scale(tensors_, exact_);
+  const ElementType dtype = problem().dtype;
+  run(standard, standard.default_options(problem()), direction);
+  for_each_output(direction, [&](TensorName name) {
+    const ErrorReport error = compare_output(tensors_, name, exact_[name]);
+    const RoundingCost cost = rounding_cost(scale, problem().head_dim, name);
+    const bool gradient = name != out && name != lse;
+    bounds_[static_cast<std::size_t>(name)] = {
+        .standard_max_abs = std::min(error.max_abs, standard_limit(cost, dtype)),
+        .standard_rmse = error.rmse,
+        .factor = gradient ? 3.0 : 2.0,
+        .atol = rounding_floor(exact_[name], tensor_extent(problem(), name).dtype),
+        .least = least_bound(cost, dtype),
+        .fp32_cost = 0x1p-24 * cost.fp32,
+        .largest = largest_finite(exact_[name])};
+  });
+}
+
+Reference::Reference(const AttentionProblem& problem, InputKind kind, Direction direction,
+                     const Kernel& standard)
+    : Reference(random_inputs(problem, kind, direction), direction, standard) {}
+
+const ErrorBound& Reference::bound(TensorName output) const {
+  return bounds_[static_cast<std::size_t>(output)];
+}
+
+void Reference::run(const Kernel& kernel, const ProgramOptions& options, Direction direction,
+                    TileObserver* observer) {
+  take_outputs();
+  if (observer != nullptr) observer->passes.clear();
+  for (Direction step : {Direction::forward, Direction::backward}) {
+    if (step == Direction::backward && direction == Direction::forward) break;
+    TileObserver passes;
+    kernel.run(options, step, tensors_, observer != nullptr ? &passes : nullptr);
+    if (observer == nullptr) continue;
+    std::move(passes.passes.begin(), passes.passes.end(), std::back_inserter(observer->passes));
+  }
+}
+
+Verdict Reference::judge(Direction direction) const {
+  Verdict verdict;
+  for_each_output(direction, [&](TensorName name) {
+    const ErrorReport error = compare_output(tensors_, name, exact_[name]);
+    const double limit = bound(name).bound();
+    verdict.tensors.push_back({name, error, limit, std::nullopt, error.within(limit)});
+  });
+  return verdict;
+}
+
+TensorSet Reference::take_outputs() {
+  TensorSet outputs(problem());
+  for (int i = 0; i < kNumTensors; ++i) {
+    const auto name = static_cast<TensorName>(i);
+    if (std::find(std::begin(kInputs), std::end(kInputs), name) != std::end(kInputs)) continue;
+    outputs[name] = std::exchange(tensors_[name], Tensor());
+  }
+  return outputs;
+}
+
+std::span<const MirrorRule> mirror_rules() { return kMirrorRules; }
+
+Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
+                     Direction direction) {
+  const ElementType dtype = reference.problem().dtype;
+  const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
+                                         [dtype](const MirrorRule& row) { return row.dtype == dtype; });
+  // The cost of an LSE is that of an exponent.
+  const double exponent_share = std::min(1.0, reference.bound(lse).fp32_cost / epsilon(dtype));
+  Verdict verdict;
+  for_each_output(direction, [&](TensorName name) {
+    const ErrorBound& exact = reference.bound(name);
+    const ErrorReport error = compare_output(kernel, name, mirror[name]);
+    const TensorExtent extent = tensor_extent(reference.problem(), name);
+    const double unit = 2 * epsilon(extent.dtype) * exact.largest;
+    const double limit =
+        rule.max_factor * (exact.factor * exact.standard_max_abs + exact.atol) + 2 * exact.least + unit;
+    const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
+    const double rmse_limit =
+        rule.rmse_factor * exact.standard_rmse + exact.fp32_cost +
+        (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
+    verdict.tensors.push_back(
+        {name, error, limit, rmse_limit, error.within(limit) && error.rmse <= rmse_limit});
+  });
+  return verdict;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a kernel is right: the rule that tests, the command line and the planted bugs share.
+//
+//   max|kernel - exact| <= factor * max|standard - exact| + atol
+//
+// `exact` is fp64; `standard` is the untiled implementation in the same element type: it says how much error
+// that type costs on this very problem, so that no tolerance is typed by hand. Source of the rule:
+// FlashAttention-3's tests (hopper/test_flash_attn.py): factor 2 for outputs, 3 for gradients, as in
+// FlashAttention-2's; atol is 2 max|((exact + 0.3) - 0.3) - exact| in the output's element type. Two things
+// are our own: a least bound, from the size of the terms, for outputs whose terms cancel to nothing, and an
+// upper limit on the yardstick's error, so that a wrong yardstick is seen and excuses no other kernel.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+#include "cpu_ref/numeric/random_inputs.hpp"
+
+namespace tilescope {
+
+/// The outputs of a direction: out and lse, or dq, dk and dv.
+std::span<const TensorName> output_tensors(Direction direction);
+
+/// The kernel that is the yardstick: cpu:standard.
+const Kernel& standard_kernel();
+
+/// What one tensor's values are allowed to be off, and why.
+struct ErrorBound {
+  double standard_max_abs = 0;  // max|standard - exact|, at most what rounding explains
+  double standard_rmse = 0;
+  double factor = 2;
+  double atol = 0;       // rounding floor of the output's element type, measured from the exact values
+  double least = 0;      // what rounding may cost where the yardstick is exact or lucky, from the terms' size
+  double fp32_cost = 0;  // one rounding to fp32 of every term behind an element
+  double largest = 0;    // max|exact|
+  double bound() const { return std::max(factor * standard_max_abs + atol, least); }
+};
+
+struct TensorVerdict {
+  TensorName tensor;
+  ErrorReport error;
+  double bound = 0;                  // of the largest error
+  std::optional<double> rmse_bound;  // of the root mean square, if that is held to anything
+  bool passed = false;
+};
+
+/// The judgement of one run.
+struct Verdict {
+  std::vector<TensorVerdict> tensors;  // in the order of output_tensors, forward first
+  bool passed() const;
+};
+
+/// One problem with its inputs, its exact results and the bounds that follow from them, computed once for all
+/// the kernels that are judged on it.
+class Reference {
+ public:
+  /// @param inputs  q, k, v, and dout when `direction` is backward
+  /// @param direction  the deepest that will be judged; backward includes forward
+  Reference(TensorSet inputs, Direction direction, const Kernel& standard = standard_kernel());
+  /// On random inputs.
+  Reference(const AttentionProblem& problem, InputKind kind, Direction direction,
+            const Kernel& standard = standard_kernel());
+
+  const AttentionProblem& problem() const { return tensors_.problem(); }
+  const ExactAttention& exact() const { return exact_; }
+  const ErrorBound& bound(TensorName output) const;
+  /// Inputs, and what the last run left.
+  const TensorSet& tensors() const { return tensors_; }
+
+  /// Runs the kernel, forward and, if `direction` is backward, backward on its own forward results. All
+  /// outputs are new: poisoned with NaN, and nothing is left of an earlier run.
+  /// @param observer  takes the passes of both directions, if given
+  void run(const Kernel& kernel, const ProgramOptions& options, Direction direction,
+           TileObserver* observer = nullptr);
+  /// Judges what the last run left. A missing tensor, or one of another shape or type, fails.
+  Verdict judge(Direction direction) const;
+  Verdict judge(const Kernel& kernel, const ProgramOptions& options, Direction direction) {
+    run(kernel, options, direction);
+    return judge(direction);
+  }
+  /// Moves the outputs of the last run out, to compare another kernel's with them.
+  TensorSet take_outputs();
+
+ private:
+  TensorSet tensors_;
+  ExactAttention exact_;
+  std::array<ErrorBound, kNumTensors> bounds_;
+};
+
+/// How far two kernels that execute the same program with the same roundings may differ: the order of sums
+/// inside a tile and the last bits of exp2 are free, and through them the few roundings to the element type
+/// that a last bit tips.
+///
+///   max|a - b|  <= max_factor * (factor * max|standard - exact| + atol) + 2 least + unit
+///   rmse(a - b) <= rmse_factor * rmse(standard - exact) + fp32_cost
+///                  + (max|standard - exact| + share * (2 least + unit)) / sqrt(rows)
+///
+/// Each may lie `least` off on its own. `unit` is one in the last place of the tensor's type, at its largest
+/// value: a tipped rounding of the result. The last term is one row that a tipped rounding dominates; results
+/// are tipped by the row only where scores are so large that fp32 exponents are as coarse as the element
+/// type: `share` is the ratio of the two, at most 1.
+struct MirrorRule {
+  ElementType dtype;
+  double max_factor, rmse_factor;
+  std::string_view reason;
+};
+std::span<const MirrorRule> mirror_rules();
+
+/// Judges outputs of one kernel against those of another that mirrors it.
+/// @param reference  of the problem that both were run on
+Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
+                     Direction direction);
+
+}  // namespace tilescope

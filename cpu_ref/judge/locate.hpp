@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a kernel first goes wrong: the first tile access that its program does not have, the first tile and
+// quantity whose sum is not what it should be, the first output element out of bounds.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cpu_ref/judge/equivalence.hpp"
+#include "cpu_ref/launch/tile_observer.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+struct Divergence {
+  PassName pass = PassName::forward;
+  int batch = 0, head = 0;  // of the access's tensor, or the query head
+  int m_block = -1, n_block = -1;
+  std::string quantity;  // "access", a member of TileState, or an output tensor
+  std::string detail;    // what was seen and what should have been
+};
+
+/// "pass forward, batch 0, head 1, m_block 2 (rows 32 ... 47), n_block 0 (keys 0 ... 23): probs is 3.1, ..."
+std::string describe(const Divergence& divergence, const TileProgram& program);
+
+/// The first access of `log` that differs from the program's list, or is missing, or too much.
+std::optional<Divergence> first_wrong_access(const TileProgram& program, const PassLog& log);
+
+/// The first visited tile of `log` that differs from the program's list, or is missing, or too much. Passes
+/// that do not multiply work on whole rows and visit no tiles.
+std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log);
+
+/// The first tile whose state is not what fp64 gives for the same tiles in the same order.
+/// @param tensors  as TileReplay takes them
+std::optional<Divergence> first_wrong_state(const TileProgram& program, const PassLog& log,
+                                            const TensorSet& tensors);
+
+/// The first tile whose state differs between two kernels that execute the same program, beyond what fp32
+/// sums in any order explain.
+std::optional<Divergence> first_difference(const TileProgram& program, const PassLog& log,
+                                           const PassLog& mirror, const TensorSet& tensors);
+
+/// In the order of the kernel's passes: its first wrong access, wrong tile (of standard attention: of a
+/// stored matrix), or output element out of bounds; nothing if there is none.
+/// @param reference  as the observed run left it
+/// @return the sentence of describe()
+std::optional<std::string> first_divergence(const Reference& reference, const Kernel& kernel,
+                                            const ProgramOptions& options, Direction direction,
+                                            const TileObserver& observer);
+
+/// Runs the kernel under observation and gives its first divergence.
+std::optional<std::string> locate(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
+                                  Direction direction);
+
+}  // namespace tilescope

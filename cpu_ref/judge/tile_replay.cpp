@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/judge/tile_replay.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/primitives/kernel_scale.hpp"
+
+namespace tilescope {
+namespace {
+
+bool is_forward(PassName pass) { return pass == PassName::forward; }
+bool is_backward(PassName pass) {
+  return pass == PassName::dkdv || pass == PassName::dq || pass == PassName::dkdvdq ||
+         pass == PassName::dqdkdv;
+}
+
+}  // namespace
+
+TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)) {
+  const auto cols = static_cast<std::size_t>(tensor.shape().cols);
+  for (std::size_t i = 0; i < values.size(); i += cols) {
+    double sum = 0, magnitude = 0;
+    for (std::size_t d = 0; d < cols; ++d) {
+      sum += values[i + d];
+      magnitude += std::abs(values[i + d]);
+    }
+    row_sums.push_back(sum);
+    row_magnitudes.push_back(magnitude);
+  }
+}
+
+TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors)
+    : program_(&program), q_(tensors[TensorName::q]), k_(tensors[TensorName::k]), v_(tensors[TensorName::v]) {
+  const KernelScale kernel_scale(program.problem);
+  scale_ = std::abs(program.problem.scale());
+  sign_ = kernel_scale.sign;
+  probs_factor_ = std::exp2(kernel_scale.softmax.log2_offset);
+  if (is_forward(program.name)) {
+    rows_.resize(q_.row_sums.size());
+  } else {
+    dout_ = Matrix(tensors[TensorName::dout]);
+    out_ = Matrix(tensors[TensorName::out]);
+    lse_ = to_fp64(tensors[TensorName::lse]);
+  }
+}
+
+bool TileReplay::can_replay(const TileProgram& program) {
+  return is_forward(program.name) || is_backward(program.name);
+}
+
+SlackProduct TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const {
+  const std::int64_t cols = program_->problem.head_dim;
+  return slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
+}
+
+std::vector<int> TileReplay::visible_keys(const TileState& at, int i) const {
+  const AttentionProblem& p = program_->problem;
+  const std::int64_t first_key = std::int64_t{at.n_block} * program_->tile.block_n;
+  const std::int64_t query = std::int64_t{at.m_block} * program_->tile.block_m + i;
+  std::vector<int> keys;
+  for (int j = 0; j < program_->tile.block_n && first_key + j < p.seqlen_k; ++j) {
+    if (mask_allows(p, query, first_key + j)) keys.push_back(j);
+  }
+  return keys;
+}
+
+ExactTileState TileReplay::step(const TileState& visited) {
+  const AttentionProblem& p = program_->problem;
+  const std::int64_t batch_head = std::int64_t{visited.batch} * p.heads + visited.head;
+  const std::int64_t head_kv = visited.head / p.group_size();
+  const std::int64_t first_query = std::int64_t{visited.m_block} * program_->tile.block_m;
+  const std::int64_t first_key_row = (std::int64_t{visited.batch} * p.heads_kv + head_kv) * p.seqlen_k +
+                                     std::int64_t{visited.n_block} * program_->tile.block_n;
+  const bool q_axis = program_->axis == Axis::q;
+  ExactSum& accum = accums_[{visited.batch, q_axis ? visited.head : static_cast<int>(head_kv),
+                             q_axis ? visited.m_block : visited.n_block}];
+  ExactTileState state;
+  for (int i = 0; i < program_->tile.block_m && first_query + i < p.seqlen_q; ++i) {
+    const std::int64_t query_row = batch_head * p.seqlen_q + first_query + i;
+    if (is_forward(program_->name)) {
+      forward_row(query_row, first_key_row, visited, i, state);
+    } else {
+      backward_row(query_row, first_key_row, visited, i, state, accum);
+    }
+  }
+  if (!is_forward(program_->name)) state.accum = accum;
+  return state;
+}
+
+ExactSum TileReplay::exponential(const SlackProduct& score, const SlackProduct& reference) const {
+  const double relative = scale_ * (score.slack + reference.slack) +
+                          kRoundingSlack * scale_ * (std::abs(score.value) + std::abs(reference.value)) +
+                          kSumSlack;
+  const double value = std::exp(scale_ * (score.value - reference.value));
+  return {value, value * relative + kSmallestExponential};
+}
+
+void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
+                             ExactTileState& state) {
+  const AttentionProblem& p = program_->problem;
+  const std::vector<int> keys = visible_keys(at, i);
+  Row& row = rows_[static_cast<std::size_t>(query_row)];
+  std::vector<SlackProduct> scores;
+  SlackProduct tile_max{0, 0};
+  for (int j : keys) {
+    SlackProduct score = dot(q_, query_row, k_, first_key_row + j);
+    score.value *= sign_;
+    state.scores.add(score.value, score.slack);
+    if (scores.empty() || score.value > tile_max.value) tile_max = score;
+    scores.push_back(score);
+  }
+  if (!keys.empty()) {
+    const SlackProduct old_max = row.max;
+    if (!row.seen || tile_max.value > row.max.value) row.max = tile_max;
+    const ExactSum rescale = row.seen ? exponential(old_max, row.max) : ExactSum{};
+    for (ExactSum* sum : {&row.sum, &row.accum}) {
+      sum->tolerance = sum->tolerance * rescale.value + std::abs(sum->value) * rescale.tolerance;
+      sum->value *= rescale.value;
+    }
+    row.seen = true;
+  }
+  if (!row.seen) return;
+  // P is relative to the running maximum (FlashAttention-2) or to that of the tile (FlashAttention-1).
+  const bool own_maximum = program_->axis == Axis::kv;
+  const ExactSum weight = own_maximum ? exponential(tile_max, row.max) : ExactSum{1, 0};
+  for (std::size_t t = 0; t < keys.size(); ++t) {
+    const ExactSum prob = exponential(scores[t], own_maximum ? tile_max : row.max);
+    row.sum.add(prob.value * weight.value, prob.tolerance * weight.value + prob.value * weight.tolerance);
+    const std::int64_t key = std::int64_t{at.n_block} * program_->tile.block_n + keys[t];
+    const double kept = dropout_factor(p, query_row / p.seqlen_q, query_row % p.seqlen_q, key);
+    const ExactSum entering =
+        rounded(kept * probs_factor_ * prob.value, kept * probs_factor_ * prob.tolerance);
+    state.probs.add(entering.value, entering.tolerance);
+    const auto key_row = static_cast<std::size_t>(first_key_row + keys[t]);
+    row.accum.add(entering.value * weight.value * v_.row_sums[key_row],
+                  ((entering.tolerance + kSumSlack * entering.value) * weight.value +
+                   entering.value * weight.tolerance) *
+                      v_.row_magnitudes[key_row]);
+  }
+  state.row_max.add(row.max.value, row.max.slack);
+  // FlashAttention-1 divides row_sum and the accumulator by what the other keeps to the end.
+  const double sum_factor = own_maximum ? 1.0 : probs_factor_;
+  const double accum_factor = own_maximum ? 1.0 / (probs_factor_ * row.sum.value) : 1.0;
+  const double accum_relative = own_maximum ? row.sum.tolerance / row.sum.value : 0.0;
+  state.row_sum.add(sum_factor * row.sum.value, sum_factor * row.sum.tolerance);
+  state.accum.add(accum_factor * row.accum.value,
+                  accum_factor * (row.accum.tolerance + accum_relative * std::abs(row.accum.value)));
+}
+
+void TileReplay::backward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
+                              ExactTileState& state, ExactSum& accum) {
+  const AttentionProblem& p = program_->problem;
+  const double lse = lse_[static_cast<std::size_t>(query_row)];
+  const SlackProduct delta = dot(dout_, query_row, out_, query_row);
+  const auto query = static_cast<std::size_t>(query_row);
+  for (int j : visible_keys(at, i)) {
+    const std::int64_t key_row = first_key_row + j;
+    const SlackProduct score = dot(q_, query_row, k_, key_row);
+    state.scores.add(sign_ * score.value, score.slack);
+    const double exponent = scale_ * sign_ * score.value - lse;
+    const double relative =
+        scale_ * score.slack + kRoundingSlack * (scale_ * std::abs(score.value) + std::abs(lse)) + kSumSlack;
+    const double prob = std::isfinite(lse) ? std::exp(exponent) : 0.0;
+    const std::int64_t key = std::int64_t{at.n_block} * program_->tile.block_n + j;
+    const double kept = dropout_factor(p, query_row / p.seqlen_q, query_row % p.seqlen_q, key);
+    const double prob_slack = prob * relative + kSmallestExponential;
+    const ExactSum entering = rounded(kept * prob, kept * prob_slack);
+    state.probs.add(entering.value, entering.tolerance);
+
+    const SlackProduct dprob = dot(dout_, query_row, v_, key_row);
+    state.dprobs.add(kept * dprob.value, kept * dprob.slack);
+    const double difference = kept * dprob.value - delta.value;
+    const ExactSum dscore = rounded(
+        prob * difference, prob_slack * std::abs(difference) + prob * (kept * dprob.slack + delta.slack));
+    state.dscores.add(dscore.value, dscore.tolerance);
+
+    const auto add_product = [&accum](const ExactSum& factor, const Matrix& matrix, std::size_t row) {
+      accum.add(factor.value * matrix.row_sums[row],
+                (factor.tolerance + kSumSlack * std::abs(factor.value)) * matrix.row_magnitudes[row]);
+    };
+    if (program_->axis == Axis::q) {
+      add_product(dscore, k_, static_cast<std::size_t>(key_row));
+    } else {
+      add_product(dscore, q_, query);
+      add_product(entering, dout_, query);
+    }
+  }
+}
+
+}  // namespace tilescope

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel's tiles should hold: the sums of TileState in fp64, computed for the tiles that were visited,
+// in the order in which they were. Values, mask and dropout follow the definition, not the schedule; P and dS
+// are rounded to the element type where the algorithms round them.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "cpu_ref/launch/tile_observer.hpp"
+#include "cpu_ref/numeric/rounding_interval.hpp"
+#include "cpu_ref/numeric/tensor.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+struct ExactTileState {
+  ExactSum scores, row_max, row_sum, probs, dprobs, dscores, accum;
+};
+
+/// The quantities of a tile's state in the order in which a step computes them.
+struct TileQuantity {
+  const char* name;
+  double TileState::*observed;
+  ExactSum ExactTileState::*exact;
+};
+inline constexpr TileQuantity kTileQuantities[] = {
+    {"scores", &TileState::scores, &ExactTileState::scores},
+    {"row_max", &TileState::row_max, &ExactTileState::row_max},
+    {"row_sum", &TileState::row_sum, &ExactTileState::row_sum},
+    {"probs", &TileState::probs, &ExactTileState::probs},
+    {"dprobs", &TileState::dprobs, &ExactTileState::dprobs},
+    {"dscores", &TileState::dscores, &ExactTileState::dscores},
+    {"accum", &TileState::accum, &ExactTileState::accum},
+};
+
+/// Replays one pass of flash1 or flash2.
+class TileReplay {
+ public:
+  /// @param tensors  q, k, v; for a backward pass also dout, and out and lse as the forward pass left them:
+  /// a backward pass is followed from what it was given
+  TileReplay(const TileProgram& program, const TensorSet& tensors);
+
+  /// Whether this pass has states that can be replayed.
+  static bool can_replay(const TileProgram& program);
+
+  /// The state after the step at the tile of `visited`, whose sums are not looked at.
+  ExactTileState step(const TileState& visited);
+
+ private:
+  /// The running statistics of a query row.
+  struct Row {
+    SlackProduct max{0, 0};
+    ExactSum sum;
+    ExactSum accum;  // un-normalised, over head_dim: every step is linear in V, so its row sums are enough
+    bool seen = false;
+  };
+  /// A tensor in fp64 with the sums of its rows.
+  struct Matrix {
+    std::vector<double> values, row_sums, row_magnitudes;
+    Matrix() = default;
+    explicit Matrix(const Tensor& tensor);
+  };
+
+  SlackProduct dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const;
+  ExactSum rounded(double value, double slack) const {
+    return rounded_interval(program_->problem.dtype, value, slack);
+  }
+  void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
+                   ExactTileState& state);
+  /// exp(scale * (score - reference)) with the relative error that those of its argument make.
+  ExactSum exponential(const SlackProduct& score, const SlackProduct& reference) const;
+  void backward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
+                    ExactTileState& state, ExactSum& accum);
+  /// Keys [begin, end) of the tile that query i sees, by the definition of the mask.
+  std::vector<int> visible_keys(const TileState& at, int i) const;
+
+  const TileProgram* program_;
+  double scale_, sign_, probs_factor_;
+  Matrix q_, k_, v_, dout_, out_;
+  std::vector<double> lse_;
+  std::vector<Row> rows_;                                 // (B, H, Nq), forward
+  std::map<std::tuple<int, int, int>, ExactSum> accums_;  // by batch, head, owned block; backward
+};
+
+}  // namespace tilescope

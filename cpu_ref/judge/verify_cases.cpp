@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/judge/verify_cases.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tilescope {
+namespace {
+
+struct Mask {
+  bool causal = false;
+  std::int64_t left = -1, right = -1;
+};
+
+struct Grouping {
+  std::int64_t batch, heads, heads_kv;
+};
+
+constexpr Grouping kGroupings[] = {{1, 2, 2}, {2, 4, 2}, {1, 3, 1}};
+constexpr ElementType kGradientTypes[] = {ElementType::fp32, ElementType::fp16, ElementType::bf16};
+constexpr ElementType kFp8Types[] = {ElementType::fp8e4m3, ElementType::fp8e5m2};
+
+/// Lengths round the edges of a tile, ascending, without repetition.
+std::vector<std::int64_t> edge_lengths(std::int64_t tile_rows) {
+  std::vector<std::int64_t> lengths = {1, tile_rows - 1, tile_rows, tile_rows + 1, 2 * tile_rows + 3};
+  std::erase_if(lengths, [](std::int64_t length) { return length < 1; });
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+/// No mask, causal, windows narrower and wider than a tile, and a window whose edges are those of tiles.
+std::array<Mask, 5> masks_for(TileShape tile) {
+  return {Mask{}, Mask{.causal = true}, Mask{.left = tile.block_n / 2 + 1, .right = 3},
+          Mask{.causal = true, .left = tile.block_n + 2}, Mask{.left = tile.block_n, .right = tile.block_n}};
+}
+
+class CaseList {
+ public:
+  CaseList(TileShape tile, SweepSize size, std::int64_t head_dim)
+      : tile_(tile), size_(size), head_dim_(head_dim) {}
+
+  /// A problem of several ragged tiles a side.
+  VerifyCase several_tiles() const {
+    VerifyCase c;
+    c.tile = tile_;
+    c.problem = {.heads = 2,
+                 .heads_kv = 2,
+                 .seqlen_q = 2 * tile_.block_m + 3,
+                 .seqlen_k = 2 * tile_.block_n + 5,
+                 .head_dim = head_dim_};
+    return c;
+  }
+  /// Adds the case; a sweep keeps every `keep_one_in`-th of those offered to it.
+  void add(VerifyCase c, const Mask& mask, int quick_keeps_one_in = 4) {
+    const int keep_one_in = size_ == SweepSize::quick ? quick_keeps_one_in : 1;
+    if (offered_++ % keep_one_in != 0) return;
+    c.problem.causal = mask.causal;
+    c.problem.window_left = mask.left;
+    c.problem.window_right = mask.right;
+    c.problem.seed = ++seed_;
+    if (is_fp8(c.problem.dtype)) c.direction = Direction::forward;
+    cases_.push_back(c);
+  }
+  std::vector<VerifyCase> take() { return std::move(cases_); }
+
+ private:
+  TileShape tile_;
+  SweepSize size_;
+  std::int64_t head_dim_;
+  int offered_ = 0;
+  std::uint64_t seed_ = 0;
+  std::vector<VerifyCase> cases_;
+};
+
+/// Every pair of edge lengths under every mask; element type and head grouping take turns.
+void add_edge_lengths(CaseList& list, TileShape tile, SweepSize size) {
+  int turn = 0;
+  for (std::int64_t seqlen_q : edge_lengths(tile.block_m)) {
+    for (std::int64_t seqlen_k : edge_lengths(tile.block_n)) {
+      for (const Mask& mask : masks_for(tile)) {
+        for (ElementType dtype : kGradientTypes) {
+          if (size != SweepSize::full && dtype != kGradientTypes[turn % 3]) continue;
+          VerifyCase c = list.several_tiles();
+          const Grouping& group = kGroupings[turn / 2 % 3];
+          c.problem.batch = group.batch;
+          c.problem.heads = group.heads;
+          c.problem.heads_kv = group.heads_kv;
+          c.problem.seqlen_q = seqlen_q;
+          c.problem.seqlen_k = seqlen_k;
+          c.problem.dtype = dtype;
+          list.add(c, mask, 7);
+        }
+        ++turn;
+      }
+    }
+  }
+}
+
+/// Element types x masks x head groupings x dropout.
+void add_features(CaseList& list, TileShape tile) {
+  for (ElementType dtype : kElementTypes) {
+    for (const Mask& mask : masks_for(tile)) {
+      for (const Grouping& group : kGroupings) {
+        for (double dropout : {0.0, 0.25}) {
+          VerifyCase c = list.several_tiles();
+          c.problem.batch = group.batch;
+          c.problem.heads = group.heads;
+          c.problem.heads_kv = group.heads_kv;
+          c.problem.dtype = dtype;
+          c.problem.dropout = dropout;
+          list.add(c, mask, 7);
+        }
+      }
+    }
+  }
+}
+
+void add_inputs_and_scales(CaseList& list) {
+  for (InputKind inputs : kInputKinds) {
+    for (ElementType dtype : kElementTypes) {
+      for (bool causal : {false, true}) {
+        VerifyCase c = list.several_tiles();
+        c.inputs = inputs;
+        c.problem.dtype = dtype;
+        list.add(c, {.causal = causal}, 3);
+      }
+    }
+  }
+  for (double scale : {0.0, -0.25, 1.0, 0.001, 4.0}) {
+    for (ElementType dtype : kGradientTypes) {
+      VerifyCase c = list.several_tiles();
+      c.problem.softmax_scale = scale;
+      c.problem.dtype = dtype;
+      list.add(c, {.causal = true}, 2);
+    }
+  }
+  for (double dropout : {0.01, 0.5, 0.95}) {
+    VerifyCase c = list.several_tiles();
+    c.problem.dropout = dropout;
+    list.add(c, {}, 2);
+  }
+}
+
+void add_head_sizes(CaseList& list) {
+  int turn = 0;
+  for (std::int64_t head_dim : {1, 3, 8, 17, 32, 40, 64, 96, 128, 192, 255, 256}) {
+    VerifyCase c = list.several_tiles();
+    c.problem.head_dim = head_dim;
+    c.problem.dtype = kGradientTypes[turn % 3];
+    list.add(c, {.causal = turn % 2 == 1}, 3);
+    ++turn;
+  }
+  for (ElementType dtype : kFp8Types) {
+    for (std::int64_t head_dim : {16, 64, 129}) {
+      VerifyCase c = list.several_tiles();
+      c.problem.head_dim = head_dim;
+      c.problem.dtype = dtype;
+      list.add(c, {}, 3);
+    }
+  }
+}
+
+/// Rows that see no key: the first under a causal mask with fewer keys, both ends under a narrow window.
+void add_empty_rows(CaseList& list, TileShape tile) {
+  for (ElementType dtype : kGradientTypes) {
+    for (const auto& [extra, mask] : {std::pair{tile.block_m + 1, Mask{.causal = true}},
+                                      {2 * tile.block_m + 1, Mask{.causal = true, .left = 0}},
+                                      {tile.block_m, Mask{.left = 1, .right = 1}}}) {
+      VerifyCase c = list.several_tiles();
+      c.problem.seqlen_q = c.problem.seqlen_k + extra;
+      c.problem.dtype = dtype;
+      list.add(c, mask, 2);
+    }
+  }
+  VerifyCase single_key = list.several_tiles();  // all rows but the last are empty
+  single_key.problem.seqlen_k = 1;
+  list.add(single_key, {.causal = true}, 1);
+}
+
+void add_orders(CaseList& list) {
+  for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
+    for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
+      VerifyCase c = list.several_tiles();
+      c.problem.heads = c.problem.heads_kv = 3;
+      c.order = order;
+      c.scan = scan;
+      list.add(c, {.causal = true}, 2);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
+  CaseList list(tile, size, head_dim);
+  add_edge_lengths(list, tile, size);
+  add_features(list, tile);
+  add_inputs_and_scales(list);
+  add_head_sizes(list);
+  add_empty_rows(list, tile);
+  add_orders(list);
+  return list.take();
+}
+
+ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel) {
+  const AttentionProblem& problem = verify_case.problem;
+  ProgramOptions own = kernel.default_options(problem);
+  own.order = verify_case.order;
+  own.scan = verify_case.scan;
+  own.heads_per_section = 2;  // a section that does not divide the heads
+  own.ctas_per_turn = 3;
+  ProgramOptions options = own;
+  options.forward_tile = options.backward_tile = options.dq_tile = verify_case.tile;
+  const bool refused = kernel.refusal(problem, Direction::forward, options) ||
+                       kernel.refusal(problem, verify_case.direction, options);
+  return refused ? own : options;
+}
+
+std::vector<BackwardOrder> backward_orders(const VerifyCase& verify_case, const Kernel& kernel) {
+  if (verify_case.direction == Direction::forward || kernel.backward_orders.empty()) {
+    return {kernel.default_options(verify_case.problem).backward};
+  }
+  return kernel.backward_orders;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the backward passes of flash1 and flash2 share.
+#pragma once
+
+#include "cpu_ref/primitives/kernel_scale.hpp"
+#include "cpu_ref/primitives/score_tile.hpp"
+
+namespace tilescope {
+
+/// The pointwise middle of a backward step: P and dS of one tile, either way round.
+class BackwardTiles {
+ public:
+  explicit BackwardTiles(const TileProgram& program);
+
+  /// probs: S to P = exp(S - LSE), fp32.
+  void probs_from_lse(const ScoreTile& place, bool full, const float* lse_log2, TileState* state);
+  /// dscores: dP to dS = P * (dP - delta), rounded; probs: P to the factor of dO, dropped and rounded.
+  void gradient(const ScoreTile& place, const float* delta, TileState* state);
+
+  KernelScale scale;
+  Tile probs;    // S, then P, then P as it enters dV
+  Tile dscores;  // dP, then dS
+
+ private:
+  ElementType dtype_;
+  DropoutMask dropout_;
+  Tile factors_;
+};
+
+/// lse to lse * log2(e); a row that saw no key (lse = -inf) gets +inf, which makes its P 0.
+void to_lse_log2(float* lse, int queries);
+/// dots[i] = sum of a(i, j) * b(i, j), in fp32.
+void row_dots(const TileView& a, const TileView& b, int rows, int cols, float* dots);
+
+/// Pass init: zeroes the sums that later CTAs reduce into.
+class StoreZeros {
+ public:
+  explicit StoreZeros(const TileProgram& program);
+  void operator()(Cta& cta);
+
+ private:
+  Tile zeros_;
+};
+
+/// Pass convert: fp32 sums to the element type; those of dq and dk take the softmax scale here.
+class ConvertSums {
+ public:
+  explicit ConvertSums(const TileProgram& program);
+  void operator()(Cta& cta);
+
+ private:
+  float scale_;
+  std::vector<Tile> tiles_;  // one an operand
+};
+
+}  // namespace tilescope

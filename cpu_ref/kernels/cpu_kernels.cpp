@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The registry of the kernels that run on this CPU.
+#include <array>
+
+#include "cpu_ref/kernels/flash1_attention.hpp"
+#include "cpu_ref/kernels/flash2_attention.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+#include "cpu_ref/kernels/standard_attention.hpp"
+
+namespace tilescope {
+namespace {
+
+std::optional<std::string> cpu_refusal(const AttentionProblem& problem, Direction direction,
+                                       const ProgramOptions&) {
+  if (direction == Direction::forward || !is_fp8(problem.dtype)) return std::nullopt;
+  return "no kernel has a backward pass for " + std::string(to_string(problem.dtype)) +
+         "; fp32, fp16 and bf16 have one, and the fp8 types run forward";
+}
+
+/// The tiles that a kernel takes by itself. Speed on the CPU hardly depends on them: of 36 shapes from 32x32
+/// to 256x256, these were within 5 % of the fastest for fp32 at head_dim 32 ... 256 (Zen 5, AVX-512). They do
+/// not depend on the number of threads, so that results do not either.
+template <Algorithm algorithm>
+ProgramOptions cpu_options(const AttentionProblem& problem) {
+  // 64 rows of accumulators and 128 keys: with fp32 tiles of 128 columns, Q^T, O and S take 32 KiB each, K
+  // and V 64 KiB each, together no more than the smallest L2 caches. Twice as wide heads get half as many
+  // keys.
+  const TileShape tile = {64, problem.head_dim > 128 ? 64 : 128};
+  ProgramOptions options = ProgramOptions::with_tile(tile);
+  // FlashAttention-1 reads and writes O once for each kv tile, so that wider ones pay.
+  if (algorithm == Algorithm::flash1) options.forward_tile.block_n *= 2;
+  // Narrow K and V are widened once for each q tile, so that taller ones pay.
+  if (algorithm == Algorithm::flash2 && problem.dtype != ElementType::fp32)
+    options.forward_tile.block_m = 128;
+  // Five matmuls instead of split's seven; its reductions are ordered, so that it repeats bitwise as well.
+  options.backward = BackwardOrder::fused;
+  return options;
+}
+
+/// Checks what a caller could have forgotten, then runs the direction.
+template <auto forward, auto backward>
+void run(const ProgramOptions& options, Direction direction, TensorSet& tensors, TileObserver* observer) {
+  if (const auto reason = cpu_refusal(tensors.problem(), direction, options)) throw BadInput(*reason);
+  direction == Direction::forward ? forward(options, tensors, observer)
+                                  : backward(options, tensors, observer);
+}
+
+}  // namespace
+
+std::span<const Kernel> cpu_kernels() {
+  static const std::array<Kernel, 3> kernels = {
+      {{"cpu:standard",
+        "attention with S and P in memory, the papers' baseline",
+        Algorithm::standard,
+        {},
+        cpu_refusal,
+        cpu_options<Algorithm::standard>,
+        run<standard_forward, standard_backward>},
+       {"cpu:flash1",
+        "FlashAttention: K and V outside, O re-read and re-written each step",
+        Algorithm::flash1,
+        {},
+        cpu_refusal,
+        cpu_options<Algorithm::flash1>,
+        run<flash1_forward, flash1_backward>},
+       {"cpu:flash2",
+        "FlashAttention-2: Q outside, O kept on chip, LSE for the backward pass",
+        Algorithm::flash2,
+        {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows},
+        cpu_refusal,
+        cpu_options<Algorithm::flash2>,
+        run<flash2_forward, flash2_backward>}}};
+  return kernels;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it.
+#include "cpu_ref/kernels/flash2_attention.hpp"
+
+#include "cpu_ref/launch/run_pass.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/planted_bug.hpp"
+#include "cpu_ref/primitives/kernel_scale.hpp"
+#include "cpu_ref/primitives/score_tile.hpp"
+
+namespace tilescope {
+namespace {
+
+/// Algorithm 1. Scores are kept as S^T (keys, queries): Q^T is packed once, K and V are used as they lie, and
+/// the row statistics run along vectors.
+class Forward {
+ public:
+  explicit Forward(const TileProgram& program)
+      : head_dim_(static_cast<int>(program.problem.head_dim)),
+        dtype_(program.problem.dtype),
+        scale_(program.problem),
+        dropout_(program.problem.seed, program.problem.dropout),
+        q_(program.tile.block_m, head_dim_),
+        q_transposed_(head_dim_, program.tile.block_m),
+        k_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, head_dim_),
+        probs_(program.tile.block_n, program.tile.block_m),
+        factors_(dropout_.active() ? program.tile.block_n : 0, program.tile.block_m),
+        out_(program.tile.block_m, head_dim_),
+        row_max_(1, program.tile.block_m),
+        row_sum_(1, program.tile.block_m),
+        rescale_(1, program.tile.block_m) {}
+
+  void operator()(Cta& cta) {
+    const int block = cta.first_block();
+    const TileCoord owned = cta.coord(cta.first_head(), block);
+    const TileRange keys = cta.program().inner_tiles(block);
+    if (!planted(PlantedBug::out_not_cleared)) out_.zero();
+    row_max_.fill(kMinusInfinity);
+    row_sum_.zero();
+    if (keys.empty() && planted(PlantedBug::empty_tile_not_stored)) return;
+    if (!keys.empty()) {
+      const TileView q = cta.load(TensorName::q, owned, q_);
+      transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
+    }
+    for (int i = 0; i < keys.count(); ++i) {
+      const int n_block = cta.inner_tile(keys, block, i);
+      step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
+    }
+    finish(cta, owned);
+  }
+
+ private:
+  void step(Cta& cta, const TileCoord& at, bool full) {
+    const ScoreTile place(cta, at);
+    const TileView k = cta.load(TensorName::k, at, k_);
+    const TileView v = cta.load(TensorName::v, at, v_);
+    TileState* state = cta.observe(at);
+
+    tile_matmul(k.rows(), q_transposed_.view(), probs_, place.keys, place.queries, head_dim_, Accumulate::no);
+    if (state) state->scores = visible_sum(place, probs_);
+    if (!full) apply_mask(place, probs_);
+    if (planted(PlantedBug::scores_rounded)) round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    if (planted(PlantedBug::row_max_forgotten)) row_max_.fill(kMinusInfinity);
+    if (planted(PlantedBug::row_sum_forgotten)) row_sum_.zero();
+    online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, scale_.softmax, row_max_.data(),
+                   row_sum_.data(), rescale_.data());
+    if (dropout_.active()) {
+      dropout_factors(place, dropout_, factors_);
+      multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
+    }
+    if (planted(PlantedBug::row_sum_rounded)) round_to(dtype_, row_sum_.data(), place.queries);
+    if (!planted(PlantedBug::probs_not_rounded)) {
+      round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    }
+    for (int i = 0; i < place.queries; ++i) {
+      if (planted(PlantedBug::rescale_lost)) break;
+      const float alpha =
+          rescale_.data()[planted(PlantedBug::rescale_of_next_row) ? (i + 1) % place.queries : i];
+      if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
+    }
+    tile_matmul(probs_.transposed(), v, out_, place.queries, head_dim_, place.keys, Accumulate::yes);
+    if (planted(PlantedBug::accumulator_rounded)) round_to(dtype_, out_.data(), out_.size());
+
+    if (state) {
+      for (int i = 0; i < place.queries; ++i) {
+        if (row_max_.data()[i] == kMinusInfinity) continue;
+        state->row_max += static_cast<double>(row_max_.data()[i]);
+        state->row_sum += static_cast<double>(row_sum_.data()[i]);
+      }
+      state->probs = visible_sum(place, probs_);
+      state->accum = tile_sum(out_.view(), place.queries, head_dim_);
+    }
+  }
+
+  /// Lines 12 and 13: the output is normalised once.
+  void finish(Cta& cta, const TileCoord& owned) {
+    for (int i = 0; i < cta.queries(owned); ++i) {
+      const float row_sum = row_sum_.data()[i];
+      const bool empty = row_sum == 0.0f && !planted(PlantedBug::empty_row_divided);
+      if (planted(PlantedBug::out_not_normalised)) row_sum_.data()[i] = 1.0f;
+      scale_values(out_.row(i), empty ? 0.0f : 1.0f / row_sum_.data()[i], head_dim_);
+      row_max_.data()[i] = log_sum_exp(row_max_.data()[i], scale_.magnitude, row_sum / scale_.probs_factor);
+    }
+    if (planted(PlantedBug::lse_rounded)) round_to(ElementType::fp16, row_max_.data(), cta.queries(owned));
+    cta.store(TensorName::out, owned, out_.view());
+    cta.store_stats(TensorName::lse, owned, row_max_.data());
+  }
+
+  int head_dim_;
+  ElementType dtype_;
+  KernelScale scale_;
+  DropoutMask dropout_;
+  Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, row_max_, row_sum_, rescale_;
+};
+
+}  // namespace
+
+void flash2_forward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
+  const auto programs = build_programs(Algorithm::flash2, Direction::forward, tensors.problem(), options);
+  tensors.allocate(TensorName::out);
+  tensors.allocate(TensorName::lse);
+  run_pass<Forward>(programs[0], tensors, observer);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward passes: a CTA keeps tiles of one axis on chip and streams those of the other.
+#include <utility>
+
+#include "cpu_ref/kernels/backward_tiles.hpp"
+#include "cpu_ref/kernels/flash2_attention.hpp"
+#include "cpu_ref/launch/run_pass.hpp"
+#include "cpu_ref/planted_bug.hpp"
+
+namespace tilescope {
+namespace {
+
+/// delta = rowsum(dout * out), and for the fused order a zeroed dq_accum.
+class Delta {
+ public:
+  explicit Delta(const TileProgram& program)
+      : head_dim_(static_cast<int>(program.problem.head_dim)),
+        clears_dq_(program.epilogue.size() > 1 && !planted(PlantedBug::dq_accum_not_cleared)),
+        out_(program.tile.block_m, head_dim_),
+        dout_(program.tile.block_m, head_dim_),
+        zeros_(clears_dq_ ? program.tile.block_m : 0, head_dim_),
+        delta_(1, program.tile.block_m) {}
+
+  void operator()(Cta& cta) {
+    const TileCoord at = cta.coord(cta.first_head(), cta.first_block());
+    const TileView out = cta.load(TensorName::out, at, out_);
+    const TileView dout = cta.load(TensorName::dout, at, dout_);
+    row_dots(dout, out, cta.queries(at), head_dim_, delta_.data());
+    cta.store_stats(TensorName::delta, at, delta_.data());
+    if (clears_dq_) cta.store(TensorName::dq_accum, at, zeros_.view());
+  }
+
+ private:
+  int head_dim_;
+  bool clears_dq_;
+  Tile out_, dout_, zeros_, delta_;
+};
+
+/// Passes dkdv and dkdvdq (Algorithm 2): K and V stay, the queries of the group stream past.
+class KeyBlocks {
+ public:
+  explicit KeyBlocks(const TileProgram& program)
+      : math_(program),
+        reduces_dq_(program.name == PassName::dkdvdq),
+        head_dim_(static_cast<int>(program.problem.head_dim)),
+        k_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, head_dim_),
+        k_transposed_(head_dim_, program.tile.block_n),
+        v_transposed_(head_dim_, program.tile.block_n),
+        q_(program.tile.block_m, head_dim_),
+        dout_(program.tile.block_m, head_dim_),
+        lse_log2_(1, program.tile.block_m),
+        delta_(1, program.tile.block_m),
+        dk_(program.tile.block_n, head_dim_),
+        dv_(program.tile.block_n, head_dim_),
+        dq_(reduces_dq_ ? program.tile.block_m : 0, head_dim_) {}
+
+  void operator()(Cta& cta) {
+    const int block = cta.first_block();
+    const TileCoord owned = cta.coord(cta.first_head(), block);
+    const TileRange queries = cta.program().inner_tiles(block);
+    if (!planted(PlantedBug::dk_not_cleared)) dk_.zero();
+    dv_.zero();
+    if (!queries.empty()) {
+      k_view_ = cta.load(TensorName::k, owned, k_);
+      const TileView v = cta.load(TensorName::v, owned, v_);
+      transpose_tile(k_view_, cta.keys(owned), head_dim_, math_.scale.sign, k_transposed_);
+      transpose_tile(v, cta.keys(owned), head_dim_, 1.0f, v_transposed_);
+    }
+    for (int head = cta.first_head(); head < cta.end_head(); ++head) {
+      if (planted(PlantedBug::dv_of_last_head)) dv_.zero();
+      for (int i = 0; i < queries.count(); ++i) {
+        const int m_block = cta.inner_tile(queries, block, i);
+        step(cta, cta.coord(head, block, m_block), queries.full(m_block));
+      }
+    }
+    const float dk_scale = planted(PlantedBug::dk_not_scaled) ? 1.0f : math_.scale.signed_scale;
+    scale_values(dk_.data(), dk_scale, static_cast<std::int64_t>(dk_.size()));
+    cta.store(TensorName::dk, owned, dk_.view());
+    cta.store(TensorName::dv, owned, dv_.view());
+  }
+
+ private:
+  void step(Cta& cta, const TileCoord& at, bool full) {
+    const ScoreTile place(cta, at);
+    const TileView q = cta.load(TensorName::q, at, q_);
+    const TileView dout = cta.load(TensorName::dout, at, dout_);
+    cta.load_stats(TensorName::lse, at, lse_log2_.data());
+    cta.load_stats(TensorName::delta, at, delta_.data());
+    to_lse_log2(lse_log2_.data(), place.queries);
+    TileState* state = cta.observe(at);
+
+    tile_matmul(q.rows(), k_transposed_.view(), math_.probs, place.queries, place.keys, head_dim_,
+                Accumulate::no);
+    math_.probs_from_lse(place, full, lse_log2_.data(), state);
+    tile_matmul(dout.rows(), v_transposed_.view(), math_.dscores, place.queries, place.keys, head_dim_,
+                Accumulate::no);
+    math_.gradient(place, delta_.data(), state);
+    tile_matmul(math_.probs.transposed(), dout, dv_, place.keys, head_dim_, place.queries, Accumulate::yes);
+    tile_matmul(math_.dscores.transposed(), q, dk_, place.keys, head_dim_, place.queries, Accumulate::yes);
+    if (reduces_dq_) {
+      tile_matmul(math_.dscores.by_rows(), k_view_, dq_, place.queries, head_dim_, place.keys,
+                  Accumulate::no);
+      cta.in_turn([&] { cta.reduce(TensorName::dq_accum, at, dq_.view()); });
+    }
+    if (state) {
+      state->accum =
+          tile_sum(dk_.view(), place.keys, head_dim_) + tile_sum(dv_.view(), place.keys, head_dim_);
+    }
+  }
+
+  BackwardTiles math_;
+  bool reduces_dq_;
+  int head_dim_;
+  TileView k_view_;
+  Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
+};
+
+/// Passes dq and dqdkdv: Q and dO stay, the keys stream past.
+class QueryBlocks {
+ public:
+  explicit QueryBlocks(const TileProgram& program)
+      : math_(program),
+        reduces_dkdv_(program.name == PassName::dqdkdv),
+        head_dim_(static_cast<int>(program.problem.head_dim)),
+        q_(program.tile.block_m, head_dim_),
+        dout_(program.tile.block_m, head_dim_),
+        out_(reduces_dkdv_ ? program.tile.block_m : 0, head_dim_),
+        q_transposed_(head_dim_, program.tile.block_m),
+        dout_transposed_(head_dim_, program.tile.block_m),
+        lse_log2_(1, program.tile.block_m),
+        delta_(1, program.tile.block_m),
+        k_(program.tile.block_n, head_dim_),
+        v_(program.tile.block_n, head_dim_),
+        dq_(program.tile.block_m, head_dim_),
+        dk_(reduces_dkdv_ ? program.tile.block_n : 0, head_dim_),
+        dv_(reduces_dkdv_ ? program.tile.block_n : 0, head_dim_) {}
+
+  void operator()(Cta& cta) {
+    const int block = cta.first_block();
+    const TileCoord owned = cta.coord(cta.first_head(), block);
+    const TileRange keys = cta.program().inner_tiles(block);
+    dq_.zero();
+    if (!keys.empty()) load_owned(cta, owned);
+    for (int i = 0; i < keys.count() - planted(PlantedBug::last_step_of_dq_skipped); ++i) {
+      const int n_block = cta.inner_tile(keys, block, i);
+      step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
+    }
+    const float dq_scale = planted(PlantedBug::dq_not_scaled) ? 1.0f : math_.scale.signed_scale;
+    scale_values(dq_.data(), dq_scale, static_cast<std::int64_t>(dq_.size()));
+    cta.store(TensorName::dq, owned, dq_.view());
+  }
+
+ private:
+  void load_owned(Cta& cta, const TileCoord& owned) {
+    const int queries = cta.queries(owned);
+    q_view_ = cta.load(TensorName::q, owned, q_);
+    if (reduces_dkdv_) {
+      const TileView out = cta.load(TensorName::out, owned, out_);
+      dout_view_ = cta.load(TensorName::dout, owned, dout_);
+      row_dots(dout_view_, out, queries, head_dim_, delta_.data());
+      cta.load_stats(TensorName::lse, owned, lse_log2_.data());
+    } else {
+      dout_view_ = cta.load(TensorName::dout, owned, dout_);
+      cta.load_stats(TensorName::lse, owned, lse_log2_.data());
+      cta.load_stats(TensorName::delta, owned, delta_.data());
+    }
+    to_lse_log2(lse_log2_.data(), queries);
+    transpose_tile(q_view_, queries, head_dim_, math_.scale.sign, q_transposed_);
+    transpose_tile(dout_view_, queries, head_dim_, 1.0f, dout_transposed_);
+  }
+
+  void step(Cta& cta, const TileCoord& at, bool full) {
+    const ScoreTile place(cta, at);
+    const TileView k = cta.load(TensorName::k, at, k_);
+    const TileView v = cta.load(TensorName::v, at, v_);
+    TileState* state = cta.observe(at);
+
+    tile_matmul(k.rows(), q_transposed_.view(), math_.probs, place.keys, place.queries, head_dim_,
+                Accumulate::no);
+    math_.probs_from_lse(place, full, lse_log2_.data(), state);
+    tile_matmul(v.rows(), dout_transposed_.view(), math_.dscores, place.keys, place.queries, head_dim_,
+                Accumulate::no);
+    math_.gradient(place, delta_.data(), state);
+    tile_matmul(math_.dscores.transposed(), k, dq_, place.queries, head_dim_, place.keys, Accumulate::yes);
+    if (reduces_dkdv_) {
+      tile_matmul(math_.dscores.by_rows(), q_view_, dk_, place.keys, head_dim_, place.queries,
+                  Accumulate::no);
+      tile_matmul(math_.probs.by_rows(), dout_view_, dv_, place.keys, head_dim_, place.queries,
+                  Accumulate::no);
+      cta.in_turn([&] {
+        cta.reduce(TensorName::dk_accum, at, dk_.view());
+        cta.reduce(TensorName::dv_accum, at, dv_.view());
+      });
+    }
+    if (state) state->accum = tile_sum(dq_.view(), place.queries, head_dim_);
+  }
+
+  BackwardTiles math_;
+  bool reduces_dkdv_;
+  int head_dim_;
+  TileView q_view_, dout_view_;
+  Tile q_, dout_, out_, q_transposed_, dout_transposed_, lse_log2_, delta_, k_, v_, dq_, dk_, dv_;
+};
+
+}  // namespace
+
+void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
+  for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) tensors.allocate(name);
+  if (options.backward == BackwardOrder::rows) {
+    tensors.allocate(TensorName::dk_accum);
+    tensors.allocate(TensorName::dv_accum);
+  } else {
+    tensors.allocate(TensorName::delta);
+    if (options.backward == BackwardOrder::fused) tensors.allocate(TensorName::dq_accum);
+  }
+  for (const TileProgram& program :
+       build_programs(Algorithm::flash2, Direction::backward, tensors.problem(), options)) {
+    switch (program.name) {
+      case PassName::delta:
+        run_pass<Delta>(program, tensors, observer);
+        break;
+      case PassName::init:
+        run_pass<StoreZeros>(program, tensors, observer);
+        break;
+      case PassName::convert:
+        run_pass<ConvertSums>(program, tensors, observer);
+        break;
+      case PassName::dq:
+      case PassName::dqdkdv:
+        run_pass<QueryBlocks>(program, tensors, observer);
+        break;
+      default:
+        run_pass<KeyBlocks>(program, tensors, observer);
+        break;
+    }
+  }
+}
+
+}  // namespace tilescope

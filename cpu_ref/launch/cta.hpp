@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// One CTA of a pass on the CPU: where it stands in the grid, and its only way to slow memory. A tile access
+// is recorded where it is made, so that an observer sees what the kernel did, not what it should have done.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "cpu_ref/launch/ordered_turns.hpp"
+#include "cpu_ref/launch/tile_observer.hpp"
+#include "cpu_ref/numeric/tensor.hpp"
+#include "cpu_ref/primitives/tile.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+/// The tile that a CTA works on. `head` is a query head; key/value tensors find theirs.
+struct TileCoord {
+  int head = 0;
+  int m_block = 0;
+  int n_block = 0;
+};
+
+class Cta {
+ public:
+  Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, CtaLog* log);
+
+  const TileProgram& program() const { return *program_; }
+  const AttentionProblem& problem() const { return program_->problem; }
+  int batch() const { return work_.batch; }
+  /// Query heads [first_head, end_head): one, or the group of a key/value head.
+  int first_head() const { return work_.first_head; }
+  int end_head() const { return work_.first_head + program_->heads_per_cta(); }
+  /// Blocks of the owned axis: one, or all of them for a whole-head CTA.
+  int first_block() const { return work_.first_block; }
+  int end_block() const { return work_.end_block; }
+  /// The tile at block `owned` of the pass's axis and block `inner` of the other.
+  TileCoord coord(int head, int owned, int inner = 0) const {
+    return program_->axis == Axis::q ? TileCoord{head, owned, inner} : TileCoord{head, inner, owned};
+  }
+  /// The inner tile at position `step` of the walk that belongs to `block`.
+  int inner_tile(const TileRange& range, int block, int step) const {
+    return program_->inner_tile(work_, range, block, step);
+  }
+  /// Queries and keys of a tile, clipped to the matrix.
+  int queries(const TileCoord& at) const;
+  int keys(const TileCoord& at) const;
+
+  /// A tile's rows widened to fp32, in `buffer`, or in the tensor itself where they can be used as they lie.
+  TileView load(TensorName name, const TileCoord& at, Tile& buffer);
+  /// The same, always copied, to rows at `data`.
+  void load_into(TensorName name, const TileCoord& at, float* data, std::ptrdiff_t stride);
+  /// Rounds the tile's rows to the tensor's type.
+  void store(TensorName name, const TileCoord& at, const TileView& tile);
+  /// tensor += tile, in fp32. Only inside in_turn().
+  void reduce(TensorName name, const TileCoord& at, const TileView& tile);
+  /// A tile of a statistic, one fp32 value a query.
+  void load_stats(TensorName name, const TileCoord& at, float* values);
+  void store_stats(TensorName name, const TileCoord& at, const float* values);
+
+  /// Runs the reductions of the current step when all CTAs issued earlier have done theirs on its tile.
+  template <typename Reductions>
+  void in_turn(Reductions&& reductions) {
+    tickets_.take(reductions);
+  }
+  /// Draws the tickets of all steps of the CTA. Calls of different CTAs must not overlap.
+  void draw_tickets(OrderedTurns& turns);
+
+  /// A new state for the step at `at`, or nullptr when nobody observes.
+  TileState* observe(const TileCoord& at);
+
+ private:
+  struct Region {
+    std::byte* data;           // of its first element
+    std::ptrdiff_t row_bytes;  // from one row to the next
+    int rows, cols;            // clipped to the matrix
+    ElementType dtype;
+  };
+  /// Where a tile lies; records the access.
+  Region access(TensorName name, AccessKind kind, const TileCoord& at);
+  static void widen_rows(const Region& from, float* data, std::ptrdiff_t stride);
+
+  const TileProgram* program_;
+  TensorSet* tensors_;
+  CtaLog* log_;
+  CtaWork work_;
+  TurnTickets tickets_;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/launch/run_pass.hpp"
+
+#include <algorithm>
+
+namespace tilescope::detail {
+
+CtaDispenser::CtaDispenser(const TileProgram& program, TensorSet& tensors, TileObserver* observer)
+    : program_(&program), tensors_(&tensors) {
+  if (observer != nullptr) {
+    log_ = &observer->passes.emplace_back();
+    log_->pass = program.name;
+    log_->ctas.resize(static_cast<std::size_t>(program.num_ctas()));
+  }
+  const auto reduces = [](const Operand& operand) { return operand.kind == AccessKind::reduce; };
+  const bool any = std::any_of(program.phases.begin(), program.phases.end(), [&](const auto& phase) {
+    return std::any_of(phase.begin(), phase.end(), reduces);
+  });
+  if (!any) return;
+  const AttentionProblem& problem = program.problem;
+  const VisibleBand band = problem.band();
+  const bool q_axis = program.axis == Axis::q;
+  turns_.emplace(problem.batch * (q_axis ? problem.heads_kv * num_n_blocks(band, program.tile)
+                                         : problem.heads * num_m_blocks(band, program.tile)));
+}
+
+bool CtaDispenser::next(std::optional<Cta>& cta) {
+  cta.reset();  // its unused tickets go on before the next CTA is taken
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (issued_ == program_->num_ctas()) return false;
+  const std::int64_t index = issued_++;
+  cta.emplace(*program_, *tensors_, index,
+              log_ == nullptr ? nullptr : &log_->ctas[static_cast<std::size_t>(index)]);
+  if (turns_) cta->draw_tickets(*turns_);
+  return true;
+}
+
+}  // namespace tilescope::detail

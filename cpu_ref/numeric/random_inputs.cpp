@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/numeric/random_inputs.hpp"
+
+#include <cmath>
+#include <numbers>
+
+#include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/numeric/philox.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::string_view kInputKindNames[] = {"normal", "outlier", "equal-rows", "huge-scale"};
+// The last counter word keeps input streams apart from the dropout mask, whose last word is 0.
+constexpr std::uint32_t kNormalStream = 1, kOutlierStream = 2;
+
+Philox4 bits_at(std::uint64_t seed, TensorName tensor, std::int64_t index, std::uint32_t stream) {
+  return philox4x32(seed, {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                            static_cast<std::uint32_t>(tensor), stream}});
+}
+
+float box_muller(std::uint32_t a, std::uint32_t b) {
+  const double u = (a + 0.5) * 0x1p-32, v = (b + 0.5) * 0x1p-32;
+  return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v));
+}
+
+float input_value(std::uint64_t seed, TensorName tensor, std::int64_t index, InputKind kind,
+                  std::int64_t cols) {
+  if (kind == InputKind::equal_rows && tensor == TensorName::k) index %= cols;
+  float value = random_normal(seed, tensor, index);
+  if (kind == InputKind::outlier) {
+    const Philox4 bits = bits_at(seed, tensor, index, kOutlierStream);
+    if (bits.x[0] < 0.001 * 4294967296.0) value += 10.0f * box_muller(bits.x[1], bits.x[2]);
+  }
+  if (kind == InputKind::huge_scale && (tensor == TensorName::q || tensor == TensorName::k)) value *= 64.0f;
+  return value;
+}
+
+}  // namespace
+
+std::string_view to_string(InputKind kind) { return kInputKindNames[static_cast<std::size_t>(kind)]; }
+
+InputKind parse_input_kind(std::string_view text) {
+  for (InputKind kind : kInputKinds) {
+    if (to_string(kind) == text) return kind;
+  }
+  throw BadInput("inputs", std::string(text), "must be normal, outlier, equal-rows or huge-scale");
+}
+
+float random_normal(std::uint64_t seed, TensorName tensor, std::int64_t index) {
+  const Philox4 bits = bits_at(seed, tensor, index, kNormalStream);
+  return box_muller(bits.x[0], bits.x[1]);
+}
+
+void fill_random(TensorSet& tensors, TensorName name, InputKind kind) {
+  const std::uint64_t seed = tensors.problem().seed;
+  Tensor& tensor = tensors.allocate(name);
+  const std::int64_t rows = tensor.shape().elements() / tensor.shape().cols, cols = tensor.shape().cols;
+  const int bytes = element_bytes(tensor.dtype());
+#pragma omp parallel for
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float values[kMaxHeadDim];
+    for (std::int64_t col = 0; col < cols; ++col)
+      values[col] = input_value(seed, name, row * cols + col, kind, cols);
+    narrow(tensor.dtype(), values, static_cast<std::byte*>(tensor.data()) + row * cols * bytes, cols);
+  }
+}
+
+void fill_random_inputs(TensorSet& tensors, Direction direction, InputKind kind) {
+  for (TensorName name : {TensorName::q, TensorName::k, TensorName::v}) fill_random(tensors, name, kind);
+  if (direction == Direction::backward) fill_random(tensors, TensorName::dout, kind);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/numeric/tensor.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "cpu_ref/numeric/numeric.hpp"
+
+namespace tilescope {
+
+void Tensor::Free::operator()(std::byte* pointer) const { std::free(pointer); }
+
+Tensor::Tensor(Shape shape, ElementType dtype) : shape_(shape), dtype_(dtype) {
+  constexpr std::size_t kAlignment = 64;  // one AVX-512 register, one cache line
+  const std::size_t size = (static_cast<std::size_t>(bytes()) + kAlignment - 1) / kAlignment * kAlignment;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, size == 0 ? kAlignment : size)));
+  if (!data_) {
+    throw MachineLacks("out of memory: a tensor needs " + std::to_string(bytes()) +
+                       " bytes; a smaller batch or sequence, or a kernel without N x N matrices, would fit");
+  }
+}
+
+float Tensor::get(std::int64_t index) const {
+  float value;
+  widen(dtype_, data_.get() + index * element_bytes(dtype_), &value, 1);
+  return value;
+}
+
+void Tensor::set(std::int64_t index, float value) {
+  narrow(dtype_, &value, data_.get() + index * element_bytes(dtype_), 1);
+}
+
+void Tensor::poison() { std::memset(data_.get(), 0xFF, static_cast<std::size_t>(bytes())); }
+void Tensor::zero() { std::memset(data_.get(), 0, static_cast<std::size_t>(bytes())); }
+
+Tensor Tensor::as(ElementType dtype) const {
+  Tensor copy(shape_, dtype);
+  float buffer[256];
+  const std::int64_t count = shape_.elements();
+  for (std::int64_t i = 0; i < count; i += 256) {
+    const std::int64_t chunk = count - i < 256 ? count - i : 256;
+    widen(dtype_, data_.get() + i * element_bytes(dtype_), buffer, chunk);
+    narrow(dtype, buffer, copy.data_.get() + i * element_bytes(dtype), chunk);
+  }
+  return copy;
+}
+
+Tensor& TensorSet::allocate(TensorName name) {
+  const TensorExtent extent = tensor_extent(problem_, name);
+  Tensor& tensor = (*this)[name];
+  const Shape shape{extent.batch, extent.heads, extent.rows, extent.cols};
+  if (tensor.shape() != shape || tensor.dtype() != extent.dtype) tensor = Tensor(shape, extent.dtype);
+  tensor.poison();
+  return tensor;
+}
+
+std::int64_t TensorSet::bytes() const {
+  std::int64_t total = 0;
+  for (const Tensor& tensor : tensors_) total += tensor.bytes();
+  return total;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owning (B, H, N, D) tensors, strided views of them, and the set of tensors that one attention problem uses.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+/// Extents (batch, heads, rows, cols), C order unless strides say otherwise.
+struct Shape {
+  std::int64_t batch = 0, heads = 0, rows = 0, cols = 0;
+  std::int64_t elements() const { return batch * heads * rows * cols; }
+  bool operator==(const Shape&) const = default;
+};
+
+/// An owning tensor in C order, 64-byte aligned, of any element type.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Uninitialised storage. @throws MachineLacks naming the bytes when the memory cannot be had.
+  Tensor(Shape shape, ElementType dtype);
+
+  const Shape& shape() const { return shape_; }
+  ElementType dtype() const { return dtype_; }
+  bool empty() const { return shape_.elements() == 0; }
+  std::int64_t bytes() const { return shape_.elements() * element_bytes(dtype_); }
+  void* data() { return data_.get(); }
+  const void* data() const { return data_.get(); }
+  /// fp32 tensors only.
+  float* floats() { return static_cast<float*>(data()); }
+  const float* floats() const { return static_cast<const float*>(data()); }
+
+  /// Index of element (batch, head, row, 0). [elements]
+  std::int64_t row_index(std::int64_t batch, std::int64_t head, std::int64_t row) const {
+    return ((batch * shape_.heads + head) * shape_.rows + row) * shape_.cols;
+  }
+  const void* row(std::int64_t batch, std::int64_t head, std::int64_t row) const {
+    return data_.get() + row_index(batch, head, row) * element_bytes(dtype_);
+  }
+  void* row(std::int64_t batch, std::int64_t head, std::int64_t row) {
+    return data_.get() + row_index(batch, head, row) * element_bytes(dtype_);
+  }
+
+  /// One element as fp32, and its rounding store. For tests and judges, not for inner loops.
+  float get(std::int64_t index) const;
+  void set(std::int64_t index, float value);
+  /// Every byte 0xFF: NaN in every element type, so that an element nobody wrote is seen.
+  void poison();
+  void zero();
+  /// A copy rounded (or widened) to another element type.
+  Tensor as(ElementType dtype) const;
+
+ private:
+  struct Free {
+    void operator()(std::byte* pointer) const;
+  };
+  Shape shape_;
+  ElementType dtype_ = ElementType::fp32;
+  std::unique_ptr<std::byte[], Free> data_;
+};
+
+/// The tensors of one problem, by name; a kernel allocates its outputs and workspaces here.
+class TensorSet {
+ public:
+  explicit TensorSet(const AttentionProblem& problem) : problem_(problem) {}
+
+  const AttentionProblem& problem() const { return problem_; }
+  bool has(TensorName name) const { return !(*this)[name].empty(); }
+  Tensor& operator[](TensorName name) { return tensors_[static_cast<std::size_t>(name)]; }
+  const Tensor& operator[](TensorName name) const { return tensors_[static_cast<std::size_t>(name)]; }
+  /// Allocates `name`, or takes the storage it has, with the extent that tensor_extent() gives, poisoned
+  /// with NaN.
+  Tensor& allocate(TensorName name);
+  /// Bytes of all tensors held.
+  std::int64_t bytes() const;
+
+ private:
+  AttentionProblem problem_;
+  std::array<Tensor, kNumTensors> tensors_;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The softmax scale as the kernels use it: folded into the exponent, its sign put on Q.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/planted_bug.hpp"
+#include "cpu_ref/primitives/tile_math.hpp"
+#include "cpu_ref/schedule/problem.hpp"
+
+namespace tilescope {
+
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+inline constexpr float kLog2E = std::numbers::log2e_v<float>;
+
+struct KernelScale {
+  float signed_scale;    // of dQ and dK
+  float magnitude;       // of m in lse = m * magnitude + ln(row_sum)
+  float sign;            // -1: S is negated, so that its maximum is still the largest exponent
+  SoftmaxScale softmax;  // of P
+  float probs_factor;    // 2^softmax.log2_offset: P is kept this many times as large
+
+  explicit KernelScale(const AttentionProblem& problem) {
+    constexpr double largest = std::numeric_limits<float>::max();
+    const double scale = std::clamp(problem.scale(), -largest, largest);
+    signed_scale = static_cast<float>(scale);
+    magnitude = std::fabs(signed_scale);
+    sign = std::signbit(scale) && !planted(PlantedBug::scale_sign_lost) ? -1.0f : 1.0f;
+    softmax.log2 = exponent_scale(planted(PlantedBug::scale_squared) ? scale * scale : std::fabs(scale));
+    if (planted(PlantedBug::scale_rounded)) round_to(ElementType::fp16, &softmax.log2, 1);
+    // P lies in [0, 1], e4m3 reaches 448 and loses everything below 2^-10: FlashAttention-3's offset of 8
+    // uses the range above 1, as far as dropout's keep_scale leaves it free.
+    if (problem.dtype == ElementType::fp8e4m3) {
+      softmax.log2_offset = static_cast<float>(std::floor(std::log2(448.0 * (1.0 - problem.dropout))));
+    }
+    probs_factor = std::exp2(softmax.log2_offset);
+  }
+
+  /// scale * log2(e), in fp32. Never 0, so that a masked score (-inf) times it stays -inf; the products with
+  /// all other scores then vanish.
+  static float exponent_scale(double scale) {
+    constexpr double smallest = std::numeric_limits<float>::min(),
+                     largest = std::numeric_limits<float>::max();
+    return static_cast<float>(std::clamp(scale * std::numbers::log2e, smallest, largest));
+  }
+};
+
+/// Natural-log row log-sum-exp; -inf for a row that saw no key.
+/// @param row_max maximum score, times `scale` in units of the exponent of e
+inline float log_sum_exp(float row_max, float scale, float row_sum) {
+  if (planted(PlantedBug::lse_in_base_2)) return kLog2E * (row_max * scale + std::log(row_sum));
+  if (planted(PlantedBug::lse_without_max)) row_max = 0.0f;
+  return row_sum == 0.0f ? kMinusInfinity : row_max * scale + std::log(row_sum);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/primitives/score_tile.hpp"
+
+#include "cpu_ref/planted_bug.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace tilescope {
+
+ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
+    : ScoreRegion{.batch_head = planted(PlantedBug::dropout_of_first_batch)
+                                    ? at.head
+                                    : cta.batch() * static_cast<int>(cta.problem().heads) + at.head,
+                  .first_query = at.m_block * cta.program().tile.block_m,
+                  .queries = cta.queries(at),
+                  .first_key = at.n_block * cta.program().tile.block_n,
+                  .keys = cta.keys(at)},
+      band(cta.problem().band()),
+      queries_along(along) {}
+
+ScoreTile::Columns ScoreTile::visible_columns(int row) const {
+  const bool by_query = queries_along == Queries::rows;
+  const int first = by_query ? band.first_key(first_query + row) : band.first_query(first_key + row);
+  const int last = by_query ? band.last_key(first_query + row) : band.last_query(first_key + row);
+  const int origin = by_query ? first_key : first_query;
+  const int begin = std::clamp(first - origin, 0, cols());
+  return {begin, std::clamp(last + 1 - origin, begin, cols())};
+}
+
+void apply_mask(const ScoreTile& place, Tile& scores) {
+  const float hidden =
+      planted(PlantedBug::hidden_scores_zero) ? 0.0f : -std::numeric_limits<float>::infinity();
+  if (planted(PlantedBug::mask_not_applied)) return;
+  for (int r = 0; r < place.rows(); ++r) {
+    const ScoreTile::Columns visible = place.visible_columns(r);
+    std::fill(scores.row(r), scores.row(r) + visible.begin, hidden);
+    std::fill(scores.row(r) + visible.end, scores.row(r) + place.cols(), hidden);
+  }
+}
+
+double visible_sum(const ScoreTile& place, const Tile& tile) {
+  double sum = 0;
+  for (int r = 0; r < place.rows(); ++r) {
+    const ScoreTile::Columns visible = place.visible_columns(r);
+    for (int c = visible.begin; c < visible.end; ++c) sum += static_cast<double>(tile.row(r)[c]);
+  }
+  return sum;
+}
+
+double tile_sum(const TileView& tile, int rows, int cols) {
+  double sum = 0;
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < cols; ++c) sum += static_cast<double>(tile.row(r)[c]);
+  }
+  return sum;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a mask and dropout do to one tile of the score matrix, in either orientation.
+#pragma once
+
+#include "cpu_ref/launch/cta.hpp"
+#include "cpu_ref/numeric/dropout_factors.hpp"
+#include "cpu_ref/primitives/tile.hpp"
+
+namespace tilescope {
+
+/// Where a score tile lies in its matrix, and which way round it is kept. A CTA keeps the axis it owns across
+/// the columns, so that the tiles it streams serve every product as they come.
+struct ScoreTile : ScoreRegion {
+  VisibleBand band;
+  Queries queries_along;
+
+  ScoreTile(const Cta& cta, const TileCoord& at, Queries queries_along);
+  ScoreTile(const Cta& cta, const TileCoord& at)
+      : ScoreTile(cta, at, cta.program().axis == Axis::q ? Queries::columns : Queries::rows) {}
+  int rows() const { return queries_along == Queries::rows ? queries : keys; }
+  int cols() const { return queries_along == Queries::rows ? keys : queries; }
+  /// The columns [begin, end) that the mask leaves visible in a row.
+  struct Columns {
+    int begin, end;
+  };
+  Columns visible_columns(int row) const;
+};
+
+/// Puts -inf where the mask hides an entry.
+void apply_mask(const ScoreTile& place, Tile& scores);
+
+/// The dropout factors of a tile: keep_scale where an entry is kept, 0 where it is dropped.
+inline void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors) {
+  dropout_factors(dropout, place, place.queries_along, factors.data(), factors.stride());
+}
+
+/// Sum over the visible entries, for observers.
+double visible_sum(const ScoreTile& place, const Tile& tile);
+/// Sum of rows x cols entries, for observers.
+double tile_sum(const TileView& tile, int rows, int cols);
+
+}  // namespace tilescope

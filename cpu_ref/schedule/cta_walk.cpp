@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/schedule/cta_walk.hpp"
+
+namespace tilescope {
+
+CtaWalk::CtaWalk(const TileProgram& program, std::int64_t cta)
+    : program_(&program), work_(program.work(cta)), stage_(Stage::init) {
+  if (!program.whole_head) start_block(work_.first_block);
+}
+
+void CtaWalk::start_block(int block) {
+  block_ = block;
+  if (block_ == work_.end_block) {
+    stage_ = Stage::retired;
+    return;
+  }
+  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(block_);
+  head_ = 0;
+  phase_ = 0;
+  step_ = 0;
+  stage_ = Stage::block_start;
+}
+
+AccessGroup CtaWalk::group(const std::vector<Operand>& operands, int head, int inner) const {
+  const bool q_axis = program_->axis == Axis::q;
+  return {operands, work_.batch, work_.first_head + head, q_axis ? block_ : inner, q_axis ? inner : block_};
+}
+
+/// One tile of init: operand after operand, its heads, its tiles.
+AccessGroup CtaWalk::next_init() {
+  const Operand& operand = program_->init[init_operand_];
+  const bool by_n = tensor_extent(program_->problem, operand.tensor).indexing == TileIndexing::n;
+  const VisibleBand band = program_->problem.band();
+  const int tiles = by_n ? num_n_blocks(band, program_->tile) : num_m_blocks(band, program_->tile);
+  const int tile = step_, head = head_;
+  if (++step_ == tiles) {
+    step_ = 0;
+    if (++head_ == (by_n ? 1 : program_->heads_per_cta())) {
+      head_ = 0;
+      ++init_operand_;
+    }
+  }
+  return {{&operand, 1}, work_.batch, work_.first_head + head, by_n ? -1 : tile, by_n ? tile : -1};
+}
+
+bool CtaWalk::next(AccessGroup& out) {
+  const TileProgram& program = *program_;
+  out.operands = {};
+  while (out.operands.empty() && stage_ != Stage::retired) {
+    switch (stage_) {
+      case Stage::init:
+        if (init_operand_ < program.init.size()) {
+          out = next_init();
+        } else {
+          start_block(0);
+        }
+        break;
+      case Stage::block_start:
+        if (!inner_.empty() || program.phases.empty()) out = group(program.prologue, 0, -1);
+        stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
+        break;
+      case Stage::steps:
+        out = group(program.phases[phase_], head_, program.inner_tile(work_, inner_, block_, step_));
+        if (++step_ == inner_.count()) {
+          step_ = 0;
+          if (++phase_ == program.phases.size()) {
+            phase_ = 0;
+            if (++head_ == program.heads_per_cta()) stage_ = Stage::block_end;
+          }
+        }
+        break;
+      case Stage::block_end:
+        out = group(program.epilogue, 0, -1);
+        start_block(block_ + 1);
+        break;
+      case Stage::retired:
+        break;
+    }
+  }
+  return !out.operands.empty();
+}
+
+bool CtaWalk::next(std::vector<TileAccess>& accesses) {
+  AccessGroup group;
+  accesses.clear();
+  if (!next(group)) return false;
+  for (const Operand& operand : group.operands) {
+    accesses.push_back(program_->access(operand, group.batch, group.head, group.m_block, group.n_block));
+  }
+  return true;
+}
+
+}  // namespace tilescope

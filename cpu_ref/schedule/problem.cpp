@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/schedule/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+namespace tilescope {
+namespace {
+
+constexpr std::string_view kElementTypeNames[] = {"fp32", "fp16", "bf16", "fp8e4m3", "fp8e5m2"};
+
+void require(bool ok, const char* field, std::int64_t value, const std::string& allowed) {
+  if (!ok) throw BadInput(field, std::to_string(value), allowed);
+}
+
+std::string number(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+int window_side(std::int64_t side) {
+  return side < 0 ? kUnbounded : static_cast<int>(std::min<std::int64_t>(side, kUnbounded));
+}
+
+}  // namespace
+
+std::string_view to_string(ElementType type) { return kElementTypeNames[static_cast<std::size_t>(type)]; }
+
+ElementType parse_element_type(std::string_view text) {
+  for (ElementType type : kElementTypes) {
+    if (to_string(type) == text) return type;
+  }
+  throw BadInput("dtype", std::string(text), "must be fp32, fp16, bf16, fp8e4m3 or fp8e5m2");
+}
+
+std::string_view to_string(Direction direction) {
+  return direction == Direction::forward ? "forward" : "backward";
+}
+
+double AttentionProblem::scale() const {
+  return softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
+}
+
+VisibleBand AttentionProblem::band() const {
+  VisibleBand band{static_cast<int>(seqlen_q), static_cast<int>(seqlen_k), window_side(window_left),
+                   window_side(window_right)};
+  if (causal) band.right = 0;
+  return band;
+}
+
+std::int64_t AttentionProblem::visible_pairs() const {
+  const VisibleBand visible = band();
+  std::int64_t pairs = 0;
+  for (int i = 0; i < visible.seqlen_q; ++i) {
+    pairs += std::max(0, visible.last_key(i) - visible.first_key(i) + 1);
+  }
+  return pairs * batch * heads;
+}
+
+void validate(const AttentionProblem& p) {
+  require(p.batch >= 1, "batch", p.batch, "must be at least 1");
+  require(p.heads >= 1, "heads", p.heads, "must be at least 1");
+  require(p.heads_kv >= 1, "heads_kv", p.heads_kv, "must be at least 1");
+  require(p.heads % p.heads_kv == 0, "heads_kv", p.heads_kv,
+          "must divide heads = " + std::to_string(p.heads));
+  const std::string lengths = "must lie in 1 ... " + std::to_string(kMaxSeqlen);
+  require(p.seqlen_q >= 1 && p.seqlen_q <= kMaxSeqlen, "seqlen_q", p.seqlen_q, lengths);
+  require(p.seqlen_k >= 1 && p.seqlen_k <= kMaxSeqlen, "seqlen_k", p.seqlen_k, lengths);
+  require(p.head_dim >= 1 && p.head_dim <= kMaxHeadDim, "head_dim", p.head_dim,
+          "must lie in 1 ... " + std::to_string(kMaxHeadDim));
+  require(p.window_left >= -1, "window", p.window_left,
+          "the left side must be at least 0, or -1 for no limit");
+  require(p.window_right >= -1, "window", p.window_right,
+          "the right side must be at least 0, or -1 for no limit");
+  if (p.softmax_scale && !std::isfinite(*p.softmax_scale)) {
+    throw BadInput("scale", number(*p.softmax_scale), "must be finite");
+  }
+  if (!(p.dropout >= 0.0 && p.dropout < 1.0)) {
+    throw BadInput("dropout", number(p.dropout), "must lie in [0, 1)");
+  }
+  // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
+  std::int64_t batch_heads, bytes;
+  if (__builtin_mul_overflow(p.batch, p.heads, &batch_heads) ||
+      batch_heads > std::numeric_limits<int>::max()) {
+    throw BadInput("batch * heads", std::to_string(p.batch) + " * " + std::to_string(p.heads),
+                   "the product must not exceed " + std::to_string(std::numeric_limits<int>::max()));
+  }
+  const std::int64_t longest = std::max(p.seqlen_q, p.seqlen_k);
+  constexpr std::int64_t kWorkingFactor = 64;  // fp32, times the passes and tensors that are summed
+  if (__builtin_mul_overflow(batch_heads, longest * std::max(longest, p.head_dim), &bytes) ||
+      __builtin_mul_overflow(bytes, kWorkingFactor, &bytes)) {
+    throw BadInput("batch * heads * seqlen_q * seqlen_k",
+                   std::to_string(p.batch) + " * " + std::to_string(p.heads) + " * " +
+                       std::to_string(p.seqlen_q) + " * " + std::to_string(p.seqlen_k),
+                   "the byte counts of this problem overflow 63 bits");
+  }
+}
+
+std::string describe(const AttentionProblem& p) {
+  std::ostringstream text;
+  text << "B" << p.batch << " H" << p.heads;
+  if (p.heads_kv != p.heads) text << "/" << p.heads_kv;
+  if (p.seqlen_q == p.seqlen_k) {
+    text << " N" << p.seqlen_q;
+  } else {
+    text << " Nq" << p.seqlen_q << " Nk" << p.seqlen_k;
+  }
+  text << " D" << p.head_dim << " " << to_string(p.dtype);
+  if (p.causal) text << " causal";
+  if (p.window_left >= 0 || p.window_right >= 0)
+    text << " window(" << p.window_left << "," << p.window_right << ")";
+  if (p.softmax_scale) text << " scale " << *p.softmax_scale;
+  if (p.dropout > 0) text << " dropout " << p.dropout;
+  if (p.seed != 0) text << " seed " << p.seed;
+  return text.str();
+}
+
+std::span<const Preset> presets() {
+  static const Preset all[] = {
+      {"small",
+       "quick look: every feature that costs nothing",
+       {.batch = 1,
+        .heads = 4,
+        .heads_kv = 2,
+        .seqlen_q = 320,
+        .seqlen_k = 384,
+        .head_dim = 64,
+        .dtype = ElementType::fp16,
+        .causal = true}},
+      {"gpt2-medium",
+       "FlashAttention Figure 2: GPT-2 medium, batch 64",
+       {.batch = 64,
+        .heads = 16,
+        .heads_kv = 16,
+        .seqlen_q = 1024,
+        .seqlen_k = 1024,
+        .head_dim = 64,
+        .dtype = ElementType::fp16}},
+      {"fa2-16k",
+       "FlashAttention-2 benchmark: 16k tokens, hidden size 2048, N = 4096",
+       {.batch = 4,
+        .heads = 16,
+        .heads_kv = 16,
+        .seqlen_q = 4096,
+        .seqlen_k = 4096,
+        .head_dim = 128,
+        .dtype = ElementType::fp16}},
+      {"llama3-8b",
+       "grouped heads 32:8, causal, 8k context",
+       {.batch = 1,
+        .heads = 32,
+        .heads_kv = 8,
+        .seqlen_q = 8192,
+        .seqlen_k = 8192,
+        .head_dim = 128,
+        .dtype = ElementType::bf16,
+        .causal = true}},
+      {"long-128k",
+       "one long sequence: the K/V of a head exceed the L2",
+       {.batch = 1,
+        .heads = 16,
+        .heads_kv = 16,
+        .seqlen_q = 131072,
+        .seqlen_k = 131072,
+        .head_dim = 128,
+        .dtype = ElementType::fp16}},
+  };
+  return all;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is computed, and nothing about how: shapes, element type, mask, scale, dropout.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/errors.hpp"
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope {
+
+enum class ElementType : std::uint8_t { fp32, fp16, bf16, fp8e4m3, fp8e5m2 };
+
+inline constexpr ElementType kElementTypes[] = {ElementType::fp32, ElementType::fp16, ElementType::bf16,
+                                                ElementType::fp8e4m3, ElementType::fp8e5m2};
+
+/// Size of one element. [bytes]
+constexpr int element_bytes(ElementType type) {
+  return type == ElementType::fp32 ? 4 : type == ElementType::fp16 || type == ElementType::bf16 ? 2 : 1;
+}
+constexpr bool is_fp8(ElementType type) { return element_bytes(type) == 1; }
+
+std::string_view to_string(ElementType type);
+
+/// @throws BadInput if `text` is not one of the names that to_string gives.
+ElementType parse_element_type(std::string_view text);
+
+enum class Direction : std::uint8_t { forward, backward };
+std::string_view to_string(Direction direction);
+
+/// Multi-head attention O = dropout(softmax(mask(scale * Q K^T))) V, one (B, H, N, D) tensor each.
+///
+/// With off = seqlen_k - seqlen_q, query i sees key j when j <= i + off (causal) and
+/// i + off - window_left <= j <= i + off + window_right: masks are aligned bottom-right.
+/// A row with no visible key gives O = 0, LSE = -inf and zero gradients.
+/// Query head h reads key/value head h / (heads / heads_kv).
+struct AttentionProblem {
+  std::int64_t batch = 1;
+  std::int64_t heads = 1;
+  std::int64_t heads_kv = 1;
+  std::int64_t seqlen_q = 1;
+  std::int64_t seqlen_k = 1;
+  std::int64_t head_dim = 64;
+  ElementType dtype = ElementType::fp32;
+  bool causal = false;
+  std::int64_t window_left = -1;                       // keys left of the diagonal, -1 = no limit
+  std::int64_t window_right = -1;                      // keys right of the diagonal, -1 = no limit
+  std::optional<double> softmax_scale = std::nullopt;  // default 1 / sqrt(head_dim); any finite value
+  double dropout = 0.0;                                // probability that an entry of P is zeroed, in [0, 1)
+  std::uint64_t seed = 0;                              // of the dropout mask and of random inputs
+
+  double scale() const;
+  VisibleBand band() const;  // precondition: validate() passed
+  std::int64_t group_size() const { return heads / heads_kv; }
+  bool masked() const { return causal || window_left >= 0 || window_right >= 0; }
+  /// Number of (query, key) pairs that the mask leaves visible, over all batches and query heads.
+  std::int64_t visible_pairs() const;
+
+  bool operator==(const AttentionProblem&) const = default;
+};
+
+inline constexpr std::int64_t kMaxHeadDim = 256;
+inline constexpr std::int64_t kMaxSeqlen = std::int64_t{1} << 28;
+
+/// The one place where bad shapes are named and refused.
+/// @throws BadInput naming the first bad field, its value and what is allowed.
+void validate(const AttentionProblem& problem);
+
+/// One line: "B2 H16/4 Nq1024 Nk2048 D64 fp16 causal window(128,0) dropout 0.1 seed 7".
+std::string describe(const AttentionProblem& problem);
+
+/// A problem with a name, for --preset.
+struct Preset {
+  std::string_view name;
+  std::string_view summary;
+  AttentionProblem problem;
+};
+std::span<const Preset> presets();
+
+}  // namespace tilescope

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pass (one kernel launch) as data: its grid, the order of its tiles, and every tile that it loads, stores
+// or reduces. The CPU and GPU kernels execute these programs, the closed forms must equal their sums, the
+// traffic simulator replays them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope {
+
+/// The tensors that attention kernels exchange through slow memory. Shapes in tensor_extent().
+enum class TensorName : std::uint8_t {
+  q,
+  k,
+  v,
+  out,
+  lse,  // forward; lse is the natural-log row log-sum-exp of the scaled scores, fp32
+  row_max,
+  row_sum,  // FlashAttention-1's m and l, fp32; row_max in units of the unscaled score
+  dout,
+  delta,  // delta = rowsum(dout * out), fp32
+  dq,
+  dk,
+  dv,         // gradients
+  out_accum,  // flash1's fp32 output buffer, when the element type is narrower
+  dq_accum,
+  dk_accum,
+  dv_accum,  // fp32 sums; dq_accum and dk_accum lack the softmax scale
+  scores,
+  probs,
+  dprobs,
+  dscores,  // standard attention's N x N matrices S, P, dP, dS, element type
+};
+inline constexpr int kNumTensors = static_cast<int>(TensorName::dscores) + 1;
+std::string_view to_string(TensorName name);
+
+/// Which tiles a tensor is cut into: by q tile, by kv tile, or by both (the N x N matrices).
+enum class TileIndexing : std::uint8_t { m, n, mn };
+
+/// Shape (batch, heads, rows, cols) and element size of a tensor of `problem`.
+struct TensorExtent {
+  std::int64_t batch, heads, rows, cols;
+  int element_bytes;
+  ElementType dtype;  // fp32 for statistics and accumulators
+  TileIndexing indexing;
+
+  std::int64_t elements() const { return batch * heads * rows * cols; }
+  std::int64_t bytes() const { return elements() * element_bytes; }
+};
+TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name);
+
+enum class AccessKind : std::uint8_t { load, store, reduce };
+std::string_view to_string(AccessKind kind);
+
+/// One tile crossing the boundary between an SM and the memory beyond it.
+struct TileAccess {
+  TensorName tensor;
+  AccessKind kind;
+  int batch;
+  int head;            // of the tensor: a query head, or a key/value head for k, v and their gradients
+  int m_block;         // -1 where the tensor has no q tiles
+  int n_block;         // -1 where the tensor has no kv tiles
+  std::int64_t bytes;  // clipped to the matrix
+  bool operator==(const TileAccess&) const = default;
+};
+
+/// A tensor and what a pass does to its current tile.
+struct Operand {
+  TensorName tensor;
+  AccessKind kind;
+  bool operator==(const Operand&) const = default;
+};
+
+enum class PassName : std::uint8_t {
+  // flash1, flash2
+  forward,
+  delta,
+  dkdv,
+  dq,
+  dkdvdq,
+  dqdkdv,
+  init,
+  convert,
+  // standard (Algorithms 0 and 3, one pass a line)
+  scores,
+  softmax,
+  output,
+  dv,
+  dprobs,
+  dscores,
+  dq_gemm,
+  dk_gemm,
+};
+std::string_view to_string(PassName pass);
+PassName parse_pass_name(std::string_view text);
+
+/// What one CTA owns: its query heads from `first_head` of `batch` on, and blocks [first_block, end_block).
+struct CtaWork {
+  int batch = 0, first_head = 0;
+  int first_block = 0, end_block = 0;
+  int turn = 0;  // of a sawtooth scan
+};
+
+/// What one CTA does. For the q axis and one block a CTA:
+///
+///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)
+///     prologue at tile m                            (skipped when no inner tile is visible)
+///     for each phase: for n in visible kv tiles: the phase's operands at (m, n)
+///     epilogue at tile m
+///
+/// On the kv axis m and n change places, and prologue and epilogue stand outside the loop over the group's
+/// query heads. A whole-head CTA (FlashAttention-1) runs `init` over every tile, then all its blocks in turn.
+/// A pass without phases is elementwise: prologue and epilogue at each of its tiles.
+struct TileProgram {
+  PassName name = PassName::forward;
+  AttentionProblem problem;
+  TileShape tile;
+  Axis axis = Axis::q;
+  bool kv_heads = false;    // CTAs are counted by key/value head and loop over the group's query heads
+  bool whole_head = false;  // one CTA a head
+  bool dense = false;       // visits every tile, masked or not (standard attention)
+  std::vector<Operand> init, prologue;
+  std::vector<std::vector<Operand>> phases;
+  std::vector<Operand> epilogue;
+  int matmuls = 0;  // block_m x block_n x head_dim products a visited tile
+  Scan scan = Scan::ascending;
+  Grid grid;
+
+  int num_blocks() const;  // tiles of the owned axis
+  std::int64_t num_ctas() const { return grid.size(); }
+  /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
+  CtaWork work(std::int64_t cta) const;
+  /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA
+  /// makes a walk for each of its blocks.
+  int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
+    return scan_tile(scan, range, whole_head ? block : work.turn, step);
+  }
+  /// Inner tiles that block `block` visits.
+  TileRange inner_tiles(int block) const;
+  /// Query heads that a CTA loops over: the group of a kv head, or one.
+  int heads_per_cta() const;
+  /// Tiles visited by all CTAs; each costs `matmuls` products.
+  std::int64_t visited_tiles() const;
+  /// Bytes of one full tile of a tensor.
+  std::int64_t tile_bytes(TensorName tensor) const;
+  /// Shared memory of one CTA when each tile it loads has a buffer, streamed tiles `stages` of them. [bytes]
+  std::int64_t shared_bytes(int stages = 2) const;
+  /// Access of `operand` at the given tile, with its bytes clipped to the matrix. `head` is a query head.
+  TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;
+};
+
+enum class Algorithm : std::uint8_t { standard, flash1, flash2 };
+std::string_view to_string(Algorithm algorithm);
+
+/// The three orders of FlashAttention-2's backward pass.
+enum class BackwardOrder : std::uint8_t {
+  split,  // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
+  fused,  // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
+  rows,   // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
+};
+std::string_view to_string(BackwardOrder order);
+BackwardOrder parse_backward_order(std::string_view text);
+
+/// "row-major", "longest-first", "head-swizzled".
+std::string_view to_string(TileOrder order);
+/// @throws BadInput
+TileOrder parse_tile_order(std::string_view text);
+/// "ascending", "descending", "sawtooth".
+std::string_view to_string(Scan scan);
+/// @throws BadInput
+Scan parse_scan(std::string_view text);
+
+/// The choices that turn an algorithm into programs.
+struct ProgramOptions {
+  TileShape forward_tile;
+  TileShape backward_tile;  // of every backward pass but dq
+  TileShape dq_tile;        // of the split backward's dq pass
+  BackwardOrder backward = BackwardOrder::split;
+  TileOrder order = TileOrder::row_major;
+  int heads_per_section = 1;  // for TileOrder::head_swizzled
+  Scan scan = Scan::ascending;
+  int ctas_per_turn = 1;  // for Scan::sawtooth
+  /// Times that standard attention's passes over whole rows read them: once where a row stays on chip.
+  int softmax_reads = 1, dscores_reads = 1;
+
+  /// The same tile for every pass.
+  static ProgramOptions with_tile(TileShape tile) {
+    ProgramOptions options;
+    options.forward_tile = options.backward_tile = options.dq_tile = tile;
+    return options;
+  }
+  bool operator==(const ProgramOptions&) const = default;
+};
+
+/// The passes of `algorithm`, in launch order.
+/// Sources: standard: FlashAttention (arXiv:2205.14135) Algorithms 0 and 3; flash1: Algorithms 1, 2 and 4;
+/// flash2: FlashAttention-2 (arXiv:2307.08691) Algorithms 1 and 2 and the split backward of its Triton
+/// kernels.
+/// @throws BadInput on an invalid problem or tile shape.
+std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction,
+                                        const AttentionProblem& problem, const ProgramOptions& options);
+
+/// FlashAttention-1's rule, Algorithm 1 line 1: Bc = ceil(M / 4d), Br = min(Bc, d).
+/// @param sram_elements the papers' M [elements]
+/// It need not fit: see shared_elements_needed().
+TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim);
+/// Elements that Algorithm 1 keeps on chip with `tile`: Q, O (block_m x d), K, V (block_n x d), S.
+std::int64_t flash1_sram_elements_needed(TileShape tile, std::int64_t head_dim);
+
+}  // namespace tilescope

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/elementwise/elementwise.hpp"
+
+#include <stdexcept>
+
+#include "gpu/launch/launch.cuh"
+#include "gpu/planted_bug.cuh"
+#include "gpu/primitives/common/element.cuh"
+
+namespace tilescope {
+namespace {
+
+constexpr int kWarpsHere = kElementwiseThreads / 32;
+
+/// The rows of one tile, dealt out to warps.
+struct TileRows {
+  int batch, head, begin, end;
+
+  __device__ TileRows(const KernelArguments& args, int heads, int block_rows, int seqlen) {
+    const WorkItem item = args.grid.item(blockIdx.x);
+    batch = item.head / heads;
+    head = item.head % heads;
+    begin = item.block * block_rows + static_cast<int>(threadIdx.x) / 32;
+    end = min_of(seqlen, (item.block + 1) * block_rows);
+  }
+};
+
+/// 16 bytes of elements, moved as one where a row allows it.
+template <typename Element>
+struct alignas(16) Chunk {
+  static constexpr int kSize = 16 / sizeof(Element);
+  Element x[kSize];
+};
+
+/// Whether the rows of these tensors start at 16-byte boundaries and hold whole chunks of 8 elements.
+template <typename... Tensors>
+bool rows_in_chunks(const KernelArguments& args, const Tensors&... tensors) {
+  const std::int64_t bits =
+      (args.head_dim | ... | (tensors.batch_stride | tensors.head_stride | tensors.row_stride));
+  return bits % 8 == 0;
+}
+
+/// Lanes that share a row of head_dim elements when each takes `width` at a time: a power of two, so that the
+/// rest of a warp can take other rows.
+int lanes_for(int head_dim, int width) {
+  int lanes = 1;
+  while (lanes < 32 && lanes * width < head_dim) lanes *= 2;
+  return lanes;
+}
+
+/// Rows of the largest tile of the delta pass.
+constexpr int kMostDeltaRows = 256;
+
+/// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element.
+template <typename Element, bool kChunks>
+__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes) {
+  using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
+  constexpr int kWidth = sizeof(Part) / sizeof(Element);
+  const WorkItem item = args.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int rows_at_once = kElementwiseThreads / lanes;
+  const int begin = item.block * block_m, end = min_of(args.band.seqlen_q, begin + block_m);
+  __shared__ float deltas[kMostDeltaRows];  // a row's 4 bytes by themselves would be a partly written sector
+  // Every lane makes every turn, so that whole warps meet in the shuffles.
+  for (int first = begin; first < end; first += rows_at_once) {
+    const int row = first + thread / lanes;
+    float sum = 0.0f;
+    if (row < end) {
+      const int out_row = planted(GpuBug::delta_of_next_row) && row + 1 < end ? row + 1 : row;
+      const auto* out = args[TensorName::out].row<const Element>(batch, head, out_row);
+      const auto* dout = args[TensorName::dout].row<const Element>(batch, head, row);
+      for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
+        const Part a = *reinterpret_cast<const Part*>(dout + col);
+        const Part b = *reinterpret_cast<const Part*>(out + col);
+        if constexpr (kChunks) {
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) sum = fmaf(widen(a.x[i]), widen(b.x[i]), sum);
+        } else {
+          sum = fmaf(widen(a), widen(b), sum);
+        }
+      }
+      if (args[TensorName::dq_accum].data && !planted(GpuBug::dq_accum_not_cleared)) {
+        auto* accum = args[TensorName::dq_accum].row<float>(batch, head, row);
+        if constexpr (kChunks) {
+          for (int col = thread % lanes * 4; col < args.head_dim; col += lanes * 4) {
+            *reinterpret_cast<float4*>(accum + col) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+          }
+        } else {
+          for (int col = thread % lanes; col < args.head_dim; col += lanes) accum[col] = 0.0f;
+        }
+      }
+    }
+    for (int bit = lanes / 2; bit > 0; bit /= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
+    if (row < end && thread % lanes == 0) deltas[row - begin] = sum;
+  }
+  __syncthreads();
+  for (int row = begin + thread; row < end; row += kElementwiseThreads) {
+    *args[TensorName::delta].row<float>(batch, head, row) = deltas[row - begin];
+  }
+}
+
+__global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n) {
+  const TileRows tile(args, args.heads_kv, block_n, args.band.seqlen_k);
+  for (int row = tile.begin; row < tile.end; row += kWarpsHere) {
+    auto* dk = args[TensorName::dk_accum].row<float>(tile.batch, tile.head, row);
+    auto* dv = args[TensorName::dv_accum].row<float>(tile.batch, tile.head, row);
+    for (int col = static_cast<int>(threadIdx.x) % 32; col < args.head_dim; col += 32) {
+      dk[col] = 0.0f;
+      dv[col] = 0.0f;
+    }
+  }
+}
+
+/// One tensor to be rounded: target = factor * source.
+struct Conversion {
+  DeviceTensor source, target;
+  float factor;
+};
+struct ConvertArguments {
+  KernelArguments common;
+  Conversion conversions[2];
+  int count = 0;
+  int heads, block_rows, seqlen;
+};
+
+template <typename Element, bool kChunks>
+__global__ void convert_pass(const __grid_constant__ ConvertArguments args, int lanes) {
+  constexpr int kWidth = kChunks ? 4 : 1;
+  struct alignas(kWidth * sizeof(Element)) Packed {
+    Element x[kWidth];
+  };
+  const WorkItem item = args.common.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int end = min_of(args.seqlen, (item.block + 1) * args.block_rows);
+  for (int row = item.block * args.block_rows + thread / lanes; row < end;
+       row += kElementwiseThreads / lanes) {
+    for (int i = 0; i < args.count; ++i) {
+      const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
+      auto* target = args.conversions[i].target.row<Element>(batch, head, row);
+      const float factor = planted(GpuBug::convert_unscaled) ? 1.0f : args.conversions[i].factor;
+      for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
+        if constexpr (kChunks) {
+          const float4 x = *reinterpret_cast<const float4*>(source + col);
+          *reinterpret_cast<Packed*>(target + col) = {
+              narrow<Element>(x.x * factor), narrow<Element>(x.y * factor), narrow<Element>(x.z * factor),
+              narrow<Element>(x.w * factor)};
+        } else {
+          target[col] = narrow<Element>(source[col] * factor);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void launch_delta(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const bool chunks = rows_in_chunks(arguments, arguments[TensorName::out], arguments[TensorName::dout],
+                                     arguments[TensorName::dq_accum]);
+  if (program.tile.block_m > kMostDeltaRows)
+    throw std::logic_error("the delta pass has no room for its tile");
+  dispatch_element(program.problem.dtype, [&]<typename Element>() {
+    launch_grid(chunks ? delta_pass<Element, true> : delta_pass<Element, false>, program,
+                {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
+                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1));
+  });
+}
+
+void launch_init(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  launch_grid(zero_pass, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_n);
+}
+
+void launch_convert(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const bool by_query = program.axis == Axis::q;
+  ConvertArguments convert{.common = arguments,
+                           .heads = by_query ? arguments.heads : arguments.heads_kv,
+                           .block_rows = by_query ? program.tile.block_m : program.tile.block_n,
+                           .seqlen = by_query ? arguments.band.seqlen_q : arguments.band.seqlen_k};
+  for (std::size_t i = 0; i < program.prologue.size(); ++i) {
+    const TensorName source = program.prologue[i].tensor, target = program.epilogue[i].tensor;
+    const bool scaled = source == TensorName::dq_accum || source == TensorName::dk_accum;
+    convert.conversions[convert.count++] = {arguments[source], arguments[target],
+                                            scaled ? arguments.softmax_scale : 1.0f};
+  }
+  bool chunks = true;
+  for (int i = 0; i < convert.count; ++i) {
+    chunks =
+        chunks && rows_in_chunks(arguments, convert.conversions[i].source, convert.conversions[i].target);
+  }
+  dispatch_element(program.problem.dtype, [&]<typename Element>() {
+    launch_grid(chunks ? convert_pass<Element, true> : convert_pass<Element, false>, program,
+                {kElementwiseThreads, 0}, stream, convert, lanes_for(arguments.head_dim, chunks ? 4 : 1));
+  });
+}
+
+}  // namespace tilescope

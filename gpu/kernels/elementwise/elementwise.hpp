@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes without matrix products, which the rungs share: delta, init and convert.
+#pragma once
+
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+/// Rows of threads: one warp works on a row at a time.
+inline constexpr int kElementwiseThreads = 128;
+
+/// delta = rowsum(dO * O) in fp32; zeroes dq_accum where the problem holds one.
+/// Source: FlashAttention-2, Algorithm 2, line 4.
+void launch_delta(const TileProgram&, const KernelArguments&, CUstream_st*);
+/// Zeroes the fp32 accumulators that the pass stores.
+void launch_init(const TileProgram&, const KernelArguments&, CUstream_st*);
+/// Rounds fp32 sums to the element type: each tensor that the pass loads to the one that it stores at the
+/// same place. dq_accum and dk_accum take the softmax scale on the way.
+void launch_convert(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+}  // namespace tilescope

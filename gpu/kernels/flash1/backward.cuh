@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass of gpu:flash1: FlashAttention, Algorithm 4. One CTA works through a whole key/value head:
+// dK and dV of a kv tile stay in registers, dQ makes a trip to slow memory at every step. It computes S
+// again, five products where gpu:standard computes four: what that saves is traffic, which CUDA cores seldom
+// wait for.
+#pragma once
+
+#include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/cuda_cores/backward.cuh"
+
+namespace tilescope::simt {
+
+/// Line 21, dQ += dS K in slow memory: what is there is fetched before the product, which hides the trip, and
+/// added after it.
+template <typename Tile>
+struct RowsBefore {
+  float4 x[Tile::kRowsHere][Tile::kQuadsHere];
+
+  __device__ RowsBefore(Lane lane, const GlobalRows<float>& source) {
+    const bool quads = source.quads();
+#pragma unroll
+    for (int i = 0; i < Tile::kRowsHere; ++i) {
+#pragma unroll
+      for (int q = 0; q < Tile::kQuadsHere; ++q) {
+        const int row = Tile::row(lane, i), col = Tile::col(lane, 4 * q);
+        x[i][q] = quads ? load_raw(source, row, col) : load_quad(source, row, col);
+      }
+    }
+  }
+  __device__ void store_with(Lane lane, const GlobalRows<float>& target, const Tile& product) const {
+#pragma unroll
+    for (int i = 0; i < Tile::kRowsHere; ++i) {
+#pragma unroll
+      for (int q = 0; q < Tile::kQuadsHere; ++q) {
+        float4 before = x[i][q];
+        if (planted(GpuBug::flash1_dq_overwrites)) before = {0.0f, 0.0f, 0.0f, 0.0f};
+        const float4 added = product.quad(i, q);
+        store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
+                   {before.x + added.x, before.y + added.y, before.z + added.z, before.w + added.w});
+      }
+    }
+  }
+};
+
+/// Has the L2 fetch rows from DRAM.
+template <int Rows, int Cols>
+__device__ inline void prefetch_rows(const GlobalRows<float>& rows) {
+  constexpr int kLine = 32;  // floats
+  for (int i = static_cast<int>(threadIdx.x); i < Rows * (Cols / kLine); i += kBackwardGroups * kThreads) {
+    const int row = i / (Cols / kLine), col = i % (Cols / kLine) * kLine;
+    if (row < rows.rows && col < rows.cols) asm volatile("prefetch.global.L2 [%0];" ::"l"(rows.at(row, col)));
+  }
+}
+
+/// One CTA: a whole key/value head. `Extras`: dropout, a negative scale and the tile log.
+template <typename Element, int Dim, int BlockM, int BlockN, bool Extras>
+__global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
+    flash1_backward(const __grid_constant__ KernelArguments args) {
+  using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
+  constexpr TileShape kTile{BlockM, BlockN};
+  constexpr int kAllThreads = kBackwardGroups * kThreads;
+  const WorkItem item = args.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads_kv, kv_head = item.head % args.heads_kv;
+  const int first_head = kv_head * args.group_size();
+  const Role role = role_of_thread();
+  const bool first = role == Role::probs;
+  const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
+  float* const row_max_of = shared.lse;  // FlashAttention keeps m and l where FlashAttention-2 keeps LSE
+  float* const row_sum_of = shared.delta + BlockM;
+  // Line 5.
+  for (int head = first_head; head < first_head + args.group_size(); ++head) {
+    zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), kAllThreads);
+  }
+  zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0), kAllThreads);
+  zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0), kAllThreads);
+
+  int visited = 0;
+  for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
+    const TileRange range = q_tiles(args.band, kTile, n_block);
+    const int first_key = n_block * BlockN;
+    __syncthreads();  // the last step has read K and V, and what it wrote can be read
+    if (!range.empty()) {
+      load_tile<BlockN>(
+          either(first, shared.k, shared.v),
+          key_rows<const Element>(args, first ? TensorName::k : TensorName::v, batch, kv_head, first_key));
+    }
+    const int steps = range.count() * args.group_size();
+    QueryTiles tiles{range, args.scan, n_block, first_head};
+    const auto rows_of = [&](TensorName name) {
+      return query_rows<const Element>(args, name, batch, tiles.head, tiles.m_block() * BlockM);
+    };
+    // A group loads what its last product has read: the first one dO, the second one Q.
+    const TensorName streamed = first ? TensorName::dout : TensorName::q;
+    TileAhead<BlockM, Dim, Element> ahead;
+    DeltaRows<BlockM, Dim, Element> delta_rows;
+    const auto land = [&] {
+      ahead.land(either(first, shared.dout, shared.q), rows_of(streamed));
+      const TensorName statistic = first ? TensorName::row_max : TensorName::row_sum;
+      load_statistic<BlockM>(
+          first ? row_max_of : row_sum_of,
+          statistic_rows<const float>(args, statistic, batch, tiles.head, tiles.m_block() * BlockM));
+    };
+    if (steps > 0) {
+      ahead.fetch(rows_of(streamed));
+      land();
+      delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
+    }
+    typename Tiles::KvGradient gradient{};  // dV, dK
+    for (int step = 0; step < steps; ++step) {
+      note_step(args, visited);
+      const int head = tiles.head, m_block = tiles.m_block();
+      const int first_query = m_block * BlockM;
+      const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, visited++, batch, head, m_block, n_block);
+      __pipeline_commit();
+      __pipeline_wait_prior(0);
+      __syncthreads();
+      const bool misplaced = planted(GpuBug::flash1_delta_of_other_group) && !first;
+      delta_rows.put(Lane::in_cta(), rows_of(TensorName::out), shared.dout,
+                     shared.delta - (misplaced ? BlockM / 2 : 0));
+      typename Tiles::Scores scores;
+      multiply_scores(role, shared, scores);
+      exchange_scores<Extras, Element>(role, shared, first_query, first_key, range.full(m_block), args,
+                                       batch * args.heads + head, ProbsFromMaxAndSum{row_max_of, row_sum_of},
+                                       entry, scores);
+      tiles.advance();
+      const bool more = step + 1 < steps;
+      if (more) ahead.fetch(rows_of(streamed));
+      if (more && Dim == 64) {  // larger ones have no registers left for its addresses
+        prefetch_rows<BlockM, Dim>(
+            query_rows<float>(args, TensorName::dq_accum, batch, tiles.head, tiles.m_block() * BlockM));
+      }
+      multiply_gradient(role, shared, gradient);
+      if constexpr (Extras) {
+        if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
+      }
+      const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
+      const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(), dq_rows);
+      __syncthreads();  // dS is whole; Q, dO and the statistics have been read by all
+      if (more) land();
+      // After dq_before, which would wait for it too.
+      if (more) delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
+      typename Tiles::QGradient dq{};
+      multiply_nn(Lane::in_cta(), shared.dscores, shared.k, dq);
+      dq_before.store_with(Lane::in_cta(), dq_rows, dq);
+    }
+    store_gradient(
+        Lane::in_group(),
+        key_rows<Element>(args, first ? TensorName::dv : TensorName::dk, batch, kv_head, first_key),
+        first ? 1.0f : args.softmax_scale, gradient);
+  }
+}
+
+}  // namespace tilescope::simt

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash1, the second rung: its tile shapes, and what they take of an SM. Plain C++.
+#pragma once
+
+#include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+struct Flash1 {
+  static constexpr std::string_view name = "gpu:flash1";
+  static constexpr std::string_view summary =
+      "FlashAttention on CUDA cores: kv outer, O, l and m through memory at every step, one CTA a head";
+  static constexpr Algorithm algorithm = Algorithm::flash1;
+  static std::vector<BackwardOrder> backward_orders() { return {}; }
+  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
+  static ProgramOptions default_options(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+  /// Head dimensions that the kernels are compiled for: a historical rung is worth three, not seven.
+  static constexpr int padded_dim(std::int64_t head_dim) {
+    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+  }
+
+  struct PassShapes {
+    TileShape forward, backward;
+  };
+  /// A head is one CTA, so an SM seldom has two to choose from: CTAs are eight warps, and tiles as large as
+  /// sm_80's 163 KiB allow, for fewer trips of O, l and m (the paper's rule has the same aim:
+  /// tile_program.hpp).
+  static constexpr PassShapes shapes(int padded_dim) {
+    if (padded_dim == 64) {
+      return {.forward = {128, 128},   // Q, K, V 96 + P 64 KiB
+              .backward = {64, 128}};  // K, V 64 + Q, dO 32 + P, dS 64 KiB
+    }
+    if (padded_dim == 128) {
+      return {.forward = {128, 64},   // Q 64 + K, V 64 + P 32 KiB
+              .backward = {64, 64}};  // Q, dO, K, V 128 + P, dS 32 KiB
+    }
+    return {.forward = {64, 32},    // Q 64 + K, V 64 + P 8 KiB
+            .backward = {32, 32}};  // Q, dO, K, V 128 + P, dS 8 KiB
+  }
+  /// Groups of four warps of the forward pass.
+  static constexpr int kForwardGroups = 2;
+
+  /// Q, K, V, P, and two shares of each row of O. [bytes]
+  static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
+    return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n +
+                2 * tile.block_m);
+  }
+  /// Q, dO, K, V, P, dS, and l, m and delta of the q tile. [bytes]
+  static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {
+    return 4 * (2 * (tile.block_m + tile.block_n) * padded_dim + 2 * tile.block_m * tile.block_n +
+                3 * tile.block_m);
+  }
+};
+
+}  // namespace tilescope

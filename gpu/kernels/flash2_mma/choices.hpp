@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile shapes that gpu:flash2-mma is compiled for, pass by pass: its own (flash2_mma_shapes.hpp) and
+// those that `tilescope bench --tune` can prefer on a device. Plain C++.
+#pragma once
+
+#include "gpu/kernels/flash2_mma/shapes.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+/// The shapes of a pass at one head dimension. The first is what it takes by itself, and the only one with
+/// dropout, with rows that are not made of 16-byte chunks, and under observation.
+template <typename Shape>
+struct MmaChoices {
+  static constexpr int kMost = 6;
+  Shape shapes[kMost] = {};
+  int count = 0;
+
+  template <typename... Others>
+  constexpr MmaChoices(Shape own, Others... others)
+      : shapes{own, others...}, count(1 + static_cast<int>(sizeof...(others))) {}
+
+  constexpr const Shape* begin() const { return shapes; }
+  constexpr const Shape* end() const { return shapes + count; }
+  /// @return -1 if there is no such tile
+  constexpr int find(TileShape tile) const {
+    for (int i = 0; i < count; ++i) {
+      if (shapes[i].tile == tile) return i;
+    }
+    return -1;
+  }
+};
+
+constexpr MmaChoices<MmaForwardShape> mma_forward_choices(int head_dim) {
+  using Shape = MmaForwardShape;
+  const Shape own = mma_forward_shape(head_dim);
+  // 64: with 64 keys a tile S takes half the registers, for twice the barriers: 5 to 7 % longer. Three CTAs
+  // an SM would spill. Other rows of Q a CTA read K and V more or less often, in inverse proportion: they are
+  // there to show it.
+  if (head_dim <= 64)
+    return {own,
+            Shape{{128, 64}, 4, 2},
+            Shape{{256, 64}, 8, 1},
+            Shape{{64, 64}, 4, 2},
+            Shape{{64, 256}, 4, 1},
+            Shape{{32, 64}, 2, 4}};
+  // 128: eight warps of 16 rows take half of O's registers a thread and twice the reads: 8 to 17 % longer. 32
+  // keys spare registers for barriers: 8 to 13 %.
+  if (head_dim <= 128) {
+    return {own, Shape{{128, 128}, 8, 1}, Shape{{128, 32}, 4, 2}, Shape{{256, 32}, 8, 1},
+            Shape{{64, 64}, 4, 2}};
+  }
+  // 256: two CTAs of four warps, each of which waits at barriers of its own, but with half the rows for each
+  // read of K and V: 11 to 13 % longer. Fewer keys for more barriers: 13 to 15 %.
+  return {own, Shape{{64, 32}, 4, 2}, Shape{{128, 32}, 8, 1}};
+}
+
+constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
+  using Shape = MmaDkdvShape;
+  const Shape own = mma_dkdv_shape(head_dim);
+  // Smaller tiles leave registers to spare, for twice the barriers (64: 8 to 9 % longer) or twice the dQ
+  // reductions (128: 34 to 40 %). Other keys a CTA read Q and dO and reduce dQ more or less often, in inverse
+  // proportion: they are there to show it. 256 keys would take all registers for dK, dV and scores.
+  if (head_dim <= 64)
+    return {own, Shape{{64, 128}, 8}, Shape{{256, 64}, 8}, Shape{{64, 64}, 8}, Shape{{64, 32}, 4}};
+  if (head_dim <= 128) return {own, Shape{{64, 64}, 8}};
+  return {own};
+}
+
+constexpr MmaChoices<MmaDqShape> mma_dq_choices(int head_dim) {
+  using Shape = MmaDqShape;
+  const Shape own = mma_dq_shape(head_dim);
+  if (head_dim <= 64) return {own, Shape{{128, 32}, 4, 2}};  // 1 to 3 % longer
+  // 128: 16 rows a warp take half of dQ's registers, so that 64 keys fit: 6 to 8 % longer.
+  if (head_dim <= 128) return {own, Shape{{64, 64}, 4, 2}};
+  return {own};
+}
+
+namespace gpu {
+
+/// The plain pass at one of its choices after the first.
+void launch_flash2_mma_forward_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+void launch_flash2_mma_dkdv_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+void launch_flash2_mma_dq_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+
+/// Calls body.template operator()<i>() where i is `index`, from 1 to kCount - 1.
+template <int kCount, typename Body>
+void dispatch_choice(int index, Body&& body) {
+  if constexpr (kCount > 1) {
+    if (index == kCount - 1) return body.template operator()<kCount - 1>();
+    dispatch_choice<kCount - 1>(index, body);
+  }
+}
+
+}  // namespace gpu
+}  // namespace tilescope

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tensor-core passes share: from arguments to tiles, masks, and stages by architecture.
+#pragma once
+
+#include "gpu/kernels/flash2_mma/launch.hpp"
+#include "gpu/kernels/flash2_mma/shapes.hpp"
+#include "gpu/launch/kernel_arguments.hpp"
+#include "gpu/primitives/common/tile_log.cuh"
+#include "gpu/primitives/sm80/fragment_dropout.cuh"
+#include "gpu/primitives/sm80/softmax_math.cuh"
+#include "gpu/primitives/sm80/tile_copy.cuh"
+#include "gpu/primitives/sm80/warp_gemm.cuh"
+
+namespace tilescope::gpu {
+
+#if defined(__CUDA_ARCH__)
+inline constexpr int kComputeCapabilityMajor = __CUDA_ARCH__ / 100;
+#else
+inline constexpr int kComputeCapabilityMajor = 9;
+#endif
+
+constexpr RowAccess row_access(Features f) { return is_general(f) ? RowAccess::elements : RowAccess::chunks; }
+
+/// One head of a 16-bit tensor of `length` rows.
+__device__ __forceinline__ GlobalRows head_rows(const KernelArguments& args, TensorName name, int batch,
+                                                int head, int length) {
+  const DeviceTensor& tensor = args[name];
+  return {tensor.head<std::uint16_t>(batch, head), tensor.row_stride, length, args.head_dim};
+}
+
+/// Row `row` of a head of an fp32 statistic (lse, delta).
+__device__ __forceinline__ float* statistic(const KernelArguments& args, TensorName name, int batch, int head,
+                                            int row) {
+  const DeviceTensor& tensor = args[name];
+  return tensor.head<float>(batch, head) + row * tensor.row_stride;
+}
+
+/// |scale| * log2(e), or the smallest normal number for a scale of 0: then every visible score still weighs
+/// the same, and a masked one (-inf) still weighs nothing.
+__device__ __forceinline__ float exponent_scale(const KernelArguments& args) {
+  return fmaxf(args.softmax_scale_log2, 1.17549435e-38f);
+}
+
+/// The same value, behind the optimiser's back: what is computed from it stays where it is written. For rare
+/// paths, whose addresses and indices would otherwise be carried in registers through the loop round them.
+__device__ __forceinline__ int opaque(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+/// Makes the invisible scores of a block `masked`. Rows are queries from `first_query`, columns keys from
+/// `first_key`; the lane's first entry is at row lane / 4, column 2 * (lane % 4).
+template <int kMBlocks, int kNBlocks>
+__device__ __forceinline__ void mask_queries_by_keys(WarpAccumulator<kMBlocks, kNBlocks>& s,
+                                                     const VisibleBand& band, int first_query, int first_key,
+                                                     int lane, float masked) {
+  lane = opaque(lane);
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = first_query + 16 * i + 8 * half + (lane >> 2);
+      const int lane_key = first_key + 2 * (lane & 3);
+      const int first = band.first_key(query) - lane_key;
+      const int one_more = planted(GpuBug::mma_mask_one_more) ? 1 : 0;
+      const int last = (query < band.seqlen_q ? band.last_key(query) + one_more : -1) - lane_key;
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if (8 * j + e < first || 8 * j + e > last) s.tile[i][j].x[2 * half + e] = masked;
+        }
+      }
+    }
+  }
+}
+
+/// The same for a transposed block: rows are keys, columns queries.
+template <int kMBlocks, int kNBlocks>
+__device__ __forceinline__ void mask_keys_by_queries(WarpAccumulator<kMBlocks, kNBlocks>& s,
+                                                     const VisibleBand& band, int first_key, int first_query,
+                                                     int lane, float masked) {
+  lane = opaque(lane);
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int key = first_key + 16 * i + 8 * half + (lane >> 2);
+      const int lane_query = first_query + 2 * (lane & 3);
+      const int one_less = planted(GpuBug::mma_mask_transposed_one_less) ? 1 : 0;
+      const int first = band.first_query(key) + one_less - lane_query;
+      const int last = (key < band.seqlen_k ? band.last_query(key) : -1) - lane_query;
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if (8 * j + e < first || 8 * j + e > last) s.tile[i][j].x[2 * half + e] = masked;
+        }
+      }
+    }
+  }
+}
+
+/// The end of a row of the forward pass: O is normalised, and its LSE stored. A row that saw no key gives O =
+/// 0, LSE = -inf. `row_blocks` hold the row, in their upper or lower half.
+template <int kBlocks>
+__device__ __forceinline__ void finish_row(const KernelArguments& args, int batch, int head, int query,
+                                           float max, float sum, Accumulator (&row_blocks)[kBlocks], int half,
+                                           int lane) {
+  const bool empty = sum == 0.0f;
+  const float normaliser = empty ? 0.0f : __fdividef(1.0f, sum);
+#pragma unroll
+  for (Accumulator& block : row_blocks) {
+    block.x[2 * half] *= normaliser;
+    block.x[2 * half + 1] *= normaliser;
+  }
+  if (lane % 4 == 0 && query < args.band.seqlen_q) {
+    *statistic(args, TensorName::lse, batch, head, query) =
+        empty ? negative_infinity() : fmaf(max, fabsf(args.softmax_scale), logf(sum));
+  }
+}
+
+/// What a backward pass multiplies scores by inside exp2, with the scale's sign ...
+__device__ __forceinline__ float signed_exponent_scale(const KernelArguments& args) {
+  return args.score_sign * exponent_scale(args);
+}
+/// ... what a masked score must be for its probability to be 0 ...
+__device__ __forceinline__ float masked_score(const KernelArguments& args) {
+  return args.score_sign * negative_infinity();
+}
+/// ... and the exponent that it subtracts. A row that sees no key has lse = -inf and only masked scores.
+__device__ __forceinline__ float lse_exponent(float lse) {
+  return lse == negative_infinity() ? 0.0f : lse * kLog2E;
+}
+
+/// The log that an instantiation writes: none if it is not a general one.
+template <Features kFeatures>
+__device__ __forceinline__ DeviceTileLog tile_log(const KernelArguments& args) {
+  if constexpr (is_general(kFeatures)) {
+    return args.log;
+  } else {
+    return {};
+  }
+}
+
+/// Whether a query sees a key, both of which may lie beyond the matrix.
+__device__ __forceinline__ bool visible(const VisibleBand& band, int query, int key) {
+  return query < band.seqlen_q && key < band.seqlen_k && band.visible(query, key);
+}
+
+/// This lane's part of the sum of f(entry) over the visible entries of a block with queries as rows (or, if
+/// kKeyRows, keys). For the tile log.
+template <bool kKeyRows, int kMBlocks, int kNBlocks, typename F>
+__device__ __forceinline__ double visible_sum(const WarpAccumulator<kMBlocks, kNBlocks>& acc,
+                                              const VisibleBand& band, int first_row, int first_col, int lane,
+                                              F f) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int row = first_row + 16 * i + 8 * (e / 2) + (lane >> 2);
+        const int col = first_col + 8 * j + 2 * (lane & 3) + e % 2;
+        if (kKeyRows ? visible(band, col, row) : visible(band, row, col)) {
+          sum += static_cast<double>(f(acc.tile[i][j].x[e]));
+        }
+      }
+    }
+  }
+  return sum;
+}
+/// The same over all entries: for blocks whose invisible entries are 0 by then.
+template <int kMBlocks, int kNBlocks, typename F>
+__device__ __forceinline__ double block_sum(const WarpAccumulator<kMBlocks, kNBlocks>& acc, F f) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sum += static_cast<double>(f(acc.tile[i][j].x[e]));
+    }
+  }
+  return sum;
+}
+/// This lane's part of the sum of a block's entries in rows below `rows` and columns below `cols`.
+template <int kMBlocks, int kNBlocks>
+__device__ __forceinline__ double inside_sum(const WarpAccumulator<kMBlocks, kNBlocks>& acc, int rows,
+                                             int cols, int lane) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (16 * i + 8 * (e / 2) + (lane >> 2) < rows && 8 * j + 2 * (lane & 3) + e % 2 < cols) {
+          sum += static_cast<double>(acc.tile[i][j].x[e]);
+        }
+      }
+    }
+  }
+  return sum;
+}
+/// The nearest value of the element type.
+template <ElementType kType>
+__device__ __forceinline__ float rounded(float value) {
+  return unpack<kType>(pack<kType>(value, 0.0f)).x;
+}
+
+/// Rounds a warp's share of an output tile into shared memory, for coalesced stores.
+template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
+__device__ __forceinline__ void stage_output(SharedTile<kCols> tile,
+                                             const WarpAccumulator<kMBlocks, kNBlocks>& acc, int row_block,
+                                             int col_block, int lane) {
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int j = 0; j < 2 * kNBlocks; ++j) {
+      const Accumulator& a = acc.tile[i][j];
+      tile.store(lane, row_block + i, 2 * col_block + j, pack<kType>(a.x[0], a.x[1]),
+                 pack<kType>(a.x[2], a.x[3]));
+    }
+  }
+}
+
+}  // namespace tilescope::gpu

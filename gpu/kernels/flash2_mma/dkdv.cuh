@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash2-mma, backward over kv tiles: dK and dV, and in the fused order dQ as well. Against
+// gpu:flash2-simt:
+// - The products run on the tensor cores, and scores are computed transposed (S^T = K Q^T), so that P^T and
+//   dS^T leave the accumulators as left operands of dV += P^T dO and dK += dS^T Q. A warp feeds its own
+//   queries' share from registers, before the barrier after which it reads the rest, which its group's other
+//   warps computed, from shared memory. Two barriers a tile are left, and shared memory, which bounds the
+//   pass (256 bytes a product in S^T, dP^T and dQ, 160 in dV and dK), is spared a twentieth.
+// - dQ is computed first after the barrier and reduced in slices between the last products, 16 bytes a lane.
+//   Reduced at once, 8 bytes a lane, it held every warp up: the slices took head_dim 128 from 279 to 312
+//   TFLOP/s on an H200, and 256 from 211 to 252.
+// Source: FlashAttention-2, arXiv:2307.08691, Algorithm 2; dQ by reductions as in its CUDA kernels.
+#pragma once
+
+#include "gpu/kernels/flash2_mma/common.cuh"
+#include "gpu/launch/launch.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/sm80/global_reduce.cuh"
+
+namespace tilescope::gpu {
+
+/// Shared memory of the pass, by address.
+template <int kHeadDim, MmaDkdvShape kShape>
+struct DkdvSharedMemory {
+  static constexpr int kStages = stages_that_fit(kShape, kHeadDim, kComputeCapabilityMajor);
+  static constexpr int kKvBytes = 2 * kShape.tile.block_n * kHeadDim;
+  static constexpr int kQBytes = 2 * kShape.tile.block_m * kHeadDim;
+  static constexpr int kScoreBytes = 2 * kShape.tile.block_m * kShape.tile.block_n;
+  static constexpr int kStageBytes = 2 * kQBytes;
+
+  std::uint32_t base;
+
+  __device__ SharedTile<kHeadDim> k() const { return {base}; }
+  __device__ SharedTile<kHeadDim> v() const { return {base + kKvBytes}; }
+  __device__ SharedTile<kHeadDim> q(int stage) const { return {base + 2 * kKvBytes + stage * kStageBytes}; }
+  __device__ SharedTile<kHeadDim> dout(int stage) const { return {q(stage).base + kQBytes}; }
+  /// P^T and dS^T: rows are keys.
+  __device__ SharedTile<kShape.tile.block_m> probs() const { return {q(kStages).base}; }
+  __device__ SharedTile<kShape.tile.block_m> dscores() const { return {probs().base + kScoreBytes}; }
+  /// block_m of each statistic a stage, lse before delta.
+  __device__ std::uint32_t lse(int stage) const {
+    return dscores().base + kScoreBytes + stage * 8 * kShape.tile.block_m;
+  }
+  __device__ std::uint32_t delta(int stage) const { return lse(stage) + 4 * kShape.tile.block_m; }
+};
+
+/// Adds the part of a warp's dQ that lies inside the matrix: `rows` rows and `cols` columns from its corner
+/// on.
+/// @param target this lane's first row, the corner's column
+template <int kColBlocks>
+__device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>& dq, float* target,
+                                            std::int64_t row_stride, int rows, int cols, int lane) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (16 * i + 8 * half >= rows) continue;
+#pragma unroll
+      for (int j = 0; j < 2 * kColBlocks; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int col = 8 * j + 2 * (lane & 3) + e;
+          if (col < cols) {
+            reduce_add(target + (16 * i + 8 * half) * row_stride + col, dq.tile[i][j].x[2 * half + e]);
+          }
+        }
+      }
+    }
+  }
+}
+
+template <int kHeadDim>
+struct DefaultDkdv {
+  static constexpr MmaDkdvShape shape = mma_dkdv_shape(kHeadDim);
+};
+
+/// CTA: one kv tile of one key/value head; it walks the q tiles of every query head of the group. kFused:
+/// pass dkdvdq, which also reduces dQ (unscaled) into dq_accum; else pass dkdv. Grid: args.grid.
+template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures,
+          typename Choice = DefaultDkdv<kHeadDim>>
+__global__ __launch_bounds__(Choice::shape.threads(),
+                             1) void flash2_mma_dkdv(const __grid_constant__ KernelArguments args) {
+  constexpr MmaDkdvShape kShape = Choice::shape;
+  constexpr bool kDropout = has_dropout(kFeatures);
+  constexpr RowAccess kAccess = row_access(kFeatures);
+  constexpr TileShape kTile = kShape.tile;
+  constexpr int kThreads = kShape.threads();
+  constexpr int kQueryBlocks = kShape.warp_queries() / 16;           // of a warp's S^T
+  constexpr int kColBlocks = kHeadDim / kShape.warps_m() / 16;       // of a warp's dK and dV
+  constexpr int kDqColBlocks = kHeadDim / kShape.dq_warps_d() / 16;  // of a warp's dQ
+  using Shared = DkdvSharedMemory<kHeadDim, kShape>;
+  constexpr int kStages = Shared::kStages;
+
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  const Shared shared{shared_address(shared_bytes)};
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+  const int warp_n = warp / kShape.warps_m();  // its 32 keys
+  const int warp_m = warp % kShape.warps_m();  // its queries of S^T, its columns of dK and dV
+  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
+  const int batch = item.head / args.heads_kv;
+  const int kv_head = item.head % args.heads_kv;
+  const int first_key = item.block * kTile.block_n;
+  const TileRange range = q_tiles(args.band, kTile, item.block);
+  const int end_head = (kv_head + 1) * args.group_size();
+
+  // Steps: the q tiles of the group's first query head, then those of the next ...
+  struct Step {
+    int head;
+    int position = 0;  // in the scan
+  };
+  const auto advance = [&range](Step& step) {
+    if (++step.position == range.count()) {
+      step.position = 0;
+      ++step.head;
+    }
+  };
+  const auto load_q = [&](const Step& step, int stage) {
+    const int first_query = scan_tile(args.scan, range, item.turn, step.position) * kTile.block_m;
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        shared.q(stage), head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q), first_query,
+        thread);
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        shared.dout(stage), head_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q),
+        first_query, thread);
+    // lse, and delta behind it: 16 bytes a thread, past L1 as tiles go, where every head's rows start at such
+    // a boundary.
+    if ((args[TensorName::lse].head_stride & 3) == 0) {
+      const int place = opaque(thread);
+      if (place < kTile.block_m / 2) {
+        const bool second = place >= kTile.block_m / 4;
+        const int query = first_query + 4 * (place % (kTile.block_m / 4));
+        copy_async_of_16(
+            shared.lse(stage) + 16 * place,
+            statistic(args, second ? TensorName::delta : TensorName::lse, batch, step.head, query),
+            4 * max(0, min(4, args.band.seqlen_q - query)));
+      }
+    } else if (thread < kTile.block_m) {
+      const int query = first_query + thread;
+      const bool valid = query < args.band.seqlen_q;
+      copy_async_4(shared.lse(stage) + 4 * thread, statistic(args, TensorName::lse, batch, step.head, query),
+                   valid);
+      copy_async_4(shared.delta(stage) + 4 * thread,
+                   statistic(args, TensorName::delta, batch, step.head, query), valid);
+    }
+    commit_copies();
+  };
+
+  WarpAccumulator<2, kColBlocks> dk, dv;
+  dk.clear();
+  dv.clear();
+  const float scale = signed_exponent_scale(args);
+
+  Step next{kv_head * args.group_size()};
+  if (!range.empty()) {
+    load_tile<kAccess, kTile.block_n, kThreads>(
+        shared.k(), head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k), first_key, thread);
+    load_tile<kAccess, kTile.block_n, kThreads>(
+        shared.v(), head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k), first_key, thread);
+    load_q(next, 0);
+  }
+
+  int stage = 0;
+#pragma unroll 1
+  for (Step step = next; !range.empty() && step.head < end_head; step = next) {
+    const int m_block = scan_tile(args.scan, range, item.turn, step.position);
+    const int first_query = m_block * kTile.block_m;
+    advance(next);
+    // load: this tile has arrived for every thread, and every warp is done with the step before
+    wait_for_copies<0>();
+    __syncthreads();
+
+    // compute: S^T = K Q^T, 32 keys x warp_queries
+    WarpAccumulator<2, kQueryBlocks> p;
+    p.clear();
+    multiply_abt<kType, kHeadDim>(p, DownView<kHeadDim>(shared.k(), lane).at(2 * warp_n, 0),
+                                  AcrossView<kHeadDim>(shared.q(stage), lane).at(kQueryBlocks * warp_m, 0));
+    const int warp_key = first_key + 32 * warp_n;
+    const int warp_query = first_query + kShape.warp_queries() * warp_m;
+    const int visited = (step.head - kv_head * args.group_size()) * range.count() + step.position;
+    note_step(args, visited);
+    const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, item.block);
+    if (entry.open()) {
+      entry.add(&DeviceTileState::scores, visible_sum<true>(p, args.band, warp_key, warp_query, lane,
+                                                            [&](float x) { return args.score_sign * x; }));
+    }
+    if (!range.full(m_block)) {
+      mask_keys_by_queries(p, args.band, warp_key, warp_query, lane, masked_score(args));
+    }
+
+    // dP^T = V dO^T, with P^T = exp2(S^T - LSE) between its steps
+    const std::uint32_t lane_statistics = 4 * (kShape.warp_queries() * warp_m + 2 * (lane & 3));
+    constexpr int kProbTiles = 4 * kQueryBlocks;
+    constexpr int kDepthSteps = kHeadDim / 16;
+    const auto exponentiate = [&](int k) {
+      constexpr int kTilesAStep = ceil_div(kProbTiles, kDepthSteps);
+#pragma unroll
+      for (int t = k * kTilesAStep; t < min_of(kProbTiles, (k + 1) * kTilesAStep); ++t) {
+        const int j = t / 2;
+        const float2 lse = load_shared_float2(shared.lse(planted(GpuBug::mma_lse_stale) ? 0 : stage) +
+                                              lane_statistics + 32 * j);
+        Accumulator& tile = p.tile[t % 2][j];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          tile.x[e] = exp2_approx(fmaf(tile.x[e], scale, -lse_exponent(e % 2 == 0 ? lse.x : lse.y)));
+        }
+      }
+    };
+    WarpAccumulator<2, kQueryBlocks> ds;
+    ds.clear();
+    multiply_abt<kType, kHeadDim>(ds, DownView<kHeadDim>(shared.v(), lane).at(2 * warp_n, 0),
+                                  AcrossView<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0),
+                                  exponentiate);
+
+    be_late(GpuBug::mma_barrier_missing);
+    // dS^T = P^T * (dP^T - delta), with P before its dropout and rounding
+    Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
+    double dprobs_sum = 0.0;
+#pragma unroll
+    for (int j = 0; j < 2 * kQueryBlocks; ++j) {
+      float2 delta = load_shared_float2(shared.delta(stage) + lane_statistics + 32 * j);
+      if (planted(GpuBug::mma_delta_of_next_row)) delta = {delta.y, delta.x};
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        Accumulator& prob = p.tile[i][j];
+        Accumulator& dprob = ds.tile[i][j];
+        KeepBits keep = 0xF;
+        if constexpr (kDropout) {
+          keep = keep_keys_by_queries(args.dropout, batch * args.heads + step.head, warp_query + 8 * j,
+                                      warp_key + 16 * i, lane);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float factor = !kDropout ? 1.0f : keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
+          const float dropped = factor * dprob.x[e];
+          if (entry.open() && visible(args.band, warp_query + 8 * j + 2 * (lane & 3) + e % 2,
+                                      warp_key + 16 * i + 8 * (e / 2) + (lane >> 2))) {
+            dprobs_sum += static_cast<double>(dropped);
+          }
+          dprob.x[e] = prob.x[e] * (dropped - (e % 2 == 0 ? delta.x : delta.y));
+          prob.x[e] *= factor;
+        }
+        // Both go to the group's other warps, dS also to those that compute dQ.
+        Fragment& prob_half = p_own[j / 2][i];
+        Fragment& dprob_half = ds_own[j / 2][i];
+        const int r = 2 * (j % 2);
+        prob_half.x[r] = pack<kType>(prob.x[0], prob.x[1]);
+        prob_half.x[r + 1] = pack<kType>(prob.x[2], prob.x[3]);
+        dprob_half.x[r] = pack<kType>(dprob.x[0], dprob.x[1]);
+        dprob_half.x[r + 1] = pack<kType>(dprob.x[2], dprob.x[3]);
+        const int chunk = 2 * kQueryBlocks * warp_m + j;
+        shared.probs().store(lane, 2 * warp_n + i, chunk, prob_half.x[r], prob_half.x[r + 1]);
+        shared.dscores().store(lane, 2 * warp_n + i, chunk, dprob_half.x[r], dprob_half.x[r + 1]);
+      }
+    }
+    if (entry.open()) {
+      entry.add(&DeviceTileState::dprobs, dprobs_sum);
+      entry.add(&DeviceTileState::probs, block_sum(p, rounded<kType>));
+      entry.add(&DeviceTileState::dscores, block_sum(ds, rounded<kType>));
+    }
+
+    // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there
+    const auto dout_view = DownView<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);
+    const auto q_view = DownView<kHeadDim>(shared.q(stage), lane).at(0, kColBlocks * warp_m);
+#pragma unroll
+    for (int k = 0; k < kQueryBlocks; ++k) {
+      step_ab<kType>(dv, p_own[k], dout_view.at(kQueryBlocks * warp_m, 0), k);
+    }
+#pragma unroll
+    for (int k = 0; k < kQueryBlocks; ++k) {
+      step_ab<kType>(dk, ds_own[k], q_view.at(kQueryBlocks * warp_m, 0), k);
+    }
+    if (!planted(GpuBug::mma_barrier_missing)) __syncthreads();
+    if (kStages > 1 && next.head < end_head) load_q(next, stage ^ 1);
+
+    // dQ of this tile = dS K: 32 queries and a slice of the columns a warp. It leaves in slices between the
+    // products below, which hide the time that its reductions take.
+    WarpAccumulator<2, kFused ? kDqColBlocks : 1> dq;
+    const int dq_query = first_query + 32 * (warp / kShape.dq_warps_d());
+    const int dq_col = 16 * kDqColBlocks * (warp % kShape.dq_warps_d());
+    const bool whole_dq = kAccess == RowAccess::chunks && first_query + kTile.block_m <= args.band.seqlen_q &&
+                          args.head_dim == kHeadDim;
+    float* const dq_rows = args[TensorName::dq_accum].head<float>(batch, step.head) +
+                           (dq_query + (lane >> 2)) * args[TensorName::dq_accum].row_stride + dq_col;
+    if constexpr (kFused) {
+      const auto left_view =
+          AcrossView<kTile.block_m>(shared.dscores(), lane).at(0, (dq_query - first_query) / 16);
+      const auto k_view = DownView<kHeadDim>(shared.k(), lane).at(0, dq_col / 16);
+      dq.clear();
+#pragma unroll
+      for (int k = 0; k < kTile.block_n / 16; ++k) {
+        const Fragment left[2] = {left_view.load_transposed(k, 0), left_view.load_transposed(k, 1)};
+        step_ab<kType>(dq, left, k_view, k);
+      }
+      if (!whole_dq) {
+        reduce_edge(dq, dq_rows, args[TensorName::dq_accum].row_stride,
+                    args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col, lane);
+      }
+    }
+    constexpr int kSlices = 2 * kQueryBlocks * (kShape.warps_m() - 1);
+    const auto reduce_slice = [&](int slice) {
+      if constexpr (kFused && kAccess == RowAccess::chunks) {
+        if (!whole_dq) return;
+        constexpr int kReductions = 4 * kDqColBlocks;  // of 4 columns a lane
+        constexpr int kPerSlice = ceil_div(kReductions, kSlices);
+        float* const rows = dq_rows + gathered_column(lane);
+#pragma unroll
+        for (int r = slice * kPerSlice; r < min_of(kReductions, (slice + 1) * kPerSlice); ++r) {
+          const int i = r % 2, half = r / 2 % 2, j = r / 4;
+          const float4 values = gather_columns(dq.tile[i][2 * j], dq.tile[i][2 * j + 1], half, lane);
+          reduce_add(rows + (16 * i + 8 * half) * args[TensorName::dq_accum].row_stride + 16 * j, values);
+        }
+      }
+    };
+
+    // dV and dK over the other warps' queries
+    const DownView<kTile.block_m> probs_view(shared.probs(), lane);
+    const DownView<kTile.block_m> dscores_view(shared.dscores(), lane);
+#pragma unroll
+    for (int other = 1; other < kShape.warps_m(); ++other) {
+      const int query_block = (warp_m + other) % kShape.warps_m() * kQueryBlocks;
+      const auto others_probs = probs_view.at(2 * warp_n, query_block);
+      const auto others_dscores = dscores_view.at(2 * warp_n, query_block);
+#pragma unroll
+      for (int k = 0; k < kQueryBlocks; ++k) {
+        const Fragment left[2] = {others_probs.load(0, k), others_probs.load(1, k)};
+        step_ab<kType>(dv, left, dout_view.at(query_block, 0), k);
+        reduce_slice(2 * (kQueryBlocks * (other - 1) + k));
+        const Fragment dleft[2] = {others_dscores.load(0, k), others_dscores.load(1, k)};
+        step_ab<kType>(dk, dleft, q_view.at(query_block, 0), k);
+        reduce_slice(2 * (kQueryBlocks * (other - 1) + k) + 1);
+      }
+    }
+    if constexpr (kStages == 1) {
+      __syncthreads();
+      if (next.head < end_head) load_q(next, 0);
+    }
+    if (entry.open()) {
+      const int keys = args.band.seqlen_k - warp_key;
+      const int cols = args.head_dim - 16 * kColBlocks * warp_m;
+      entry.add(&DeviceTileState::accum, inside_sum(dk, keys, cols, lane) + inside_sum(dv, keys, cols, lane));
+    }
+    if constexpr (kStages > 1) stage ^= 1;
+  }
+
+  // finish: the scale once, through the room of K and V
+  if (!planted(GpuBug::mma_dk_not_scaled)) dk.scale(args.softmax_scale);
+  __syncthreads();
+  stage_output<kType>(shared.k(), dk, 2 * warp_n, kColBlocks * warp_m, lane);
+  stage_output<kType>(shared.v(), dv, 2 * warp_n, kColBlocks * warp_m, lane);
+  __syncthreads();
+  store_tile<kAccess, kTile.block_n, kThreads>(
+      shared.k(), head_rows(args, TensorName::dk, batch, kv_head, args.band.seqlen_k), first_key, thread);
+  store_tile<kAccess, kTile.block_n, kThreads>(
+      shared.v(), head_rows(args, TensorName::dv, batch, kv_head, args.band.seqlen_k), first_key, thread);
+}
+
+template <Features kFeatures>
+void launch_flash2_mma_dkdv(const TileProgram& program, LaunchShape shape, const KernelArguments& arguments,
+                            CUstream_st* stream) {
+  dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
+    const bool fused = program.name == PassName::dkdvdq;
+    launch_pass(fused ? flash2_mma_dkdv<kType, kHeadDim, true, kFeatures>
+                      : flash2_mma_dkdv<kType, kHeadDim, false, kFeatures>,
+                program, shape, arguments, stream);
+  });
+}
+
+}  // namespace tilescope::gpu

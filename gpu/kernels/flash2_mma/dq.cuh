@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash2-mma, backward over q tiles: dQ of the split order. The forward kernel with dO beside Q, dP
+// beside S and K once more in V's place: no reductions, so every run gives the same bits, for two products
+// more than the fused order.
+#pragma once
+
+#include "gpu/kernels/flash2_mma/common.cuh"
+#include "gpu/launch/launch.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
+
+namespace tilescope::gpu {
+
+template <int kHeadDim>
+struct DefaultDq {
+  static constexpr MmaDqShape shape = mma_dq_shape(kHeadDim);
+};
+
+/// CTA: one q tile of one head. Grid: args.grid.
+template <ElementType kType, int kHeadDim, Features kFeatures, typename Choice = DefaultDq<kHeadDim>>
+__global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_dq(
+    const __grid_constant__ KernelArguments args) {
+  constexpr MmaDqShape kShape = Choice::shape;
+  constexpr bool kDropout = has_dropout(kFeatures);
+  constexpr RowAccess kAccess = row_access(kFeatures);
+  constexpr TileShape kTile = kShape.tile;
+  constexpr int kThreads = kShape.threads();
+  constexpr int kMBlocks = kShape.warp_rows() / 16;
+  constexpr int kNBlocks = kTile.block_n / 16;
+  constexpr int kDBlocks = kHeadDim / 16;
+  constexpr int kStages = stages_that_fit(kShape, kHeadDim, kComputeCapabilityMajor);
+  constexpr int kQBytes = 2 * kTile.block_m * kHeadDim;
+  constexpr int kKvBytes = 2 * kTile.block_n * kHeadDim;
+  using Tile = SharedTile<kHeadDim>;
+
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const Tile q_tile{shared_address(shared)};
+  const Tile dout_tile{q_tile.base + kQBytes};
+  const auto k_tile = [&](int stage) { return Tile{q_tile.base + 2 * kQBytes + stage * 2 * kKvBytes}; };
+  const auto v_tile = [&](int stage) { return Tile{k_tile(stage).base + kKvBytes}; };
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
+  const int batch = item.head / args.heads;
+  const int head = item.head % args.heads;
+  const int kv_head = head / args.group_size();
+  const int first_query = item.block * kTile.block_m;
+  const int warp_query = first_query + warp * kShape.warp_rows();
+  const TileRange range = kv_tiles(args.band, kTile, item.block);
+
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
+  const auto load_kv = [&](int step) {
+    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
+    load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
+    load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % kStages), v_rows, first_key, thread);
+    commit_copies();
+  };
+
+  WarpAccumulator<kMBlocks, kDBlocks> dq;
+  dq.clear();
+  const float scale = signed_exponent_scale(args);
+  float lse[kMBlocks][2] = {}, delta[kMBlocks][2] = {};
+  if (!range.empty()) {
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        dout_tile, head_rows(args, TensorName::dout, batch, head, args.band.seqlen_q), first_query, thread);
+    load_kv(0);
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int query = warp_query + 16 * i + 8 * half + (lane >> 2);
+        if (query < args.band.seqlen_q) {
+          lse[i][half] = lse_exponent(*statistic(args, TensorName::lse, batch, head, query));
+          delta[i][half] = *statistic(args, TensorName::delta, batch, head, query);
+        }
+      }
+    }
+  }
+  const auto q_view = DownView<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
+  const auto dout_view = DownView<kHeadDim>(dout_tile, lane).at(warp * kMBlocks, 0);
+
+#pragma unroll 1
+  for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int stage = step % kStages;
+    // load
+    wait_for_copies<0>();
+    __syncthreads();
+    if (kStages > 1 && step + 1 < range.count()) load_kv(step + 1);
+
+    // compute: S = Q K^T
+    WarpAccumulator<kMBlocks, kNBlocks> p;
+    p.clear();
+    multiply_abt<kType, kHeadDim>(p, q_view, AcrossView<kHeadDim>(k_tile(stage), lane));
+    const int first_key = n_block * kTile.block_n;
+    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, item.block, n_block);
+    if (entry.open()) {
+      entry.add(&DeviceTileState::scores, visible_sum<false>(p, args.band, warp_query, first_key, lane,
+                                                             [&](float x) { return args.score_sign * x; }));
+    }
+    if (!range.full(n_block)) {
+      mask_queries_by_keys(p, args.band, warp_query, first_key, lane, masked_score(args));
+    }
+
+    // dP = dO V^T, with P = exp2(S - LSE) between its steps
+    constexpr int kProbTiles = kMBlocks * 2 * kNBlocks;
+    const auto exponentiate = [&](int k) {
+      constexpr int kTilesAStep = ceil_div(kProbTiles, kDBlocks);
+#pragma unroll
+      for (int t = k * kTilesAStep; t < min_of(kProbTiles, (k + 1) * kTilesAStep); ++t) {
+        const int i = t / (2 * kNBlocks);
+        Accumulator& tile = p.tile[i][t % (2 * kNBlocks)];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) tile.x[e] = exp2_approx(fmaf(tile.x[e], scale, -lse[i][e / 2]));
+      }
+    };
+    WarpAccumulator<kMBlocks, kNBlocks> ds;
+    ds.clear();
+    multiply_abt<kType, kHeadDim>(ds, dout_view, AcrossView<kHeadDim>(v_tile(stage), lane), exponentiate);
+
+    // dS = P * (dP - delta)
+    double probs_sum = 0.0, dprobs_sum = 0.0;
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+        KeepBits keep = 0xF;
+        if constexpr (kDropout) {
+          keep = keep_queries_by_keys(args.dropout, item.head, warp_query + 16 * i, first_key + 8 * j, lane);
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float factor = !kDropout ? 1.0f : keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
+          const float prob = p.tile[i][j].x[e];
+          const float dropped = factor * ds.tile[i][j].x[e];
+          ds.tile[i][j].x[e] = prob * (dropped - delta[i][e / 2]);
+          if (entry.open()) {
+            probs_sum += static_cast<double>(rounded<kType>(factor * prob));
+            if (visible(args.band, warp_query + 16 * i + 8 * (e / 2) + (lane >> 2),
+                        first_key + 8 * j + 2 * (lane & 3) + e % 2)) {
+              dprobs_sum += static_cast<double>(dropped);
+            }
+          }
+        }
+      }
+    }
+    if (entry.open()) {
+      entry.add(&DeviceTileState::probs, probs_sum);
+      entry.add(&DeviceTileState::dprobs, dprobs_sum);
+      entry.add(&DeviceTileState::dscores, block_sum(ds, rounded<kType>));
+    }
+
+    // dQ += dS K
+    const DownView<kHeadDim> k_view(k_tile(stage), lane);
+#pragma unroll
+    for (int k = 0; k < kNBlocks; ++k) {
+      Fragment left[kMBlocks];
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+        left[i] = as_left_operand<kType>(ds.tile[i][2 * k], ds.tile[i][2 * k + 1]);
+      }
+      step_ab<kType>(dq, left, k_view, k);
+    }
+    if (entry.open()) {
+      entry.add(&DeviceTileState::accum,
+                inside_sum(dq, args.band.seqlen_q - warp_query, args.head_dim, lane));
+    }
+    if constexpr (kStages == 1) {
+      __syncthreads();
+      if (step + 1 < range.count()) load_kv(step + 1);
+    }
+  }
+
+  // finish
+  dq.scale(args.softmax_scale);
+  __syncthreads();
+  stage_output<kType>(q_tile, dq, warp * kMBlocks, 0, lane);
+  __syncthreads();
+  store_tile<kAccess, kTile.block_m, kThreads>(
+      q_tile, head_rows(args, TensorName::dq, batch, head, args.band.seqlen_q), first_query, thread);
+}
+
+template <Features kFeatures>
+void launch_flash2_mma_dq(const TileProgram& program, LaunchShape shape, const KernelArguments& arguments,
+                          CUstream_st* stream) {
+  dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
+    launch_pass(flash2_mma_dq<kType, kHeadDim, kFeatures>, program, shape, arguments, stream);
+  });
+}
+
+}  // namespace tilescope::gpu

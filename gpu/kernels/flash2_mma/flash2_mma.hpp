@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash2-mma, the fourth rung: its row of the registry. Plain C++; the tile shapes are in
+// flash2_mma_shapes.hpp.
+#pragma once
+
+#include "cpu_ref/schedule/tiled_pass.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+struct Flash2Mma {
+  static constexpr std::string_view name = "gpu:flash2-mma";
+  static constexpr std::string_view summary =
+      "FlashAttention-2 on sm_80 tensor cores, fp16 and bf16: mma.sync, ldmatrix, cp.async";
+  static constexpr Algorithm algorithm = Algorithm::flash2;
+  static std::vector<BackwardOrder> backward_orders();
+  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
+  static ProgramOptions default_options(const AttentionProblem&);
+  /// The tile shapes that a pass is compiled for, its own choice first.
+  static std::vector<TileShape> tile_choices(const AttentionProblem&, TiledPass);
+  /// As on sm_90; where the shared memory of sm_80 is too small, tiles are not double-buffered.
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+};
+
+/// The threads and shared memory of a pass on a device of that compute capability.
+LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major);
+
+}  // namespace tilescope

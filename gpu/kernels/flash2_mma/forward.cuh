@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash2-mma, forward. Against gpu:flash2-simt: both products run on the tensor cores (mma.sync
+// m16n8k16), fed by ldmatrix from swizzled tiles; K and V arrive by cp.async, one kv tile ahead, so that one
+// barrier a tile is left; P turns from an accumulator into an operand without leaving the registers. That
+// should win the ratio of tensor to fp32 peak, less what the softmax cannot hide: about 6 to 8 times.
+// Tried on an H200 and left out: the next tile's scores computed beside this tile's softmax (its registers
+// force half the keys a tile: 312 instead of 358 TFLOP/s at head_dim 128); Q kept in registers (likewise: 329
+// instead of 339 at 64); the CTAs of an SM started half a tile apart (no difference).
+// Source: FlashAttention-2, arXiv:2307.08691, Algorithm 1.
+#pragma once
+
+#include "gpu/kernels/flash2_mma/common.cuh"
+#include "gpu/launch/launch.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
+
+namespace tilescope::gpu {
+
+/// Running maximum (of unscaled scores) and sum of a lane's rows: row lane / 4 + 8 half of row block i. Sums
+/// are the lane's own until the end; maxima are the row's.
+template <int kMBlocks>
+struct RowStatistics {
+  float max[kMBlocks][2];
+  float sum[kMBlocks][2];
+};
+
+/// One tile of the online softmax: raises the maxima, rescales sums and O, and turns the scores into
+/// un-normalised probabilities.
+template <int kMBlocks, int kNBlocks, int kDBlocks>
+__device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>& s,
+                                             RowStatistics<kMBlocks>& rows,
+                                             WarpAccumulator<kMBlocks, kDBlocks>& out, float exponent_scale) {
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float tile_max = negative_infinity();
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+        tile_max = fmaxf(tile_max, fmaxf(s.tile[i][j].x[2 * half], s.tile[i][j].x[2 * half + 1]));
+      }
+      const float old_max = rows.max[i][half];
+      const float new_max = fmaxf(old_max, row_max_of_quad(tile_max));
+      rows.max[i][half] = new_max;
+      // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
+      const float shift = new_max == negative_infinity() ? 0.0f : -new_max * exponent_scale;
+      // From the rounded shifts, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
+      float rescale = exp2_approx(shift + __fmul_rn(old_max, exponent_scale));
+      if (planted(GpuBug::mma_rescale_lost)) rescale = 1.0f;
+      float sum = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+        for (int e = 2 * half; e < 2 * half + 2; ++e) {
+          s.tile[i][j].x[e] = exp2_approx(fmaf(s.tile[i][j].x[e], exponent_scale, shift));
+          sum += s.tile[i][j].x[e];
+        }
+      }
+      rows.sum[i][half] = fmaf(rows.sum[i][half], rescale, sum);
+#pragma unroll
+      for (int j = 0; j < 2 * kDBlocks; ++j) {
+        out.tile[i][j].x[2 * half] *= rescale;
+        out.tile[i][j].x[2 * half + 1] *= rescale;
+      }
+    }
+  }
+}
+
+/// Adds a warp's row statistics and O to the tile log. `rows_inside` and `cols_inside` count from its corner.
+template <int kMBlocks, int kDBlocks>
+__device__ __forceinline__ void log_rows(const TileLogEntry& entry, const RowStatistics<kMBlocks>& rows,
+                                         const WarpAccumulator<kMBlocks, kDBlocks>& out, int rows_inside,
+                                         int cols_inside, int lane) {
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const bool seen = rows.max[i][half] != negative_infinity();
+      if (!seen || 16 * i + 8 * half + (lane >> 2) >= rows_inside) continue;
+      if (lane % 4 == 0) entry.add(&DeviceTileState::row_max, static_cast<double>(rows.max[i][half]));
+      entry.add(&DeviceTileState::row_sum, static_cast<double>(rows.sum[i][half]));
+    }
+  }
+  entry.add(&DeviceTileState::accum, inside_sum(out, rows_inside, cols_inside, lane));
+}
+
+/// The shape that the registry row states.
+template <int kHeadDim, Features kFeatures>
+struct DefaultForward {
+  static constexpr MmaForwardShape shape = mma_forward_shape(kHeadDim, has_dropout(kFeatures));
+};
+
+/// CTA: one q tile of one head. Grid: args.grid. Dynamic shared memory: Q, then K and V of each stage.
+template <ElementType kType, int kHeadDim, Features kFeatures,
+          typename Choice = DefaultForward<kHeadDim, kFeatures>>
+__global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_forward(
+    const __grid_constant__ KernelArguments args) {
+  constexpr MmaForwardShape kShape = Choice::shape;
+  constexpr bool kDropout = has_dropout(kFeatures);
+  constexpr RowAccess kAccess = row_access(kFeatures);
+  constexpr TileShape kTile = kShape.tile;
+  constexpr int kThreads = kShape.threads();
+  constexpr int kMBlocks = kShape.warp_rows() / 16;
+  constexpr int kNBlocks = kTile.block_n / 16;
+  constexpr int kDBlocks = kHeadDim / 16;
+  constexpr int kStages = stages_that_fit(kShape, kHeadDim, kComputeCapabilityMajor);
+  constexpr int kKvBytes = 2 * kTile.block_n * kHeadDim;
+  using Tile = SharedTile<kHeadDim>;
+
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const Tile q_tile{shared_address(shared)};
+  const auto k_tile = [&](int stage) {
+    return Tile{q_tile.base + Tile::bytes(kTile.block_m) + stage * 2 * kKvBytes};
+  };
+  const auto v_tile = [&](int stage) { return Tile{k_tile(stage).base + kKvBytes}; };
+
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int warp = thread / 32;
+  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
+  const int batch = item.head / args.heads;
+  const int head = item.head % args.heads;
+  const int kv_head =
+      planted(GpuBug::mma_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
+  const int first_query = item.block * kTile.block_m;
+  const TileRange range = kv_tiles(args.band, kTile, item.block);
+
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
+  const auto load_kv = [&](int step) {
+    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
+    const int stage = step % kStages;
+    load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
+    load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
+    commit_copies();
+  };
+
+  WarpAccumulator<kMBlocks, kDBlocks> out;
+  out.clear();
+  RowStatistics<kMBlocks> rows;
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+    rows.max[i][0] = rows.max[i][1] = negative_infinity();
+    rows.sum[i][0] = rows.sum[i][1] = 0.0f;
+  }
+  const float scale = exponent_scale(args);
+
+  const auto q_view = DownView<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
+  if (!range.empty()) {
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
+    load_kv(0);
+  }
+
+#pragma unroll 1
+  for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
+    // load: this tile has arrived for every thread, and every warp is past the tile before
+    wait_for_copies<0>();
+    if (!planted(GpuBug::mma_stage_barrier_missing)) __syncthreads();
+    be_late(GpuBug::mma_stage_barrier_missing);
+    be_late(GpuBug::mma_wait_wrong_stage);
+    const int ahead = planted(GpuBug::mma_wait_wrong_stage) ? 0 : 1;
+    if (kStages > 1 && step + ahead < range.count()) load_kv(step + ahead);
+
+    // compute: S = Q K^T
+    WarpAccumulator<kMBlocks, kNBlocks> s;
+    s.clear();
+    multiply_abt<kType, kHeadDim>(s, q_view, AcrossView<kHeadDim>(k_tile(stage), lane));
+    const int warp_query = first_query + warp * kShape.warp_rows();
+    const int first_key = n_block * kTile.block_n;
+    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, item.block, n_block);
+    if (entry.open()) {
+      entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, warp_query, first_key, lane,
+                                                             [&](float x) { return args.score_sign * x; }));
+    }
+    const bool called_full = planted(GpuBug::mma_ragged_tile_called_full) && n_block + 1 == range.end;
+    if ((!range.full(n_block) && !called_full) || args.score_sign < 0.0f) {
+      s.scale(args.score_sign);
+      mask_queries_by_keys(s, args.band, warp_query, first_key, lane, negative_infinity());
+    }
+
+    softmax_step(s, rows, out, scale);
+    if constexpr (kDropout) {
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2 * kNBlocks; ++j) {
+          const KeepBits keep =
+              keep_queries_by_keys(args.dropout, item.head, warp_query + 16 * i, first_key + 8 * j, lane);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) s.tile[i][j].x[e] *= keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
+        }
+      }
+    }
+
+    if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
+
+    // O += P V
+    const DownView<kHeadDim> v_view(v_tile(stage), lane);
+#pragma unroll
+    for (int k = 0; k < kNBlocks; ++k) {
+      Fragment p[kMBlocks];
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+        p[i] = as_left_operand<kType>(s.tile[i][2 * k], s.tile[i][2 * k + 1]);
+      }
+      step_ab<kType>(out, p, v_view, k);
+    }
+    if constexpr (kStages == 1) {
+      __syncthreads();
+      if (step + 1 < range.count()) load_kv(step + 1);
+    }
+    if (entry.open()) log_rows(entry, rows, out, args.band.seqlen_q - warp_query, args.head_dim, lane);
+  }
+
+  // finish: normalise once
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = first_query + warp * kShape.warp_rows() + 16 * i + 8 * half + (lane >> 2);
+      finish_row(args, batch, head, query, rows.max[i][half], row_sum_of_quad(rows.sum[i][half]), out.tile[i],
+                 half, lane);
+    }
+  }
+  __syncwarp();  // a warp's rows of Q are read by none other
+  stage_output<kType>(q_tile, out, warp * kMBlocks, 0, lane);
+  __syncthreads();
+  store_tile<kAccess, kTile.block_m, kThreads>(
+      q_tile, head_rows(args, TensorName::out, batch, head, args.band.seqlen_q), first_query, thread);
+}
+
+template <Features kFeatures>
+void launch_flash2_mma_forward(const TileProgram& program, LaunchShape shape,
+                               const KernelArguments& arguments, CUstream_st* stream) {
+  dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
+    launch_pass(flash2_mma_forward<kType, kHeadDim, kFeatures>, program, shape, arguments, stream);
+  });
+}
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel of gpu:flash2-mma runs which pass.
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash2_mma/choices.hpp"
+#include "gpu/kernels/flash2_mma/flash2_mma.hpp"
+#include "gpu/kernels/flash2_mma/launch.hpp"
+#include "gpu/launch/launch.cuh"
+
+namespace tilescope {
+namespace {
+
+gpu::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
+  const bool dropout = program.problem.dropout > 0;
+  const bool general = arguments.log.states || !gpu::rows_in_chunks(arguments);
+  if (!general) return dropout ? gpu::Features::dropout : gpu::Features::plain;
+  return dropout || program.name != PassName::forward ? gpu::Features::general_dropout
+                                                      : gpu::Features::general;
+}
+
+int compute_capability_major() {
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+             "asking for the compute capability");
+  return major;
+}
+
+using Launch = void (*)(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+
+template <gpu::Features kFeatures>
+Launch launch_of(PassName pass) {
+  if (pass == PassName::dq) return gpu::launch_flash2_mma_dq<kFeatures>;
+  return gpu::launch_flash2_mma_dkdv<kFeatures>;
+}
+
+Launch launch_of(PassName pass, gpu::Features features) {
+  using enum gpu::Features;
+  const bool forward = pass == PassName::forward;
+  switch (features) {
+    case plain:
+      return forward ? gpu::launch_flash2_mma_forward<plain> : launch_of<plain>(pass);
+    case dropout:
+      return forward ? gpu::launch_flash2_mma_forward<dropout> : launch_of<dropout>(pass);
+    case general:
+      return gpu::launch_flash2_mma_forward<general>;
+    default:
+      return forward ? gpu::launch_flash2_mma_forward<general_dropout> : launch_of<general_dropout>(pass);
+  }
+}
+
+/// Which of the pass's shapes the program's tile is.
+int choice_of(const TileProgram& program) {
+  const int dim = mma_head_dim(program.problem.head_dim);
+  if (program.problem.dropout > 0) return 0;
+  if (program.name == PassName::forward) return mma_forward_choices(dim).find(program.tile);
+  if (program.name == PassName::dq) return mma_dq_choices(dim).find(program.tile);
+  return mma_dkdv_choices(dim).find(program.tile);
+}
+
+Launch tuned_launch_of(PassName pass) {
+  if (pass == PassName::forward) return gpu::launch_flash2_mma_forward_tuned;
+  return pass == PassName::dq ? gpu::launch_flash2_mma_dq_tuned : gpu::launch_flash2_mma_dkdv_tuned;
+}
+
+}  // namespace
+
+void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
+  const gpu::Features features = needed_features(program, arguments);
+  const bool tuned = choice_of(program) > 0;
+  if (tuned && features != gpu::Features::plain) {
+    throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
+                   "only the kernel's own tile is compiled to be observed");
+  }
+  const Launch launch = tuned ? tuned_launch_of(program.name) : launch_of(program.name, features);
+  launch(program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);
+}
+
+}  // namespace tilescope

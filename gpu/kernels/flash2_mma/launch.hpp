@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of gpu:flash2-mma by pass and features, each instantiated in a file of its own (the list is in
+// gpu/CMakeLists.txt), so that they compile side by side.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope::gpu {
+
+/// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment and log
+/// the tiles that they visit; the others stay free of the registers and branches that this costs.
+enum class Features : std::uint8_t { plain, dropout, general, general_dropout };
+constexpr bool has_dropout(Features f) { return f == Features::dropout || f == Features::general_dropout; }
+constexpr bool is_general(Features f) { return f == Features::general || f == Features::general_dropout; }
+
+template <Features kFeatures>
+void launch_flash2_mma_forward(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+/// Passes dkdv and dkdvdq. Not instantiated for Features::general: general_dropout serves both.
+template <Features kFeatures>
+void launch_flash2_mma_dkdv(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+template <Features kFeatures>
+void launch_flash2_mma_dq(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+
+/// Whether every row of the 16-bit tensors starts at a 16-byte boundary and fills whole 16-byte chunks.
+inline bool rows_in_chunks(const KernelArguments& arguments) {
+  using enum TensorName;
+  std::int64_t bits = arguments.head_dim;
+  for (TensorName name : {q, k, v, out, dout, dq, dk, dv, dq_accum}) {
+    const DeviceTensor& tensor = arguments[name];
+    bits |= tensor.batch_stride | tensor.head_stride | tensor.row_stride;
+  }
+  return bits % 8 == 0;
+}
+
+/// Calls body.template operator()<element type, compiled head dimension>().
+template <typename Body>
+void dispatch_mma(const AttentionProblem& problem, Body&& body) {
+  const auto by_dim = [&]<ElementType kType>() {
+    if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
+    if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
+    return body.template operator()<kType, 256>();
+  };
+  if (problem.dtype == ElementType::fp16) return by_dim.template operator()<ElementType::fp16>();
+  return by_dim.template operator()<ElementType::bf16>();
+}
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile shapes and on-chip budgets of gpu:flash2-mma: one constexpr choice a pass, shared by the registry row,
+// the launch and the kernels. Plain C++.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope {
+
+/// The head dimensions that the tensor-core kernels are compiled for; others run padded up on chip. Each one
+/// more would cost 26 instantiations, so 16 and 32 share 64's kernels (wasting 3/4 and 1/2 of the products),
+/// 96 shares 128's (1/4) and 192 shares 256's (1/4). Padding costs no traffic: it is never loaded or stored.
+inline constexpr int kMmaHeadDims[] = {64, 128, 256};
+
+constexpr int mma_head_dim(std::int64_t head_dim) {
+  for (int compiled : kMmaHeadDims) {
+    if (head_dim <= compiled) return compiled;
+  }
+  return 256;
+}
+
+/// The forward pass: each warp owns block_m / warps rows of Q and O, and reads all of K and V. Q stays in
+/// shared memory: its fragments would take the registers that S needs.
+struct MmaForwardShape {
+  TileShape tile;
+  int warps = 0;
+  int ctas_per_sm = 0;  // bounds the registers a thread may take
+
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int warp_rows() const { return tile.block_m / warps; }
+  /// Q; `stages` of K and V. [bytes]
+  constexpr int shared_bytes(int head_dim, int stages) const {
+    return 2 * tile.block_m * head_dim + stages * 2 * 2 * tile.block_n * head_dim;
+  }
+};
+
+/// Every fragment of K and V that a warp reads serves its own rows only, so shared memory must deliver
+/// 256 bytes / (warp rows / 16) for each 16 x 8 x 16 product, of the 190 or so that an H200's SM can deliver
+/// in the time of one: 32 rows a warp where the registers allow it.
+constexpr MmaForwardShape mma_forward_shape(int head_dim, bool dropout = false) {
+  // Dropout's random words need registers: half of S.
+  // 64: O takes 64 registers a thread and S 128; 128 keys a barrier, and Q read again for each of them.
+  if (head_dim <= 64) return {{128, dropout ? 64 : 128}, 4, 2};
+  // 128: O takes 128 registers, S 64; two CTAs of 96 KiB share an SM and hide each other's softmax.
+  if (head_dim <= 128) return {{128, dropout ? 32 : 64}, 4, 2};
+  // 256: O would take 256 registers at 32 rows a warp, so 16 rows and 8 warps.
+  return {{128, 64}, 8, 1};
+}
+
+/// The dkdv pass, and dkdvdq with dQ reduced in passing. Scores are computed transposed: a group of
+/// warps_m() warps owns 32 keys, each warp of it some of the queries of S^T and some of the columns of dK
+/// and dV.
+struct MmaDkdvShape {
+  TileShape tile;
+  int warps = 0;
+
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int warps_n() const { return tile.block_n / 32; }
+  constexpr int warps_m() const { return warps / warps_n(); }
+  constexpr int warp_queries() const { return tile.block_m / warps_m(); }
+  /// dQ: 32 queries a warp, so that many columns.
+  constexpr int dq_warps_m() const { return tile.block_m / 32; }
+  constexpr int dq_warps_d() const { return warps / dq_warps_m(); }
+
+  /// K, V; `stages` of Q, dO, lse and delta; P and dS. [bytes]
+  constexpr int shared_bytes(int head_dim, int stages) const {
+    return 2 * 2 * tile.block_n * head_dim + stages * tile.block_m * (2 * 2 * head_dim + 2 * 4) +
+           2 * 2 * tile.block_m * tile.block_n;
+  }
+};
+
+/// dK and dV of a tile stay in registers: block_n x head_dim x 2 fp32 values of the SM's 65536.
+constexpr MmaDkdvShape mma_dkdv_shape(int head_dim) {
+  // 64: both sides 128, so that a warp's share of S^T is 32 x 64 and of dQ 32 x 32.
+  if (head_dim <= 64) return {{128, 128}, 8};
+  // 128: dK and dV take half of the registers at block_n 128, which halves the dQ reductions of block_n 64.
+  if (head_dim <= 128) return {{64, 128}, 8};
+  // 256: the same half at block_n 64; K, V and two stages of Q, dO fill 200 KiB.
+  return {{64, 64}, 8};
+}
+
+/// The dq pass: as the forward pass, with dO beside Q and dQ in O's place.
+struct MmaDqShape {
+  TileShape tile;
+  int warps = 0;
+  int ctas_per_sm = 0;
+
+  constexpr int threads() const { return 32 * warps; }
+  constexpr int warp_rows() const { return tile.block_m / warps; }
+  /// Q, dO; `stages` of K and V. [bytes]
+  constexpr int shared_bytes(int head_dim, int stages) const {
+    return 2 * 2 * tile.block_m * head_dim + stages * 2 * 2 * tile.block_n * head_dim;
+  }
+};
+
+constexpr MmaDqShape mma_dq_shape(int head_dim) {
+  // 64: dQ, S and dP take 64 registers each.
+  if (head_dim <= 64) return {{128, 64}, 4, 2};
+  // 128: dQ takes 128 registers at 32 rows a warp; block_n 32 leaves 32 each for S and dP.
+  if (head_dim <= 128) return {{128, 32}, 4, 2};
+  // 256: 16 rows a warp, dQ 128 registers, S and dP 16 each.
+  return {{128, 32}, 8, 1};
+}
+
+/// Shared memory that one CTA may take. [bytes]
+constexpr int max_shared_bytes(int compute_capability_major) {
+  return (compute_capability_major >= 9 ? 227 : 163) * 1024;
+}
+/// Two stages where they fit, else one: the single stage's copies wait for the products of the tile before.
+template <typename Shape>
+constexpr int stages_that_fit(const Shape& shape, int head_dim, int compute_capability_major) {
+  return shape.shared_bytes(head_dim, 2) <= max_shared_bytes(compute_capability_major) ? 2 : 1;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of gpu:flash2-simt: FlashAttention-2, Algorithm 1, in fp32 on CUDA cores.
+//
+// Against gpu:flash1: the loops change places. A CTA owns a q tile and streams K and V past it, so that O and
+// its statistics stay in registers and cross the SM's boundary once; and a head is cut into as many CTAs as
+// it has q tiles, which is what fills the device when the batch is small.
+#pragma once
+
+#include "gpu/kernels/flash2_simt/flash2_simt.hpp"
+#include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/cuda_cores/softmax.cuh"
+
+namespace tilescope::simt {
+
+/// Adds this thread's part of the rows' state to the tile log.
+template <typename Tile>
+__device__ inline void log_rows(Lane lane, const KernelArguments& args, const TileLogEntry& entry,
+                                int first_query, const RowStatistics<Tile::kRowsHere>& statistics,
+                                const Tile& accum) {
+#pragma unroll
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
+    if (first_query + Tile::row(lane, i) >= args.band.seqlen_q) continue;
+    const bool seen = statistics.max[i] > -kInfinity;
+    if (lane.col == 0 && seen) entry.add(&DeviceTileState::row_max, statistics.max[i]);
+    entry.add(&DeviceTileState::row_sum, statistics.sum[i]);
+  }
+  entry.add(&DeviceTileState::accum, sum_of(accum));
+}
+
+/// O = accum / row sum and LSE, to slow memory. Source: FlashAttention-2, Algorithm 1, lines 12 to 15.
+template <typename Tile>
+__device__ inline void finish_forward(Lane lane, const KernelArguments& args, int batch, int head,
+                                      int first_query, const RowStatistics<Tile::kRowsHere>& statistics,
+                                      const Tile& accum) {
+  const auto out = query_rows<float>(args, TensorName::out, batch, head, first_query);
+  const auto lse = statistic_rows<float>(args, TensorName::lse, batch, head, first_query);
+  constexpr int kRun = Tile::kRowsHere < 4 ? Tile::kRowsHere : 4;
+  RowRun<kRun> lse_run;
+#pragma unroll
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
+    const int row = Tile::row(lane, i);
+    const float sum = row_sum(statistics.sum[i]);
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+    for (int q = 0; q < Tile::kQuadsHere; ++q) {
+      const float4 o = accum.quad(i, q);
+      store_quad(out, row, Tile::col(lane, 4 * q),
+                 {o.x * inverse, o.y * inverse, o.z * inverse, o.w * inverse});
+    }
+    const float scale = fabsf(args.softmax_scale);
+    lse_run.x[i % kRun] = sum == 0.0f ? -kInfinity : fmaf(statistics.max[i], scale, logf(sum));
+    if (lane.col == 0 && i % kRun == kRun - 1) lse_run.store(lse, row - i % kRun);
+  }
+}
+
+/// One CTA: q tile `item.block` of one head. `Extras`: dropout, a negative scale and the tile log.
+template <int Dim, int BlockM, int BlockN, bool Extras>
+__global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
+    flash2_simt_forward(const __grid_constant__ KernelArguments args) {
+  constexpr TileShape kTile{BlockM, BlockN};
+  const WorkItem item = args.grid.item(blockIdx.x);
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int kv_head =
+      planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
+  const int first_query = item.block * BlockM;
+  const TileRange range = kv_tiles(args.band, kTile, item.block);
+  const Lane lane = Lane::in_group();
+
+  const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
+  const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
+  const SharedProbs<ThreadTile<BlockM, BlockN>> probs{v_tile.data + BlockN * Dim};
+  const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
+    if (step < range.count()) {
+      const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;
+      load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, first_key));
+    }
+    __pipeline_commit();
+  };
+
+  // Four warps down the rows, so that a row's maximum and sum need no other warp.
+  using Scores = ThreadTile<BlockM, BlockN>;
+  ThreadTile<BlockM, Dim> accum{};
+  RowStatistics<Scores::kRowsHere> statistics;
+#pragma unroll
+  for (int i = 0; i < Scores::kRowsHere; ++i) {
+    statistics.max[i] = -kInfinity;
+    statistics.sum[i] = 0.0f;
+  }
+  if (!range.empty()) {
+    load_tile<BlockM>(q_tile, query_rows<const float>(args, TensorName::q, batch, head, first_query));
+  }
+  load_kv(TensorName::k, k_tile, 0);
+  load_kv(TensorName::v, v_tile, 0);
+
+  for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int first_key = n_block * BlockN;
+    __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
+    __syncthreads();
+    Scores scores;
+    multiply_nt(lane, q_tile, k_tile, scores);
+    __syncthreads();
+    load_kv(TensorName::k, k_tile, step + 1);
+
+    const ScorePlace<Scores> place(lane, first_query, first_key);
+    [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, item.block, n_block);
+    if constexpr (Extras) {
+      multiply_scores(scores, args.score_sign);
+      if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
+    }
+    if (range.full(n_block)) {
+      softmax_step<false>(place, args, scores, statistics, accum);
+    } else {
+      softmax_step<true>(place, args, scores, statistics, accum);
+    }
+    if constexpr (Extras) {
+      if (args.dropout.active()) {
+        place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+      }
+      if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+    }
+    probs.put(lane, scores);
+    __syncwarp();
+
+    __pipeline_wait_prior(1);  // V; the next K may still be on its way
+    __syncthreads();
+    probs.multiply(lane, v_tile, accum);
+    if constexpr (Extras) {
+      if (entry.open()) log_rows(lane, args, entry, first_query, statistics, accum);
+    }
+    __syncthreads();
+    load_kv(TensorName::v, v_tile, step + 1);
+  }
+  finish_forward(lane, args, batch, head, first_query, statistics, accum);
+}
+
+}  // namespace tilescope::simt

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernel of gpu:flash2-simt runs which pass.
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash2_simt/flash2_simt.hpp"
+#include "gpu/kernels/flash2_simt/launch.hpp"
+
+namespace tilescope {
+
+void Flash2Simt::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const bool extras = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  switch (program.name) {
+    case PassName::forward:
+      return (extras ? launch_flash2_simt_forward_extras : launch_flash2_simt_forward)(program, arguments,
+                                                                                       stream);
+    case PassName::delta:
+      return launch_delta(program, arguments, stream);
+    case PassName::init:
+      return launch_init(program, arguments, stream);
+    case PassName::convert:
+      return launch_convert(program, arguments, stream);
+    default:
+      return (extras ? launch_flash2_simt_backward_extras : launch_flash2_simt_backward)(program, arguments,
+                                                                                         stream);
+  }
+}
+
+}  // namespace tilescope

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:split-k, forward. Every warp has all rows of Q and a quarter of a tile's keys. The warps must agree on
+// the rows' maxima before they can exponentiate, and add up their parts of O after: both go through shared
+// memory, at every tile, with a barrier each. FlashAttention-2 splits the rows instead and needs neither
+// (arXiv:2307.08691, section 3.3).
+#include "gpu/kernels/flash2_mma/common.cuh"
+#include "gpu/kernels/split_k/split_k.hpp"
+#include "gpu/launch/launch.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
+
+namespace tilescope::gpu {
+namespace {
+
+constexpr int kWarps = SplitK::kWarps, kThreads = 32 * kWarps, kDim = SplitK::kHeadDim;
+constexpr TileShape kTile = SplitK::kTile;
+constexpr int kMBlocks = kTile.block_m / 16;  // of the scores: a warp has all rows ...
+constexpr int kWarpKeys = kTile.block_n / kWarps;
+constexpr int kDBlocks = kDim / 16;
+static_assert(kWarpKeys == 16 && kMBlocks == kWarps, "... and of O one block of 16");
+
+using Part = WarpAccumulator<kMBlocks, kDBlocks>;
+
+/// A row's value from every warp: maxima, then sums.
+struct RowExchange {
+  float (*values)[kTile.block_m];  // [warp][row]
+
+  __device__ float most(int row) const {
+    return fmaxf(fmaxf(values[0][row], values[1][row]), fmaxf(values[2][row], values[3][row]));
+  }
+  __device__ float sum(int row) const {
+    return (values[0][row] + values[1][row]) + (values[2][row] + values[3][row]);
+  }
+};
+
+/// The warps' parts of O.
+struct PartExchange {
+  float* values;  // [warp][row][SplitK::kPartRow]
+
+  __device__ float2* at(int warp, int row, int col) const {
+    return reinterpret_cast<float2*>(values + (warp * kTile.block_m + row) * SplitK::kPartRow + col);
+  }
+  __device__ void put(int warp, const Part& part, int lane) const {
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kDBlocks; ++j) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          *at(warp, 16 * i + 8 * half + (lane >> 2), 8 * j + 2 * (lane & 3)) =
+              make_float2(part.tile[i][j].x[2 * half], part.tile[i][j].x[2 * half + 1]);
+        }
+      }
+    }
+  }
+  /// out += the parts of all warps, of the 16 rows from `first_row` on.
+  __device__ void add_to(WarpAccumulator<1, kDBlocks>& out, int first_row, int lane) const {
+#pragma unroll
+    for (int j = 0; j < 2 * kDBlocks; ++j) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int warp = 0; warp < kWarps; ++warp) {
+          const float2 part = *at(warp, first_row + 8 * half + (lane >> 2), 8 * j + 2 * (lane & 3));
+          out.tile[0][j].x[2 * half] += part.x;
+          out.tile[0][j].x[2 * half + 1] += part.y;
+        }
+      }
+    }
+  }
+};
+
+/// CTA: one q tile of one head. Grid: args.grid. Dynamic shared memory: see SplitK::kSharedBytes.
+template <ElementType kType, Features kFeatures>
+__global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_constant__ KernelArguments args) {
+  constexpr RowAccess kAccess = row_access(kFeatures);
+  constexpr int kKvBytes = 2 * kTile.block_n * kDim;
+  using Tile = SharedTile<kDim>;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  const Tile q_tile{shared_address(shared)};
+  const auto k_tile = [&](int stage) {
+    return Tile{q_tile.base + Tile::bytes(kTile.block_m) + stage * 2 * kKvBytes};
+  };
+  const auto v_tile = [&](int stage) { return Tile{k_tile(stage).base + kKvBytes}; };
+  auto* const exchange =
+      reinterpret_cast<float*>(shared + Tile::bytes(kTile.block_m) + SplitK::kStages * 2 * kKvBytes);
+  const PartExchange parts{exchange};
+  const RowExchange rows{
+      reinterpret_cast<float(*)[kTile.block_m]>(exchange + kWarps * kTile.block_m * SplitK::kPartRow)};
+
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
+  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const int kv_head = head / args.group_size();
+  const int first_query = item.block * kTile.block_m;
+  const TileRange range = kv_tiles(args.band, kTile, item.block);
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
+  const auto load_kv = [&](int step) {
+    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
+    load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % 2), k_rows, first_key, thread);
+    load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % 2), v_rows, first_key, thread);
+    commit_copies();
+  };
+
+  const float scale = exponent_scale(args);
+  float max[kMBlocks][2], sum[kMBlocks][2];  // of all rows; sums are those of the lane's own columns
+  float own_max[2];                          // of the rows of `out`, lane / 4 and 8 more
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    own_max[half] = negative_infinity();
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+      max[i][half] = negative_infinity();
+      sum[i][half] = 0.0f;
+    }
+  }
+  WarpAccumulator<1, kDBlocks> out;  // rows 16 warp ... 16 warp + 15
+  out.clear();
+  if (!range.empty()) {
+    load_tile<kAccess, kTile.block_m, kThreads>(
+        q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
+    load_kv(0);
+  }
+
+#pragma unroll 1
+  for (int step = 0; step < range.count(); ++step) {
+    note_step(args, step);
+    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    wait_for_copies<0>();
+    __syncthreads();
+    if (step + 1 < range.count()) load_kv(step + 1);
+
+    WarpAccumulator<kMBlocks, 1> s;
+    s.clear();
+    multiply_abt<kType, kDim>(s, DownView<kDim>(q_tile, lane),
+                              AcrossView<kDim>(k_tile(step % 2), lane).at(warp, 0));
+    const int first_key = n_block * kTile.block_n + warp * kWarpKeys;
+    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, item.block, n_block);
+    if (entry.open()) {
+      entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, first_query, first_key, lane,
+                                                             [&](float x) { return args.score_sign * x; }));
+    }
+    if (!range.full(n_block) || args.score_sign < 0.0f) {
+      s.scale(args.score_sign);
+      mask_queries_by_keys(s, args.band, first_query, first_key, lane, negative_infinity());
+    }
+
+    // The rows' maxima, which the warps must agree on.
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float* a = &s.tile[i][0].x[2 * half];
+        const float* b = &s.tile[i][1].x[2 * half];
+        const float here = row_max_of_quad(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
+        if (lane % 4 == 0) rows.values[warp][16 * i + 8 * half + (lane >> 2)] = here;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float old_max = max[i][half];
+        const float new_max = fmaxf(old_max, rows.most(16 * i + 8 * half + (lane >> 2)));
+        max[i][half] = new_max;
+        const float shift = new_max == negative_infinity() ? 0.0f : -new_max * scale;
+        float here = 0.0f;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            s.tile[i][j].x[e] = exp2_approx(fmaf(s.tile[i][j].x[e], scale, shift));
+            here += s.tile[i][j].x[e];
+          }
+        }
+        sum[i][half] = fmaf(sum[i][half], exp2_approx(shift + __fmul_rn(old_max, scale)), here);
+      }
+    }
+    if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
+
+    // This warp's part of O, and the sum over the warps.
+    Part part;
+    part.clear();
+    Fragment p[kMBlocks];
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) p[i] = as_left_operand<kType>(s.tile[i][0], s.tile[i][1]);
+    step_ab<kType>(part, p, DownView<kDim>(v_tile(step % 2), lane).at(warp, 0), 0);
+    parts.put(warp, part, lane);
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float new_max = fmaxf(own_max[half], rows.most(16 * warp + 8 * half + (lane >> 2)));
+      const float shift = new_max == negative_infinity() ? 0.0f : -new_max * scale;
+      const float rescale = exp2_approx(shift + __fmul_rn(own_max[half], scale));
+      own_max[half] = new_max;
+#pragma unroll
+      for (int j = 0; j < 2 * kDBlocks; ++j) {
+        out.tile[0][j].x[2 * half] *= rescale;
+        out.tile[0][j].x[2 * half + 1] *= rescale;
+      }
+    }
+    parts.add_to(out, 16 * warp, lane);
+    if (entry.open()) {
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const bool seen = max[i][half] != negative_infinity();
+          if (!seen || first_query + 16 * i + 8 * half + (lane >> 2) >= args.band.seqlen_q) continue;
+          if (warp == 0 && lane % 4 == 0)
+            entry.add(&DeviceTileState::row_max, static_cast<double>(max[i][half]));
+          entry.add(&DeviceTileState::row_sum, static_cast<double>(sum[i][half]));
+        }
+      }
+      entry.add(&DeviceTileState::accum,
+                inside_sum(out, args.band.seqlen_q - first_query - 16 * warp, args.head_dim, lane));
+    }
+  }
+
+  // The rows' sums over the warps; then as gpu:flash2-mma, each warp its own rows.
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float here = row_sum_of_quad(sum[i][half]);
+      if (lane % 4 == 0) rows.values[warp][16 * i + 8 * half + (lane >> 2)] = here;
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = 16 * warp + 8 * half + (lane >> 2);
+    finish_row(args, batch, head, first_query + row, own_max[half], rows.sum(row), out.tile[0], half, lane);
+  }
+  stage_output<kType>(q_tile, out, warp, 0, lane);
+  __syncthreads();
+  store_tile<kAccess, kTile.block_m, kThreads>(
+      q_tile, head_rows(args, TensorName::out, batch, head, args.band.seqlen_q), first_query, thread);
+}
+
+template <Features kFeatures>
+void launch_as(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  launch_pass(program.problem.dtype == ElementType::fp16 ? split_k_forward<ElementType::fp16, kFeatures>
+                                                         : split_k_forward<ElementType::bf16, kFeatures>,
+              program, SplitK::launch_shape(program), arguments, stream);
+}
+
+}  // namespace
+}  // namespace tilescope::gpu
+
+void tilescope::SplitK::launch(const TileProgram& program, const KernelArguments& arguments,
+                               CUstream_st* stream) {
+  const bool general = arguments.log.states || !gpu::rows_in_chunks(arguments);
+  general ? gpu::launch_as<gpu::Features::general>(program, arguments, stream)
+          : gpu::launch_as<gpu::Features::plain>(program, arguments, stream);
+}

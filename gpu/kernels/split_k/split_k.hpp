@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:split-k, beside the ladder: FlashAttention's way of sharing a tile out among warps, on the loops of
+// FlashAttention-2, so that the two partitions can be compared and nothing else. Plain C++.
+#pragma once
+
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+struct SplitK {
+  static constexpr std::string_view name = "gpu:split-k";
+  static constexpr std::string_view summary =
+      "a tile's keys split over the warps, sums through shared memory: what gpu:flash2-mma's split of rows "
+      "saves";
+  static constexpr Algorithm algorithm = Algorithm::flash2;
+  static std::vector<BackwardOrder> backward_orders() { return {}; }
+  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
+  static ProgramOptions default_options(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+  static constexpr int kWarps = 4;
+  static constexpr int kHeadDim = 64;
+  /// One of gpu:flash2-mma's shapes too (flash2_mma_choices.hpp). Each warp takes 16 keys and all 64 rows, so
+  /// that a part of O as large as the tile's fills 128 of its registers.
+  static constexpr TileShape kTile{64, 64};
+  static constexpr int kStages = 2;
+  /// Parts of O in shared memory have longer rows: eight rows that are stored at once lie in different banks.
+  static constexpr int kPartRow = kHeadDim + 8;
+  /// Q; K and V; the warps' parts of O; their maxima or sums of rows. [bytes]
+  static constexpr int kSharedBytes = 2 * kTile.block_m * kHeadDim +
+                                      kStages * 2 * 2 * kTile.block_n * kHeadDim +
+                                      4 * kWarps * kTile.block_m * (kPartRow + 1);
+};
+
+}  // namespace tilescope

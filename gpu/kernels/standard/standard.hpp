@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:standard, the first rung: its tile shapes, and what they take of an SM. Plain C++.
+#pragma once
+
+#include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+struct Standard {
+  static constexpr std::string_view name = "gpu:standard";
+  static constexpr std::string_view summary =
+      "attention with S and P in device memory, the papers' baseline, on CUDA cores";
+  static constexpr Algorithm algorithm = Algorithm::standard;
+  static std::vector<BackwardOrder> backward_orders() { return {}; }
+  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
+  static ProgramOptions default_options(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+
+  /// Head dimensions that the products are compiled for: a baseline is worth three, not seven.
+  static constexpr int padded_dim(std::int64_t head_dim) {
+    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+  }
+  /// Of all passes. Two CTAs fit an SM of sm_90.
+  static constexpr TileShape tile(int padded_dim) {
+    if (padded_dim == 64) return {128, 64};  // Q, K and S: 80 KiB
+    if (padded_dim == 128) return {64, 64};  // 80 KiB
+    return {64, 32};                         // 104 KiB
+  }
+  /// The tile of the left operand, of the right one, and of the N x N matrix. [bytes]
+  static constexpr int product_shared_bytes(TileShape tile, int padded_dim) {
+    return 4 * (tile.block_m * padded_dim + tile.block_n * padded_dim + tile.block_m * tile.block_n);
+  }
+
+  /// Threads that share a row of the N x N matrices in the passes softmax and dscores.
+  static constexpr int kRowThreads = 256;
+  /// Rows that such a pass keeps on chip between its two phases: S, or P and dP.
+  static constexpr int strips(PassName pass) { return pass == PassName::softmax ? 1 : 2; }
+  /// Whether rows of seqlen_k fp32 values fit into shared memory; longer ones are read again from slow
+  /// memory: S for its maximum, its sum and P, P and dP for delta and dS. 160 of sm_80's 163 KiB: 40960 keys
+  /// in softmax, half in dscores.
+  static constexpr bool row_fits(PassName pass, std::int64_t seqlen_k) {
+    return strips(pass) * 4 * padded_row(seqlen_k) <= 160 * 1024;
+  }
+  /// Times that such a pass reads a row.
+  static constexpr int row_reads(PassName pass, std::int64_t seqlen_k) {
+    return row_fits(pass, seqlen_k) ? 1 : pass == PassName::softmax ? 3 : 2;
+  }
+  /// A row in shared memory is made of whole 16-byte chunks.
+  static constexpr std::int64_t padded_row(std::int64_t seqlen_k) { return (seqlen_k + 3) / 4 * 4; }
+};
+
+}  // namespace tilescope

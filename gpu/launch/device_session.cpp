@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/launch/device_session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "cpu_ref/primitives/kernel_scale.hpp"
+#include "gpu/launch/sm_clocks.hpp"
+
+namespace tilescope {
+namespace {
+
+std::set<TensorName> tensors_of(const std::vector<TileProgram>& programs) {
+  std::set<TensorName> names;
+  const auto add = [&names](const std::vector<Operand>& operands) {
+    for (const Operand& operand : operands) names.insert(operand.tensor);
+  };
+  for (const TileProgram& program : programs) {
+    add(program.init);
+    add(program.prologue);
+    for (const auto& phase : program.phases) add(phase);
+    add(program.epilogue);
+  }
+  return names;
+}
+
+struct DeviceMemory {
+  std::int64_t free_bytes, total_bytes;
+};
+DeviceMemory device_memory() {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free device memory");
+  return {static_cast<std::int64_t>(free_bytes), static_cast<std::int64_t>(total_bytes)};
+}
+
+/// @return what the driver says is free
+std::int64_t check_free_memory(const AttentionProblem& problem, const std::set<TensorName>& names,
+                               const std::string& kernel) {
+  std::int64_t needed = 0;
+  for (TensorName name : names) needed += DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes());
+  const auto [free_bytes, total_bytes] = device_memory();
+  if (needed <= free_bytes) return free_bytes;
+  throw MachineLacks(kernel + " needs " + std::to_string(needed >> 20) + " MiB of device memory for " +
+                     describe(problem) + ", " + std::to_string(free_bytes >> 20) + " of " +
+                     std::to_string(total_bytes >> 20) +
+                     " MiB are free; a smaller batch or sequence, or a kernel without N x N matrices, would "
+                     "fit");
+}
+
+/// LSE from the statistics that flash1 keeps in its place.
+void write_lse(TensorSet& tensors) {
+  const float scale = KernelScale(tensors.problem()).magnitude;
+  Tensor& lse = tensors.allocate(TensorName::lse);
+  for (std::int64_t row = 0; row < lse.shape().elements(); ++row) {
+    lse.floats()[row] = log_sum_exp(tensors[TensorName::row_max].floats()[row], scale,
+                                    tensors[TensorName::row_sum].floats()[row]);
+  }
+}
+
+/// Of one CTA: tiles that it visits.
+std::int64_t most_steps(const TileProgram& program) {
+  std::int64_t steps = 0;
+  for (int block = 0; block < program.num_blocks(); ++block) {
+    const std::int64_t tiles = program.inner_tiles(block).count();
+    steps = program.whole_head ? steps + tiles : std::max(steps, tiles);
+  }
+  return steps * program.heads_per_cta();
+}
+
+}  // namespace
+
+DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem,
+                             Direction direction, const ProgramOptions& options, TensorLayout layout,
+                             std::optional<std::uint64_t> placement)
+    : kernel_name_(row.name), launch_(launch), problem_(problem), layout_(layout) {
+  if (const auto refusal = row.refusal(problem, direction, options)) throw BadInput(*refusal);
+  programs_ = row.programs(direction, problem, options);
+  const std::set<TensorName> names = tensors_of(programs_);
+  const std::int64_t free_before = check_free_memory(problem, names, kernel_name_);
+  std::optional<PagePool> pool;
+  if (placement) {
+    std::vector<std::int64_t> footprints;
+    for (TensorName name : names) {
+      footprints.push_back(DeviceBuffer::footprint_bytes(tensor_extent(problem, name).bytes()));
+    }
+    pool.emplace(footprints, *placement);
+  }
+  for (TensorName name : names) {
+    buffers_.emplace(name, DeviceBuffer(std::string(to_string(name)), tensor_extent(problem, name).bytes(),
+                                        pool ? &*pool : nullptr));
+  }
+  pool.reset();  // the pages that no tensor took are free again
+  device_bytes_ = free_before - device_memory().free_bytes;
+}
+
+DeviceTensor DeviceSession::device_tensor(TensorName name) const {
+  const auto found = buffers_.find(name);
+  if (found == buffers_.end()) return {};
+  const TensorExtent extent = tensor_extent(problem_, name);
+  const std::int64_t per_batch = extent.heads * extent.rows * extent.cols;
+  // Only the (B, H, N, D) operands of a model come in two layouts; statistics and N x N matrices do not.
+  const bool by_row = layout_ == TensorLayout::bnhd && extent.cols == problem_.head_dim &&
+                      extent.indexing != TileIndexing::mn;
+  if (by_row) return {found->second.data(), per_batch, extent.cols, extent.heads * extent.cols};
+  return {found->second.data(), per_batch, extent.rows * extent.cols, extent.cols};
+}
+
+KernelArguments DeviceSession::arguments(const TileProgram& program) const {
+  KernelArguments arguments;
+  for (int i = 0; i < kNumTensors; ++i) {
+    arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
+  }
+  arguments.grid = program.grid;
+  arguments.scan = program.scan;
+  arguments.band = problem_.band();
+  arguments.heads = static_cast<int>(problem_.heads);
+  arguments.heads_kv = static_cast<int>(problem_.heads_kv);
+  arguments.head_dim = static_cast<int>(problem_.head_dim);
+  const KernelScale scale(problem_);
+  arguments.softmax_scale = scale.signed_scale;
+  arguments.softmax_scale_log2 = scale.softmax.log2;
+  arguments.score_sign = scale.sign;
+  if (problem_.dropout > 0) arguments.dropout = DropoutMask(problem_.seed, problem_.dropout);
+  return arguments;
+}
+
+void DeviceSession::upload(TensorName name, const Tensor& source) {
+  const DeviceTensor target = device_tensor(name);
+  const std::size_t element = static_cast<std::size_t>(element_bytes(source.dtype()));
+  const std::size_t row_bytes = static_cast<std::size_t>(source.shape().cols) * element;
+  for (std::int64_t batch = 0; batch < source.shape().batch; ++batch) {
+    for (std::int64_t head = 0; head < source.shape().heads; ++head) {
+      const std::int64_t offset = batch * target.batch_stride + head * target.head_stride;
+      check_cuda(
+          cudaMemcpy2DAsync(static_cast<char*>(target.data) + offset * static_cast<int>(element),
+                            static_cast<std::size_t>(target.row_stride) * element, source.row(batch, head, 0),
+                            row_bytes, row_bytes, static_cast<std::size_t>(source.shape().rows),
+                            cudaMemcpyHostToDevice, stream_.get()),
+          "uploading " + std::string(to_string(name)));
+    }
+  }
+}
+
+void DeviceSession::download(TensorName name, Tensor& destination) {
+  const DeviceTensor source = device_tensor(name);
+  const std::size_t element = static_cast<std::size_t>(element_bytes(destination.dtype()));
+  const std::size_t row_bytes = static_cast<std::size_t>(destination.shape().cols) * element;
+  for (std::int64_t batch = 0; batch < destination.shape().batch; ++batch) {
+    for (std::int64_t head = 0; head < destination.shape().heads; ++head) {
+      const std::int64_t offset = batch * source.batch_stride + head * source.head_stride;
+      check_cuda(cudaMemcpy2DAsync(destination.row(batch, head, 0), row_bytes,
+                                   static_cast<char*>(source.data) + offset * static_cast<int>(element),
+                                   static_cast<std::size_t>(source.row_stride) * element, row_bytes,
+                                   static_cast<std::size_t>(destination.shape().rows), cudaMemcpyDeviceToHost,
+                                   stream_.get()),
+                 "downloading " + std::string(to_string(name)));
+    }
+  }
+}
+
+void DeviceSession::launch(std::size_t index, cudaStream_t stream) {
+  launch_(programs_[index], arguments(programs_[index]), stream);
+  check_cuda(cudaGetLastError(),
+             "launching " + kernel_name_ + " " + std::string(to_string(programs_[index].name)));
+}
+
+void DeviceSession::synchronize() { stream_.synchronize("running " + kernel_name_); }
+
+void DeviceSession::check_guards() const {
+  for (const auto& [name, buffer] : buffers_) buffer.check_guards();
+}
+
+PassLog DeviceSession::observe(std::size_t index) {
+  const TileProgram& program = programs_[index];
+  PassLog log{.pass = program.name,
+              .ctas = std::vector<CtaLog>(static_cast<std::size_t>(program.num_ctas())),
+              .has_accesses = false};
+  const std::int64_t capacity = most_steps(program);
+  if (program.phases.empty() || capacity == 0) {
+    launch(index);
+    return log;
+  }
+  const std::int64_t ctas = program.num_ctas();
+  DeviceBuffer states("tile log", ctas * capacity * static_cast<std::int64_t>(sizeof(DeviceTileState)));
+  DeviceBuffer visited("tile log counters", ctas * static_cast<std::int64_t>(sizeof(int)));
+  states.zero(stream_.get());
+  visited.zero(stream_.get());
+  KernelArguments observed = arguments(program);
+  observed.log = {static_cast<DeviceTileState*>(states.data()), static_cast<int*>(visited.data()),
+                  static_cast<int>(capacity)};
+  launch_(program, observed, stream_.get());
+  check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
+  synchronize();
+  states.check_guards();
+  std::vector<int> counts(static_cast<std::size_t>(ctas));
+  std::vector<DeviceTileState> host(static_cast<std::size_t>(ctas * capacity));
+  check_cuda(cudaMemcpy(counts.data(), visited.data(), counts.size() * sizeof(int), cudaMemcpyDeviceToHost),
+             "downloading the tile log");
+  check_cuda(
+      cudaMemcpy(host.data(), states.data(), host.size() * sizeof(DeviceTileState), cudaMemcpyDeviceToHost),
+      "downloading the tile log");
+  for (std::size_t cta = 0; cta < counts.size(); ++cta) {
+    for (int i = 0; i < counts[cta]; ++i) {
+      const DeviceTileState& s = host[cta * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(i)];
+      log.ctas[cta].states.push_back({program.name, s.batch, s.head, s.m_block, s.n_block, s.scores,
+                                      s.row_max, s.row_sum, s.probs, s.dprobs, s.dscores, s.accum});
+    }
+  }
+  return log;
+}
+
+bool DeviceSession::has_step_clock() {
+#ifdef TILESCOPE_STEP_CLOCK
+  return true;
+#else
+  return false;
+#endif
+}
+
+StepTimes DeviceSession::time_steps(std::size_t index, int most_notes) {
+#ifdef TILESCOPE_STEP_CLOCK
+  const TileProgram& program = programs_[index];
+  const auto ctas = static_cast<std::size_t>(program.num_ctas());
+  int log2_every = 0;
+  while (ceil_div(static_cast<int>(most_steps(program)), 1 << log2_every) > most_notes) ++log2_every;
+  const auto stride = static_cast<std::size_t>(1 + most_notes);
+  std::vector<std::uint32_t> notes(ctas * stride);
+  const auto bytes = static_cast<std::int64_t>(notes.size() * sizeof(notes[0]));
+  DeviceBuffer buffer("step notes", bytes);
+  buffer.zero(stream());
+  KernelArguments timed = arguments(program);
+  timed.clock = {static_cast<std::uint32_t*>(buffer.data()), static_cast<int>(stride), log2_every,
+                 (1 << log2_every) - 1};
+  launch_(program, timed, stream());
+  check_cuda(cudaGetLastError(), "launching " + kernel_name_ + " " + std::string(to_string(program.name)));
+  synchronize();
+  buffer.check_guards();
+  check_cuda(cudaMemcpy(notes.data(), buffer.data(), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost),
+             "downloading the step notes");
+  StepTimes times{1 << log2_every, {}};
+  for (auto row = notes.begin(); row != notes.end(); row += static_cast<std::ptrdiff_t>(stride)) {
+    const auto end = std::find(row + 1, row + static_cast<std::ptrdiff_t>(stride), 0u);
+    times.ctas.push_back({static_cast<int>(*row), {row + 1, end}});
+  }
+  return times;
+#else
+  static_cast<void>(index), static_cast<void>(most_notes);
+  throw MachineLacks(
+      "the kernels of this build have no step clock: configure one with "
+      "-D TILESCOPE_STEP_CLOCK=ON");
+#endif
+}
+
+namespace {
+
+/// Moments of all SMs before and after something.
+class SmClockNotes {
+ public:
+  explicit SmClockNotes(cudaStream_t stream) { buffer_.zero(stream); }
+  void note_before(cudaStream_t stream) { note_moments(moments(), stream); }
+  void note_after(cudaStream_t stream) { note_moments(moments() + 1, stream); }
+  /// Of each SM, by its id, from before to after. Waits for nothing.
+  std::map<int, SmMoment> between() {
+    std::vector<SmMoments> noted(2);
+    check_cuda(cudaMemcpy(noted.data(), buffer_.data(), kBytes, cudaMemcpyDeviceToHost),
+               "downloading the clocks of SMs");
+    std::map<int, SmMoment> between;
+    for (int sm = 0; sm < kMostSmIds; ++sm) {
+      const SmMoment from = noted[0].of_sm[sm], to = noted[1].of_sm[sm];
+      if (from.nanoseconds == 0 || to.nanoseconds == 0) continue;  // no SM has this id
+      between[sm] = {to.cycles - from.cycles, to.nanoseconds - from.nanoseconds};
+    }
+    return between;
+  }
+
+ private:
+  static constexpr std::int64_t kBytes = 2 * sizeof(SmMoments);
+  SmMoments* moments() { return static_cast<SmMoments*>(buffer_.data()); }
+  DeviceBuffer buffer_{"clocks of SMs", kBytes};
+};
+
+}  // namespace
+
+std::vector<double> DeviceSession::clock_rates(std::size_t index) {
+  SmClockNotes notes(stream());
+  notes.note_before(stream());
+  launch(index, stream());
+  notes.note_after(stream());
+  synchronize();
+  std::vector<double> rates;
+  for (const auto& [sm, passed] : notes.between()) {
+    rates.push_back(static_cast<double>(passed.cycles) / static_cast<double>(passed.nanoseconds));
+  }
+  return rates;
+}
+
+std::map<int, double> DeviceSession::busy_cycles(std::size_t index) {
+  using namespace std::chrono_literals;
+  SmClockNotes notes(stream());
+  const Stream beside;
+  synchronize();
+  notes.note_before(stream());
+  launch(index, stream());
+  std::this_thread::sleep_for(1ms);  // by then the pass has all SMs
+  if (cudaStreamQuery(stream()) == cudaSuccess) return {};
+  notes.note_after(beside.get());
+  beside.synchronize("noting the clocks of SMs");
+  synchronize();
+  std::map<int, double> cycles;
+  for (const auto& [sm, passed] : notes.between()) cycles[sm] = static_cast<double>(passed.cycles);
+  return cycles;
+}
+
+void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,
+                   TensorSet& tensors, TileObserver* observer) {
+  if (const auto refusal = row.refusal(tensors.problem(), direction, options)) throw BadInput(*refusal);
+  require_device();
+  DeviceSession session(row, launch, tensors.problem(), direction, options);
+  using enum TensorName;
+  const bool forward = direction == Direction::forward;
+  const auto inputs = forward ? std::vector<TensorName>{q, k, v}
+                              : std::vector<TensorName>{q, k, v, out, lse, row_max, row_sum, probs, dout};
+  for (TensorName name : inputs) {
+    if (session.holds(name)) session.upload(name, tensors[name]);
+  }
+  for (std::size_t pass = 0; pass < session.programs().size(); ++pass) {
+    if (observer) {
+      observer->passes.push_back(session.observe(pass));
+    } else {
+      session.launch(pass);
+    }
+  }
+  session.synchronize();
+  session.check_guards();
+  auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
+                         : std::vector<TensorName>{dq, dk, dv};
+  if (observer) {  // the rest of standard attention's matrices
+    if (forward) results.push_back(scores);
+    if (!forward) results.insert(results.end(), {dprobs, dscores});
+  }
+  for (TensorName name : results) {
+    if (session.holds(name)) session.download(name, tensors.allocate(name));
+  }
+  session.synchronize();
+  if (forward && !session.holds(lse)) write_lse(tensors);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every GPU pass is launched with: its tensors in device memory, the problem's numbers and the order of
+// its tiles. Plain C++ without a CUDA include; passed to kernels by value.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cpu_ref/numeric/philox.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope {
+
+/// A (B, H, N, D) tensor in device memory. Strides in elements, columns contiguous; 256-byte aligned base.
+struct DeviceTensor {
+  void* data = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+
+  /// Row 0 of one head.
+  template <typename Element>
+  TILESCOPE_HOST_DEVICE Element* head(int batch, int head) const {
+    return static_cast<Element*>(data) + batch * batch_stride + head * head_stride;
+  }
+  template <typename Element>
+  TILESCOPE_HOST_DEVICE Element* row(int batch, int head, std::int64_t row) const {
+    return this->head<Element>(batch, head) + row * row_stride;
+  }
+};
+
+/// TileState (cpu_ref/launch/tile_observer.hpp) as a kernel writes it: each field is a sum over the tile that
+/// the threads of a CTA add to.
+struct DeviceTileState {
+  int batch, head, m_block, n_block;
+  double scores, row_max, row_sum, probs, dprobs, dscores, accum;
+};
+
+/// Where an observed pass logs the tiles that it visits: `capacity` states for each CTA, by issue index.
+struct DeviceTileLog {
+  DeviceTileState* states = nullptr;  // null: nothing is observed
+  int* visited = nullptr;             // tiles that each CTA has logged
+  int capacity = 0;
+};
+
+/// Where kernels with a step clock (gpu/primitives/common/step_clock.cuh) note the time: a row for each CTA,
+/// by issue index, of the SM that it runs on and of that SM's clock at every 2^log2_every-th of its steps.
+struct StepClock {
+  std::uint32_t* notes = nullptr;  // null: nothing is noted
+  int stride = 0;                  // numbers in a row
+  int log2_every = 0;
+  int mask = 0;  // 2^log2_every - 1
+};
+
+struct KernelArguments {
+  std::array<DeviceTensor, kNumTensors> tensors;
+  Grid grid;
+  Scan scan = Scan::ascending;
+  VisibleBand band;
+  int heads = 1;
+  int heads_kv = 1;
+  int head_dim = 1;
+  float softmax_scale = 1.0f;       // signed
+  float softmax_scale_log2 = 1.0f;  // |scale| * log2(e): P = exp2(score * this - ...)
+  float score_sign = 1.0f;          // of the scale: a negative one flips every score before the softmax
+  DropoutMask dropout;
+  DeviceTileLog log;
+  StepClock clock;
+
+  TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
+    return tensors[static_cast<int>(name)];
+  }
+  TILESCOPE_HOST_DEVICE int group_size() const { return heads / heads_kv; }
+};
+
+}  // namespace tilescope

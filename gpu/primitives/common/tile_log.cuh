@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a kernel in observe mode tells which tile it has visited and what it held. Every thread adds its part;
+// nothing is done where no log is given.
+#pragma once
+
+#include "gpu/launch/kernel_arguments.hpp"
+
+namespace tilescope {
+
+/// One CTA's next entry of the tile log.
+class TileLogEntry {
+ public:
+  /// Opens the entry of a tile. Every thread of the CTA calls this once a visited tile, `index` counting up.
+  __device__ TileLogEntry(const DeviceTileLog& log, int index, int batch, int head, int m_block,
+                          int n_block) {
+    if (!log.states) return;
+    const std::int64_t cta = blockIdx.x;
+    state_ = log.states + cta * log.capacity + index;
+    if (threadIdx.x == 0) {
+      state_->batch = batch;
+      state_->head = head;
+      state_->m_block = m_block;
+      state_->n_block = n_block;
+      log.visited[cta] = index + 1;
+    }
+  }
+  __device__ bool open() const { return state_ != nullptr; }
+  /// Adds to one of the state's sums.
+  __device__ void add(double DeviceTileState::*field, double value) const {
+    if (state_ && value != 0.0) atomicAdd(&(state_->*field), value);
+  }
+
+ private:
+  DeviceTileState* state_ = nullptr;
+};
+
+}  // namespace tilescope

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles between global and shared memory: cp.async one way, coalesced 16-byte stores the other.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/planted_bug.cuh"
+#include "gpu/primitives/sm80/cp_async.cuh"
+#include "gpu/primitives/sm80/shared_tile.cuh"
+
+namespace tilescope::gpu {
+
+/// One head of a 16-bit (B, H, N, D) tensor in global memory.
+struct GlobalRows {
+  std::uint16_t* row0;
+  std::int64_t row_stride;  // [elements]
+  int rows;
+  int cols;
+};
+
+/// How rows lie in global memory. In `chunks` they start at 16-byte boundaries and have a multiple of 8
+/// elements; `elements` takes any row, at the speed of single loads.
+enum class RowAccess : std::uint8_t { chunks, elements };
+
+/// Starts copying the kRows x kCols tile whose first row is `first_row`: each thread takes one 16-byte chunk
+/// of every kRowStep-th row. Beyond the edges of the head the tile is zero. The caller commits and waits.
+template <RowAccess kAccess, int kRows, int kThreads, int kCols>
+__device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRows& source, int first_row,
+                                          int thread) {
+  constexpr int kChunks = SharedTile<kCols>::kChunks;
+  constexpr int kRowStep = kThreads / kChunks;
+  static_assert(kThreads % kChunks == 0 && kRows % kRowStep == 0);
+  // Hidden from the optimiser, which would carry this thread's place in registers through the caller's loop,
+  // where they are dearer than the few instructions that find it again.
+  asm volatile("" : "+r"(thread));
+  const int row = thread / kChunks;
+  const int chunk = thread % kChunks;
+  const int rows = chunk * 8 < source.cols ? source.rows - first_row - row : 0;
+  const std::uint16_t* from =
+      source.row0 + first_row * source.row_stride + (row * static_cast<int>(source.row_stride) + chunk * 8);
+  if constexpr (kAccess == RowAccess::chunks) {
+    // cp.async does not touch the source where it writes zeros, so the address may lie beyond the tensor.
+    const int step = static_cast<int>(kRowStep * source.row_stride);
+#pragma unroll
+    for (int i = 0; i < kRows; i += kRowStep) {
+      copy_async_16(tile.chunk_address(row + i, chunk), from, i < rows);
+      from += step;
+    }
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < kRows; i += kRowStep) {
+      std::uint32_t words[4] = {0, 0, 0, 0};
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        if (i < rows && chunk * 8 + e < source.cols) words[e / 2] |= std::uint32_t{from[e]} << (e % 2 * 16);
+      }
+      store_shared(tile.chunk_address(row + i, chunk), make_uint4(words[0], words[1], words[2], words[3]));
+      from += kRowStep * source.row_stride;
+    }
+  }
+}
+
+/// Writes the existing part of a kRows x kCols tile to rows from `first_row` on.
+template <RowAccess kAccess, int kRows, int kThreads, int kCols>
+__device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalRows& destination,
+                                           int first_row, int thread) {
+  constexpr int kChunks = SharedTile<kCols>::kChunks;
+  const int chunk = thread % kChunks;
+  if (chunk * 8 >= destination.cols) return;
+  const int rows = planted(GpuBug::mma_tail_unguarded) ? kRows : min(kRows, destination.rows - first_row);
+#pragma unroll 4
+  for (int row = thread / kChunks; row < rows; row += kThreads / kChunks) {
+    std::uint16_t* to = destination.row0 + (first_row + row) * destination.row_stride + chunk * 8;
+    const uint4 value = load_shared(tile.chunk_address(row, chunk));
+    if constexpr (kAccess == RowAccess::chunks) {
+      *reinterpret_cast<uint4*>(to) = value;
+    } else {
+      const std::uint32_t words[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (chunk * 8 + i < destination.cols)
+          to[i] = static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16));
+      }
+    }
+  }
+}
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp's share of the products of attention, right operands in swizzled shared tiles.
+#pragma once
+
+#include "gpu/primitives/sm80/mma.cuh"
+#include "gpu/primitives/sm80/shared_tile.cuh"
+
+namespace tilescope::gpu {
+
+/// A (16 kMBlocks) x (16 kNBlocks) block of fp32 accumulators, spread over a warp.
+template <int kMBlocks, int kNBlocks>
+struct WarpAccumulator {
+  Accumulator tile[kMBlocks][2 * kNBlocks];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) tile[i][j] = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    }
+  }
+  __device__ __forceinline__ void scale(float factor) {
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+      for (int j = 0; j < 2 * kNBlocks; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) tile[i][j].x[e] *= factor;
+      }
+    }
+  }
+};
+
+/// acc += a * b^T for one depth step of 16: block column k of b, whose rows are acc's columns.
+template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
+__device__ __forceinline__ void step_abt(WarpAccumulator<kMBlocks, kNBlocks>& acc,
+                                         const Fragment (&a)[kMBlocks], const AcrossView<kCols>& b, int k) {
+#pragma unroll
+  for (int j = 0; j < kNBlocks; ++j) {
+    const Fragment f = b.load(j, k);
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+      mma_m16n8k16<kType>(acc.tile[i][2 * j], a[i], f.x[0], f.x[1]);
+      mma_m16n8k16<kType>(acc.tile[i][2 * j + 1], a[i], f.x[2], f.x[3]);
+    }
+  }
+}
+
+/// acc += a * b for one depth step of 16: block row k of b, whose columns are acc's columns.
+template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
+__device__ __forceinline__ void step_ab(WarpAccumulator<kMBlocks, kNBlocks>& acc,
+                                        const Fragment (&a)[kMBlocks], const DownView<kCols>& b, int k) {
+#pragma unroll
+  for (int j = 0; j < kNBlocks; ++j) {
+    const Fragment f = b.load_transposed(k, j);
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) {
+      mma_m16n8k16<kType>(acc.tile[i][2 * j], a[i], f.x[0], f.x[1]);
+      mma_m16n8k16<kType>(acc.tile[i][2 * j + 1], a[i], f.x[2], f.x[3]);
+    }
+  }
+}
+
+/// Does nothing between two depth steps.
+struct NoInterleave {
+  __device__ __forceinline__ void operator()(int) const {}
+};
+
+/// acc += a b^T over kDepth / 16 steps, both operands in shared memory. `interleave(k)` runs after step k:
+/// arithmetic to hide behind the tensor cores.
+template <ElementType kType, int kDepth, int kMBlocks, int kNBlocks, int kCols,
+          typename Interleave = NoInterleave>
+__device__ __forceinline__ void multiply_abt(WarpAccumulator<kMBlocks, kNBlocks>& acc,
+                                             const DownView<kCols>& a, const AcrossView<kCols>& b,
+                                             Interleave interleave = {}) {
+#pragma unroll
+  for (int k = 0; k < kDepth / 16; ++k) {
+    Fragment left[kMBlocks];
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) left[i] = a.load(i, k);
+    step_abt<kType>(acc, left, b, k);
+    interleave(k);
+  }
+}
+
+}  // namespace tilescope::gpu

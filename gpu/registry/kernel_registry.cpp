@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/registry/kernel_registry.hpp"
+
+#include <vector>
+
+#include "common/errors.hpp"
+#include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/kernels/flash2_mma/flash2_mma.hpp"
+#include "gpu/kernels/flash2_simt/flash2_simt.hpp"
+#include "gpu/kernels/split_k/split_k.hpp"
+#include "gpu/kernels/standard/standard.hpp"
+#ifdef TILESCOPE_HAS_CUDA
+#include "gpu/launch/device.hpp"
+#endif
+
+namespace tilescope {
+
+std::span<const GpuKernel> gpu_kernel_rungs() {
+  static const std::vector<GpuKernel> rungs = {make_gpu_kernel<Standard>(), make_gpu_kernel<Flash1>(),
+                                               make_gpu_kernel<Flash2Simt>(), make_gpu_kernel<Flash2Mma>(),
+                                               make_gpu_kernel<SplitK>()};
+  return rungs;
+}
+
+std::span<const GpuKernel> gpu_ladder() {
+  static const std::vector<GpuKernel> ladder = [] {
+    std::vector<GpuKernel> rungs(gpu_kernel_rungs().begin(), gpu_kernel_rungs().end());
+    // Forward alone, and there to be compared with gpu:flash2-mma: a step neither up nor down.
+    std::erase_if(rungs, [](const GpuKernel& rung) { return rung.row.name == SplitK::name; });
+    return rungs;
+  }();
+  return ladder;
+}
+
+std::span<const Kernel> gpu_kernels() {
+  static const std::vector<Kernel> rows = [] {
+    std::vector<Kernel> all;
+    for (const GpuKernel& rung : gpu_kernel_rungs()) all.push_back(rung.row);
+    return all;
+  }();
+  return rows;
+}
+
+const GpuKernel& find_gpu_kernel(std::string_view name) {
+  std::string names;
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    if (rung.row.name == name) return rung;
+    names += (names.empty() ? "" : ", ") + std::string(rung.row.name);
+  }
+  throw BadInput("kernel", std::string(name), "the GPU kernels are " + names);
+}
+
+std::optional<std::string> device_lack() {
+#ifdef TILESCOPE_HAS_CUDA
+  try {
+    require_device();
+    return std::nullopt;
+  } catch (const MachineLacks& lack) {
+    return lack.what();
+  }
+#else
+  return "this build has no GPU side; build where nvcc is on the PATH. The cpu: kernels need no device";
+#endif
+}
+
+std::vector<TileShape> tile_choices(const Kernel& kernel, const AttentionProblem& problem, TiledPass pass) {
+  if (!kernel.launch_shape) return {};
+  if (kernel.name == Flash2Mma::name) return Flash2Mma::tile_choices(problem, pass);
+  ProgramOptions own = kernel.default_options(problem);  // the other rungs are compiled for it alone
+  return {tile_of(own, pass)};
+}
+
+std::optional<DeviceFacts> device_facts() {
+  if (device_lack()) return std::nullopt;
+#ifdef TILESCOPE_HAS_CUDA
+  return current_device();
+#else
+  return std::nullopt;
+#endif
+}
+
+std::string refusal_sentence(std::string_view kernel, const std::string& reason,
+                             const AttentionProblem& problem, Direction direction) {
+  std::string others;
+  for (const GpuKernel& rung : gpu_kernel_rungs()) {
+    const ProgramOptions options = rung.row.default_options(problem);
+    if (rung.row.name == kernel || rung.reason(problem, direction, options)) continue;
+    others += (others.empty() ? "" : ", ") + std::string(rung.row.name);
+  }
+  return std::string(kernel) + " " + reason + "; " +
+         (others.empty() ? "no other GPU kernel takes this problem either" : "it runs on " + others);
+}
+
+}  // namespace tilescope

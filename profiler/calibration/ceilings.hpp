@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a device can do at best, measured: bandwidth at each boundary and arithmetic rates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/calibration/l2/l2_partitions.hpp"
+#include "profiler/calibration/l2/l2_residency.hpp"
+#include "profiler/calibration/noise_floor.hpp"
+
+namespace tilescope {
+
+struct MeasuredCeiling {
+  std::string name;       // "dram_copy", "sm_l2_read", "fp16" ...
+  std::string unit;       // "byte/s" or "flop/s"
+  double per_second = 0;  // of the fastest sample: under sustained load power lowers the clock
+  double median_per_second = 0;
+  double noise = 0;        // relative standard deviation of the samples, 1.0 = 100 %
+  double sm_clock_hz = 0;  // mean while it ran
+  std::string method;      // what was run
+};
+
+struct Ceilings {
+  std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
+  std::vector<MeasuredCeiling> ceilings;
+  std::int64_t l2_bytes = 0;                // as the driver has it
+  std::vector<L2Residency> l2;              // empty where bytes cannot be counted
+  L2Parts l2_parts;                         // without groups where nobody looked
+  std::vector<BackgroundReads> background;  // empty where bytes cannot be counted
+  std::vector<std::string> left_out;        // with the reason
+};
+
+/// Takes up to a minute and up to 4 GiB of device memory.
+/// @throws MachineLacks without a device or in a build without CUDA
+Ceilings measure_ceilings();
+
+}  // namespace tilescope

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/counters/cupti_library.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "profiler/driver/library_search.hpp"
+
+namespace tilescope {
+namespace {
+
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> all = {"libcupti.so.13", "libcupti.so.12"};
+  return all;
+}
+
+/// What the caller or the environment asks for: a file or a folder.
+std::string chosen(const std::string& path) {
+  const char* named = std::getenv("TILESCOPE_CUPTI");
+  return path.empty() && named ? named : path;
+}
+
+template <class Function>
+void resolve(const SharedObject& object, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(object.symbol(name));
+  if (function) return;
+  throw MachineLacks(std::string("the libcupti that was found lacks ") + name +
+                     ": it is older than CUDA 12.6; install a newer CUPTI or name one with TILESCOPE_CUPTI");
+}
+
+}  // namespace
+
+std::vector<std::string> CuptiLibrary::candidates(const std::string& path) {
+  const std::filesystem::path place = chosen(path);
+  if (place.empty()) return library_candidates(names(), "cuda_cupti");
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(place, ignored)) return {place.string()};
+  std::vector<std::string> places;
+  for (const std::string& name : names()) places.push_back((place / name).string());
+  return places;
+}
+
+std::shared_ptr<const CuptiLibrary> CuptiLibrary::load(const std::string& path) {
+  // A second copy in one process would know nothing of what the first has subscribed to.
+  SharedObject object = chosen(path).empty() ? already_loaded(names()) : SharedObject();
+  std::string tried;
+  if (!object) object = open_first(candidates(path), tried);
+  if (object) return std::shared_ptr<const CuptiLibrary>(new CuptiLibrary(std::move(object)));
+  throw MachineLacks(
+      "libcupti was not found (" + tried +
+      "): install CUPTI with the CUDA toolkit or as the Python package nvidia-cuda-cupti, or name "
+      "its file with TILESCOPE_CUPTI");
+}
+
+CuptiLibrary::CuptiLibrary(SharedObject object) : object_(std::move(object)) {
+#define TILESCOPE_RESOLVE(name) resolve(object_, #name, this->name);
+  TILESCOPE_CUPTI_FUNCTIONS(TILESCOPE_RESOLVE)
+#undef TILESCOPE_RESOLVE
+}
+
+std::string CuptiLibrary::path() const {
+  return SharedObject::path_of(reinterpret_cast<const void*>(cuptiGetVersion));
+}
+
+std::uint32_t CuptiLibrary::api_version() const {
+  std::uint32_t version = 0;
+  check_cupti(cuptiGetVersion(&version), "cuptiGetVersion");
+  return version;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Empties L2 by reading: afterwards it holds lines of a private buffer, none of them dirty. A memset would do
+// it too, but leaves dirty lines that are written back, and counted, during whatever runs next.
+#pragma once
+
+#include <memory>
+
+#include "profiler/driver/driver_library.hpp"
+
+namespace tilescope {
+
+/// The buffer and kernel for one context.
+class ReadSweep {
+ public:
+  /// Takes device memory of kL2Multiples times the L2. The context must be current.
+  /// @throws MachineLacks, DriverError
+  explicit ReadSweep(std::shared_ptr<const DriverLibrary> driver);
+  ~ReadSweep();
+  ReadSweep(const ReadSweep&) = delete;
+  ReadSweep& operator=(const ReadSweep&) = delete;
+
+  /// Enqueues one sweep.
+  void enqueue(CUstream stream) const;
+  std::size_t bytes() const { return bytes_; }
+
+  // L2 replaces lines by a rule of its own: a buffer of its size would leave old lines standing.
+  static constexpr int kL2Multiples = 4;
+
+ private:
+  std::shared_ptr<const DriverLibrary> driver_;
+  CUmodule module_ = nullptr;
+  CUfunction kernel_ = nullptr;
+  CUdeviceptr buffer_ = 0;
+  std::size_t bytes_ = 0;
+  unsigned blocks_ = 0;
+};
+
+}  // namespace tilescope

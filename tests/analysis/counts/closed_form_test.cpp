@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formulas against the sum over every access of the program, and against the papers' own counts.
+#include "analysis/counts/closed_form.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "cpu_ref/schedule/cta_walk.hpp"
+#include "tests/analysis/algorithm_choices.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr int kRandomProblems = 400;
+
+/// The same counts by walking every access.
+std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
+  std::map<TensorName, TensorTraffic> result;
+  std::set<std::tuple<TensorName, int, int, int, int>> seen, written;
+  for_each_access(program, [&](const TileAccess& access) {
+    const std::tuple tile{access.tensor, access.batch, access.head, access.m_block, access.n_block};
+    TensorTraffic& traffic = result[access.tensor];
+    traffic.tensor = access.tensor;
+    const bool first = seen.insert(tile).second;
+    if (access.kind == AccessKind::load) traffic.load_bytes += access.bytes;
+    if (access.kind == AccessKind::store) traffic.store_bytes += access.bytes;
+    if (access.kind == AccessKind::reduce) traffic.reduce_bytes += access.bytes;
+    if (first && access.kind != AccessKind::store) traffic.compulsory_read_bytes += access.bytes;
+    if (access.kind != AccessKind::load && written.insert(tile).second) {
+      traffic.compulsory_write_bytes += access.bytes;
+    }
+  });
+  return result;
+}
+
+TEST_CASE("the closed form is the sum over the program's accesses, tensor by tensor") {
+  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(16);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = kElementTypes[random.between(0, 4)];
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.softmax_reads = random.between(1, 3);
+    options.dscores_reads = random.between(1, 2);
+    for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
+      for (const TileProgram& program : testing::programs_of(choice, p, options)) {
+        CAPTURE(seed);
+        CAPTURE(describe(p));
+        CAPTURE(tile.block_m);
+        CAPTURE(tile.block_n);
+        CAPTURE(to_string(choice.algorithm));
+        CAPTURE(to_string(choice.direction));
+        CAPTURE(to_string(program.name));
+        const std::map<TensorName, TensorTraffic> walked = walked_traffic(program);
+        const std::vector<TensorTraffic> formula = tensor_traffic(program);
+        ClosedFormBytes sum;
+        REQUIRE(formula.size() == walked.size());
+        for (const TensorTraffic& tensor : formula) {
+          CAPTURE(to_string(tensor.tensor));
+          const TensorTraffic& expected = walked.at(tensor.tensor);
+          CHECK(tensor.load_bytes == expected.load_bytes);
+          CHECK(tensor.store_bytes == expected.store_bytes);
+          CHECK(tensor.reduce_bytes == expected.reduce_bytes);
+          CHECK(tensor.compulsory_read_bytes == expected.compulsory_read_bytes);
+          CHECK(tensor.compulsory_write_bytes == expected.compulsory_write_bytes);
+          sum.sm_l2_read_bytes += expected.load_bytes;
+          sum.sm_l2_write_bytes += expected.store_bytes + expected.reduce_bytes;
+          sum.compulsory_read_bytes += expected.compulsory_read_bytes;
+          sum.compulsory_write_bytes += expected.compulsory_write_bytes;
+        }
+        CHECK(closed_form_bytes(program) == sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilescope

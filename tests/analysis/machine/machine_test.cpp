@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine files that TileScope ships, and the refusal of damaged ones.
+#include "analysis/machine/machine.hpp"
+
+#include <doctest/doctest.h>
+
+#include "analysis/records/json_fields.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope {
+namespace {
+
+std::string complaint(const std::string& name_or_path) {
+  try {
+    load_machine(name_or_path);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Json shipped(const std::string& name) {
+  return parse_json(name,
+                    read_text_file(std::string(TILESCOPE_SOURCE_DIR "/analysis/machine/") + name + ".json"));
+}
+
+std::string complaint(const Json& json) {
+  try {
+    parse_machine("gpu.json", json.dump());
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("the shipped machines load under their own name") {
+  const std::vector<std::string> names = machine_names();
+  CHECK(names == std::vector<std::string>{"a100-40gb", "a100-80gb", "h100-sxm", "h200", "h200-measured",
+                                          "rtx-5070-ti"});
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Machine machine = load_machine(name);
+    CHECK(machine.name == name);
+    CHECK(parse_machine("again", to_json_text(machine)) == machine);
+    CHECK(machine.shared_bytes_per_cta.value < machine.shared_bytes_per_sm.value);
+    CHECK(machine.shared_bytes_per_sm.value < machine.on_chip_bytes_per_sm.value);
+    CHECK(machine.effective_l2_bytes() <= machine.l2_bytes.value);
+    CHECK(machine.peak_flops(ElementType::fp16).value() > machine.peak_flops(ElementType::fp32).value());
+  }
+}
+
+TEST_CASE("an element type that a chip lacks has no peak") {
+  CHECK_FALSE(load_machine("a100-40gb").peak_flops(ElementType::fp8e4m3).has_value());
+}
+
+TEST_CASE("an L2 in two parts may limit the dirty lines of its sets") {
+  CHECK(load_machine("h200").split_l2()->dirty_ways == 8);
+  Json json = shipped("h200");
+  json.erase("l2_dirty_ways");
+  CHECK_FALSE(parse_machine("gpu.json", json.dump()).split_l2()->dirty_ways);
+}
+
+TEST_CASE("residency follows shared memory, between one CTA and the hardware's limit") {
+  const Machine h200 = load_machine("h200");
+  CHECK(h200.resident_ctas_per_sm(0) == 32);
+  CHECK(h200.resident_ctas_per_sm(113 * 1024) == 2);  // (113 + 1) * 2 = 228 KiB
+  CHECK(h200.resident_ctas_per_sm(113 * 1024 + 1) == 1);
+  CHECK(h200.fits(227 * 1024));
+  CHECK_FALSE(h200.fits(227 * 1024 + 1));
+  CHECK(h200.resident_ctas_per_sm(1 << 30) == 1);
+}
+
+TEST_CASE("an unknown name is refused with the known ones") {
+  const std::string message = complaint(std::string("h20O"));
+  CHECK(message.find("h20O") != std::string::npos);
+  CHECK(message.find("a100-40gb") != std::string::npos);
+  CHECK(complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
+}
+
+TEST_CASE("a damaged machine file is refused by file and field") {
+  const auto expect = [](const Json& json, const char* field, const char* reason) {
+    const std::string message = complaint(json);
+    CAPTURE(message);
+    CHECK(message.find("gpu.json: ") == 0);
+    CHECK(message.find(field) != std::string::npos);
+    CHECK(message.find(reason) != std::string::npos);
+  };
+  CHECK(complaint(shipped("h200")).empty());
+  Json json = shipped("h200");
+  json.erase("l2_bytes");
+  expect(json, "l2_bytes", "missing");
+  json = shipped("h200");
+  json["sm_count"]["value"] = 0;
+  expect(json, "sm_count.value", "at least 1");
+  json = shipped("h200");
+  json["sm_count"]["value"] = 132.5;
+  expect(json, "sm_count.value", "integer");
+  json = shipped("h200");
+  json["l2_effective_fraction"]["value"] = 1.5;
+  expect(json, "l2_effective_fraction.value", "(0, 1]");
+  json = shipped("h200");
+  json["cta_paces"]["value"][0]["younger"] = 0;
+  expect(json, "cta_paces.value[0].younger", "above 0");
+  json = shipped("h200");
+  json["cta_paces"]["value"][0]["step_spread"] = -0.01;
+  expect(json, "cta_paces.value[0].step_spread", "above 0");
+  json = shipped("h200");
+  json["cta_paces"]["value"][0]["tpc_spread"] = 0;
+  expect(json, "cta_paces.value[0].tpc_spread", "above 0");
+  json = shipped("h200");
+  json["l2_ways"]["value"] = 0;
+  expect(json, "l2_ways.value", "1");
+  json = shipped("h200");
+  json.erase("l2_ways");
+  expect(json, "l2_ways", "missing");
+  json = shipped("h200");
+  json["l2_dirty_ways"]["value"] = 17;
+  expect(json, "l2_dirty_ways.value", "16");
+  json = shipped("h200");
+  json["sm_groups"]["value"][0]["part"] = 2;
+  expect(json, "sm_groups.value[0].part", "1");
+  json = shipped("h200");
+  json["sm_groups"]["value"][0]["sms"] = 9;
+  expect(json, "sm_groups.value", "132 SMs");
+  json = shipped("h200");
+  json["dram_bytes_per_second"].erase("source");
+  expect(json, "dram_bytes_per_second.source", "missing");
+  json = shipped("h200");
+  json["dram_bytes_per_second"]["kind"] = "guess";
+  expect(json, "dram_bytes_per_second.kind", "datasheet");
+  json = shipped("h200");
+  json["peak_flops_per_second"]["fp12"] = json["peak_flops_per_second"]["fp16"];
+  expect(json, "peak_flops_per_second.fp12", "fp32");
+  const std::string text = shipped("h200").dump();
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    CHECK_THROWS_AS(parse_machine("gpu.json", text.substr(0, length)), BadInput);
+  }
+}
+
+}  // namespace
+}  // namespace tilescope

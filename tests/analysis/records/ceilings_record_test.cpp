@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record of `tilescope ceilings`: written, read again, and read where it is older or damaged.
+#include "analysis/records/ceilings_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include "analysis/records/json_fields.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope {
+namespace {
+
+CeilingsRecord full_record() {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.architecture = "sm_90";
+  record.measured.driver = "13.0";
+  record.measured.ceilings = {{"dram_copy", "byte/s", 4e12, 3.9e12, 0.01, 1.5e9, "copies"}};
+  record.measured.l2_bytes = 64 << 20;
+  record.measured.l2 = {{kReadByPart, 1 << 20, 0.75}, {kReadScattered, 1 << 20, 0.5}};
+  record.measured.l2_parts = {{{8, 0}, {50, 0}, {18, 1}}};
+  record.measured.background = {{kAsleep, 1e-4, 4096}, {"busy", 1.0, 1'000'000}};
+  return record;
+}
+
+Json written() { return parse_json("written", to_json_text(full_record())); }
+
+std::string complaint(const Json& json) {
+  try {
+    parse_ceilings_record("gpu.json", json.dump());
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("what was measured is read as it was written") {
+  const CeilingsRecord record = full_record();
+  const CeilingsRecord again = parse_ceilings_record("again", to_json_text(record));
+  CHECK(again.measured.l2_parts == record.measured.l2_parts);
+  CHECK(again.measured.background == record.measured.background);
+  CHECK(again.measured.l2.size() == 2);
+  CHECK(to_json_text(again) == to_json_text(record));
+}
+
+TEST_CASE("a record from before the parts is read, and written without them") {
+  const std::string path = TILESCOPE_SOURCE_DIR "/reports/data/ceilings-h200.json";
+  const std::string text = read_text_file(path);
+  const CeilingsRecord record = parse_ceilings_record(path, text);
+  CHECK(half_kept_bytes(record.measured.l2, kReadByAll) > 0);
+  Json json = written();
+  json.erase("l2_parts");
+  json.erase("background");
+  const CeilingsRecord older = parse_ceilings_record("older", json.dump());
+  CHECK(older.measured.l2_parts.groups.empty());
+  CHECK(older.measured.background.empty());
+  CHECK(to_json_text(older) == json.dump(1) + "\n");
+}
+
+TEST_CASE("a device was asleep where a record does not say what it did") {
+  Json json = written();
+  for (Json& reads : json["background"]) reads.erase("load");
+  const std::vector<BackgroundReads> read = parse_ceilings_record("older", json.dump()).measured.background;
+  CHECK(read == std::vector<BackgroundReads>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
+}
+
+TEST_CASE("damaged parts and reads are refused by field") {
+  const auto expect = [](const Json& json, const std::string& field) {
+    const std::string message = complaint(json);
+    CAPTURE(message);
+    CHECK(message.find("gpu.json") == 0);
+    CHECK(message.find(field) != std::string::npos);
+  };
+  CHECK(complaint(written()).empty());
+  Json json = written();
+  json["l2_parts"] = 3;
+  expect(json, "l2_parts");
+  json = written();
+  json["l2_parts"].erase("groups");
+  expect(json, "groups");
+  for (const auto& [key, value] : {std::pair{"sms", 0}, {"sms", 1 << 20}, {"part", -1}, {"part", 64}}) {
+    json = written();
+    json["l2_parts"]["groups"][1][key] = value;
+    expect(json, key);
+  }
+  json = written();
+  json["background"][0]["seconds"] = 0;
+  expect(json, "seconds");
+  json = written();
+  json["background"][0]["load"] = 1;
+  expect(json, "load");
+  json = written();
+  json["background"][1]["dram_read_bytes"] = -1;
+  expect(json, "dram_read_bytes");
+  json = written();
+  json["background"][1].erase("dram_read_bytes");
+  expect(json, "dram_read_bytes");
+}
+
+}  // namespace
+}  // namespace tilescope

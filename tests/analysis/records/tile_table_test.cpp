@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/records/tile_table.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+
+#include "common/errors.hpp"
+
+namespace tilescope {
+namespace {
+
+TileChoice choice_of(TiledPass pass, TileShape tile) {
+  return {.device = "Device A",
+          .kernel = "gpu:some",
+          .pass = pass,
+          .head_dim = 128,
+          .dtype = ElementType::bf16,
+          .causal = true,
+          .tile = tile,
+          .tried = {{{128, 64}, 2e-3}, {tile, 1e-3}},
+          .problem = "B1",
+          .when = "2025-01-31T23:59:59Z",
+          .git_sha = "abc"};
+}
+
+std::string damaged(const std::string& from, const std::string& to) {
+  TileTable table;
+  table.put(choice_of(TiledPass::dq, {64, 32}));
+  std::string text = to_json_text(table);
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// Sets a variable of the environment for one test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~Variable() { unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST_CASE("a table of tiles reads back, and a new choice replaces that of the same key") {
+  TileTable table;
+  table.put(choice_of(TiledPass::forward, {64, 64}));
+  table.put(choice_of(TiledPass::dq, {64, 32}));
+  table.put(choice_of(TiledPass::forward, {128, 32}));
+  REQUIRE(table.choices().size() == 2);
+  CHECK(table.choices()[0].tile == TileShape{128, 32});
+  CHECK(parse_tile_table("text", to_json_text(table)).choices() == table.choices());
+  CHECK(read_tile_table("/no/such/file.json").choices().empty());
+}
+
+TEST_CASE("a choice holds for its device, kernel, pass, head_dim, element type and mask alone") {
+  TileTable table;
+  table.put(choice_of(TiledPass::forward, {64, 64}));
+  const ProgramOptions own = ProgramOptions::with_tile({128, 64});
+  const AttentionProblem problem{.head_dim = 128, .dtype = ElementType::bf16, .causal = true};
+  const auto legal = [](TiledPass) { return std::vector<TileShape>{{128, 64}, {64, 64}}; };
+  const auto applied = [&](const AttentionProblem& p, const char* device = "Device A",
+                           const char* kernel = "gpu:some") {
+    return table.apply(kernel, p, device, own, legal);
+  };
+  ProgramOptions tuned = own;
+  tuned.forward_tile = {64, 64};
+  CHECK(applied(problem) == tuned);
+  CHECK(applied(problem, "Device B") == own);
+  CHECK(applied(problem, "Device A", "gpu:other") == own);
+  AttentionProblem other = problem;
+  other.head_dim = 64;
+  CHECK(applied(other) == own);
+  other = problem;
+  other.dtype = ElementType::fp16;
+  CHECK(applied(other) == own);
+  other = problem;
+  other.causal = false;
+  CHECK(applied(other) == own);
+  other = problem;
+  other.seqlen_q = other.seqlen_k = 777;  // no part of the key
+  CHECK(applied(other) == tuned);
+}
+
+TEST_CASE("a tile that the kernel no longer has is passed over") {
+  TileTable table;
+  table.put(choice_of(TiledPass::forward, {64, 64}));
+  const ProgramOptions own = ProgramOptions::with_tile({128, 64});
+  const AttentionProblem problem{.head_dim = 128, .dtype = ElementType::bf16, .causal = true};
+  CHECK(table.apply("gpu:some", problem, "Device A", own, [](TiledPass) {
+    return std::vector<TileShape>{{128, 64}};
+  }) == own);
+}
+
+TEST_CASE("a damaged table is refused by file, field and value") {
+  CHECK_THROWS_WITH_AS(parse_tile_table("t.json", damaged("tiles/1", "tiles/9")),
+                       doctest::Contains("tilescope.tiles/9"), BadInput);
+  CHECK_THROWS_WITH_AS(parse_tile_table("t.json", damaged("\"dq\"", "\"dv\"")), doctest::Contains("t.json"),
+                       BadInput);
+  CHECK_THROWS_AS(parse_tile_table("t.json", damaged("\"bf16\"", "\"bf17\"")), BadInput);
+  CHECK_THROWS_AS(parse_tile_table("t.json", damaged("\"block_m\": 64", "\"block_m\": 0")), BadInput);
+  CHECK_THROWS_AS(parse_tile_table("t.json", damaged("\"tried\"", "\"tired\"")), BadInput);
+  CHECK_THROWS_AS(parse_tile_table("t.json", "{"), BadInput);
+}
+
+TEST_CASE("the environment says where the table lies and whether it is read") {
+  {
+    const Variable cache("XDG_CACHE_HOME", "/somewhere");
+    CHECK(tile_table_path() == "/somewhere/tilescope/tiles.json");
+    const Variable named("TILESCOPE_TILES", "/else/t.json");
+    CHECK(tile_table_path() == "/else/t.json");
+  }
+  CHECK_FALSE(autotune_disabled());
+  for (const auto& [value, disabled] : {std::pair{"1", true}, {"0", false}, {"", false}}) {
+    const Variable variable("TILESCOPE_DISABLE_AUTOTUNE", value);
+    CHECK(autotune_disabled() == disabled);
+  }
+  const Variable variable("TILESCOPE_DISABLE_AUTOTUNE", "yes");
+  CHECK_THROWS_WITH_AS(autotune_disabled(), doctest::Contains("yes"), BadInput);
+}
+
+}  // namespace
+}  // namespace tilescope

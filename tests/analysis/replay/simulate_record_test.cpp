@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A record that is simulated again keeps what was measured and gets what its own choices give.
+#include "analysis/replay/simulate_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr Direction kBoth[] = {Direction::forward, Direction::backward};
+
+TEST_CASE("simulating a record again reproduces it, whatever its kernel's choices were") {
+  const Machine machine = load_machine("a100-40gb");
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(16);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = ElementType::fp16;
+    for (const Kernel& kernel : cpu_kernels()) {
+      CAPTURE(kernel.name);
+      ProgramOptions options = ProgramOptions::with_tile(tile);
+      options.dq_tile = random.tile(16);
+      options.order = static_cast<TileOrder>(random.between(0, 2));
+      options.scan = static_cast<Scan>(random.between(0, 2));
+      if (!kernel.backward_orders.empty()) {
+        const int last = static_cast<int>(kernel.backward_orders.size()) - 1;
+        options.backward = kernel.backward_orders[static_cast<std::size_t>(random.between(0, last))];
+      }
+      const auto passes = plan_passes(kernel, p, kBoth, options, machine);
+      RunEntry run = simulate_run(kernel, p, passes, machine);
+      for (PassRecord& pass : run.passes) pass.simulated->l2_curve.clear();
+      run.passes.front().measured = MeasuredBytes{1, 2, 3, 4};
+      RunEntry forgotten = run;
+      for (PassRecord& pass : forgotten.passes) {
+        pass.simulated.reset();
+        pass.closed_form.reset();
+        pass.flops = 0;
+      }
+      CHECK(simulate_again(forgotten, kernel, machine) == run);
+    }
+  }
+}
+
+TEST_CASE("a run is simulated again in its own memory") {
+  const Machine machine = load_machine("h200");
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  p.seqlen_q = p.seqlen_k = 512;
+  const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
+  for (const auto memory : {MemoryPlacement::contiguous, MemoryPlacement::scattered}) {
+    RunEntry run = simulate_run(kernel, p, passes, machine, {.memory = memory, .l2_curve = false});
+    CHECK(run.memory == memory);
+    CHECK(simulate_again(run, kernel, machine) == run);
+    for (const PassRecord& pass : run.passes) {
+      CHECK(pass.simulated->dram_read_range.has_value() == (memory == MemoryPlacement::scattered));
+    }
+  }
+}
+
+TEST_CASE("a record of other passes is refused") {
+  const Machine machine = load_machine("h200");
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  RunEntry run = simulate_run(kernel, p, plan_passes(kernel, p, kBoth, kernel.default_options(p), machine),
+                              machine, {.replay = false});
+  run.passes.pop_back();
+  CHECK_THROWS_AS(simulate_again(run, kernel, machine), BadInput);
+}
+
+}  // namespace
+}  // namespace tilescope

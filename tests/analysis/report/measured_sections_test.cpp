@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// What counters measured, beside formulas, simulations and predictions.
+#include <doctest/doctest.h>
+
+#include <variant>
+
+#include "analysis/report/sections/report_sections.hpp"
+#include "tests/analysis/report/report_records.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::contains;
+using testing::fixed_record;
+using testing::section_names;
+using testing::simulated;
+
+TEST_CASE("measured bytes stand beside the closed form") {
+  RunEntry run = simulated(Algorithm::flash2, 128, {16, 16});
+  for (PassRecord& pass : run.passes) {
+    pass.measured = MeasuredBytes{pass.closed_form->sm_l2_read_bytes, pass.closed_form->sm_l2_write_bytes,
+                                  pass.simulated->dram_read_bytes, pass.simulated->dram_write_bytes};
+  }
+  const std::string markdown = to_markdown(make_report({{fixed_record({run})}}), "f");
+  CHECK(contains(markdown, "SM<->L2 measured"));
+  CHECK(contains(markdown, "+0.000 %"));
+}
+
+TEST_CASE("measured sweeps tell how far model and measurement differ, and how the bytes grow") {
+  std::vector<RunEntry> runs;
+  for (const std::int64_t seqlen : {2048, 4096, 8192}) {
+    runs.push_back(simulated(Algorithm::flash2, seqlen, {128, 128}));
+    RunEntry& run = runs.back();
+    run.problem.batch = 8192 / seqlen;
+    std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+    PassRecord& pass = run.passes.front();
+    const double heads = static_cast<double>(run.problem.batch * run.problem.heads);
+    const auto square = static_cast<std::int64_t>(heads * static_cast<double>(seqlen * seqlen));
+    pass.closed_form = ClosedFormBytes{square, square, 1000, 1000};
+    pass.measured = MeasuredBytes{square + square / 4, square, 2000, 0};
+    pass.simulated->dram_read_bytes = seqlen == 8192 ? 3000 : 2000;
+    pass.launch = LaunchRecord{{square / 32, 1, 1}, {8, 1, 1}, 255, 0};
+    pass.measured->sm_l2_write_bytes = square * 2;
+  }
+  const Document document = make_report({{fixed_record(runs)}});
+  const std::string markdown = to_markdown(document, "f");
+  CHECK(section_names(document).count("measured") == 1);
+  CHECK(section_names(document).count("growth") == 1);
+  CHECK(contains(markdown, "| +25.000 ... +25.000 % | +100.000 ... +100.000 % | 4.0 ... 4.0 |"));
+  CHECK(contains(markdown, "| does not | 3 | 0.0 % | 2 of 3 | +50.0 % |"));
+  CHECK(contains(markdown, "| 3, 2K ... 8K | 2.000 | 2.000 |"));
+}
+
+/// A forward run whose one pass reads so many bytes from DRAM, on the model or on a device.
+RunEntry reading(std::int64_t dram_bytes, bool measured, std::optional<Scan> scan) {
+  RunEntry run = simulated(Algorithm::flash2, 2048, {128, 128});
+  run.kernel = "gpu:flash2-mma";
+  run.scan = scan;
+  std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
+  PassRecord& pass = run.passes.front();
+  pass.simulated->dram_read_bytes = dram_bytes;
+  if (measured) pass.measured = MeasuredBytes{1, 1, dram_bytes, 0};
+  return run;
+}
+
+TEST_CASE(
+    "what was simulated and then measured is shown, choice beside choice; the other way round it is not") {
+  RunRecord predicted = fixed_record({reading(2000, false, {}), reading(1000, false, Scan::sawtooth)});
+  RunRecord measured = fixed_record({reading(1600, true, {}), reading(1250, true, Scan::sawtooth)});
+  predicted.when = "2026-01-01T00:00:00Z";
+  measured.when = "2026-01-02T00:00:00Z";
+  const Document document = make_report({{predicted, measured}});
+  CHECK(section_names(document).count("predictions") == 1);
+  CHECK(contains(to_markdown(document, "f"),
+                 "| 2 kB | 1.600 kB | +25.0 % | 1 kB | 1.250 kB | -20.0 % | 0.50x | 0.78x | - |"));
+  std::swap(predicted.when, measured.when);
+  CHECK(section_names(make_report({{predicted, measured}})).count("predictions") == 0);
+}
+
+/// A pass of which the model says that it fits and reads 1000 bytes from DRAM, where 1200 were measured.
+RunEntry off_by_200() {
+  RunEntry run = reading(1000, true, {});
+  PassRecord& pass = run.passes.front();
+  pass.closed_form = ClosedFormBytes{1, 1, 1000, 1000};
+  pass.measured = MeasuredBytes{1, 1, 1200, 0};
+  return run;
+}
+
+/// The table of DRAM reads.
+Table dram_reads(const std::vector<RunEntry>& runs, const std::vector<BackgroundReads>& background) {
+  const std::vector<RunRecord> records = {fixed_record(runs)};
+  const auto section = measured_section(summarize(records), background);
+  REQUIRE(section);
+  for (const Block& block : section->blocks) {
+    const auto* table = std::get_if<Table>(&block);
+    if (table && table->caption.starts_with("Simulated against")) return *table;
+  }
+  FAIL("no table of DRAM reads");
+  return {};
+}
+
+std::string cell(const Table& table, std::size_t row, const std::string& column) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].header == column) return table.rows.at(row).at(i);
+  }
+  return "no such column";
+}
+
+bool within(const RunEntry& run, const std::vector<BackgroundReads>& background = {}) {
+  return cell(dram_reads({run}, background), 0, "within") == "1 of 1";
+}
+
+TEST_CASE(
+    "DRAM reads past the tolerance agree if launches, fetched code or the background account for them") {
+  CHECK_FALSE(within(off_by_200()));
+  const auto ranging = [](std::int64_t least, std::int64_t largest) {
+    RunEntry run = off_by_200();
+    run.passes.front().measured->dram_read_range = {least, largest};
+    return run;
+  };
+  CHECK(within(ranging(900, 1300)));
+  CHECK(within(ranging(1000, 1300)));
+  CHECK_FALSE(within(ranging(1001, 1300)));
+  CHECK_FALSE(within(ranging(900, 999)));
+  const auto fetching = [](std::int64_t bytes) {
+    RunEntry run = off_by_200();
+    run.passes.front().measured->instruction_fetch_bytes = bytes;
+    return run;
+  };
+  CHECK(within(fetching(141)));
+  CHECK_FALSE(within(fetching(139)));
+  CHECK_FALSE(within(fetching(400)));
+  const std::vector<BackgroundReads> background = {{kAsleep, 1, 100}, {kAsleep, 2, 200}};
+  CHECK_FALSE(within(off_by_200(), background));  // nobody knows how long it took
+  const auto lasting = [](double seconds) {
+    RunEntry run = off_by_200();
+    run.passes.front().time = TimeRecord{seconds, seconds, 0, {seconds}};
+    return run;
+  };
+  CHECK(within(lasting(2), background));
+  CHECK_FALSE(within(lasting(2)));
+  CHECK(within(lasting(1.41), background));  // 5 % of 1200 are left
+  CHECK_FALSE(within(lasting(1.39), background));
+  RunEntry counted = off_by_200();
+  counted.passes.front().counters["gpu__time_duration.sum"] = std::int64_t{2'000'000'000};
+  CHECK(within(counted, background));
+  RunEntry often = lasting(1);
+  often.passes.front().measured->dram_read_range = {1100, 1300};
+  CHECK(within(often, background));
+  often.passes.front().measured->dram_read_range = {1101, 1300};
+  CHECK_FALSE(within(often, background));
+  RunEntry less = lasting(2);  // a device adds reads, and takes none away
+  less.passes.front().measured->dram_read_bytes = 900;
+  CHECK_FALSE(within(less, background));
+}
+
+TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ by more than the tolerance") {
+  const std::vector<BackgroundReads> background = {{kAsleep, 1, 200}};
+  std::vector<RunEntry> runs(4, off_by_200());
+  runs[0].passes.front().measured->dram_read_range = {900, 1300};
+  runs[1].passes.front().measured->instruction_fetch_bytes = 200;
+  runs[2].passes.front().time = TimeRecord{1, 1, 0, {1}};
+  runs[3].passes.front().measured->dram_read_range = {1190, 1210};
+  const Table table = dram_reads(runs, background);
+  REQUIRE(table.rows.size() == 2);
+  for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
+  CHECK(cell(table, 0, "within") == "3 of 4");
+  CHECK(cell(table, 0, "launches differ") == "1 of 2");
+  CHECK(cell(table, 0, "largest") == "-16.7 %");
+  CHECK(cell(table, 1, "within") == "**3 of 4**");
+  CHECK(cell(table, 1, "launches differ") == "1 of 2");
+  CHECK(contains(table.caption, "the least and the largest reads of its launches"));
+  CHECK_FALSE(contains(table.caption, "load"));
+  CHECK(contains(dram_reads(runs, {{kAsleep, 1, 100}, {"busy", 1, 200}}).caption, "the load that makes"));
+  const Table older = dram_reads({off_by_200()}, {});
+  CHECK(cell(older, 0, "launches differ") == "no such column");
+  CHECK_FALSE(contains(older.caption, "launches"));
+}
+
+TEST_CASE("runs in scattered memory have rows of their own in the table of DRAM reads") {
+  std::vector<RunEntry> runs(2, off_by_200());
+  runs[1].memory = MemoryPlacement::scattered;
+  runs[1].passes.front().measured->dram_read_range = {900, 1300};
+  const Table table = dram_reads(runs, {});
+  REQUIRE(table.rows.size() == 3);
+  CHECK(cell(table, 0, "within") == "0 of 1");
+  CHECK(cell(table, 1, "kernel") == cell(table, 0, "kernel") + ", scattered");
+  CHECK(cell(table, 1, "within") == "1 of 1");
+  CHECK(contains(table.caption, "every page of the tensors lay at a random place"));
+  CHECK_FALSE(contains(dram_reads({runs[0]}, {}).caption, "random place"));
+}
+
+TEST_CASE("bytes beyond the closed form are laid to the counters that saw them") {
+  RunEntry run = reading(100, true, {});
+  PassRecord& pass = run.passes.front();
+  pass.closed_form = ClosedFormBytes{10000, 1000, 100, 100};
+  pass.measured = MeasuredBytes{10300, 1600, 100, 100};
+  pass.counters = {
+      {"smsp__sass_data_bytes_mem_global_op_st.sum", std::int64_t{1000}},
+      {"l1tex__m_l1tex2xbar_write_bytes_mem_lg_op_st.sum", std::int64_t{1500}},
+      {"l1tex__t_bytes_pipe_lsu_mem_local_op_st.sum", std::int64_t{400}},
+      {"l1tex__t_bytes_pipe_lsu_mem_local_op_ld_lookup_miss.sum", std::int64_t{350}},
+      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ld_lookup_hit.sum", std::int64_t{40}},
+      {"l1tex__t_bytes_pipe_lsu_mem_global_op_ldgsts_cache_access_lookup_hit.sum", std::int64_t{30}}};
+  const Document document = make_report({{fixed_record({run})}});
+  CHECK(section_names(document).count("account") == 1);
+  const std::string text = to_markdown(document, "f");
+  CHECK(contains(
+      text,
+      "| +3.000 ... +3.000 % | served by L1 -0.700 %, spills read back +3.500 % | +0.200 ... +0.200 % |"));
+  CHECK(contains(text,
+                 "| +60.000 ... +60.000 % | partly written sectors +10.000 %, spills +40.000 % | +10.000 ... "
+                 "+10.000 % |"));
+}
+
+TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half is told") {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.l2_bytes = 64 << 20;
+  for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
+    record.measured.l2.push_back({kReadByAll, std::int64_t{mebi} << 20, kept});
+  }
+  const std::string text = to_markdown(make_report({.runs = {}, .ceilings = {record}}), "f");
+  CHECK(contains(text, "| read by all SMs | 40 MiB | 62.5 % |"));
+  CHECK(contains(text, "l2-residency.svg"));
+  for (const char* absent : {kReadByOne, kReadByPart, kReadScattered, "beside part", "asleep for"}) {
+    CAPTURE(absent);
+    CHECK_FALSE(contains(text, absent));
+  }
+}
+
+TEST_CASE("parts of an L2 and reads in the background stand beside what it keeps") {
+  CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
+  record.measured.device = "Toy";
+  record.measured.l2_bytes = 64 << 20;
+  record.measured.l2_parts = {{{8, 0}, {50, 0}, {58, 1}}};
+  record.measured.background = {{kAsleep, 1e-3, 30000}, {kAsleep, 1.0, 600000}};
+  const auto markdown = [](const CeilingsRecord& of) {
+    return to_markdown(make_report({.runs = {}, .ceilings = {of}}), "f");
+  };
+  std::string text = markdown(record);
+  CHECK_FALSE(contains(text, "l2-residency.svg"));
+  CHECK(contains(text, "58 SMs stand beside part 0, 58 SMs stand beside part 1."));
+  CHECK(contains(text, "| 8 ... 57 | 50 | 0 |"));
+  CHECK(contains(text, "| 1 ms | 30 kB | 30 MB |"));
+  for (const char* access : {kReadByAll, kReadByOne, kReducedByOne, kReadByPart, kReadScattered}) {
+    for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
+      record.measured.l2.push_back({access, std::int64_t{mebi} << 20, kept});
+    }
+  }
+  text = markdown(record);
+  CHECK(contains(text, "| read by the SMs of one part | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  CHECK(contains(text, "| scattered pieces read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  record.measured.l2_parts = {{{116, 0}}};
+  CHECK(contains(markdown(record), "tell no parts of the L2 apart"));
+  record.measured.background.push_back({"busy", 1.0, 700000});
+  text = markdown(record);
+  CHECK(contains(text, "| for | asleep | busy |"));
+  CHECK(contains(text, "| 1 ms | 30 kB | - |"));
+  CHECK(contains(text, "| 1 s | 600 kB | 700 kB |"));
+}
+
+}  // namespace
+}  // namespace tilescope

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `bench` timed, in a report.
+#include <doctest/doctest.h>
+
+#include "analysis/counts/closed_form.hpp"
+#include "tests/analysis/report/report_records.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::contains;
+using testing::fixed_record;
+using testing::section_names;
+
+TEST_CASE("a time on the CPU stands beside the rate of a matrix product in the same run") {
+  RunEntry timed;
+  timed.problem = {.heads = 2, .heads_kv = 2, .seqlen_q = 64, .seqlen_k = 64, .dtype = ElementType::fp16};
+  timed.kernel = "cpu:flash2";
+  PassRecord& pass = timed.passes.emplace_back();
+  pass.name = "delta+dkdvdq+convert";
+  pass.direction = Direction::backward;
+  pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
+  const double rate = static_cast<double>(useful_flops(timed.problem, Direction::backward)) / 2e-3;
+  pass.counters = {{"threads", std::int64_t{2}}, {"sgemm_flops_per_second", 2 * rate}};
+  const Document speed = make_report({{fixed_record({timed})}});
+  CHECK(section_names(speed) == std::set<std::string>{"speed", "records"});
+  const std::string markdown = to_markdown(speed, "f");
+  for (const char* part : {"| flash2 fused |", "| 2 | 2 ms | 5.0 % |", "| 50.0 % |"}) {
+    CAPTURE(part);
+    CHECK(contains(markdown, part));
+  }
+}
+
+/// A run of `bench` on a device at that rate by the papers' count.
+RunEntry device_run(const std::string& kernel, std::int64_t seqlen, double flops_per_second) {
+  RunEntry run;
+  run.problem = {.seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = 128, .dtype = ElementType::fp16};
+  run.kernel = kernel;
+  PassRecord& pass = run.passes.emplace_back();
+  pass.name = "forward";
+  if (!kernel.starts_with("gpu:")) pass.tile = kUnknownTile;
+  const double seconds = static_cast<double>(paper_flops(run.problem, Direction::forward)) / flops_per_second;
+  pass.time = TimeRecord{seconds, seconds, 0, {seconds}};
+  return run;
+}
+
+TEST_CASE("rates on a device stand beside the peers' of the same record, with geometric means") {
+  std::vector<RunEntry> runs;
+  for (const std::int64_t seqlen : {512, 1024, 2048}) {
+    runs.push_back(device_run("gpu:flash2-mma", seqlen, 300e12));
+    runs.push_back(device_run("pytorch:flash2", seqlen, seqlen == 512 ? 75e12 : 300e12));
+  }
+  runs.push_back(device_run("pytorch:cudnn", 512, 600e12));
+  RunRecord record = fixed_record(runs);
+  record.machine.name = "NVIDIA H200";
+  record.machine.libraries = "PyTorch 9";
+  const Document document = make_report({{record}});
+  CHECK(section_names(document) == std::set<std::string>{"device-speed", "device-rates", "records"});
+  const std::string markdown = to_markdown(document, "f");
+  for (const char* part :
+       {"PyTorch 9", "3 problems", "| gpu:flash2-mma | 128 | none | 1.59 | 0.50 |",  // 4^(1/3)
+        "| B1 H1 N512 D128 fp16 | 300.0 | 75.0 | 600.0 |", "| 300.0 | 300.0 | - |",
+        "rate-against-seqlen-forward.svg"}) {
+    CAPTURE(part);
+    CHECK(contains(markdown, part));
+  }
+
+  RunRecord alone = fixed_record({device_run("gpu:flash2-simt", 512, 30e12)});
+  alone.runs[0].problem.dtype = ElementType::fp32;
+  alone.machine.name = "NVIDIA H200";
+  const Document rates = make_report({{alone}});
+  CHECK(section_names(rates) == std::set<std::string>{"device-rates", "records"});
+  CHECK(contains(to_markdown(rates, "f"), "| 30.0 | 44.8 % |"));  // of 66.9 TFLOP/s
+}
+
+}  // namespace
+}  // namespace tilescope

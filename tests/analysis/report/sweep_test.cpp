@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which runs make a sweep, and which are left to the tables.
+#include "analysis/report/sweep.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/analysis/report/report_records.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::sweep_records;
+
+TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
+  const std::vector<RunRecord> records = sweep_records();
+  const std::vector<RunSummary> runs = summarize(records);
+  const std::vector<Sweep> lengths = seqlen_sweeps(runs), tiles = tile_sweeps(runs);
+  REQUIRE(lengths.size() == 2);  // forward and backward
+  REQUIRE(tiles.size() == 2);
+  for (const Sweep& sweep : lengths) {
+    REQUIRE(sweep.series.size() == 3);
+    CHECK(sweep.series[0].label == "standard");
+    for (const SweepSeries& series : sweep.series) {
+      REQUIRE(series.points.size() >= 3);
+      CHECK(std::is_sorted(series.points.begin(), series.points.end(), [](const auto* a, const auto* b) {
+        return a->problem().seqlen_q < b->problem().seqlen_q;
+      }));
+    }
+  }
+  const std::vector<const RunSummary*> headlines = headline_runs(runs);
+  CHECK(headlines.size() == 4);
+  for (const RunSummary* run : headlines) CHECK(run->problem().seqlen_q == 100);
+  CHECK(headline_runs(summarize({records[0]})).size() == 6);  // the last point of each series
+}
+
+}  // namespace
+}  // namespace tilescope

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad problems, kernels and paths, given to every command that takes them: the same sentence from each.
+#include "tests/cli/program.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+/// Each of `commands` with the arguments of `bad` behind it.
+void check_refused_by(const std::vector<std::vector<std::string>>& commands,
+                      const std::vector<BadCommand>& bads) {
+  for (const std::vector<std::string>& command : commands) {
+    for (BadCommand bad : bads) {
+      bad.arguments.insert(bad.arguments.begin(), command.begin(), command.end());
+      check_refused(bad);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("bad problems are refused by every command that takes one") {
+  check_refused_by({{"simulate"}, {"verify"}, {"run", "--kernel", "cpu:flash2", "--out", "results"}},
+                   {
+                       {{"--batch", "0"}, {"batch", "0", "at least 1"}},
+                       {{"--heads", "-8"}, {"heads", "-8", "at least 1"}},
+                       {{"--heads", "8", "--heads-kv", "3"}, {"heads_kv", "3", "heads = 8"}},
+                       {{"--seqlen", "0"}, {"seqlen_q", "0", "1 ... 268435456"}},
+                       {{"--seqlen-k", "12e3"}, {"seqlen_k", "12e3", "integer"}},
+                       {{"--head-dim", "257"}, {"head_dim", "257", "1 ... 256"}},
+                       {{"--dtype", "fp23"}, {"dtype", "fp23", "fp32"}},
+                       {{"--window", "5"}, {"window", "5", "LEFT,RIGHT"}},
+                       {{"--dropout", "1"}, {"dropout", "1", "[0, 1)"}},
+                       {{"--preset", "llama"}, {"preset", "llama", "did you mean llama3-8b"}},
+                       {{"--pass", "both"}, {"pass", "both", "fwd+bwd"}},
+                       {{"--batch", "4611686018427387904", "--heads", "4"}, {"batch * heads", "2147483647"}},
+                       {{"--batch", "100000", "--seqlen", "200000000"}, {"seqlen_q", "200000000", "63 bits"}},
+                       {{"--dtype", "fp8e4m3", "--pass", "bwd"}, {"kernel", "fp8e4m3", "backward"}},
+                       {{"--seqln", "5"}, {"option", "--seqln", "did you mean --seqlen"}},
+                       {{"--seqlen"}, {"--seqlen", "required"}},
+                   });
+}
+
+TEST_CASE("bad kernels and tiles are refused by every command that takes them") {
+  check_refused_by({{"simulate"}, {"verify", "--preset", "small"}, {"run", "--out", "results"}},
+                   {
+                       {{"--kernel", "cpu:flash9"}, {"kernel", "cpu:flash9", "did you mean cpu:flash"}},
+                       {{"--tile", "0x64"}, {"tile", "0x64", "1 ... 4096"}},
+                       {{"--backward", "sideways"}, {"backward", "sideways", "split, fused or rows"}},
+                       {{"--order", "random"}, {"order", "random", "row-major"}},
+                       {{"--scan", "random"}, {"scan", "random", "ascending"}},
+                   });
+}
+
+TEST_CASE("an output that cannot be written is refused before the work") {
+  check_refused_by({{"simulate"}, {"verify", "--quick"}, {"list", "kernels"}},
+                   {{{"--json", "/nonexistent/x.json"}, {"--json", "/nonexistent/x.json"}}});
+  check_refused({{"demo", "--out", "/proc/nowhere"}, {"--out", "/proc/nowhere", "can be written"}});
+}
+
+TEST_CASE("without a device GPU kernels are simulated, and not run: exit code 3, with what would work") {
+  if (std::filesystem::exists("/dev/nvidiactl")) return;
+  const std::vector<std::string> problem = {"--kernel", "gpu:flash2-simt", "--preset",
+                                            "small",    "--dtype",         "fp32"};
+  const auto with_problem = [&problem](std::vector<std::string> words) {
+    words.insert(words.end(), problem.begin(), problem.end());
+    return words;
+  };
+  const TemporaryFolder folder;
+  CHECK(run_program(with_problem({"simulate", "--quiet"}), folder.path()).exit_code == 0);
+  for (const auto& words : {with_problem({"verify"}), with_problem({"run", "--out", "results"})}) {
+    const ProgramResult result = run_program(words, folder.path());
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 3);
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    CHECK(result.err.find("cpu: kernels") != std::string::npos);
+  }
+  CHECK(folder.empty());
+}
+
+TEST_CASE("unknown machines are refused with the nearest") {
+  check_refused({{"simulate", "--machine", "h20"}, {"machine", "h20", "did you mean h200"}});
+  check_refused({{"simulate", "--machine", "nowhere.json"}, {"nowhere.json", "No such file"}});
+}
+
+}  // namespace tilescope::testing

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope bench`, run as a user runs it, on problems too small to tell anything.
+#include <doctest/doctest.h>
+
+#include "analysis/records/run_record.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+#include "tests/cli/program.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::run_program;
+
+const std::vector<std::string> kTiny = {"bench", "--heads",       "2", "--seqlen",  "48",   "--head-dim",
+                                        "16",    "--repetitions", "2", "--seconds", "0.001"};
+
+std::vector<std::string> tiny(std::vector<std::string> more) {
+  std::vector<std::string> arguments = kTiny;
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_CASE("bench prints a table and writes a record that reads back") {
+  const testing::TemporaryFolder folder;
+  const auto result = run_program(
+      tiny({"--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--backward", "split", "--json", "run.json"}),
+      folder.path());
+  CHECK(result.exit_code == 2);  // flash1 has no such order
+  CHECK(folder.empty());
+
+  const auto both = run_program(
+      tiny({"--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--threads", "2", "--json", "run.json"}),
+      folder.path());
+  CAPTURE(both.err);
+  REQUIRE(both.exit_code == 0);
+  for (const char* part : {"cpu:flash1", "cpu:flash2", "delta+dkdvdq+convert", "FLOP/s", "2 threads"}) {
+    CAPTURE(part);
+    CHECK(both.out.find(part) != std::string::npos);
+  }
+  const RunRecord record = read_run_record((folder.path() / "run.json").string());
+  REQUIRE(record.runs.size() == 2);
+  for (const RunEntry& run : record.runs) {
+    REQUIRE(run.passes.size() == 2);
+    for (const PassRecord& pass : run.passes) {
+      CHECK(pass.time->samples_s.size() == 2);
+      CHECK(pass.time->min_s <= pass.time->median_s);
+      CHECK(pass.flops > 0);
+      CHECK(std::get<std::int64_t>(pass.counters.at("threads")) == 2);
+    }
+  }
+}
+
+TEST_CASE("bench --pass and --dtype choose what is timed; fp8 is timed forward") {
+  const auto forward = run_program(tiny({"--pass", "fwd", "--json", "-"}));
+  CHECK(forward.exit_code == 0);
+  CHECK(parse_run_record("stdout", forward.out).runs.at(0).passes.size() == 1);
+  const auto fp8 = run_program(tiny({"--dtype", "fp8e4m3", "--json", "-"}));
+  CHECK(parse_run_record("stdout", fp8.out).runs.at(0).passes.size() == 1);
+}
+
+TEST_CASE("bench refuses what it cannot do") {
+  testing::check_refused({{"bench", "--threads", "0"}, {"threads = 0", "1 ... "}});
+  testing::check_refused({{"bench", "--repetitions", "two"}, {"repetitions", "two"}});
+  testing::check_refused({{"bench", "--seconds", "-1"}, {"seconds", "-1"}});
+  testing::check_refused({{"bench", "--seconds", "nan"}, {"seconds", "nan"}});
+  testing::check_refused({{"bench", "--sweep", "flash"}, {"sweep", "flash2"}});
+  testing::check_refused({{"bench", "--sweep", "cpu", "--heads", "2"}, {"sweep", "cpu", "without"}});
+  testing::check_refused({{"bench", "--peers"}, {"peers", "gpu:"}});
+  testing::check_refused({{"bench", "--rounds", "0", "--kernel", "gpu:flash1"}, {"rounds", "1 ... "}});
+  testing::check_refused(
+      {{"bench", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"gpu:flash2-mma", "fp16"}});
+  testing::check_refused({{"bench", "--dtype", "fp8e4m3", "--pass", "bwd"}, {"cpu:flash2", "fp8e4m3"}});
+}
+
+TEST_CASE("bench of a GPU kernel where there is no device says what is missing and writes nothing") {
+  if (!device_lack()) return;
+  const testing::TemporaryFolder folder;
+  const auto result =
+      run_program({"bench", "--sweep", "flash2", "--peers", "--json", "run.json"}, folder.path());
+  CHECK(result.exit_code == 3);
+  CHECK(result.err.find("gpu:flash2-mma cannot run") != std::string::npos);
+  CHECK(folder.empty());
+}
+
+}  // namespace
+}  // namespace tilescope

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope diff`, from outside: what it prints, its exit codes, and bad records.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "profiler/records/kernel_record.hpp"
+#include "tests/cli/diff_records.hpp"
+#include "tests/cli/program.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+struct Files {
+  TemporaryFolder folder;
+  std::string base = (folder.path() / "base.json").string();
+  std::string now = (folder.path() / "now.json").string();
+
+  Files(const RunRecord& old_record, const RunRecord& new_record) {
+    write_run_record(old_record, base);
+    write_run_record(new_record, now);
+  }
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("diff passes on equal records and fails on a regression beyond the budget") {
+  const RunRecord old_record = record_of({run_of("gpu:a"), run_of("gpu:gone")});
+  RunRecord new_record = record_of({run_of("gpu:a"), run_of("gpu:fresh")});
+  const Files equal(old_record, old_record);
+  const ProgramResult same = run_program({"diff", equal.base, equal.now});
+  CHECK(same.exit_code == 0);
+  CHECK(contains(same.out, "no regression"));
+
+  new_record.runs[0].passes[0].simulated->dram_read_bytes += 20;
+  const Files moved(old_record, new_record);
+  const ProgramResult worse = run_program({"diff", moved.base, moved.now});
+  CHECK(worse.exit_code == 1);
+  CHECK(worse.err == "");
+  for (const char* part :
+       {"simulated.dram_read_bytes", "+2.00 %", "REGRESSION", "new   gpu:fresh", "gone  gpu:gone"}) {
+    CAPTURE(part);
+    CHECK(contains(worse.out, part));
+  }
+  const ProgramResult allowed =
+      run_program({"diff", moved.base, moved.now, "--budget", "dram_read_bytes=2%"});
+  CHECK(allowed.exit_code == 0);
+  CHECK(contains(allowed.out, "simulated.dram_read_bytes"));
+  CHECK_FALSE(contains(allowed.out, "REGRESSION"));
+
+  const ProgramResult json = run_program({"diff", moved.base, moved.now, "--json", "-"});
+  CHECK(json.exit_code == 1);
+  const auto parsed = nlohmann::json::parse(json.out);
+  CHECK(parsed.at("regressions") == 1);
+  CHECK(parsed.at("runs")[0].at("changes")[0].at("new") == kBytes + 20);
+}
+
+TEST_CASE("diff compares the kernels of a command over all their launches") {
+  KernelMeasurement kernel;
+  kernel.name = "void my_attention<128>(float*)";
+  kernel.launch.grid = {8, 2, 1};
+  kernel.measured = {{"sm_l2_read_bytes", 1e6}, {"dram_read_bytes", 4e5}};
+  kernel.time = KernelTime{{2e-3}};
+  KernelRecord base;
+  base.kernels = {kernel, kernel};
+  base.kernels[1].name = "gone_kernel";
+  KernelRecord now = base;
+  now.kernels[1].name = "fresh_kernel";
+  now.kernels[0].measured["dram_read_bytes"] = 4.1e5;
+  const TemporaryFolder folder;
+  const std::string old_path = (folder.path() / "base.json").string();
+  const std::string new_path = (folder.path() / "now.json").string();
+  std::ofstream(old_path) << to_json_text(base);
+  std::ofstream(new_path) << to_json_text(now);
+  const ProgramResult within = run_program({"diff", old_path, new_path});
+  CHECK(within.exit_code == 0);
+  for (const char* part : {"void my_attention<128>(float*) [grid 8x2x1, block 1x1x1]\n", "+2.50 %",
+                           "all launches", "new   fresh_kernel", "gone  gone_kernel"}) {
+    CAPTURE(part);
+    CHECK(contains(within.out, part));
+  }
+  CHECK(run_program({"diff", old_path, new_path, "--budget", "dram_read_bytes=2%"}).exit_code == 1);
+
+  now.kernels.push_back(kernel);  // launched once more: twice the bytes, twice the time
+  std::ofstream(new_path) << to_json_text(now);
+  const ProgramResult twice = run_program({"diff", old_path, new_path});
+  CHECK(twice.exit_code == 1);
+  CHECK(contains(twice.out, "+100.00 %"));
+  CHECK(contains(twice.out, "time.median_s"));
+
+  const std::string runs = (folder.path() / "runs.json").string();
+  write_run_record(record_of({run_of("gpu:a")}), runs);
+  check_refused({{"diff", runs, new_path}, {"NEW", new_path, "same problem and kernel"}});
+}
+
+TEST_CASE("diff refuses what it cannot compare") {
+  const Files files(record_of({run_of("gpu:a")}), record_of({run_of("gpu:b")}));
+  std::ofstream(files.folder.path() / "damaged.json") << "{\"schema\": \"tilescope.run/1\", \"runs\": [";
+  std::ofstream(files.folder.path() / "other.json") << "{\"schema\": \"tilescope.run/9\"}";
+  const std::string damaged = (files.folder.path() / "damaged.json").string();
+  const std::string other = (files.folder.path() / "other.json").string();
+  const BadCommand cases[] = {
+      {{"diff"}, {"BASE", "''", "record"}},
+      {{"diff", files.base}, {"NEW", "''", "record"}},
+      {{"diff", files.base, files.now}, {"NEW", files.now, "same problem and kernel", files.base}},
+      {{"diff", files.base, "/nonexistent.json"}, {"/nonexistent.json", "No such file"}},
+      {{"diff", files.base, "/"}, {"/", "directory"}},
+      {{"diff", damaged, files.now}, {damaged, "JSON"}},
+      {{"diff", files.base, other}, {other, "schema", "tilescope.run/9", "tilescope.run/1"}},
+      {{"diff", files.base, files.base, "--budget", "tiem=5%"}, {"--budget", "tiem", "did you mean time"}},
+      {{"diff", files.base, files.base, "--budget", "time=-5%"}, {"--budget", "time=-5%", "at least 0"}},
+      {{"diff", files.base, files.base, files.base}, {"diff argument", files.base}},
+  };
+  for (const BadCommand& bad : cases) check_refused(bad);
+}
+
+}  // namespace tilescope::testing

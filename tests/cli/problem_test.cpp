@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options that name a problem: what they mean together, and every bad value refused by field and value.
+#include <doctest/doctest.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+
+#include "analysis/cli/options/problem_options.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct Parsed {
+  AttentionProblem problem;
+  std::vector<Direction> directions;
+  bool given = false;
+};
+
+Parsed parse(std::vector<std::string> words) {
+  CLI::App app;
+  ProblemOptions options;
+  options.add_to(app);
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  app.parse(words);
+  return {options.problem(), options.directions(), options.given()};
+}
+
+}  // namespace
+
+TEST_CASE("heads_kv follows heads, seqlen_k follows seqlen_q, unless given") {
+  CHECK(parse({"--heads", "6"}).problem.heads_kv == 6);
+  CHECK(parse({"--heads", "6", "--heads-kv", "2"}).problem.heads_kv == 2);
+  CHECK(parse({"--heads-kv", "2"}).problem.heads == 8);
+  CHECK(parse({"--seqlen-q", "100"}).problem.seqlen_k == 100);
+  CHECK(parse({"--seqlen-q", "100", "--seqlen-k", "7"}).problem.seqlen_k == 7);
+  CHECK(parse({"--seqlen-k", "7"}).problem.seqlen_q == 1024);
+  const AttentionProblem square = parse({"--seqlen", "33"}).problem;
+  CHECK(square.seqlen_q == 33);
+  CHECK(square.seqlen_k == 33);
+}
+
+TEST_CASE("every problem option reaches its field") {
+  const AttentionProblem expected{.batch = 2,
+                                  .heads = 4,
+                                  .heads_kv = 2,
+                                  .seqlen_q = 10,
+                                  .seqlen_k = 12,
+                                  .head_dim = 40,
+                                  .dtype = ElementType::bf16,
+                                  .causal = true,
+                                  .window_left = 5,
+                                  .window_right = -1,
+                                  .softmax_scale = -0.25,
+                                  .dropout = 0.5,
+                                  .seed = 18446744073709551615u};
+  const Parsed parsed = parse({"--batch",      "2",
+                               "--heads",      "4",
+                               "--heads-kv=2", "--seqlen-q",
+                               "10",           "--seqlen-k",
+                               "12",           "--head-dim",
+                               "40",           "--dtype",
+                               "bf16",         "--causal",
+                               "--window",     "5,-1",
+                               "--scale",      "-0.25",
+                               "--dropout",    "0.5",
+                               "--seed",       "18446744073709551615",
+                               "--pass",       "fwd+bwd"});
+  CHECK(parsed.problem == expected);
+  CHECK(parsed.directions == std::vector{Direction::forward, Direction::backward});
+  CHECK(parsed.given);
+}
+
+TEST_CASE("a preset is a starting point") {
+  CHECK_FALSE(parse({}).given);
+  CHECK(parse({}).directions == std::vector{Direction::forward});
+  CHECK(parse({"--pass", "bwd"}).directions == std::vector{Direction::backward});
+  for (const Preset& preset : presets()) {
+    CHECK(parse({"--preset", std::string(preset.name)}).problem == preset.problem);
+  }
+  AttentionProblem expected = find_preset("llama3-8b").problem;
+  expected.batch = 3;
+  CHECK(parse({"--batch", "3", "--preset", "llama3-8b"}).problem == expected);
+}
+
+TEST_CASE("bad problem options are refused by field, value and what is allowed") {
+  struct Bad {
+    std::vector<std::string> words;
+    const char *field, *value, *allowed;
+  };
+  const char* const too_long = "99999999999999999999";
+  const Bad cases[] = {
+      {{"--batch", "0"}, "batch", "0", "at least 1"},
+      {{"--batch", "-1"}, "batch", "-1", "at least 1"},
+      {{"--batch", "two"}, "batch", "two", "integer"},
+      {{"--batch", "1e3"}, "batch", "1e3", "integer"},
+      {{"--batch", "1 "}, "batch", "1 ", "integer"},
+      {{"--batch", ""}, "batch", "''", "integer"},
+      {{"--batch", too_long}, "batch", too_long, "integer"},
+      {{"--heads", "0"}, "heads", "0", "at least 1"},
+      {{"--heads", "-8"}, "heads", "-8", "at least 1"},
+      {{"--heads-kv", "0"}, "heads_kv", "0", "at least 1"},
+      {{"--heads", "8", "--heads-kv", "3"}, "heads_kv", "3", "heads = 8"},
+      {{"--heads", "2", "--heads-kv", "4"}, "heads_kv", "4", "heads = 2"},
+      {{"--seqlen", "0"}, "seqlen_q", "0", "1 ... 268435456"},
+      {{"--seqlen-q", "-5"}, "seqlen_q", "-5", "1 ... 268435456"},
+      {{"--seqlen-k", "0"}, "seqlen_k", "0", "1 ... 268435456"},
+      {{"--seqlen", "268435457"}, "seqlen_q", "268435457", "1 ... 268435456"},
+      {{"--seqlen", "5", "--seqlen-k", "6"}, "seqlen", "5", "--seqlen-k"},
+      {{"--head-dim", "0"}, "head_dim", "0", "1 ... 256"},
+      {{"--head-dim", "257"}, "head_dim", "257", "1 ... 256"},
+      {{"--dtype", "fp23"}, "dtype", "fp23", "fp32, fp16"},
+      {{"--window", "5"}, "window", "5", "LEFT,RIGHT"},
+      {{"--window", "5,x"}, "window", "5,x", "LEFT,RIGHT"},
+      {{"--window", "-2,0"}, "window", "-2", "-1"},
+      {{"--scale", "big"}, "scale", "big", "number"},
+      {{"--scale", "nan"}, "scale", "nan", "finite"},
+      {{"--scale", "inf"}, "scale", "inf", "finite"},
+      {{"--dropout", "1"}, "dropout", "1", "[0, 1)"},
+      {{"--dropout", "-0.1"}, "dropout", "-0.1", "[0, 1)"},
+      {{"--dropout", "nan"}, "dropout", "nan", "[0, 1)"},
+      {{"--seed", "-1"}, "seed", "-1", "2^64"},
+      {{"--seed", "18446744073709551616"}, "seed", "18446744073709551616", "2^64"},
+      {{"--preset", "llama"}, "preset", "llama", "did you mean llama3-8b"},
+      {{"--pass", "both"}, "pass", "both", "fwd+bwd"},
+      {{"--batch", "2000000", "--heads", "2000000"}, "batch * heads", "2000000 * 2000000", "2147483647"},
+      {{"--batch", "4611686018427387904", "--heads", "4"},
+       "batch * heads",
+       "4611686018427387904",
+       "2147483647"},
+      {{"--batch", "100000", "--seqlen", "200000000"}, "seqlen_q", "200000000", "63 bits"},
+  };
+  for (const Bad& bad : cases) {
+    std::string message;
+    try {
+      parse(bad.words);
+    } catch (const BadInput& error) {
+      message = error.what();
+    }
+    std::string line;
+    for (const std::string& word : bad.words) line += word + " ";
+    CAPTURE(line);
+    CAPTURE(message);
+    for (const char* part : {bad.field, bad.value, bad.allowed}) {
+      CAPTURE(part);
+      CHECK(message.find(part) != std::string::npos);
+    }
+    CHECK(message.find('\n') == std::string::npos);
+  }
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// README.md against the program: its examples print what they show, and its table has every command.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "tests/cli/run_program.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+std::vector<std::string> lines_of(std::istream&& text) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> readme() { return lines_of(std::ifstream(TILESCOPE_SOURCE_DIR "/README.md")); }
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream text(line);
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(word);
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("the README's examples print what it shows") {
+  const std::string prompt = "$ ./tilescope ";
+  const std::vector<std::string> lines = readme();
+  int examples = 0;
+  for (auto line = lines.begin(); line != lines.end(); ++line) {
+    if (!line->starts_with(prompt)) continue;
+    ++examples;
+    const std::vector<std::string> words = words_of(line->substr(prompt.size()));
+    CAPTURE(*line);
+    const ProgramResult result = run_program(words, TILESCOPE_SOURCE_DIR);
+    CHECK(result.exit_code == 0);
+    if (words[0] == "verify") continue;  // its digits depend on the vector units of the machine
+    const std::vector<std::string> shown(line + 1, std::find(line, lines.end(), "```"));
+    const std::vector<std::string> printed = lines_of(std::istringstream(result.out));
+    CAPTURE(result.out);
+    const bool same = shown == printed;
+    CHECK(same);
+  }
+  CHECK(examples >= 2);
+}
+
+TEST_CASE("the README's table has the commands of --help") {
+  std::vector<std::string> documented, offered;
+  for (const std::string& line : readme()) {
+    if (line.starts_with("| `")) documented.push_back(line.substr(3, line.find('`', 3) - 3));
+  }
+  const std::vector<std::string> help = lines_of(std::istringstream(run_program({"--help"}).out));
+  for (auto line = std::find(help.begin(), help.end(), "Subcommands:") + 1; line < help.end(); ++line) {
+    if (line->empty()) break;
+    offered.push_back(words_of(*line)[0]);
+  }
+  std::sort(documented.begin(), documented.end());
+  std::sort(offered.begin(), offered.end());
+  CHECK(offered.size() >= 9);
+  std::string text;
+  for (const std::string& name : offered) text += name + " ";
+  CAPTURE(text);
+  const bool same = documented == offered;
+  CHECK(same);
+}
+
+}  // namespace tilescope::testing

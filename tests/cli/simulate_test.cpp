@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope simulate`, run as a user runs it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "analysis/records/run_record.hpp"
+#include "tests/cli/run_program.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::ProgramResult;
+using testing::run_program;
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("simulate prints a table and writes a record that reads back") {
+  const testing::TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"simulate", "--preset", "small", "--pass", "fwd+bwd", "--kernel", "cpu:flash1", "--kernel",
+                   "cpu:flash2", "--backward", "split", "--json", "run.json"},
+                  folder.path());
+  CHECK(result.exit_code == 2);  // flash1 has no such order
+  CHECK(folder.empty());
+
+  const ProgramResult both = run_program(
+      {"simulate", "--preset", "small", "--pass", "fwd+bwd", "--kernel", "cpu:flash2", "--json", "run.json"},
+      folder.path());
+  CHECK(both.exit_code == 0);
+  CHECK(both.err.empty());
+  for (const char* part :
+       {"SM<->L2 read, closed form", "DRAM read, simulated", "L2 hit rate", "compulsory read",
+        "FLOP/B at DRAM", "limited by", "at least", "dkdvdq", "unverified"}) {
+    CAPTURE(part);
+    CHECK(contains(both.out, part));
+  }
+  const RunRecord record = read_run_record((folder.path() / "run.json").string());
+  REQUIRE(record.runs.size() == 1);
+  CHECK(record.runs[0].passes.size() == 4);  // forward; delta, dkdvdq, convert
+  for (const PassRecord& pass : record.runs[0].passes) {
+    CHECK(pass.simulated->sm_l2_read_bytes == pass.closed_form->sm_l2_read_bytes);
+  }
+}
+
+TEST_CASE("simulate --json - writes nothing but the record") {
+  const ProgramResult result = run_program({"simulate", "--seqlen", "256", "--json", "-"});
+  CHECK(result.exit_code == 0);
+  CHECK(parse_run_record("stdout", result.out).runs.size() == 1);
+}
+
+TEST_CASE("--memory scattered says how DRAM reads range, and is kept in the record") {
+  const testing::TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      {"simulate", "--seqlen", "512", "--memory", "scattered", "--json", "run.json"}, folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "scattered memory"));
+  CHECK(contains(result.out, "least ... largest"));
+  const RunRecord record = read_run_record(folder.path() / "run.json");
+  CHECK(record.runs[0].memory == MemoryPlacement::scattered);
+  CHECK(record.runs[0].passes[0].simulated->dram_read_range.has_value());
+  const ProgramResult contiguous = run_program({"simulate", "--seqlen", "512"});
+  CHECK_FALSE(contains(contiguous.out, "scattered"));
+  CHECK_FALSE(contains(contiguous.out, "least ... largest"));
+}
+
+TEST_CASE("--closed-form leaves the replay out, --curve adds the L2 sizes") {
+  const ProgramResult formulas = run_program({"simulate", "--preset", "long-128k", "--closed-form"});
+  CHECK(formulas.exit_code == 0);
+  CHECK_FALSE(contains(formulas.out, "simulated "));
+  CHECK_FALSE(contains(formulas.out, "DRAM read"));
+  const ProgramResult curve = run_program({"simulate", "--seqlen", "2048", "--curve"});
+  CHECK(contains(curve.out, "L2 from"));
+}
+
+TEST_CASE("a sweep simulates every combination, a line and an entry of the record each") {
+  const testing::TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"simulate", "--sweep", "seqlen=256..1024", "--sweep", "scan=ascending,sawtooth",
+                   "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--json", "run.json"},
+                  folder.path());
+  CHECK(result.exit_code == 0);
+  const RunRecord record = read_run_record(folder.path() / "run.json");
+  REQUIRE(record.runs.size() == 12);
+  CHECK(record.runs[0].problem.seqlen_q == 256);
+  CHECK(record.runs[0].kernel == "cpu:flash1");
+  CHECK(record.runs[1].kernel == "cpu:flash2");
+  CHECK(record.runs[3].scan == Scan::sawtooth);
+  CHECK(record.runs[11].problem.seqlen_k == 1024);
+  const std::string& text = result.out;
+  CHECK(std::count(text.begin(), text.end(), '\n') >= 13);
+  for (const char* part : {"DRAM read", "cpu:flash1 forward", "N1024", "sawtooth"})
+    CHECK(contains(text, part));
+}
+
+TEST_CASE("the paper's rule says whether it fits its own M") {
+  // 228 KB in fp16 is M = 116736; at d = 128 the rule gives 128 x 228, which needs 120320.
+  const std::vector<std::string> problem = {"simulate", "--seqlen", "1024",     "--head-dim", "128",
+                                            "--dtype",  "fp16",     "--kernel", "cpu:flash1", "--sram-bytes"};
+  auto with = [&problem](const char* bytes) {
+    std::vector<std::string> words = problem;
+    words.emplace_back(bytes);
+    return run_program(words);
+  };
+  const ProgramResult overflow = with("233472");
+  CHECK(overflow.exit_code == 0);
+  CHECK(contains(overflow.out, "128x228"));
+  CHECK(contains(overflow.out, "M = 116736"));
+  CHECK(contains(overflow.out, "120320"));
+  CHECK(contains(overflow.out, "MORE than M"));
+  CHECK(contains(with("524288").out, "which fits"));
+  CHECK(with("machine").exit_code == 0);
+}
+
+TEST_CASE("what simulate cannot take is refused by field and value, with exit code 2 and nothing written") {
+  const testing::TemporaryFolder folder;
+  const auto refuse = [&folder](std::vector<std::string> words, const std::vector<std::string>& parts) {
+    words.insert(words.begin(), "simulate");
+    words.insert(words.end(), {"--json", "run.json"});
+    const ProgramResult result = run_program(words, folder.path());
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    for (const std::string& part : parts) CHECK(contains(result.err, part));
+    CHECK(folder.empty());
+  };
+  refuse({"--machine", "h20O"}, {"machine", "h20O", "h200", "a100-40gb"});
+  refuse({"--machine", "absent.json"}, {"absent.json"});
+  refuse({"--l2-bytes", "-1"}, {"l2-bytes", "-1"});
+  refuse({"--l2-bytes", "32MiB"}, {"l2-bytes", "32MiB"});
+  refuse({"--memory", "strewn"}, {"memory", "strewn", "contiguous or scattered"});
+  refuse({"--memory", "scattered", "--record", "run.json"}, {"--memory", "--record"});
+  refuse({"--ctas-per-sm", "0"}, {"ctas-per-sm", "0"});
+  refuse({"--ctas-per-sm", "33"}, {"ctas-per-sm", "33"});
+  refuse({"--sram-bytes", "0"}, {"sram-bytes", "0"});
+  refuse({"--sram-bytes", "100000000"}, {"tile"});  // the rule's tile is beyond any kernel's
+  refuse({"--sram-bytes", "65536", "--tile", "64x64"}, {"--tile"});
+  refuse({"--kernel", "cpu:flash9"}, {"cpu:flash9", "cpu:flash2"});
+  refuse({"--dtype", "fp8e4m3", "--pass", "bwd"}, {"fp8e4m3"});
+  refuse({"--seqlen", "268435456", "--head-dim", "256", "--closed-form", "--pass", "bwd", "--tile", "1x1"},
+         {"overflow"});
+}
+
+}  // namespace
+}  // namespace tilescope

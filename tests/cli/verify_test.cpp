@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope verify`, run as a user runs it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/records/run_record.hpp"
+#include "tests/cli/program.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+std::int64_t count(const std::string& text, const std::string& part) {
+  std::int64_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("verify judges one problem on the kernels that are named, one line each") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program({"verify", "--preset", "small", "--pass", "fwd+bwd", "--kernel",
+                                            "cpu:flash2", "--kernel", "cpu:flash1", "--json", "verify.json"},
+                                           folder.path());
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  CHECK(result.out.starts_with("ok   cpu:flash2 fused   "));
+  CHECK(count(result.out, " B1 H4/2 Nq320 Nk384 D64 fp16 causal, normal: o 0.") == 2);
+  CHECK(count(result.out, "\nok   cpu:flash1") == 1);
+  CHECK(count(result.out, "\n") == 3);
+  CHECK(result.out.find("2 runs on 1 problem: 2 passed, 0 failed") != std::string::npos);
+  const RunRecord record = read_run_record((folder.path() / "verify.json").string());
+  REQUIRE(record.runs.size() == 2);
+  for (const RunEntry& run : record.runs) {
+    CHECK(run.inputs == InputKind::normal);
+    CHECK(run.passes.size() >= 3);
+    CHECK(run.error.size() == 5);
+    for (const auto& [tensor, error] : run.error) {
+      CAPTURE(tensor);
+      CHECK(std::set<std::string>{"o", "lse", "dq", "dk", "dv"}.count(tensor) == 1);
+      CHECK(error.non_finite == 0);
+      CHECK(error.max_abs <= error.bound);
+      CHECK(error.rmse <= error.max_abs);
+      CHECK(error.bound < 0.05);
+    }
+  }
+}
+
+TEST_CASE("without a problem verify runs a sweep over all kernels that run here") {
+  const ProgramResult result = run_program({"verify", "--quick"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");  // no progress line in a pipe
+  CHECK(count(result.out, "\nFAIL") == 0);
+  for (const char* part :
+       {"cpu:standard", "cpu:flash1", "cpu:flash2 split", "cpu:flash2 fused", "cpu:flash2 rows", "16x24",
+        " 64x", "fp8e4m3", "bf16", "causal", "window(", "dropout", "outlier", "equal-rows", "huge-scale",
+        "scale -0.25", "Nq1 ", " 0 failed"}) {
+    CAPTURE(part);
+    CHECK(count(result.out, part) >= 1);
+  }
+  const ProgramResult quiet = run_program({"verify", "--quick", "--quiet", "--kernel", "cpu:flash1"});
+  CHECK(quiet.exit_code == 0);
+  CHECK(quiet.out + quiet.err == "");
+}
+
+TEST_CASE("verify --locate replays every tile") {
+  const ProgramResult result = run_program({"verify", "--locate", "--seqlen", "100", "--heads", "2", "--pass",
+                                            "fwd+bwd", "--dropout", "0.2", "--window", "40,5"});
+  CHECK(result.exit_code == 0);
+  CHECK(count(result.out, "first divergence: none, every tile is right") == 3);
+}
+
+TEST_CASE("the kind of inputs can be chosen for one problem") {
+  const ProgramResult result =
+      run_program({"verify", "--inputs", "outlier", "--seqlen", "65", "--dtype", "bf16"});
+  CHECK(result.exit_code == 0);
+  CHECK(count(result.out, "bf16, outlier:") == 3);
+}
+
+TEST_CASE("verify --repeat compares the bits of many runs") {
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"verify", "--repeat", "3", "--kernel", "cpu:flash2", "--backward", "rows", "--seqlen",
+                   "50", "--heads", "2", "--pass", "fwd+bwd", "--json", "repeat.json"},
+                  folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.starts_with("ok   cpu:flash2 rows B1 H2 "));
+  CHECK(result.out.find(", 3 runs: dk same dq same dv same lse same o same") != std::string::npos);
+  const RunRecord record = read_run_record((folder.path() / "repeat.json").string());
+  REQUIRE(record.runs.size() == 1);
+  CHECK(record.runs[0].repeats.size() == 5);
+  for (const auto& [tensor, repeat] : record.runs[0].repeats) {
+    CAPTURE(tensor);
+    CHECK(repeat == RepeatRecord{.runs = 3, .bound = record.runs[0].error.at(tensor).bound});
+  }
+}
+
+TEST_CASE("verify --worst records one case for many") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      {"verify", "--quick", "--worst", "--kernel", "cpu:flash1", "--json", "worst.json"}, folder.path());
+  CHECK(result.exit_code == 0);
+  const RunRecord record = read_run_record((folder.path() / "worst.json").string());
+  std::int64_t cases = 0;
+  for (const RunEntry& run : record.runs) {
+    CHECK(run.failed == 0);
+    cases += run.cases.value_or(0);
+  }
+  CHECK(cases == count(result.out, "\nok   ") + 1);  // one a line, the first has none before it
+  CHECK(static_cast<std::int64_t>(record.runs.size()) < cases);
+}
+
+TEST_CASE("verify refuses what it cannot judge") {
+  check_refused({{"verify", "--inputs", "abnormal"}, {"inputs", "abnormal", "normal, outlier"}});
+  check_refused({{"verify", "--quick", "--full"}, {"--quick", "--full"}});
+  check_refused({{"verify", "--repeat", "1"}, {"repeat", "1", "2 ... "}});
+  const ProgramResult large = run_program({"verify", "--seqlen", "1000000", "--heads", "64"});
+  CHECK(large.exit_code == 3);
+  CHECK(large.err.find("GB of memory") != std::string::npos);
+  CHECK(large.out == "");
+}
+
+}  // namespace tilescope::testing

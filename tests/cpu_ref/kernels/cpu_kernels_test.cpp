@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU kernels against exact attention, over random problems and at the edges of what they accept.
+#include <doctest/doctest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
+#include "tests/cpu_ref/instruction_sets.hpp"
+#include "tests/cpu_ref/kernels/kernel_cases.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::KernelCase;
+
+constexpr int kRandomProblems = 80;
+constexpr TensorName kGradients[] = {TensorName::dq, TensorName::dk, TensorName::dv};
+
+double largest(std::span<const double> values) {
+  double result = 0;
+  for (double value : values) {
+    if (std::isfinite(value)) result = std::max(result, std::fabs(value));
+  }
+  return result;
+}
+
+/// Allowed error in epsilons of the element type, times the size of the terms that are summed.
+struct Tolerance {
+  double out, lse, gradients;
+};
+
+Tolerance tolerance(ElementType dtype, Algorithm algorithm) {
+  if (dtype == ElementType::fp32) return {32, 32, 128};
+  const double lse = algorithm == Algorithm::standard ? 1.0 : 0.25;  // standard rounds S
+  return {is_fp8(dtype) ? 2.0 : 4.0, lse, 12};
+}
+
+void check_against_exact(const KernelCase& c, const TensorSet& tensors, const ExactAttention& exact,
+                         Direction direction) {
+  CAPTURE(c.name());
+  CAPTURE(describe(tensors.problem()));
+  const AttentionProblem& p = tensors.problem();
+  const Tolerance allowed = tolerance(p.dtype, c.kernel->algorithm);
+  const double eps = epsilon(p.dtype);
+  const double lse_size = 1 + largest(exact.lse);
+  const double v_size = largest(to_fp64(tensors[TensorName::v])) / (1.0 - p.dropout);
+  // exp(S - lse) takes the rounding of lse as a relative error.
+  const double exponent_error = 4 * epsilon(ElementType::fp32) * lse_size;
+  const ErrorReport out = compare(tensors[TensorName::out], exact.out);
+  CAPTURE(out.max_abs);
+  CAPTURE(out.worst_actual);
+  CAPTURE(out.worst_expected);
+  CHECK(out.within((allowed.out * eps + exponent_error) * v_size));
+  const ErrorReport lse = compare(tensors[TensorName::lse], exact.lse);
+  CAPTURE(lse.max_abs);
+  CHECK(lse.within(allowed.lse * eps * lse_size));
+  if (direction == Direction::forward) return;
+  // The terms of dP - delta cancel; their size is that of dP.
+  const double dout_size = largest(to_fp64(tensors[TensorName::dout]));
+  const double dp_size = v_size * dout_size * static_cast<double>(p.head_dim);
+  for (TensorName name : kGradients) {
+    const ErrorReport error = compare(tensors[name], exact[name]);
+    CAPTURE(to_string(name));
+    CAPTURE(error.max_abs);
+    CAPTURE(error.worst_actual);
+    CAPTURE(error.worst_expected);
+    const double terms = name == TensorName::dv ? dout_size : 0.1 * std::fabs(p.scale()) * dp_size;
+    const double underflow = std::numeric_limits<float>::min();
+    CHECK(error.within((allowed.gradients * eps + exponent_error) * (largest(exact[name]) + terms) +
+                       underflow));
+  }
+}
+
+/// Runs every kernel on the problem and judges what it can do.
+void check_all_kernels(const AttentionProblem& p, TileShape tile, InputKind kind = InputKind::normal) {
+  const Direction direction = is_fp8(p.dtype) ? Direction::forward : Direction::backward;
+  TensorSet inputs(p);
+  fill_random_inputs(inputs, direction, kind);
+  const ExactAttention exact = exact_attention(inputs, direction);
+  for (const KernelCase& c : testing::kernel_cases()) {
+    TensorSet tensors(p);
+    fill_random_inputs(tensors, direction, kind);
+    testing::run_kernel(c, ProgramOptions::with_tile(tile), direction, tensors);
+    check_against_exact(c, tensors, exact, direction);
+  }
+}
+
+TEST_CASE("every kernel is close to exact attention on random problems") {
+  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(40);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = kElementTypes[seed % std::size(kElementTypes)];
+    if (random.chance(0.3)) p.dropout = 0.1 * random.between(1, 8);
+    if (random.chance(0.3)) p.softmax_scale = random.between(-3, 3) * 0.1;
+    CAPTURE(seed);
+    CAPTURE(tile.block_m);
+    CAPTURE(tile.block_n);
+    check_all_kernels(p, tile);
+  }
+}
+
+TEST_CASE("every kernel is close to exact attention on every instruction set") {
+  testing::for_each_instruction_set([] {
+    for (const ElementType dtype : kElementTypes) {
+      check_all_kernels({.heads = 2,
+                         .heads_kv = 1,
+                         .seqlen_q = 45,
+                         .seqlen_k = 70,
+                         .head_dim = 37,
+                         .dtype = dtype,
+                         .window_left = 30,
+                         .window_right = 9,
+                         .dropout = 0.2},
+                        {32, 24});
+    }
+  });
+}
+
+TEST_CASE("head_dim 1, odd ones and 256, lengths from 1") {
+  for (int head_dim : {1, 2, 17, 33, 80, 256}) {
+    for (int seqlen : {1, 65}) {
+      AttentionProblem p{
+          .heads = 2, .seqlen_q = seqlen, .seqlen_k = seqlen, .head_dim = head_dim, .causal = true};
+      check_all_kernels(p, {64, 64});
+      p.seqlen_k = 66 - seqlen;
+      p.dtype = ElementType::bf16;
+      check_all_kernels(p, {64, 64});
+    }
+  }
+}
+
+TEST_CASE("any finite scale") {
+  for (double scale : {0.0, -0.0, 1e-300, -0.3, 30.0, -30.0}) {
+    AttentionProblem p{
+        .heads = 2, .heads_kv = 1, .seqlen_q = 37, .seqlen_k = 50, .head_dim = 24, .window_left = 20};
+    p.softmax_scale = scale;
+    check_all_kernels(p, {16, 16});
+  }
+  // One-hot softmax: the output is the value of the best key, as long as fp32 scores tell which that is.
+  for (double scale : {1e6, -1e12, 1e30, 1e300, -1e300}) {
+    AttentionProblem p{.seqlen_q = 37, .seqlen_k = 50, .head_dim = 24};
+    p.softmax_scale = scale;
+    TensorSet inputs(p);
+    fill_random_inputs(inputs, Direction::forward);
+    const ExactAttention exact = exact_attention(inputs, Direction::forward);
+    for (const Kernel& kernel : cpu_kernels()) {
+      CAPTURE(kernel.name);
+      CAPTURE(scale);
+      TensorSet tensors(p);
+      fill_random_inputs(tensors, Direction::forward);
+      kernel.run(ProgramOptions::with_tile({16, 16}), Direction::forward, tensors, nullptr);
+      CHECK(compare(tensors[TensorName::out], exact.out).within(1e-4));
+    }
+  }
+}
+
+TEST_CASE("outliers, equal rows and a huge scale of the inputs") {
+  for (InputKind kind : {InputKind::outlier, InputKind::equal_rows}) {
+    for (ElementType dtype : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
+      check_all_kernels({.heads = 2, .seqlen_q = 70, .seqlen_k = 90, .head_dim = 32, .dtype = dtype},
+                        {32, 32}, kind);
+    }
+  }
+  for (ElementType dtype : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
+    AttentionProblem p{.seqlen_q = 70, .seqlen_k = 90, .head_dim = 64, .dtype = dtype};
+    for (const KernelCase& c : testing::kernel_cases()) {
+      CAPTURE(c.name());
+      TensorSet tensors(p);
+      fill_random_inputs(tensors, Direction::backward, InputKind::huge_scale);
+      testing::run_kernel(c, ProgramOptions::with_tile({32, 32}), Direction::backward, tensors);
+      for (TensorName name :
+           {TensorName::out, TensorName::lse, TensorName::dq, TensorName::dk, TensorName::dv}) {
+        for (double value : to_fp64(tensors[name])) REQUIRE(std::isfinite(value));
+      }
+    }
+  }
+}
+
+TEST_CASE("rows that see no key: O = 0, LSE = -inf, zero gradients") {
+  for (ElementType dtype : kElementTypes) {
+    AttentionProblem p{.heads = 2,
+                       .heads_kv = 1,
+                       .seqlen_q = 40,
+                       .seqlen_k = 9,
+                       .head_dim = 20,
+                       .dtype = dtype,
+                       .causal = true};
+    const Direction direction = is_fp8(dtype) ? Direction::forward : Direction::backward;
+    for (const KernelCase& c : testing::kernel_cases()) {
+      CAPTURE(c.name());
+      TensorSet tensors(p);
+      fill_random_inputs(tensors, direction);
+      testing::run_kernel(c, ProgramOptions::with_tile({16, 4}), direction, tensors);
+      const Tensor& out = tensors[TensorName::out];
+      for (int head = 0; head < 2; ++head) {
+        for (int row = 0; row < 31; ++row) {
+          REQUIRE(tensors[TensorName::lse].get(tensors[TensorName::lse].row_index(0, head, row)) ==
+                  -std::numeric_limits<float>::infinity());
+          for (int col = 0; col < 20; ++col) {
+            REQUIRE(out.get(out.row_index(0, head, row) + col) == 0.0f);
+            if (direction == Direction::backward) {
+              REQUIRE(tensors[TensorName::dq].get(out.row_index(0, head, row) + col) == 0.0f);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a NaN in the inputs reaches every result that depends on it") {
+  for (TensorName poisoned : {TensorName::q, TensorName::k, TensorName::v, TensorName::dout}) {
+    AttentionProblem p{.seqlen_q = 20, .seqlen_k = 20, .head_dim = 8};
+    const int row = 11;
+    for (const KernelCase& c : testing::kernel_cases()) {
+      CAPTURE(c.name());
+      CAPTURE(to_string(poisoned));
+      TensorSet tensors(p);
+      fill_random_inputs(tensors, Direction::backward);
+      Tensor& input = tensors[poisoned];
+      input.set(input.row_index(0, 0, row) + 3, std::numeric_limits<float>::quiet_NaN());
+      const ExactAttention exact = exact_attention(tensors, Direction::backward);
+      testing::run_kernel(c, ProgramOptions::with_tile({8, 8}), Direction::backward, tensors);
+      for (TensorName name :
+           {TensorName::out, TensorName::lse, TensorName::dq, TensorName::dk, TensorName::dv}) {
+        CAPTURE(to_string(name));
+        const std::span<const double> expected = exact[name];
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          if (std::isnan(expected[i])) {
+            REQUIRE(std::isnan(tensors[name].get(static_cast<std::int64_t>(i))));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("results are bitwise the same for every thread count") {
+  const int usual = omp_get_max_threads();
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    testing::ProblemGenerator random(seed);
+    AttentionProblem p = random.problem({16, 16});
+    p.dtype = seed % 2 == 0 ? ElementType::fp32 : ElementType::bf16;
+    p.seqlen_q = 100 + seed;
+    p.seqlen_k = 90;
+    ProgramOptions options = ProgramOptions::with_tile({16, 16});
+    if (seed % 3 == 1) options.order = TileOrder::longest_first;
+    if (seed % 3 == 2) {
+      options.order = TileOrder::head_swizzled;
+      options.heads_per_section = 2;
+      options.ctas_per_turn = 3;
+      options.scan = Scan::sawtooth;
+    }
+    for (const KernelCase& c : testing::kernel_cases()) {
+      CAPTURE(seed);
+      CAPTURE(c.name());
+      omp_set_num_threads(1);
+      TensorSet expected(p);
+      fill_random_inputs(expected, Direction::backward);
+      testing::run_kernel(c, options, Direction::backward, expected);
+      for (int threads : {2, 3, 5}) {
+        omp_set_num_threads(threads);
+        TensorSet tensors(p);
+        fill_random_inputs(tensors, Direction::backward);
+        testing::run_kernel(c, options, Direction::backward, tensors);
+        for (TensorName name :
+             {TensorName::out, TensorName::lse, TensorName::dq, TensorName::dk, TensorName::dv}) {
+          CHECK(std::memcmp(tensors[name].data(), expected[name].data(),
+                            static_cast<std::size_t>(expected[name].bytes())) == 0);
+        }
+      }
+    }
+  }
+  omp_set_num_threads(usual);
+}
+
+TEST_CASE("only standard attention holds an N x N tensor") {
+  const AttentionProblem p{.seqlen_q = 300, .seqlen_k = 300, .head_dim = 8};
+  for (const KernelCase& c : testing::kernel_cases()) {
+    TensorSet tensors(p);
+    fill_random_inputs(tensors, Direction::backward);
+    testing::run_kernel(c, ProgramOptions::with_tile({32, 32}), Direction::backward, tensors);
+    CAPTURE(c.name());
+    CHECK((tensors.bytes() >= 300 * 300 * 4) == (c.kernel->algorithm == Algorithm::standard));
+  }
+}
+
+TEST_CASE("fp8 has no backward pass and the refusal says what has") {
+  for (const Kernel& kernel : cpu_kernels()) {
+    for (ElementType dtype : kElementTypes) {
+      const AttentionProblem p{.dtype = dtype};
+      const ProgramOptions options = kernel.default_options(p);
+      CHECK_FALSE(kernel.refusal(p, Direction::forward, options));
+      const auto refusal = kernel.refusal(p, Direction::backward, options);
+      CHECK(refusal.has_value() == is_fp8(dtype));
+      if (!refusal) continue;
+      CHECK(refusal->find("bf16") != std::string::npos);
+      TensorSet tensors(p);
+      CHECK_THROWS_AS(kernel.run(options, Direction::backward, tensors, nullptr), BadInput);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilescope

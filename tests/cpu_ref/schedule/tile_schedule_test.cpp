@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedule against brute force over every (query, key): the judge of everything that walks tiles.
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr int kRandomProblems = 400;
+
+/// The mask as the problem's definition states it, without the schedule.
+bool sees(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
+  const std::int64_t diagonal = i + p.seqlen_k - p.seqlen_q;
+  if (p.causal && j > diagonal) return false;
+  if (p.window_left >= 0 && j < diagonal - p.window_left) return false;
+  if (p.window_right >= 0 && j > diagonal + p.window_right) return false;
+  return true;
+}
+
+struct TileCensus {
+  int visible = 0;
+  int inside = 0;
+};
+
+TileCensus census(const AttentionProblem& p, TileShape tile, int m_block, int n_block) {
+  TileCensus result;
+  for (std::int64_t i = m_block * tile.block_m;
+       i < std::min<std::int64_t>(p.seqlen_q, (m_block + 1) * tile.block_m); ++i) {
+    for (std::int64_t j = n_block * tile.block_n;
+         j < std::min<std::int64_t>(p.seqlen_k, (n_block + 1) * tile.block_n); ++j) {
+      ++result.inside;
+      result.visible += sees(p, i, j);
+    }
+  }
+  return result;
+}
+
+void check_range(const AttentionProblem& p, TileShape tile, const TileRange& range, int other_blocks,
+                 bool q_axis, int block) {
+  for (int other = 0; other < other_blocks; ++other) {
+    const TileCensus tiles = q_axis ? census(p, tile, block, other) : census(p, tile, other, block);
+    const bool visited = range.begin <= other && other < range.end;
+    CHECK(visited == (tiles.visible > 0));
+    CHECK(range.full(other) == (tiles.visible == tile.block_m * tile.block_n));
+  }
+}
+
+TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exactly when all are") {
+  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(12);
+    const AttentionProblem p = random.problem(tile);
+    CAPTURE(seed);
+    CAPTURE(describe(p));
+    CAPTURE(tile.block_m);
+    CAPTURE(tile.block_n);
+    const VisibleBand band = p.band();
+    for (int m = 0; m < num_m_blocks(band, tile); ++m) {
+      check_range(p, tile, kv_tiles(band, tile, m), num_n_blocks(band, tile), true, m);
+    }
+    for (int n = 0; n < num_n_blocks(band, tile); ++n) {
+      check_range(p, tile, q_tiles(band, tile, n), num_m_blocks(band, tile), false, n);
+    }
+    std::int64_t pairs = 0;
+    for (int i = 0; i < p.seqlen_q; ++i) {
+      for (int j = 0; j < p.seqlen_k; ++j) {
+        REQUIRE(band.visible(i, j) == sees(p, i, j));
+        pairs += sees(p, i, j);
+      }
+    }
+    CHECK(p.visible_pairs() == pairs * p.batch * p.heads);
+  }
+}
+
+TEST_CASE("every order issues every CTA once") {
+  for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
+    for (int section : {1, 2, 3, 5, 8}) {
+      for (bool longest_is_last : {false, true}) {
+        const Grid grid{7, 5, section, order, longest_is_last};
+        std::set<std::pair<int, int>> seen;
+        for (std::int64_t i = 0; i < grid.size(); ++i) {
+          const WorkItem item = grid.item(i);
+          CHECK((item.head >= 0 && item.head < 5 && item.block >= 0 && item.block < 7));
+          seen.insert({item.head, item.block});
+        }
+        CHECK(seen.size() == 35u);
+      }
+    }
+  }
+}
+
+TEST_CASE("every scan visits each inner tile once") {
+  const TileRange range{3, 9, 4, 8};
+  for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
+    for (int block : {0, 1}) {
+      std::set<int> seen;
+      for (int step = 0; step < range.count(); ++step) seen.insert(scan_tile(scan, range, block, step));
+      CHECK(seen == std::set<int>{3, 4, 5, 6, 7, 8});
+    }
+  }
+}
+
+// The schedule is usable at compile time, where kernels choose code paths by it.
+static_assert(kv_tiles(VisibleBand{128, 128, kUnbounded, 0}, TileShape{64, 32}, 1) == TileRange{0, 4, 0, 2});
+static_assert(q_tiles(VisibleBand{128, 128, kUnbounded, 0}, TileShape{64, 32}, 2) == TileRange{1, 2, 1, 1});
+static_assert(kv_tiles(VisibleBand{4, 2, kUnbounded, 0}, TileShape{2, 2}, 0).empty());
+
+}  // namespace
+}  // namespace tilescope

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The talk with the peers' process, with shell scripts in its place.
+#include "profiler/benchmarks/peer_process.hpp"
+
+#include <doctest/doctest.h>
+
+#include "common/errors.hpp"
+
+namespace tilescope {
+namespace {
+
+const std::string kHello = R"(echo '{"peers": ["a:b", "c:d"], "versions": "A 1"}';)";
+const AttentionProblem kProblem{.heads = 2, .heads_kv = 2, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 32};
+
+std::vector<std::string> shell(const std::string& script) { return {"sh", "-c", script}; }
+
+std::string lack_of(const std::vector<std::string>& command) {
+  try {
+    PeerProcess process(command, 5);
+  } catch (const MachineLacks& lack) {
+    return lack.what();
+  }
+  return "";
+}
+
+TEST_CASE("peers answer with samples or with what they lack") {
+  PeerProcess process(shell(kHello + R"(
+    read request; case $request in *'"peer":"a:b"'*) echo '{"samples_s": [0.5, 0.25]}';; esac
+    read request; case $request in *'"peer":"c:d"'*) echo '{"lacks": "head_dim 32"}';; esac
+    read request)"),
+                      5);
+  CHECK(process.names() == std::vector<std::string>{"a:b", "c:d"});
+  CHECK(process.versions() == "A 1");
+  CHECK(process.time("a:b", kProblem, Direction::forward, {}).samples_s == std::vector<double>{0.5, 0.25});
+  const PeerAnswer second = process.time("c:d", kProblem, Direction::forward, {});
+  CHECK(second.samples_s.empty());
+  CHECK(second.lacks == "head_dim 32");
+}
+
+TEST_CASE("what no peer computes is not asked for") {
+  PeerProcess process(shell(kHello + "read request; exit 1"), 5);
+  AttentionProblem grouped = kProblem;
+  grouped.heads_kv = 1;
+  CHECK(process.time("a:b", grouped, Direction::forward, {}).lacks.find("equal heads") != std::string::npos);
+}
+
+TEST_CASE("a missing interpreter or library is named, with what works instead") {
+  CHECK(lack_of({"no-such-python"}).find("no-such-python") != std::string::npos);
+  const std::string lack = lack_of(shell(R"(echo '{"lacks": "no torch"}')"));
+  CHECK(lack.find("no torch") != std::string::npos);
+  CHECK(lack.find("without --peers") != std::string::npos);
+  CHECK(lack_of(shell("exit 0")).find("ended") != std::string::npos);
+  CHECK(lack_of(shell("echo hello")).find("cannot be timed") != std::string::npos);
+}
+
+TEST_CASE("a process that dies, babbles or hangs is given up, once") {
+  for (const char* end : {"exit 3", "echo '{'; read more", "exec sleep 60"}) {
+    CAPTURE(end);
+    PeerProcess process(shell(kHello + "read request; " + end), 1);
+    for (int again = 0; again < 2; ++again) {
+      const PeerAnswer answer = process.time("a:b", kProblem, Direction::backward, {});
+      CHECK(answer.samples_s.empty());
+      CHECK(answer.lacks.find("lost") != std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilescope
