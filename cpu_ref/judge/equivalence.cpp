@@ -192,12 +192,14 @@ void Reference::run(const Kernel& kernel, const ProgramOptions& options, Directi
 
 Verdict Reference::judge(Direction direction) const {
   Verdict verdict;
-  for_each_output(direction, [&](TensorName name) {
-    const ErrorReport error = compare_output(tensors_, name, exact_[name]);
-    const double limit = bound(name).bound();
-    verdict.tensors.push_back({name, error, limit, std::nullopt, error.within(limit)});
-  });
+  for_each_output(direction, [&](TensorName name) { verdict.tensors.push_back(judge(name)); });
   return verdict;
+}
+
+TensorVerdict Reference::judge(TensorName output) const {
+  const ErrorReport error = compare_output(tensors_, output, exact_[output]);
+  const double limit = bound(output).bound();
+  return {output, error, limit, std::nullopt, error.within(limit)};
 }
 
 TensorSet Reference::take_outputs() {

@@ -81,6 +81,7 @@ class Reference {
            TileObserver* observer = nullptr);
   /// Judges what the last run left. A missing tensor, or one of another shape or type, fails.
   Verdict judge(Direction direction) const;
+  TensorVerdict judge(TensorName output) const;
   Verdict judge(const Kernel& kernel, const ProgramOptions& options, Direction direction) {
     run(kernel, options, direction);
     return judge(direction);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "cpu_ref/judge/compare.hpp"
 #include "cpu_ref/judge/matrix_check.hpp"
 #include "cpu_ref/judge/tile_replay.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
@@ -25,25 +26,10 @@ std::string describe_access(const TileAccess& access) {
               access.m_block, ", n_block ", access.n_block, ", ", access.bytes, " bytes");
 }
 
-/// Position in a pass: the CTA, and how far it has come.
-struct Place {
-  std::size_t cta = 0, index = 0;
-};
-
-/// Calls compare(state, place) for each state in issue order until it gives a divergence.
-template <typename Compare>
-std::optional<Divergence> walk_states(const PassLog& log, Compare&& compare) {
-  for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
-    const std::vector<TileState>& states = log.ctas[cta].states;
-    for (std::size_t index = 0; index < states.size(); ++index) {
-      if (auto divergence = compare(states[index], Place{cta, index})) return divergence;
-    }
-  }
-  return std::nullopt;
-}
-
-Divergence at_tile(const TileState& state, const char* quantity, std::string detail) {
-  return {state.pass, state.batch, state.head, state.m_block, state.n_block, quantity, std::move(detail)};
+Divergence at_tile(const TileProgram& program, const TileState& state, const char* quantity,
+                   std::string detail) {
+  return {program.name,  quantity,      state.batch,  state.head,
+          state.m_block, state.n_block, program.tile, std::move(detail)};
 }
 
 /// Set when the log is of another pass or grid than the program's.
@@ -54,22 +40,24 @@ std::optional<Divergence> other_pass(const TileProgram& program, const PassLog& 
   return Divergence{
       .pass = program.name,
       .quantity = "access",
+      .tile = program.tile,
       .detail = text("the kernel ran pass ", to_string(log.pass), " with ", log.ctas.size(),
                      " CTAs, its program has ", to_string(program.name), " with ", program.num_ctas())};
 }
 
-/// The q and kv tile that an element of an output lies in; the direction's own tile shape.
-Divergence at_element(TensorName name, const Shape& shape, std::int64_t index, TileShape tile,
-                      PassName pass) {
-  Divergence divergence;
-  divergence.pass = pass;
-  divergence.quantity = to_string(name);
-  const std::int64_t row = index / shape.cols % shape.rows, plane = index / shape.cols / shape.rows;
-  divergence.batch = static_cast<int>(plane / shape.heads);
-  divergence.head = static_cast<int>(plane % shape.heads);
-  const bool by_key = name == TensorName::dk || name == TensorName::dv;
+/// At the tile of the pass that an element of one of its tensors lies in.
+Divergence at_element(const TileProgram& program, TensorName name, std::int64_t index, std::string detail) {
+  const TensorExtent extent = tensor_extent(program.problem, name);
+  const std::int64_t row = index / extent.cols % extent.rows, plane = index / extent.cols / extent.rows;
+  Divergence divergence{.pass = program.name,
+                        .quantity = std::string(to_string(name)),
+                        .batch = static_cast<int>(plane / extent.heads),
+                        .head = static_cast<int>(plane % extent.heads),
+                        .tile = program.tile,
+                        .detail = std::move(detail)};
+  const bool by_key = extent.indexing == TileIndexing::n;
   (by_key ? divergence.n_block : divergence.m_block) =
-      static_cast<int>(row / (by_key ? tile.block_n : tile.block_m));
+      static_cast<int>(row / (by_key ? program.tile.block_n : program.tile.block_m));
   return divergence;
 }
 
@@ -78,38 +66,98 @@ std::optional<Divergence> first_wrong_matrix_tile(const TileProgram& program, co
   const std::optional<WrongElement> wrong = first_wrong_element(program, tensors);
   if (!wrong) return std::nullopt;
   return Divergence{program.name,
+                    std::string(to_string(wrong->matrix)),
                     static_cast<int>(wrong->batch),
                     static_cast<int>(wrong->head),
                     static_cast<int>(wrong->query) / program.tile.block_m,
                     static_cast<int>(wrong->key) / program.tile.block_n,
-                    std::string(to_string(wrong->matrix)),
+                    program.tile,
                     text("at query ", wrong->query, ", key ", wrong->key, " it is ", wrong->value, ", exact ",
                          wrong->expected, " +- ", wrong->tolerance)};
 }
 
-/// The first output of `direction` that the judge refuses, after all tiles were found right.
-std::optional<std::string> first_wrong_output(const Reference& reference, Direction direction,
-                                              const std::vector<TileProgram>& programs) {
-  const Verdict verdict = reference.judge(direction);
-  for (TensorName name : output_tensors(direction)) {
-    const auto found = std::find_if(verdict.tensors.begin(), verdict.tensors.end(),
-                                    [name](const TensorVerdict& tensor) { return tensor.tensor == name; });
-    if (found->passed) continue;
-    const TileProgram& last = programs.back();
-    const TensorExtent extent = tensor_extent(reference.problem(), name);
-    const Shape shape{extent.batch, extent.heads, extent.rows, extent.cols};
-    Divergence divergence = at_element(name, shape, found->error.worst_index, last.tile, last.name);
-    divergence.detail =
-        text("after every tile was right, ", describe_index(shape, found->error.worst_index), " is ",
-             found->error.worst_actual, ", exact ", found->error.worst_expected, ", bound ", found->bound);
-    return describe(divergence, last);
+bool writes(const TileProgram& program, TensorName name) {
+  const auto among = [name](const std::vector<Operand>& operands) {
+    return std::any_of(operands.begin(), operands.end(), [name](const Operand& operand) {
+      return operand.tensor == name && operand.kind != AccessKind::load;
+    });
+  };
+  return among(program.init) || among(program.prologue) || among(program.epilogue) ||
+         std::any_of(program.phases.begin(), program.phases.end(), among);
+}
+
+/// Whether `program` is the last of its direction to write the tensor.
+bool leaves(const TileProgram& program, const std::vector<TileProgram>& programs, TensorName name) {
+  const auto last = std::find_if(programs.rbegin(), programs.rend(),
+                                 [name](const TileProgram& other) { return writes(other, name); });
+  return last != programs.rend() && last->name == program.name;
+}
+
+/// "[batch 0, head 1, row 17, col 3] is 7, exact 0.25, bound 0.001"
+std::string describe_element(const TensorExtent& extent, std::int64_t index, double value, double exact,
+                             double bound) {
+  return text(describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, index), " is ", value,
+              ", exact ", exact, ", bound ", bound);
+}
+
+/// FlashAttention-1 keeps an LSE as row_max and row_sum.
+std::optional<Divergence> wrong_output(const Reference& reference, const TileProgram& program,
+                                       const std::vector<TileProgram>& programs, TensorName name) {
+  const auto stored_by = [name](const TileProgram& other) { return writes(other, name); };
+  const bool as_statistics =
+      name == TensorName::lse && std::none_of(programs.begin(), programs.end(), stored_by);
+  if (!leaves(program, programs, as_statistics ? TensorName::row_sum : name)) return std::nullopt;
+  const TensorVerdict verdict = reference.judge(name);
+  if (verdict.passed) return std::nullopt;
+  const std::int64_t index = verdict.error.worst_index;
+  return at_element(
+      program, name, index,
+      text("after every tile was right, ",
+           describe_element(tensor_extent(reference.problem(), name), index, verdict.error.worst_actual,
+                            verdict.error.worst_expected, verdict.bound)));
+}
+
+/// Of the fp32 sums behind `output`, which a later pass scales and rounds.
+std::optional<Divergence> wrong_sums(const Reference& reference, const TileProgram& program,
+                                     const std::vector<TileProgram>& programs, TensorName sums,
+                                     TensorName output) {
+  const Tensor& tensor = reference.tensors()[sums];
+  if (tensor.empty() || !leaves(program, programs, sums)) return std::nullopt;
+  const bool scaled = sums == TensorName::dq_accum || sums == TensorName::dk_accum;
+  const double factor = scaled ? reference.problem().scale() : 1.0;
+  const double bound = reference.bound(output).bound();
+  const std::span<const double> exact = reference.exact()[output];
+  for (std::int64_t i = 0; i < tensor.shape().elements(); ++i) {
+    const double value = factor * tensor.get(i), expected = exact[static_cast<std::size_t>(i)];
+    if (ExactSum{expected, bound}.admits(value)) continue;
+    return at_element(program, sums, i,
+                      describe_element(tensor_extent(reference.problem(), sums), i, value, expected, bound));
+  }
+  return std::nullopt;
+}
+
+/// delta = rowsum(dout * out) of `out` as the forward pass left it.
+std::optional<Divergence> wrong_delta(const Reference& reference, const TileProgram& program,
+                                      const std::vector<TileProgram>& programs) {
+  const TensorSet& tensors = reference.tensors();
+  const Tensor& delta = tensors[TensorName::delta];
+  if (delta.empty() || !leaves(program, programs, TensorName::delta)) return std::nullopt;
+  const std::vector<double> out = to_fp64(tensors[TensorName::out]),
+                            dout = to_fp64(tensors[TensorName::dout]);
+  const std::int64_t cols = reference.problem().head_dim;
+  for (std::int64_t row = 0; row < delta.shape().elements(); ++row) {
+    const SlackProduct expected = slack_dot(&out[row * cols], &dout[row * cols], cols);
+    if (ExactSum{expected.value, expected.slack}.admits(delta.get(row))) continue;
+    return at_element(program, TensorName::delta, row,
+                      describe_element(tensor_extent(reference.problem(), TensorName::delta), row,
+                                       delta.get(row), expected.value, expected.slack));
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::string describe(const Divergence& divergence, const TileProgram& program) {
+std::string describe(const Divergence& divergence, const AttentionProblem& problem) {
   const auto range = [](const char* what, int block, int size, std::int64_t length) {
     const std::int64_t first = std::int64_t{block} * size;
     return text(" (", what, " ", first, " ... ", std::min<std::int64_t>(length, first + size) - 1, ")");
@@ -118,18 +166,18 @@ std::string describe(const Divergence& divergence, const TileProgram& program) {
       text("pass ", to_string(divergence.pass), ", batch ", divergence.batch, ", head ", divergence.head);
   if (divergence.m_block >= 0) {
     where += text(", m_block ", divergence.m_block,
-                  range("queries", divergence.m_block, program.tile.block_m, program.problem.seqlen_q));
+                  range("queries", divergence.m_block, divergence.tile.block_m, problem.seqlen_q));
   }
   if (divergence.n_block >= 0) {
     where += text(", n_block ", divergence.n_block,
-                  range("keys", divergence.n_block, program.tile.block_n, program.problem.seqlen_k));
+                  range("keys", divergence.n_block, divergence.tile.block_n, problem.seqlen_k));
   }
   return text(where, ": ", divergence.quantity, ": ", divergence.detail);
 }
 
 std::optional<Divergence> first_wrong_access(const TileProgram& program, const PassLog& log) {
   if (auto wrong_pass = other_pass(program, log)) return wrong_pass;
-  Divergence divergence{.pass = program.name, .quantity = "access", .detail = {}};
+  Divergence divergence{.pass = program.name, .quantity = "access", .tile = program.tile, .detail = {}};
   for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
     const std::vector<TileAccess>& seen = log.ctas[cta].accesses;
     std::vector<TileAccess> listed;
@@ -160,7 +208,8 @@ std::optional<Divergence> first_wrong_visit(const TileProgram& program, const Pa
     std::size_t visits = 0;
     CtaWalk walk(program, static_cast<std::int64_t>(cta));
     const auto wrong = [&](const AccessGroup& at, std::string detail) {
-      return Divergence{program.name, at.batch, at.head, at.m_block, at.n_block, "visit", std::move(detail)};
+      return Divergence{program.name, "visit",    at.batch,     at.head,
+                        at.m_block,   at.n_block, program.tile, std::move(detail)};
     };
     for (AccessGroup group; walk.next(group);) {
       if (group.m_block < 0 || group.n_block < 0) continue;  // prologue or epilogue
@@ -177,7 +226,7 @@ std::optional<Divergence> first_wrong_visit(const TileProgram& program, const Pa
     }
     if (visits == seen.size()) continue;
     const TileState& state = seen[visits];
-    return at_tile(state, "visit",
+    return at_tile(program, state, "visit",
                    text("CTA ", cta, " visits it as number ", visits, ", after its last tile"));
   }
   return std::nullopt;
@@ -187,69 +236,64 @@ std::optional<Divergence> first_wrong_state(const TileProgram& program, const Pa
                                             const TensorSet& tensors) {
   if (!TileReplay::can_replay(program)) return std::nullopt;
   TileReplay replay(program, tensors);
-  return walk_states(log, [&](const TileState& state, const Place&) -> std::optional<Divergence> {
-    const ExactTileState exact = replay.step(state);
-    for (const TileQuantity& quantity : kTileQuantities) {
-      const double observed = state.*quantity.observed;
-      const ExactSum& expected = exact.*quantity.exact;
-      if (expected.admits(observed)) continue;
-      return at_tile(
-          state, quantity.name,
-          text("the tile's sum is ", observed, ", exact ", expected.value, " +- ", expected.tolerance));
+  for (const CtaLog& cta : log.ctas) {
+    for (const TileState& state : cta.states) {
+      const ExactTileState exact = replay.step(state);
+      for (const TileQuantity& quantity : kTileQuantities) {
+        const double observed = state.*quantity.observed;
+        const ExactSum& expected = exact.*quantity.exact;
+        if (expected.admits(observed)) continue;
+        return at_tile(
+            program, state, quantity.name,
+            text("the tile's sum is ", observed, ", exact ", expected.value, " +- ", expected.tolerance));
+      }
     }
-    return std::nullopt;
-  });
+  }
+  return std::nullopt;
 }
 
-std::optional<Divergence> first_difference(const TileProgram& program, const PassLog& log,
-                                           const PassLog& mirror, const TensorSet& tensors) {
-  if (!TileReplay::can_replay(program)) return std::nullopt;
-  TileReplay replay(program, tensors);
-  return walk_states(log, [&](const TileState& state, const Place& place) -> std::optional<Divergence> {
-    const ExactTileState exact = replay.step(state);
-    if (place.cta >= mirror.ctas.size() || place.index >= mirror.ctas[place.cta].states.size()) {
-      return at_tile(state, "access", "the mirror does not visit this tile");
-    }
-    const TileState& other = mirror.ctas[place.cta].states[place.index];
-    if (state.head != other.head || state.m_block != other.m_block || state.n_block != other.n_block) {
-      return at_tile(state, "access",
-                     text("the mirror visits head ", other.head, ", m_block ", other.m_block, ", n_block ",
-                          other.n_block, " here"));
-    }
-    for (const TileQuantity& quantity : kTileQuantities) {
-      const double observed = state.*quantity.observed, expected = other.*quantity.observed;
-      const double tolerance = (exact.*quantity.exact).tolerance;
-      if (ExactSum{expected, tolerance}.admits(observed)) continue;
-      return at_tile(state, quantity.name,
-                     text("the tile's sum is ", observed, ", the mirror's ", expected, " +- ", tolerance));
-    }
-    return std::nullopt;
-  });
+std::optional<Divergence> first_wrong_tensor(const Reference& reference, const TileProgram& program,
+                                             const std::vector<TileProgram>& programs) {
+  using enum TensorName;
+  if (auto wrong = wrong_delta(reference, program, programs)) return wrong;
+  for (const auto& [sums, output] :
+       {std::pair{out_accum, out}, {dq_accum, dq}, {dk_accum, dk}, {dv_accum, dv}}) {
+    if (auto wrong = wrong_sums(reference, program, programs, sums, output)) return wrong;
+  }
+  for (TensorName output : {out, lse, dq, dk, dv}) {
+    if (auto wrong = wrong_output(reference, program, programs, output)) return wrong;
+  }
+  return std::nullopt;
 }
 
-std::optional<std::string> first_divergence(const Reference& reference, const Kernel& kernel,
-                                            const ProgramOptions& options, Direction direction,
-                                            const TileObserver& observer) {
+std::optional<Divergence> first_divergence(const Reference& reference, const Kernel& kernel,
+                                           const ProgramOptions& options, Direction direction,
+                                           const TileObserver& observer) {
   auto log = observer.passes.begin();
   for (Direction step : {Direction::forward, Direction::backward}) {
     if (step == Direction::backward && direction == Direction::forward) break;
     const std::vector<TileProgram> programs = kernel.programs(step, reference.problem(), options);
     for (const TileProgram& program : programs) {
-      if (log == observer.passes.end()) return text("pass ", to_string(program.name), " was not run");
+      if (log == observer.passes.end()) {
+        return Divergence{.pass = program.name,
+                          .quantity = "access",
+                          .tile = program.tile,
+                          .detail = "the pass was not run"};
+      }
       std::optional<Divergence> divergence =
           log->has_accesses ? first_wrong_access(program, *log) : first_wrong_visit(program, *log);
       if (!divergence) divergence = first_wrong_state(program, *log, reference.tensors());
       if (!divergence) divergence = first_wrong_matrix_tile(program, reference.tensors());
-      if (divergence) return describe(*divergence, program);
+      if (!divergence) divergence = first_wrong_tensor(reference, program, programs);
+      if (divergence) return divergence;
       ++log;
     }
-    if (auto wrong = first_wrong_output(reference, step, programs)) return wrong;
   }
   return std::nullopt;
 }
 
-std::optional<std::string> locate(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
-                                  Direction direction) {
+std::optional<Divergence> locate(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
+                                 Direction direction) {
   TileObserver observer;
   reference.run(kernel, options, direction, &observer);
   return first_divergence(reference, kernel, options, direction, observer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/launch/device.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -125,11 +126,13 @@ void DeviceBuffer::check_guards() const {
         front ? static_cast<const char*>(allocation_) : static_cast<const char*>(data()) + bytes_;
     check_cuda(cudaMemcpy(guard.data(), source, kGuardBytes, cudaMemcpyDeviceToHost),
                "reading a guard of " + name_);
-    for (std::int64_t i = 0; i < kGuardBytes; ++i) {
-      if (guard[static_cast<std::size_t>(i)] == kGuardByte) continue;
-      throw DeviceError(front ? "a kernel wrote " + std::to_string(kGuardBytes - i) + " bytes before " + name_
-                              : "a kernel wrote " + std::to_string(i) + " bytes past the end of " + name_);
-    }
+    const auto first =
+        std::find_if(guard.begin(), guard.end(), [](unsigned char byte) { return byte != kGuardByte; });
+    if (first == guard.end()) continue;
+    const std::int64_t offset = first - guard.begin() + (front ? -kGuardBytes : bytes_);
+    throw DeviceError("a kernel wrote outside " + name_ + ": its first wrong byte is byte " +
+                      std::to_string(offset) + ", " + name_ + " has bytes 0 ... " +
+                      std::to_string(bytes_ - 1));
   }
 }
 

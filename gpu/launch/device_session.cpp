@@ -336,9 +336,9 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
   session.check_guards();
   auto results = forward ? std::vector<TensorName>{out, lse, row_max, row_sum, probs}
                          : std::vector<TensorName>{dq, dk, dv};
-  if (observer) {  // the rest of standard attention's matrices
-    if (forward) results.push_back(scores);
-    if (!forward) results.insert(results.end(), {dprobs, dscores});
+  if (observer) {  // what passes leave to later ones
+    if (forward) results.insert(results.end(), {scores, out_accum});
+    if (!forward) results.insert(results.end(), {delta, dq_accum, dk_accum, dv_accum, dprobs, dscores});
   }
   for (TensorName name : results) {
     if (session.holds(name)) session.download(name, tensors.allocate(name));

@@ -91,17 +91,13 @@ Verdict judge_planted(const NamedBug& bug, Reference& reference, const Run& run,
   return reference.judge(run.direction);
 }
 
-/// "dq in pass dkdvdq" of the sentence that verify prints.
+/// "dq in pass dkdvdq".
 std::optional<std::string> located(const NamedBug& bug, Reference& reference, const Run& run) {
   TileObserver observer;
   judge_planted(bug, reference, run, &observer);
-  const std::optional<std::string> sentence =
-      first_divergence(reference, *run.kernel, run.options, run.direction, observer);
-  if (!sentence) return std::nullopt;
-  const std::size_t pass_end = sentence->find(','), place_end = sentence->find(": ");
-  const std::size_t quantity_end = sentence->find(": ", place_end + 2);
-  return sentence->substr(place_end + 2, quantity_end - place_end - 2) + " in " +
-         sentence->substr(0, pass_end);
+  const auto where = first_divergence(reference, *run.kernel, run.options, run.direction, observer);
+  if (!where) return std::nullopt;
+  return where->quantity + " in pass " + std::string(to_string(where->pass));
 }
 
 Sighting judge_all(const NamedBug& bug, std::vector<Case>& cases) {

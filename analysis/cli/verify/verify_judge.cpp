@@ -114,7 +114,8 @@ struct Previous {
 std::string first_divergence(const VerifyCase& verify_case, Reference& reference, const Kernel& kernel,
                              const ProgramOptions& options) {
   try {
-    return locate(reference, kernel, options, verify_case.direction).value_or("none, every tile is right");
+    const auto divergence = locate(reference, kernel, options, verify_case.direction);
+    return divergence ? describe(*divergence, reference.problem()) : "none, every tile is right";
   } catch (const BadInput& refusal) {
     return std::string("not looked for: ") + refusal.what();
   }

@@ -130,7 +130,10 @@ Sighting look_at(const NamedBug& bug, Case& c, bool wants_location) {
   }
   if (sighting.check.empty() || !wants_location) return sighting;
   const auto where = locate(c.reference, *c.kernel, c.options, Direction::backward);
-  if (where) sighting.located = where->substr(0, where->find(": ", where->find("block")));
+  if (where) {
+    const std::string sentence = describe(*where, c.reference.problem());
+    sighting.located = sentence.substr(0, sentence.find(": ", sentence.find("block")));
+  }
   return sighting;
 }
 
