@@ -303,13 +303,8 @@ TileRange TileProgram::inner_tiles(int block) const {
 }
 
 CtaWork TileProgram::work(std::int64_t cta) const {
-  const WorkItem item = grid.item(cta);
-  const int heads = static_cast<int>(kv_heads ? problem.heads_kv : problem.heads);
-  return {.batch = item.head / heads,
-          .first_head = item.head % heads * heads_per_cta(),
-          .first_block = whole_head ? 0 : item.block,
-          .end_block = whole_head ? num_blocks() : item.block + 1,
-          .turn = item.turn};
+  const HeadCounts heads{static_cast<int>(problem.heads), static_cast<int>(problem.heads_kv)};
+  return cta_work(grid, heads, kv_heads ? CtaHeads::kv : CtaHeads::query, whole_head ? num_blocks() : 1, cta);
 }
 
 int TileProgram::heads_per_cta() const {

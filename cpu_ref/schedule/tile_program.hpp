@@ -102,13 +102,6 @@ enum class PassName : std::uint8_t {
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
 
-/// What one CTA owns: its query heads from `first_head` of `batch` on, and blocks [first_block, end_block).
-struct CtaWork {
-  int batch = 0, first_head = 0;
-  int first_block = 0, end_block = 0;
-  int turn = 0;  // of a sawtooth scan
-};
-
 /// What one CTA does. For the q axis and one block a CTA:
 ///
 ///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)

@@ -139,7 +139,7 @@ enum class TileOrder : std::uint8_t {
 /// CTAs begins with what the one before left in L2 (arXiv:2601.16032).
 enum class Scan : std::uint8_t { ascending, descending, sawtooth };
 
-/// One CTA's work: `head` counts over batch * heads of the pass, `turn` over the waves of CTAs.
+/// A place in the grid: `head` counts over batch * heads of the pass, `turn` over the waves of CTAs.
 struct WorkItem {
   int head = 0;
   int block = 0;
@@ -179,6 +179,48 @@ struct Grid {
             turn};
   }
 };
+
+/// How many heads Q and K, V have.
+struct HeadCounts {
+  int query = 1;
+  int kv = 1;
+  TILESCOPE_HOST_DEVICE constexpr int group_size() const { return query / kv; }
+};
+
+/// The heads that a grid counts: query heads, or key/value heads with the group of query heads that read one.
+enum class CtaHeads : std::uint8_t { query, kv };
+
+/// What one CTA owns: query heads [first_head, end_head) of `batch`, all of one key/value head, and blocks
+/// [first_block, end_block) of the pass's axis.
+struct CtaWork {
+  int batch = 0;
+  int batch_head = 0;  // batch * heads + head, of the heads that the grid counts
+  int kv_head = 0;
+  int first_head = 0, end_head = 0;
+  int first_block = 0, end_block = 0;
+  int turn = 0;  // of a sawtooth scan
+  constexpr bool operator==(const CtaWork&) const = default;
+};
+
+/// The one decoding of a grid, on host and device: what belongs to its `index`-th work item. `blocks` of the
+/// owned axis each: one, or all of them where one CTA works through a whole head.
+template <typename Index>
+TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts heads, CtaHeads counted,
+                                                 int blocks, Index index) {
+  const WorkItem item = grid.item(index);
+  const bool by_kv_head = counted == CtaHeads::kv;
+  const int heads_here = by_kv_head ? heads.kv : heads.query;
+  const int head = item.head % heads_here;
+  const int first_head = by_kv_head ? head * heads.group_size() : head;
+  return {item.head / heads_here,
+          item.head,
+          by_kv_head ? head : head / heads.group_size(),
+          first_head,
+          first_head + (by_kv_head ? heads.group_size() : 1),
+          item.block * blocks,
+          (item.block + 1) * blocks,
+          item.turn};
+}
 
 /// The inner tile at position `step` of a walk over `range`.
 /// @param turn  of the CTA; where one CTA makes many walks, their number

@@ -6,24 +6,12 @@
 #include "gpu/launch/launch.cuh"
 #include "gpu/planted_bug.cuh"
 #include "gpu/primitives/common/element.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 
 namespace tilescope {
 namespace {
 
-constexpr int kWarpsHere = kElementwiseThreads / 32;
-
-/// The rows of one tile, dealt out to warps.
-struct TileRows {
-  int batch, head, begin, end;
-
-  __device__ TileRows(const KernelArguments& args, int heads, int block_rows, int seqlen) {
-    const WorkItem item = args.grid.item(blockIdx.x);
-    batch = item.head / heads;
-    head = item.head % heads;
-    begin = item.block * block_rows + static_cast<int>(threadIdx.x) / 32;
-    end = min_of(seqlen, (item.block + 1) * block_rows);
-  }
-};
+constexpr int kWarps = kElementwiseThreads / 32;
 
 /// 16 bytes of elements, moved as one where a row allows it.
 template <typename Element>
@@ -56,11 +44,11 @@ template <typename Element, bool kChunks>
 __global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
   constexpr int kWidth = sizeof(Part) / sizeof(Element);
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const CtaWork work = query_work(args);
+  const int batch = work.batch, head = work.first_head;
   const int thread = static_cast<int>(threadIdx.x);
   const int rows_at_once = kElementwiseThreads / lanes;
-  const int begin = item.block * block_m, end = min_of(args.band.seqlen_q, begin + block_m);
+  const int begin = work.first_block * block_m, end = min_of(args.band.seqlen_q, begin + block_m);
   __shared__ float deltas[kMostDeltaRows];  // a row's 4 bytes by themselves would be a partly written sector
   // Every lane makes every turn, so that whole warps meet in the shuffles.
   for (int first = begin; first < end; first += rows_at_once) {
@@ -101,10 +89,11 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
 }
 
 __global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n) {
-  const TileRows tile(args, args.heads_kv, block_n, args.band.seqlen_k);
-  for (int row = tile.begin; row < tile.end; row += kWarpsHere) {
-    auto* dk = args[TensorName::dk_accum].row<float>(tile.batch, tile.head, row);
-    auto* dv = args[TensorName::dv_accum].row<float>(tile.batch, tile.head, row);
+  const CtaWork work = kv_work(args);
+  const int end = min_of(args.band.seqlen_k, work.end_block * block_n);
+  for (int row = work.first_block * block_n + static_cast<int>(threadIdx.x) / 32; row < end; row += kWarps) {
+    auto* dk = args[TensorName::dk_accum].row<float>(work.batch, work.kv_head, row);
+    auto* dv = args[TensorName::dv_accum].row<float>(work.batch, work.kv_head, row);
     for (int col = static_cast<int>(threadIdx.x) % 32; col < args.head_dim; col += 32) {
       dk[col] = 0.0f;
       dv[col] = 0.0f;
@@ -130,11 +119,12 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
   struct alignas(kWidth * sizeof(Element)) Packed {
     Element x[kWidth];
   };
-  const WorkItem item = args.common.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
+  // Whichever heads the tensors have, the grid counts those.
+  const CtaWork work = cta_work(args.common.grid, {args.heads, 1}, CtaHeads::query, 1, work_item());
+  const int batch = work.batch, head = work.first_head;
   const int thread = static_cast<int>(threadIdx.x);
-  const int end = min_of(args.seqlen, (item.block + 1) * args.block_rows);
-  for (int row = item.block * args.block_rows + thread / lanes; row < end;
+  const int end = min_of(args.seqlen, work.end_block * args.block_rows);
+  for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
        row += kElementwiseThreads / lanes) {
     for (int i = 0; i < args.count; ++i) {
       const auto* source = args.conversions[i].source.row<const float>(batch, head, row);

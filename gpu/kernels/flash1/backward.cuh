@@ -7,6 +7,7 @@
 
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
 namespace tilescope::simt {
@@ -60,23 +61,22 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
   constexpr TileShape kTile{BlockM, BlockN};
   constexpr int kAllThreads = kBackwardGroups * kThreads;
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads_kv, kv_head = item.head % args.heads_kv;
-  const int first_head = kv_head * args.group_size();
+  const CtaWork work = kv_work(args, num_n_blocks(args.band, kTile));
+  const int batch = work.batch, kv_head = work.kv_head;
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   float* const row_max_of = shared.lse;  // FlashAttention keeps m and l where FlashAttention-2 keeps LSE
   float* const row_sum_of = shared.delta + BlockM;
   // Line 5.
-  for (int head = first_head; head < first_head + args.group_size(); ++head) {
+  for (int head = work.first_head; head < work.end_head; ++head) {
     zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), kAllThreads);
   }
   zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0), kAllThreads);
   zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0), kAllThreads);
 
   int visited = 0;
-  for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
+  for (int n_block = work.first_block; n_block < work.end_block; ++n_block) {
     const TileRange range = q_tiles(args.band, kTile, n_block);
     const int first_key = n_block * BlockN;
     __syncthreads();  // the last step has read K and V, and what it wrote can be read
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
           key_rows<const Element>(args, first ? TensorName::k : TensorName::v, batch, kv_head, first_key));
     }
     const int steps = range.count() * args.group_size();
-    QueryTiles tiles{range, args.scan, n_block, first_head};
+    QueryTiles tiles{range, args.scan, n_block, work.first_head};
     const auto rows_of = [&](TensorName name) {
       return query_rows<const Element>(args, name, batch, tiles.head, tiles.m_block() * BlockM);
     };

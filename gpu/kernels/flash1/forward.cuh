@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
 namespace tilescope::simt {
@@ -124,10 +125,8 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
     flash1_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
   constexpr int kGroupRows = BlockM / Groups;  // that a group loads
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int kv_head =
-      planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
+  const CtaWork work = query_work(args, num_n_blocks(args.band, kTile));
+  const int batch = work.batch, head = work.first_head, kv_head = work.kv_head;
   using Scores = ThreadTile<BlockM, BlockN, Groups * kWarps>;
   using Product = SquarestTile<BlockM, Dim, Groups * kWarps>;
   const Lane lane = Lane::in_cta();
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
 
   initialise(RunningRows(args, batch, head, 0), Groups * kThreads);
   int visited = 0;
-  for (int n_block = 0; n_block < num_n_blocks(args.band, kTile); ++n_block) {
+  for (int n_block = work.first_block; n_block < work.end_block; ++n_block) {
     const TileRange range = q_tiles(args.band, kTile, n_block);
     if (range.empty()) continue;
     const int first_key = n_block * BlockN;
@@ -204,7 +203,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       }
       if constexpr (Extras) {
         if (args.dropout.active()) {
-          place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+          place.drop(place.kept(args.dropout, work.batch_head), args.dropout.keep_scale, scores);
         }
       }
       round_tile<Element>(scores);

@@ -15,6 +15,7 @@
 #include "gpu/kernels/flash2_mma/common.cuh"
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/sm80/global_reduce.cuh"
 
 namespace tilescope::gpu {
@@ -98,12 +99,10 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   const int warp = thread / 32;
   const int warp_n = warp / kShape.warps_m();  // its 32 keys
   const int warp_m = warp % kShape.warps_m();  // its queries of S^T, its columns of dK and dV
-  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
-  const int batch = item.head / args.heads_kv;
-  const int kv_head = item.head % args.heads_kv;
-  const int first_key = item.block * kTile.block_n;
-  const TileRange range = q_tiles(args.band, kTile, item.block);
-  const int end_head = (kv_head + 1) * args.group_size();
+  const CtaWork work = kv_work<int>(args);
+  const int batch = work.batch, kv_head = work.kv_head, n_block = work.first_block;
+  const int first_key = n_block * kTile.block_n;
+  const TileRange range = q_tiles(args.band, kTile, n_block);
 
   // Steps: the q tiles of the group's first query head, then those of the next ...
   struct Step {
@@ -117,7 +116,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     }
   };
   const auto load_q = [&](const Step& step, int stage) {
-    const int first_query = scan_tile(args.scan, range, item.turn, step.position) * kTile.block_m;
+    const int first_query = scan_tile(args.scan, range, work.turn, step.position) * kTile.block_m;
     load_tile<kAccess, kTile.block_m, kThreads>(
         shared.q(stage), head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q), first_query,
         thread);
@@ -152,7 +151,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   dv.clear();
   const float scale = signed_exponent_scale(args);
 
-  Step next{kv_head * args.group_size()};
+  Step next{work.first_head};
   if (!range.empty()) {
     load_tile<kAccess, kTile.block_n, kThreads>(
         shared.k(), head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k), first_key, thread);
@@ -163,8 +162,8 @@ __global__ __launch_bounds__(Choice::shape.threads(),
 
   int stage = 0;
 #pragma unroll 1
-  for (Step step = next; !range.empty() && step.head < end_head; step = next) {
-    const int m_block = scan_tile(args.scan, range, item.turn, step.position);
+  for (Step step = next; !range.empty() && step.head < work.end_head; step = next) {
+    const int m_block = scan_tile(args.scan, range, work.turn, step.position);
     const int first_query = m_block * kTile.block_m;
     advance(next);
     // load: this tile has arrived for every thread, and every warp is done with the step before
@@ -178,9 +177,9 @@ __global__ __launch_bounds__(Choice::shape.threads(),
                                   AcrossView<kHeadDim>(shared.q(stage), lane).at(kQueryBlocks * warp_m, 0));
     const int warp_key = first_key + 32 * warp_n;
     const int warp_query = first_query + kShape.warp_queries() * warp_m;
-    const int visited = (step.head - kv_head * args.group_size()) * range.count() + step.position;
+    const int visited = (step.head - work.first_head) * range.count() + step.position;
     note_step(args, visited);
-    const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, item.block);
+    const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, n_block);
     if (entry.open()) {
       entry.add(&DeviceTileState::scores, visible_sum<true>(p, args.band, warp_key, warp_query, lane,
                                                             [&](float x) { return args.score_sign * x; }));
@@ -272,7 +271,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
       step_ab<kType>(dk, ds_own[k], q_view.at(kQueryBlocks * warp_m, 0), k);
     }
     if (!planted(GpuBug::mma_barrier_missing)) __syncthreads();
-    if (kStages > 1 && next.head < end_head) load_q(next, stage ^ 1);
+    if (kStages > 1 && next.head < work.end_head) load_q(next, stage ^ 1);
 
     // dQ of this tile = dS K: 32 queries and a slice of the columns a warp. It leaves in slices between the
     // products below, which hide the time that its reductions take.
@@ -334,7 +333,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     }
     if constexpr (kStages == 1) {
       __syncthreads();
-      if (next.head < end_head) load_q(next, 0);
+      if (next.head < work.end_head) load_q(next, 0);
     }
     if (entry.open()) {
       const int keys = args.band.seqlen_k - warp_key;

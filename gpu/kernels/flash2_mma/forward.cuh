@@ -12,6 +12,7 @@
 #include "gpu/kernels/flash2_mma/common.cuh"
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 
 namespace tilescope::gpu {
 
@@ -116,18 +117,15 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int warp = thread / 32;
-  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
-  const int batch = item.head / args.heads;
-  const int head = item.head % args.heads;
-  const int kv_head =
-      planted(GpuBug::mma_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
-  const int first_query = item.block * kTile.block_m;
-  const TileRange range = kv_tiles(args.band, kTile, item.block);
+  const CtaWork work = query_work<int>(args);
+  const int batch = work.batch, head = work.first_head, m_block = work.first_block;
+  const int first_query = m_block * kTile.block_m;
+  const TileRange range = kv_tiles(args.band, kTile, m_block);
 
-  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, args.band.seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, args.band.seqlen_k);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
     const int stage = step % kStages;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
@@ -154,7 +152,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<0>();
@@ -170,7 +168,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     multiply_abt<kType, kHeadDim>(s, q_view, AcrossView<kHeadDim>(k_tile(stage), lane));
     const int warp_query = first_query + warp * kShape.warp_rows();
     const int first_key = n_block * kTile.block_n;
-    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, item.block, n_block);
+    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     if (entry.open()) {
       entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, warp_query, first_key, lane,
                                                              [&](float x) { return args.score_sign * x; }));
@@ -187,8 +185,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
         for (int j = 0; j < 2 * kNBlocks; ++j) {
-          const KeepBits keep =
-              keep_queries_by_keys(args.dropout, item.head, warp_query + 16 * i, first_key + 8 * j, lane);
+          const KeepBits keep = keep_queries_by_keys(args.dropout, work.batch_head, warp_query + 16 * i,
+                                                     first_key + 8 * j, lane);
 #pragma unroll
           for (int e = 0; e < 4; ++e) s.tile[i][j].x[e] *= keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
         }

@@ -8,24 +8,25 @@
 
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
 namespace tilescope::simt {
 
-/// One CTA: kv tile `item.block` of one key/value head, past every query head of its group.
+/// One CTA: one kv tile of one key/value head, past every query head of its group.
 template <int Dim, int BlockM, int BlockN, bool Fused, bool Extras>
 __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
     flash2_simt_kv_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads_kv, kv_head = item.head % args.heads_kv;
-  const int first_key = item.block * BlockN;
-  const TileRange range = q_tiles(args.band, {BlockM, BlockN}, item.block);
+  const CtaWork work = kv_work(args);
+  const int batch = work.batch, kv_head = work.kv_head, n_block = work.first_block;
+  const int first_key = n_block * BlockN;
+  const TileRange range = q_tiles(args.band, {BlockM, BlockN}, n_block);
   const int steps = range.count() * args.group_size();
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
-  QueryTiles tiles{range, args.scan, item.turn, kv_head * args.group_size()};
+  QueryTiles tiles{range, args.scan, work.turn, work.first_head};
   // A group loads what its last product has read.
   const auto load_rows = [&](const QueryTiles& at) {
     const int query = at.m_block() * BlockM;
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
     note_step(args, step);
     const int head = tiles.head, m_block = tiles.m_block();
     const int first_query = m_block * BlockM;
-    const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, m_block, item.block);
+    const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
@@ -75,23 +76,22 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
                  first ? 1.0f : args.softmax_scale, gradient);
 }
 
-/// One CTA: q tile `item.block` of one query head. `ReduceKv`: the rows order, which reduces dK and dV; else
+/// One CTA: one q tile of one query head. `ReduceKv`: the rows order, which reduces dK and dV; else
 /// the dq pass of the split order.
 template <int Dim, int BlockM, int BlockN, bool ReduceKv, bool Extras>
 __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
     flash2_simt_q_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int kv_head = head / args.group_size();
-  const int first_query = item.block * BlockM;
-  const TileRange range = kv_tiles(args.band, {BlockM, BlockN}, item.block);
+  const CtaWork work = query_work(args);
+  const int batch = work.batch, head = work.first_head, kv_head = work.kv_head, m_block = work.first_block;
+  const int first_query = m_block * BlockM;
+  const TileRange range = kv_tiles(args.band, {BlockM, BlockN}, m_block);
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   const auto load_keys = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step >= range.count()) return;
-    const int key = scan_tile(args.scan, range, item.turn, step) * BlockN;
+    const int key = scan_tile(args.scan, range, work.turn, step) * BlockN;
     load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, key));
   };
   if (!range.empty()) {
@@ -120,16 +120,16 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
   typename Tiles::QGradient dq{};
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int first_key = n_block * BlockN;
-    const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, item.block, n_block);
+    const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
     typename Tiles::Scores scores;
     multiply_scores(role, shared, scores);
-    exchange_scores<Extras, float>(role, shared, first_query, first_key, range.full(n_block), args, item.head,
-                                   ProbsFromLse{shared.lse}, entry, scores);
+    exchange_scores<Extras, float>(role, shared, first_query, first_key, range.full(n_block), args,
+                                   work.batch_head, ProbsFromLse{shared.lse}, entry, scores);
     if (!first) load_keys(TensorName::v, shared.v, step + 1);
     if constexpr (ReduceKv) {
       typename Tiles::KvGradient part{};

@@ -8,6 +8,7 @@
 
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
 namespace tilescope::simt {
@@ -53,17 +54,15 @@ __device__ inline void finish_forward(Lane lane, const KernelArguments& args, in
   }
 }
 
-/// One CTA: q tile `item.block` of one head. `Extras`: dropout, a negative scale and the tile log.
+/// One CTA: q tile work.first_block of one head. `Extras`: dropout, a negative scale and the tile log.
 template <int Dim, int BlockM, int BlockN, bool Extras>
 __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     flash2_simt_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int kv_head =
-      planted(GpuBug::simt_kv_head_interleaved) ? head % args.heads_kv : head / args.group_size();
-  const int first_query = item.block * BlockM;
-  const TileRange range = kv_tiles(args.band, kTile, item.block);
+  const CtaWork work = query_work(args);
+  const int batch = work.batch, head = work.first_head, m_block = work.first_block;
+  const int first_query = m_block * BlockM;
+  const TileRange range = kv_tiles(args.band, kTile, m_block);
   const Lane lane = Lane::in_group();
 
   const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
@@ -71,8 +70,8 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   const SharedProbs<ThreadTile<BlockM, BlockN>> probs{v_tile.data + BlockN * Dim};
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
-      const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;
-      load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, first_key));
+      const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
+      load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, work.kv_head, first_key));
     }
     __pipeline_commit();
   };
@@ -94,7 +93,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
 
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int first_key = n_block * BlockN;
     __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
     __syncthreads();
@@ -104,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     load_kv(TensorName::k, k_tile, step + 1);
 
     const ScorePlace<Scores> place(lane, first_query, first_key);
-    [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, item.block, n_block);
+    [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if constexpr (Extras) {
       multiply_scores(scores, args.score_sign);
       if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
@@ -116,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
     }
     if constexpr (Extras) {
       if (args.dropout.active()) {
-        place.drop(place.kept(args.dropout, item.head), args.dropout.keep_scale, scores);
+        place.drop(place.kept(args.dropout, work.batch_head), args.dropout.keep_scale, scores);
       }
       if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
     }

@@ -7,6 +7,7 @@
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 
 namespace tilescope::gpu {
 namespace {
@@ -88,15 +89,14 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
       reinterpret_cast<float(*)[kTile.block_m]>(exchange + kWarps * kTile.block_m * SplitK::kPartRow)};
 
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const WorkItem item = args.grid.item(static_cast<int>(blockIdx.x));
-  const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int kv_head = head / args.group_size();
-  const int first_query = item.block * kTile.block_m;
-  const TileRange range = kv_tiles(args.band, kTile, item.block);
-  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k);
+  const CtaWork work = query_work<int>(args);
+  const int batch = work.batch, head = work.first_head, m_block = work.first_block;
+  const int first_query = m_block * kTile.block_m;
+  const TileRange range = kv_tiles(args.band, kTile, m_block);
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, args.band.seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, args.band.seqlen_k);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, item.turn, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % 2), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % 2), v_rows, first_key, thread);
     commit_copies();
@@ -125,7 +125,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.turn, step);
     wait_for_copies<0>();
     __syncthreads();
     if (step + 1 < range.count()) load_kv(step + 1);
@@ -135,7 +135,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
     multiply_abt<kType, kDim>(s, DownView<kDim>(q_tile, lane),
                               AcrossView<kDim>(k_tile(step % 2), lane).at(warp, 0));
     const int first_key = n_block * kTile.block_n + warp * kWarpKeys;
-    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, item.block, n_block);
+    const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     if (entry.open()) {
       entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, first_query, first_key, lane,
                                                              [&](float x) { return args.score_sign * x; }));

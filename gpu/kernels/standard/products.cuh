@@ -6,6 +6,7 @@
 
 #include "gpu/kernels/standard/standard.hpp"
 #include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
 namespace tilescope::simt {
@@ -60,23 +61,23 @@ struct RowsTimesRows {
 template <typename Element, int Dim, int BlockM, int BlockN>
 __global__ void __launch_bounds__(kThreads, 2)
     rows_times_rows(const __grid_constant__ KernelArguments args, RowsTimesRows names) {
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
-  const int first_query = item.block * BlockM;
-  const TileRange range = kv_tiles(dense(args.band), {BlockM, BlockN}, item.block);
+  const CtaWork work = query_work(args);
+  const int batch = work.batch, head = work.first_head, m_block = work.first_block;
+  const int first_query = m_block * BlockM;
+  const TileRange range = kv_tiles(dense(args.band), {BlockM, BlockN}, m_block);
   const Lane lane = Lane::in_group();
   const SharedTile<Dim> left{shared_memory()}, right{left.data + BlockM * Dim};
   const SharedTile<BlockN> product_tile{right.data + BlockN * Dim};
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
   const auto right_rows = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, item.turn, step) * BlockN;
-    return key_rows<const Element>(args, names.right, batch, head / args.group_size(), first_key);
+    const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
+    return key_rows<const Element>(args, names.right, batch, work.kv_head, first_key);
   };
   TileAhead<BlockN, Dim, Element> right_ahead;
   right_ahead.fetch(right_rows(0));
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, item.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int first_key = n_block * BlockN;
     right_ahead.land(right, right_rows(step));
     __pipeline_commit();
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     be_late(GpuBug::standard_barrier_missing);
     put(lane, product_tile, product);
     if (!planted(GpuBug::standard_barrier_missing)) __syncthreads();
-    const TileLogEntry entry(args.log, step, batch, head, item.block, n_block);
+    const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if (entry.open()) {
       const bool scores = names.product == TensorName::scores;
       entry.add(scores ? &DeviceTileState::scores : &DeviceTileState::dprobs,
@@ -114,28 +115,26 @@ __global__ void __launch_bounds__(kThreads, 2)
     matrix_times_rows(const __grid_constant__ KernelArguments args, MatrixTimesRows names) {
   constexpr bool kByQuery = axis == Axis::q;
   constexpr int kRows = kByQuery ? BlockM : BlockN, kDepth = kByQuery ? BlockN : BlockM;
-  const int heads = kByQuery ? args.heads : args.heads_kv;
-  const int heads_here = kByQuery ? 1 : args.group_size();
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / heads, first_head = item.head % heads * heads_here;
-  const int kv_head = first_head / args.group_size();
+  const CtaWork work = kByQuery ? query_work(args) : kv_work(args);
+  const int batch = work.batch, first_head = work.first_head, kv_head = work.kv_head;
+  const int block = work.first_block;
   const VisibleBand band = dense(args.band);
   const TileRange range =
-      kByQuery ? kv_tiles(band, {BlockM, BlockN}, item.block) : q_tiles(band, {BlockM, BlockN}, item.block);
+      kByQuery ? kv_tiles(band, {BlockM, BlockN}, block) : q_tiles(band, {BlockM, BlockN}, block);
   const Lane lane = Lane::in_group();
   const SharedTile<BlockN> matrix{shared_memory()};
   const SharedTile<Dim> rows{matrix.data + BlockM * BlockN};
   SquarestTile<kRows, Dim> product{};
-  const int steps = range.count() * heads_here;
+  const int steps = range.count() * (work.end_head - first_head);
   struct Place {
     int head, m_block, n_block;
     __device__ int first_query() const { return m_block * BlockM; }
     __device__ int first_key() const { return n_block * BlockN; }
   };
   const auto place_of = [&](int step) -> Place {
-    const int inner = scan_tile(args.scan, range, item.turn, step % range.count());
+    const int inner = scan_tile(args.scan, range, work.turn, step % range.count());
     const int in_group = planted(GpuBug::standard_head_of_product) ? 0 : step / range.count();
-    return {first_head + in_group, kByQuery ? item.block : inner, kByQuery ? inner : item.block};
+    return {first_head + in_group, kByQuery ? block : inner, kByQuery ? inner : block};
   };
   const auto matrix_of = [&](const Place& at) {
     return matrix_rows<const Element>(args, names.matrix, batch, at.head, at.first_query(), at.first_key());
@@ -191,11 +190,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
   }
   if constexpr (kByQuery) {
-    store_gradient(lane, query_rows<Element>(args, names.product, batch, first_head, item.block * BlockM),
+    store_gradient(lane, query_rows<Element>(args, names.product, batch, first_head, block * BlockM),
                    names.factor, product);
   } else {
-    store_gradient(lane, key_rows<Element>(args, names.product, batch, kv_head, item.block * BlockN),
-                   names.factor, product);
+    store_gradient(lane, key_rows<Element>(args, names.product, batch, kv_head, block * BlockN), names.factor,
+                   product);
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "gpu/kernels/standard/standard.hpp"
+#include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
 namespace tilescope::simt {
@@ -44,14 +45,14 @@ template <typename Element>
 __global__ void __launch_bounds__(Standard::kRowThreads)
     softmax_rows(const __grid_constant__ KernelArguments args, int block_m, bool fits, float scale,
                  float scale_log2) {
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const CtaWork work = query_work(args);
+  const int batch = work.batch, head = work.first_head;
   float* const scratch = shared_memory();
   float* const strip = scratch + Standard::kRowThreads / 32;
-  const int end = min_of(args.band.seqlen_q, (item.block + 1) * block_m);
+  const int end = min_of(args.band.seqlen_q, work.end_block * block_m);
   const auto larger = [](float a, float b) { return fmaxf(a, b); };
   const auto plus = [](float a, float b) { return a + b; };
-  for (int query = item.block * block_m; query < end; ++query) {
+  for (int query = work.first_block * block_m; query < end; ++query) {
     const GlobalRows<const Element> scores(args[TensorName::scores], batch, head, query, args.band.seqlen_q,
                                            args.band.seqlen_k);
     const GlobalRows<Element> probs(args[TensorName::probs], batch, head, query, args.band.seqlen_q,
@@ -97,13 +98,13 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
 template <typename Element>
 __global__ void __launch_bounds__(Standard::kRowThreads)
     gradient_rows(const __grid_constant__ KernelArguments args, int block_m, bool fits) {
-  const WorkItem item = args.grid.item(blockIdx.x);
-  const int batch = item.head / args.heads, head = item.head % args.heads;
+  const CtaWork work = query_work(args);
+  const int batch = work.batch, head = work.first_head;
   float* const scratch = shared_memory();
   float* const probs_strip = scratch + Standard::kRowThreads / 32;
   float* const dprobs_strip = probs_strip + ceil_div(args.band.seqlen_k, 4) * 4;
-  const int end = min_of(args.band.seqlen_q, (item.block + 1) * block_m);
-  for (int query = item.block * block_m; query < end; ++query) {
+  const int end = min_of(args.band.seqlen_q, work.end_block * block_m);
+  for (int query = work.first_block * block_m; query < end; ++query) {
     const auto row_of = [&](TensorName name) {
       return GlobalRows<const Element>(args[name], batch, head, query, args.band.seqlen_q,
                                        args.band.seqlen_k);
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
     const GlobalRows<const Element> probs = row_of(TensorName::probs), dprobs = row_of(TensorName::dprobs);
     const auto dropped = [&](int key, float4 dp) -> float4 {
       if (!args.dropout.active()) return dp;
-      const Philox4 bits = args.dropout.bits(item.head, query, key / 4);
+      const Philox4 bits = args.dropout.bits(work.batch_head, query, key / 4);
       const auto each = [&](std::uint32_t random, float x) {
         return random >= args.dropout.threshold ? x * args.dropout.keep_scale : 0.0f;
       };

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which work item a CTA has: the one place where a kernel asks for its number.
+#pragma once
+
+#include "gpu/launch/kernel_arguments.hpp"
+
+namespace tilescope {
+
+/// Unsigned by default, which spares CUDA-core kernels a dozen registers that the signs of divisions take;
+/// those of the tensor-core kernels are counted with a signed one.
+template <typename Index = unsigned>
+__device__ inline Index work_item() {
+  return static_cast<Index>(blockIdx.x);
+}
+
+/// What the CTA owns in a pass whose grid counts query heads, and in one that counts key/value heads.
+/// @param blocks  of the owned axis: one, or all of them where one CTA works through a whole head
+template <typename Index = unsigned>
+__device__ inline CtaWork query_work(const KernelArguments& args, int blocks = 1) {
+  return cta_work(args.grid, {args.heads, args.heads_kv}, CtaHeads::query, blocks, work_item<Index>());
+}
+template <typename Index = unsigned>
+__device__ inline CtaWork kv_work(const KernelArguments& args, int blocks = 1) {
+  return cta_work(args.grid, {args.heads, args.heads_kv}, CtaHeads::kv, blocks, work_item<Index>());
+}
+
+}  // namespace tilescope
