@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/kernels/backward_tiles.hpp"
 
-#include <utility>
-
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 
 namespace tilescope {
 namespace {
@@ -32,21 +29,15 @@ void BackwardTiles::probs_from_lse(const ScoreTile& place, bool full, const floa
 void BackwardTiles::gradient(const ScoreTile& place, const float* delta, TileState* state) {
   const std::int64_t size = place.rows() * probs.stride();
   if (dropout_.active()) {
-    ScoreTile bits = place;
-    if (planted(PlantedBug::dropout_transposed_in_backward)) std::swap(bits.first_query, bits.first_key);
-    dropout_factors(bits, dropout_, factors_);
-    if (!planted(PlantedBug::dropout_missing_in_dprobs)) {
-      multiply_values(dscores.data(), factors_.data(), size);
-    }
+    dropout_factors(place, dropout_, factors_);
+    multiply_values(dscores.data(), factors_.data(), size);
   }
   if (state) state->dprobs = visible_sum(place, dscores);
   scores_gradient(probs.data(), dscores.data(), probs.stride(), place.rows(), place.cols(), delta,
                   place.queries_along);
-  if (dropout_.active() && !planted(PlantedBug::dropout_missing_in_dv)) {
-    multiply_values(probs.data(), factors_.data(), size);
-  }
-  if (!planted(PlantedBug::probs_not_rounded)) round_to(dtype_, probs.data(), size);
-  if (!planted(PlantedBug::dscores_not_rounded)) round_to(dtype_, dscores.data(), size);
+  if (dropout_.active()) multiply_values(probs.data(), factors_.data(), size);
+  round_to(dtype_, probs.data(), size);
+  round_to(dtype_, dscores.data(), size);
   if (state) {
     state->probs = visible_sum(place, probs);
     state->dscores = visible_sum(place, dscores);
@@ -55,15 +46,14 @@ void BackwardTiles::gradient(const ScoreTile& place, const float* delta, TileSta
 
 void to_lse_log2(float* lse, int queries) {
   for (int i = 0; i < queries; ++i) {
-    const bool empty = lse[i] == kMinusInfinity && !planted(PlantedBug::empty_row_lse_unguarded);
+    const bool empty = lse[i] == kMinusInfinity;
     lse[i] = empty ? -kMinusInfinity : lse[i] * kLog2E;
   }
 }
 
 void row_dots(const TileView& a, const TileView& b, int rows, int cols, float* dots) {
   for (int i = 0; i < rows; ++i) {
-    const int row = planted(PlantedBug::delta_of_first_row) ? 0 : i;
-    dots[i] = planted(PlantedBug::dscores_without_delta) ? 0.0f : dot_product(a.row(row), b.row(row), cols);
+    dots[i] = dot_product(a.row(i), b.row(i), cols);
   }
 }
 
@@ -87,8 +77,7 @@ void ConvertSums::operator()(Cta& cta) {
   const auto& loads = cta.program().prologue;
   for (std::size_t i = 0; i < loads.size(); ++i) {
     const TileView sums = cta.load(loads[i].tensor, at, tiles_[i]);
-    const bool scaled = (loads[i].tensor == TensorName::dq_accum && !planted(PlantedBug::dq_not_scaled)) ||
-                        (loads[i].tensor == TensorName::dk_accum && !planted(PlantedBug::dk_not_scaled));
+    const bool scaled = loads[i].tensor == TensorName::dq_accum || loads[i].tensor == TensorName::dk_accum;
     const float factor = scaled ? scale_ : 1.0f;
     for (int r = 0; r < rows; ++r) {
       for (int c = 0; c < cta.problem().head_dim; ++c) tiles_[i].row(r)[c] = factor * sums.row(r)[c];

@@ -8,7 +8,6 @@
 #include "cpu_ref/kernels/backward_tiles.hpp"
 #include "cpu_ref/launch/run_pass.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
 
@@ -74,7 +73,6 @@ class Forward {
     for_each_initial_tile(cta, running_out_,
                           [&](const TileCoord& at) { cta.store(running_out_, at, out_.view()); });
     for_each_initial_tile(cta, TensorName::row_sum, [&](const TileCoord& at) {
-      if (planted(PlantedBug::flash1_row_sum_not_initialised)) return;
       cta.store_stats(TensorName::row_sum, at, row_sum_.data());
     });
     for_each_initial_tile(cta, TensorName::row_max, [&](const TileCoord& at) {
@@ -126,13 +124,12 @@ class Forward {
     float& row_sum = row_sum_.data()[i];
     if (tile_sum_.data()[i] == 0.0f) return;  // the row sees no key of this tile
     const float new_max = std::max(row_max, tile_max_.data()[i]);
-    const float old_sum = planted(PlantedBug::flash1_out_weight_without_sum) ? 1.0f : row_sum;
-    const float old_weight = old_sum * std::exp2((row_max - new_max) * scale_.softmax.log2);
-    const float tile_max = planted(PlantedBug::flash1_tile_weight_missing) ? new_max : tile_max_.data()[i];
-    const float tile_weight = std::exp2((tile_max - new_max) * scale_.softmax.log2) / scale_.probs_factor;
+    const float old_weight = row_sum * std::exp2((row_max - new_max) * scale_.softmax.log2);
+    const float tile_weight =
+        std::exp2((tile_max_.data()[i] - new_max) * scale_.softmax.log2) / scale_.probs_factor;
     const float new_sum = old_weight + tile_weight * tile_sum_.data()[i];
     blend_values(old_weight / new_sum, out_.row(i), tile_weight / new_sum, product_.row(i), head_dim_);
-    if (!planted(PlantedBug::flash1_row_max_not_stored) || row_max == kMinusInfinity) row_max = new_max;
+    row_max = new_max;
     row_sum = new_sum;
   }
 
@@ -233,7 +230,7 @@ class Backward {
 
   /// Line 13: P = diag(l)^-1 exp(S - m).
   void normalised_probs(int i, int keys) {
-    const float row_sum = planted(PlantedBug::flash1_backward_not_normalised) ? 1.0f : row_sum_.data()[i];
+    const float row_sum = row_sum_.data()[i];
     exp2_row(math_.probs.row(i), keys, {math_.scale.softmax.log2, 0.0f}, row_max_.data()[i]);
     scale_values(math_.probs.row(i), row_sum == 0.0f ? 0.0f : 1.0f / row_sum, keys);
   }

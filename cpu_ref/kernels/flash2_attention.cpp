@@ -4,7 +4,6 @@
 
 #include "cpu_ref/launch/run_pass.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
 
@@ -35,10 +34,9 @@ class Forward {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
     const TileRange keys = cta.program().inner_tiles(block);
-    if (!planted(PlantedBug::out_not_cleared)) out_.zero();
+    out_.zero();
     row_max_.fill(kMinusInfinity);
     row_sum_.zero();
-    if (keys.empty() && planted(PlantedBug::empty_tile_not_stored)) return;
     if (!keys.empty()) {
       const TileView q = cta.load(TensorName::q, owned, q_);
       transpose_tile(q, cta.queries(owned), head_dim_, scale_.sign, q_transposed_);
@@ -60,27 +58,18 @@ class Forward {
     tile_matmul(k.rows(), q_transposed_.view(), probs_, place.keys, place.queries, head_dim_, Accumulate::no);
     if (state) state->scores = visible_sum(place, probs_);
     if (!full) apply_mask(place, probs_);
-    if (planted(PlantedBug::scores_rounded)) round_to(dtype_, probs_.data(), place.keys * probs_.stride());
-    if (planted(PlantedBug::row_max_forgotten)) row_max_.fill(kMinusInfinity);
-    if (planted(PlantedBug::row_sum_forgotten)) row_sum_.zero();
     online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, scale_.softmax, row_max_.data(),
                    row_sum_.data(), rescale_.data());
     if (dropout_.active()) {
       dropout_factors(place, dropout_, factors_);
       multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
     }
-    if (planted(PlantedBug::row_sum_rounded)) round_to(dtype_, row_sum_.data(), place.queries);
-    if (!planted(PlantedBug::probs_not_rounded)) {
-      round_to(dtype_, probs_.data(), place.keys * probs_.stride());
-    }
+    round_to(dtype_, probs_.data(), place.keys * probs_.stride());
     for (int i = 0; i < place.queries; ++i) {
-      if (planted(PlantedBug::rescale_lost)) break;
-      const float alpha =
-          rescale_.data()[planted(PlantedBug::rescale_of_next_row) ? (i + 1) % place.queries : i];
+      const float alpha = rescale_.data()[i];
       if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
     }
     tile_matmul(probs_.transposed(), v, out_, place.queries, head_dim_, place.keys, Accumulate::yes);
-    if (planted(PlantedBug::accumulator_rounded)) round_to(dtype_, out_.data(), out_.size());
 
     if (state) {
       for (int i = 0; i < place.queries; ++i) {
@@ -97,12 +86,10 @@ class Forward {
   void finish(Cta& cta, const TileCoord& owned) {
     for (int i = 0; i < cta.queries(owned); ++i) {
       const float row_sum = row_sum_.data()[i];
-      const bool empty = row_sum == 0.0f && !planted(PlantedBug::empty_row_divided);
-      if (planted(PlantedBug::out_not_normalised)) row_sum_.data()[i] = 1.0f;
-      scale_values(out_.row(i), empty ? 0.0f : 1.0f / row_sum_.data()[i], head_dim_);
+      const bool empty = row_sum == 0.0f;
+      scale_values(out_.row(i), empty ? 0.0f : 1.0f / row_sum, head_dim_);
       row_max_.data()[i] = log_sum_exp(row_max_.data()[i], scale_.magnitude, row_sum / scale_.probs_factor);
     }
-    if (planted(PlantedBug::lse_rounded)) round_to(ElementType::fp16, row_max_.data(), cta.queries(owned));
     cta.store(TensorName::out, owned, out_.view());
     cta.store_stats(TensorName::lse, owned, row_max_.data());
   }

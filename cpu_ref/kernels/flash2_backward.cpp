@@ -5,7 +5,6 @@
 #include "cpu_ref/kernels/backward_tiles.hpp"
 #include "cpu_ref/kernels/flash2_attention.hpp"
 #include "cpu_ref/launch/run_pass.hpp"
-#include "cpu_ref/planted_bug.hpp"
 
 namespace tilescope {
 namespace {
@@ -15,7 +14,7 @@ class Delta {
  public:
   explicit Delta(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
-        clears_dq_(program.epilogue.size() > 1 && !planted(PlantedBug::dq_accum_not_cleared)),
+        clears_dq_(program.epilogue.size() > 1),
         out_(program.tile.block_m, head_dim_),
         dout_(program.tile.block_m, head_dim_),
         zeros_(clears_dq_ ? program.tile.block_m : 0, head_dim_),
@@ -59,7 +58,7 @@ class KeyBlocks {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
     const TileRange queries = cta.program().inner_tiles(block);
-    if (!planted(PlantedBug::dk_not_cleared)) dk_.zero();
+    dk_.zero();
     dv_.zero();
     if (!queries.empty()) {
       k_view_ = cta.load(TensorName::k, owned, k_);
@@ -68,14 +67,12 @@ class KeyBlocks {
       transpose_tile(v, cta.keys(owned), head_dim_, 1.0f, v_transposed_);
     }
     for (int head = cta.first_head(); head < cta.end_head(); ++head) {
-      if (planted(PlantedBug::dv_of_last_head)) dv_.zero();
       for (int i = 0; i < queries.count(); ++i) {
         const int m_block = cta.inner_tile(queries, block, i);
         step(cta, cta.coord(head, block, m_block), queries.full(m_block));
       }
     }
-    const float dk_scale = planted(PlantedBug::dk_not_scaled) ? 1.0f : math_.scale.signed_scale;
-    scale_values(dk_.data(), dk_scale, static_cast<std::int64_t>(dk_.size()));
+    scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
     cta.store(TensorName::dk, owned, dk_.view());
     cta.store(TensorName::dv, owned, dv_.view());
   }
@@ -142,12 +139,11 @@ class QueryBlocks {
     const TileRange keys = cta.program().inner_tiles(block);
     dq_.zero();
     if (!keys.empty()) load_owned(cta, owned);
-    for (int i = 0; i < keys.count() - planted(PlantedBug::last_step_of_dq_skipped); ++i) {
+    for (int i = 0; i < keys.count(); ++i) {
       const int n_block = cta.inner_tile(keys, block, i);
       step(cta, cta.coord(cta.first_head(), block, n_block), keys.full(n_block));
     }
-    const float dq_scale = planted(PlantedBug::dq_not_scaled) ? 1.0f : math_.scale.signed_scale;
-    scale_values(dq_.data(), dq_scale, static_cast<std::int64_t>(dq_.size()));
+    scale_values(dq_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dq_.size()));
     cta.store(TensorName::dq, owned, dq_.view());
   }
 

@@ -6,7 +6,6 @@
 
 #include "cpu_ref/launch/run_pass.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "cpu_ref/primitives/score_tile.hpp"
 
@@ -66,10 +65,7 @@ class RowsTimesRows {
 class RowSoftmax {
  public:
   explicit RowSoftmax(const TileProgram& program)
-      : scale_(planted(PlantedBug::standard_scale_ignored)
-                   ? 1.0
-                   : std::fabs(program.problem.scale()) *
-                         std::sqrt(static_cast<double>(program.problem.head_dim))),
+      : scale_(std::fabs(program.problem.scale()) * std::sqrt(static_cast<double>(program.problem.head_dim))),
         probs_factor_(KernelScale(program.problem).probs_factor),
         strip_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
@@ -147,7 +143,6 @@ class RowGradient {
       if (TileState* state = cta.observe(at)) state->dprobs = visible_sum(place, tile_);
       for (int i = 0; i < place.queries; ++i) {
         std::copy_n(tile_.row(i), place.keys, dprobs_.row(i) + place.first_key);
-        if (planted(PlantedBug::standard_delta_missing)) continue;
         delta_.data()[i] += dot_product(probs_.row(i) + place.first_key, tile_.row(i), place.keys);
       }
     });

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 
 namespace tilescope {
 
@@ -14,24 +13,19 @@ Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, Cta
 
 int Cta::queries(const TileCoord& at) const {
   const int size = program_->tile.block_m;
-  return std::min(size, static_cast<int>(problem().seqlen_q) - planted(PlantedBug::last_query_row_dropped) -
-                            at.m_block * size);
+  return std::min(size, static_cast<int>(problem().seqlen_q) - at.m_block * size);
 }
 
 int Cta::keys(const TileCoord& at) const {
   const int size = program_->tile.block_n;
-  return std::min(size, static_cast<int>(problem().seqlen_k) - planted(PlantedBug::last_key_row_dropped) -
-                            at.n_block * size);
+  return std::min(size, static_cast<int>(problem().seqlen_k) - at.n_block * size);
 }
 
 Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   Tensor& tensor = (*tensors_)[name];
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
   const bool by_m = indexing != TileIndexing::n, by_n = indexing != TileIndexing::m;
-  const int head = by_m ? at.head
-                   : planted(PlantedBug::kv_heads_interleaved)
-                       ? at.head % static_cast<int>(problem().heads_kv)
-                       : at.head / static_cast<int>(problem().group_size());
+  const int head = by_m ? at.head : at.head / static_cast<int>(problem().group_size());
   const std::int64_t first_query = std::int64_t{at.m_block} * program_->tile.block_m;
   const std::int64_t first_key = std::int64_t{at.n_block} * program_->tile.block_n;
   const std::int64_t first_row = by_m ? first_query : first_key;
@@ -68,22 +62,19 @@ void Cta::widen_rows(const Region& from, float* data, std::ptrdiff_t stride) {
 
 void Cta::store(TensorName name, const TileCoord& at, const TileView& tile) {
   const Region to = access(name, AccessKind::store, at);
-  const int cols = to.cols - planted(PlantedBug::last_column_not_stored);
-  for (int r = 0; r < to.rows; ++r) narrow(to.dtype, tile.row(r), to.data + r * to.row_bytes, cols);
+  for (int r = 0; r < to.rows; ++r) narrow(to.dtype, tile.row(r), to.data + r * to.row_bytes, to.cols);
 }
 
 void Cta::reduce(TensorName name, const TileCoord& at, const TileView& tile) {
   const Region to = access(name, AccessKind::reduce, at);
   for (int r = 0; r < to.rows; ++r) {
     float* sums = reinterpret_cast<float*>(to.data + r * to.row_bytes);
-    if (planted(PlantedBug::reduction_overwrites)) std::fill_n(sums, to.cols, 0.0f);
     add_values(sums, tile.row(r), to.cols);
   }
 }
 
 void Cta::load_stats(TensorName name, const TileCoord& at, float* values) {
-  const int m_block = planted(PlantedBug::statistics_of_first_tile) ? 0 : at.m_block;
-  const Region from = access(name, AccessKind::load, {at.head, m_block, at.n_block});
+  const Region from = access(name, AccessKind::load, at);
   std::memcpy(values, from.data, static_cast<std::size_t>(from.rows) * sizeof(float));
 }
 

@@ -5,7 +5,6 @@
 
 #include "cpu_ref/numeric/float_format.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu_ref/numeric/numeric_vector.cpp"
@@ -36,8 +35,7 @@ HWY_INLINE Bits encode(Vector value) {
   const auto sign = hn::And(hn::ShiftRight<31 - format.exponent_bits - format.mantissa_bits>(bits),
                             hn::Set(d, static_cast<int>(format.sign_bit())));
   const auto odd = hn::And(hn::ShiftRight<shift>(magnitude), hn::Set(d, 1));
-  int half = 1 << (shift - 1);
-  if (planted(PlantedBug::rounding_truncates)) half = 1;
+  constexpr int half = 1 << (shift - 1);
   auto result = hn::ShiftRight<shift>(hn::Add(magnitude, hn::Add(odd, hn::Set(d, half - 1 - rebias))));
   if constexpr (rebias != 0) {
     // Subnormal in the target: a sum with the power of two whose last place is the target's smallest number

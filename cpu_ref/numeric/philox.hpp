@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"  // TILESCOPE_HOST_DEVICE
 
 namespace tilescope {
@@ -43,11 +42,7 @@ struct DropoutMask {
   DropoutMask(std::uint64_t seed, double dropout)
       : seed(seed),
         threshold(static_cast<std::uint32_t>(dropout * 4294967296.0)),
-        keep_scale(static_cast<float>(1.0 / (1.0 - dropout))) {
-    if (planted(PlantedBug::dropout_keeps_the_dropped)) threshold = 0u - threshold;
-    if (planted(PlantedBug::dropout_not_rescaled)) keep_scale = 1.0f;
-    if (planted(PlantedBug::keep_scale_off) && active()) keep_scale *= 1.001f;
-  }
+        keep_scale(static_cast<float>(1.0 / (1.0 - dropout))) {}
 
   TILESCOPE_HOST_DEVICE constexpr bool active() const { return threshold != 0; }
   /// Random bits of the keys 4 * key_quad ... 4 * key_quad + 3.

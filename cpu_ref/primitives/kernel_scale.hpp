@@ -8,7 +8,6 @@
 #include <numbers>
 
 #include "cpu_ref/numeric/numeric.hpp"
-#include "cpu_ref/planted_bug.hpp"
 #include "cpu_ref/primitives/tile_math.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 
@@ -29,9 +28,8 @@ struct KernelScale {
     const double scale = std::clamp(problem.scale(), -largest, largest);
     signed_scale = static_cast<float>(scale);
     magnitude = std::fabs(signed_scale);
-    sign = std::signbit(scale) && !planted(PlantedBug::scale_sign_lost) ? -1.0f : 1.0f;
-    softmax.log2 = exponent_scale(planted(PlantedBug::scale_squared) ? scale * scale : std::fabs(scale));
-    if (planted(PlantedBug::scale_rounded)) round_to(ElementType::fp16, &softmax.log2, 1);
+    sign = std::signbit(scale) ? -1.0f : 1.0f;
+    softmax.log2 = exponent_scale(std::fabs(scale));
     // P lies in [0, 1], e4m3 reaches 448 and loses everything below 2^-10: FlashAttention-3's offset of 8
     // uses the range above 1, as far as dropout's keep_scale leaves it free.
     if (problem.dtype == ElementType::fp8e4m3) {
@@ -52,8 +50,6 @@ struct KernelScale {
 /// Natural-log row log-sum-exp; -inf for a row that saw no key.
 /// @param row_max maximum score, times `scale` in units of the exponent of e
 inline float log_sum_exp(float row_max, float scale, float row_sum) {
-  if (planted(PlantedBug::lse_in_base_2)) return kLog2E * (row_max * scale + std::log(row_sum));
-  if (planted(PlantedBug::lse_without_max)) row_max = 0.0f;
   return row_sum == 0.0f ? kMinusInfinity : row_max * scale + std::log(row_sum);
 }
 

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/primitives/score_tile.hpp"
 
-#include "cpu_ref/planted_bug.hpp"
-
 #include <algorithm>
 #include <limits>
 
 namespace tilescope {
 
 ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
-    : ScoreRegion{.batch_head = planted(PlantedBug::dropout_of_first_batch)
-                                    ? at.head
-                                    : cta.batch() * static_cast<int>(cta.problem().heads) + at.head,
+    : ScoreRegion{.batch_head = cta.batch() * static_cast<int>(cta.problem().heads) + at.head,
                   .first_query = at.m_block * cta.program().tile.block_m,
                   .queries = cta.queries(at),
                   .first_key = at.n_block * cta.program().tile.block_n,
@@ -29,9 +25,7 @@ ScoreTile::Columns ScoreTile::visible_columns(int row) const {
 }
 
 void apply_mask(const ScoreTile& place, Tile& scores) {
-  const float hidden =
-      planted(PlantedBug::hidden_scores_zero) ? 0.0f : -std::numeric_limits<float>::infinity();
-  if (planted(PlantedBug::mask_not_applied)) return;
+  const float hidden = -std::numeric_limits<float>::infinity();
   for (int r = 0; r < place.rows(); ++r) {
     const ScoreTile::Columns visible = place.visible_columns(r);
     std::fill(scores.row(r), scores.row(r) + visible.begin, hidden);

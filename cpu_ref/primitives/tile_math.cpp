@@ -3,8 +3,6 @@
 // machine has is chosen at run time.
 #include "cpu_ref/primitives/tile_math.hpp"
 
-#include "cpu_ref/planted_bug.hpp"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu_ref/primitives/tile_math.cpp"
 #include <hwy/foreach_target.h>
@@ -165,7 +163,6 @@ HWY_INLINE Vector exp2_vector(Vector x) {
   auto y = hn::Set(d, 1.52527338e-5f);
   y = hn::MulAdd(y, f, hn::Set(d, 1.54035304e-4f));
   y = hn::MulAdd(y, f, hn::Set(d, 1.33335581e-3f));
-  if (planted(PlantedBug::exp2_coarse)) y = hn::Zero(d);
   y = hn::MulAdd(y, f, hn::Set(d, 9.61812911e-3f));
   y = hn::MulAdd(y, f, hn::Set(d, 5.55041087e-2f));
   y = hn::MulAdd(y, f, hn::Set(d, 2.40226507e-1f));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/schedule/tile_program.hpp"
 
-#include "cpu_ref/planted_bug.hpp"
-
 #include <algorithm>
 
 namespace tilescope {
@@ -307,10 +305,7 @@ CtaWork TileProgram::work(std::int64_t cta) const {
   return cta_work(grid, heads, kv_heads ? CtaHeads::kv : CtaHeads::query, whole_head ? num_blocks() : 1, cta);
 }
 
-int TileProgram::heads_per_cta() const {
-  const int group = static_cast<int>(problem.group_size());
-  return !kv_heads ? 1 : planted(PlantedBug::last_head_of_group_skipped) ? std::max(1, group - 1) : group;
-}
+int TileProgram::heads_per_cta() const { return kv_heads ? static_cast<int>(problem.group_size()) : 1; }
 
 std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;
@@ -342,7 +337,6 @@ std::int64_t TileProgram::shared_bytes(int stages) const {
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
   const TensorExtent extent = tensor_extent(problem, operand.tensor);
   const auto clipped = [](std::int64_t total, int block, int size) {
-    if (planted(PlantedBug::ragged_bytes_not_clipped)) return std::int64_t{size};
     return std::min<std::int64_t>(size, total - static_cast<std::int64_t>(block) * size);
   };
   const bool by_m = extent.indexing != TileIndexing::n;

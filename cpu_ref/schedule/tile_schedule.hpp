@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "cpu_ref/planted_bug.hpp"
-
 #if defined(__CUDACC__)
 #define TILESCOPE_HOST_DEVICE __host__ __device__
 #else
@@ -39,23 +37,17 @@ struct VisibleBand {
   int left = kUnbounded;   // >= 0
   int right = kUnbounded;  // >= 0
 
-  TILESCOPE_HOST_DEVICE constexpr int offset() const {
-    return planted(PlantedBug::mask_aligned_top_left) ? 0 : seqlen_k - seqlen_q;
-  }
+  TILESCOPE_HOST_DEVICE constexpr int offset() const { return seqlen_k - seqlen_q; }
   TILESCOPE_HOST_DEVICE constexpr int first_key(int query) const {
-    return max_of(0, query + offset() - left - planted(PlantedBug::mask_left_one_more) +
-                         planted(PlantedBug::mask_left_one_less));
+    return max_of(0, query + offset() - left);
   }
   /// Below first_key(query) when the row sees no key.
   TILESCOPE_HOST_DEVICE constexpr int last_key(int query) const {
-    return min_of(seqlen_k - 1, query + offset() + right + planted(PlantedBug::mask_right_one_more) -
-                                    planted(PlantedBug::mask_right_one_less));
+    return min_of(seqlen_k - 1, query + offset() + right);
   }
-  TILESCOPE_HOST_DEVICE constexpr int first_query(int key) const {
-    return max_of(0, key - offset() - right + planted(PlantedBug::first_query_one_late));
-  }
+  TILESCOPE_HOST_DEVICE constexpr int first_query(int key) const { return max_of(0, key - offset() - right); }
   TILESCOPE_HOST_DEVICE constexpr int last_query(int key) const {
-    return min_of(seqlen_q - 1, key - offset() + left - planted(PlantedBug::last_query_one_early));
+    return min_of(seqlen_q - 1, key - offset() + left);
   }
   /// Precondition: query and key lie inside the matrix.
   TILESCOPE_HOST_DEVICE constexpr bool visible(int query, int key) const {
@@ -103,12 +95,12 @@ TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, Tile
   const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
   const int last = band.last_key(last_row);
   if (last < first) return {};
-  const bool ragged = first_row + tile.block_m > band.seqlen_q || planted(PlantedBug::full_tiles_masked);
+  const bool ragged = first_row + tile.block_m > band.seqlen_q;
   const int full_keys = ragged ? 0 : max_of(0, band.last_key(first_row) + 1);
-  const int begin = planted(PlantedBug::hidden_tiles_visited) ? 0 : first / tile.block_n;
-  const int end = last / tile.block_n + 1 - planted(PlantedBug::last_kv_tile_dropped);
+  const int begin = first / tile.block_n;
+  const int end = last / tile.block_n + 1;
   return detail::tile_range(begin, end, ceil_div(band.first_key(last_row), tile.block_n),
-                            full_keys / tile.block_n + planted(PlantedBug::masked_kv_tile_called_full));
+                            full_keys / tile.block_n);
 }
 
 /// The q tiles that kv tile `n_block` must visit: the transpose of kv_tiles.
@@ -120,9 +112,9 @@ TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles(const VisibleBand& band, TileS
   if (last < first) return {};
   const bool ragged = first_key + tile.block_n > band.seqlen_k;
   const int full_queries = ragged ? 0 : max_of(0, band.last_query(first_key) + 1);
-  const int end = last / tile.block_m + 1 - planted(PlantedBug::last_q_tile_dropped);
+  const int end = last / tile.block_m + 1;
   return detail::tile_range(first / tile.block_m, end, ceil_div(band.first_query(last_key), tile.block_m),
-                            full_queries / tile.block_m + planted(PlantedBug::masked_q_tile_called_full));
+                            full_queries / tile.block_m);
 }
 
 /// Which tiles one CTA owns while it streams the tiles of the other axis.
@@ -165,8 +157,7 @@ struct Grid {
   TILESCOPE_HOST_DEVICE constexpr WorkItem item(Index index) const {
     const int turn = static_cast<int>(index / ctas_per_turn % 2);
     if (order == TileOrder::row_major) {
-      const int issued = num_blocks - (planted(PlantedBug::last_block_not_issued) && num_blocks > 1);
-      return {static_cast<int>(index / num_blocks), static_cast<int>(index % issued), turn};
+      return {static_cast<int>(index / num_blocks), static_cast<int>(index % num_blocks), turn};
     }
     const int section_heads =
         order == TileOrder::longest_first ? num_heads : min_of(num_heads, heads_per_section);

@@ -4,7 +4,6 @@
 #include <stdexcept>
 
 #include "gpu/launch/launch.cuh"
-#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/common/element.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 
@@ -55,8 +54,7 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
     const int row = first + thread / lanes;
     float sum = 0.0f;
     if (row < end) {
-      const int out_row = planted(GpuBug::delta_of_next_row) && row + 1 < end ? row + 1 : row;
-      const auto* out = args[TensorName::out].row<const Element>(batch, head, out_row);
+      const auto* out = args[TensorName::out].row<const Element>(batch, head, row);
       const auto* dout = args[TensorName::dout].row<const Element>(batch, head, row);
       for (int col = thread % lanes * kWidth; col < args.head_dim; col += lanes * kWidth) {
         const Part a = *reinterpret_cast<const Part*>(dout + col);
@@ -68,7 +66,7 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
           sum = fmaf(widen(a), widen(b), sum);
         }
       }
-      if (args[TensorName::dq_accum].data && !planted(GpuBug::dq_accum_not_cleared)) {
+      if (args[TensorName::dq_accum].data) {
         auto* accum = args[TensorName::dq_accum].row<float>(batch, head, row);
         if constexpr (kChunks) {
           for (int col = thread % lanes * 4; col < args.head_dim; col += lanes * 4) {
@@ -129,7 +127,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
     for (int i = 0; i < args.count; ++i) {
       const auto* source = args.conversions[i].source.row<const float>(batch, head, row);
       auto* target = args.conversions[i].target.row<Element>(batch, head, row);
-      const float factor = planted(GpuBug::convert_unscaled) ? 1.0f : args.conversions[i].factor;
+      const float factor = args.conversions[i].factor;
       for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
         if constexpr (kChunks) {
           const float4 x = *reinterpret_cast<const float4*>(source + col);

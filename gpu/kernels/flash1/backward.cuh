@@ -34,8 +34,7 @@ struct RowsBefore {
     for (int i = 0; i < Tile::kRowsHere; ++i) {
 #pragma unroll
       for (int q = 0; q < Tile::kQuadsHere; ++q) {
-        float4 before = x[i][q];
-        if (planted(GpuBug::flash1_dq_overwrites)) before = {0.0f, 0.0f, 0.0f, 0.0f};
+        const float4 before = x[i][q];
         const float4 added = product.quad(i, q);
         store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
                    {before.x + added.x, before.y + added.y, before.z + added.z, before.w + added.w});
@@ -115,9 +114,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
-      const bool misplaced = planted(GpuBug::flash1_delta_of_other_group) && !first;
-      delta_rows.put(Lane::in_cta(), rows_of(TensorName::out), shared.dout,
-                     shared.delta - (misplaced ? BlockM / 2 : 0));
+      delta_rows.put(Lane::in_cta(), rows_of(TensorName::out), shared.dout, shared.delta);
       typename Tiles::Scores scores;
       multiply_scores(role, shared, scores);
       exchange_scores<Extras, Element>(role, shared, first_query, first_key, range.full(m_block), args,

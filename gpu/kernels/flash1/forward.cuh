@@ -55,7 +55,7 @@ struct RunningRows {
 __device__ inline void initialise(const RunningRows& head, int threads) {
   zero_rows(head.out, threads);
   for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += threads) {
-    if (!planted(GpuBug::flash1_sum_not_initialised)) *head.sum.at(row, 0) = 0.0f;
+    *head.sum.at(row, 0) = 0.0f;
     *head.max.at(row, 0) = -kInfinity;
   }
 }
@@ -71,8 +71,7 @@ struct MergedRow {
     if (tile.sum == 0.0f) return;  // the row sees no key of this tile
     max = fmaxf(old_max, tile.max);
     const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * fast_exp2((old_max - max) * scale);
-    const float tile_weight =
-        planted(GpuBug::flash1_tile_weight_missing) ? 1.0f : fast_exp2((tile.max - max) * scale);
+    const float tile_weight = fast_exp2((tile.max - max) * scale);
     sum = fmaf(tile_weight, tile.sum, old_weight);
     old_share = old_weight / sum;
     tile_share = tile_weight / sum;

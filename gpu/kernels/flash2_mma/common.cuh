@@ -62,8 +62,7 @@ __device__ __forceinline__ void mask_queries_by_keys(WarpAccumulator<kMBlocks, k
       const int query = first_query + 16 * i + 8 * half + (lane >> 2);
       const int lane_key = first_key + 2 * (lane & 3);
       const int first = band.first_key(query) - lane_key;
-      const int one_more = planted(GpuBug::mma_mask_one_more) ? 1 : 0;
-      const int last = (query < band.seqlen_q ? band.last_key(query) + one_more : -1) - lane_key;
+      const int last = (query < band.seqlen_q ? band.last_key(query) : -1) - lane_key;
 #pragma unroll
       for (int j = 0; j < 2 * kNBlocks; ++j) {
 #pragma unroll
@@ -87,8 +86,7 @@ __device__ __forceinline__ void mask_keys_by_queries(WarpAccumulator<kMBlocks, k
     for (int half = 0; half < 2; ++half) {
       const int key = first_key + 16 * i + 8 * half + (lane >> 2);
       const int lane_query = first_query + 2 * (lane & 3);
-      const int one_less = planted(GpuBug::mma_mask_transposed_one_less) ? 1 : 0;
-      const int first = band.first_query(key) + one_less - lane_query;
+      const int first = band.first_query(key) - lane_query;
       const int last = (key < band.seqlen_k ? band.last_query(key) : -1) - lane_query;
 #pragma unroll
       for (int j = 0; j < 2 * kNBlocks; ++j) {

@@ -197,8 +197,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
 #pragma unroll
       for (int t = k * kTilesAStep; t < min_of(kProbTiles, (k + 1) * kTilesAStep); ++t) {
         const int j = t / 2;
-        const float2 lse = load_shared_float2(shared.lse(planted(GpuBug::mma_lse_stale) ? 0 : stage) +
-                                              lane_statistics + 32 * j);
+        const float2 lse = load_shared_float2(shared.lse(stage) + lane_statistics + 32 * j);
         Accumulator& tile = p.tile[t % 2][j];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -212,14 +211,12 @@ __global__ __launch_bounds__(Choice::shape.threads(),
                                   AcrossView<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0),
                                   exponentiate);
 
-    be_late(GpuBug::mma_barrier_missing);
     // dS^T = P^T * (dP^T - delta), with P before its dropout and rounding
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
     double dprobs_sum = 0.0;
 #pragma unroll
     for (int j = 0; j < 2 * kQueryBlocks; ++j) {
-      float2 delta = load_shared_float2(shared.delta(stage) + lane_statistics + 32 * j);
-      if (planted(GpuBug::mma_delta_of_next_row)) delta = {delta.y, delta.x};
+      const float2 delta = load_shared_float2(shared.delta(stage) + lane_statistics + 32 * j);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         Accumulator& prob = p.tile[i][j];
@@ -270,7 +267,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     for (int k = 0; k < kQueryBlocks; ++k) {
       step_ab<kType>(dk, ds_own[k], q_view.at(kQueryBlocks * warp_m, 0), k);
     }
-    if (!planted(GpuBug::mma_barrier_missing)) __syncthreads();
+    __syncthreads();
     if (kStages > 1 && next.head < work.end_head) load_q(next, stage ^ 1);
 
     // dQ of this tile = dS K: 32 queries and a slice of the columns a warp. It leaves in slices between the
@@ -344,7 +341,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   }
 
   // finish: the scale once, through the room of K and V
-  if (!planted(GpuBug::mma_dk_not_scaled)) dk.scale(args.softmax_scale);
+  dk.scale(args.softmax_scale);
   __syncthreads();
   stage_output<kType>(shared.k(), dk, 2 * warp_n, kColBlocks * warp_m, lane);
   stage_output<kType>(shared.v(), dv, 2 * warp_n, kColBlocks * warp_m, lane);

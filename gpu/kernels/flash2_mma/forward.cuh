@@ -45,8 +45,7 @@ __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>
       // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
       const float shift = new_max == negative_infinity() ? 0.0f : -new_max * exponent_scale;
       // From the rounded shifts, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
-      float rescale = exp2_approx(shift + __fmul_rn(old_max, exponent_scale));
-      if (planted(GpuBug::mma_rescale_lost)) rescale = 1.0f;
+      const float rescale = exp2_approx(shift + __fmul_rn(old_max, exponent_scale));
       float sum = 0.0f;
 #pragma unroll
       for (int j = 0; j < 2 * kNBlocks; ++j) {
@@ -153,14 +152,11 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
     const int n_block = scan_tile(args.scan, range, work.turn, step);
-    const int stage = planted(GpuBug::mma_stage_not_switched) ? 0 : step % kStages;
+    const int stage = step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<0>();
-    if (!planted(GpuBug::mma_stage_barrier_missing)) __syncthreads();
-    be_late(GpuBug::mma_stage_barrier_missing);
-    be_late(GpuBug::mma_wait_wrong_stage);
-    const int ahead = planted(GpuBug::mma_wait_wrong_stage) ? 0 : 1;
-    if (kStages > 1 && step + ahead < range.count()) load_kv(step + ahead);
+    __syncthreads();
+    if (kStages > 1 && step + 1 < range.count()) load_kv(step + 1);
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;
@@ -173,8 +169,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, warp_query, first_key, lane,
                                                              [&](float x) { return args.score_sign * x; }));
     }
-    const bool called_full = planted(GpuBug::mma_ragged_tile_called_full) && n_block + 1 == range.end;
-    if ((!range.full(n_block) && !called_full) || args.score_sign < 0.0f) {
+    if (!range.full(n_block) || args.score_sign < 0.0f) {
       s.scale(args.score_sign);
       mask_queries_by_keys(s, args.band, warp_query, first_key, lane, negative_infinity());
     }

@@ -87,9 +87,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     SquarestTile<BlockM, BlockN> product;
     // In order: S is rounded to the element type, and what rounds up in one order rounds down in another.
     multiply_nt<0, true>(lane, left, right, product);
-    be_late(GpuBug::standard_barrier_missing);
     put(lane, product_tile, product);
-    if (!planted(GpuBug::standard_barrier_missing)) __syncthreads();
+    __syncthreads();
     const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if (entry.open()) {
       const bool scores = names.product == TensorName::scores;
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   };
   const auto place_of = [&](int step) -> Place {
     const int inner = scan_tile(args.scan, range, work.turn, step % range.count());
-    const int in_group = planted(GpuBug::standard_head_of_product) ? 0 : step / range.count();
+    const int in_group = step / range.count();
     return {first_head + in_group, kByQuery ? block : inner, kByQuery ? inner : block};
   };
   const auto matrix_of = [&](const Place& at) {
@@ -163,13 +162,11 @@ __global__ void __launch_bounds__(kThreads, 2)
       rows_ahead.fetch(rows_of(place_of(step + 1)));
     }
     if (args.dropout.active() && names.matrix == TensorName::probs) {
-      const float keep_scale =
-          planted(GpuBug::standard_dropout_not_rescaled) ? 1.0f : args.dropout.keep_scale;
       for_each_quad<BlockM>(matrix, [&](int row, int col, float4& quad) {
         const Philox4 bits =
             args.dropout.bits(batch * args.heads + head, first_query + row, (first_key + col) / 4);
         const auto dropped = [&](std::uint32_t random, float p) {
-          return random >= args.dropout.threshold ? rounded<Element>(p * keep_scale) : 0.0f;
+          return random >= args.dropout.threshold ? rounded<Element>(p * args.dropout.keep_scale) : 0.0f;
         };
         quad = {dropped(bits.x[0], quad.x), dropped(bits.x[1], quad.y), dropped(bits.x[2], quad.z),
                 dropped(bits.x[3], quad.w)};

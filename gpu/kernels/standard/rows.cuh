@@ -18,9 +18,7 @@ __device__ inline float reduce_cta(float value, float* scratch, Combine combine)
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
   value = scratch[0];
-  const int first_warp = planted(GpuBug::standard_sum_without_a_warp) ? 2 : 1;
-  for (int warp = first_warp; warp < Standard::kRowThreads / 32; ++warp)
-    value = combine(value, scratch[warp]);
+  for (int warp = 1; warp < Standard::kRowThreads / 32; ++warp) value = combine(value, scratch[warp]);
   return value;
 }
 
@@ -57,8 +55,7 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                                            args.band.seqlen_k);
     const GlobalRows<Element> probs(args[TensorName::probs], batch, head, query, args.band.seqlen_q,
                                     args.band.seqlen_k);
-    const int one_more = planted(GpuBug::standard_mask_one_more) ? 1 : 0;
-    const VisibleKeys keys{args.band.first_key(query), args.band.last_key(query) + one_more};
+    const VisibleKeys keys{args.band.first_key(query), args.band.last_key(query)};
     const auto masked = [&](int key, float4 s) -> float4 {
       return {keys.select(key, s.x, -kInfinity), keys.select(key + 1, s.y, -kInfinity),
               keys.select(key + 2, s.z, -kInfinity), keys.select(key + 3, s.w, -kInfinity)};

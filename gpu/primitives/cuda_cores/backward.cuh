@@ -120,7 +120,7 @@ __device__ inline void exchange_scores(Role role, const BackwardShared<Dim, Bloc
 #pragma unroll
     for (int a = 0; a < Tile::kRowsHere; ++a) {
       const int row = Tile::row(lane, a);
-      const float delta = shared.delta[planted(GpuBug::simt_delta_of_next_row) ? row ^ 1 : row];
+      const float delta = shared.delta[row];
 #pragma unroll
       for (int q = 0; q < Tile::kQuadsHere; ++q) {
         const float4 p = load_chunk(probs + Tile::row_step(a) * BlockN + 32 * q);
@@ -133,10 +133,9 @@ __device__ inline void exchange_scores(Role role, const BackwardShared<Dim, Bloc
     }
     round_tile<Element>(tile);
     log(&DeviceTileState::dscores);
-    be_late(GpuBug::simt_barrier_missing);
     put(lane, shared.dscores, tile);
   }
-  if (!planted(GpuBug::simt_barrier_missing)) sync_group();
+  sync_group();
 }
 
 /// A role's gradient of keys or values: sum += P^T dO, or dS^T Q.

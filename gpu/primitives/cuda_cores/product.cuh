@@ -262,8 +262,7 @@ __device__ inline void put(Lane lane, SharedTile<Cols> tile,
                            const ThreadTile<Rows, Cols, WarpRows, WarpCols>& values) {
   using Values = ThreadTile<Rows, Cols, WarpRows, WarpCols>;
   const int row = Values::row(lane, 0), col = Values::col(lane, 0);
-  float* const first =
-      planted(GpuBug::simt_swizzle_wrong) ? tile.data + row * Cols + col : tile.chunk(row, col / 4);
+  float* const first = tile.chunk(row, col / 4);
 #pragma unroll
   for (int i = 0; i < Values::kRowsHere; ++i) {
 #pragma unroll
@@ -279,8 +278,7 @@ __device__ inline void put_transposed(Lane lane, SharedTile<Rows> tile,
                                       const ThreadTile<Rows, Cols, WarpRows, WarpCols>& values) {
   using Values = ThreadTile<Rows, Cols, WarpRows, WarpCols>;
   const int row = Values::row(lane, 0), col = Values::col(lane, 0);
-  float* const first =
-      planted(GpuBug::simt_swizzle_wrong) ? tile.data + col * Rows + row : tile.chunk(col, row / 4) + row % 4;
+  float* const first = tile.chunk(col, row / 4) + row % 4;
   constexpr int kRun = Values::kRowsHere < 4 ? 2 : 4;
 #pragma unroll
   for (int i = 0; i < Values::kRowsHere; i += kRun) {

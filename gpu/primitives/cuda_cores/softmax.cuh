@@ -32,15 +32,13 @@ struct ScorePlace {
     if constexpr (!Masked) return {0, kUnbounded};
     const int query = first_query + query_offset(a);
     if (query >= band.seqlen_q) return {1, 0};
-    const int one_more = planted(GpuBug::simt_mask_one_more) ? 1 : 0;
-    return {band.first_key(query) - first_key, band.last_key(query) + one_more - first_key};
+    return {band.first_key(query) - first_key, band.last_key(query) - first_key};
   }
 
   /// Which entries dropout keeps: bit a * kKeysHere + b. All of them without dropout.
   __device__ std::uint64_t kept(const DropoutMask& dropout, int batch_head) const {
     std::uint64_t bits = 0;
     if (!dropout.active()) return ~bits;
-    if (planted(GpuBug::simt_dropout_of_first_head)) batch_head = 0;
 #pragma unroll 1
     for (int i = 0; i < kQueriesHere * kKeysHere; i += 4) {
       const int query = first_query + query_offset(i / kKeysHere),
@@ -89,7 +87,6 @@ __device__ inline void multiply_scores(Tile& scores, float factor) {
 /// Rounds each value to the element type, as a tensor core's operand would be.
 template <typename Element, typename Tile>
 __device__ inline void round_tile(Tile& tile) {
-  if (planted(GpuBug::simt_rounding_lost)) return;
 #pragma unroll
   for (auto& row : tile.x) {
 #pragma unroll
@@ -156,8 +153,7 @@ __device__ inline void softmax_step(const ScorePlace<Scores>& place, const Kerne
     const float new_max = fmaxf(old_max, row_max(tile_max));
     const bool seen = !Masked || new_max > -kInfinity;  // else the row has not met a visible key yet
     const float offset = seen ? new_max * scale : 0.0f;
-    float rescale = old_max > -kInfinity ? fast_exp2((old_max - new_max) * scale) : 0.0f;
-    if (planted(GpuBug::simt_rescale_lost)) rescale = 1.0f;
+    const float rescale = old_max > -kInfinity ? fast_exp2((old_max - new_max) * scale) : 0.0f;
     float sum = 0.0f;
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
@@ -186,9 +182,7 @@ struct ProbsFromLse {
                                        : exponent);  // only the rounding of a huge LSE makes it positive
     }
   };
-  __device__ Row row(int index, float) const {
-    return {lse[planted(GpuBug::simt_lse_stale) ? 0 : index] * kLog2E};
-  }
+  __device__ Row row(int index, float) const { return {lse[index] * kLog2E}; }
 };
 
 /// P of a row from its maximum and sum, as FlashAttention keeps them.

@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "gpu/launch/kernel_arguments.hpp"
-#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/common/element.cuh"
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
 
@@ -59,8 +58,7 @@ struct Lane {
 
 /// Sum and maximum over the eight lanes that share a row.
 __device__ inline float row_sum(float value) {
-  const int last_bit = planted(GpuBug::simt_row_sum_of_half) ? 4 : 8;
-  for (int bit = 2; bit <= last_bit; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
+  for (int bit = 2; bit <= 8; bit *= 2) value += __shfl_xor_sync(kAllLanes, value, bit);
   return value;
 }
 __device__ inline float row_max(float value) {
@@ -210,7 +208,7 @@ __device__ inline float4 load_quad(const GlobalRows<Element>& source, int row, i
 /// again.
 template <typename Element>
 __device__ inline void store_quad(const GlobalRows<Element>& target, int row, int col, float4 value) {
-  if ((row >= target.rows && !planted(GpuBug::simt_tail_unguarded)) || col >= target.cols) return;
+  if (row >= target.rows || col >= target.cols) return;
   if (target.quads()) {
     __stcg(reinterpret_cast<RawQuad<Element>*>(target.at(row, col)), narrow_quad<Element>(value));
     return;
@@ -380,7 +378,6 @@ class TileAhead {
 /// Adds four neighbouring columns to an fp32 accumulator in slow memory. The order of the adds is free.
 __device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int col, float4 value) {
   if (row >= target.rows || col >= target.cols) return;
-  if (planted(GpuBug::simt_reduction_overwrites)) return store_quad(target, row, col, value);
 #if __CUDA_ARCH__ >= 900
   if (target.quads()) {
     atomicAdd(reinterpret_cast<float4*>(target.at(row, col)), value);

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "cpu_ref/numeric/philox.hpp"
-#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/sm80/mma.cuh"
 
 namespace tilescope::gpu {
@@ -38,8 +37,7 @@ __device__ __forceinline__ KeepBits keep_queries_by_keys(const DropoutMask& drop
 __device__ __forceinline__ KeepBits keep_keys_by_queries(const DropoutMask& dropout, int batch_head,
                                                          int query, int key, int lane) {
   const int key_in_quad = (lane >> 2) & 3;  // also the number of this lane's draw
-  const int second_query = planted(GpuBug::mma_dropout_counter) ? ~key_in_quad & 1 : key_in_quad & 1;
-  const int drawn_query = query + 2 * (lane & 3) + second_query;
+  const int drawn_query = query + 2 * (lane & 3) + (key_in_quad & 1);
   const int drawn_quad = (key >> 2) + (lane >> 4) + (key_in_quad & 2);
   Philox4 words = dropout.bits(batch_head, drawn_query, drawn_quad);
   // Transposes by swapping off-diagonal words with the lane whose number differs in one bit, then the other.

@@ -2,7 +2,6 @@
 // fp32 sums into global memory, without a result to wait for.
 #pragma once
 
-#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/sm80/mma.cuh"
 
 namespace tilescope::gpu {
@@ -39,9 +38,6 @@ __device__ __forceinline__ float4 gather_columns(const Accumulator& left, const 
   return odd ? make_float4(other0, other1, r0, r1) : make_float4(l0, l1, other0, other1);
 }
 /// The first of those columns, counted from the left accumulator's first.
-__device__ __forceinline__ int gathered_column(int lane) {
-  if (planted(GpuBug::mma_columns_gathered_wrong)) lane ^= 2;
-  return 8 * (lane & 1) + 4 * (lane >> 1 & 1);
-}
+__device__ __forceinline__ int gathered_column(int lane) { return 8 * (lane & 1) + 4 * (lane >> 1 & 1); }
 
 }  // namespace tilescope::gpu

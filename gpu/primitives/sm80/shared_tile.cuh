@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/sm80/ldmatrix.cuh"
 
 namespace tilescope::gpu {
@@ -31,9 +30,7 @@ struct SharedTile {
   __device__ __forceinline__ void store(int lane, int row_block, int col_chunk, std::uint32_t top,
                                         std::uint32_t bottom) const {
     const int row = lane >> 2;  // below 8, and so is the swizzle of row + 8
-    const int swizzled_row = planted(GpuBug::mma_swizzle_wrong) ? row & 3 : row;
-    const std::uint32_t address = chunk_address(swizzled_row, col_chunk) + (row - swizzled_row) * kRowBytes +
-                                  row_block * 16 * kRowBytes + (lane & 3) * 4;
+    const std::uint32_t address = chunk_address(row, col_chunk) + row_block * 16 * kRowBytes + (lane & 3) * 4;
     store_shared(address, top);
     store_shared(address + 8 * kRowBytes, bottom);
   }

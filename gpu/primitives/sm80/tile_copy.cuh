@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "gpu/planted_bug.cuh"
 #include "gpu/primitives/sm80/cp_async.cuh"
 #include "gpu/primitives/sm80/shared_tile.cuh"
 
@@ -67,7 +66,7 @@ __device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalR
   constexpr int kChunks = SharedTile<kCols>::kChunks;
   const int chunk = thread % kChunks;
   if (chunk * 8 >= destination.cols) return;
-  const int rows = planted(GpuBug::mma_tail_unguarded) ? kRows : min(kRows, destination.rows - first_row);
+  const int rows = min(kRows, destination.rows - first_row);
 #pragma unroll 4
   for (int row = thread / kChunks; row < rows; row += kThreads / kChunks) {
     std::uint16_t* to = destination.row0 + (first_row + row) * destination.row_stride + chunk * 8;
