@@ -130,9 +130,11 @@ struct TensorErrorRecord {
   double max_abs = 0;
   double rmse = 0;
   double max_ulp = 0;
-  std::int64_t non_finite = 0;                      // elements
-  double bound = 0;                                 // what max_abs was held to
+  std::int64_t non_finite = 0;  // elements
+  double bound = 0;             // what max_abs was held to; the largest, where rows have bounds of their own
   std::optional<double> rmse_bound = std::nullopt;  // what rmse was held to, if to anything
+  std::optional<double> share =
+      std::nullopt;  // the largest error / bound, where rows have bounds of their own
   bool operator==(const TensorErrorRecord&) const = default;
 };
 

@@ -233,6 +233,7 @@ Json to_json(const TensorErrorRecord& error) {
             {"non_finite", error.non_finite},
             {"bound", json_number(error.bound)}};
   if (error.rmse_bound) json["rmse_bound"] = json_number(*error.rmse_bound);
+  if (error.share) json["share"] = json_number(*error.share);
   return json;
 }
 
@@ -241,6 +242,7 @@ TensorErrorRecord error_from(const JsonField& field) {
                           field.at("max_ulp").number(), field.at("non_finite").count(),
                           field.at("bound").number()};
   if (field.has("rmse_bound")) error.rmse_bound = field.at("rmse_bound").number();
+  if (field.has("share")) error.share = field.at("share").number();
   return error;
 }
 

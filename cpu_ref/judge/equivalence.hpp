@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/judge/error_scale.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
@@ -30,6 +31,9 @@ std::span<const TensorName> output_tensors(Direction direction);
 
 /// The kernel that is the yardstick: cpu:standard.
 const Kernel& standard_kernel();
+
+/// The CPU kernel that a GPU kernel mirrors: that of the same algorithm. None for a CPU kernel.
+const Kernel* mirror_of(const Kernel& kernel);
 
 /// What one tensor's values are allowed to be off, and why.
 struct ErrorBound {
@@ -43,11 +47,21 @@ struct ErrorBound {
   double bound() const { return std::max(factor * standard_max_abs + atol, least); }
 };
 
+/// How far one row of a kernel's output may be from its mirror's: see judge_mirror().
+struct MirrorBound {
+  double before_rounding = 0;  // of the values that are then rounded to `dtype`
+  double most = 0;             // a share of the exact bound
+  ElementType dtype = ElementType::fp32;
+  /// Of results of this magnitude: one more unit in the last place, and never less than that.
+  double at(double value) const;
+};
+
 struct TensorVerdict {
   TensorName tensor;
   ErrorReport error;
-  double bound = 0;                  // of the largest error
-  std::optional<double> rmse_bound;  // of the root mean square, if that is held to anything
+  double bound = 0;  // of the largest error; of a mirror the largest of its elements' bounds
+  std::optional<double> rmse_bound = std::nullopt;  // of the root mean square, if that is held to anything
+  double share = 0;                                 // the largest of error / bound
   bool passed = false;
 };
 
@@ -71,6 +85,8 @@ class Reference {
   const AttentionProblem& problem() const { return tensors_.problem(); }
   const ExactAttention& exact() const { return exact_; }
   const ErrorBound& bound(TensorName output) const;
+  /// One a row of the output.
+  std::vector<MirrorBound> mirror_bounds(TensorName output) const;
   /// Inputs, and what the last run left.
   const TensorSet& tensors() const { return tensors_; }
 
@@ -92,29 +108,42 @@ class Reference {
  private:
   TensorSet tensors_;
   ExactAttention exact_;
+  ErrorScale scale_;
   std::array<ErrorBound, kNumTensors> bounds_;
 };
 
-/// How far two kernels that execute the same program with the same roundings may differ: the order of sums
-/// inside a tile and the last bits of exp2 are free, and through them the few roundings to the element type
-/// that a last bit tips.
+/// The root mean square of the difference is held to
 ///
-///   max|a - b|  <= max_factor * (factor * max|standard - exact| + atol) + 2 least + unit
 ///   rmse(a - b) <= rmse_factor * rmse(standard - exact) + fp32_cost
 ///                  + (max|standard - exact| + share * (2 least + unit)) / sqrt(rows)
 ///
-/// Each may lie `least` off on its own. `unit` is one in the last place of the tensor's type, at its largest
-/// value: a tipped rounding of the result. The last term is one row that a tipped rounding dominates; results
-/// are tipped by the row only where scores are so large that fp32 exponents are as coarse as the element
-/// type: `share` is the ratio of the two, at most 1.
+/// The last term is one row that a tipped rounding dominates. `unit` is 2 epsilon times the tensor's largest
+/// value: two to four units in its last place. Results are tipped by the row only where scores are so large
+/// that fp32 exponents are as coarse as the element type: `share` is the ratio of the two, at most 1.
 struct MirrorRule {
   ElementType dtype;
-  double max_factor, rmse_factor;
+  double rmse_factor;
   std::string_view reason;
 };
 std::span<const MirrorRule> mirror_rules();
 
-/// Judges outputs of one kernel against those of another that mirrors it.
+/// Judges outputs of one kernel against those of another that mirrors it: both execute the same program with
+/// the same roundings. What is free is the order of sums inside a tile, fused multiply-adds and the last bits
+/// of exp2. Row by row, from the size of that row's own terms (error_scale.hpp):
+///
+/// 1. Sums. Either kernel's fp32 arithmetic costs a row what rounding each of its terms once does: 2^-24 of
+///    them, of the exponents behind each P, and of the LSE where P is made from that. Two kernels: twice
+///    that.
+/// 2. Tipped roundings of P and dS. Where the two kernels' fp32 values lie on two sides of a rounding
+///    boundary, the terms differ by a unit in the last place of the element type. Which are tipped is a
+///    matter of chance, so that they add like the root of their squares; all of them at worst. delta inherits
+///    the same from `out`.
+/// 3. The result's own rounding, which can be tipped too: one unit in its last place. Two right results can
+///    always lie that far apart.
+///
+/// 1 and 2 together, and the unit, are at most nine tenths of the exact bound: a mirror's bound is the
+/// tighter of the two wherever the exact one is more than the unit of 3.
+///
 /// @param reference  of the problem that both were run on
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
                      Direction direction);

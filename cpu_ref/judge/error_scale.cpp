@@ -43,21 +43,17 @@ DotTerms dot_terms(const double* a, const double* b, std::int64_t cols) {
   return terms;
 }
 
-void raise(ErrorScale& largest, const ErrorScale& other) {
-  for (double ErrorScale::*member :
-       {&ErrorScale::score, &ErrorScale::out, &ErrorScale::dv, &ErrorScale::dq, &ErrorScale::dk,
-        &ErrorScale::out_by_probs, &ErrorScale::dq_by_probs, &ErrorScale::dk_by_probs, &ErrorScale::dq_by_out,
-        &ErrorScale::dk_by_out}) {
-    largest.*member = std::max(largest.*member, other.*member);
-  }
-}
+/// A sum of terms, each of the size of `factor` times the row that it multiplies.
+void add_squared(TermScale& row, double term) { row.root += term * term; }
+void take_root(TermScale& row) { row.root = std::sqrt(row.root); }
 
 /// One key/value head with the query heads that share it.
 class HeadPass {
  public:
-  HeadPass(const TensorSet& inputs, const ExactAttention& exact)
+  HeadPass(const TensorSet& inputs, const ExactAttention& exact, ErrorScale& scale)
       : problem_(inputs.problem()),
         exact_(exact),
+        scale_(scale),
         gradients_(!exact.dq.empty()),
         q_(inputs[TensorName::q]),
         k_(inputs[TensorName::k]),
@@ -65,54 +61,62 @@ class HeadPass {
     if (gradients_) dout_ = Rows(inputs[TensorName::dout]);
   }
 
-  ErrorScale run(std::int64_t batch_head_kv) const {
+  /// Fills the rows of the head. @return the largest |score|
+  double run(std::int64_t batch_head_kv) const {
     const AttentionProblem& p = problem_;
-    ErrorScale largest;
-    std::vector<ErrorScale> columns(p.seqlen_k);
+    double largest_score = 0;
     std::vector<Entry> row(p.seqlen_k);
     for (std::int64_t member = 0; member < p.group_size(); ++member) {
       const std::int64_t batch_head = batch_head_kv * p.group_size() + member;
       for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
-        const double abs_delta = fill_row(batch_head_kv, batch_head, i, row, largest);
-        if (gradients_) {
-          add_gradients(batch_head_kv, batch_head * p.seqlen_q + i, abs_delta, row, columns, largest);
-        }
+        const double abs_delta = fill_row(batch_head_kv, batch_head, i, row, largest_score);
+        if (gradients_) add_gradients(batch_head_kv, batch_head * p.seqlen_q + i, abs_delta, row);
       }
     }
-    for (const ErrorScale& column : columns) raise(largest, column);
-    return largest;
+    if (!gradients_) return largest_score;
+    for (std::int64_t key = batch_head_kv * p.seqlen_k; key < (batch_head_kv + 1) * p.seqlen_k; ++key) {
+      take_root(scale_.dk[key]);
+      take_root(scale_.dv[key]);
+    }
+    return largest_score;
   }
 
  private:
   /// Of one (query, key) pair; a hidden one has P = 0.
   struct Entry {
-    double prob = 0, kept = 0, dprob = 0, abs_dprob = 0;
+    double abs_score = 0, prob = 0, kept = 0, dprob = 0, abs_dprob = 0;
   };
 
-  /// Computes the entries of query i. @return rowsum(P |dP|)
+  /// Computes the entries of query i and the scale of its `out`. @return rowsum(P |dP|)
   double fill_row(std::int64_t batch_head_kv, std::int64_t batch_head, std::int64_t i,
-                  std::vector<Entry>& row, ErrorScale& largest) const {
+                  std::vector<Entry>& row, double& largest_score) const {
     const AttentionProblem& p = problem_;
     const std::int64_t query = batch_head * p.seqlen_q + i;
-    double abs_delta = 0, out = 0, out_by_probs = 0;
+    TermScale& out = scale_.out[query];
+    double abs_delta = 0;
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
       Entry& entry = row[j] = {};
       if (!mask_allows(p, i, j)) continue;
       const std::int64_t key = batch_head_kv * p.seqlen_k + j;
-      const double score = p.scale() * dot_terms(q_.row(query), k_.row(key), p.head_dim).sum;
-      largest.score = std::max(largest.score, std::abs(score));
+      const DotTerms products = dot_terms(q_.row(query), k_.row(key), p.head_dim);
+      const double score = p.scale() * products.sum;
+      largest_score = std::max(largest_score, std::abs(score));
+      entry.abs_score = std::abs(p.scale()) * products.abs_sum;
       entry.prob = std::exp(score - exact_.lse[query]);
       entry.kept = dropout_factor(p, batch_head, i, j);
-      out += entry.kept * entry.prob * v_.max_abs[key];
-      out_by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
+      const double term = entry.kept * entry.prob * v_.max_abs[key];
+      out.score = std::max(out.score, entry.abs_score);
+      out.lse = std::abs(exact_.lse[query]);
+      out.sum += term;
+      add_squared(out, term);
+      out.by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
       if (!gradients_) continue;
       const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.head_dim);
       entry.dprob = entry.kept * terms.sum;
       entry.abs_dprob = entry.kept * terms.abs_sum;
       abs_delta += entry.prob * entry.abs_dprob;
     }
-    largest.out = std::max(largest.out, out);
-    largest.out_by_probs = std::max(largest.out_by_probs, out_by_probs);
+    take_root(out);
     return abs_delta;
   }
 
@@ -127,49 +131,87 @@ class HeadPass {
   }
 
   void add_gradients(std::int64_t batch_head_kv, std::int64_t query, double abs_delta,
-                     const std::vector<Entry>& row, std::vector<ErrorScale>& columns,
-                     ErrorScale& largest) const {
+                     const std::vector<Entry>& row) const {
     const std::int64_t cols = problem_.head_dim;
-    const double scale = std::abs(problem_.scale());
+    const double scale = std::abs(problem_.scale()), abs_lse = std::abs(exact_.lse[query]);
     const double out_norm = dot_terms(dout_.row(query), &exact_.out[query * cols], cols).norm;
-    const double q_max = q_.max_abs[query], dout_max = dout_.max_abs[query];
-    ErrorScale sums;
+    TermScale& dq = scale_.dq[query];
     for (std::size_t j = 0; j < row.size(); ++j) {
       const Entry& entry = row[j];
-      const double k_max = k_.max_abs[batch_head_kv * problem_.seqlen_k + static_cast<std::int64_t>(j)];
-      const double terms = scale * entry.prob * (entry.abs_dprob + abs_delta);
-      const double by_probs = scale * entry.prob * std::abs(entry.dprob - exact_.delta[query]);
-      const double by_out = scale * entry.prob * out_norm;
-      sums.dq += terms * k_max;
-      sums.dq_by_probs += by_probs * k_max;
-      sums.dq_by_out += by_out * k_max;
-      columns[j].dk += terms * q_max;
-      columns[j].dk_by_probs += by_probs * q_max;
-      columns[j].dk_by_out += by_out * q_max;
-      columns[j].dv += entry.prob * entry.kept * dout_max;
+      if (entry.prob == 0) continue;
+      const std::int64_t key = batch_head_kv * problem_.seqlen_k + static_cast<std::int64_t>(j);
+      TermScale &dk = scale_.dk[key], &dv = scale_.dv[key];
+      const auto add = [&](TermScale& gradient, double factor) {
+        const double dscore = scale * entry.prob * std::abs(entry.dprob - exact_.delta[query]);
+        gradient.score = std::max(gradient.score, entry.abs_score);
+        gradient.lse = std::max(gradient.lse, abs_lse);
+        gradient.sum += scale * entry.prob * (entry.abs_dprob + abs_delta) * factor;
+        gradient.by_probs += dscore * factor;
+        gradient.by_out += scale * entry.prob * out_norm * factor;
+        add_squared(gradient, dscore * factor);
+      };
+      add(dq, k_.max_abs[key]);
+      add(dk, q_.max_abs[query]);
+      const double term = entry.prob * entry.kept * dout_.max_abs[query];
+      dv.score = std::max(dv.score, entry.abs_score);
+      dv.lse = std::max(dv.lse, abs_lse);
+      dv.sum += term;
+      add_squared(dv, term);
     }
-    raise(largest, sums);
+    take_root(dq);
   }
 
   const AttentionProblem& problem_;
   const ExactAttention& exact_;
+  ErrorScale& scale_;
   bool gradients_;
   Rows q_, k_, v_, dout_;
 };
 
 }  // namespace
 
-ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact) {
-  const HeadPass pass(inputs, exact);
-  const std::int64_t heads = inputs.problem().batch * inputs.problem().heads_kv;
-  ErrorScale largest;
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t head = 0; head < heads; ++head) {
-    const ErrorScale scale = pass.run(head);
-#pragma omp critical
-    raise(largest, scale);
+const std::vector<TermScale>& ErrorScale::rows(TensorName output) const {
+  switch (output) {
+    case TensorName::out:
+      return out;
+    case TensorName::dq:
+      return dq;
+    case TensorName::dk:
+      return dk;
+    case TensorName::dv:
+      return dv;
+    default:
+      throw BadInput("tensor", std::string(to_string(output)), "must be out, dq, dk or dv");
   }
-  return largest;
+}
+
+TermScale largest(const std::vector<TermScale>& rows) {
+  TermScale result;
+  for (const TermScale& row : rows) {
+    for (double TermScale::*member : {&TermScale::score, &TermScale::lse, &TermScale::sum,
+                                      &TermScale::by_probs, &TermScale::by_out, &TermScale::root}) {
+      result.*member = std::max(result.*member, row.*member);
+    }
+  }
+  return result;
+}
+
+ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact) {
+  const AttentionProblem& p = inputs.problem();
+  const std::int64_t heads = p.batch * p.heads_kv, queries = p.batch * p.heads * p.seqlen_q;
+  ErrorScale scale;
+  scale.out.resize(queries);
+  if (!exact.dq.empty()) {
+    scale.dq.resize(queries);
+    scale.dk.resize(heads * p.seqlen_k);
+    scale.dv.resize(heads * p.seqlen_k);
+  }
+  const HeadPass pass(inputs, exact, scale);
+  double largest_score = 0;
+#pragma omp parallel for schedule(dynamic) reduction(max : largest_score)
+  for (std::int64_t head = 0; head < heads; ++head) largest_score = std::max(largest_score, pass.run(head));
+  scale.score = largest_score;
+  return scale;
 }
 
 }  // namespace tilescope

@@ -3,29 +3,45 @@
 // than its terms, since those of a softmax cancel; its error cannot.
 #pragma once
 
+#include <vector>
+
 #include "cpu_ref/judge/exact_attention.hpp"
 
 namespace tilescope {
 
-/// The largest sum of absolute terms behind an element of each output; |dP| and |delta| are sums of absolute
-/// products themselves.
-struct ErrorScale {
-  double score = 0;  // |scaled score|
-  double out = 0;    // sum over keys of P |v|
-  double dv = 0;     // sum over queries of P |dout|
-  double dq = 0;     // |scale| * sum over keys of P (|dP| + |delta|) |k|
-  double dk = 0;     // |scale| * sum over queries of P (|dP| + |delta|) |q|
-  // What a relative error of P makes of out, dq and dk, where what normalises P has cancelled already:
-  double out_by_probs = 0;  // sum over keys of P |v - out|
-  double dq_by_probs = 0;   // |scale| * sum over keys of |dS| |k|
-  double dk_by_probs = 0;   // |scale| * sum over queries of |dS| |q|
-  // What independent relative errors of the elements of `out` make of them where delta = rowsum(dout * out):
-  // |dout * out| is the root of the sum of the squared products.
-  double dq_by_out = 0;  // |scale| * sum over keys of P |dout * out| |k|
-  double dk_by_out = 0;  // |scale| * sum over queries of P |dout * out| |q|
+/// Of the terms behind one row of an output: a query's for out and dq, a key's for dk and dv. Each is the
+/// largest of the row's elements. |dP| and |delta| are sums of absolute products themselves.
+struct TermScale {
+  double score = 0;  // largest |scale| * sum of |q k| of the pairs that the row sums over
+  double lse = 0;    // largest |LSE| of these pairs' queries, which backward passes take from the score
+  /// Sum of absolute terms: of P |v| (out), P |dout| (dv), |scale| P (|dP| + |delta|) times |k| (dq), |q|
+  /// (dk).
+  double sum = 0;
+  /// What a relative error of P makes of them, where what normalises P has cancelled already: sum of
+  /// P |v - out| (out), |scale| |dS| times |k| (dq), |q| (dk).
+  double by_probs = 0;
+  /// What independent relative errors of the elements of `out` make of dq and dk where delta =
+  /// rowsum(dout * out): sum of |scale| P |dout * out| times |k| or |q|; |dout * out| is the root of the sum
+  /// of the squared products.
+  double by_out = 0;
+  /// Root of the sum of the squared terms whose factor P (out, dv) or dS (dq, dk) is rounded to the element
+  /// type.
+  double root = 0;
 };
 
-/// @param exact  of these inputs; the gradients' terms stay 0 unless it has gradients
+struct ErrorScale {
+  double score = 0;                // largest |scaled score|
+  std::vector<TermScale> out, dq;  // one a query row, (B, H, Nq)
+  std::vector<TermScale> dk, dv;   // one a key row, (B, Hkv, Nk)
+
+  /// Of out, dq, dk or dv.
+  const std::vector<TermScale>& rows(TensorName output) const;
+};
+
+/// Member by member the largest of all rows.
+TermScale largest(const std::vector<TermScale>& rows);
+
+/// @param exact  of these inputs; the gradients have no terms unless it has gradients
 ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact);
 
 }  // namespace tilescope

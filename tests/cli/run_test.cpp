@@ -46,16 +46,17 @@ std::set<std::string> files_in(const fs::path& folder) {
   return names;
 }
 
-/// The tensor in a file is as exact attention says, within `bound`. An LSE file has rank 3.
-void check_file(const fs::path& path, std::span<const double> expected, double bound) {
+/// The tensor in a file is what the judge lets pass. An LSE file has rank 3.
+void check_file(const fs::path& path, const Reference& reference, TensorName name) {
   CAPTURE(path);
+  const std::span<const double> expected = reference.exact()[name];
   std::string text(fs::file_size(path), '\0');
   std::ifstream(path, std::ios::binary).read(text.data(), static_cast<std::streamsize>(text.size()));
   const std::size_t data_bytes = 4 * expected.size();
   REQUIRE(text.size() > data_bytes);
   Tensor tensor({1, 1, 1, static_cast<std::int64_t>(expected.size())}, ElementType::fp32);
   text.copy(static_cast<char*>(tensor.data()), data_bytes, text.size() - data_bytes);
-  CHECK(compare(tensor, expected).within(bound));
+  CHECK(compare(tensor, expected).within(reference.bound(name).bound()));
 }
 
 std::vector<std::string> command(std::vector<std::string> options) {
@@ -69,7 +70,7 @@ TEST_CASE("run computes what the files ask for, forward and backward") {
   for (const std::string kernel : {"cpu:flash2", "cpu:standard"}) {
     CAPTURE(kernel);
     const TemporaryFolder folder;
-    const TensorSet inputs = write_inputs(folder.path(), kProblem);
+    TensorSet inputs = write_inputs(folder.path(), kProblem);
     const ProgramResult result =
         run_program(command({"--dout", "dout.npy", "--causal", "--out", "deep/results", "--kernel", kernel,
                              "--seed", "5", "--json", "run.json"}),
@@ -80,12 +81,12 @@ TEST_CASE("run computes what the files ask for, forward and backward") {
                             ": o.npy, lse.npy, dq.npy, dk.npy, dv.npy in deep/results\n");
     const fs::path out = folder.path() / "deep/results";
     CHECK(files_in(out) == std::set<std::string>{"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"});
-    const ExactAttention exact = exact_attention(inputs, Direction::backward);
-    check_file(out / "o.npy", exact.out, 1e-5);
-    check_file(out / "lse.npy", exact.lse, 1e-5);
-    check_file(out / "dq.npy", exact.dq, 1e-5);
-    check_file(out / "dk.npy", exact.dk, 1e-5);
-    check_file(out / "dv.npy", exact.dv, 1e-5);
+    const Reference reference(std::move(inputs), Direction::backward);
+    check_file(out / "o.npy", reference, TensorName::out);
+    check_file(out / "lse.npy", reference, TensorName::lse);
+    check_file(out / "dq.npy", reference, TensorName::dq);
+    check_file(out / "dk.npy", reference, TensorName::dk);
+    check_file(out / "dv.npy", reference, TensorName::dv);
     CHECK(read_npy("o", (out / "o.npy").string()).shape() == Shape{2, 4, 20, 24});
     CHECK(read_npy("dk", (out / "dk.npy").string()).shape() == Shape{2, 2, 33, 24});
     const RunRecord record = read_run_record((folder.path() / "run.json").string());
@@ -112,7 +113,7 @@ TEST_CASE("without dout only the forward pass is run; features come from the opt
       folder.path());
   CHECK(result.exit_code == 0);
   CHECK(files_in(folder.path()).count("dq.npy") == 0);
-  check_file(folder.path() / "o.npy", exact_attention(same, Direction::forward).out, 1e-5);
+  check_file(folder.path() / "o.npy", Reference(std::move(same), Direction::forward), TensorName::out);
 }
 
 TEST_CASE("fp16 files stay fp16, and --dtype rounds; what NumPy lacks is written as float32") {

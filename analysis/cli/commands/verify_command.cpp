@@ -121,7 +121,7 @@ class MirrorShares {
   void add(const RunEntry& entry) {
     for (const auto& [tensor, error] : entry.mirror_error) {
       Share& share = shares_[entry.problem.dtype];
-      if (error.max_abs > 0) share.max_abs = std::max(share.max_abs, error.max_abs / error.bound);
+      share.max_abs = std::max(share.max_abs, *error.share);
       if (error.rmse > 0) share.rmse = std::max(share.rmse, error.rmse / *error.rmse_bound);
     }
   }

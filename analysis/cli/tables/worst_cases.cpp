@@ -15,7 +15,7 @@ using Errors = std::map<std::string, TensorErrorRecord>;
 /// Above 1: the tensor fails.
 double share(const TensorErrorRecord& error) {
   if (error.non_finite > 0) return std::numeric_limits<double>::infinity();
-  const double of_max = error.max_abs == 0 ? 0.0 : error.max_abs / error.bound;
+  const double of_max = error.share.value_or(error.max_abs == 0 ? 0.0 : error.max_abs / error.bound);
   if (!error.rmse_bound || error.rmse == 0) return of_max;
   return std::max(of_max, error.rmse / *error.rmse_bound);
 }

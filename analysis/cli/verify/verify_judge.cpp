@@ -27,8 +27,8 @@ std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const
       fmt::format("{} {:<18} {}x{} {}, {}:", passed ? "ok  " : "FAIL", name, options.forward_tile.block_m,
                   options.forward_tile.block_n, describe(verify_case.problem), to_string(verify_case.inputs));
   for (const TensorVerdict& tensor : verdict.tensors) {
-    const double share = tensor.error.max_abs == 0 ? 0.0 : tensor.error.max_abs / tensor.bound;
-    const std::string figure = share < 100 ? fmt::format("{:.2f}", share) : fmt::format("{:.0e}", share);
+    const std::string figure =
+        tensor.share < 100 ? fmt::format("{:.2f}", tensor.share) : fmt::format("{:.0e}", tensor.share);
     line += fmt::format(" {} {}", record_name(tensor.tensor),
                         tensor.error.non_finite > 0 ? "non-finite" : figure);
   }
@@ -45,10 +45,11 @@ std::string failure_lines(const AttentionProblem& problem, const Verdict& verdic
     const std::string where =
         describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, tensor.error.worst_index);
     lines += fmt::format(
-        "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, rmse {:.3g}{}, {} ulp, {} of "
-        "{} non-finite\n",
+        "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, largest share of a bound "
+        "{:.3g}, "
+        "rmse {:.3g}{}, {} ulp, {} of {} non-finite\n",
         record_name(tensor.tensor), where, tensor.error.worst_actual, against, tensor.error.worst_expected,
-        tensor.error.max_abs, tensor.bound, tensor.error.rmse,
+        tensor.error.max_abs, tensor.bound, tensor.share, tensor.error.rmse,
         tensor.rmse_bound ? fmt::format(" (bound {:.3g})", *tensor.rmse_bound) : "", tensor.error.max_ulp,
         tensor.error.non_finite, tensor.error.elements);
   }
@@ -65,17 +66,9 @@ std::map<std::string, TensorErrorRecord> error_records(const Verdict& verdict) {
               .non_finite = tensor.error.non_finite,
               .bound = tensor.bound};
     record.rmse_bound = tensor.rmse_bound;
+    if (tensor.rmse_bound) record.share = tensor.share;  // of a mirror
   }
   return records;
-}
-
-/// The CPU kernel that a GPU kernel mirrors: that of the same algorithm. None for a CPU kernel.
-const Kernel* mirror_of(const Kernel& kernel) {
-  if (kernel.name.starts_with("cpu:")) return nullptr;
-  for (const Kernel& mirror : cpu_kernels()) {
-    if (mirror.algorithm == kernel.algorithm) return &mirror;
-  }
-  return nullptr;
 }
 
 /// Judges what `reference` holds, that kernel's outputs, against those of its mirror on the same program.

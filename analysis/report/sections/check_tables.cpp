@@ -41,7 +41,9 @@ void add_verdict(Judged& judged, const RunEntry& run) {
     const double rmse_share = error.rmse_bound ? share(error.rmse, *error.rmse_bound) : 0.0;
     all = all && passed(error) && rmse_share <= 1.0;
     judged.has_mirror = true;
-    judged.worst_share_of_mirror = std::max(judged.worst_share_of_mirror, share(error.max_abs, error.bound));
+    const double of_max = error.share.value_or(share(error.max_abs, error.bound));
+    all = all && of_max <= 1.0;
+    judged.worst_share_of_mirror = std::max(judged.worst_share_of_mirror, of_max);
     judged.worst_rmse_share_of_mirror = std::max(judged.worst_rmse_share_of_mirror, rmse_share);
   }
   judged.failed += run.failed.value_or(all ? 0 : 1);

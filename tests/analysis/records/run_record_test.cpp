@@ -71,7 +71,7 @@ RunRecord full_record() {
   record.runs[1].cases = 7;
   record.runs[1].failed = 1;
   record.runs[1].device_bytes = {{"forward", 1 << 21}, {"backward", 1 << 22}};
-  record.runs[1].mirror_error = {{"dq", {1e-3, 1e-4, 2, 0, 2e-3, 3e-4}}};
+  record.runs[1].mirror_error = {{"dq", {1e-3, 1e-4, 2, 0, 2e-3, 3e-4, 0.75}}};
   record.runs[1].repeats = {{"dq", {100, 3, 1e-5, 2e-3, true}}, {"o", {100, 0, 0.0, 1e-3, false}}};
   return record;
 }
