@@ -124,9 +124,9 @@ class Forward {
     float& row_sum = row_sum_.data()[i];
     if (tile_sum_.data()[i] == 0.0f) return;  // the row sees no key of this tile
     const float new_max = std::max(row_max, tile_max_.data()[i]);
-    const float old_weight = row_sum * std::exp2((row_max - new_max) * scale_.softmax.log2);
+    const float old_weight = row_sum * rescale_factor(row_max, new_max, scale_.softmax);
     const float tile_weight =
-        std::exp2((tile_max_.data()[i] - new_max) * scale_.softmax.log2) / scale_.probs_factor;
+        rescale_factor(tile_max_.data()[i], new_max, scale_.softmax) / scale_.probs_factor;
     const float new_sum = old_weight + tile_weight * tile_sum_.data()[i];
     blend_values(old_weight / new_sum, out_.row(i), tile_weight / new_sum, product_.row(i), head_dim_);
     row_max = new_max;

@@ -30,9 +30,7 @@ class RowsTimesRows {
         left_name_(program.prologue[0].tensor),
         right_name_(program.phases[0][0].tensor),
         product_name_(program.phases[0][1].tensor),
-        factor_(program.name == PassName::scores
-                    ? KernelScale(program.problem).sign / std::sqrt(static_cast<float>(head_dim_))
-                    : 1.0f),
+        factor_(program.name == PassName::scores ? StoredScoreScale(program.problem).factor : 1.0f),
         left_(program.tile.block_m, head_dim_),
         right_(program.tile.block_n, head_dim_),
         right_transposed_(head_dim_, program.tile.block_n),
@@ -65,7 +63,7 @@ class RowsTimesRows {
 class RowSoftmax {
  public:
   explicit RowSoftmax(const TileProgram& program)
-      : scale_(std::fabs(program.problem.scale()) * std::sqrt(static_cast<double>(program.problem.head_dim))),
+      : scale_(program.problem),
         probs_factor_(KernelScale(program.problem).probs_factor),
         strip_(program.tile.block_m, static_cast<int>(program.problem.seqlen_k)),
         tile_(program.tile.block_m, program.tile.block_n),
@@ -92,8 +90,7 @@ class RowSoftmax {
     });
     for (int i = 0; i < queries; ++i) {
       float& row_sum = row_sum_.data()[i];
-      row_sum =
-          exp2_row(strip_.row(i), seqlen_k, {KernelScale::exponent_scale(scale_), 0.0f}, row_max_.data()[i]);
+      row_sum = exp2_row(strip_.row(i), seqlen_k, {scale_.log2, 0.0f}, row_max_.data()[i]);
       scale_values(strip_.row(i), row_sum == 0.0f ? 0.0f : probs_factor_ / row_sum, seqlen_k);
     }
     for_each_inner_tile(cta, cta.first_head(), [&](const TileCoord& at) {
@@ -105,15 +102,14 @@ class RowSoftmax {
         for (int i = 0; i < queries; ++i) state->row_sum += static_cast<double>(row_sum_.data()[i]);
       }
     });
-    const float scale = static_cast<float>(std::min<double>(scale_, std::numeric_limits<float>::max()));
     for (int i = 0; i < queries; ++i) {
-      row_max_.data()[i] = log_sum_exp(row_max_.data()[i], scale, row_sum_.data()[i]);
+      row_max_.data()[i] = log_sum_exp(row_max_.data()[i], scale_.rest, row_sum_.data()[i]);
     }
     cta.store_stats(TensorName::lse, owned, row_max_.data());
   }
 
  private:
-  double scale_;  // what is left of the softmax scale after the 1 / sqrt(head_dim) in scores
+  StoredScoreScale scale_;
   float probs_factor_;
   Tile strip_, tile_, row_max_, row_sum_;
 };

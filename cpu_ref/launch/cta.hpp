@@ -30,7 +30,7 @@ class Cta {
   int batch() const { return work_.batch; }
   /// Query heads [first_head, end_head): one, or the group of a key/value head.
   int first_head() const { return work_.first_head; }
-  int end_head() const { return work_.first_head + program_->heads_per_cta(); }
+  int end_head() const { return work_.end_head; }
   /// Blocks of the owned axis: one, or all of them for a whole-head CTA.
   int first_block() const { return work_.first_block; }
   int end_block() const { return work_.end_block; }

@@ -8,13 +8,11 @@
 #include <numbers>
 
 #include "cpu_ref/numeric/numeric.hpp"
+#include "cpu_ref/primitives/score_constants.hpp"
 #include "cpu_ref/primitives/tile_math.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 
 namespace tilescope {
-
-inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-inline constexpr float kLog2E = std::numbers::log2e_v<float>;
 
 struct KernelScale {
   float signed_scale;    // of dQ and dK
@@ -46,6 +44,27 @@ struct KernelScale {
     return static_cast<float>(std::clamp(scale * std::numbers::log2e, smallest, largest));
   }
 };
+
+/// The scale where scores are stored (standard attention): S carries 1 / sqrt(head_dim) and the sign, so that
+/// fp16 can hold it, and the softmax has the rest.
+struct StoredScoreScale {
+  float factor;  // of Q K^T in S
+  float rest;    // of the maximum of S in the LSE
+  float log2;    // the rest times log2(e)
+
+  explicit StoredScoreScale(const AttentionProblem& problem) {
+    const double root = std::sqrt(static_cast<double>(problem.head_dim));
+    const double left = std::fabs(problem.scale()) * root;
+    factor = KernelScale(problem).sign / static_cast<float>(root);
+    rest = static_cast<float>(std::min<double>(left, std::numeric_limits<float>::max()));
+    log2 = KernelScale::exponent_scale(left);
+  }
+};
+
+/// What a sum that was taken relative to `old_max` takes to be relative to `new_max`.
+inline float rescale_factor(float old_max, float new_max, SoftmaxScale scale) {
+  return std::exp2((old_max - new_max) * scale.log2);
+}
 
 /// Natural-log row log-sum-exp; -inf for a row that saw no key.
 /// @param row_max maximum score, times `scale` in units of the exponent of e

@@ -74,4 +74,13 @@ struct KernelArguments {
   TILESCOPE_HOST_DEVICE int group_size() const { return heads / heads_kv; }
 };
 
+/// Whether the rows of these tensors start at whole chunks of 8 elements, 16 bytes of a 16-bit type, and hold
+/// whole ones.
+template <typename... Tensors>
+bool rows_in_chunks(const KernelArguments& args, const Tensors&... tensors) {
+  const std::int64_t bits =
+      (args.head_dim | ... | (tensors.batch_stride | tensors.head_stride | tensors.row_stride));
+  return bits % 8 == 0;
+}
+
 }  // namespace tilescope

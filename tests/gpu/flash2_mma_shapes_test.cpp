@@ -44,10 +44,10 @@ TEST_CASE("forward shapes fit registers and shared memory") {
       const int accumulators = shape.warp_rows() * (dim + shape.tile.block_n) / 32;  // O and S
       CHECK(accumulators < registers_per_thread(shape.threads(), shape.ctas_per_sm));
       for (int major : kMajors) {
-        CHECK(shape.shared_bytes(dim, stages_that_fit(shape, dim, major)) <= max_shared_bytes(major));
+        CHECK(layout_on(shape, dim, major).end() <= max_shared_bytes(major));
       }
       CHECK(stages_that_fit(shape, dim, 9) == 2);
-      CHECK(shape.ctas_per_sm * (shape.shared_bytes(dim, 2) + kReservedBytesPerCta) <= kSharedBytesPerSm);
+      CHECK(shape.ctas_per_sm * (shape.layout(dim, 2).end() + kReservedBytesPerCta) <= kSharedBytesPerSm);
     }
   }
 }
@@ -66,7 +66,7 @@ TEST_CASE("backward shapes fit registers and shared memory") {
       CHECK(accumulators / dkdv.threads() < registers_per_thread(dkdv.threads(), 1));
       CHECK(stages_that_fit(dkdv, dim, 9) == 2);
       for (int major : kMajors) {
-        CHECK(dkdv.shared_bytes(dim, stages_that_fit(dkdv, dim, major)) <= max_shared_bytes(major));
+        CHECK(layout_on(dkdv, dim, major).end() <= max_shared_bytes(major));
       }
     }
     for (const MmaDqShape& dq : mma_dq_choices(dim)) {
@@ -74,10 +74,10 @@ TEST_CASE("backward shapes fit registers and shared memory") {
       CHECK(dq.warp_rows() * (dim + 2 * dq.tile.block_n) / 32 <
             registers_per_thread(dq.threads(), dq.ctas_per_sm));
       for (int major : kMajors) {
-        CHECK(dq.shared_bytes(dim, stages_that_fit(dq, dim, major)) <= max_shared_bytes(major));
+        CHECK(layout_on(dq, dim, major).end() <= max_shared_bytes(major));
       }
       CHECK(stages_that_fit(dq, dim, 9) == 2);
-      CHECK(dq.ctas_per_sm * (dq.shared_bytes(dim, 2) + kReservedBytesPerCta) <= kSharedBytesPerSm);
+      CHECK(dq.ctas_per_sm * (dq.layout(dim, 2).end() + kReservedBytesPerCta) <= kSharedBytesPerSm);
     }
   }
 }

@@ -19,14 +19,6 @@ struct alignas(16) Chunk {
   Element x[kSize];
 };
 
-/// Whether the rows of these tensors start at 16-byte boundaries and hold whole chunks of 8 elements.
-template <typename... Tensors>
-bool rows_in_chunks(const KernelArguments& args, const Tensors&... tensors) {
-  const std::int64_t bits =
-      (args.head_dim | ... | (tensors.batch_stride | tensors.head_stride | tensors.row_stride));
-  return bits % 8 == 0;
-}
-
 /// Lanes that share a row of head_dim elements when each takes `width` at a time: a power of two, so that the
 /// rest of a warp can take other rows.
 int lanes_for(int head_dim, int width) {

@@ -6,42 +6,27 @@
 #pragma once
 
 #include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/kernels/flash1/rows_before.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
 namespace tilescope::simt {
 
-/// Line 21, dQ += dS K in slow memory: what is there is fetched before the product, which hides the trip, and
-/// added after it.
+/// Line 21, dQ += dS K in slow memory.
 template <typename Tile>
-struct RowsBefore {
-  float4 x[Tile::kRowsHere][Tile::kQuadsHere];
-
-  __device__ RowsBefore(Lane lane, const GlobalRows<float>& source) {
-    const bool quads = source.quads();
+__device__ inline void add_to_rows(Lane lane, const GlobalRows<float>& target, const RowsBefore<Tile>& before,
+                                   const Tile& product) {
 #pragma unroll
-    for (int i = 0; i < Tile::kRowsHere; ++i) {
+  for (int i = 0; i < Tile::kRowsHere; ++i) {
 #pragma unroll
-      for (int q = 0; q < Tile::kQuadsHere; ++q) {
-        const int row = Tile::row(lane, i), col = Tile::col(lane, 4 * q);
-        x[i][q] = quads ? load_raw(source, row, col) : load_quad(source, row, col);
-      }
+    for (int q = 0; q < Tile::kQuadsHere; ++q) {
+      const float4 old = before.x[i][q], added = product.quad(i, q);
+      store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
+                 {old.x + added.x, old.y + added.y, old.z + added.z, old.w + added.w});
     }
   }
-  __device__ void store_with(Lane lane, const GlobalRows<float>& target, const Tile& product) const {
-#pragma unroll
-    for (int i = 0; i < Tile::kRowsHere; ++i) {
-#pragma unroll
-      for (int q = 0; q < Tile::kQuadsHere; ++q) {
-        const float4 before = x[i][q];
-        const float4 added = product.quad(i, q);
-        store_quad(target, Tile::row(lane, i), Tile::col(lane, 4 * q),
-                   {before.x + added.x, before.y + added.y, before.z + added.z, before.w + added.w});
-      }
-    }
-  }
-};
+}
 
 /// Has the L2 fetch rows from DRAM.
 template <int Rows, int Cols>
@@ -55,7 +40,7 @@ __device__ inline void prefetch_rows(const GlobalRows<float>& rows) {
 
 /// One CTA: a whole key/value head. `Extras`: dropout, a negative scale and the tile log.
 template <typename Element, int Dim, int BlockM, int BlockN, bool Extras>
-__global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
+__global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     flash1_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
   constexpr TileShape kTile{BlockM, BlockN};
@@ -65,8 +50,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
-  float* const row_max_of = shared.lse;  // FlashAttention keeps m and l where FlashAttention-2 keeps LSE
-  float* const row_sum_of = shared.delta + BlockM;
+  float *const row_max_of = shared.lse, *const row_sum_of = shared.row_sum;
   // Line 5.
   for (int head = work.first_head; head < work.end_head; ++head) {
     zero_rows(query_rows<float>(args, TensorName::dq_accum, batch, head, 0), kAllThreads);
@@ -139,7 +123,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
       if (more) delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));
       typename Tiles::QGradient dq{};
       multiply_nn(Lane::in_cta(), shared.dscores, shared.k, dq);
-      dq_before.store_with(Lane::in_cta(), dq_rows, dq);
+      add_to_rows(Lane::in_cta(), dq_rows, dq_before, dq);
     }
     store_gradient(
         Lane::in_group(),

@@ -26,9 +26,10 @@ LaunchShape Flash1::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   switch (program.name) {
     case PassName::forward:
-      return {kForwardGroups * simt::kThreads, forward_shared_bytes(program.tile, dim), 1};
+      return {kForwardGroups * simt::kThreads, forward_layout(program.tile, dim).bytes(), kForwardCtasPerSm};
     case PassName::dkdvdq:
-      return {simt::kBackwardGroups * simt::kThreads, backward_shared_bytes(program.tile, dim), 1};
+      return {simt::kBackwardGroups * simt::kThreads, backward_layout(program.tile, dim).bytes(),
+              simt::kBackwardCtasPerSm};
     default:
       return {kElementwiseThreads, 0};
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/primitives/cuda_cores/layouts.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -44,16 +45,27 @@ struct Flash1 {
   /// Groups of four warps of the forward pass.
   static constexpr int kForwardGroups = 2;
 
-  /// Q, K, V, P, and two shares of each row of O. [bytes]
-  static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n +
-                2 * tile.block_m);
+  static constexpr int kForwardCtasPerSm = 1;
+
+  /// With two shares of each row of O.
+  static constexpr simt::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
+    return {tile, padded_dim, 2};
   }
-  /// Q, dO, K, V, P, dS, and l, m and delta of the q tile. [bytes]
-  static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (2 * (tile.block_m + tile.block_n) * padded_dim + 2 * tile.block_m * tile.block_n +
-                3 * tile.block_m);
+  /// With m, delta and l.
+  static constexpr simt::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
+    return {tile, padded_dim, 3};
   }
 };
+
+static_assert([] {
+  for (int dim : {64, 128, 256}) {
+    const Flash1::PassShapes tiles = Flash1::shapes(dim);
+    if (Flash1::forward_layout(tiles.forward, dim).bytes() > simt::kMaxSharedBytes ||
+        Flash1::backward_layout(tiles.backward, dim).bytes() > simt::kMaxSharedBytes) {
+      return false;
+    }
+  }
+  return true;
+}());
 
 }  // namespace tilescope

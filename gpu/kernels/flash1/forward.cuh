@@ -7,6 +7,7 @@
 #pragma once
 
 #include "gpu/kernels/flash1/flash1.hpp"
+#include "gpu/kernels/flash1/rows_before.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
@@ -21,19 +22,19 @@ template <bool Masked, typename Tile>
 __device__ inline TileRow tile_softmax(const ScorePlace<Tile>& place, const KernelArguments& args, int a,
                                        float (&scores)[Tile::kColsHere]) {
   const auto sees = place.template visible<Masked>(args.band, a);
-  float tile_max = -kInfinity;
+  float tile_max = kMinusInfinity;
 #pragma unroll
   for (int b = 0; b < place.kKeysHere; ++b) {
     if (!Masked || sees(place.key_offset(b))) tile_max = fmaxf(tile_max, scores[b]);
   }
   tile_max = row_max(tile_max);
-  const bool seen = !Masked || tile_max > -kInfinity;
-  const float offset = seen ? tile_max * args.softmax_scale_log2 : 0.0f;
+  const float scale = args.softmax_scale_log2;
+  const float shift = exponent_shift<!Masked>(tile_max, scale);
   float sum = 0.0f;
 #pragma unroll
   for (int b = 0; b < place.kKeysHere; ++b) {
     const bool counts = !Masked || sees(place.key_offset(b));
-    scores[b] = counts ? fast_exp2(fmaf(scores[b], args.softmax_scale_log2, -offset)) : 0.0f;
+    scores[b] = counts ? exp2_approx(score_exponent(scores[b], scale, shift)) : 0.0f;
     sum += scores[b];
   }
   return {tile_max, row_sum(sum)};
@@ -56,7 +57,7 @@ __device__ inline void initialise(const RunningRows& head, int threads) {
   zero_rows(head.out, threads);
   for (int row = static_cast<int>(threadIdx.x); row < head.sum.rows; row += threads) {
     *head.sum.at(row, 0) = 0.0f;
-    *head.max.at(row, 0) = -kInfinity;
+    *head.max.at(row, 0) = kMinusInfinity;
   }
 }
 
@@ -70,27 +71,12 @@ struct MergedRow {
       : max(old_max), sum(old_sum), old_share(1.0f), tile_share(0.0f) {
     if (tile.sum == 0.0f) return;  // the row sees no key of this tile
     max = fmaxf(old_max, tile.max);
-    const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * fast_exp2((old_max - max) * scale);
-    const float tile_weight = fast_exp2((tile.max - max) * scale);
+    const float shift = exponent_shift<true>(max, scale);
+    const float old_weight = old_sum == 0.0f ? 0.0f : old_sum * rescale_factor(old_max, scale, shift);
+    const float tile_weight = rescale_factor(tile.max, scale, shift);
     sum = fmaf(tile_weight, tile.sum, old_weight);
     old_share = old_weight / sum;
     tile_share = tile_weight / sum;
-  }
-};
-
-/// A thread's part of O before a tile.
-template <typename Tile>
-struct OutBefore {
-  float4 x[Tile::kRowsHere][Tile::kQuadsHere];
-
-  __device__ OutBefore(Lane lane, const GlobalRows<float>& out) {
-#pragma unroll
-    for (int i = 0; i < Tile::kRowsHere; ++i) {
-#pragma unroll
-      for (int q = 0; q < Tile::kQuadsHere; ++q) {
-        x[i][q] = load_quad(out, Tile::row(lane, i), Tile::col(lane, 4 * q));
-      }
-    }
   }
 };
 
@@ -98,7 +84,7 @@ struct OutBefore {
 /// @return the sum of what this thread wrote, for the tile log
 template <bool Extras, typename Tile>
 __device__ inline double merge_out(Lane lane, const GlobalRows<float>& out, const float2* shares,
-                                   const OutBefore<Tile>& before, const Tile& product) {
+                                   const RowsBefore<Tile>& before, const Tile& product) {
   double sum = 0.0;
 #pragma unroll
   for (int i = 0; i < Tile::kRowsHere; ++i) {
@@ -120,7 +106,7 @@ __device__ inline double merge_out(Lane lane, const GlobalRows<float>& out, cons
 /// the parts that are nearest to squares; the rows' shares go through shared memory with P. `Extras`:
 /// dropout, a negative scale and the tile log.
 template <typename Element, int Dim, int BlockM, int BlockN, int Groups, bool Extras>
-__global__ void __launch_bounds__(Groups* kThreads, 1)
+__global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
     flash1_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
   constexpr int kGroupRows = BlockM / Groups;  // that a group loads
@@ -130,10 +116,12 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
   using Product = SquarestTile<BlockM, Dim, Groups * kWarps>;
   const Lane lane = Lane::in_cta();
   const int group = group_of_thread(), group_row = group * kGroupRows;
-  const SharedTile<Dim> q_tile{shared_memory()}, group_q_tile{q_tile.data + group_row * Dim};
-  const SharedTile<Dim> k_tile{q_tile.data + BlockM * Dim}, v_tile{k_tile.data + BlockN * Dim};
-  const SharedProbs<Scores> probs{v_tile.data + BlockN * Dim};
-  float2* const shares = reinterpret_cast<float2*>(probs.data + BlockM * BlockN);
+  constexpr ForwardLayout kLayout = Flash1::forward_layout(kTile, Dim);
+  float* const shared = shared_memory();
+  const SharedTile<Dim> q_tile{shared + kLayout.q()}, group_q_tile{q_tile.data + group_row * Dim};
+  const SharedTile<Dim> k_tile{shared + kLayout.k()}, v_tile{shared + kLayout.v()};
+  const SharedProbs<Scores> probs{shared + kLayout.probs()};
+  float2* const shares = reinterpret_cast<float2*>(shared + kLayout.rows());
 
   initialise(RunningRows(args, batch, head, 0), Groups * kThreads);
   int visited = 0;
@@ -168,7 +156,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       RowRun<kRun> max[Scores::kRowsHere / kRun], sum[Scores::kRowsHere / kRun];
 #pragma unroll
       for (int run = 0; run < Scores::kRowsHere / kRun; ++run) {  // early, so that the product hides the trip
-        max[run] = RowRun<kRun>::load(rows.max, Scores::row(lane, run * kRun), -kInfinity);
+        max[run] = RowRun<kRun>::load(rows.max, Scores::row(lane, run * kRun), kMinusInfinity);
         sum[run] = RowRun<kRun>::load(rows.sum, Scores::row(lane, run * kRun), 0.0f);
       }
       Scores scores;
@@ -188,7 +176,7 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
         row_sum = row.sum;
         if (lane.col == 0) {
           shares[Scores::row(lane, a)] = {row.old_share, row.tile_share};
-          if (row.max > -kInfinity) entry.add(&DeviceTileState::row_max, row.max);
+          if (row.max > kMinusInfinity) entry.add(&DeviceTileState::row_max, row.max);
           entry.add(&DeviceTileState::row_sum, row.sum);
         }
       }
@@ -211,8 +199,8 @@ __global__ void __launch_bounds__(Groups* kThreads, 1)
       }
       if (more) q_ahead.fetch(group_q_rows(step + 1));
       probs.put(lane, scores);
-      __syncthreads();                                  // P and the shares are there, and Q has been read
-      const OutBefore<Product> before(lane, rows.out);  // early, so that the product hides the trip
+      __syncthreads();                                   // P and the shares are there, and Q has been read
+      const RowsBefore<Product> before(lane, rows.out);  // early, so that the product hides the trip
       if (more) q_ahead.land(group_q_tile, group_q_rows(step + 1));
       Product product{};
       probs.multiply(lane, v_tile, product);

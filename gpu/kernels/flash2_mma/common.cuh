@@ -5,6 +5,7 @@
 #include "gpu/kernels/flash2_mma/launch.hpp"
 #include "gpu/kernels/flash2_mma/shapes.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
+#include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/sm80/fragment_dropout.cuh"
 #include "gpu/primitives/sm80/softmax_math.cuh"
@@ -33,12 +34,6 @@ __device__ __forceinline__ float* statistic(const KernelArguments& args, TensorN
                                             int row) {
   const DeviceTensor& tensor = args[name];
   return tensor.head<float>(batch, head) + row * tensor.row_stride;
-}
-
-/// |scale| * log2(e), or the smallest normal number for a scale of 0: then every visible score still weighs
-/// the same, and a masked one (-inf) still weighs nothing.
-__device__ __forceinline__ float exponent_scale(const KernelArguments& args) {
-  return fmaxf(args.softmax_scale_log2, 1.17549435e-38f);
 }
 
 /// The same value, behind the optimiser's back: what is computed from it stays where it is written. For rare
@@ -105,30 +100,11 @@ template <int kBlocks>
 __device__ __forceinline__ void finish_row(const KernelArguments& args, int batch, int head, int query,
                                            float max, float sum, Accumulator (&row_blocks)[kBlocks], int half,
                                            int lane) {
-  const bool empty = sum == 0.0f;
-  const float normaliser = empty ? 0.0f : __fdividef(1.0f, sum);
-#pragma unroll
-  for (Accumulator& block : row_blocks) {
-    block.x[2 * half] *= normaliser;
-    block.x[2 * half + 1] *= normaliser;
-  }
+  const float normaliser = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
+  scale_half_row(row_blocks, half, normaliser);
   if (lane % 4 == 0 && query < args.band.seqlen_q) {
-    *statistic(args, TensorName::lse, batch, head, query) =
-        empty ? negative_infinity() : fmaf(max, fabsf(args.softmax_scale), logf(sum));
+    *statistic(args, TensorName::lse, batch, head, query) = row_lse(max, fabsf(args.softmax_scale), sum);
   }
-}
-
-/// What a backward pass multiplies scores by inside exp2, with the scale's sign ...
-__device__ __forceinline__ float signed_exponent_scale(const KernelArguments& args) {
-  return args.score_sign * exponent_scale(args);
-}
-/// ... what a masked score must be for its probability to be 0 ...
-__device__ __forceinline__ float masked_score(const KernelArguments& args) {
-  return args.score_sign * negative_infinity();
-}
-/// ... and the exponent that it subtracts. A row that sees no key has lse = -inf and only masked scores.
-__device__ __forceinline__ float lse_exponent(float lse) {
-  return lse == negative_infinity() ? 0.0f : lse * kLog2E;
 }
 
 /// The log that an instantiation writes: none if it is not a general one.

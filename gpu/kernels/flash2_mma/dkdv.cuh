@@ -14,35 +14,32 @@
 
 #include "gpu/kernels/flash2_mma/common.cuh"
 #include "gpu/launch/launch.cuh"
+#include "gpu/primitives/common/reduce_add.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
-#include "gpu/primitives/sm80/global_reduce.cuh"
+#include "gpu/primitives/sm80/gather_columns.cuh"
 
 namespace tilescope::gpu {
 
-/// Shared memory of the pass, by address.
+/// The tiles of the pass in shared memory, and the addresses of its statistics.
 template <int kHeadDim, MmaDkdvShape kShape>
 struct DkdvSharedMemory {
-  static constexpr int kStages = stages_that_fit(kShape, kHeadDim, kComputeCapabilityMajor);
-  static constexpr int kKvBytes = 2 * kShape.tile.block_n * kHeadDim;
-  static constexpr int kQBytes = 2 * kShape.tile.block_m * kHeadDim;
-  static constexpr int kScoreBytes = 2 * kShape.tile.block_m * kShape.tile.block_n;
-  static constexpr int kStageBytes = 2 * kQBytes;
+  TILESCOPE_HOST_DEVICE static constexpr MmaDkdvLayout layout() {
+    constexpr MmaDkdvLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
+    static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
+    return kLayout;
+  }
 
   std::uint32_t base;
 
-  __device__ SharedTile<kHeadDim> k() const { return {base}; }
-  __device__ SharedTile<kHeadDim> v() const { return {base + kKvBytes}; }
-  __device__ SharedTile<kHeadDim> q(int stage) const { return {base + 2 * kKvBytes + stage * kStageBytes}; }
-  __device__ SharedTile<kHeadDim> dout(int stage) const { return {q(stage).base + kQBytes}; }
-  /// P^T and dS^T: rows are keys.
-  __device__ SharedTile<kShape.tile.block_m> probs() const { return {q(kStages).base}; }
-  __device__ SharedTile<kShape.tile.block_m> dscores() const { return {probs().base + kScoreBytes}; }
-  /// block_m of each statistic a stage, lse before delta.
-  __device__ std::uint32_t lse(int stage) const {
-    return dscores().base + kScoreBytes + stage * 8 * kShape.tile.block_m;
-  }
-  __device__ std::uint32_t delta(int stage) const { return lse(stage) + 4 * kShape.tile.block_m; }
+  __device__ SharedTile<kHeadDim> k() const { return {base + layout().k()}; }
+  __device__ SharedTile<kHeadDim> v() const { return {base + layout().v()}; }
+  __device__ SharedTile<kHeadDim> q(int stage) const { return {base + layout().q(stage)}; }
+  __device__ SharedTile<kHeadDim> dout(int stage) const { return {base + layout().dout(stage)}; }
+  __device__ SharedTile<kShape.tile.block_m> probs() const { return {base + layout().probs()}; }
+  __device__ SharedTile<kShape.tile.block_m> dscores() const { return {base + layout().dscores()}; }
+  __device__ std::uint32_t lse(int stage) const { return base + layout().lse(stage); }
+  __device__ std::uint32_t delta(int stage) const { return base + layout().delta(stage); }
 };
 
 /// Adds the part of a warp's dQ that lies inside the matrix: `rows` rows and `cols` columns from its corner
@@ -62,7 +59,7 @@ __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>
         for (int e = 0; e < 2; ++e) {
           const int col = 8 * j + 2 * (lane & 3) + e;
           if (col < cols) {
-            reduce_add(target + (16 * i + 8 * half) * row_stride + col, dq.tile[i][j].x[2 * half + e]);
+            atomicAdd(target + (16 * i + 8 * half) * row_stride + col, dq.tile[i][j].x[2 * half + e]);
           }
         }
       }
@@ -79,8 +76,8 @@ struct DefaultDkdv {
 /// pass dkdvdq, which also reduces dQ (unscaled) into dq_accum; else pass dkdv. Grid: args.grid.
 template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures,
           typename Choice = DefaultDkdv<kHeadDim>>
-__global__ __launch_bounds__(Choice::shape.threads(),
-                             1) void flash2_mma_dkdv(const __grid_constant__ KernelArguments args) {
+__global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm) void flash2_mma_dkdv(
+    const __grid_constant__ KernelArguments args) {
   constexpr MmaDkdvShape kShape = Choice::shape;
   constexpr bool kDropout = has_dropout(kFeatures);
   constexpr RowAccess kAccess = row_access(kFeatures);
@@ -90,7 +87,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   constexpr int kColBlocks = kHeadDim / kShape.warps_m() / 16;       // of a warp's dK and dV
   constexpr int kDqColBlocks = kHeadDim / kShape.dq_warps_d() / 16;  // of a warp's dQ
   using Shared = DkdvSharedMemory<kHeadDim, kShape>;
-  constexpr int kStages = Shared::kStages;
+  constexpr int kStages = Shared::layout().stages;
 
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   const Shared shared{shared_address(shared_bytes)};
@@ -130,10 +127,10 @@ __global__ __launch_bounds__(Choice::shape.threads(),
       if (place < kTile.block_m / 2) {
         const bool second = place >= kTile.block_m / 4;
         const int query = first_query + 4 * (place % (kTile.block_m / 4));
-        copy_async_of_16(
+        copy_async_floats(
             shared.lse(stage) + 16 * place,
             statistic(args, second ? TensorName::delta : TensorName::lse, batch, step.head, query),
-            4 * max(0, min(4, args.band.seqlen_q - query)));
+            args.band.seqlen_q - query);
       }
     } else if (thread < kTile.block_m) {
       const int query = first_query + thread;
@@ -185,7 +182,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
                                                             [&](float x) { return args.score_sign * x; }));
     }
     if (!range.full(m_block)) {
-      mask_keys_by_queries(p, args.band, warp_key, warp_query, lane, masked_score(args));
+      mask_keys_by_queries(p, args.band, warp_key, warp_query, lane, masked_product(args));
     }
 
     // dP^T = V dO^T, with P^T = exp2(S^T - LSE) between its steps
@@ -201,7 +198,8 @@ __global__ __launch_bounds__(Choice::shape.threads(),
         Accumulator& tile = p.tile[t % 2][j];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          tile.x[e] = exp2_approx(fmaf(tile.x[e], scale, -lse_exponent(e % 2 == 0 ? lse.x : lse.y)));
+          tile.x[e] =
+              exp2_approx(score_exponent(tile.x[e], scale, -lse_exponent(e % 2 == 0 ? lse.x : lse.y)));
         }
       }
     };

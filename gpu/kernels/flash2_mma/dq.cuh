@@ -28,16 +28,16 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   constexpr int kMBlocks = kShape.warp_rows() / 16;
   constexpr int kNBlocks = kTile.block_n / 16;
   constexpr int kDBlocks = kHeadDim / 16;
-  constexpr int kStages = stages_that_fit(kShape, kHeadDim, kComputeCapabilityMajor);
-  constexpr int kQBytes = 2 * kTile.block_m * kHeadDim;
-  constexpr int kKvBytes = 2 * kTile.block_n * kHeadDim;
+  constexpr MmaQueryLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
+  constexpr int kStages = kLayout.stages;
+  static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
   using Tile = SharedTile<kHeadDim>;
 
   extern __shared__ __align__(1024) unsigned char shared[];
-  const Tile q_tile{shared_address(shared)};
-  const Tile dout_tile{q_tile.base + kQBytes};
-  const auto k_tile = [&](int stage) { return Tile{q_tile.base + 2 * kQBytes + stage * 2 * kKvBytes}; };
-  const auto v_tile = [&](int stage) { return Tile{k_tile(stage).base + kKvBytes}; };
+  const std::uint32_t base = shared_address(shared);
+  const Tile q_tile{base + kLayout.q()}, dout_tile{base + kLayout.dout()};
+  const auto k_tile = [&](int stage) { return Tile{base + kLayout.k(stage)}; };
+  const auto v_tile = [&](int stage) { return Tile{base + kLayout.v(stage)}; };
 
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -103,7 +103,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
                                                              [&](float x) { return args.score_sign * x; }));
     }
     if (!range.full(n_block)) {
-      mask_queries_by_keys(p, args.band, warp_query, first_key, lane, masked_score(args));
+      mask_queries_by_keys(p, args.band, warp_query, first_key, lane, masked_product(args));
     }
 
     // dP = dO V^T, with P = exp2(S - LSE) between its steps
@@ -115,7 +115,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
         const int i = t / (2 * kNBlocks);
         Accumulator& tile = p.tile[i][t % (2 * kNBlocks)];
 #pragma unroll
-        for (int e = 0; e < 4; ++e) tile.x[e] = exp2_approx(fmaf(tile.x[e], scale, -lse[i][e / 2]));
+        for (int e = 0; e < 4; ++e) tile.x[e] = exp2_approx(score_exponent(tile.x[e], scale, -lse[i][e / 2]));
       }
     };
     WarpAccumulator<kMBlocks, kNBlocks> ds;

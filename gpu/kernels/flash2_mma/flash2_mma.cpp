@@ -10,11 +10,15 @@
 namespace tilescope {
 namespace {
 
+/// The smallest L2 of a chip that the kernels are meant for: NVIDIA A100 Tensor Core GPU Architecture,
+/// table 4.
+constexpr std::int64_t kSmallestL2Bytes = 40 << 20;
+
 /// Heads whose tensors stay in L2 while the CTAs of a section stream them: q, k, v, dout and the fp32
 /// dq_accum of the backward pass are the most. Without sections, longest_first takes all heads in turn and
 /// reads everything from DRAM once for each block.
 int heads_that_share_l2(const AttentionProblem& problem) {
-  constexpr std::int64_t kSectionBytes = 24 << 20;  // of the 40 MiB of the smallest L2 meant (A100)
+  constexpr std::int64_t kSectionBytes = kSmallestL2Bytes / 5 * 3;
   const std::int64_t head_bytes =
       problem.head_dim * (problem.seqlen_q * (2 + 2 + 4) + problem.seqlen_k * (2 + 2));
   return static_cast<int>(
@@ -83,10 +87,7 @@ std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, 
 LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major) {
   const int dim = mma_head_dim(program.problem.head_dim);
   const auto launch_shape = [&](const auto& shape) -> LaunchShape {
-    int ctas_per_sm = 1;
-    if constexpr (requires { shape.ctas_per_sm; }) ctas_per_sm = shape.ctas_per_sm;
-    return {shape.threads(), shape.shared_bytes(dim, stages_that_fit(shape, dim, compute_capability_major)),
-            ctas_per_sm};
+    return {shape.threads(), layout_on(shape, dim, compute_capability_major).end(), shape.ctas_per_sm};
   };
   const auto of_tile = [&](const auto& choices) {
     return launch_shape(choices.shapes[std::max(0, choices.find(program.tile))]);

@@ -29,38 +29,19 @@ struct RowStatistics {
 template <int kMBlocks, int kNBlocks, int kDBlocks>
 __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>& s,
                                              RowStatistics<kMBlocks>& rows,
-                                             WarpAccumulator<kMBlocks, kDBlocks>& out, float exponent_scale) {
+                                             WarpAccumulator<kMBlocks, kDBlocks>& out, float scale) {
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      float tile_max = negative_infinity();
-#pragma unroll
-      for (int j = 0; j < 2 * kNBlocks; ++j) {
-        tile_max = fmaxf(tile_max, fmaxf(s.tile[i][j].x[2 * half], s.tile[i][j].x[2 * half + 1]));
-      }
       const float old_max = rows.max[i][half];
-      const float new_max = fmaxf(old_max, row_max_of_quad(tile_max));
+      const float new_max = fmaxf(old_max, row_max_of_quad(half_row_max(s.tile[i], half)));
       rows.max[i][half] = new_max;
-      // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
-      const float shift = new_max == negative_infinity() ? 0.0f : -new_max * exponent_scale;
-      // From the rounded shifts, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
-      const float rescale = exp2_approx(shift + __fmul_rn(old_max, exponent_scale));
-      float sum = 0.0f;
-#pragma unroll
-      for (int j = 0; j < 2 * kNBlocks; ++j) {
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          s.tile[i][j].x[e] = exp2_approx(fmaf(s.tile[i][j].x[e], exponent_scale, shift));
-          sum += s.tile[i][j].x[e];
-        }
-      }
+      const float shift = exponent_shift(new_max, scale);
+      const float rescale = rescale_factor(old_max, scale, shift);
+      const float sum = exponentiate_half_row(s.tile[i], half, scale, shift);
       rows.sum[i][half] = fmaf(rows.sum[i][half], rescale, sum);
-#pragma unroll
-      for (int j = 0; j < 2 * kDBlocks; ++j) {
-        out.tile[i][j].x[2 * half] *= rescale;
-        out.tile[i][j].x[2 * half + 1] *= rescale;
-      }
+      scale_half_row(out.tile[i], half, rescale);
     }
   }
 }
@@ -74,7 +55,7 @@ __device__ __forceinline__ void log_rows(const TileLogEntry& entry, const RowSta
   for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const bool seen = rows.max[i][half] != negative_infinity();
+      const bool seen = rows.max[i][half] != kMinusInfinity;
       if (!seen || 16 * i + 8 * half + (lane >> 2) >= rows_inside) continue;
       if (lane % 4 == 0) entry.add(&DeviceTileState::row_max, static_cast<double>(rows.max[i][half]));
       entry.add(&DeviceTileState::row_sum, static_cast<double>(rows.sum[i][half]));
@@ -89,7 +70,7 @@ struct DefaultForward {
   static constexpr MmaForwardShape shape = mma_forward_shape(kHeadDim, has_dropout(kFeatures));
 };
 
-/// CTA: one q tile of one head. Grid: args.grid. Dynamic shared memory: Q, then K and V of each stage.
+/// CTA: one q tile of one head. Grid: args.grid.
 template <ElementType kType, int kHeadDim, Features kFeatures,
           typename Choice = DefaultForward<kHeadDim, kFeatures>>
 __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_forward(
@@ -102,16 +83,16 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   constexpr int kMBlocks = kShape.warp_rows() / 16;
   constexpr int kNBlocks = kTile.block_n / 16;
   constexpr int kDBlocks = kHeadDim / 16;
-  constexpr int kStages = stages_that_fit(kShape, kHeadDim, kComputeCapabilityMajor);
-  constexpr int kKvBytes = 2 * kTile.block_n * kHeadDim;
+  constexpr MmaQueryLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
+  constexpr int kStages = kLayout.stages;
+  static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
   using Tile = SharedTile<kHeadDim>;
 
   extern __shared__ __align__(1024) unsigned char shared[];
-  const Tile q_tile{shared_address(shared)};
-  const auto k_tile = [&](int stage) {
-    return Tile{q_tile.base + Tile::bytes(kTile.block_m) + stage * 2 * kKvBytes};
-  };
-  const auto v_tile = [&](int stage) { return Tile{k_tile(stage).base + kKvBytes}; };
+  const std::uint32_t base = shared_address(shared);
+  const Tile q_tile{base + kLayout.q()};
+  const auto k_tile = [&](int stage) { return Tile{base + kLayout.k(stage)}; };
+  const auto v_tile = [&](int stage) { return Tile{base + kLayout.v(stage)}; };
 
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -136,7 +117,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   RowStatistics<kMBlocks> rows;
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
-    rows.max[i][0] = rows.max[i][1] = negative_infinity();
+    rows.max[i][0] = rows.max[i][1] = kMinusInfinity;
     rows.sum[i][0] = rows.sum[i][1] = 0.0f;
   }
   const float scale = exponent_scale(args);
@@ -171,7 +152,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     }
     if (!range.full(n_block) || args.score_sign < 0.0f) {
       s.scale(args.score_sign);
-      mask_queries_by_keys(s, args.band, warp_query, first_key, lane, negative_infinity());
+      mask_queries_by_keys(s, args.band, warp_query, first_key, lane, kMinusInfinity);
     }
 
     softmax_step(s, rows, out, scale);

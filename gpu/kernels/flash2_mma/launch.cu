@@ -11,7 +11,7 @@ namespace {
 
 gpu::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
-  const bool general = arguments.log.states || !gpu::rows_in_chunks(arguments);
+  const bool general = arguments.log.states || !gpu::operands_in_chunks(arguments);
   if (!general) return dropout ? gpu::Features::dropout : gpu::Features::plain;
   return dropout || program.name != PassName::forward ? gpu::Features::general_dropout
                                                       : gpu::Features::general;

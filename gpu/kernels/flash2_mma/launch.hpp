@@ -23,15 +23,11 @@ void launch_flash2_mma_dkdv(const TileProgram&, LaunchShape, const KernelArgumen
 template <Features kFeatures>
 void launch_flash2_mma_dq(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 
-/// Whether every row of the 16-bit tensors starts at a 16-byte boundary and fills whole 16-byte chunks.
-inline bool rows_in_chunks(const KernelArguments& arguments) {
+/// Whether every row of the tensors that a pass copies is made of 16-byte chunks.
+inline bool operands_in_chunks(const KernelArguments& args) {
   using enum TensorName;
-  std::int64_t bits = arguments.head_dim;
-  for (TensorName name : {q, k, v, out, dout, dq, dk, dv, dq_accum}) {
-    const DeviceTensor& tensor = arguments[name];
-    bits |= tensor.batch_stride | tensor.head_stride | tensor.row_stride;
-  }
-  return bits % 8 == 0;
+  return rows_in_chunks(args, args[q], args[k], args[v], args[out], args[dout], args[dq], args[dk], args[dv],
+                        args[dq_accum]);
 }
 
 /// Calls body.template operator()<element type, compiled head dimension>().

@@ -21,6 +21,46 @@ constexpr int mma_head_dim(std::int64_t head_dim) {
   return 256;
 }
 
+/// Shared memory of a pass that keeps `owned` tiles of block_m rows (Q; or Q and dO) and streams K and V
+/// through `stages`. Offsets in bytes; a layout's end is its size.
+struct MmaQueryLayout {
+  TileShape tile;
+  int head_dim = 0, owned = 1, stages = 1;
+
+  constexpr int q() const { return 0; }
+  constexpr int dout() const { return owned_bytes(); }
+  constexpr int k(int stage) const { return owned * owned_bytes() + stage * 2 * kv_bytes(); }
+  constexpr int v(int stage) const { return k(stage) + kv_bytes(); }
+  constexpr int end() const { return k(stages); }
+
+ private:
+  constexpr int owned_bytes() const { return 2 * tile.block_m * head_dim; }
+  constexpr int kv_bytes() const { return 2 * tile.block_n * head_dim; }
+};
+
+/// Shared memory of the dkdv pass: K, V; `stages` of Q and dO; P^T and dS^T, whose rows are keys; `stages` of
+/// lse and delta. Offsets in bytes.
+struct MmaDkdvLayout {
+  TileShape tile;
+  int head_dim = 0, stages = 1;
+
+  constexpr int k() const { return 0; }
+  constexpr int v() const { return kv_bytes(); }
+  constexpr int q(int stage) const { return 2 * kv_bytes() + stage * 2 * q_bytes(); }
+  constexpr int dout(int stage) const { return q(stage) + q_bytes(); }
+  constexpr int probs() const { return q(stages); }
+  constexpr int dscores() const { return probs() + score_bytes(); }
+  constexpr int lse(int stage) const { return dscores() + score_bytes() + stage * 2 * statistic_bytes(); }
+  constexpr int delta(int stage) const { return lse(stage) + statistic_bytes(); }
+  constexpr int end() const { return lse(stages); }
+
+ private:
+  constexpr int kv_bytes() const { return 2 * tile.block_n * head_dim; }
+  constexpr int q_bytes() const { return 2 * tile.block_m * head_dim; }
+  constexpr int score_bytes() const { return 2 * tile.block_m * tile.block_n; }
+  constexpr int statistic_bytes() const { return 4 * tile.block_m; }
+};
+
 /// The forward pass: each warp owns block_m / warps rows of Q and O, and reads all of K and V. Q stays in
 /// shared memory: its fragments would take the registers that S needs.
 struct MmaForwardShape {
@@ -30,10 +70,7 @@ struct MmaForwardShape {
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
-  /// Q; `stages` of K and V. [bytes]
-  constexpr int shared_bytes(int head_dim, int stages) const {
-    return 2 * tile.block_m * head_dim + stages * 2 * 2 * tile.block_n * head_dim;
-  }
+  constexpr MmaQueryLayout layout(int head_dim, int stages) const { return {tile, head_dim, 1, stages}; }
 };
 
 /// Every fragment of K and V that a warp reads serves its own rows only, so shared memory must deliver
@@ -55,6 +92,7 @@ constexpr MmaForwardShape mma_forward_shape(int head_dim, bool dropout = false) 
 struct MmaDkdvShape {
   TileShape tile;
   int warps = 0;
+  static constexpr int ctas_per_sm = 1;  // dK, dV and scores take the registers of an SM
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warps_n() const { return tile.block_n / 32; }
@@ -64,11 +102,7 @@ struct MmaDkdvShape {
   constexpr int dq_warps_m() const { return tile.block_m / 32; }
   constexpr int dq_warps_d() const { return warps / dq_warps_m(); }
 
-  /// K, V; `stages` of Q, dO, lse and delta; P and dS. [bytes]
-  constexpr int shared_bytes(int head_dim, int stages) const {
-    return 2 * 2 * tile.block_n * head_dim + stages * tile.block_m * (2 * 2 * head_dim + 2 * 4) +
-           2 * 2 * tile.block_m * tile.block_n;
-  }
+  constexpr MmaDkdvLayout layout(int head_dim, int stages) const { return {tile, head_dim, stages}; }
 };
 
 /// dK and dV of a tile stay in registers: block_n x head_dim x 2 fp32 values of the SM's 65536.
@@ -89,10 +123,7 @@ struct MmaDqShape {
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
-  /// Q, dO; `stages` of K and V. [bytes]
-  constexpr int shared_bytes(int head_dim, int stages) const {
-    return 2 * 2 * tile.block_m * head_dim + stages * 2 * 2 * tile.block_n * head_dim;
-  }
+  constexpr MmaQueryLayout layout(int head_dim, int stages) const { return {tile, head_dim, 2, stages}; }
 };
 
 constexpr MmaDqShape mma_dq_shape(int head_dim) {
@@ -111,7 +142,13 @@ constexpr int max_shared_bytes(int compute_capability_major) {
 /// Two stages where they fit, else one: the single stage's copies wait for the products of the tile before.
 template <typename Shape>
 constexpr int stages_that_fit(const Shape& shape, int head_dim, int compute_capability_major) {
-  return shape.shared_bytes(head_dim, 2) <= max_shared_bytes(compute_capability_major) ? 2 : 1;
+  return shape.layout(head_dim, 2).end() <= max_shared_bytes(compute_capability_major) ? 2 : 1;
+}
+
+/// The layout of a kernel on an architecture.
+template <typename Shape>
+constexpr auto layout_on(const Shape& shape, int head_dim, int compute_capability_major) {
+  return shape.layout(head_dim, stages_that_fit(shape, head_dim, compute_capability_major));
 }
 
 }  // namespace tilescope

@@ -15,7 +15,7 @@ namespace tilescope::simt {
 
 /// One CTA: one kv tile of one key/value head, past every query head of its group.
 template <int Dim, int BlockM, int BlockN, bool Fused, bool Extras>
-__global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
+__global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     flash2_simt_kv_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
   const CtaWork work = kv_work(args);
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
 /// One CTA: one q tile of one query head. `ReduceKv`: the rows order, which reduces dK and dV; else
 /// the dq pass of the split order.
 template <int Dim, int BlockM, int BlockN, bool ReduceKv, bool Extras>
-__global__ void __launch_bounds__(kBackwardGroups* kThreads, 1)
+__global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     flash2_simt_q_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
   const CtaWork work = query_work(args);

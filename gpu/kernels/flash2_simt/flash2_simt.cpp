@@ -32,12 +32,12 @@ LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   LaunchShape shape{.threads_per_cta = simt::kThreads};
   if (program.name == PassName::forward) {
-    shape.shared_bytes = forward_shared_bytes(program.tile, dim);
-    shape.ctas_per_sm = dim <= 192 ? 2 : 1;
+    shape.shared_bytes = forward_layout(program.tile, dim).bytes();
+    shape.ctas_per_sm = forward_ctas_per_sm(dim);
   } else if (!program.phases.empty()) {
     shape.threads_per_cta = simt::kBackwardGroups * simt::kThreads;
-    shape.shared_bytes = backward_shared_bytes(program.tile, dim);
-    shape.ctas_per_sm = 1;
+    shape.shared_bytes = backward_layout(program.tile, dim).bytes();
+    shape.ctas_per_sm = simt::kBackwardCtasPerSm;
   }
   return shape;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/primitives/cuda_cores/layouts.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 #include "gpu/registry/head_dim.hpp"
 
@@ -53,15 +54,28 @@ struct Flash2Simt {
     }
   }
 
-  /// Dynamic shared memory of the passes that multiply. [bytes]
-  static constexpr int forward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (tile.block_m * padded_dim + 2 * tile.block_n * padded_dim + tile.block_m * tile.block_n);
+  static constexpr int forward_ctas_per_sm(int padded_dim) { return padded_dim <= 192 ? 2 : 1; }
+
+  static constexpr simt::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
+    return {tile, padded_dim};
   }
-  /// Q, dO, K, V, P, dS, and LSE and delta of the q tile.
-  static constexpr int backward_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (2 * (tile.block_m + tile.block_n) * padded_dim + 2 * tile.block_m * tile.block_n +
-                2 * tile.block_m);
+  /// With LSE and delta.
+  static constexpr simt::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
+    return {tile, padded_dim, 2};
   }
 };
+
+static_assert([] {
+  for (int head_dim : kCompiledHeadDims) {
+    const int dim = Flash2Simt::padded_dim(head_dim);
+    const Flash2Simt::Tiles tiles = Flash2Simt::tiles(dim);
+    if (Flash2Simt::forward_layout(tiles.forward, dim).bytes() > simt::kMaxSharedBytes ||
+        Flash2Simt::backward_layout(tiles.backward, dim).bytes() > simt::kMaxSharedBytes ||
+        Flash2Simt::backward_layout(tiles.dq, dim).bytes() > simt::kMaxSharedBytes) {
+      return false;
+    }
+  }
+  return true;
+}());
 
 }  // namespace tilescope

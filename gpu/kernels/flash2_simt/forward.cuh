@@ -21,7 +21,7 @@ __device__ inline void log_rows(Lane lane, const KernelArguments& args, const Ti
 #pragma unroll
   for (int i = 0; i < Tile::kRowsHere; ++i) {
     if (first_query + Tile::row(lane, i) >= args.band.seqlen_q) continue;
-    const bool seen = statistics.max[i] > -kInfinity;
+    const bool seen = statistics.max[i] > kMinusInfinity;
     if (lane.col == 0 && seen) entry.add(&DeviceTileState::row_max, statistics.max[i]);
     entry.add(&DeviceTileState::row_sum, statistics.sum[i]);
   }
@@ -41,22 +41,21 @@ __device__ inline void finish_forward(Lane lane, const KernelArguments& args, in
   for (int i = 0; i < Tile::kRowsHere; ++i) {
     const int row = Tile::row(lane, i);
     const float sum = row_sum(statistics.sum[i]);
-    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const float inverse = inverse_sum(sum);
 #pragma unroll
     for (int q = 0; q < Tile::kQuadsHere; ++q) {
       const float4 o = accum.quad(i, q);
       store_quad(out, row, Tile::col(lane, 4 * q),
                  {o.x * inverse, o.y * inverse, o.z * inverse, o.w * inverse});
     }
-    const float scale = fabsf(args.softmax_scale);
-    lse_run.x[i % kRun] = sum == 0.0f ? -kInfinity : fmaf(statistics.max[i], scale, logf(sum));
+    lse_run.x[i % kRun] = row_lse(statistics.max[i], fabsf(args.softmax_scale), sum);
     if (lane.col == 0 && i % kRun == kRun - 1) lse_run.store(lse, row - i % kRun);
   }
 }
 
 /// One CTA: q tile work.first_block of one head. `Extras`: dropout, a negative scale and the tile log.
 template <int Dim, int BlockM, int BlockN, bool Extras>
-__global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
+__global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim))
     flash2_simt_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
   const CtaWork work = query_work(args);
@@ -65,9 +64,11 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   const TileRange range = kv_tiles(args.band, kTile, m_block);
   const Lane lane = Lane::in_group();
 
-  const SharedTile<Dim> q_tile{shared_memory()}, k_tile{q_tile.data + BlockM * Dim};
-  const SharedTile<Dim> v_tile{k_tile.data + BlockN * Dim};
-  const SharedProbs<ThreadTile<BlockM, BlockN>> probs{v_tile.data + BlockN * Dim};
+  constexpr ForwardLayout kLayout = Flash2Simt::forward_layout(kTile, Dim);
+  float* const shared = shared_memory();
+  const SharedTile<Dim> q_tile{shared + kLayout.q()}, k_tile{shared + kLayout.k()};
+  const SharedTile<Dim> v_tile{shared + kLayout.v()};
+  const SharedProbs<ThreadTile<BlockM, BlockN>> probs{shared + kLayout.probs()};
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
       const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, Dim <= 192 ? 2 : 1)
   RowStatistics<Scores::kRowsHere> statistics;
 #pragma unroll
   for (int i = 0; i < Scores::kRowsHere; ++i) {
-    statistics.max[i] = -kInfinity;
+    statistics.max[i] = kMinusInfinity;
     statistics.sum[i] = 0.0f;
   }
   if (!range.empty()) {

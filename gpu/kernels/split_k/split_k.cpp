@@ -23,7 +23,7 @@ std::optional<std::string> SplitK::reason(const AttentionProblem& problem, Direc
 }
 
 LaunchShape SplitK::launch_shape(const TileProgram&) {
-  return {.threads_per_cta = 32 * kWarps, .shared_bytes = kSharedBytes, .ctas_per_sm = 2};
+  return {.threads_per_cta = 32 * kWarps, .shared_bytes = Layout::end(), .ctas_per_sm = kCtasPerSm};
 }
 
 }  // namespace tilescope

@@ -25,7 +25,7 @@ using Part = WarpAccumulator<kMBlocks, kDBlocks>;
 struct RowExchange {
   float (*values)[kTile.block_m];  // [warp][row]
 
-  __device__ float most(int row) const {
+  __device__ float max(int row) const {
     return fmaxf(fmaxf(values[0][row], values[1][row]), fmaxf(values[2][row], values[3][row]));
   }
   __device__ float sum(int row) const {
@@ -70,23 +70,21 @@ struct PartExchange {
   }
 };
 
-/// CTA: one q tile of one head. Grid: args.grid. Dynamic shared memory: see SplitK::kSharedBytes.
+/// CTA: one q tile of one head. Grid: args.grid.
 template <ElementType kType, Features kFeatures>
-__global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_constant__ KernelArguments args) {
+__global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
+    const __grid_constant__ KernelArguments args) {
   constexpr RowAccess kAccess = row_access(kFeatures);
-  constexpr int kKvBytes = 2 * kTile.block_n * kDim;
   using Tile = SharedTile<kDim>;
+  using Layout = SplitK::Layout;
+  static_assert(Layout::end() <= max_shared_bytes(kComputeCapabilityMajor));
   extern __shared__ __align__(1024) unsigned char shared[];
-  const Tile q_tile{shared_address(shared)};
-  const auto k_tile = [&](int stage) {
-    return Tile{q_tile.base + Tile::bytes(kTile.block_m) + stage * 2 * kKvBytes};
-  };
-  const auto v_tile = [&](int stage) { return Tile{k_tile(stage).base + kKvBytes}; };
-  auto* const exchange =
-      reinterpret_cast<float*>(shared + Tile::bytes(kTile.block_m) + SplitK::kStages * 2 * kKvBytes);
-  const PartExchange parts{exchange};
-  const RowExchange rows{
-      reinterpret_cast<float(*)[kTile.block_m]>(exchange + kWarps * kTile.block_m * SplitK::kPartRow)};
+  const std::uint32_t base = shared_address(shared);
+  const Tile q_tile{base + Layout::tiles().q()};
+  const auto k_tile = [&](int stage) { return Tile{base + Layout::tiles().k(stage)}; };
+  const auto v_tile = [&](int stage) { return Tile{base + Layout::tiles().v(stage)}; };
+  const PartExchange parts{reinterpret_cast<float*>(shared + Layout::parts())};
+  const RowExchange rows{reinterpret_cast<float(*)[kTile.block_m]>(shared + Layout::rows())};
 
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const CtaWork work = query_work<int>(args);
@@ -107,10 +105,10 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
   float own_max[2];                          // of the rows of `out`, lane / 4 and 8 more
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    own_max[half] = negative_infinity();
+    own_max[half] = kMinusInfinity;
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) {
-      max[i][half] = negative_infinity();
+      max[i][half] = kMinusInfinity;
       sum[i][half] = 0.0f;
     }
   }
@@ -142,7 +140,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
     }
     if (!range.full(n_block) || args.score_sign < 0.0f) {
       s.scale(args.score_sign);
-      mask_queries_by_keys(s, args.band, first_query, first_key, lane, negative_infinity());
+      mask_queries_by_keys(s, args.band, first_query, first_key, lane, kMinusInfinity);
     }
 
     // The rows' maxima, which the warps must agree on.
@@ -150,9 +148,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
     for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float* a = &s.tile[i][0].x[2 * half];
-        const float* b = &s.tile[i][1].x[2 * half];
-        const float here = row_max_of_quad(fmaxf(fmaxf(a[0], a[1]), fmaxf(b[0], b[1])));
+        const float here = row_max_of_quad(half_row_max(s.tile[i], half));
         if (lane % 4 == 0) rows.values[warp][16 * i + 8 * half + (lane >> 2)] = here;
       }
     }
@@ -162,19 +158,11 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float old_max = max[i][half];
-        const float new_max = fmaxf(old_max, rows.most(16 * i + 8 * half + (lane >> 2)));
+        const float new_max = fmaxf(old_max, rows.max(16 * i + 8 * half + (lane >> 2)));
         max[i][half] = new_max;
-        const float shift = new_max == negative_infinity() ? 0.0f : -new_max * scale;
-        float here = 0.0f;
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-#pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            s.tile[i][j].x[e] = exp2_approx(fmaf(s.tile[i][j].x[e], scale, shift));
-            here += s.tile[i][j].x[e];
-          }
-        }
-        sum[i][half] = fmaf(sum[i][half], exp2_approx(shift + __fmul_rn(old_max, scale)), here);
+        const float shift = exponent_shift(new_max, scale);
+        const float here = exponentiate_half_row(s.tile[i], half, scale, shift);
+        sum[i][half] = fmaf(sum[i][half], rescale_factor(old_max, scale, shift), here);
       }
     }
     if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
@@ -190,15 +178,11 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
     __syncthreads();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float new_max = fmaxf(own_max[half], rows.most(16 * warp + 8 * half + (lane >> 2)));
-      const float shift = new_max == negative_infinity() ? 0.0f : -new_max * scale;
-      const float rescale = exp2_approx(shift + __fmul_rn(own_max[half], scale));
+      const float new_max = fmaxf(own_max[half], rows.max(16 * warp + 8 * half + (lane >> 2)));
+      const float shift = exponent_shift(new_max, scale);
+      const float rescale = rescale_factor(own_max[half], scale, shift);
       own_max[half] = new_max;
-#pragma unroll
-      for (int j = 0; j < 2 * kDBlocks; ++j) {
-        out.tile[0][j].x[2 * half] *= rescale;
-        out.tile[0][j].x[2 * half + 1] *= rescale;
-      }
+      scale_half_row(out.tile[0], half, rescale);
     }
     parts.add_to(out, 16 * warp, lane);
     if (entry.open()) {
@@ -206,7 +190,7 @@ __global__ __launch_bounds__(kThreads, 2) void split_k_forward(const __grid_cons
       for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const bool seen = max[i][half] != negative_infinity();
+          const bool seen = max[i][half] != kMinusInfinity;
           if (!seen || first_query + 16 * i + 8 * half + (lane >> 2) >= args.band.seqlen_q) continue;
           if (warp == 0 && lane % 4 == 0)
             entry.add(&DeviceTileState::row_max, static_cast<double>(max[i][half]));
@@ -252,7 +236,7 @@ void launch_as(const TileProgram& program, const KernelArguments& arguments, CUs
 
 void tilescope::SplitK::launch(const TileProgram& program, const KernelArguments& arguments,
                                CUstream_st* stream) {
-  const bool general = arguments.log.states || !gpu::rows_in_chunks(arguments);
+  const bool general = arguments.log.states || !gpu::operands_in_chunks(arguments);
   general ? gpu::launch_as<gpu::Features::general>(program, arguments, stream)
           : gpu::launch_as<gpu::Features::plain>(program, arguments, stream);
 }

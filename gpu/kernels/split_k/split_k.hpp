@@ -3,6 +3,7 @@
 // FlashAttention-2, so that the two partitions can be compared and nothing else. Plain C++.
 #pragma once
 
+#include "gpu/kernels/flash2_mma/shapes.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -27,10 +28,14 @@ struct SplitK {
   static constexpr int kStages = 2;
   /// Parts of O in shared memory have longer rows: eight rows that are stored at once lie in different banks.
   static constexpr int kPartRow = kHeadDim + 8;
-  /// Q; K and V; the warps' parts of O; their maxima or sums of rows. [bytes]
-  static constexpr int kSharedBytes = 2 * kTile.block_m * kHeadDim +
-                                      kStages * 2 * 2 * kTile.block_n * kHeadDim +
-                                      4 * kWarps * kTile.block_m * (kPartRow + 1);
+  /// Shared memory: Q, K and V; the warps' parts of O; their maxima or sums of rows. Offsets in bytes.
+  struct Layout {
+    static constexpr MmaQueryLayout tiles() { return {kTile, kHeadDim, 1, kStages}; }
+    static constexpr int parts() { return tiles().end(); }
+    static constexpr int rows() { return parts() + 4 * kWarps * kTile.block_m * kPartRow; }
+    static constexpr int end() { return rows() + 4 * kWarps * kTile.block_m; }
+  };
+  static constexpr int kCtasPerSm = 2;
 };
 
 }  // namespace tilescope

@@ -2,7 +2,6 @@
 // The launches of gpu:standard for one element type, each in a .cu file of its own.
 #pragma once
 
-#include <cmath>
 #include <stdexcept>
 
 #include "cpu_ref/primitives/kernel_scale.hpp"
@@ -20,10 +19,7 @@ void launch_standard_product(const TileProgram& program, const KernelArguments& 
     launch_grid(kernel, program, Standard::launch_shape(program), stream, arguments, names);
   };
   if (!program.prologue.empty()) {  // left operand, {right operand, product}
-    // S carries 1 / sqrt(head_dim) and the sign of the scale, so that fp16 can hold it.
-    const float factor = program.name == PassName::scores
-                             ? arguments.score_sign / std::sqrt(static_cast<float>(arguments.head_dim))
-                             : 1.0f;
+    const float factor = program.name == PassName::scores ? StoredScoreScale(program.problem).factor : 1.0f;
     const simt::RowsTimesRows names{program.prologue[0].tensor, program.phases[0][0].tensor,
                                     program.phases[0][1].tensor, factor};
     return launch(simt::rows_times_rows<Element, Dim, kM, kN>, names);
@@ -43,11 +39,9 @@ void launch_standard_rows(const TileProgram& program, const KernelArguments& arg
     return launch_grid(simt::gradient_rows<Element>, program, Standard::launch_shape(program), stream,
                        arguments, program.tile.block_m, fits);
   }
-  // What is left of the softmax scale after the factor in S.
-  const AttentionProblem& problem = program.problem;
-  const double scale = std::fabs(problem.scale()) * std::sqrt(static_cast<double>(problem.head_dim));
+  const StoredScoreScale scale(program.problem);
   launch_grid(simt::softmax_rows<Element>, program, Standard::launch_shape(program), stream, arguments,
-              program.tile.block_m, fits, static_cast<float>(scale), KernelScale::exponent_scale(scale));
+              program.tile.block_m, fits, scale.rest, scale.log2);
 }
 
 template <typename Element>

@@ -59,15 +59,16 @@ struct RowsTimesRows {
   float factor;
 };
 template <typename Element, int Dim, int BlockM, int BlockN>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
     rows_times_rows(const __grid_constant__ KernelArguments args, RowsTimesRows names) {
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * BlockM;
   const TileRange range = kv_tiles(dense(args.band), {BlockM, BlockN}, m_block);
   const Lane lane = Lane::in_group();
-  const SharedTile<Dim> left{shared_memory()}, right{left.data + BlockM * Dim};
-  const SharedTile<BlockN> product_tile{right.data + BlockN * Dim};
+  constexpr Standard::ProductLayout kLayout{{BlockM, BlockN}, Dim};
+  const SharedTile<Dim> left{shared_memory() + kLayout.queries()}, right{shared_memory() + kLayout.keys()};
+  const SharedTile<BlockN> product_tile{shared_memory() + kLayout.matrix()};
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
   const auto right_rows = [&](int step) {
     const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
@@ -110,7 +111,7 @@ struct MatrixTimesRows {
   float factor;
 };
 template <typename Element, int Dim, int BlockM, int BlockN, Axis axis>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
     matrix_times_rows(const __grid_constant__ KernelArguments args, MatrixTimesRows names) {
   constexpr bool kByQuery = axis == Axis::q;
   constexpr int kRows = kByQuery ? BlockM : BlockN, kDepth = kByQuery ? BlockN : BlockM;
@@ -121,8 +122,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   const TileRange range =
       kByQuery ? kv_tiles(band, {BlockM, BlockN}, block) : q_tiles(band, {BlockM, BlockN}, block);
   const Lane lane = Lane::in_group();
-  const SharedTile<BlockN> matrix{shared_memory()};
-  const SharedTile<Dim> rows{matrix.data + BlockM * BlockN};
+  constexpr Standard::ProductLayout kLayout{{BlockM, BlockN}, Dim};
+  const SharedTile<BlockN> matrix{shared_memory() + kLayout.matrix()};
+  const SharedTile<Dim> rows{shared_memory() + (kByQuery ? kLayout.keys() : kLayout.queries())};
   SquarestTile<kRows, Dim> product{};
   const int steps = range.count() * (work.end_head - first_head);
   struct Place {

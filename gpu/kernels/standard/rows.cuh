@@ -45,8 +45,9 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                  float scale_log2) {
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head;
-  float* const scratch = shared_memory();
-  float* const strip = scratch + Standard::kRowThreads / 32;
+  const Standard::RowLayout layout;
+  float *const scratch = shared_memory() + layout.warp_values(), *const strip =
+                                                                     shared_memory() + layout.strip(0);
   const int end = min_of(args.band.seqlen_q, work.end_block * block_m);
   const auto larger = [](float a, float b) { return fmaxf(a, b); };
   const auto plus = [](float a, float b) { return a + b; };
@@ -57,18 +58,18 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                                     args.band.seqlen_k);
     const VisibleKeys keys{args.band.first_key(query), args.band.last_key(query)};
     const auto masked = [&](int key, float4 s) -> float4 {
-      return {keys.select(key, s.x, -kInfinity), keys.select(key + 1, s.y, -kInfinity),
-              keys.select(key + 2, s.z, -kInfinity), keys.select(key + 3, s.w, -kInfinity)};
+      return {keys.select(key, s.x, kMinusInfinity), keys.select(key + 1, s.y, kMinusInfinity),
+              keys.select(key + 2, s.z, kMinusInfinity), keys.select(key + 3, s.w, kMinusInfinity)};
     };
-    float max = -kInfinity;
+    float max = kMinusInfinity;
     for_each_row_quad(scores, [&](int key, float4 s) {
       s = masked(key, s);
       max = fmaxf(max, fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w)));
       if (fits) *reinterpret_cast<float4*>(strip + key) = s;
     });
     max = reduce_cta(max, scratch, larger);
-    const float offset = max == -kInfinity ? 0.0f : max * scale_log2;
-    const auto exponential = [&](float s) { return fast_exp2(fmaf(s, scale_log2, -offset)); };
+    const float shift = exponent_shift(max, scale_log2);
+    const auto exponential = [&](float s) { return exp2_approx(score_exponent(s, scale_log2, shift)); };
     const auto row_probs = [&](int key) -> float4 {
       const float4 s =
           fits ? *reinterpret_cast<float4*>(strip + key) : masked(key, load_quad(scores, 0, key));
@@ -80,14 +81,13 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
       sum += p.x + p.y + p.z + p.w;
     }
     sum = reduce_cta(sum, scratch, plus);
-    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const float inverse = inverse_sum(sum);
     for (int key = 4 * static_cast<int>(threadIdx.x); key < scores.cols; key += 4 * Standard::kRowThreads) {
       const float4 p = row_probs(key);
       store_quad(probs, 0, key, {p.x * inverse, p.y * inverse, p.z * inverse, p.w * inverse});
     }
     if (threadIdx.x == 0) {
-      *args[TensorName::lse].row<float>(batch, head, query) =
-          sum == 0.0f ? -kInfinity : fmaf(max, scale, logf(sum));
+      *args[TensorName::lse].row<float>(batch, head, query) = row_lse(max, scale, sum);
     }
   }
 }
@@ -97,9 +97,10 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
     gradient_rows(const __grid_constant__ KernelArguments args, int block_m, bool fits) {
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head;
-  float* const scratch = shared_memory();
-  float* const probs_strip = scratch + Standard::kRowThreads / 32;
-  float* const dprobs_strip = probs_strip + ceil_div(args.band.seqlen_k, 4) * 4;
+  const Standard::RowLayout layout{Standard::padded_row(args.band.seqlen_k)};
+  float* const scratch = shared_memory() + layout.warp_values();
+  float *const probs_strip = shared_memory() + layout.strip(0), *const dprobs_strip =
+                                                                    shared_memory() + layout.strip(1);
   const int end = min_of(args.band.seqlen_q, work.end_block * block_m);
   for (int query = work.first_block * block_m; query < end; ++query) {
     const auto row_of = [&](TensorName name) {

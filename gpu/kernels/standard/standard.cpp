@@ -24,13 +24,12 @@ LaunchShape Standard::launch_shape(const TileProgram& program) {
   if (program.matmuls > 0) {
     const int dim = padded_dim(program.problem.head_dim);
     return {.threads_per_cta = simt::kThreads,
-            .shared_bytes = product_shared_bytes(program.tile, dim),
-            .ctas_per_sm = 2};
+            .shared_bytes = ProductLayout{program.tile, dim}.bytes(),
+            .ctas_per_sm = kProductCtasPerSm};
   }
-  constexpr int kReductionBytes = 4 * kRowThreads / 32;  // one value a warp
   const std::int64_t seqlen_k = program.problem.seqlen_k;
   const bool fits = row_fits(program.name, seqlen_k);
-  return {kRowThreads, kReductionBytes + (fits ? strips(program.name) * 4 * padded_row(seqlen_k) : 0)};
+  return {kRowThreads, RowLayout{padded_row(seqlen_k), fits ? strips(program.name) : 0}.bytes()};
 }
 
 }  // namespace tilescope

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/primitives/cuda_cores/layouts.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -28,13 +29,34 @@ struct Standard {
     if (padded_dim == 128) return {64, 64};  // 80 KiB
     return {64, 32};                         // 104 KiB
   }
-  /// The tile of the left operand, of the right one, and of the N x N matrix. [bytes]
-  static constexpr int product_shared_bytes(TileShape tile, int padded_dim) {
-    return 4 * (tile.block_m * padded_dim + tile.block_n * padded_dim + tile.block_m * tile.block_n);
-  }
+  /// Shared memory of a product, in floats: a tile of queries' rows, one of keys' rows (one of the two is not
+  /// used where the N x N matrix is an operand), and one of that matrix.
+  struct ProductLayout {
+    TileShape tile;
+    int dim = 0;
+
+    constexpr int queries() const { return 0; }
+    constexpr int keys() const { return tile.block_m * dim; }
+    constexpr int matrix() const { return keys() + tile.block_n * dim; }
+    constexpr int end() const { return matrix() + tile.block_m * tile.block_n; }
+    constexpr int bytes() const { return 4 * end(); }
+  };
+  static constexpr int kProductCtasPerSm = 2;
 
   /// Threads that share a row of the N x N matrices in the passes softmax and dscores.
   static constexpr int kRowThreads = 256;
+  /// Shared memory of such a pass, in floats: one value a warp, and `strips` rows.
+  struct RowLayout {
+    std::int64_t row = 0;
+    int strips = 0;
+
+    TILESCOPE_HOST_DEVICE static constexpr int warp_values() { return 0; }
+    TILESCOPE_HOST_DEVICE constexpr std::int64_t strip(int index) const {
+      return kRowThreads / 32 + index * row;
+    }
+    constexpr std::int64_t end() const { return strip(strips); }
+    constexpr std::int64_t bytes() const { return 4 * end(); }
+  };
   /// Rows that such a pass keeps on chip between its two phases: S, or P and dP.
   static constexpr int strips(PassName pass) { return pass == PassName::softmax ? 1 : 2; }
   /// Whether rows of seqlen_k fp32 values fit into shared memory; longer ones are read again from slow
@@ -48,7 +70,16 @@ struct Standard {
     return row_fits(pass, seqlen_k) ? 1 : pass == PassName::softmax ? 3 : 2;
   }
   /// A row in shared memory is made of whole 16-byte chunks.
-  static constexpr std::int64_t padded_row(std::int64_t seqlen_k) { return (seqlen_k + 3) / 4 * 4; }
+  TILESCOPE_HOST_DEVICE static constexpr std::int64_t padded_row(std::int64_t seqlen_k) {
+    return (seqlen_k + 3) / 4 * 4;
+  }
 };
+
+static_assert([] {
+  for (int dim : {64, 128, 256}) {
+    if (Standard::ProductLayout{Standard::tile(dim), dim}.bytes() > simt::kMaxSharedBytes) return false;
+  }
+  return true;
+}());
 
 }  // namespace tilescope

@@ -7,8 +7,9 @@
 // each, and while one group is busy with exponentials the other multiplies.
 #pragma once
 
+#include "gpu/primitives/common/cp_async.cuh"
+#include "gpu/primitives/cuda_cores/layouts.hpp"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
-#include "gpu/primitives/sm80/cp_async.cuh"
 
 namespace tilescope::simt {
 
@@ -52,22 +53,26 @@ struct BackwardTiles {
   using QGradient = SquarestTile<BlockM, Dim, kBackwardGroups * kWarps>;
 };
 
-/// Shared memory of a backward pass.
+/// The tiles of a backward pass in shared memory.
 template <int Dim, int BlockM, int BlockN>
 struct BackwardShared {
   SharedTile<Dim> q, dout, k, v;
   SharedTile<BlockN> probs, dscores;
-  float *lse, *delta;
+  float *lse, *delta, *row_sum;  // FlashAttention keeps m where FlashAttention-2 keeps LSE, and l as well
 
   __device__ explicit BackwardShared(float* base)
-      : q{base},
-        dout{base + BlockM * Dim},
-        k{base + 2 * BlockM * Dim},
-        v{k.data + BlockN * Dim},
-        probs{v.data + BlockN * Dim},
-        dscores{probs.data + BlockM * BlockN},
-        lse(dscores.data + BlockM * BlockN),
-        delta(lse + BlockM) {}
+      : q{base + layout().q()},
+        dout{base + layout().dout()},
+        k{base + layout().k()},
+        v{base + layout().v()},
+        probs{base + layout().probs()},
+        dscores{base + layout().dscores()},
+        lse(base + layout().statistic(0)),
+        delta(base + layout().statistic(1)),
+        row_sum(base + layout().statistic(2)) {}
+
+ private:
+  __device__ static constexpr BackwardLayout layout() { return {{BlockM, BlockN}, Dim}; }
 };
 
 /// A role's product of scores: S = Q K^T, or dP = dO V^T.
@@ -155,10 +160,9 @@ __device__ inline void load_statistic(float* destination, const GlobalRows<const
   const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(destination));
   if (source.row_stride == 1 && reinterpret_cast<std::uintptr_t>(source.data) % 16 == 0) {
     if (4 * thread >= Rows) return;
-    gpu::copy_async_of_16(shared + 16 * thread, source.data + 4 * thread,
-                          4 * max(0, min(4, source.rows - 4 * thread)));
+    copy_async_floats(shared + 16 * thread, source.data + 4 * thread, source.rows - 4 * thread);
   } else if (thread < Rows) {
-    gpu::copy_async_4(shared + 4 * thread, source.at(thread, 0), thread < source.rows);
+    copy_async_4(shared + 4 * thread, source.at(thread, 0), thread < source.rows);
   }
 }
 

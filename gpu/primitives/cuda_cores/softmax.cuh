@@ -8,8 +8,6 @@
 
 namespace tilescope::simt {
 
-inline constexpr float kLog2E = 1.4426950408889634f;
-
 /// Which entries of the score matrix a thread's tile holds: queries down the rows, keys across the columns.
 template <typename Tile>
 struct ScorePlace {
@@ -144,21 +142,20 @@ __device__ inline void softmax_step(const ScorePlace<Scores>& place, const Kerne
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
     const auto sees = place.template visible<Masked>(args.band, a);
-    float tile_max = -kInfinity;
+    float tile_max = kMinusInfinity;
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
       if (!Masked || sees(place.key_offset(b))) tile_max = fmaxf(tile_max, scores.x[a][b]);
     }
     const float old_max = statistics.max[a];
     const float new_max = fmaxf(old_max, row_max(tile_max));
-    const bool seen = !Masked || new_max > -kInfinity;  // else the row has not met a visible key yet
-    const float offset = seen ? new_max * scale : 0.0f;
-    const float rescale = old_max > -kInfinity ? fast_exp2((old_max - new_max) * scale) : 0.0f;
+    const float shift = exponent_shift<!Masked>(new_max, scale);
+    const float rescale = rescale_factor(old_max, scale, shift);
     float sum = 0.0f;
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
       const bool counts = !Masked || sees(place.key_offset(b));
-      const float p = counts ? fast_exp2(fmaf(scores.x[a][b], scale, -offset)) : 0.0f;
+      const float p = counts ? exp2_approx(score_exponent(scores.x[a][b], scale, shift)) : 0.0f;
       scores.x[a][b] = p;
       sum += p;
     }
@@ -175,14 +172,13 @@ struct ProbsFromLse {
   const float* lse;
 
   struct Row {
-    float offset;
-    __device__ float operator()(float score, float scale) const {
-      const float exponent = fmaf(score, scale, -offset);
-      return fast_exp2(exponent > 0.0f ? 0.0f
-                                       : exponent);  // only the rounding of a huge LSE makes it positive
+    float shift;
+    __device__ float operator()(float product, float scale) const {
+      const float exponent = score_exponent(product, scale, shift);
+      return exp2_approx(exponent > 0.0f ? 0.0f : exponent);  // only the rounding of a huge LSE makes it so
     }
   };
-  __device__ Row row(int index, float) const { return {lse[index] * kLog2E}; }
+  __device__ Row row(int index, float) const { return {-lse[index] * kLog2E}; }
 };
 
 /// P of a row from its maximum and sum, as FlashAttention keeps them.
@@ -190,13 +186,13 @@ struct ProbsFromMaxAndSum {
   const float *max, *sum;
 
   struct Row {
-    float offset, inverse_sum;
-    __device__ float operator()(float score, float scale) const {
-      return fast_exp2(fmaf(score, scale, -offset)) * inverse_sum;
+    float shift, normaliser;
+    __device__ float operator()(float product, float scale) const {
+      return exp2_approx(score_exponent(product, scale, shift)) * normaliser;
     }
   };
   __device__ Row row(int index, float scale) const {
-    return {max[index] * scale, sum[index] == 0.0f ? 0.0f : 1.0f / sum[index]};
+    return {exponent_shift<true>(max[index], scale), inverse_sum(sum[index])};
   }
 };
 

@@ -6,16 +6,16 @@
 #include <cuda_pipeline.h>
 
 #include <cstdint>
-#include <limits>
 
 #include "gpu/launch/kernel_arguments.hpp"
 #include "gpu/primitives/common/element.cuh"
+#include "gpu/primitives/common/reduce_add.cuh"
+#include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
 
 namespace tilescope::simt {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 extern __shared__ float4 dynamic_shared[];
 __device__ inline float* shared_memory() { return reinterpret_cast<float*>(dynamic_shared); }
@@ -64,13 +64,6 @@ __device__ inline float row_sum(float value) {
 __device__ inline float row_max(float value) {
   for (int bit = 2; bit <= 8; bit *= 2) value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, bit));
   return value;
-}
-
-/// 2^x by the special function unit: 2 ulp, 2^-inf = 0.
-__device__ inline float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 /// A rows x Cols tile of fp32 in shared memory. Its 16-byte chunks are permuted inside groups of eight by the
@@ -375,15 +368,10 @@ class TileAhead {
   QuadsInFlight<Rows, Cols, kInRegisters ? Rows / TileShare<Rows, Cols>::kRowStep : 1, Element> quads_;
 };
 
-/// Adds four neighbouring columns to an fp32 accumulator in slow memory. The order of the adds is free.
+/// Adds four neighbouring columns to an fp32 accumulator in slow memory.
 __device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int col, float4 value) {
   if (row >= target.rows || col >= target.cols) return;
-#if __CUDA_ARCH__ >= 900
-  if (target.quads()) {
-    atomicAdd(reinterpret_cast<float4*>(target.at(row, col)), value);
-    return;
-  }
-#endif
+  if (target.quads()) return reduce_add(target.at(row, col), value);
   const float each[4] = {value.x, value.y, value.z, value.w};
   for (int x = 0; x < 4 && col + x < target.cols; ++x) atomicAdd(target.at(row, col + x), each[x]);
 }

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp2 and the reductions over the four lanes that share a row of an accumulator.
+// Rows of accumulators on their way through the softmax, and reductions over the four lanes that share one.
 #pragma once
 
+#include "gpu/primitives/common/score.cuh"
+#include "gpu/primitives/sm80/mma.cuh"
+
 namespace tilescope::gpu {
-
-inline constexpr float kLn2 = 0.693147180559945309f;
-inline constexpr float kLog2E = 1.44269504088896341f;
-
-__device__ __forceinline__ float negative_infinity() { return __int_as_float(0xFF800000); }
-
-/// 2^x on the special function unit: 2 ulp, -inf gives 0, NaN stays NaN, denormal results become 0.
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 __device__ __forceinline__ float row_max_of_quad(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
@@ -24,10 +15,40 @@ __device__ __forceinline__ float row_sum_of_quad(float x) {
   x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
   return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
 }
-__device__ __forceinline__ float sum_of_warp(float x) {
+
+/// The largest of a lane's entries in the upper or lower half of a row of accumulators.
+template <int kBlocks>
+__device__ __forceinline__ float half_row_max(const Accumulator (&row)[kBlocks], int half) {
+  float max = kMinusInfinity;
 #pragma unroll
-  for (int lane = 16; lane > 0; lane /= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, lane);
-  return x;
+  for (const Accumulator& block : row) max = fmaxf(max, fmaxf(block.x[2 * half], block.x[2 * half + 1]));
+  return max;
+}
+
+/// Scores of such a half row become probabilities, not normalised. @return their sum
+template <int kBlocks>
+__device__ __forceinline__ float exponentiate_half_row(Accumulator (&row)[kBlocks], int half, float scale,
+                                                       float shift) {
+  float sum = 0.0f;
+#pragma unroll
+  for (Accumulator& block : row) {
+#pragma unroll
+    for (int e = 2 * half; e < 2 * half + 2; ++e) {
+      block.x[e] = exp2_approx(score_exponent(block.x[e], scale, shift));
+      sum += block.x[e];
+    }
+  }
+  return sum;
+}
+
+/// Multiplies such a half row.
+template <int kBlocks>
+__device__ __forceinline__ void scale_half_row(Accumulator (&row)[kBlocks], int half, float factor) {
+#pragma unroll
+  for (Accumulator& block : row) {
+    block.x[2 * half] *= factor;
+    block.x[2 * half + 1] *= factor;
+  }
 }
 
 }  // namespace tilescope::gpu

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "gpu/primitives/sm80/cp_async.cuh"
+#include "gpu/primitives/common/cp_async.cuh"
 #include "gpu/primitives/sm80/shared_tile.cuh"
 
 namespace tilescope::gpu {

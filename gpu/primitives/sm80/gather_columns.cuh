@@ -1,29 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 sums into global memory, without a result to wait for.
+// Accumulators regrouped for stores and reductions of 16 bytes a lane.
 #pragma once
 
 #include "gpu/primitives/sm80/mma.cuh"
 
 namespace tilescope::gpu {
-
-/// *address += value.
-__device__ __forceinline__ void reduce_add(float* address, float value) {
-  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
-}
-
-/// Four floats at a 16-byte aligned address; one instruction from sm_90 on.
-__device__ __forceinline__ void reduce_add(float* address, float4 values) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(address), "f"(values.x), "f"(values.y),
-               "f"(values.z), "f"(values.w)
-               : "memory");
-#else
-  reduce_add(address, values.x);
-  reduce_add(address + 1, values.y);
-  reduce_add(address + 2, values.z);
-  reduce_add(address + 3, values.w);
-#endif
-}
 
 /// Half `half` (rows l / 4 + 8 half) of two neighbouring accumulators, regrouped so that each lane holds four
 /// neighbouring columns: an even lane of the left accumulator, an odd lane of the right one. The four lanes

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace tilescope::gpu {
+namespace tilescope {
 
 /// Copies the first bytes of 16 past L1 (tiles are read once an SM) and writes zeros for the rest. Without
 /// any, it reads nothing.
@@ -16,6 +16,11 @@ __device__ __forceinline__ void copy_async_of_16(std::uint32_t shared, const voi
 /// Copies 16 bytes, or writes zeros.
 __device__ __forceinline__ void copy_async_16(std::uint32_t shared, const void* global, bool valid) {
   copy_async_of_16(shared, global, valid ? 16 : 0);
+}
+
+/// Copies the first `count` of four floats, and writes zeros for the rest.
+__device__ __forceinline__ void copy_async_floats(std::uint32_t shared, const float* global, int count) {
+  copy_async_of_16(shared, global, 4 * max(0, min(4, count)));
 }
 
 /// Copies 4 bytes, or writes zero.
@@ -35,4 +40,4 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Constants of the score formula, for host and device.
+#pragma once
+
+#include <limits>
+#include <numbers>
+
+namespace tilescope {
+
+/// A masked score: its exponential is 0, and no maximum is smaller.
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+inline constexpr float kLog2E = std::numbers::log2e_v<float>;
+
+}  // namespace tilescope
