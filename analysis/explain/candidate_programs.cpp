@@ -119,7 +119,7 @@ void add_backward_by_kv_tile(Collector& collector, const AttentionProblem& probl
   if (problem.seqlen_q != problem.seqlen_k || problem.group_size() > 1) return;
   for (const int block_n : kCandidateBlocks) {
     if (block_n > tile.block_n) break;
-    options.dq_tile = {tile.block_n, block_n};  // as many CTAs as the kv tiles have
+    options[PassName::dq].tile = {tile.block_n, block_n};  // as many CTAs as the kv tiles have
     const TileProgram dq_pass =
         pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dq);
     collector.add("backward, dK/dV then dQ in one launch",

@@ -40,15 +40,21 @@ Json to_json(const TileChoice& choice) {
   return json;
 }
 
-TileChoice choice_from(const JsonField& field) {
+/// The passes that a choice is for. Older tables say "backward" for the one over kv tiles in either order.
+std::vector<PassName> passes_from(const JsonField& field) {
+  if (field.text() == "backward") return {PassName::dkdvdq, PassName::dkdv};
+  try {
+    return {parse_pass_name(field.text())};
+  } catch (const BadInput&) {
+    field.refuse("is not the name of a pass");
+  }
+}
+
+TileChoice choice_from(const JsonField& field, PassName pass) {
   TileChoice choice;
   choice.device = field.at("device").text();
   choice.kernel = field.at("kernel").text();
-  const JsonField pass = field.at("pass");
-  const auto named = [&](TiledPass one) { return to_string(one) == pass.text(); };
-  const auto* found = std::find_if(std::begin(kTiledPasses), std::end(kTiledPasses), named);
-  if (found == std::end(kTiledPasses)) pass.refuse("must be forward, backward or dq");
-  choice.pass = *found;
+  choice.pass = pass;
   choice.head_dim = field.at("head_dim").integer(1, kMaxHeadDim);
   try {
     choice.dtype = parse_element_type(field.at("dtype").text());
@@ -87,7 +93,7 @@ void TileTable::put(TileChoice choice) {
 
 ProgramOptions TileTable::apply(std::string_view kernel, const AttentionProblem& problem,
                                 std::string_view device, ProgramOptions options,
-                                const std::function<std::vector<TileShape>(TiledPass)>& legal) const {
+                                const std::function<std::vector<TileShape>(PassName)>& legal) const {
   for (const TileChoice& choice : choices_) {
     if (choice.device != device || choice.kernel != kernel || choice.head_dim != problem.head_dim ||
         choice.dtype != problem.dtype || choice.causal != problem.causal) {
@@ -95,7 +101,7 @@ ProgramOptions TileTable::apply(std::string_view kernel, const AttentionProblem&
     }
     const std::vector<TileShape> shapes = legal(choice.pass);
     if (std::find(shapes.begin(), shapes.end(), choice.tile) == shapes.end()) continue;
-    tile_of(options, choice.pass) = choice.tile;
+    options[choice.pass].tile = choice.tile;
   }
   return options;
 }
@@ -115,7 +121,9 @@ TileTable parse_tile_table(const std::string& source, std::string_view text) {
     field.at("schema").refuse("this program reads \"" + std::string(kTileSchema) + "\"");
   }
   TileTable table;
-  for (const JsonField& choice : field.at("choices").items()) table.put(choice_from(choice));
+  for (const JsonField& choice : field.at("choices").items()) {
+    for (const PassName pass : passes_from(choice.at("pass"))) table.put(choice_from(choice, pass));
+  }
   return table;
 }
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu_ref/schedule/tiled_pass.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
 
@@ -23,7 +23,7 @@ struct TileChoice {
   // What it holds for.
   std::string device;  // "NVIDIA H200"
   std::string kernel;
-  TiledPass pass = TiledPass::forward;
+  PassName pass = PassName::forward;
   std::int64_t head_dim = 0;
   ElementType dtype = ElementType::fp16;
   bool causal = false;
@@ -46,7 +46,7 @@ class TileTable {
   /// `options` with the tuned shapes in their place, as far as they are among those that `legal` names.
   ProgramOptions apply(std::string_view kernel, const AttentionProblem& problem, std::string_view device,
                        ProgramOptions options,
-                       const std::function<std::vector<TileShape>(TiledPass)>& legal) const;
+                       const std::function<std::vector<TileShape>(PassName)>& legal) const;
 
  private:
   std::vector<TileChoice> choices_;

@@ -28,13 +28,9 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
   ProgramOptions options = kernel.default_options(run.problem);
   options.order = run.order.value_or(TileOrder::row_major);
   options.scan = run.scan.value_or(Scan::ascending);
-  for (const PassRecord& pass : run.passes) {
-    (pass.direction == Direction::forward ? options.forward_tile : options.backward_tile) = pass.tile;
-  }
-  options.dq_tile = options.backward_tile;
-  if (const PassRecord* dq = find_pass(run, PassName::dq)) {
-    options.dq_tile = dq->tile;
-    if (const PassRecord* dkdv = find_pass(run, PassName::dkdv)) options.backward_tile = dkdv->tile;
+  for (int i = 0; i < kNumPasses; ++i) {
+    const auto name = static_cast<PassName>(i);
+    if (const PassRecord* pass = find_pass(run, name)) options[name].tile = pass->tile;
   }
   if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
   if (find_pass(run, PassName::dkdvdq)) options.backward = BackwardOrder::fused;

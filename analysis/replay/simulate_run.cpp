@@ -34,7 +34,7 @@ std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
 
 std::optional<LaunchShape> launch_shape(const Kernel& kernel, const TileProgram& program) {
   if (kernel.launch_shape == nullptr) return std::nullopt;
-  return kernel.launch_shape(program);
+  return kernel.launch_shape(program, kSm90);
 }
 
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,

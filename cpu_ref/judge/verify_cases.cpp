@@ -210,7 +210,7 @@ ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel)
   own.heads_per_section = 2;  // a section that does not divide the heads
   own.ctas_per_turn = 3;
   ProgramOptions options = own;
-  options.forward_tile = options.backward_tile = options.dq_tile = verify_case.tile;
+  options.set_tile(verify_case.tile);
   const bool refused = kernel.refusal(problem, Direction::forward, options) ||
                        kernel.refusal(problem, verify_case.direction, options);
   return refused ? own : options;

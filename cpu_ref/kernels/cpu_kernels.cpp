@@ -10,12 +10,12 @@
 namespace tilescope {
 namespace {
 
-std::optional<std::string> cpu_refusal(const AttentionProblem& problem, Direction direction,
-                                       const ProgramOptions&) {
-  if (direction == Direction::forward || !is_fp8(problem.dtype)) return std::nullopt;
-  return "no kernel has a backward pass for " + std::string(to_string(problem.dtype)) +
-         "; fp32, fp16 and bf16 have one, and the fp8 types run forward";
-}
+constexpr FeatureSet kNarrowTypes{Feature::fp8e4m3, Feature::fp8e5m2};
+constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,        Feature::bf16,
+                                       Feature::causal,  Feature::window,      Feature::grouped_heads,
+                                       Feature::dropout, Feature::signed_scale};
+constexpr Capabilities kCapabilities{.forward = kBackwardFeatures | kNarrowTypes,
+                                     .backward = kBackwardFeatures};
 
 /// The tiles that a kernel takes by itself. Speed on the CPU hardly depends on them: of 36 shapes from 32x32
 /// to 256x256, these were within 5 % of the fastest for fp32 at head_dim 32 ... 256 (Zen 5, AVX-512). They do
@@ -28,10 +28,10 @@ ProgramOptions cpu_options(const AttentionProblem& problem) {
   const TileShape tile = {64, problem.head_dim > 128 ? 64 : 128};
   ProgramOptions options = ProgramOptions::with_tile(tile);
   // FlashAttention-1 reads and writes O once for each kv tile, so that wider ones pay.
-  if (algorithm == Algorithm::flash1) options.forward_tile.block_n *= 2;
+  if (algorithm == Algorithm::flash1) options[PassName::forward].tile.block_n *= 2;
   // Narrow K and V are widened once for each q tile, so that taller ones pay.
   if (algorithm == Algorithm::flash2 && problem.dtype != ElementType::fp32)
-    options.forward_tile.block_m = 128;
+    options[PassName::forward].tile.block_m = 128;
   // Five matmuls instead of split's seven; its reductions are ordered, so that it repeats bitwise as well.
   options.backward = BackwardOrder::fused;
   return options;
@@ -40,7 +40,9 @@ ProgramOptions cpu_options(const AttentionProblem& problem) {
 /// Checks what a caller could have forgotten, then runs the direction.
 template <auto forward, auto backward>
 void run(const ProgramOptions& options, Direction direction, TensorSet& tensors, TileObserver* observer) {
-  if (const auto reason = cpu_refusal(tensors.problem(), direction, options)) throw BadInput(*reason);
+  if (const auto reason = missing_feature(kCapabilities, tensors.problem(), direction)) {
+    throw BadInput("a CPU kernel " + *reason);
+  }
   direction == Direction::forward ? forward(options, tensors, observer)
                                   : backward(options, tensors, observer);
 }
@@ -49,27 +51,30 @@ void run(const ProgramOptions& options, Direction direction, TensorSet& tensors,
 
 std::span<const Kernel> cpu_kernels() {
   static const std::array<Kernel, 3> kernels = {
-      {{"cpu:standard",
-        "attention with S and P in memory, the papers' baseline",
-        Algorithm::standard,
-        {},
-        cpu_refusal,
-        cpu_options<Algorithm::standard>,
-        run<standard_forward, standard_backward>},
-       {"cpu:flash1",
-        "FlashAttention: K and V outside, O re-read and re-written each step",
-        Algorithm::flash1,
-        {},
-        cpu_refusal,
-        cpu_options<Algorithm::flash1>,
-        run<flash1_forward, flash1_backward>},
-       {"cpu:flash2",
-        "FlashAttention-2: Q outside, O kept on chip, LSE for the backward pass",
-        Algorithm::flash2,
-        {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows},
-        cpu_refusal,
-        cpu_options<Algorithm::flash2>,
-        run<flash2_forward, flash2_backward>}}};
+      {{.name = "cpu:standard",
+        .summary = "attention with S and P in memory, the papers' baseline",
+        .algorithm = Algorithm::standard,
+        .rung = 1,
+        .backward_orders = {},
+        .can = kCapabilities,
+        .default_options = cpu_options<Algorithm::standard>,
+        .run = run<standard_forward, standard_backward>},
+       {.name = "cpu:flash1",
+        .summary = "FlashAttention: K and V outside, O re-read and re-written each step",
+        .algorithm = Algorithm::flash1,
+        .rung = 2,
+        .backward_orders = {},
+        .can = kCapabilities,
+        .default_options = cpu_options<Algorithm::flash1>,
+        .run = run<flash1_forward, flash1_backward>},
+       {.name = "cpu:flash2",
+        .summary = "FlashAttention-2: Q outside, O kept on chip, LSE for the backward pass",
+        .algorithm = Algorithm::flash2,
+        .rung = 3,
+        .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows},
+        .can = kCapabilities,
+        .default_options = cpu_options<Algorithm::flash2>,
+        .run = run<flash2_forward, flash2_backward>}}};
   return kernels;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of a kernel registry: what a kernel is called, what it supports, which program it executes, and how
-// to run it. The CPU kernels' rows are in cpu_ref/kernels/cpu_kernels.cpp, the GPU kernels' in
-// gpu/registry/kernel_registry.cpp.
+// One row of a kernel registry: what a kernel is called, what it can, on what, which program it executes, and
+// how to run it. The CPU kernels' rows are in cpu_ref/kernels/cpu_kernels.cpp, a GPU kernel's in its folder
+// of gpu/kernels/.
 #pragma once
 
 #include <optional>
@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cpu_ref/kernels/chip.hpp"
+#include "cpu_ref/kernels/features.hpp"
 #include "cpu_ref/launch/tile_observer.hpp"
 #include "cpu_ref/numeric/tensor.hpp"
 #include "cpu_ref/schedule/problem.hpp"
@@ -29,22 +31,35 @@ struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
   Algorithm algorithm;
+  int rung = 0;                                // of the ladder of its room, from 1; 0: stands beside it
   std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one
-  /// Why this kernel cannot run the problem in that direction, or nothing if it can.
-  std::optional<std::string> (*refusal)(const AttentionProblem&, Direction, const ProgramOptions&);
+  Capabilities can;
   /// The tile shapes and orders that the kernel takes by itself.
   ProgramOptions (*default_options)(const AttentionProblem&);
   /// Runs the passes of one direction. Forward reads q, k, v and allocates and writes out, lse (flash1 also
   /// row_max, row_sum). Backward reads those and dout, and allocates and writes dq, dk, dv.
   /// Null where this build or machine cannot run the kernel.
   void (*run)(const ProgramOptions&, Direction, TensorSet&, TileObserver*);
-  /// Threads and shared memory of a pass's CTAs on a GPU. Null for CPU kernels.
-  LaunchShape (*launch_shape)(const TileProgram&) = nullptr;
+
+  // Of GPU kernels; null for those of the CPU, which take any tile.
+  /// The tile shapes that a pass is compiled for on a problem, the kernel's own choice first.
+  std::vector<TileShape> (*tile_choices)(const AttentionProblem&, PassName) = nullptr;
+  /// Threads and shared memory of a pass's CTAs.
+  LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
+  ChipRange chips = {};
 
   std::vector<TileProgram> programs(Direction direction, const AttentionProblem& problem,
                                     const ProgramOptions& options) const {
     return build_programs(algorithm, direction, problem, options);
   }
+  /// Why this kernel cannot run the problem in that direction, as half a sentence ("computes fp32 only, not
+  /// fp16"), or nothing if it can.
+  std::optional<std::string> refusal(const AttentionProblem& problem, Direction direction,
+                                     const ProgramOptions& options) const;
+  /// Why its passes cannot run on a chip, as half a sentence, or nothing if they can. Precondition: no
+  /// refusal.
+  std::optional<std::string> chip_lack(const Chip& chip, const AttentionProblem& problem, Direction direction,
+                                       const ProgramOptions& options) const;
 };
 
 /// The kernels that run on this CPU: cpu:standard, cpu:flash1, cpu:flash2.

@@ -213,7 +213,8 @@ class MatrixTimesRows {
 };
 
 void run(Direction direction, ProgramOptions options, TensorSet& tensors, TileObserver* observer) {
-  options.softmax_reads = options.dscores_reads = 1;  // a strip holds rows of any length
+  options[PassName::softmax].row_reads = options[PassName::dscores].row_reads =
+      1;  // a strip holds rows of any length
   for (const TileProgram& program :
        build_programs(Algorithm::standard, direction, tensors.problem(), options)) {
     switch (program.name) {

@@ -19,12 +19,12 @@ constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store};
 constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
 
 /// Builds one pass; the grid follows from the axis, the heads and the problem.
-TileProgram make_pass(PassName name, const AttentionProblem& problem, TileShape tile, Axis axis,
+TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
                       const ProgramOptions& options) {
   TileProgram program;
   program.name = name;
   program.problem = problem;
-  program.tile = tile;
+  program.tile = options[name].tile;
   program.axis = axis;
   program.scan = options.scan;
   return program;
@@ -40,6 +40,14 @@ void set_grid(TileProgram& program, const ProgramOptions& options) {
                   .ctas_per_turn = options.ctas_per_turn};
 }
 
+/// Builds an elementwise pass, on the tiles of the pass that it serves.
+TileProgram make_elementwise_pass(PassName name, PassName served, const AttentionProblem& problem, Axis axis,
+                                  const ProgramOptions& options) {
+  TileProgram program = make_pass(name, problem, axis, options);
+  program.tile = options[served].tile;
+  return program;
+}
+
 /// Reads whole rows `reads` times, the first time into a strip on chip if once is enough, and writes others.
 std::vector<std::vector<Operand>> row_phases(const std::vector<Operand>& rows, Operand result, int reads) {
   if (reads == 1) return {rows, {result}};
@@ -50,15 +58,14 @@ std::vector<std::vector<Operand>> row_phases(const std::vector<Operand>& rows, O
 
 std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  const TileShape tile = options.forward_tile;
-  TileProgram s = make_pass(PassName::scores, problem, tile, Axis::q, options);
+  TileProgram s = make_pass(PassName::scores, problem, Axis::q, options);
   s.prologue = {load(q)};
   s.phases = {{load(k), store(scores)}};
   s.matmuls = 1;
-  TileProgram softmax = make_pass(PassName::softmax, problem, tile, Axis::q, options);
-  softmax.phases = row_phases({load(scores)}, store(probs), options.softmax_reads);
+  TileProgram softmax = make_pass(PassName::softmax, problem, Axis::q, options);
+  softmax.phases = row_phases({load(scores)}, store(probs), options[PassName::softmax].row_reads);
   softmax.epilogue = {store(lse)};
-  TileProgram output = make_pass(PassName::output, problem, tile, Axis::q, options);
+  TileProgram output = make_pass(PassName::output, problem, Axis::q, options);
   output.phases = {{load(probs), load(v)}};
   output.epilogue = {store(out)};
   output.matmuls = 1;
@@ -67,23 +74,22 @@ std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const
 
 std::vector<TileProgram> standard_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  const TileShape tile = options.backward_tile;
-  TileProgram dv_pass = make_pass(PassName::dv, problem, tile, Axis::kv, options);
+  TileProgram dv_pass = make_pass(PassName::dv, problem, Axis::kv, options);
   dv_pass.kv_heads = true;
   dv_pass.phases = {{load(probs), load(dout)}};
   dv_pass.epilogue = {store(dv)};
   dv_pass.matmuls = 1;
-  TileProgram dp = make_pass(PassName::dprobs, problem, tile, Axis::q, options);
+  TileProgram dp = make_pass(PassName::dprobs, problem, Axis::q, options);
   dp.prologue = {load(dout)};
   dp.phases = {{load(v), store(dprobs)}};
   dp.matmuls = 1;
-  TileProgram ds = make_pass(PassName::dscores, problem, tile, Axis::q, options);
-  ds.phases = row_phases({load(probs), load(dprobs)}, store(dscores), options.dscores_reads);
-  TileProgram dq_pass = make_pass(PassName::dq_gemm, problem, tile, Axis::q, options);
+  TileProgram ds = make_pass(PassName::dscores, problem, Axis::q, options);
+  ds.phases = row_phases({load(probs), load(dprobs)}, store(dscores), options[PassName::dscores].row_reads);
+  TileProgram dq_pass = make_pass(PassName::dq_gemm, problem, Axis::q, options);
   dq_pass.phases = {{load(dscores), load(k)}};
   dq_pass.epilogue = {store(dq)};
   dq_pass.matmuls = 1;
-  TileProgram dk_pass = make_pass(PassName::dk_gemm, problem, tile, Axis::kv, options);
+  TileProgram dk_pass = make_pass(PassName::dk_gemm, problem, Axis::kv, options);
   dk_pass.kv_heads = true;
   dk_pass.phases = {{load(dscores), load(q)}};
   dk_pass.epilogue = {store(dk)};
@@ -92,10 +98,10 @@ std::vector<TileProgram> standard_backward(const AttentionProblem& problem, cons
 }
 
 /// Rounds fp32 sums of the q axis (or the kv axis) to the element type.
-TileProgram convert_pass(const AttentionProblem& problem, TileShape tile, Axis axis,
+TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis axis,
                          std::vector<Operand> loads, std::vector<Operand> stores,
                          const ProgramOptions& options) {
-  TileProgram program = make_pass(PassName::convert, problem, tile, axis, options);
+  TileProgram program = make_elementwise_pass(PassName::convert, served, problem, axis, options);
   program.kv_heads = axis == Axis::kv;
   program.prologue = std::move(loads);
   program.epilogue = std::move(stores);
@@ -106,7 +112,7 @@ std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const P
   using enum TensorName;
   const bool narrow = problem.dtype != ElementType::fp32;
   const TensorName running_out = narrow ? out_accum : out;
-  TileProgram forward = make_pass(PassName::forward, problem, options.forward_tile, Axis::kv, options);
+  TileProgram forward = make_pass(PassName::forward, problem, Axis::kv, options);
   forward.whole_head = true;
   forward.init = {store(running_out), store(row_sum), store(row_max)};
   forward.prologue = {load(k), load(v)};
@@ -115,12 +121,12 @@ std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const P
   forward.matmuls = 2;
   if (!narrow) return {forward};
   return {forward,
-          convert_pass(problem, options.forward_tile, Axis::q, {load(out_accum)}, {store(out)}, options)};
+          convert_pass(problem, PassName::forward, Axis::q, {load(out_accum)}, {store(out)}, options)};
 }
 
 std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  TileProgram main = make_pass(PassName::dkdvdq, problem, options.backward_tile, Axis::kv, options);
+  TileProgram main = make_pass(PassName::dkdvdq, problem, Axis::kv, options);
   main.whole_head = true;
   main.kv_heads = true;
   main.init = {store(dq_accum), store(dk), store(dv)};
@@ -129,13 +135,12 @@ std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const 
       {load(q), load(out), load(dout), load(dq_accum), load(row_sum), load(row_max), store(dq_accum)}};
   main.epilogue = {store(dk), store(dv)};
   main.matmuls = 5;
-  return {main,
-          convert_pass(problem, options.backward_tile, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
+  return {main, convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
 }
 
 std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  TileProgram forward = make_pass(PassName::forward, problem, options.forward_tile, Axis::q, options);
+  TileProgram forward = make_pass(PassName::forward, problem, Axis::q, options);
   forward.prologue = {load(q)};
   forward.phases = {{load(k), load(v)}};
   forward.epilogue = {store(out), store(lse)};
@@ -145,26 +150,26 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
 
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  const TileShape tile = options.backward_tile;
   if (options.backward == BackwardOrder::rows) {
-    TileProgram init = make_pass(PassName::init, problem, tile, Axis::kv, options);
+    TileProgram init = make_elementwise_pass(PassName::init, PassName::dqdkdv, problem, Axis::kv, options);
     init.kv_heads = true;
     init.epilogue = {store(dk_accum), store(dv_accum)};
-    TileProgram main = make_pass(PassName::dqdkdv, problem, tile, Axis::q, options);
+    TileProgram main = make_pass(PassName::dqdkdv, problem, Axis::q, options);
     main.prologue = {load(q), load(out), load(dout), load(lse)};
     main.phases = {{load(k), load(v), reduce(dk_accum), reduce(dv_accum)}};
     main.epilogue = {store(dq)};
     main.matmuls = 5;
     return {init, main,
-            convert_pass(problem, tile, Axis::kv, {load(dk_accum), load(dv_accum)}, {store(dk), store(dv)},
-                         options)};
+            convert_pass(problem, PassName::dqdkdv, Axis::kv, {load(dk_accum), load(dv_accum)},
+                         {store(dk), store(dv)}, options)};
   }
   const bool fused = options.backward == BackwardOrder::fused;
-  TileProgram delta_pass = make_pass(PassName::delta, problem, tile, Axis::q, options);
+  const PassName main = fused ? PassName::dkdvdq : PassName::dkdv;
+  TileProgram delta_pass = make_elementwise_pass(PassName::delta, main, problem, Axis::q, options);
   delta_pass.prologue = {load(out), load(dout)};
   delta_pass.epilogue = {store(delta)};
   if (fused) delta_pass.epilogue.push_back(store(dq_accum));  // zeroed here, as FlashAttention-2 does
-  TileProgram dkdv = make_pass(fused ? PassName::dkdvdq : PassName::dkdv, problem, tile, Axis::kv, options);
+  TileProgram dkdv = make_pass(main, problem, Axis::kv, options);
   dkdv.kv_heads = true;
   dkdv.prologue = {load(k), load(v)};
   dkdv.phases = {{load(q), load(dout), load(lse), load(delta)}};
@@ -172,9 +177,10 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dkdv.matmuls = fused ? 5 : 4;
   if (fused) {
     dkdv.phases[0].push_back(reduce(dq_accum));
-    return {delta_pass, dkdv, convert_pass(problem, tile, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
+    return {delta_pass, dkdv,
+            convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
   }
-  TileProgram dq_pass = make_pass(PassName::dq, problem, options.dq_tile, Axis::q, options);
+  TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);
   dq_pass.prologue = {load(q), load(dout), load(lse), load(delta)};
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
@@ -190,6 +196,15 @@ void check_tile(const char* field, TileShape tile) {
 }
 
 }  // namespace
+
+void ProgramOptions::set_tile(Direction direction, TileShape tile) {
+  for (int i = 0; i < kNumPasses; ++i) {
+    const auto pass = static_cast<PassName>(i);
+    const bool forward = pass == PassName::forward || pass == PassName::scores || pass == PassName::softmax ||
+                         pass == PassName::output;
+    if (forward == (direction == Direction::forward)) (*this)[pass].tile = tile;
+  }
+}
 
 std::string_view to_string(TensorName name) { return kTensorNames[static_cast<std::size_t>(name)]; }
 
@@ -357,9 +372,7 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
 std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction,
                                         const AttentionProblem& problem, const ProgramOptions& options) {
   validate(problem);
-  check_tile("tile", options.forward_tile);
-  check_tile("tile", options.backward_tile);
-  check_tile("tile", options.dq_tile);
+  for (const PassOptions& pass : options.passes) check_tile("tile", pass.tile);
   const bool forward = direction == Direction::forward;
   std::vector<TileProgram> programs;
   switch (algorithm) {
@@ -376,6 +389,16 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
   }
   for (TileProgram& program : programs) set_grid(program, options);
   return programs;
+}
+
+std::vector<PassName> tiled_passes(Algorithm algorithm, Direction direction, BackwardOrder backward) {
+  ProgramOptions options;
+  options.backward = backward;
+  std::vector<PassName> names;
+  for (const TileProgram& program : build_programs(algorithm, direction, {}, options)) {
+    if (!program.phases.empty()) names.push_back(program.name);
+  }
+  return names;
 }
 
 TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim) {

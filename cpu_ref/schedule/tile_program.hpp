@@ -99,6 +99,7 @@ enum class PassName : std::uint8_t {
   dq_gemm,
   dk_gemm,
 };
+inline constexpr int kNumPasses = static_cast<int>(PassName::dk_gemm) + 1;
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
 
@@ -171,23 +172,34 @@ std::string_view to_string(Scan scan);
 /// @throws BadInput
 Scan parse_scan(std::string_view text);
 
+/// The choices of one pass.
+struct PassOptions {
+  TileShape tile;
+  /// Times that a pass of standard attention over whole rows reads them: once where a row stays on chip.
+  int row_reads = 1;
+  bool operator==(const PassOptions&) const = default;
+};
+
 /// The choices that turn an algorithm into programs.
 struct ProgramOptions {
-  TileShape forward_tile;
-  TileShape backward_tile;  // of every backward pass but dq
-  TileShape dq_tile;        // of the split backward's dq pass
+  /// By pass. An elementwise one (delta, init, convert) takes those of the pass that it serves.
+  std::array<PassOptions, kNumPasses> passes;
   BackwardOrder backward = BackwardOrder::split;
   TileOrder order = TileOrder::row_major;
   int heads_per_section = 1;  // for TileOrder::head_swizzled
   Scan scan = Scan::ascending;
   int ctas_per_turn = 1;  // for Scan::sawtooth
-  /// Times that standard attention's passes over whole rows read them: once where a row stays on chip.
-  int softmax_reads = 1, dscores_reads = 1;
 
-  /// The same tile for every pass.
+  PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }
+  const PassOptions& operator[](PassName pass) const { return passes[static_cast<std::size_t>(pass)]; }
+  /// The same tile for every pass, or for every pass of a direction.
+  void set_tile(TileShape tile) {
+    for (PassOptions& pass : passes) pass.tile = tile;
+  }
+  void set_tile(Direction direction, TileShape tile);
   static ProgramOptions with_tile(TileShape tile) {
     ProgramOptions options;
-    options.forward_tile = options.backward_tile = options.dq_tile = tile;
+    options.set_tile(tile);
     return options;
   }
   bool operator==(const ProgramOptions&) const = default;
@@ -200,6 +212,9 @@ struct ProgramOptions {
 /// @throws BadInput on an invalid problem or tile shape.
 std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction,
                                         const AttentionProblem& problem, const ProgramOptions& options);
+
+/// The passes of `algorithm` with tiles of their own, in launch order: all but the elementwise ones.
+std::vector<PassName> tiled_passes(Algorithm algorithm, Direction direction, BackwardOrder backward);
 
 /// FlashAttention-1's rule, Algorithm 1 line 1: Bc = ceil(M / 4d), Br = min(Bc, d).
 /// @param sram_elements the papers' M [elements]

@@ -9,7 +9,6 @@ namespace tilescope {
 namespace {
 
 constexpr unsigned char kGuardByte = 0xA5;
-constexpr int kOldestMajor = 8;  // the kernels are built for sm_80 and sm_90a
 
 std::string mebibytes(std::int64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; }
 
@@ -70,10 +69,11 @@ void require_device() {
   check_cuda(cudaGetDevice(&device), "asking for the current device");
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device attribute");
   check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "device attribute");
-  if (major >= kOldestMajor) return;
+  const auto runs_here = [&](const Kernel& kernel) { return kernel.chips.has(10 * major + minor); };
+  if (std::any_of(gpu_kernels().begin(), gpu_kernels().end(), runs_here)) return;
   throw MachineLacks("the device has compute capability " + std::to_string(major) + "." +
                      std::to_string(minor) +
-                     "; the GPU kernels need 8.0 or newer. The cpu: kernels need no device");
+                     ", for which no GPU kernel is written. The cpu: kernels need no device");
 }
 
 DeviceFacts current_device() {
@@ -89,8 +89,8 @@ DeviceFacts current_device() {
     return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
   };
   return {.name = properties.name,
-          .shared_bytes_per_cta = shared_bytes,
-          .chip = "sm_" + std::to_string(properties.major) + std::to_string(properties.minor),
+          .chip = {.compute_capability = 10 * properties.major + properties.minor,
+                   .shared_bytes_per_cta = shared_bytes},
           .driver = version(driver),
           .cuda = version(runtime)};
 }

@@ -49,6 +49,25 @@ std::int64_t check_free_memory(const AttentionProblem& problem, const std::set<T
                      "fit");
 }
 
+/// @throws BadInput if the row refuses the problem, MachineLacks if the device cannot run the passes
+void require_taken(const Kernel& row, const AttentionProblem& problem, Direction direction,
+                   const ProgramOptions& options, TensorLayout layout) {
+  const auto sentence = [&](const std::string& reason, const std::optional<Chip>& chip) {
+    return refusal_sentence(row, reason, problem, direction, chip);
+  };
+  if (const auto reason = row.refusal(problem, direction, options)) {
+    throw BadInput(sentence(*reason, std::nullopt));
+  }
+  if (layout == TensorLayout::bnhd && !row.can.of(direction).has(Feature::bnhd_rows)) {
+    throw BadInput(std::string(row.name) + " does not take tensors laid out " +
+                   std::string(to_string(Feature::bnhd_rows)));
+  }
+  const Chip chip = current_device().chip;
+  if (const auto lack = row.chip_lack(chip, problem, direction, options)) {
+    throw MachineLacks(sentence(*lack, chip));
+  }
+}
+
 /// LSE from the statistics that flash1 keeps in its place.
 void write_lse(TensorSet& tensors) {
   const float scale = KernelScale(tensors.problem()).magnitude;
@@ -75,7 +94,7 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
                              Direction direction, const ProgramOptions& options, TensorLayout layout,
                              std::optional<std::uint64_t> placement)
     : kernel_name_(row.name), launch_(launch), problem_(problem), layout_(layout) {
-  if (const auto refusal = row.refusal(problem, direction, options)) throw BadInput(*refusal);
+  require_taken(row, problem, direction, options, layout);
   programs_ = row.programs(direction, problem, options);
   const std::set<TensorName> names = tensors_of(programs_);
   const std::int64_t free_before = check_free_memory(problem, names, kernel_name_);
@@ -315,7 +334,9 @@ std::map<int, double> DeviceSession::busy_cycles(std::size_t index) {
 
 void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions& options, Direction direction,
                    TensorSet& tensors, TileObserver* observer) {
-  if (const auto refusal = row.refusal(tensors.problem(), direction, options)) throw BadInput(*refusal);
+  if (const auto refusal = row.refusal(tensors.problem(), direction, options)) {
+    throw BadInput(refusal_sentence(row, *refusal, tensors.problem(), direction));
+  }
   require_device();
   DeviceSession session(row, launch, tensors.problem(), direction, options);
   using enum TensorName;

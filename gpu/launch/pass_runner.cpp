@@ -50,7 +50,7 @@ PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem,
   if (direction == Direction::forward) return;
   // A tile meant for the backward pass need not be one that the forward pass is compiled for.
   ProgramOptions own = options;
-  own.forward_tile = kernel.row.default_options(problem).forward_tile;
+  own.passes = kernel.row.default_options(problem).passes;
   DeviceSession forward(kernel.row, kernel.launch, problem, Direction::forward, own);
   for (const TensorName name : {q, k, v}) fill(forward, problem, name);
   for (std::size_t pass = 0; pass < forward.programs().size(); ++pass) forward.launch(pass);

@@ -3,8 +3,9 @@
 // plain C++ file with its row, built always, and .cu files with its kernels, built where nvcc is.
 #pragma once
 
-#include <optional>
-#include <string>
+#include <concepts>
+#include <string_view>
+#include <vector>
 
 #include "cpu_ref/kernels/kernel.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
@@ -19,48 +20,67 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-/// Enqueues one pass. The options are legal: refusal() has passed.
+/// Enqueues one pass, of options that the row does not refuse.
 using PassLauncher = void (*)(const TileProgram&, const KernelArguments&, CUstream_st*);
-
-/// Why a kernel cannot run a problem, as half a sentence ("computes fp32 only"), or nothing if it can.
-using RefusalReason = std::optional<std::string> (*)(const AttentionProblem&, Direction,
-                                                     const ProgramOptions&);
 
 struct GpuKernel {
   Kernel row;
-  RefusalReason reason;
   PassLauncher launch;  // null in a build without CUDA
 };
 
-/// A reason made into a refusal that also names the GPU kernels that take the problem.
-std::string refusal_sentence(std::string_view kernel, const std::string& reason, const AttentionProblem&,
-                             Direction);
-
 /// The run path of every GPU kernel: refuses, uploads, poisons, launches, checks the guards, downloads.
-/// @throws BadInput on a refusal, MachineLacks without a device or enough device memory, DeviceError when a
-/// CUDA call fails or a kernel wrote outside its buffers.
+/// @throws BadInput on a refusal, MachineLacks without a device that has what the passes need, DeviceError
+/// when a CUDA call fails or a kernel wrote outside its buffers.
 void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&, Direction, TensorSet&,
                    TileObserver*);
 
-/// Builds the registry row of the kernel that `Rung` describes: static members name, summary, algorithm,
-/// backward_orders(), reason(), default_options(), launch_shape() and launch(), the last one defined in a .cu
-/// file.
+/// What a kernel's folder tells of it. launch() alone is defined in a .cu file; tile_choices() is left out by
+/// those that are compiled for their default tiles alone, and launch_shape() takes a chip where it depends on
+/// one.
 template <typename Rung>
+concept DescribesKernel = requires(const AttentionProblem& problem, const TileProgram& program) {
+  { Rung::name } -> std::convertible_to<std::string_view>;
+  { Rung::summary } -> std::convertible_to<std::string_view>;
+  { Rung::algorithm } -> std::convertible_to<Algorithm>;
+  { Rung::rung } -> std::convertible_to<int>;
+  { Rung::can } -> std::convertible_to<Capabilities>;
+  { Rung::chips } -> std::convertible_to<ChipRange>;
+  { Rung::backward_orders() } -> std::same_as<std::vector<BackwardOrder>>;
+  { Rung::default_options(problem) } -> std::same_as<ProgramOptions>;
+};
+
+template <DescribesKernel Rung>
+std::vector<TileShape> tile_choices_of(const AttentionProblem& problem, PassName pass) {
+  if constexpr (requires { Rung::tile_choices(problem, pass); }) {
+    return Rung::tile_choices(problem, pass);
+  } else {
+    return {Rung::default_options(problem)[pass].tile};
+  }
+}
+
+template <DescribesKernel Rung>
+LaunchShape launch_shape_of(const TileProgram& program, const Chip& chip) {
+  if constexpr (requires { Rung::launch_shape(program, chip); }) {
+    return Rung::launch_shape(program, chip);
+  } else {
+    return Rung::launch_shape(program);
+  }
+}
+
+/// The registry row of the kernel that `Rung` describes.
+template <DescribesKernel Rung>
 GpuKernel make_gpu_kernel() {
   GpuKernel kernel{.row = {.name = Rung::name,
                            .summary = Rung::summary,
                            .algorithm = Rung::algorithm,
+                           .rung = Rung::rung,
                            .backward_orders = Rung::backward_orders(),
-                           .refusal = [](const AttentionProblem& problem, Direction direction,
-                                         const ProgramOptions& options) -> std::optional<std::string> {
-                             const auto reason = Rung::reason(problem, direction, options);
-                             if (!reason) return std::nullopt;
-                             return refusal_sentence(Rung::name, *reason, problem, direction);
-                           },
+                           .can = Rung::can,
                            .default_options = Rung::default_options,
                            .run = nullptr,
-                           .launch_shape = Rung::launch_shape},
-                   .reason = Rung::reason,
+                           .tile_choices = tile_choices_of<Rung>,
+                           .launch_shape = launch_shape_of<Rung>,
+                           .chips = Rung::chips},
                    .launch = nullptr};
   if constexpr (kHasCuda) {
     kernel.launch = Rung::launch;

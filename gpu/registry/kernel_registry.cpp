@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/registry/kernel_registry.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "common/errors.hpp"
@@ -25,8 +26,9 @@ std::span<const GpuKernel> gpu_kernel_rungs() {
 std::span<const GpuKernel> gpu_ladder() {
   static const std::vector<GpuKernel> ladder = [] {
     std::vector<GpuKernel> rungs(gpu_kernel_rungs().begin(), gpu_kernel_rungs().end());
-    // Forward alone, and there to be compared with gpu:flash2-mma: a step neither up nor down.
-    std::erase_if(rungs, [](const GpuKernel& rung) { return rung.row.name == SplitK::name; });
+    std::erase_if(rungs, [](const GpuKernel& rung) { return rung.row.rung == 0; });
+    std::sort(rungs.begin(), rungs.end(),
+              [](const GpuKernel& a, const GpuKernel& b) { return a.row.rung < b.row.rung; });
     return rungs;
   }();
   return ladder;
@@ -63,13 +65,6 @@ std::optional<std::string> device_lack() {
 #endif
 }
 
-std::vector<TileShape> tile_choices(const Kernel& kernel, const AttentionProblem& problem, TiledPass pass) {
-  if (!kernel.launch_shape) return {};
-  if (kernel.name == Flash2Mma::name) return Flash2Mma::tile_choices(problem, pass);
-  ProgramOptions own = kernel.default_options(problem);  // the other rungs are compiled for it alone
-  return {tile_of(own, pass)};
-}
-
 std::optional<DeviceFacts> device_facts() {
   if (device_lack()) return std::nullopt;
 #ifdef TILESCOPE_HAS_CUDA
@@ -79,15 +74,16 @@ std::optional<DeviceFacts> device_facts() {
 #endif
 }
 
-std::string refusal_sentence(std::string_view kernel, const std::string& reason,
-                             const AttentionProblem& problem, Direction direction) {
+std::string refusal_sentence(const Kernel& kernel, const std::string& reason, const AttentionProblem& problem,
+                             Direction direction, const std::optional<Chip>& chip) {
   std::string others;
-  for (const GpuKernel& rung : gpu_kernel_rungs()) {
-    const ProgramOptions options = rung.row.default_options(problem);
-    if (rung.row.name == kernel || rung.reason(problem, direction, options)) continue;
-    others += (others.empty() ? "" : ", ") + std::string(rung.row.name);
+  for (const Kernel& other : gpu_kernels()) {
+    const ProgramOptions options = other.default_options(problem);
+    if (other.name == kernel.name || other.refusal(problem, direction, options)) continue;
+    if (chip && other.chip_lack(*chip, problem, direction, options)) continue;
+    others += (others.empty() ? "" : ", ") + std::string(other.name);
   }
-  return std::string(kernel) + " " + reason + "; " +
+  return std::string(kernel.name) + " " + reason + "; " +
          (others.empty() ? "no other GPU kernel takes this problem either" : "it runs on " + others);
 }
 

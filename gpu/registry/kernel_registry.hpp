@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu_ref/schedule/tiled_pass.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -18,21 +17,21 @@ std::span<const Kernel> gpu_kernels();
 
 /// The same rows with their launch functions, for those that time or profile single passes.
 std::span<const GpuKernel> gpu_kernel_rungs();
-/// Those of the ladder, which have both passes: without gpu:split-k, which stands beside it.
+/// Those of the ladder, in its order: without those that stand beside it.
 std::span<const GpuKernel> gpu_ladder();
 
 /// @throws BadInput if no GPU kernel has that name.
 const GpuKernel& find_gpu_kernel(std::string_view name);
 
-/// The tile shapes that a kernel is compiled for on a problem, its own choice first; none for a kernel of the
-/// CPU, which takes any.
-std::vector<TileShape> tile_choices(const Kernel& kernel, const AttentionProblem& problem, TiledPass pass);
+/// "gpu:a computes fp32 only, not fp16; it runs on gpu:b": a kernel's reason for refusing one direction of a
+/// problem, and the GPU kernels that take it, on `chip` if one is given.
+std::string refusal_sentence(const Kernel& kernel, const std::string& reason, const AttentionProblem& problem,
+                             Direction direction, const std::optional<Chip>& chip = std::nullopt);
 
 struct DeviceFacts {
-  std::string name;                       // "NVIDIA H200"
-  std::int64_t shared_bytes_per_cta = 0;  // the most that a CTA can ask for
-  std::string chip;                       // "sm_90"
-  std::string driver, cuda;               // CUDA versions of the driver and of this build: "13.0"
+  std::string name;  // "NVIDIA H200"
+  Chip chip;
+  std::string driver, cuda;  // CUDA versions of the driver and of this build: "13.0"
 };
 
 /// The device that GPU kernels run on, or nothing where they cannot run.

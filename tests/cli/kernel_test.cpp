@@ -38,9 +38,7 @@ TEST_CASE("a kernel keeps its own choices where none are given") {
 TEST_CASE("every kernel option reaches its field") {
   const Parsed parsed =
       parse({"--tile", "128x32", "--backward", "split", "--order", "longest-first", "--scan", "sawtooth"});
-  CHECK(parsed.options.forward_tile == TileShape{128, 32});
-  CHECK(parsed.options.backward_tile == TileShape{128, 32});
-  CHECK(parsed.options.dq_tile == TileShape{128, 32});
+  for (const PassOptions& pass : parsed.options.passes) CHECK(pass.tile == TileShape{128, 32});
   CHECK(parsed.options.backward == BackwardOrder::split);
   CHECK(parsed.options.order == TileOrder::longest_first);
   CHECK(parsed.options.scan == Scan::sawtooth);

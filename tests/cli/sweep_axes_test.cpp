@@ -63,9 +63,7 @@ TEST_CASE("what a sweep sets of the kernel takes the place of the kernel's choic
   CHECK(points({"seqlen=64"})[0].apply_to(own) == own);
   const ProgramOptions set =
       points({"tile=32x16", "backward=split", "order=longest-first", "scan=sawtooth"})[0].apply_to(own);
-  CHECK(set.forward_tile == TileShape{32, 16});
-  CHECK(set.backward_tile == TileShape{32, 16});
-  CHECK(set.dq_tile == TileShape{32, 16});
+  for (const PassOptions& pass : set.passes) CHECK(pass.tile == TileShape{32, 16});
   CHECK(set.backward == BackwardOrder::split);
   CHECK(set.order == TileOrder::longest_first);
   CHECK(set.scan == Scan::sawtooth);

@@ -16,45 +16,46 @@
 namespace tilescope::cli {
 namespace {
 
-Direction direction_of(TiledPass pass) {
-  return pass == TiledPass::forward ? Direction::forward : Direction::backward;
-}
+/// A pass with tiles of its own, in the direction and the order that run it.
+struct TunedPass {
+  PassName pass;
+  Direction direction;
+  BackwardOrder backward;
+};
 
-/// Every pass with the kernel's own tiles but the one to be tuned; dq needs the split order to run at all.
-ProgramOptions options_for(const Kernel& kernel, const AttentionProblem& problem, TiledPass pass,
-                           TileShape tile) {
-  ProgramOptions options = kernel.default_options(problem);
-  if (pass == TiledPass::dq) options.backward = BackwardOrder::split;
-  tile_of(options, pass) = tile;
-  return options;
-}
-
-bool fits(const Kernel& kernel, const BenchmarkCase& c, std::int64_t shared_bytes_per_cta) {
-  const std::vector<TileProgram> programs = kernel.programs(c.direction, c.problem, c.options);
-  return std::all_of(programs.begin(), programs.end(), [&](const TileProgram& program) {
-    return kernel.launch_shape(program).shared_bytes <= shared_bytes_per_cta;
-  });
+/// Each pass once, in the first order that has it.
+std::vector<TunedPass> passes_of(const Kernel& kernel, const AttentionProblem& problem) {
+  const BackwardOrder own = kernel.default_options(problem).backward;
+  std::vector<TunedPass> passes;
+  const auto add = [&](Direction direction, BackwardOrder order) {
+    for (const PassName pass : tiled_passes(kernel.algorithm, direction, order)) {
+      const auto same = [&](const TunedPass& other) { return other.pass == pass; };
+      if (std::none_of(passes.begin(), passes.end(), same)) passes.push_back({pass, direction, order});
+    }
+  };
+  add(Direction::forward, own);
+  add(Direction::backward, own);
+  for (const BackwardOrder order : kernel.backward_orders) add(Direction::backward, order);
+  return passes;
 }
 
 }  // namespace
 
 std::vector<TuningTask> tuning_tasks(const Kernel& kernel, const AttentionProblem& problem,
-                                     std::int64_t shared_bytes_per_cta) {
+                                     const Chip& chip) {
   std::vector<TuningTask> tasks;
-  for (const TiledPass pass : kTiledPasses) {
-    const auto& orders = kernel.backward_orders;
-    const bool has_split = std::find(orders.begin(), orders.end(), BackwardOrder::split) != orders.end();
-    if (pass == TiledPass::dq && !has_split) continue;
-    TuningTask task{.pass = pass, .cases = {}, .candidates = {}, .pruned = {}};
-    for (const TileShape tile : tile_choices(kernel, problem, pass)) {
-      const ProgramOptions options = options_for(kernel, problem, pass, tile);
-      if (kernel.refusal(problem, direction_of(pass), options)) continue;
-      const BenchmarkCase c{&kernel, problem, direction_of(pass), options, 1};
-      if (!fits(kernel, c, shared_bytes_per_cta)) {
+  for (const TunedPass& tiled : passes_of(kernel, problem)) {
+    TuningTask task{.pass = tiled.pass, .cases = {}, .candidates = {}, .pruned = {}};
+    for (const TileShape tile : kernel.tile_choices(problem, tiled.pass)) {
+      ProgramOptions options = kernel.default_options(problem);
+      options.backward = tiled.backward;
+      options[tiled.pass].tile = tile;
+      if (kernel.refusal(problem, tiled.direction, options)) continue;
+      if (kernel.chip_lack(chip, problem, tiled.direction, options)) {
         task.pruned.push_back(tile);
         continue;
       }
-      task.cases.push_back(c);
+      task.cases.push_back({&kernel, problem, tiled.direction, options, 1});
       task.candidates.push_back(tile);
     }
     if (task.candidates.size() + task.pruned.size() > 1 && !task.candidates.empty()) {

@@ -12,16 +12,15 @@ namespace tilescope::cli {
 
 /// A pass to be tuned on a problem: one case for each shape.
 struct TuningTask {
-  TiledPass pass = TiledPass::forward;
+  PassName pass = PassName::forward;
   std::vector<BenchmarkCase> cases;   // by candidate
   std::vector<TileShape> candidates;  // the kernel's own choice first
-  std::vector<TileShape> pruned;      // would not fit a CTA's shared memory
+  std::vector<TileShape> pruned;      // do not run on the chip
 };
 
-/// The passes of `kernel` that have a choice of shapes on `problem`. Shapes that need more than
-/// `shared_bytes_per_cta` are pruned.
-std::vector<TuningTask> tuning_tasks(const Kernel& kernel, const AttentionProblem& problem,
-                                     std::int64_t shared_bytes_per_cta);
+/// The passes of `kernel` that have a choice of shapes on `problem`. Shapes that do not run on `chip` are
+/// pruned.
+std::vector<TuningTask> tuning_tasks(const Kernel& kernel, const AttentionProblem& problem, const Chip& chip);
 
 /// The fastest of a task's shapes by the medians of its cases' samples; those without samples are no
 /// candidates.

@@ -144,7 +144,7 @@ int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, cons
   std::vector<BenchmarkCase> cases;
   for (const AttentionProblem& problem : problems) {
     for (const Kernel* kernel : kernels) {
-      for (TuningTask& task : tuning_tasks(*kernel, problem, device.shared_bytes_per_cta)) {
+      for (TuningTask& task : tuning_tasks(*kernel, problem, device.chip)) {
         cases.insert(cases.end(), task.cases.begin(), task.cases.end());
         tasks.push_back(std::move(task));
       }

@@ -152,7 +152,7 @@ std::vector<Job> plan_jobs(const SimulateArguments& arguments, const std::vector
   for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
     for (const Kernel* kernel : arguments.kernel.kernels({"cpu:flash2"})) {
       ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, point.problem));
-      if (paper) options.forward_tile = options.backward_tile = options.dq_tile = paper->tile;
+      if (paper) options.set_tile(paper->tile);
       for (const Direction direction : directions) {
         require_supported(*kernel, point.problem, direction, options);
         useful_flops(point.problem, direction);  // refuses what overflows, as below

@@ -69,7 +69,7 @@ bool any_on_device(const std::vector<const Kernel*>& kernels) {
 void add_device(MachineInfo& machine) {
   const DeviceFacts device = device_facts().value();
   machine.name = device.name;
-  machine.chip = device.chip;
+  machine.chip = device.chip.name();
   machine.driver = device.driver;
   machine.cuda = device.cuda;
 }

@@ -58,7 +58,7 @@ std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>
 
 ProgramOptions KernelOptions::program_options(const Kernel& kernel, const AttentionProblem& problem) const {
   ProgramOptions options = kernel.default_options(problem);
-  if (tile_) options.forward_tile = options.backward_tile = options.dq_tile = *tile_;
+  if (tile_) options.set_tile(*tile_);
   if (order_) options.order = parse_tile_order(*order_);
   if (scan_) options.scan = parse_scan(*scan_);
   if (!backward_) return options;
@@ -80,10 +80,10 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
   ProgramOptions options = program_options(kernel, problem);
   if (tile_ || autotune_disabled()) return options;
   const std::optional<DeviceFacts> device = device_facts();
-  if (!device) return options;
+  if (!device || !kernel.tile_choices) return options;
   return read_tile_table(tiles.empty() ? tile_table_path() : tiles)
       .apply(kernel.name, problem, device->name, options,
-             [&](TiledPass pass) { return tile_choices(kernel, problem, pass); });
+             [&](PassName pass) { return kernel.tile_choices(problem, pass); });
 }
 
 void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,

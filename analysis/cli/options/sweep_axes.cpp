@@ -123,7 +123,7 @@ SweepPoint finish(const Draft& draft) {
 }  // namespace
 
 ProgramOptions SweepPoint::apply_to(ProgramOptions options) const {
-  if (tile) options.forward_tile = options.backward_tile = options.dq_tile = *tile;
+  if (tile) options.set_tile(*tile);
   if (backward) options.backward = *backward;
   if (order) options.order = *order;
   if (scan) options.scan = *scan;

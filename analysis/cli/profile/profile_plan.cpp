@@ -9,7 +9,7 @@ namespace {
 std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, const Job& job, Plan& plan) {
   std::vector<Direction> taken;
   for (const Direction direction : arguments.problem.directions()) {
-    const auto reason = job.kernel->reason(job.problem, direction, job.options);
+    const auto reason = job.kernel->row.refusal(job.problem, direction, job.options);
     if (!reason) {
       taken.push_back(direction);
     } else if (arguments.sweep.given()) {

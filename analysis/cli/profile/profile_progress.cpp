@@ -31,7 +31,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
   RunRecord record = start_record(context.argv);
   const DeviceFacts device = *device_facts();
   record.machine.name = device.name;
-  record.machine.chip = device.chip;
+  record.machine.chip = device.chip.name();
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
   std::vector<std::vector<std::string>> table = {{"kernel", "pass", "problem", "tile", "CTAs an SM", "step",
@@ -48,7 +48,7 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
         runner.launch(i, nullptr);
         runner.check();
         const TileProgram& program = runner.programs()[i];
-        const int ctas_per_sm = job.kernel->row.launch_shape(program).ctas_per_sm;
+        const int ctas_per_sm = job.kernel->row.launch_shape(program, device.chip).ctas_per_sm;
         if (program.phases.empty() || ctas_per_sm == 0) continue;
         PassRecord pass;
         pass.name = to_string(program.name);

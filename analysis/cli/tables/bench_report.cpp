@@ -73,8 +73,9 @@ std::vector<std::string> device_row(const std::string& kernel, const AttentionPr
 PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples_s) {
   PassRecord pass;
   pass.direction = c.direction;
-  pass.tile = c.direction == Direction::forward ? c.options.forward_tile : c.options.backward_tile;
-  for (const TileProgram& program : c.kernel->programs(c.direction, c.problem, c.options)) {
+  const auto programs = c.kernel->programs(c.direction, c.problem, c.options);
+  pass.tile = programs.front().tile;
+  for (const TileProgram& program : programs) {
     if (!pass.name.empty()) pass.name += "+";
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);

@@ -39,7 +39,7 @@ void add_sweep(std::vector<VerifyJob>& jobs, TileSides tile, std::int64_t head_d
 bool takes_any_tile(const Kernel& kernel) {
   const AttentionProblem probe{.seqlen_q = kSweepTile.block_m, .seqlen_k = kSweepTile.block_n};
   ProgramOptions options = kernel.default_options(probe);
-  options.forward_tile = options.backward_tile = options.dq_tile = kSweepTile;
+  options.set_tile(kSweepTile);
   return !kernel.refusal(probe, Direction::forward, options);
 }
 
@@ -48,7 +48,7 @@ std::set<TileSides> own_tiles(const std::vector<const Kernel*>& kernels, std::in
   std::set<TileSides> tiles;
   for (const Kernel* kernel : kernels) {
     const ProgramOptions own = kernel->default_options({.head_dim = head_dim});
-    for (TileShape tile : {own.forward_tile, own.backward_tile, own.dq_tile}) tiles.insert(sides(tile));
+    for (const PassOptions& pass : own.passes) tiles.insert(sides(pass.tile));
   }
   return tiles;
 }
@@ -62,7 +62,7 @@ std::vector<VerifyJob> sweep_jobs(const std::vector<const Kernel*>& kernels, Swe
   if (!flexible.empty()) add_sweep(jobs, sides(kSweepTile), kHeadDim, size, flexible);
   std::map<TileSides, std::vector<const Kernel*>> by_own_tile;
   for (const Kernel* kernel : flexible) {
-    by_own_tile[sides(kernel->default_options({}).forward_tile)].push_back(kernel);
+    by_own_tile[sides(kernel->default_options({})[PassName::forward].tile)].push_back(kernel);
   }
   for (const auto& [tile, own] : by_own_tile) add_sweep(jobs, tile, kHeadDim, SweepSize::quick, own);
   std::set<TileSides> swept;  // at full size; a shape that another head size shares is swept quickly there

@@ -23,9 +23,9 @@ constexpr double kLargestShareBetweenKernels = 2.0;
 std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
                       const Verdict& verdict, bool passed) {
   const std::string name = named_with_order(kernel, options, verify_case.direction);
-  std::string line =
-      fmt::format("{} {:<18} {}x{} {}, {}:", passed ? "ok  " : "FAIL", name, options.forward_tile.block_m,
-                  options.forward_tile.block_n, describe(verify_case.problem), to_string(verify_case.inputs));
+  const TileShape tile = options[PassName::forward].tile;
+  std::string line = fmt::format("{} {:<18} {}x{} {}, {}:", passed ? "ok  " : "FAIL", name, tile.block_m,
+                                 tile.block_n, describe(verify_case.problem), to_string(verify_case.inputs));
   for (const TensorVerdict& tensor : verdict.tensors) {
     const std::string figure =
         tensor.share < 100 ? fmt::format("{:.2f}", tensor.share) : fmt::format("{:.0e}", tensor.share);

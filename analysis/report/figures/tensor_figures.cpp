@@ -36,7 +36,7 @@ std::vector<TileProgram> programs_of(const RunSummary& run) {
   if (!run.algorithm) return {};
   ProgramOptions options = ProgramOptions::with_tile(run.passes.front()->tile);
   for (const PassRecord* pass : run.passes) {
-    if (pass->name == "dq") options.dq_tile = pass->tile;
+    if (pass->name == "dq") options[PassName::dq].tile = pass->tile;
     if (pass->name == "dkdvdq") options.backward = BackwardOrder::fused;
     if (pass->name == "dqdkdv") options.backward = BackwardOrder::rows;
   }

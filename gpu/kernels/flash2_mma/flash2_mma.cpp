@@ -5,7 +5,6 @@
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash2_mma/choices.hpp"
-#include "gpu/registry/tile_check.hpp"
 
 namespace tilescope {
 namespace {
@@ -34,9 +33,9 @@ std::vector<BackwardOrder> Flash2Mma::backward_orders() {
 ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   const int dim = mma_head_dim(problem.head_dim);
   ProgramOptions options;
-  options.forward_tile = mma_forward_shape(dim, problem.dropout > 0).tile;
-  options.backward_tile = mma_dkdv_shape(dim).tile;
-  options.dq_tile = mma_dq_shape(dim).tile;
+  options.set_tile(Direction::forward, mma_forward_shape(dim, problem.dropout > 0).tile);
+  options.set_tile(Direction::backward, mma_dkdv_shape(dim).tile);
+  options[PassName::dq].tile = mma_dq_shape(dim).tile;
   options.backward = backward_orders().front();
   // Longest first spares the end of the grid, head after head the L2. On an H200 the backward pass of up to
   // 1024 keys gains 5 to 35 % from the second, and the forward pass of more loses 3 to 9 %.
@@ -48,39 +47,17 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   return options;
 }
 
-std::optional<std::string> Flash2Mma::reason(const AttentionProblem& problem, Direction direction,
-                                             const ProgramOptions& options) {
-  if (problem.dtype != ElementType::fp16 && problem.dtype != ElementType::bf16) {
-    return "computes fp16 and bf16, not " + std::string(to_string(problem.dtype));
-  }
-  if (direction == Direction::backward && options.backward == BackwardOrder::rows) {
-    return "has the backward orders fused and split, not rows";
-  }
-  for (const TiledPass pass : kTiledPasses) {
-    const bool runs = pass == TiledPass::forward
-                          ? direction == Direction::forward
-                          : direction == Direction::backward &&
-                                (pass == TiledPass::backward || options.backward == BackwardOrder::split);
-    if (!runs) continue;
-    ProgramOptions asked = options;
-    const std::vector<TileShape> choices = tile_choices(problem, pass);
-    if (auto refusal = tile_refusal(problem, to_string(pass), tile_of(asked, pass), choices)) return refusal;
-  }
-  return std::nullopt;
-}
-
-std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, TiledPass pass) {
-  ProgramOptions own = default_options(problem);
-  std::vector<TileShape> tiles = {tile_of(own, pass)};
+std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, PassName pass) {
+  std::vector<TileShape> tiles = {default_options(problem)[pass].tile};
   if (problem.dropout > 0 || problem.head_dim % 8 != 0) return tiles;
   const auto take = [&tiles](const auto& choices) {
     tiles.clear();
     for (const auto& shape : choices) tiles.push_back(shape.tile);
   };
   const int dim = mma_head_dim(problem.head_dim);
-  if (pass == TiledPass::forward) take(mma_forward_choices(dim));
-  if (pass == TiledPass::backward) take(mma_dkdv_choices(dim));
-  if (pass == TiledPass::dq) take(mma_dq_choices(dim));
+  if (pass == PassName::forward) take(mma_forward_choices(dim));
+  if (pass == PassName::dkdv || pass == PassName::dkdvdq) take(mma_dkdv_choices(dim));
+  if (pass == PassName::dq) take(mma_dq_choices(dim));
   return tiles;
 }
 
@@ -106,8 +83,8 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
   }
 }
 
-LaunchShape Flash2Mma::launch_shape(const TileProgram& program) {
-  return flash2_mma_launch_shape(program, 9);
+LaunchShape Flash2Mma::launch_shape(const TileProgram& program, const Chip& chip) {
+  return flash2_mma_launch_shape(program, chip.compute_capability / 10);
 }
 
 }  // namespace tilescope

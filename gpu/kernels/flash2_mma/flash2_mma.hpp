@@ -3,7 +3,7 @@
 // flash2_mma_shapes.hpp.
 #pragma once
 
-#include "cpu_ref/schedule/tiled_pass.hpp"
+#include "gpu/kernels/flash2_mma/shapes.hpp"
 #include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
@@ -13,13 +13,18 @@ struct Flash2Mma {
   static constexpr std::string_view summary =
       "FlashAttention-2 on sm_80 tensor cores, fp16 and bf16: mma.sync, ldmatrix, cp.async";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr int rung = 4;
+  static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
+                                        Feature::window,       Feature::grouped_heads, Feature::dropout,
+                                        Feature::signed_scale, Feature::bnhd_rows};
+  static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kMmaHeadDims};
+  static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders();
-  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// The tile shapes that a pass is compiled for, its own choice first.
-  static std::vector<TileShape> tile_choices(const AttentionProblem&, TiledPass);
-  /// As on sm_90; where the shared memory of sm_80 is too small, tiles are not double-buffered.
-  static LaunchShape launch_shape(const TileProgram&);
+  static std::vector<TileShape> tile_choices(const AttentionProblem&, PassName);
+  /// Where the shared memory of a chip is too small, tiles are not double-buffered.
+  static LaunchShape launch_shape(const TileProgram&, const Chip&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 };
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
 
-#include "gpu/registry/tile_check.hpp"
-
 namespace tilescope {
 
 std::vector<BackwardOrder> Flash2Simt::backward_orders() {
@@ -12,20 +10,12 @@ std::vector<BackwardOrder> Flash2Simt::backward_orders() {
 ProgramOptions Flash2Simt::default_options(const AttentionProblem& problem) {
   const Tiles shapes = tiles(padded_dim(problem.head_dim));
   ProgramOptions options;
-  options.forward_tile = shapes.forward;
-  options.backward_tile = shapes.backward;
-  options.dq_tile = shapes.dq;
+  options.set_tile(Direction::forward, shapes.forward);
+  options.set_tile(Direction::backward, shapes.backward);
+  options[PassName::dq].tile = shapes.dq;
   options.backward = backward_orders().front();
   if (problem.masked()) options.order = TileOrder::longest_first;
   return options;
-}
-
-std::optional<std::string> Flash2Simt::reason(const AttentionProblem& problem, Direction direction,
-                                              const ProgramOptions& options) {
-  if (problem.dtype != ElementType::fp32) {
-    return "computes fp32 only, not " + std::string(to_string(problem.dtype));
-  }
-  return tile_refusal(problem, direction, options, default_options(problem));
 }
 
 LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {

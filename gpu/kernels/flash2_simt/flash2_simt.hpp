@@ -15,8 +15,14 @@ struct Flash2Simt {
   static constexpr std::string_view summary =
       "FlashAttention-2 on CUDA cores, fp32: q outer, four warps that split the rows of Q";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr int rung = 3;
+  static constexpr FeatureSet kFeatures{Feature::fp32,          Feature::causal,  Feature::window,
+                                        Feature::grouped_heads, Feature::dropout, Feature::signed_scale,
+                                        Feature::bnhd_rows};
+  static constexpr Capabilities can{
+      .forward = kFeatures, .backward = kFeatures, .head_dims = kCompiledHeadDims};
+  static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders();
-  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);

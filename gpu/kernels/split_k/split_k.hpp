@@ -14,14 +14,20 @@ struct SplitK {
       "a tile's keys split over the warps, sums through shared memory: what gpu:flash2-mma's split of rows "
       "saves";
   static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr int rung = 0;  // forward alone, and a step neither up nor down
+  static constexpr int kHeadDim = 64;
+  static constexpr int kHeadDims[] = {kHeadDim};
+  static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
+                                        Feature::window,   Feature::grouped_heads, Feature::signed_scale,
+                                        Feature::bnhd_rows};
+  static constexpr Capabilities can{.forward = kFeatures, .backward = {}, .head_dims = kHeadDims};
+  static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders() { return {}; }
-  static std::optional<std::string> reason(const AttentionProblem&, Direction, const ProgramOptions&);
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
   static constexpr int kWarps = 4;
-  static constexpr int kHeadDim = 64;
   /// One of gpu:flash2-mma's shapes too (flash2_mma_choices.hpp). Each warp takes 16 keys and all 64 rows, so
   /// that a part of O as large as the tile's fills 128 of its registers.
   static constexpr TileShape kTile{64, 64};

@@ -1,23 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/standard/standard.hpp"
 
-#include "gpu/registry/tile_check.hpp"
-
 namespace tilescope {
 
 ProgramOptions Standard::default_options(const AttentionProblem& problem) {
   ProgramOptions options = ProgramOptions::with_tile(tile(padded_dim(problem.head_dim)));
-  options.softmax_reads = row_reads(PassName::softmax, problem.seqlen_k);
-  options.dscores_reads = row_reads(PassName::dscores, problem.seqlen_k);
+  options[PassName::softmax].row_reads = row_reads(PassName::softmax, problem.seqlen_k);
+  options[PassName::dscores].row_reads = row_reads(PassName::dscores, problem.seqlen_k);
   return options;
-}
-
-std::optional<std::string> Standard::reason(const AttentionProblem& problem, Direction direction,
-                                            const ProgramOptions& options) {
-  if (is_fp8(problem.dtype)) {
-    return "computes fp32, fp16 and bf16, not " + std::string(to_string(problem.dtype));
-  }
-  return tile_refusal(problem, direction, options, default_options(problem));
 }
 
 LaunchShape Standard::launch_shape(const TileProgram& program) {

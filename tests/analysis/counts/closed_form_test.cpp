@@ -44,8 +44,8 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     AttentionProblem p = random.problem(tile);
     p.dtype = kElementTypes[random.between(0, 4)];
     ProgramOptions options = ProgramOptions::with_tile(tile);
-    options.softmax_reads = random.between(1, 3);
-    options.dscores_reads = random.between(1, 2);
+    options[PassName::softmax].row_reads = random.between(1, 3);
+    options[PassName::dscores].row_reads = random.between(1, 2);
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, options)) {
         CAPTURE(seed);

@@ -10,7 +10,7 @@
 namespace tilescope {
 namespace {
 
-TileChoice choice_of(TiledPass pass, TileShape tile) {
+TileChoice choice_of(PassName pass, TileShape tile) {
   return {.device = "Device A",
           .kernel = "gpu:some",
           .pass = pass,
@@ -26,7 +26,7 @@ TileChoice choice_of(TiledPass pass, TileShape tile) {
 
 std::string damaged(const std::string& from, const std::string& to) {
   TileTable table;
-  table.put(choice_of(TiledPass::dq, {64, 32}));
+  table.put(choice_of(PassName::dq, {64, 32}));
   std::string text = to_json_text(table);
   const std::size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
@@ -45,9 +45,9 @@ class Variable {
 
 TEST_CASE("a table of tiles reads back, and a new choice replaces that of the same key") {
   TileTable table;
-  table.put(choice_of(TiledPass::forward, {64, 64}));
-  table.put(choice_of(TiledPass::dq, {64, 32}));
-  table.put(choice_of(TiledPass::forward, {128, 32}));
+  table.put(choice_of(PassName::forward, {64, 64}));
+  table.put(choice_of(PassName::dq, {64, 32}));
+  table.put(choice_of(PassName::forward, {128, 32}));
   REQUIRE(table.choices().size() == 2);
   CHECK(table.choices()[0].tile == TileShape{128, 32});
   CHECK(parse_tile_table("text", to_json_text(table)).choices() == table.choices());
@@ -56,16 +56,16 @@ TEST_CASE("a table of tiles reads back, and a new choice replaces that of the sa
 
 TEST_CASE("a choice holds for its device, kernel, pass, head_dim, element type and mask alone") {
   TileTable table;
-  table.put(choice_of(TiledPass::forward, {64, 64}));
+  table.put(choice_of(PassName::forward, {64, 64}));
   const ProgramOptions own = ProgramOptions::with_tile({128, 64});
   const AttentionProblem problem{.head_dim = 128, .dtype = ElementType::bf16, .causal = true};
-  const auto legal = [](TiledPass) { return std::vector<TileShape>{{128, 64}, {64, 64}}; };
+  const auto legal = [](PassName) { return std::vector<TileShape>{{128, 64}, {64, 64}}; };
   const auto applied = [&](const AttentionProblem& p, const char* device = "Device A",
                            const char* kernel = "gpu:some") {
     return table.apply(kernel, p, device, own, legal);
   };
   ProgramOptions tuned = own;
-  tuned.forward_tile = {64, 64};
+  tuned[PassName::forward].tile = {64, 64};
   CHECK(applied(problem) == tuned);
   CHECK(applied(problem, "Device B") == own);
   CHECK(applied(problem, "Device A", "gpu:other") == own);
@@ -85,18 +85,26 @@ TEST_CASE("a choice holds for its device, kernel, pass, head_dim, element type a
 
 TEST_CASE("a tile that the kernel no longer has is passed over") {
   TileTable table;
-  table.put(choice_of(TiledPass::forward, {64, 64}));
+  table.put(choice_of(PassName::forward, {64, 64}));
   const ProgramOptions own = ProgramOptions::with_tile({128, 64});
   const AttentionProblem problem{.head_dim = 128, .dtype = ElementType::bf16, .causal = true};
-  CHECK(table.apply("gpu:some", problem, "Device A", own, [](TiledPass) {
+  CHECK(table.apply("gpu:some", problem, "Device A", own, [](PassName) {
     return std::vector<TileShape>{{128, 64}};
   }) == own);
+}
+
+TEST_CASE("an older table's backward tile is that of the pass over kv tiles in either order") {
+  const TileTable table = parse_tile_table("old.json", damaged("\"dq\"", "\"backward\""));
+  REQUIRE(table.choices().size() == 2);
+  CHECK(table.choices()[0].pass == PassName::dkdvdq);
+  CHECK(table.choices()[1].pass == PassName::dkdv);
+  CHECK(table.choices()[1].tile == TileShape{64, 32});
 }
 
 TEST_CASE("a damaged table is refused by file, field and value") {
   CHECK_THROWS_WITH_AS(parse_tile_table("t.json", damaged("tiles/1", "tiles/9")),
                        doctest::Contains("tilescope.tiles/9"), BadInput);
-  CHECK_THROWS_WITH_AS(parse_tile_table("t.json", damaged("\"dq\"", "\"dv\"")), doctest::Contains("t.json"),
+  CHECK_THROWS_WITH_AS(parse_tile_table("t.json", damaged("\"dq\"", "\"dvv\"")), doctest::Contains("t.json"),
                        BadInput);
   CHECK_THROWS_AS(parse_tile_table("t.json", damaged("\"bf16\"", "\"bf17\"")), BadInput);
   CHECK_THROWS_AS(parse_tile_table("t.json", damaged("\"block_m\": 64", "\"block_m\": 0")), BadInput);

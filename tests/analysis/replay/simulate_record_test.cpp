@@ -22,7 +22,7 @@ TEST_CASE("simulating a record again reproduces it, whatever its kernel's choice
     for (const Kernel& kernel : cpu_kernels()) {
       CAPTURE(kernel.name);
       ProgramOptions options = ProgramOptions::with_tile(tile);
-      options.dq_tile = random.tile(16);
+      options[PassName::dq].tile = random.tile(16);
       options.order = static_cast<TileOrder>(random.between(0, 2));
       options.scan = static_cast<Scan>(random.between(0, 2));
       if (!kernel.backward_orders.empty()) {

@@ -43,10 +43,8 @@ TEST_CASE("observed accesses are the program's, in order") {
   for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
     testing::ProblemGenerator random(seed);
     ProgramOptions options;
-    options.forward_tile = random.tile();
-    options.backward_tile = random.tile();
-    options.dq_tile = random.tile();
-    AttentionProblem p = random.problem(options.forward_tile);
+    for (PassOptions& pass : options.passes) pass.tile = random.tile();
+    AttentionProblem p = random.problem(options[PassName::forward].tile);
     p.dtype = kElementTypes[seed % 3];
     if (random.chance(0.2)) p.dropout = 0.25;
     options.order = random.chance(0.5) ? TileOrder::row_major : TileOrder::longest_first;

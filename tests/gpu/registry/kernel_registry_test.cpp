@@ -4,20 +4,17 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "cpu_ref/numeric/random_inputs.hpp"
-#include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
-#include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/registry/head_dim.hpp"
 
 namespace tilescope {
 namespace {
 
 // CUDA C++ Programming Guide, table of technical specifications per compute capability.
-constexpr std::int64_t kSharedBytesPerCtaSm80 = 163 * 1024;
-constexpr std::int64_t kSharedBytesPerCtaSm90 = 227 * 1024;
 constexpr std::int64_t kSharedBytesPerSmSm90 = 228 * 1024;
 constexpr std::int64_t kSharedBytesReservedPerCta = 1024;
 
@@ -81,34 +78,107 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the split over keys is there for one tile shape, forward, that gpu:flash2-mma has too") {
-  const GpuKernel& split_k = find_gpu_kernel(SplitK::name);
-  AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
-  const ProgramOptions own = split_k.row.default_options(problem);
-  CHECK(!split_k.reason(problem, Direction::forward, own));
-  CHECK(!find_gpu_kernel(Flash2Mma::name).reason(problem, Direction::forward, own));
-  CHECK(split_k.reason(problem, Direction::backward, own));
-  problem.dropout = 0.1;
-  CHECK(split_k.reason(problem, Direction::forward, own));
+TEST_CASE("the ladder has one kernel a rung, and those beside it have a tile that a rung has too") {
+  int rung = 0;
+  for (const GpuKernel& kernel : gpu_ladder()) CHECK(kernel.row.rung == ++rung);
+  CHECK(rung >= 4);
+  for (const Kernel& kernel : gpu_kernels()) {
+    if (kernel.rung != 0) continue;
+    CAPTURE(kernel.name);
+    const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+    const ProgramOptions own = kernel.default_options(problem);
+    CHECK(!kernel.refusal(problem, Direction::forward, own));
+    const auto takes = [&](const GpuKernel& other) {
+      return !other.row.refusal(problem, Direction::forward, own);
+    };
+    CHECK(std::any_of(gpu_ladder().begin(), gpu_ladder().end(), takes));
+  }
 }
 
-TEST_CASE("every pass fits the SM of the oldest architecture") {
+TEST_CASE("every pass fits the SM of every chip that its row names for A100 and H100") {
   for (const GpuKernel& rung : gpu_kernel_rungs()) {
-    for_each_shape(rung, [&](const AttentionProblem& problem, const ProgramOptions& options) {
-      for (const TileProgram& program : all_programs(rung, problem, options)) {
-        CAPTURE(rung.row.name);
-        CAPTURE(describe(problem));
-        CAPTURE(to_string(program.name));
-        const LaunchShape shape = rung.row.launch_shape(program);
-        CHECK(shape.threads_per_cta >= 32);
-        CHECK(shape.threads_per_cta <= 1024);
-        CHECK(shape.threads_per_cta % 32 == 0);
-        CHECK(shape.shared_bytes >= 0);
-        // flash2-mma states its shape on sm_90; flash2_mma_shapes_test.cpp knows the one on sm_80.
-        const bool takes_all_of_sm90 = rung.row.name == Flash2Mma::name;
-        CHECK(shape.shared_bytes <= (takes_all_of_sm90 ? kSharedBytesPerCtaSm90 : kSharedBytesPerCtaSm80));
-      }
-    });
+    for (const Chip& chip : {kSm80, kSm90}) {
+      if (!rung.row.chips.has(chip.compute_capability)) continue;
+      for_each_shape(rung, [&](const AttentionProblem& problem, const ProgramOptions& options) {
+        for (const TileProgram& program : all_programs(rung, problem, options)) {
+          CAPTURE(rung.row.name);
+          CAPTURE(describe(problem));
+          CAPTURE(to_string(program.name));
+          const LaunchShape shape = rung.row.launch_shape(program, chip);
+          CHECK(shape.threads_per_cta >= 32);
+          CHECK(shape.threads_per_cta <= 1024);
+          CHECK(shape.threads_per_cta % 32 == 0);
+          CHECK(shape.shared_bytes >= 0);
+          CHECK(shape.shared_bytes <= chip.shared_bytes_per_cta);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("a chip with less shared memory runs the kernels that fit, and the others say what they lack") {
+  AttentionProblem problem{.seqlen_q = 256, .seqlen_k = 256, .head_dim = 64, .dtype = ElementType::fp16};
+  for (const Chip& chip : {kSm86, kSm89}) {
+    int able = 0, lacking = 0;
+    for (const Kernel& kernel : gpu_kernels()) {
+      CAPTURE(kernel.name);
+      const ProgramOptions options = kernel.default_options(problem);
+      if (kernel.refusal(problem, Direction::forward, options)) continue;
+      const auto lack = kernel.chip_lack(chip, problem, Direction::forward, options);
+      ++(lack ? lacking : able);
+      if (!lack) continue;
+      CHECK(lack->find("KiB of shared memory") != std::string::npos);
+      const std::string sentence = refusal_sentence(kernel, *lack, problem, Direction::forward, chip);
+      CHECK(sentence.find(chip.name()) != std::string::npos);
+      CHECK(sentence.find("it runs on ") != std::string::npos);
+    }
+    CHECK(able > 0);
+    CHECK(lacking > 0);
+  }
+}
+
+TEST_CASE("a kernel's instructions exist on the chips of its row alone") {
+  Kernel kernel = gpu_kernels().front();
+  const AttentionProblem problem{.head_dim = 64};
+  const ProgramOptions options = kernel.default_options(problem);
+  const auto lack = [&](Chip chip) { return kernel.chip_lack(chip, problem, Direction::forward, options); };
+  CHECK(*lack({70, 96 * 1024}) == "needs compute capability 8.0 or newer, this device has 7.0");
+  CHECK(!lack(kSm80));
+  kernel.chips = {.first = 90, .last = 90};
+  CHECK(!lack(kSm90));
+  CHECK(*lack(kSm80) == "needs compute capability 9.0, this device has 8.0");
+  CHECK(*lack({100, 227 * 1024}) == "needs compute capability 9.0, this device has 10.0");
+}
+
+TEST_CASE("what a row does not list is refused, feature by feature") {
+  const AttentionProblem all{.heads = 4,
+                             .heads_kv = 2,
+                             .seqlen_q = 64,
+                             .seqlen_k = 64,
+                             .head_dim = 64,
+                             .dtype = ElementType::fp16,
+                             .causal = true,
+                             .window_left = 8,
+                             .softmax_scale = -0.5,
+                             .dropout = 0.1};
+  for (const GpuKernel& rung : gpu_ladder()) {
+    AttentionProblem problem = all;
+    const FeatureSet can = rung.row.can.forward;
+    if (!can.has(Feature::fp16)) problem.dtype = ElementType::fp32;
+    const ProgramOptions options = rung.row.default_options(problem);
+    CHECK(!rung.row.refusal(problem, Direction::forward, options));
+    int needed = 0;
+    for (int i = 0; i < kNumFeatures; ++i) {
+      const auto feature = static_cast<Feature>(i);
+      CAPTURE(to_string(feature));
+      Kernel poorer = rung.row;
+      poorer.can.forward = can.without({feature});
+      const bool needs = required_features(problem).has(feature);
+      needed += needs;
+      CHECK(poorer.refusal(problem, Direction::forward, options).has_value() == needs);
+      CHECK(!poorer.refusal(problem, Direction::backward, options));
+    }
+    CHECK(needed == 6);
   }
 }
 
@@ -138,7 +208,7 @@ TEST_CASE("two CTAs of flash2-simt's forward pass share an SM of sm_90 up to hea
   for_each_shape(rung, [&](const AttentionProblem& problem, const ProgramOptions& options) {
     for (const TileProgram& program : rung.row.programs(Direction::forward, problem, options)) {
       CAPTURE(describe(problem));
-      const LaunchShape shape = rung.row.launch_shape(program);
+      const LaunchShape shape = rung.row.launch_shape(program, kSm90);
       CHECK(shape.ctas_per_sm == (problem.head_dim <= 192 ? 2 : 1));
       CHECK(shape.ctas_per_sm * (shape.shared_bytes + kSharedBytesReservedPerCta) <= kSharedBytesPerSmSm90);
     }
@@ -150,28 +220,45 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
   const Kernel& simt = find_gpu_kernel("gpu:flash2-simt").row;
   SUBCASE("element type") {
     problem.dtype = ElementType::fp16;
-    const auto refusal = simt.refusal(problem, Direction::forward, simt.default_options(problem));
-    REQUIRE(refusal);
-    CHECK(refusal->find("gpu:flash2-simt computes fp32 only, not fp16") == 0);
-    CHECK(refusal->find("gpu:standard") != std::string::npos);
-    CHECK(refusal->find("gpu:flash1") != std::string::npos);
+    const auto reason = simt.refusal(problem, Direction::forward, simt.default_options(problem));
+    REQUIRE(reason);
+    CHECK(*reason == "computes fp32 only, not fp16");
+    const std::string sentence = refusal_sentence(simt, *reason, problem, Direction::forward);
+    CHECK(sentence.find(
+              "gpu:flash2-simt computes fp32 only, not fp16; it runs on gpu:standard, gpu:flash1") == 0);
+    CHECK(sentence.find("gpu:flash2-simt", 1) == std::string::npos);
   }
   SUBCASE("tile shape") {
     ProgramOptions options = simt.default_options(problem);
-    options.forward_tile = {48, 24};
-    const auto refusal = simt.refusal(problem, Direction::forward, options);
-    REQUIRE(refusal);
-    CHECK(refusal->find("not 48x24") != std::string::npos);
+    options[PassName::forward].tile = {48, 24};
+    const auto reason = simt.refusal(problem, Direction::forward, options);
+    REQUIRE(reason);
+    CHECK(reason->find("is compiled for forward tiles of ") == 0);
+    CHECK(reason->find("not 48x24") != std::string::npos);
     CHECK(!simt.refusal(problem, Direction::backward, options));
   }
   SUBCASE("fp8 has no backward pass on any rung") {
     problem.dtype = ElementType::fp8e4m3;
-    for (const GpuKernel& rung : gpu_kernel_rungs()) {
-      CAPTURE(rung.row.name);
-      const auto refusal = rung.row.refusal(problem, Direction::backward, rung.row.default_options(problem));
-      REQUIRE(refusal);
-      CHECK(refusal->find(rung.row.name) == 0);
+    for (const Kernel& kernel : gpu_kernels()) {
+      CAPTURE(kernel.name);
+      CHECK(kernel.refusal(problem, Direction::backward, kernel.default_options(problem)));
     }
+  }
+  SUBCASE("a direction") {
+    const Capabilities forward_alone{.forward = {Feature::fp32}, .backward = {}};
+    CHECK(*missing_feature(forward_alone, problem, Direction::backward) == "has a forward pass alone");
+  }
+  SUBCASE("head dimensions") {
+    constexpr int kDims[] = {64, 128};
+    const Capabilities even{
+        .forward = {Feature::fp32}, .backward = {}, .head_dims = kDims, .head_dim_multiple = 8};
+    problem.head_dim = 136;
+    CHECK(*missing_feature(even, problem, Direction::forward) == "computes head_dim 128 and below, not 136");
+    problem.head_dim = 100;
+    CHECK(*missing_feature(even, problem, Direction::forward) ==
+          "computes multiples of 8 as head_dim, not 100");
+    problem.head_dim = 104;
+    CHECK(!missing_feature(even, problem, Direction::forward));
   }
 }
 
@@ -194,7 +281,7 @@ TEST_CASE("without a device a kernel says what is missing, and leaves the tensor
   for (const GpuKernel& rung : gpu_kernel_rungs()) {
     if (!rung.row.run) continue;
     AttentionProblem taken = problem;
-    if (rung.reason(taken, Direction::forward, rung.row.default_options(taken))) {
+    if (rung.row.refusal(taken, Direction::forward, rung.row.default_options(taken))) {
       taken.dtype = ElementType::fp16;
     }
     TensorSet tensors(taken);

@@ -52,7 +52,7 @@ TEST_CASE("what a kernel throws comes out, and the next run is none the worse") 
   AttentionProblem problem{.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8};
   const Kernel& kernel = cpu_kernels().front();
   ProgramOptions bad = kernel.default_options(problem);
-  bad.forward_tile = {0, 0};
+  bad[PassName::forward].tile = {0, 0};
   CHECK_THROWS_AS(run_benchmarks({{&kernel, problem, Direction::forward, bad, 1}}, kShort), BadInput);
   const ProgramOptions good = kernel.default_options(problem);
   CHECK(run_benchmarks({{&kernel, problem, Direction::forward, good, 1}}, kShort).samples_s.size() == 1);

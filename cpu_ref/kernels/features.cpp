@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/kernels/features.hpp"
+
+#include <vector>
+
+namespace tilescope {
+namespace {
+
+struct FeatureName {
+  std::string_view name;     // in tables
+  std::string_view missing;  // half a sentence
+};
+
+constexpr FeatureName kFeatures[kNumFeatures] = {
+    {"fp32", ""},
+    {"fp16", ""},
+    {"bf16", ""},
+    {"fp8e4m3", ""},
+    {"fp8e5m2", ""},  // element types are refused all in one sentence
+    {"causal", "has no causal mask"},
+    {"window", "has no sliding window"},
+    {"grouped heads", "has no grouped heads: heads_kv must equal heads"},
+    {"dropout", "has no dropout"},
+    {"any scale", "takes softmax scales above 0 alone"},
+    {"(B, N, H, D)", "takes tensors laid out (batch, heads, rows, head_dim) alone"}};
+
+std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
+                                                std::string_view of_direction) {
+  if (has.has(feature_of(type))) return std::nullopt;
+  const std::string types = element_types_of(has, " and ");
+  const bool one = types.find(' ') == std::string::npos;
+  return "computes " + types + (one ? " only" : "") + std::string(of_direction) + ", not " +
+         std::string(to_string(type));
+}
+
+std::optional<std::string> missing_head_dim(const Capabilities& can, std::int64_t head_dim) {
+  const std::string asked = ", not " + std::to_string(head_dim);
+  if (!can.head_dims.empty() && head_dim > can.head_dims.back()) {
+    return "computes head_dim " + std::to_string(can.head_dims.back()) + " and below" + asked;
+  }
+  if (head_dim % can.head_dim_multiple == 0) return std::nullopt;
+  return "computes multiples of " + std::to_string(can.head_dim_multiple) + " as head_dim" + asked;
+}
+
+}  // namespace
+
+std::string_view to_string(Feature feature) { return kFeatures[static_cast<int>(feature)].name; }
+
+Feature feature_of(ElementType type) {
+  constexpr Feature kOf[] = {Feature::fp32, Feature::fp16, Feature::bf16, Feature::fp8e4m3, Feature::fp8e5m2};
+  return kOf[static_cast<int>(type)];
+}
+
+FeatureSet required_features(const AttentionProblem& problem) {
+  // Every field of a problem by its name: with a new one this does not compile until somebody has said here
+  // what it asks of a kernel.
+  const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
+               softmax_scale, dropout, seed] = problem;
+  FeatureSet needs{feature_of(dtype)};
+  if (causal) needs = needs | FeatureSet{Feature::causal};
+  if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
+  if (heads_kv != heads) needs = needs | FeatureSet{Feature::grouped_heads};
+  if (dropout > 0) needs = needs | FeatureSet{Feature::dropout};
+  if (softmax_scale && !(*softmax_scale > 0)) needs = needs | FeatureSet{Feature::signed_scale};
+  return needs;
+}
+
+std::optional<std::string> missing_feature(const Capabilities& can, const AttentionProblem& problem,
+                                           Direction direction) {
+  const FeatureSet& has = can.of(direction);
+  const bool forward = direction == Direction::forward;
+  if (has.empty()) return forward ? "has a backward pass alone" : "has a forward pass alone";
+  const bool only_here = !forward && can.forward.has(feature_of(problem.dtype));
+  if (auto missing = missing_element_type(has, problem.dtype, only_here ? " backward" : "")) return missing;
+  if (auto missing = missing_head_dim(can, problem.head_dim)) return missing;
+  const FeatureSet lacks = required_features(problem).without(has);
+  for (int i = 0; i < kNumFeatures; ++i) {
+    if (lacks.has(static_cast<Feature>(i))) return std::string(kFeatures[i].missing);
+  }
+  return std::nullopt;
+}
+
+std::string element_types_of(const FeatureSet& features, std::string_view last_separator) {
+  std::vector<std::string_view> names;
+  for (ElementType type : kElementTypes) {
+    if (features.has(feature_of(type))) names.push_back(to_string(type));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool last = i + 1 == names.size();
+    text += (i == 0 ? "" : last ? std::string(last_separator) : ", ") + std::string(names[i]);
+  }
+  return text;
+}
+
+}  // namespace tilescope

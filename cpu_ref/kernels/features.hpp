@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a problem asks of a kernel, and what a kernel's row says that it can. They are compared before
+// anything is launched, so that what no row lists is refused, not ignored.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cpu_ref/schedule/problem.hpp"
+
+namespace tilescope {
+
+/// One thing that a kernel has or lacks. A new one is lacked by every kernel until its row lists it.
+enum class Feature : std::uint8_t {
+  fp32,
+  fp16,
+  bf16,
+  fp8e4m3,
+  fp8e5m2,
+  causal,         // mask: aligned bottom-right
+  window,         // mask: a limit on either side of the diagonal
+  grouped_heads,  // fewer key/value heads than query heads
+  dropout,
+  signed_scale,  // a softmax scale of 0 or below
+  bnhd_rows,     // tensors laid out (batch, rows, heads, head_dim)
+};
+inline constexpr int kNumFeatures = static_cast<int>(Feature::bnhd_rows) + 1;
+std::string_view to_string(Feature feature);
+Feature feature_of(ElementType type);
+
+class FeatureSet {
+ public:
+  constexpr FeatureSet() = default;
+  constexpr FeatureSet(std::initializer_list<Feature> features) {
+    for (Feature feature : features) bits_ |= bit(feature);
+  }
+  constexpr bool has(Feature feature) const { return (bits_ & bit(feature)) != 0; }
+  constexpr bool empty() const { return bits_ == 0; }
+  constexpr FeatureSet operator|(FeatureSet other) const { return FeatureSet(bits_ | other.bits_); }
+  constexpr FeatureSet without(FeatureSet other) const { return FeatureSet(bits_ & ~other.bits_); }
+  constexpr bool operator==(const FeatureSet&) const = default;
+
+ private:
+  constexpr explicit FeatureSet(std::uint32_t bits) : bits_(bits) {}
+  static constexpr std::uint32_t bit(Feature feature) { return 1u << static_cast<int>(feature); }
+
+  std::uint32_t bits_ = 0;
+};
+
+/// Of a kernel, by direction; no features at all: it has no such pass.
+struct Capabilities {
+  FeatureSet forward, backward;
+  std::span<const int> head_dims =
+      {};                     // that it is compiled for; others up to the last run padded. None: all
+  int head_dim_multiple = 1;  // of every head_dim that it takes
+
+  const FeatureSet& of(Direction direction) const {
+    return direction == Direction::forward ? forward : backward;
+  }
+};
+
+/// What a problem asks for. Lengths and counts ask for nothing: every kernel takes all.
+FeatureSet required_features(const AttentionProblem& problem);
+
+/// Why a kernel that can `can` cannot run one direction of a problem, as half a sentence ("computes fp16 and
+/// bf16, not fp32"), or nothing if it can.
+std::optional<std::string> missing_feature(const Capabilities& can, const AttentionProblem& problem,
+                                           Direction direction);
+
+/// "fp16, bf16": the element types of a set.
+std::string element_types_of(const FeatureSet& features, std::string_view last_separator = ", ");
+
+}  // namespace tilescope

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/kernels/kernel.hpp"
+
+#include <algorithm>
+
+namespace tilescope {
+namespace {
+
+std::string text(TileShape tile) { return std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n); }
+
+/// "8.0"
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+std::optional<std::string> tile_refusal(const AttentionProblem& problem, PassName pass, TileShape asked,
+                                        const std::vector<TileShape>& compiled) {
+  if (std::find(compiled.begin(), compiled.end(), asked) != compiled.end()) return std::nullopt;
+  std::string shapes;
+  for (const TileShape& tile : compiled) shapes += (shapes.empty() ? "" : " or ") + text(tile);
+  return "is compiled for " + std::string(to_string(pass)) + " tiles of " + shapes + " at head_dim " +
+         std::to_string(problem.head_dim) + ", not " + text(asked);
+}
+
+std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& orders, BackwardOrder asked) {
+  if (orders.empty() || std::find(orders.begin(), orders.end(), asked) != orders.end()) return std::nullopt;
+  std::string names;
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    const bool last = i + 1 == orders.size();
+    names += (i == 0 ? "" : last ? " and " : ", ") + std::string(to_string(orders[i]));
+  }
+  return "has the backward " + std::string(orders.size() > 1 ? "orders " : "order ") + names + ", not " +
+         std::string(to_string(asked));
+}
+
+}  // namespace
+
+std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Direction direction,
+                                           const ProgramOptions& options) const {
+  if (auto missing = missing_feature(can, problem, direction)) return missing;
+  if (direction == Direction::backward) {
+    if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;
+  }
+  if (!tile_choices) return std::nullopt;
+  for (const PassName pass : tiled_passes(algorithm, direction, options.backward)) {
+    if (auto refusal = tile_refusal(problem, pass, options[pass].tile, tile_choices(problem, pass)))
+      return refusal;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Kernel::chip_lack(const Chip& chip, const AttentionProblem& problem,
+                                             Direction direction, const ProgramOptions& options) const {
+  if (!launch_shape) return std::nullopt;
+  if (!chips.has(chip.compute_capability)) {
+    return "needs compute capability " + capability_text(chips.first) +
+           (chips.last == chips.first ? ""
+            : chips.has(1000)         ? " or newer"
+                                      : " ... " + capability_text(chips.last)) +
+           ", this device has " + capability_text(chip.compute_capability);
+  }
+  for (const TileProgram& program : programs(direction, problem, options)) {
+    const std::int64_t bytes = launch_shape(program, chip).shared_bytes;
+    if (bytes <= chip.shared_bytes_per_cta) continue;
+    return "takes " + std::to_string((bytes + 1023) / 1024) + " KiB of shared memory a CTA in pass " +
+           std::string(to_string(program.name)) + ", " + chip.name() + " has " +
+           std::to_string(chip.shared_bytes_per_cta / 1024);
+  }
+  return std::nullopt;
+}
+
+}  // namespace tilescope
