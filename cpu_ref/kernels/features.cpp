@@ -19,15 +19,15 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"fp8e5m2", ""},  // element types are refused all in one sentence
     {"causal", "has no causal mask"},
     {"window", "has no sliding window"},
-    {"grouped heads", "has no grouped heads: heads_kv must equal heads"},
+    {"groups", "has no grouped heads: heads_kv must equal heads"},
     {"dropout", "has no dropout"},
     {"any scale", "takes softmax scales above 0 alone"},
-    {"(B, N, H, D)", "takes tensors laid out (batch, heads, rows, head_dim) alone"}};
+    {"bnhd", "takes tensors laid out (batch, heads, rows, head_dim) alone"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {
   if (has.has(feature_of(type))) return std::nullopt;
-  const std::string types = element_types_of(has, " and ");
+  const std::string types = element_types_of(has);
   const bool one = types.find(' ') == std::string::npos;
   return "computes " + types + (one ? " only" : "") + std::string(of_direction) + ", not " +
          std::string(to_string(type));
@@ -80,7 +80,8 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
   return std::nullopt;
 }
 
-std::string element_types_of(const FeatureSet& features, std::string_view last_separator) {
+std::string element_types_of(const FeatureSet& features, std::string_view separator,
+                             std::string_view last_separator) {
   std::vector<std::string_view> names;
   for (ElementType type : kElementTypes) {
     if (features.has(feature_of(type))) names.push_back(to_string(type));
@@ -88,7 +89,7 @@ std::string element_types_of(const FeatureSet& features, std::string_view last_s
   std::string text;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool last = i + 1 == names.size();
-    text += (i == 0 ? "" : last ? std::string(last_separator) : ", ") + std::string(names[i]);
+    text += std::string(i == 0 ? "" : last ? last_separator : separator) + std::string(names[i]);
   }
   return text;
 }

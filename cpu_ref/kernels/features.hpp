@@ -71,7 +71,8 @@ FeatureSet required_features(const AttentionProblem& problem);
 std::optional<std::string> missing_feature(const Capabilities& can, const AttentionProblem& problem,
                                            Direction direction);
 
-/// "fp16, bf16": the element types of a set.
-std::string element_types_of(const FeatureSet& features, std::string_view last_separator = ", ");
+/// "fp32, fp16 and bf16": the element types of a set.
+std::string element_types_of(const FeatureSet& features, std::string_view separator = ", ",
+                             std::string_view last_separator = " and ");
 
 }  // namespace tilescope

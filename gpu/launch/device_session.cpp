@@ -59,8 +59,7 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
     throw BadInput(sentence(*reason, std::nullopt));
   }
   if (layout == TensorLayout::bnhd && !row.can.of(direction).has(Feature::bnhd_rows)) {
-    throw BadInput(std::string(row.name) + " does not take tensors laid out " +
-                   std::string(to_string(Feature::bnhd_rows)));
+    throw BadInput(std::string(row.name) + " does not take tensors laid out (batch, rows, heads, head_dim)");
   }
   const Chip chip = current_device().chip;
   if (const auto lack = row.chip_lack(chip, problem, direction, options)) {

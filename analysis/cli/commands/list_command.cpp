@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope list`: what the names on the command line may be.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,9 @@ struct Entry {
   std::string name;
   std::string detail;   // the exact facts, in a column
   std::string summary;  // one line
+  /// Facts with a column each, by its heading, in place of the detail. The same for all entries of a
+  /// catalogue.
+  std::vector<std::pair<std::string, std::string>> columns = {};
 };
 
 /// "standard", "flash2, backward fused|split|rows"
@@ -36,10 +40,44 @@ std::string kernel_detail(const Kernel& kernel) {
   return text;
 }
 
+/// "sm_80 and newer"
+std::string chips_of(const Kernel& kernel) {
+  if (!kernel.launch_shape) return "CPU";
+  const auto [first, last] = kernel.chips;
+  if (first == last) return fmt::format("sm_{}", first);
+  return last == ChipRange{}.last ? fmt::format("sm_{} and newer", first)
+                                  : fmt::format("sm_{} ... sm_{}", first, last);
+}
+
+/// What a kernel's row says that it can.
+std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& kernel) {
+  const Capabilities& can = kernel.can;
+  const auto types = [](const FeatureSet& features) {
+    return features.empty() ? "-" : element_types_of(features, " ", " ");
+  };
+  std::vector<std::pair<std::string, std::string>> columns = {
+      {"rung", kernel.rung == 0 ? "-" : std::to_string(kernel.rung)},
+      {"forward", types(can.forward)},
+      {"backward", types(can.backward)},
+      {"head_dim", can.head_dims.empty() ? "any" : fmt::format("{}", fmt::join(can.head_dims, " "))}};
+  for (int i = static_cast<int>(std::size(kElementTypes)); i < kNumFeatures; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    const bool forward = can.forward.has(feature),
+               backward = can.backward.has(feature) || can.backward.empty();
+    columns.emplace_back(to_string(feature), forward && backward ? "yes" : forward ? "forward" : "-");
+  }
+  std::vector<std::string_view> orders;
+  for (const BackwardOrder order : kernel.backward_orders) orders.push_back(to_string(order));
+  columns.emplace_back("runs on", chips_of(kernel));
+  columns.emplace_back("backward orders", orders.empty() ? "-" : fmt::format("{}", fmt::join(orders, " ")));
+  return columns;
+}
+
 std::vector<Entry> list_kernels() {
   std::vector<Entry> entries;
   for (const Kernel* kernel : all_kernels()) {
-    entries.push_back({std::string(kernel->name), kernel_detail(*kernel), std::string(kernel->summary)});
+    entries.push_back({std::string(kernel->name), kernel_detail(*kernel), std::string(kernel->summary),
+                       kernel_columns(*kernel)});
   }
   return entries;
 }
@@ -131,15 +169,28 @@ const Catalogue& find_catalogue(const std::string& name) {
 }
 
 std::string as_table(const std::vector<Entry>& entries) {
-  std::vector<std::vector<std::string>> rows;
-  for (const Entry& entry : entries) rows.push_back({entry.name, entry.detail, entry.summary});
-  return align_columns(rows);
+  std::vector<std::vector<std::string>> rows, facts;
+  for (const Entry& entry : entries) {
+    if (entry.columns.empty()) {
+      rows.push_back({entry.name, entry.detail, entry.summary});
+      continue;
+    }
+    rows.push_back({entry.name, entry.summary});
+    if (facts.empty()) {
+      facts.push_back({""});
+      for (const auto& [heading, fact] : entry.columns) facts.back().push_back(heading);
+    }
+    facts.push_back({entry.name});
+    for (const auto& [heading, fact] : entry.columns) facts.back().push_back(fact);
+  }
+  return align_columns(rows) + (facts.empty() ? "" : "\n" + align_columns(facts));
 }
 
 std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {
   auto rows = nlohmann::ordered_json::array();
   for (const Entry& entry : entries) {
     rows.push_back({{"name", entry.name}, {"detail", entry.detail}, {"summary", entry.summary}});
+    for (const auto& [heading, fact] : entry.columns) rows.back()[heading] = fact;
   }
   return nlohmann::ordered_json{{catalogue.name, rows}}.dump(2) + "\n";
 }

@@ -161,7 +161,7 @@ Divergence divergence_of(BackwardOrder order, TileShape dq_tile = kTile) {
   Reference reference(kProblem, InputKind::normal, Direction::backward);
   ProgramOptions options = ProgramOptions::with_tile(kTile);
   options.backward = order;
-  options.dq_tile = dq_tile;
+  options[PassName::dq].tile = dq_tile;
   const auto where = locate(reference, kernel, options, Direction::backward);
   REQUIRE(where);
   return *where;
