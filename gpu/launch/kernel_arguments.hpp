@@ -37,15 +37,15 @@ struct DeviceTileState {
   double scores, row_max, row_sum, probs, dprobs, dscores, accum;
 };
 
-/// Where an observed pass logs the tiles that it visits: `capacity` states for each CTA, by issue index.
+/// Where an observed pass logs the tiles that it visits: `capacity` states for each work item.
 struct DeviceTileLog {
   DeviceTileState* states = nullptr;  // null: nothing is observed
-  int* visited = nullptr;             // tiles that each CTA has logged
+  int* visited = nullptr;             // tiles that each work item has logged
   int capacity = 0;
 };
 
-/// Where kernels with a step clock (gpu/primitives/common/step_clock.cuh) note the time: a row for each CTA,
-/// by issue index, of the SM that it runs on and of that SM's clock at every 2^log2_every-th of its steps.
+/// Where kernels with a step clock (gpu/primitives/common/step_clock.cuh) note the time: a row for each work
+/// item, of the SM that it runs on and of that SM's clock at every 2^log2_every-th of its steps.
 struct StepClock {
   std::uint32_t* notes = nullptr;  // null: nothing is noted
   int stride = 0;                  // numbers in a row

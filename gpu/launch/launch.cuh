@@ -4,7 +4,10 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <string>
 
 #include "cpu_ref/kernels/kernel.hpp"
 #include "gpu/launch/device.hpp"
@@ -12,24 +15,81 @@
 
 namespace tilescope {
 
-/// Enqueues `kernel` with one CTA for each item of the program's grid, in issue order.
-/// @throws BadInput if the grid is too large, DeviceError if the launch is refused.
-template <typename... Parameters, typename... Arguments>
-void launch_grid(void (*kernel)(Parameters...), const TileProgram& program, LaunchShape shape,
-                 cudaStream_t stream, const Arguments&... arguments) {
-  constexpr int kSharedBytesWithoutOptIn = 48 * 1024;
-  const std::string pass(to_string(program.name));
+/// The CTAs of a launch. One a work item in most passes; fewer where CTAs are persistent and take the items
+/// in turn. Tile logs and step clocks are by work item, of which a pass has num_ctas().
+struct CtaGrid {
+  dim3 ctas;
+  dim3 cluster = {1, 1, 1};  // divides the grid, side by side
+
+  std::int64_t size() const { return std::int64_t{ctas.x} * ctas.y * ctas.z; }
+  int cluster_size() const { return static_cast<int>(cluster.x * cluster.y * cluster.z); }
+};
+
+/// One CTA for each work item of the program, in issue order.
+/// @throws BadInput if there are too many
+inline CtaGrid cta_for_each_item(const TileProgram& program) {
   if (program.num_ctas() > std::numeric_limits<int>::max()) {
     throw BadInput("grid", std::to_string(program.num_ctas()), "a GPU pass has at most 2147483647 CTAs");
   }
+  return {.ctas = dim3(static_cast<unsigned>(program.num_ctas()))};
+}
+
+/// Whole clusters of persistent CTAs: as many as run at once on `sms` multiprocessors, or as the work items
+/// need.
+inline CtaGrid persistent_ctas(const TileProgram& program, int sms, int ctas_per_sm = 1,
+                               int cluster_size = 1) {
+  const std::int64_t room = std::int64_t{sms} * ctas_per_sm / cluster_size;
+  const std::int64_t needed = (program.num_ctas() + cluster_size - 1) / cluster_size;
+  const auto clusters = static_cast<unsigned>(std::max<std::int64_t>(1, std::min(room, needed)));
+  const auto size = static_cast<unsigned>(cluster_size);
+  return {.ctas = dim3(clusters * size), .cluster = dim3(size)};
+}
+
+/// Multiprocessors of the current device. @throws as check_cuda
+inline int multiprocessors() {
+  int device = 0, sms = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device), "counting SMs");
+  return sms;
+}
+
+/// Enqueues `kernel`, whose parameters the arguments become: the common ones, and whatever else it takes,
+/// tensor maps (as `const __grid_constant__ CUtensorMap`) among it.
+/// @throws DeviceError if the launch is refused
+template <typename... Parameters, typename... Arguments>
+void launch_ctas(void (*kernel)(Parameters...), PassName pass_name, const CtaGrid& grid, LaunchShape shape,
+                 cudaStream_t stream, const Arguments&... arguments) {
+  constexpr int kSharedBytesWithoutOptIn = 48 * 1024, kPortableClusterSize = 8;
+  const std::string pass(to_string(pass_name));
   if (shape.shared_bytes > kSharedBytesWithoutOptIn) {
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shape.shared_bytes)),
                "asking for " + std::to_string(shape.shared_bytes) + " bytes of shared memory, pass " + pass);
   }
-  kernel<<<static_cast<unsigned>(program.num_ctas()), static_cast<unsigned>(shape.threads_per_cta),
-           static_cast<std::size_t>(shape.shared_bytes), stream>>>(arguments...);
-  check_cuda(cudaGetLastError(), "launching pass " + pass);
+  if (grid.cluster_size() > kPortableClusterSize) {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+               "asking for clusters of " + std::to_string(grid.cluster_size()) + " CTAs, pass " + pass);
+  }
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {grid.cluster.x, grid.cluster.y, grid.cluster.z};
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.ctas;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads_per_cta));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = grid.cluster_size() > 1 ? 1 : 0;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
+             "launching pass " + pass);
+}
+
+/// The same with one CTA for each work item.
+/// @throws BadInput if the grid is too large
+template <typename... Parameters, typename... Arguments>
+void launch_grid(void (*kernel)(Parameters...), const TileProgram& program, LaunchShape shape,
+                 cudaStream_t stream, const Arguments&... arguments) {
+  launch_ctas(kernel, program.name, cta_for_each_item(program), shape, stream, arguments...);
 }
 
 /// The same for a kernel that takes nothing but the common arguments.

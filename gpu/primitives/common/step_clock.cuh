@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes when each CTA begins each of its steps. Only kernels that are compiled with TILESCOPE_STEP_CLOCK do
+// Notes when each work item's steps begin. Only kernels that are compiled with TILESCOPE_STEP_CLOCK do
 // so, so that those that are timed and counted stay as they are: where registers are short a clock changes
 // the loop, and with it the pace of the CTAs. Compare DRAM reads with and without it.
 #pragma once
 
 #include "gpu/launch/kernel_arguments.hpp"
+#include "gpu/primitives/common/work_item.cuh"
 
 namespace tilescope {
 
 #ifdef TILESCOPE_STEP_CLOCK
-/// Called by all threads of a CTA where its step number `step` begins. Reads the SM's own clock, which costs
-/// some cycles where the device's costs a microsecond: enough to change which of two CTAs runs ahead.
-__device__ inline void note_step(const KernelArguments& args, int step) {
+/// Called by all threads of a CTA where step number `step` of its work item begins. Reads the SM's own clock,
+/// which costs some cycles where the device's costs a microsecond: enough to change which of two CTAs runs
+/// ahead.
+__device__ inline void note_step(const KernelArguments& args, int step, unsigned item = work_item()) {
   const StepClock& clock = args.clock;
   if (clock.notes == nullptr || (step & clock.mask) != 0 || threadIdx.x != 0) return;
-  std::uint32_t* row = clock.notes + static_cast<std::int64_t>(blockIdx.x) * clock.stride;
+  std::uint32_t* row = clock.notes + static_cast<std::int64_t>(item) * clock.stride;
   std::uint32_t cycles;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(cycles));
   if (step == 0) asm volatile("mov.u32 %0, %%smid;" : "=r"(row[0]));
   row[1 + (step >> clock.log2_every)] = cycles | 1u;  // 0: no note
 }
 #else
-__device__ inline void note_step(const KernelArguments&, int) {}
+__device__ inline void note_step(const KernelArguments&, int, unsigned = 0) {}
 #endif
 
 }  // namespace tilescope

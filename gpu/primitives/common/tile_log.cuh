@@ -4,24 +4,25 @@
 #pragma once
 
 #include "gpu/launch/kernel_arguments.hpp"
+#include "gpu/primitives/common/work_item.cuh"
 
 namespace tilescope {
 
-/// One CTA's next entry of the tile log.
+/// The next entry of a work item in the tile log.
 class TileLogEntry {
  public:
   /// Opens the entry of a tile. Every thread of the CTA calls this once a visited tile, `index` counting up.
-  __device__ TileLogEntry(const DeviceTileLog& log, int index, int batch, int head, int m_block,
-                          int n_block) {
+  /// @param item  the work item; left out by kernels with a CTA for each
+  __device__ TileLogEntry(const DeviceTileLog& log, int index, int batch, int head, int m_block, int n_block,
+                          unsigned item = work_item()) {
     if (!log.states) return;
-    const std::int64_t cta = blockIdx.x;
-    state_ = log.states + cta * log.capacity + index;
+    state_ = log.states + static_cast<std::int64_t>(item) * log.capacity + index;
     if (threadIdx.x == 0) {
       state_->batch = batch;
       state_->head = head;
       state_->m_block = m_block;
       state_->n_block = n_block;
-      log.visited[cta] = index + 1;
+      log.visited[item] = index + 1;
     }
   }
   __device__ bool open() const { return state_ != nullptr; }
