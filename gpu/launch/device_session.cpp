@@ -61,6 +61,9 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
   if (layout == TensorLayout::bnhd && !row.can.of(direction).has(Feature::bnhd_rows)) {
     throw BadInput(std::string(row.name) + " does not take tensors laid out (batch, rows, heads, head_dim)");
   }
+  if (const auto lack = build_lack(row, problem, direction, options)) {
+    throw MachineLacks(std::string(row.name) + " " + *lack);
+  }
   const Chip chip = current_device().chip;
   if (const auto lack = row.chip_lack(chip, problem, direction, options)) {
     throw MachineLacks(sentence(*lack, chip));

@@ -20,6 +20,13 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
+/// Whether the kernels are compiled for all of their tile choices, not only for the first.
+#ifdef TILESCOPE_HAS_TUNER
+inline constexpr bool kHasTuner = true;
+#else
+inline constexpr bool kHasTuner = false;
+#endif
+
 /// Enqueues one pass, of options that the row does not refuse.
 using PassLauncher = void (*)(const TileProgram&, const KernelArguments&, CUstream_st*);
 

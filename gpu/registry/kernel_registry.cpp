@@ -74,6 +74,18 @@ std::optional<DeviceFacts> device_facts() {
 #endif
 }
 
+std::optional<std::string> build_lack(const Kernel& kernel, const AttentionProblem& problem,
+                                      Direction direction, const ProgramOptions& options) {
+  if (kHasTuner || !kernel.tile_choices) return std::nullopt;
+  for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
+    const TileShape tile = options[pass].tile;
+    if (tile == kernel.tile_choices(problem, pass).front()) continue;
+    return "cannot run pass " + std::string(to_string(pass)) + " with tiles of " +
+           std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + ": " + std::string(kTunerLack);
+  }
+  return std::nullopt;
+}
+
 std::string refusal_sentence(const Kernel& kernel, const std::string& reason, const AttentionProblem& problem,
                              Direction direction, const std::optional<Chip>& chip) {
   std::string others;

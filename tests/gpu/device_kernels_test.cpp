@@ -144,6 +144,7 @@ struct TunedTile {
 
 std::vector<TunedTile> tuned_tiles() {
   std::vector<TunedTile> tiles;
+  if (!kHasTuner) return tiles;
   for (const GpuKernel& rung : chosen_rungs()) {
     for (const std::int64_t head_dim : {64, 128, 256}) {
       for (const ElementType type : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
@@ -189,7 +190,7 @@ TEST_CASE("every tile shape that a kernel can be tuned to gives the CPU mirror's
     }
   }
   MESSAGE(tiles.size(), " tile shapes beside the kernels' own");
-  CHECK((!tiles.empty() || !only_kernel.empty()));
+  if (kHasTuner && only_kernel.empty()) CHECK(!tiles.empty());
 }
 
 /// What the forward pass leaves in `out`, with the kernel's own options.

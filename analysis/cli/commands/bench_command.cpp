@@ -138,6 +138,7 @@ int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, cons
     require_runnable(*kernel);
   }
   const DeviceFacts device = device_facts().value();
+  if (!kHasTuner) throw MachineLacks(std::string(kTunerLack));
   require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
 
   std::vector<TuningTask> tasks;

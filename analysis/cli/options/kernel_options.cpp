@@ -80,7 +80,7 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
   ProgramOptions options = program_options(kernel, problem);
   if (tile_ || autotune_disabled()) return options;
   const std::optional<DeviceFacts> device = device_facts();
-  if (!device || !kernel.tile_choices) return options;
+  if (!device || !kernel.tile_choices || !kHasTuner) return options;
   return read_tile_table(tiles.empty() ? tile_table_path() : tiles)
       .apply(kernel.name, problem, device->name, options,
              [&](PassName pass) { return kernel.tile_choices(problem, pass); });

@@ -58,8 +58,12 @@ int choice_of(const TileProgram& program) {
 }
 
 Launch tuned_launch_of(PassName pass) {
-  if (pass == PassName::forward) return gpu::launch_flash2_mma_forward_tuned;
-  return pass == PassName::dq ? gpu::launch_flash2_mma_dq_tuned : gpu::launch_flash2_mma_dkdv_tuned;
+  if constexpr (kHasTuner) {
+    if (pass == PassName::forward) return gpu::launch_flash2_mma_forward_tuned;
+    return pass == PassName::dq ? gpu::launch_flash2_mma_dq_tuned : gpu::launch_flash2_mma_dkdv_tuned;
+  } else {
+    throw MachineLacks(std::string(kTunerLack));
+  }
 }
 
 }  // namespace
