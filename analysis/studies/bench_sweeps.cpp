@@ -90,10 +90,7 @@ std::span<const BenchSweep> bench_sweeps() {
        flash2_problems,
        {"gpu:flash2-mma"}},
       {"fp32", "the same in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
-      {"ladder",
-       "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096",
-       ladder_problems,
-       {"gpu:standard", "gpu:flash1", "gpu:flash2-simt", "gpu:flash2-mma"}},
+      {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
       {"tune", "what --tune times: N = 4096, fp16 and bf16", tuning_problems, {"gpu:flash2-mma"}}};
   return sweeps;
 }

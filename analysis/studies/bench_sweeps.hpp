@@ -15,7 +15,7 @@ struct BenchSweep {
   std::string_view name;
   std::string_view summary;
   std::vector<AttentionProblem> (*problems)();
-  std::vector<std::string> kernels;  // what is timed unless others are named
+  std::vector<std::string> kernels;  // what is timed unless others are named; none: the GPU's ladder
 };
 
 std::span<const BenchSweep> bench_sweeps();

@@ -54,12 +54,20 @@ std::vector<AttentionProblem> chosen_problems(const BenchArguments& arguments) {
   return find_bench_sweep(arguments.sweep.value_or("cpu")).problems();
 }
 
+std::vector<std::string> kernels_of(const BenchSweep& sweep) {
+  if (!sweep.kernels.empty()) return sweep.kernels;
+  std::vector<std::string> names;
+  for (const GpuKernel& rung : gpu_ladder()) names.emplace_back(rung.row.name);
+  return names;
+}
+
 /// Kernel after kernel on each problem and direction. What a kernel of a sweep refuses is left out.
 std::vector<BenchmarkCase> plan_cases(const BenchArguments& arguments, int threads) {
   std::vector<Direction> directions = {Direction::forward, Direction::backward};
   if (arguments.problem.pass_given()) directions = arguments.problem.directions();
   const bool picks = arguments.problem.pass_given() && !arguments.sweep;
-  const auto kernels = arguments.kernel.kernels(find_bench_sweep(arguments.sweep.value_or("cpu")).kernels);
+  const auto kernels =
+      arguments.kernel.kernels(kernels_of(find_bench_sweep(arguments.sweep.value_or("cpu"))));
   std::vector<BenchmarkCase> cases;
   for (const AttentionProblem& problem : chosen_problems(arguments)) {
     for (const Direction direction : directions) {
@@ -130,7 +138,7 @@ int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, cons
       arguments.problem.given() ? chosen_problems(arguments) : sweep.problems();
   const std::string path = arguments.tune_file.empty() ? tile_table_path() : arguments.tune_file;
   TileTable table = read_tile_table(path);
-  const auto kernels = arguments.kernel.kernels(sweep.kernels);
+  const auto kernels = arguments.kernel.kernels(kernels_of(sweep));
   for (const Kernel* kernel : kernels) {
     if (!kernel->launch_shape) {
       throw BadInput("kernel", std::string(kernel->name), "must be one of the GPU's: others take any tile");
