@@ -114,6 +114,8 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   }
   pool.reset();  // the pages that no tensor took are free again
   device_bytes_ = free_before - device_memory().free_bytes;
+  counter_ = DeviceBuffer("work counter", sizeof(WorkCounter));
+  counter_.zero(stream());
 }
 
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {
@@ -144,6 +146,7 @@ KernelArguments DeviceSession::arguments(const TileProgram& program) const {
   arguments.softmax_scale_log2 = scale.softmax.log2;
   arguments.score_sign = scale.sign;
   if (problem_.dropout > 0) arguments.dropout = DropoutMask(problem_.seed, problem_.dropout);
+  arguments.counter = static_cast<WorkCounter*>(counter_.data());
   return arguments;
 }
 
@@ -191,6 +194,7 @@ void DeviceSession::synchronize() { stream_.synchronize("running " + kernel_name
 
 void DeviceSession::check_guards() const {
   for (const auto& [name, buffer] : buffers_) buffer.check_guards();
+  counter_.check_guards();
 }
 
 PassLog DeviceSession::observe(std::size_t index) {

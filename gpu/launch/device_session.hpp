@@ -72,6 +72,7 @@ class DeviceSession {
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
   std::int64_t device_bytes_ = 0;
+  DeviceBuffer counter_;  // of persistent CTAs
 };
 
 }  // namespace tilescope

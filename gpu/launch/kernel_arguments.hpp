@@ -53,6 +53,12 @@ struct StepClock {
   int mask = 0;  // 2^log2_every - 1
 };
 
+/// From which persistent CTAs take their next work items. Both are 0 when a pass begins, and the CTA that is
+/// the last to finish must leave them so.
+struct WorkCounter {
+  int taken, finished;
+};
+
 struct KernelArguments {
   std::array<DeviceTensor, kNumTensors> tensors;
   Grid grid;
@@ -67,6 +73,7 @@ struct KernelArguments {
   DropoutMask dropout;
   DeviceTileLog log;
   StepClock clock;
+  WorkCounter* counter = nullptr;
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];
