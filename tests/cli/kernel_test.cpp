@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "analysis/cli/options/kernel_options.hpp"
+#include "tests/cli/run_program.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -89,6 +90,27 @@ TEST_CASE("bad kernel options are refused by field, value and what is allowed") 
       CAPTURE(part);
       CHECK(message.find(part) != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("list kernels is a table of what each row says") {
+  const auto result = testing::run_program({"list", "kernels"});
+  REQUIRE(result.exit_code == 0);
+  const std::string table = result.out.substr(result.out.find("\n\n"));
+  for (const char* heading : {"rung", "forward", "backward", "head_dim", "runs on", "backward orders"}) {
+    CAPTURE(heading);
+    CHECK(table.find(heading) != std::string::npos);
+  }
+  for (int i = 0; i < kNumFeatures; ++i) {
+    CHECK(table.find(to_string(static_cast<Feature>(i))) != std::string::npos);
+  }
+  for (const Kernel* kernel : all_kernels()) {
+    const std::size_t line = table.find("\n" + std::string(kernel->name) + " ");
+    CAPTURE(kernel->name);
+    REQUIRE(line != std::string::npos);
+    const std::string row = table.substr(line + 1, table.find('\n', line + 1) - line - 1);
+    CHECK(row.find(element_types_of(kernel->can.forward, " ", " ")) != std::string::npos);
+    CHECK((row.find("CPU") != std::string::npos) == kernel->name.starts_with("cpu:"));
   }
 }
 
