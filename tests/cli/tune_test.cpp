@@ -77,7 +77,7 @@ TEST_CASE("kernels with one tile shape have nothing to tune") {
 
 TEST_CASE("the fastest median is chosen; a tile without samples is no candidate") {
   const Kernel& kernel = find_gpu_kernel("gpu:flash2-mma").row;
-  const TuningTask task = tuning_tasks(kernel, fp16_problem(128), kSm90).front();
+  const TuningTask task = tuning_tasks(kernel, fp16_problem(256), kSm90).front();
   REQUIRE(task.candidates.size() == 3);
   const std::vector<std::vector<double>> samples = {{3, 3, 9}, {2, 8, 8}, {5, 4, 1}};
   const TileChoice choice = choose_tile(task, samples, "Device A");
