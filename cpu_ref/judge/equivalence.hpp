@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a kernel is right: the rule that tests, the command line and the planted bugs share.
+// When a kernel is right: the rule that tests, the command line and the mutants share.
 //
 //   max|kernel - exact| <= factor * max|standard - exact| + atol
 //
