@@ -132,20 +132,22 @@ TimeRecord time_from(const JsonField& field) {
   return time;
 }
 
-Json to_json(const MeasuredPaces& measured) {
-  return {{"ctas_per_sm", measured.ctas_per_sm},        {"step_cycles", measured.step_cycles},
-          {"younger", measured.paces.younger},          {"alone", measured.paces.alone},
-          {"step_spread", measured.paces.step_spread},  {"tpc_spread", measured.paces.tpc_spread},
-          {"clock_spread", measured.paces.clock_spread}};
+Json to_json(const MeasuredProgress& measured) {
+  return {{"ctas_per_sm", measured.ctas_per_sm},         {"step_cycles", measured.step_cycles},
+          {"younger_rate", measured.rates.younger_rate}, {"alone_rate", measured.rates.alone_rate},
+          {"step_cv", measured.rates.step_cv},           {"tpc_cv", measured.rates.tpc_cv},
+          {"clock_cv", measured.rates.clock_cv}};
 }
 
-MeasuredPaces paces_from(const JsonField& field) {
+MeasuredProgress progress_from(const JsonField& field) {
   constexpr std::int64_t kMostCtas = 1024;
-  const auto spread = [&field](const char* name) { return field.has(name) ? field.at(name).number() : 0.0; };
+  const auto cv = [&field](const char* name, const char* former) {
+    return field.has(name, former) ? field.at(name, former).number() : 0.0;
+  };
   return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
           field.at("step_cycles").number(),
-          {field.at("younger").positive(), field.at("alone").positive(), spread("step_spread"),
-           spread("tpc_spread"), spread("clock_spread")}};
+          {field.at("younger_rate", "younger").positive(), field.at("alone_rate", "alone").positive(),
+           cv("step_cv", "step_spread"), cv("tpc_cv", "tpc_spread"), cv("clock_cv", "clock_spread")}};
 }
 
 Json to_json(const LaunchRecord& launch) {
@@ -185,7 +187,7 @@ Json to_json(const PassRecord& pass) {
       json["counters"][name] = json_number(std::get<double>(value));
     }
   }
-  if (pass.paces) json["paces"] = to_json(*pass.paces);
+  if (pass.progress) json["cta_progress"] = to_json(*pass.progress);
   if (pass.launch) json["launch"] = to_json(*pass.launch);
   return json;
 }
@@ -221,7 +223,7 @@ PassRecord pass_from(const JsonField& field) {
       }
     }
   }
-  if (field.has("paces")) pass.paces = paces_from(field.at("paces"));
+  if (field.has("cta_progress", "paces")) pass.progress = progress_from(field.at("cta_progress", "paces"));
   if (field.has("launch")) pass.launch = launch_from(field.at("launch"));
   return pass;
 }
@@ -267,7 +269,7 @@ Json to_json(const RunEntry& run) {
   if (run.scan) json["scan"] = to_string(*run.scan);
   if (run.inputs) json["inputs"] = to_string(*run.inputs);
   put(json, "l2", run.l2);
-  if (run.memory != MemoryPlacement::contiguous) json["memory"] = to_string(run.memory);
+  if (run.pages != PagePlacement::contiguous) json["pages"] = to_string(run.pages);
   put(json, "cases", run.cases);
   put(json, "failed", run.failed);
   for (const auto& [direction, bytes] : run.device_bytes) json["device_bytes"][direction] = bytes;
@@ -281,12 +283,14 @@ Json to_json(const RunEntry& run) {
 
 /// The value that `parse` finds in an optional text field.
 template <typename T>
-std::optional<T> optional_name(const JsonField& field, const char* key, T (*parse)(std::string_view)) {
-  if (!field.has(key)) return std::nullopt;
+std::optional<T> optional_name(const JsonField& field, const char* key, T (*parse)(std::string_view),
+                               const char* former = "") {
+  if (!field.has(key, former)) return std::nullopt;
+  const JsonField name = field.at(key, former);
   try {
-    return parse(field.at(key).text());
+    return parse(name.text());
   } catch (const BadInput& error) {
-    field.at(key).refuse(error.what());
+    name.refuse(error.what());
   }
 }
 
@@ -301,7 +305,8 @@ RunEntry run_from(const JsonField& field) {
     run.l2 = field.at("l2").text();
     if (run.l2 != "cold" && run.l2 != "warm") field.at("l2").refuse("must be cold or warm");
   }
-  run.memory = optional_name(field, "memory", parse_memory_placement).value_or(MemoryPlacement::contiguous);
+  run.pages =
+      optional_name(field, "pages", parse_page_placement, "memory").value_or(PagePlacement::contiguous);
   run.cases = optional_count(field, "cases");
   run.failed = optional_count(field, "failed");
   if (field.has("device_bytes")) {

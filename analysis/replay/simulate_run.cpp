@@ -45,7 +45,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
-      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem),
+      .progress = machine.progress_of(kernel.name, to_string(program.name), program.problem),
       .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
@@ -61,7 +61,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   if (split) {
     bytes.l2_bytes = machine.l2_bytes.value;
     const SplitL2Traffic traffic =
-        simulate_split_l2(program, schedule, *split, options.memory, options.on_retired);
+        simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
     take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
     bytes.dram_read_range = traffic.dram_read_range;
     if (!options.l2_curve) return bytes;
@@ -123,7 +123,7 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
   RunEntry run;
   run.problem = problem;
   run.kernel = kernel.name;
-  run.memory = options.memory;
+  run.pages = options.pages;
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
     if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);

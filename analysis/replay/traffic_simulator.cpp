@@ -139,7 +139,7 @@ class SampledTiles {
     bool touched = false, written = false;
   };
 
-  /// @param layout  of the pages in scattered memory
+  /// @param layout  of pages at random places
   SampledTiles(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape,
                std::optional<std::uint32_t> layout)
       : memory_(program, layout), sample_(shape), tiles_(num_tiles) {}
@@ -186,7 +186,7 @@ class SampledTiles {
   std::int64_t first_read_bytes_ = 0, written_bytes_ = 0, written_lines_ = 0;
 };
 
-/// A launch of a pass, on an L2 in two parts.
+/// A launch of a pass, on an L2 in two partitions.
 class LaunchReplay {
  public:
   LaunchReplay(SampledTiles tiles, const SplitL2Shape& shape)
@@ -194,11 +194,11 @@ class LaunchReplay {
   LaunchReplay(const LaunchReplay&) = delete;  // its L2 points to the tiles' sample
   LaunchReplay& operator=(const LaunchReplay&) = delete;
 
-  /// @param part  beside which the CTA runs
-  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, int part) {
+  /// @param partition  beside which the CTA runs
+  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, int partition) {
     const auto [lines, first] = tiles_.touch(operand, group, number);
     if (lines.count() == 0) return;  // none of them in the sample
-    const std::int64_t missed = l2_.access(operand.kind, lines, part);
+    const std::int64_t missed = l2_.access(operand.kind, lines, partition);
     if (!first) read_again_ += missed;
   }
 
@@ -262,12 +262,12 @@ PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedul
 }
 
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
-                                 const SplitL2Shape& shape, MemoryPlacement memory,
+                                 const SplitL2Shape& shape, PagePlacement pages,
                                  const std::function<void()>& on_retired) {
   // Launches begin that many groups of SMs apart: four of them at four of eight groups, eight at each.
   constexpr std::size_t kGroupsBetween = 3;
-  const bool scattered = memory == MemoryPlacement::scattered;
-  const std::uint32_t num_launches = scattered ? 8 : 4;
+  const bool random_pages = pages == PagePlacement::random;
+  const std::uint32_t num_launches = random_pages ? 8 : 4;
   const TileNumbering numbers(program);
   const std::int64_t at_once = std::min<std::int64_t>(num_launches, omp_get_max_threads());
   require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() * at_once);
@@ -279,7 +279,7 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
   SplitL2Traffic traffic;
   std::vector<double> reads(num_launches), writes(num_launches);
   const auto replay = [&](std::uint32_t number) {
-    const auto layout = scattered ? std::optional(number) : std::nullopt;
+    const auto layout = random_pages ? std::optional(number) : std::nullopt;
     CtaSchedule of_launch = schedule;
     of_launch.sm_groups = shape.sm_groups;
     of_launch.launch = kGroupsBetween * number;
@@ -290,7 +290,7 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
       for (const Operand& operand : group.operands) {
         const NumberedTile tile = numbers.tile(operand.tensor, group);
         if (number == 0) traffic.add(operand.kind, tile.bytes);
-        launch.access(operand, group, tile, ctas.place().part);
+        launch.access(operand, group, tile, ctas.place().partition);
       }
     }
     reads[number] = static_cast<double>(launch.dram_read_bytes());
@@ -308,7 +308,7 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
 #pragma omp single
     replay_all();
   }
-  if (scattered) {
+  if (random_pages) {
     traffic.dram_read_bytes = std::llround(median_of(reads));
     traffic.dram_write_bytes = std::llround(median_of(writes));
     const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());

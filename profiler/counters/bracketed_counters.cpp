@@ -9,7 +9,7 @@ namespace {
 // The first leaves some hundred kilobytes of older dirty lines standing, by L2's own rule of replacement.
 constexpr int kSweepsToClean = 2;
 
-void run(const DriverLibrary& driver, const ReadSweep& sweep) {
+void run(const DriverLibrary& driver, const EvictionSweep& sweep) {
   sweep.enqueue(nullptr);
   TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
 }
@@ -24,7 +24,7 @@ const RangeValues* find(const std::vector<RangeValues>& ranges, const std::strin
 
 std::string range_of_work(std::size_t number) { return "work" + std::to_string(number); }
 
-void open_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+void open_bracket(CounterSession& session, const DriverLibrary& driver, const EvictionSweep& sweep,
                   std::size_t number, const std::function<void(CUstream)>& warm_up) {
   for (int i = 0; i < kSweepsToClean; ++i) run(driver, sweep);
   if (warm_up) {
@@ -34,7 +34,7 @@ void open_bracket(CounterSession& session, const DriverLibrary& driver, const Re
   session.push(range_of_work(number));
 }
 
-void close_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+void close_bracket(CounterSession& session, const DriverLibrary& driver, const EvictionSweep& sweep,
                    std::size_t number) {
   TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
   session.pop();

@@ -53,7 +53,7 @@ TEST_CASE("an element type that a chip lacks has no peak") {
   CHECK_FALSE(load_machine("a100-40gb").peak_flops(ElementType::fp8e4m3).has_value());
 }
 
-TEST_CASE("an L2 in two parts may limit the dirty lines of its sets") {
+TEST_CASE("an L2 in two partitions may limit the dirty lines of its sets") {
   CHECK(load_machine("h200").split_l2()->dirty_ways == 8);
   Json json = shipped("h200");
   json.erase("l2_dirty_ways");
@@ -99,14 +99,14 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["l2_effective_fraction"]["value"] = 1.5;
   expect(json, "l2_effective_fraction.value", "(0, 1]");
   json = shipped("h200");
-  json["cta_paces"]["value"][0]["younger"] = 0;
-  expect(json, "cta_paces.value[0].younger", "above 0");
+  json["cta_progress"]["value"][0]["younger_rate"] = 0;
+  expect(json, "cta_progress.value[0].younger_rate", "above 0");
   json = shipped("h200");
-  json["cta_paces"]["value"][0]["step_spread"] = -0.01;
-  expect(json, "cta_paces.value[0].step_spread", "above 0");
+  json["cta_progress"]["value"][0]["step_cv"] = -0.01;
+  expect(json, "cta_progress.value[0].step_cv", "above 0");
   json = shipped("h200");
-  json["cta_paces"]["value"][0]["tpc_spread"] = 0;
-  expect(json, "cta_paces.value[0].tpc_spread", "above 0");
+  json["cta_progress"]["value"][0]["tpc_cv"] = 0;
+  expect(json, "cta_progress.value[0].tpc_cv", "above 0");
   json = shipped("h200");
   json["l2_ways"]["value"] = 0;
   expect(json, "l2_ways.value", "1");
@@ -117,8 +117,8 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json["l2_dirty_ways"]["value"] = 17;
   expect(json, "l2_dirty_ways.value", "16");
   json = shipped("h200");
-  json["sm_groups"]["value"][0]["part"] = 2;
-  expect(json, "sm_groups.value[0].part", "1");
+  json["sm_groups"]["value"][0]["partition"] = 2;
+  expect(json, "sm_groups.value[0].partition", "1");
   json = shipped("h200");
   json["sm_groups"]["value"][0]["sms"] = 9;
   expect(json, "sm_groups.value", "132 SMs");
