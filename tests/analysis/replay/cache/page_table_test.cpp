@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "analysis/replay/cache/tile_memory.hpp"
-#include "common/errors.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
