@@ -63,9 +63,17 @@ Json to_json(const Fact<T>& fact) {
 }
 
 Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
-Fact<double> share_fact(const JsonField& field) {
-  if (field.at("value").positive() > 1) field.at("value").refuse("must lie in (0, 1]");
-  return real_fact(field);
+
+/// Of `l2_bytes`. Older files state the share, l2_effective_fraction.
+Fact<std::int64_t> effective_bytes_fact(const JsonField& machine, std::int64_t l2_bytes) {
+  if (machine.has("l2_effective_bytes") || !machine.has("l2_effective_fraction")) {
+    const JsonField field = machine.at("l2_effective_bytes");
+    return with_evidence(field, field.at("value").integer(1, l2_bytes));
+  }
+  const JsonField field = machine.at("l2_effective_fraction");
+  const double share = field.at("value").positive();
+  if (share > 1) field.at("value").refuse("must lie in (0, 1]");
+  return with_evidence(field, static_cast<std::int64_t>(static_cast<double>(l2_bytes) * share));
 }
 
 constexpr std::int64_t kMostWays = 1024;
@@ -161,7 +169,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.on_chip_bytes_per_sm = integer_fact(field.at("on_chip_bytes_per_sm"));
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
-  machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
+  machine.l2_effective_bytes = effective_bytes_fact(field, machine.l2_bytes.value);
   if (field.has("clock_cv", "clock_spread")) {
     machine.clock_cv = real_fact(field.at("clock_cv", "clock_spread"));
   }
@@ -175,6 +183,11 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     if (field.has("l2_dirty_ways")) {
       const JsonField dirty = field.at("l2_dirty_ways");
       machine.l2_dirty_ways = with_evidence(dirty, dirty.at("value").integer(1, machine.l2_ways->value));
+    }
+    if (machine.split_l2()->sets() < SplitL2Shape::kLeastSets) {
+      field.at("l2_ways").at("value").refuse(
+          fmt::format("must leave {} sets or more to half of an L2 of {} bytes", SplitL2Shape::kLeastSets,
+                      machine.l2_bytes.value));
     }
   }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
@@ -199,7 +212,7 @@ std::string to_json_text(const Machine& machine) {
   json["on_chip_bytes_per_sm"] = to_json(machine.on_chip_bytes_per_sm);
   json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
   json["l2_bytes"] = to_json(machine.l2_bytes);
-  json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
+  json["l2_effective_bytes"] = to_json(machine.l2_effective_bytes);
   if (machine.clock_cv) json["clock_cv"] = to_json(*machine.clock_cv);
   if (machine.cta_progress) json["cta_progress"] = to_json(*machine.cta_progress);
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);

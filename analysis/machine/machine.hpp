@@ -42,6 +42,15 @@ struct SplitL2Shape {
   std::int64_t ways = 0;
   std::vector<SmGroup> sm_groups;
   std::optional<std::int64_t> dirty_ways = std::nullopt;  // lines of a set that may be dirty; none: all
+
+  static constexpr std::int64_t kLineBytes = 128;
+  static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
+  static constexpr std::int64_t kLeastSets = 128;   // of a partition: so many are replayed
+  /// Of a partition: whole pairs of homes.
+  std::int64_t sets() const {
+    constexpr std::int64_t kLinesOfPair = kL2Partitions * kHomeBytes / kLineBytes;
+    return partition_bytes / (kLineBytes * ways * kLinesOfPair) * kLinesOfPair;
+  }
 };
 
 /// Files: analysis/machine/NAME.json. A CTA is what CUDA calls a thread block.
@@ -55,7 +64,7 @@ struct Machine {
   Fact<std::int64_t> on_chip_bytes_per_sm;  // registers, L1 and shared memory: all that can hold an operand
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
-  Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
+  Fact<std::int64_t> l2_effective_bytes;  // of them, what streamed data can use
   /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
   /// measured; absent: 0.
   std::optional<Fact<double>> clock_cv;
@@ -76,9 +85,6 @@ struct Machine {
   std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
 
-  std::int64_t effective_l2_bytes() const {
-    return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
-  }
   /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
   /// nearest; without one all keep step but for the clock_cv above.
   ProgressRates progress_of(std::string_view kernel, std::string_view pass,

@@ -23,9 +23,9 @@ Machine measured_machine(Machine machine, const CeilingsRecord& record) {
   if (half_kept > 0) {
     const std::string source = fmt::format("tilescope ceilings, {}: ", record.when);
     machine.l2_bytes = {record.measured.l2_bytes, source + "as the driver has it", "measured"};
-    machine.l2_effective_fraction = {
-        static_cast<double>(half_kept) / static_cast<double>(record.measured.l2_bytes),
-        source + "the footprint of which half is kept when all SMs read it again and again", "measured"};
+    machine.l2_effective_bytes = {
+        half_kept, source + "the footprint of which half is kept when all SMs read it again and again",
+        "measured"};
   }
   return machine;
 }

@@ -14,7 +14,7 @@ int heads_sharing_l2(const AttentionProblem& problem, const Machine& machine) {
       2 * tensor_extent(problem, TensorName::k).bytes() / (problem.batch * problem.heads_kv);
   const std::int64_t most = problem.batch * problem.heads_kv;
   std::int64_t heads = 1;
-  while (2 * heads <= most && 2 * heads * kv_bytes <= machine.effective_l2_bytes()) heads *= 2;
+  while (2 * heads <= most && 2 * heads * kv_bytes <= machine.l2_effective_bytes.value) heads *= 2;
   return static_cast<int>(heads * problem.group_size());
 }
 
@@ -68,7 +68,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   }
   const PassTraffic traffic = simulate_pass(program, schedule, split ? nullptr : options.on_retired);
   if (!split) {
-    bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
+    bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);
     take(traffic, traffic.dram_read_bytes(bytes.l2_bytes), traffic.dram_write_bytes(bytes.l2_bytes));
   }
   if (options.l2_curve) bytes.l2_curve = l2_curve(traffic);

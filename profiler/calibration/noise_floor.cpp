@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "common/statistics.hpp"
 #include "profiler/calibration/load_kernels.hpp"
 #include "profiler/counters/bracketed_counters.hpp"
 #include "profiler/driver/runtime_check.hpp"

@@ -63,7 +63,7 @@ std::string machine_line(const Machine& machine, const SimulationOptions& how) {
                        format_capacity(machine.l2_bytes.value),
                        random ? "; pages at random places, DRAM bytes are medians over layouts" : "");
   }
-  const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.effective_l2_bytes());
+  const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.l2_effective_bytes.value);
   const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
   return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
                      machine.sm_count.value, format_capacity(machine.l2_bytes.value),

@@ -8,8 +8,8 @@
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/replay/ctas/cta_progress.hpp"
+#include "common/statistics.hpp"
 #include "gpu/launch/pass_runner.hpp"
-#include "profiler/timing/timed_samples.hpp"  // median_of
 
 namespace tilescope::cli {
 namespace {
@@ -63,7 +63,7 @@ int profile_progress(const ProfileKernelOptions& arguments, const CommandContext
         std::vector<double> clock_cvs, tpc_cvs;
         for (int launch = 0; launch < kClockLaunches; ++launch) {
           const std::vector<double> rates = runner.clock_rates(i);
-          clock_cvs.push_back(relative_deviation(rates));
+          clock_cvs.push_back(coefficient_of_variation(rates));
           if (!same_work_on_all_sms(program, static_cast<std::int64_t>(rates.size()) * ctas_per_sm)) continue;
           tpc_cvs.push_back(measured_tpc_cv(runner.busy_cycles(i)));
         }

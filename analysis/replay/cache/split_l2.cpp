@@ -26,7 +26,7 @@ Philox4 random_of(std::uint64_t index, std::uint32_t stream) {
 
 LineSample::LineSample(const SplitL2Shape& shape)
     : ways_(static_cast<std::size_t>(shape.ways)),
-      sets_(shape.partition_bytes / (kLineBytes * shape.ways * 2 * kLinesOfRun) * 2 * kLinesOfRun),
+      sets_(shape.sets()),
       pairs_of_fill_(static_cast<std::uint32_t>(sets_ / kLinesOfRun)) {
   if (sets_ >= kSets) return;
   throw BadInput("l2_ways", std::to_string(shape.ways),

@@ -45,9 +45,9 @@ class LineSample {
     return static_cast<double>(kLineBytes * sets_) / static_cast<double>(kSets);
   }
 
-  static constexpr std::int64_t kLineBytes = 128;
-  static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
-  static constexpr std::int64_t kSets = 128;        // of the sample, in each partition
+  static constexpr std::int64_t kLineBytes = SplitL2Shape::kLineBytes;
+  static constexpr std::int64_t kHomeBytes = SplitL2Shape::kHomeBytes;
+  static constexpr std::int64_t kSets = SplitL2Shape::kLeastSets;  // of the sample, in each partition
 
  private:
   static constexpr std::int64_t kLinesOfRun = kHomeBytes / kLineBytes;

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "profiler/timing/timed_samples.hpp"  // relative_deviation
+#include "common/statistics.hpp"
 
 namespace tilescope {
 namespace {
@@ -95,7 +95,7 @@ std::optional<MeasuredProgress> measured_progress(const StepTimes& times, int ct
   if (younger.count > 0) measured.rates.younger_rate = measured.step_cycles / younger.mean_cycles();
   if (alone.count > 0) measured.rates.alone_rate = measured.step_cycles / alone.mean_cycles();
   if (spans_of_oldest.size() > 1) {
-    measured.rates.step_cv = relative_deviation(spans_of_oldest) * std::sqrt(times.every);
+    measured.rates.step_cv = coefficient_of_variation(spans_of_oldest) * std::sqrt(times.every);
   }
   return measured;
 }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "profiler/timing/timed_samples.hpp"
+#include "common/statistics.hpp"
 
 namespace tilescope {
 namespace {
@@ -15,10 +15,6 @@ namespace {
 // On an H200 latencies deviate by 0.22 of their mean or more, and SMs correlate by 0.94 or more, either way.
 constexpr double kLeastDeviation = 0.1;
 constexpr double kLeastCorrelation = 0.5;
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 /// 0 where either does not vary.
 double correlation(const std::vector<double>& a, const std::vector<double>& b) {
@@ -104,7 +100,7 @@ std::vector<int> partitions_from_latencies(const std::vector<std::vector<double>
   std::vector<int> partitions(latencies.size(), 0);
   std::vector<double> deviations, correlations, sizes;
   for (const std::vector<double>& of_sm : latencies) {
-    deviations.push_back(relative_deviation(of_sm));
+    deviations.push_back(coefficient_of_variation(of_sm));
     correlations.push_back(correlation(latencies.front(), of_sm));
     sizes.push_back(std::fabs(correlations.back()));
   }

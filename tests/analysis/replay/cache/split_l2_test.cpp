@@ -11,6 +11,7 @@
 #include "analysis/replay/cache/page_table.hpp"
 #include "analysis/replay/ctas/cta_schedule.hpp"
 #include "common/errors.hpp"
+#include "common/statistics.hpp"
 #include "profiler/timing/timed_samples.hpp"
 #include "tests/random_problems.hpp"
 
@@ -195,7 +196,7 @@ TEST_CASE("a group of SMs has one clock, in each launch another") {
       clocks.push_back(places[slot].clock);
     }
   }
-  CHECK(relative_deviation(clocks) == doctest::Approx(1e-3).epsilon(0.1));
+  CHECK(coefficient_of_variation(clocks) == doctest::Approx(1e-3).epsilon(0.1));
   std::sort(clocks.begin(), clocks.end());
   CHECK(std::adjacent_find(clocks.begin(), clocks.end()) == clocks.end());
 }
