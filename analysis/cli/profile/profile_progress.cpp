@@ -35,7 +35,8 @@ int profile_progress(const ProfileKernelOptions& arguments, const CommandContext
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
   std::vector<std::vector<std::string>> table = {{"kernel", "pass", "problem", "tile", "CTAs an SM", "step",
-                                                  "younger", "alone", "steps", "TPCs", "clocks"}};
+                                                  "younger's rate", "rate alone", "steps CV", "TPCs CV",
+                                                  "clocks CV"}};
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());

@@ -36,7 +36,7 @@ std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredP
   std::map<PassKey, std::vector<MeasuredPass>> groups;
   for (const MeasuredPass& pass : passes) {
     const char* pages = by_pages && pass.random_pages() ? ", random pages" : "";
-    groups[{pass.kernel() + memory, pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
+    groups[{pass.kernel() + pages, pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
   }
   return groups;
 }
@@ -140,8 +140,8 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
       " The code and constants that L2 fetched count with the simulated reads where they were measured";
   if (!noise_floor.empty()) {
     text +=
-        ", and so does, for what is within, what the device reads by itself in the time of the pass, as "
-        "far as it was measured";
+        ", and so does, for what is within, the noise floor, what the device reads by itself in the time of "
+        "the pass, as far as it was measured";
     if (noise_floor_loads(noise_floor).size() > 1) text += " under the load that makes it read most";
   }
   text += ".";

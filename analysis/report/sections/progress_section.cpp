@@ -30,7 +30,7 @@ struct Range {
 
 struct ProgressRanges {
   int runs = 0, ctas_per_sm = 0;
-  Range step_cycles, younger, alone, step_cv, tpc_cv, clock_cv;
+  Range step_cycles, younger_rate, alone_rate, step_cv, tpc_cv, clock_cv;
 };
 
 }  // namespace
@@ -62,9 +62,12 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
   }
   if (by_pass.empty()) return std::nullopt;
   Table table{
-      "Steps that a CTA makes while the oldest CTA of a full SM makes one, and the time of that one; the "
+      "Progress rates under oldest-first arbitration: steps that a CTA makes while the oldest CTA of a full "
+      "SM "
+      "makes one; and the time of that one; the "
       "least and the largest of several lengths and masks. An SM favours its oldest CTA, and gives much "
-      "more to one that is alone. The last columns are standard deviations: of the time of a step, each by "
+      "more to one that is alone. The last columns are coefficients of variation: of the time of a step, "
+      "each by "
       "itself; of what TPCs of two SMs take for the same work, in kernels that note no steps; and of the "
       "SMs' clocks over a pass: each GPC has a clock of its own, and where power keeps them below the "
       "highest, none is quite like another. So CTAs that began together drift apart, and those that run "
@@ -78,11 +81,11 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
        {"runs", true},
        {"step, cycles", true},
        {"CTAs an SM", true},
-       {"younger", true},
-       {"alone", true},
-       {"steps differ, %", true},
-       {"TPCs differ, %", true},
-       {"clocks differ, %", true}},
+       {"younger's rate", true},
+       {"rate alone", true},
+       {"steps, CV %", true},
+       {"TPCs, CV %", true},
+       {"clocks, CV %", true}},
       {}};
   for (const auto& [key, ranges] : by_pass) {
     const auto& [kernel, pass, type, head_dim, tile] = key;

@@ -124,7 +124,8 @@ Table noise_floor_table(const CeilingsRecord& record) {
   if (noise_floor_loads(record.measured.noise_floor).size() > 1) {
     const std::vector<std::vector<std::string>> rows = noise_floor_rows(record.measured.noise_floor);
     Table table{
-        "What the device reads from DRAM by itself, and so is counted with any kernel, by what runs "
+        "The noise floor: what the device reads from DRAM by itself, and so is counted with any kernel, by "
+        "what runs "
         "meanwhile: a kernel of one warp that sleeps, one that multiplies and adds on all SMs, or one of a "
         "few CTAs that read and write two fifths of the L2 again and again. Reads that fetch these two "
         "fifths once are not among them; what others read displaces some, which are read again.",
@@ -133,9 +134,11 @@ Table noise_floor_table(const CeilingsRecord& record) {
     for (const std::string& header : rows.front()) table.columns.push_back({header, true});
     return table;
   }
-  Table table{"What is read from DRAM while a kernel of one warp sleeps, and so is counted with any kernel.",
-              {{"asleep for", true}, {"DRAM read", true}, {"each second", true}},
-              {}};
+  Table table{
+      "The noise floor: what is read from DRAM while a kernel of one warp sleeps, and so is counted with any "
+      "kernel.",
+      {{"asleep for", true}, {"DRAM read", true}, {"each second", true}},
+      {}};
   for (const NoiseFloor& reads : record.measured.noise_floor) {
     const auto bytes = static_cast<double>(reads.dram_read_bytes);
     table.rows.push_back(
