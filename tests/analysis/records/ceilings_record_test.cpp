@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/records/json_fields.hpp"
+#include "common/errors.hpp"
 #include "tests/paths.hpp"
 
 namespace tilescope {

@@ -12,6 +12,7 @@
 
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/replay/cache/reuse_stack.hpp"
+#include "common/errors.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
@@ -345,6 +346,12 @@ TEST_CASE("a split L2 is asked for what the closed forms say, and moves between 
       }
     }
   }
+}
+
+TEST_CASE("an L2 of fewer sets than are sampled is refused, and ends no thread") {
+  const OneHead head(22, 2048);
+  const SplitL2Shape shape{1 << 16, 16, {{1, 0}}};  // 32 sets
+  CHECK_THROWS_AS(simulate_split_l2(head.forward(Scan::ascending), {1}, shape), BadInput);
 }
 
 TEST_CASE("a split L2 far too small keeps nothing from one sweep of K and V to the next") {
