@@ -31,6 +31,8 @@ std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metr
   add("spills", "local_store_bytes", spilled, false);
   if (in_sectors && asked) {
     add("partly written sectors", "global_store_bytes - stored_data_bytes", *in_sectors - *asked, false);
+    // An identity: merged_store_bytes is what plain stores ask for less the counter that sm_l2_write_bytes
+    // takes them from, so that this counter cancels in what is left over.
     add("sectors merged in L1", "-merged_store_bytes", -value("merged_store_bytes"), false);
   } else if (stored && asked && *stored - spilled > *asked) {
     add("partly written sectors", "store_bytes - local_store_bytes - stored_data_bytes",

@@ -70,9 +70,9 @@ bool only_judged(const RunEntry& run) {
 }
 
 /// Nor are runs of which only the steps were timed.
-bool only_paced(const RunEntry& run) {
+bool only_progress(const RunEntry& run) {
   return std::all_of(run.passes.begin(), run.passes.end(),
-                     [](const PassRecord& pass) { return pass.paces && !pass.closed_form; });
+                     [](const PassRecord& pass) { return pass.progress && !pass.closed_form; });
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         for (const PassRecord& pass : run.passes) {
           if (pass.direction == direction) summary.passes.push_back(&pass);
         }
-        if (summary.passes.empty() || only_judged(run) || only_paced(run)) continue;
+        if (summary.passes.empty() || only_judged(run) || only_progress(run)) continue;
         summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
         if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
         if (run.order && *run.order != TileOrder::row_major) {
@@ -146,7 +146,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (run.scan && *run.scan != Scan::ascending) {
           summary.label += fmt::format(" {}", to_string(*run.scan));
         }
-        if (run.memory == MemoryPlacement::scattered) summary.label += " scattered";
+        if (run.pages == PagePlacement::random) summary.label += " random pages";
         summary.algorithm = algorithm_of_kernel(run.kernel);
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);

@@ -6,21 +6,24 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "analysis/machine/sm_groups_json.hpp"
 #include "analysis/records/json_fields.hpp"
+#include "analysis/records/sm_groups_json.hpp"
 #include "common/installed_files.hpp"
 #include "common/nearest_names.hpp"
 
 namespace tilescope {
 
 /// Where the JSON library looks for it.
-static void to_json(Json& json, const PassPaces& pass) {
-  json = {{"kernel", pass.kernel},         {"pass", pass.pass},
-          {"head_dim", pass.head_dim},     {"dtype", to_string(pass.dtype)},
-          {"younger", pass.paces.younger}, {"alone", pass.paces.alone}};
-  if (pass.paces.step_spread > 0) json["step_spread"] = pass.paces.step_spread;
-  if (pass.paces.tpc_spread > 0) json["tpc_spread"] = pass.paces.tpc_spread;
-  if (pass.paces.clock_spread > 0) json["clock_spread"] = pass.paces.clock_spread;
+static void to_json(Json& json, const PassProgress& pass) {
+  json = {{"kernel", pass.kernel},
+          {"pass", pass.pass},
+          {"head_dim", pass.head_dim},
+          {"dtype", to_string(pass.dtype)},
+          {"younger_rate", pass.rates.younger_rate},
+          {"alone_rate", pass.rates.alone_rate}};
+  if (pass.rates.step_cv > 0) json["step_cv"] = pass.rates.step_cv;
+  if (pass.rates.tpc_cv > 0) json["tpc_cv"] = pass.rates.tpc_cv;
+  if (pass.rates.clock_cv > 0) json["clock_cv"] = pass.rates.clock_cv;
 }
 
 namespace {
@@ -57,15 +60,23 @@ Json to_json(const Fact<T>& fact) {
 }
 
 Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
-Fact<double> share_fact(const JsonField& field) {
-  if (field.at("value").positive() > 1) field.at("value").refuse("must lie in (0, 1]");
-  return real_fact(field);
+
+/// Of `l2_bytes`. Older files state the share, l2_effective_fraction.
+Fact<std::int64_t> effective_bytes_fact(const JsonField& machine, std::int64_t l2_bytes) {
+  if (machine.has("l2_effective_bytes") || !machine.has("l2_effective_fraction")) {
+    const JsonField field = machine.at("l2_effective_bytes");
+    return with_evidence(field, field.at("value").integer(1, l2_bytes));
+  }
+  const JsonField field = machine.at("l2_effective_fraction");
+  const double share = field.at("value").positive();
+  if (share > 1) field.at("value").refuse("must lie in (0, 1]");
+  return with_evidence(field, static_cast<std::int64_t>(static_cast<double>(l2_bytes) * share));
 }
 
 constexpr std::int64_t kMostWays = 1024;
 
 Fact<std::vector<SmGroup>> sm_groups_fact(const JsonField& field, std::int64_t sm_count) {
-  const std::vector<SmGroup> groups = parse_sm_groups(field.at("value"), sm_count, kL2Parts);
+  const std::vector<SmGroup> groups = parse_sm_groups(field.at("value"), sm_count, kL2Partitions);
   std::int64_t sms = 0;
   for (const SmGroup& group : groups) sms += group.sms;
   if (sms != sm_count) field.at("value").refuse(fmt::format("must have {} SMs in all", sm_count));
@@ -81,44 +92,44 @@ ElementType element_type(const JsonField& field, const std::string& name) {
   }
 }
 
-Fact<std::vector<PassPaces>> pass_paces_fact(const JsonField& field) {
-  const auto spread = [](const JsonField& entry, const char* name) {
-    return entry.has(name) ? entry.at(name).positive() : 0.0;
+Fact<std::vector<PassProgress>> pass_progress_fact(const JsonField& field) {
+  const auto cv = [](const JsonField& entry, const char* name, const char* former) {
+    return entry.has(name, former) ? entry.at(name, former).positive() : 0.0;
   };
-  std::vector<PassPaces> all;
+  std::vector<PassProgress> all;
   for (const JsonField& entry : field.at("value").items()) {
-    all.push_back(
-        {entry.at("kernel").text(),
-         entry.at("pass").text(),
-         entry.at("head_dim").integer(1, kMaxHeadDim),
-         element_type(entry.at("dtype"), entry.at("dtype").text()),
-         {entry.at("younger").positive(), entry.at("alone").positive(), spread(entry, "step_spread"),
-          spread(entry, "tpc_spread"), spread(entry, "clock_spread")}});
+    all.push_back({entry.at("kernel").text(),
+                   entry.at("pass").text(),
+                   entry.at("head_dim").integer(1, kMaxHeadDim),
+                   element_type(entry.at("dtype"), entry.at("dtype").text()),
+                   {entry.at("younger_rate", "younger").positive(),
+                    entry.at("alone_rate", "alone").positive(), cv(entry, "step_cv", "step_spread"),
+                    cv(entry, "tpc_cv", "tpc_spread"), cv(entry, "clock_cv", "clock_spread")}});
   }
   return with_evidence(field, all);
 }
 
 }  // namespace
 
-CtaPaces Machine::paces_of(std::string_view kernel, std::string_view pass,
-                           const AttentionProblem& problem) const {
-  const auto distance = [&problem](const PassPaces& entry) {
+ProgressRates Machine::progress_of(std::string_view kernel, std::string_view pass,
+                                   const AttentionProblem& problem) const {
+  const auto distance = [&problem](const PassProgress& entry) {
     return std::abs(entry.head_dim - problem.head_dim);
   };
-  static const std::vector<PassPaces> kNone;
-  const PassPaces* nearest = nullptr;
-  for (const PassPaces& entry : cta_paces ? cta_paces->value : kNone) {
+  static const std::vector<PassProgress> kNone;
+  const PassProgress* nearest = nullptr;
+  for (const PassProgress& entry : cta_progress ? cta_progress->value : kNone) {
     if (entry.kernel != kernel || entry.pass != pass) continue;
     if (element_bytes(entry.dtype) != element_bytes(problem.dtype)) continue;
     if (nearest == nullptr || distance(entry) < distance(*nearest)) nearest = &entry;
   }
-  if (nearest != nullptr) return nearest->paces;
-  return {.clock_spread = clock_spread ? clock_spread->value : 0.0};
+  if (nearest != nullptr) return nearest->rates;
+  return {.clock_cv = clock_cv ? clock_cv->value : 0.0};
 }
 
 std::optional<SplitL2Shape> Machine::split_l2() const {
   if (!l2_ways || !sm_groups) return std::nullopt;
-  SplitL2Shape shape{l2_bytes.value / kL2Parts, l2_ways->value, sm_groups->value};
+  SplitL2Shape shape{l2_bytes.value / kL2Partitions, l2_ways->value, sm_groups->value};
   if (l2_dirty_ways) shape.dirty_ways = l2_dirty_ways->value;
   return shape;
 }
@@ -155,9 +166,13 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.on_chip_bytes_per_sm = integer_fact(field.at("on_chip_bytes_per_sm"));
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
-  machine.l2_effective_fraction = share_fact(field.at("l2_effective_fraction"));
-  if (field.has("clock_spread")) machine.clock_spread = real_fact(field.at("clock_spread"));
-  if (field.has("cta_paces")) machine.cta_paces = pass_paces_fact(field.at("cta_paces"));
+  machine.l2_effective_bytes = effective_bytes_fact(field, machine.l2_bytes.value);
+  if (field.has("clock_cv", "clock_spread")) {
+    machine.clock_cv = real_fact(field.at("clock_cv", "clock_spread"));
+  }
+  if (field.has("cta_progress", "cta_paces")) {
+    machine.cta_progress = pass_progress_fact(field.at("cta_progress", "cta_paces"));
+  }
   if (field.has("l2_ways") || field.has("sm_groups")) {
     machine.l2_ways =
         with_evidence(field.at("l2_ways"), field.at("l2_ways").at("value").integer(1, kMostWays));
@@ -165,6 +180,11 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     if (field.has("l2_dirty_ways")) {
       const JsonField dirty = field.at("l2_dirty_ways");
       machine.l2_dirty_ways = with_evidence(dirty, dirty.at("value").integer(1, machine.l2_ways->value));
+    }
+    if (machine.split_l2()->sets() < SplitL2Shape::kLeastSets) {
+      field.at("l2_ways").at("value").refuse(
+          fmt::format("must leave {} sets or more to half of an L2 of {} bytes", SplitL2Shape::kLeastSets,
+                      machine.l2_bytes.value));
     }
   }
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
@@ -189,9 +209,9 @@ std::string to_json_text(const Machine& machine) {
   json["on_chip_bytes_per_sm"] = to_json(machine.on_chip_bytes_per_sm);
   json["ctas_per_sm"] = to_json(machine.ctas_per_sm);
   json["l2_bytes"] = to_json(machine.l2_bytes);
-  json["l2_effective_fraction"] = to_json(machine.l2_effective_fraction);
-  if (machine.clock_spread) json["clock_spread"] = to_json(*machine.clock_spread);
-  if (machine.cta_paces) json["cta_paces"] = to_json(*machine.cta_paces);
+  json["l2_effective_bytes"] = to_json(machine.l2_effective_bytes);
+  if (machine.clock_cv) json["clock_cv"] = to_json(*machine.clock_cv);
+  if (machine.cta_progress) json["cta_progress"] = to_json(*machine.cta_progress);
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
   if (machine.l2_dirty_ways) json["l2_dirty_ways"] = to_json(*machine.l2_dirty_ways);
   if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);

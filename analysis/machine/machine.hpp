@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/replay/ctas/cta_progress.hpp"
+#include "analysis/records/progress_rates.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "profiler/calibration/l2/l2_partitions.hpp"
 
@@ -25,23 +25,32 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
-inline constexpr int kL2Parts = 2;
+inline constexpr int kL2Partitions = 2;
 
-/// The paces of a kernel's pass, as they were measured with one head dimension and element type.
-struct PassPaces {
+/// The progress of a kernel's CTAs in a pass, as it was measured with one head dimension and element type.
+struct PassProgress {
   std::string kernel, pass;  // "gpu:flash2-simt", "forward"
   std::int64_t head_dim = 0;
   ElementType dtype = ElementType::fp32;
-  CtaPaces paces;
-  bool operator==(const PassPaces&) const = default;
+  ProgressRates rates;
+  bool operator==(const PassProgress&) const = default;
 };
 
-/// An L2 in two parts.
+/// An L2 in two partitions: the one beside an SM is near to it, the other far.
 struct SplitL2Shape {
-  std::int64_t part_bytes = 0;
+  std::int64_t partition_bytes = 0;
   std::int64_t ways = 0;
   std::vector<SmGroup> sm_groups;
   std::optional<std::int64_t> dirty_ways = std::nullopt;  // lines of a set that may be dirty; none: all
+
+  static constexpr std::int64_t kLineBytes = 128;
+  static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
+  static constexpr std::int64_t kLeastSets = 128;   // of a partition: so many are replayed
+  /// Of a partition: whole pairs of homes.
+  std::int64_t sets() const {
+    constexpr std::int64_t kLinesOfPair = kL2Partitions * kHomeBytes / kLineBytes;
+    return partition_bytes / (kLineBytes * ways * kLinesOfPair) * kLinesOfPair;
+  }
 };
 
 /// Files: analysis/machine/NAME.json. A CTA is what CUDA calls a thread block.
@@ -55,17 +64,18 @@ struct Machine {
   Fact<std::int64_t> on_chip_bytes_per_sm;  // registers, L1 and shared memory: all that can hold an operand
   Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
   Fact<std::int64_t> l2_bytes;
-  Fact<double> l2_effective_fraction;  // of l2_bytes that streamed data can use, in (0, 1]
+  Fact<std::int64_t> l2_effective_bytes;  // of them, what streamed data can use
   /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
   /// measured; absent: 0.
-  std::optional<Fact<double>> clock_spread;
+  std::optional<Fact<double>> clock_cv;
   /// Of passes that were measured; in others an SM's CTAs keep step.
-  std::optional<Fact<std::vector<PassPaces>>> cta_paces;
+  std::optional<Fact<std::vector<PassProgress>>> cta_progress;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
-  /// always first; together they say that the L2 is in two equal parts (SplitL2). Absent: one part, LRU.
+  /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,
+  /// LRU.
   std::optional<Fact<std::int64_t>> l2_ways;
   std::optional<Fact<std::vector<SmGroup>>> sm_groups;
-  /// Lines of a set of an L2 in two parts that may be dirty at once, the oldest being written back where
+  /// Lines of a set of an L2 in two partitions that may be dirty at once, the oldest being written back where
   /// there would be more; absent: all.
   std::optional<Fact<std::int64_t>> l2_dirty_ways;
   Fact<double> dram_bytes_per_second;
@@ -75,12 +85,10 @@ struct Machine {
   std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
 
-  std::int64_t effective_l2_bytes() const {
-    return static_cast<std::int64_t>(static_cast<double>(l2_bytes.value) * l2_effective_fraction.value);
-  }
   /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
-  /// nearest; without one all keep step but for the clock_spread above.
-  CtaPaces paces_of(std::string_view kernel, std::string_view pass, const AttentionProblem& problem) const;
+  /// nearest; without one all keep step but for the clock_cv above.
+  ProgressRates progress_of(std::string_view kernel, std::string_view pass,
+                            const AttentionProblem& problem) const;
   /// Nothing where the L2 is taken as one.
   std::optional<SplitL2Shape> split_l2() const;
   /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a

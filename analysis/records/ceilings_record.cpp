@@ -5,35 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/machine/sm_groups_json.hpp"
 #include "analysis/records/json_fields.hpp"
+#include "analysis/records/sm_groups_json.hpp"
+#include "common/errors.hpp"
 
 namespace tilescope {
-
-Machine measured_machine(Machine machine, const CeilingsRecord& record) {
-  machine.name += "-measured";
-  machine.title = record.measured.device + ", ceilings measured " + record.when;
-  for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
-    const Fact<double> fact{
-        ceiling.per_second,
-        fmt::format("tilescope ceilings, {}: {}; fastest run, mean SM clock of all {:.0f} MHz", record.when,
-                    ceiling.method, 1e-6 * ceiling.sm_clock_hz),
-        "measured"};
-    if (ceiling.name == "dram_copy") machine.dram_bytes_per_second = fact;
-    if (ceiling.name == "sm_l2_read") machine.l2_bytes_per_second = fact;
-    if (ceiling.unit == "flop/s") machine.peak_flops_per_second[ceiling.name] = fact;
-    if (ceiling.name == "fp8e4m3") machine.peak_flops_per_second["fp8e5m2"] = fact;
-  }
-  const std::int64_t half_kept = half_kept_bytes(record.measured.l2, kReadByAll);
-  if (half_kept > 0) {
-    const std::string source = fmt::format("tilescope ceilings, {}: ", record.when);
-    machine.l2_bytes = {record.measured.l2_bytes, source + "as the driver has it", "measured"};
-    machine.l2_effective_fraction = {
-        static_cast<double>(half_kept) / static_cast<double>(record.measured.l2_bytes),
-        source + "the footprint of which half is kept when all SMs read it again and again", "measured"};
-  }
-  return machine;
-}
 
 std::string to_json_text(const CeilingsRecord& record) {
   Json json{{"schema", kCeilingsSchema},
@@ -59,13 +35,13 @@ std::string to_json_text(const CeilingsRecord& record) {
     json["l2"].push_back(
         {{"access", point.access}, {"footprint_bytes", point.footprint_bytes}, {"kept", point.kept}});
   }
-  if (!record.measured.l2_parts.groups.empty()) {
-    json["l2_parts"] = {{"groups", record.measured.l2_parts.groups}};
+  if (!record.measured.l2_partitions.groups.empty()) {
+    json["l2_partitions"] = {{"groups", record.measured.l2_partitions.groups}};
   }
-  if (!record.measured.background.empty()) {
-    json["background"] = Json::array();
-    for (const BackgroundReads& reads : record.measured.background) {
-      json["background"].push_back(
+  if (!record.measured.noise_floor.empty()) {
+    json["noise_floor"] = Json::array();
+    for (const NoiseFloor& reads : record.measured.noise_floor) {
+      json["noise_floor"].push_back(
           {{"load", reads.load}, {"seconds", reads.seconds}, {"dram_read_bytes", reads.dram_read_bytes}});
     }
   }
@@ -75,18 +51,26 @@ std::string to_json_text(const CeilingsRecord& record) {
 
 namespace {
 
-// Older records lack both.
-void read_parts(const JsonField& field, Ceilings& measured) {
-  constexpr std::int64_t kMostSms = 1 << 16, kMostParts = 64;
-  if (!field.has("l2_parts")) return;
-  measured.l2_parts.groups = parse_sm_groups(field.at("l2_parts").at("groups"), kMostSms, kMostParts);
+/// By the name that older records give it, or by its own.
+std::string access_named(const std::string& name) {
+  if (name == "read by the SMs of one part") return kReadByPartition;
+  if (name == "scattered pieces read by all SMs") return kReadRandom;
+  return name;
 }
 
-void read_background(const JsonField& field, Ceilings& measured) {
-  if (!field.has("background")) return;
-  for (const JsonField& reads : field.at("background").items()) {
-    measured.background.push_back({reads.has("load") ? reads.at("load").text() : kAsleep,
-                                   reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
+// Older records lack both.
+void read_partitions(const JsonField& field, Ceilings& measured) {
+  constexpr std::int64_t kMostSms = 1 << 16, kMostPartitions = 64;
+  if (!field.has("l2_partitions", "l2_parts")) return;
+  measured.l2_partitions.groups =
+      parse_sm_groups(field.at("l2_partitions", "l2_parts").at("groups"), kMostSms, kMostPartitions);
+}
+
+void read_noise_floor(const JsonField& field, Ceilings& measured) {
+  if (!field.has("noise_floor", "background")) return;
+  for (const JsonField& reads : field.at("noise_floor", "background").items()) {
+    measured.noise_floor.push_back({reads.has("load") ? reads.at("load").text() : kAsleep,
+                                    reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
   }
 }
 
@@ -115,12 +99,12 @@ CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view
     }
     measured.l2_bytes = json.value("l2_bytes", std::int64_t{0});  // older records lack both
     for (const Json& point : json.value("l2", Json::array())) {
-      measured.l2.push_back({point.at("access").get<std::string>(),
+      measured.l2.push_back({access_named(point.at("access").get<std::string>()),
                              point.at("footprint_bytes").get<std::int64_t>(),
                              point.at("kept").get<double>()});
     }
-    read_parts(field, measured);
-    read_background(field, measured);
+    read_partitions(field, measured);
+    read_noise_floor(field, measured);
     return record;
   } catch (const Json::exception& error) {
     throw BadInput(source + " is no record of ceilings: " + error.what());

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/machine/machine.hpp"
 #include "profiler/calibration/ceilings.hpp"
 
 namespace tilescope {
@@ -22,10 +21,7 @@ struct CeilingsRecord {
 std::string to_json_text(const CeilingsRecord& record);
 /// @param source what error messages call the text, usually its path
 /// @throws BadInput naming the source on damaged JSON or another schema. Records may lack what the L2 keeps,
-/// its parts and the background reads; of these the load, which then was kAsleep.
+/// its partitions and the noise floor; of this the load, which then was kAsleep.
 CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view text);
-
-/// `base` with what was measured in the place of what is said of it, called "base-measured".
-Machine measured_machine(Machine base, const CeilingsRecord& record);
 
 }  // namespace tilescope

@@ -33,8 +33,11 @@ class JsonField {
   /// @throws BadInput always: "FILE: PATH = VALUE: allowed"
   [[noreturn]] void refuse(const std::string& allowed) const;
 
-  bool has(const char* key) const;       // also refuses what is not an object
-  JsonField at(const char* key) const;   // refuses a missing key
+  bool has(const char* key) const;      // also refuses what is not an object
+  JsonField at(const char* key) const;  // refuses a missing key
+  /// The key, or in files from before it was called so, its former name.
+  bool has(const char* key, const char* former) const { return has(key) || has(former); }
+  JsonField at(const char* key, const char* former) const { return at(has(former) ? former : key); }
   std::vector<JsonField> items() const;  // of an array
   /// Keys and values of an object, in order.
   std::vector<std::pair<std::string, JsonField>> entries() const;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "common/number_format.hpp"
-#include "profiler/timing/timed_samples.hpp"  // median_of
+#include "common/statistics.hpp"
 
 namespace tilescope {
 

@@ -24,7 +24,7 @@ std::string variant(const RunEntry& run) {
 }
 
 bool same_subject(const RunEntry& a, const RunEntry& b) {
-  return a.kernel == b.kernel && a.problem == b.problem && a.memory == b.memory;
+  return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages;
 }
 
 /// What two simulations must share to be compared; null where nothing was simulated.

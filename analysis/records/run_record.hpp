@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
-#include "analysis/replay/cache/page_table.hpp"
-#include "analysis/replay/ctas/cta_progress.hpp"
+#include "analysis/records/page_placement.hpp"
+#include "analysis/records/progress_rates.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
@@ -69,7 +69,8 @@ struct SimulatedBytes {
   std::int64_t dram_write_bytes = 0;
   double hit_rate = 0;                 // bytes found in L2 / bytes that looked there, 1.0 = 100 %
   std::vector<L2CurvePoint> l2_curve;  // of LRU; ascending l2_bytes; may be empty
-  /// Least and largest DRAM reads of the layouts whose median dram_read_bytes is; only in scattered memory.
+  /// Least and largest DRAM reads of the layouts whose median dram_read_bytes is; only with pages at random
+  /// places.
   std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
   bool operator==(const SimulatedBytes&) const = default;
 };
@@ -77,7 +78,7 @@ struct SimulatedBytes {
 /// Bytes from hardware counters.
 struct MeasuredBytes {
   std::optional<std::int64_t> sm_l2_read_bytes, sm_l2_write_bytes, dram_read_bytes, dram_write_bytes;
-  /// Least and largest DRAM reads of the launches, or of the placements in scattered memory, whose median
+  /// Least and largest DRAM reads of the launches, or of the random placements, whose median
   /// dram_read_bytes is; absent with one.
   std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
   /// Code and constants that L2 had to fetch from DRAM: part of dram_read_bytes.
@@ -117,7 +118,7 @@ struct PassRecord {
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
   std::optional<MeasuredBytes> measured;
-  std::optional<MeasuredPaces> paces = std::nullopt;
+  std::optional<MeasuredProgress> progress = std::nullopt;
   std::optional<TimeRecord> time;
   std::map<std::string, CounterValue> counters;
   std::optional<LaunchRecord> launch;
@@ -158,8 +159,8 @@ struct RunEntry {
   std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
   std::optional<InputKind> inputs = std::nullopt;  // what was computed on
   std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
-  /// How its tensors lay, measured and simulated.
-  MemoryPlacement memory = MemoryPlacement::contiguous;
+  /// Where its tensors lay, measured and simulated.
+  PagePlacement pages = PagePlacement::contiguous;
   /// By direction, "forward" or "backward": device memory that its tensors took.
   std::map<std::string, std::int64_t> device_bytes = {};
   std::map<std::string, TensorErrorRecord> mirror_error = {};  // `error`, against the kernel's CPU mirror

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record as JSON: one writer and one reader for each of its parts.
+// The record as JSON: one list of fields for each of its parts.
 #include "analysis/records/atomic_file.hpp"
+#include "analysis/records/field_list.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/problem_json.hpp"
 #include "analysis/records/run_record.hpp"
@@ -8,342 +9,237 @@
 namespace tilescope {
 namespace {
 
-template <typename T>
-void put(Json& json, const char* key, const std::optional<T>& value) {
-  if (value) json[key] = *value;
-}
+// Codecs of the values that only this record has.
 
-std::optional<std::string> optional_text(const JsonField& field, const char* key) {
-  return field.has(key) ? std::optional(field.at(key).text()) : std::nullopt;
-}
-
-std::optional<std::int64_t> optional_count(const JsonField& field, const char* key) {
-  return field.has(key) ? std::optional(field.at(key).count()) : std::nullopt;
-}
-
-Json to_json(const MachineInfo& machine) {
-  Json json = Json::object();
-  put(json, "name", machine.name);
-  put(json, "chip", machine.chip);
-  put(json, "driver", machine.driver);
-  put(json, "cuda", machine.cuda);
-  put(json, "source", machine.source);
-  put(json, "libraries", machine.libraries);
-  put(json, "cpu", machine.cpu);
-  put(json, "threads", machine.threads);
-  return json;
-}
-
-MachineInfo machine_from(const JsonField& field) {
-  return {optional_text(field, "name"), optional_text(field, "chip"),    optional_text(field, "driver"),
-          optional_text(field, "cuda"), optional_text(field, "source"),  optional_text(field, "libraries"),
-          optional_text(field, "cpu"),  optional_count(field, "threads")};
-}
-
-Json to_json(const ClosedFormBytes& bytes) {
-  return {{"sm_l2_read_bytes", bytes.sm_l2_read_bytes},
-          {"sm_l2_write_bytes", bytes.sm_l2_write_bytes},
-          {"compulsory_read_bytes", bytes.compulsory_read_bytes},
-          {"compulsory_write_bytes", bytes.compulsory_write_bytes}};
-}
-
-ClosedFormBytes closed_form_from(const JsonField& field) {
-  return {field.at("sm_l2_read_bytes").count(), field.at("sm_l2_write_bytes").count(),
-          field.at("compulsory_read_bytes").count(), field.at("compulsory_write_bytes").count()};
-}
-
-Json to_json(const SimulatedBytes& bytes) {
-  Json json{{"machine", bytes.machine},
-            {"l2_bytes", bytes.l2_bytes},
-            {"co_resident_ctas", bytes.co_resident_ctas},
-            {"sm_l2_read_bytes", bytes.sm_l2_read_bytes},
-            {"sm_l2_write_bytes", bytes.sm_l2_write_bytes},
-            {"dram_read_bytes", bytes.dram_read_bytes},
-            {"dram_write_bytes", bytes.dram_write_bytes},
-            {"hit_rate", bytes.hit_rate}};
-  put(json, "dram_read_range", bytes.dram_read_range);
-  for (const L2CurvePoint& point : bytes.l2_curve) {
-    json["l2_curve"].push_back({{"l2_bytes", point.l2_bytes},
-                                {"dram_read_bytes", point.dram_read_bytes},
-                                {"dram_write_bytes", point.dram_write_bytes}});
+/// [least, largest]
+struct Range {
+  Json write(const std::array<std::int64_t, 2>& range) const { return range; }
+  std::array<std::int64_t, 2> read(const JsonField& field) const {
+    const std::vector<JsonField> ends = field.items();
+    if (ends.size() != 2 || ends[0].count() > ends[1].count()) field.refuse("must be [least, largest]");
+    return {ends[0].count(), ends[1].count()};
   }
-  return json;
-}
+};
 
-std::array<std::int64_t, 2> range_from(const JsonField& field) {
-  const std::vector<JsonField> ends = field.items();
-  if (ends.size() != 2 || ends[0].count() > ends[1].count()) field.refuse("must be [least, largest]");
-  return {ends[0].count(), ends[1].count()};
-}
-
-SimulatedBytes simulated_from(const JsonField& field) {
-  SimulatedBytes bytes;
-  bytes.machine = field.at("machine").text();
-  bytes.l2_bytes = field.at("l2_bytes").count();
-  bytes.co_resident_ctas = field.at("co_resident_ctas").count();
-  bytes.sm_l2_read_bytes = field.at("sm_l2_read_bytes").count();
-  bytes.sm_l2_write_bytes = field.at("sm_l2_write_bytes").count();
-  bytes.dram_read_bytes = field.at("dram_read_bytes").count();
-  bytes.dram_write_bytes = field.at("dram_write_bytes").count();
-  bytes.hit_rate = field.at("hit_rate").number();
-  if (field.has("dram_read_range")) bytes.dram_read_range = range_from(field.at("dram_read_range"));
-  if (field.has("l2_curve")) {
-    for (const JsonField& point : field.at("l2_curve").items()) {
-      bytes.l2_curve.push_back({point.at("l2_bytes").count(), point.at("dram_read_bytes").count(),
-                                point.at("dram_write_bytes").count()});
-    }
+/// [x, y, z]
+struct Extent {
+  Json write(const std::array<std::int64_t, 3>& extent) const { return extent; }
+  std::array<std::int64_t, 3> read(const JsonField& field) const {
+    const std::vector<JsonField> sides = field.items();
+    if (sides.size() != 3) field.refuse("must be [x, y, z]");
+    return {sides[0].integer(1), sides[1].integer(1), sides[2].integer(1)};
   }
-  return bytes;
-}
+};
 
-Json to_json(const MeasuredBytes& bytes) {
-  Json json = Json::object();
-  put(json, "sm_l2_read_bytes", bytes.sm_l2_read_bytes);
-  put(json, "sm_l2_write_bytes", bytes.sm_l2_write_bytes);
-  put(json, "dram_read_bytes", bytes.dram_read_bytes);
-  put(json, "dram_write_bytes", bytes.dram_write_bytes);
-  put(json, "dram_read_range", bytes.dram_read_range);
-  put(json, "instruction_fetch_bytes", bytes.instruction_fetch_bytes);
-  return json;
-}
-
-MeasuredBytes measured_from(const JsonField& field) {
-  MeasuredBytes bytes{optional_count(field, "sm_l2_read_bytes"), optional_count(field, "sm_l2_write_bytes"),
-                      optional_count(field, "dram_read_bytes"), optional_count(field, "dram_write_bytes")};
-  if (field.has("dram_read_range")) bytes.dram_read_range = range_from(field.at("dram_read_range"));
-  bytes.instruction_fetch_bytes = optional_count(field, "instruction_fetch_bytes");
-  return bytes;
-}
-
-Json to_json(const TimeRecord& time) {
-  Json json{{"median_s", time.median_s}, {"min_s", time.min_s}, {"noise", json_number(time.noise)}};
-  put(json, "throttled", time.throttled);
-  put(json, "sm_clock_hz", time.sm_clock_hz);
-  json["samples_s"] = time.samples_s;
-  return json;
-}
-
-TimeRecord time_from(const JsonField& field) {
-  TimeRecord time{
-      field.at("median_s").positive(), field.at("min_s").positive(), field.at("noise").number(), {}};
-  for (const JsonField& sample : field.at("samples_s").items()) time.samples_s.push_back(sample.positive());
-  time.throttled = optional_count(field, "throttled");
-  if (field.has("sm_clock_hz")) time.sm_clock_hz = field.at("sm_clock_hz").positive();
-  return time;
-}
-
-Json to_json(const MeasuredPaces& measured) {
-  return {{"ctas_per_sm", measured.ctas_per_sm},        {"step_cycles", measured.step_cycles},
-          {"younger", measured.paces.younger},          {"alone", measured.paces.alone},
-          {"step_spread", measured.paces.step_spread},  {"tpc_spread", measured.paces.tpc_spread},
-          {"clock_spread", measured.paces.clock_spread}};
-}
-
-MeasuredPaces paces_from(const JsonField& field) {
-  constexpr std::int64_t kMostCtas = 1024;
-  const auto spread = [&field](const char* name) { return field.has(name) ? field.at(name).number() : 0.0; };
-  return {static_cast<int>(field.at("ctas_per_sm").integer(1, kMostCtas)),
-          field.at("step_cycles").number(),
-          {field.at("younger").positive(), field.at("alone").positive(), spread("step_spread"),
-           spread("tpc_spread"), spread("clock_spread")}};
-}
-
-Json to_json(const LaunchRecord& launch) {
-  Json json{{"grid", launch.grid}, {"block", launch.block}};
-  put(json, "registers", launch.registers);
-  put(json, "shared_bytes", launch.shared_bytes);
-  return json;
-}
-
-std::array<std::int64_t, 3> extent_from(const JsonField& field) {
-  const std::vector<JsonField> sides = field.items();
-  if (sides.size() != 3) field.refuse("must be [x, y, z]");
-  return {sides[0].integer(1), sides[1].integer(1), sides[2].integer(1)};
-}
-
-LaunchRecord launch_from(const JsonField& field) {
-  return {extent_from(field.at("grid")), extent_from(field.at("block")), optional_count(field, "registers"),
-          optional_count(field, "shared_bytes")};
-}
-
-Json to_json(const PassRecord& pass) {
-  Json json{{"name", pass.name}};
-  json["direction"] = to_string(pass.direction);
-  if (pass.tile != kUnknownTile) {
-    json["tile"] = {{"block_m", pass.tile.block_m}, {"block_n", pass.tile.block_n}};
+struct DirectionName {
+  Json write(Direction direction) const { return to_string(direction); }
+  Direction read(const JsonField& field) const {
+    const std::string direction = field.text();
+    if (direction != "forward" && direction != "backward") field.refuse("must be forward or backward");
+    return direction == "forward" ? Direction::forward : Direction::backward;
   }
-  json["flops"] = pass.flops;
-  json["executed_flops"] = pass.executed_flops;
-  if (pass.closed_form) json["closed_form"] = to_json(*pass.closed_form);
-  if (pass.simulated) json["simulated"] = to_json(*pass.simulated);
-  if (pass.measured) json["measured"] = to_json(*pass.measured);
-  if (pass.time) json["time"] = to_json(*pass.time);
-  for (const auto& [name, value] : pass.counters) {
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) {
-      json["counters"][name] = *integer;
-    } else {
-      json["counters"][name] = json_number(std::get<double>(value));
-    }
-  }
-  if (pass.paces) json["paces"] = to_json(*pass.paces);
-  if (pass.launch) json["launch"] = to_json(*pass.launch);
-  return json;
-}
+};
 
-PassRecord pass_from(const JsonField& field) {
-  PassRecord pass;
-  pass.name = field.at("name").text();
-  const std::string direction = field.at("direction").text();
-  if (direction != "forward" && direction != "backward") {
-    field.at("direction").refuse("must be forward or backward");
+struct L2StateName {
+  Json write(const std::string& state) const { return state; }
+  std::string read(const JsonField& field) const {
+    const std::string state = field.text();
+    if (state != "cold" && state != "warm") field.refuse("must be cold or warm");
+    return state;
   }
-  pass.direction = direction == "forward" ? Direction::forward : Direction::backward;
-  constexpr int kMost = std::numeric_limits<int>::max();
-  if (field.has("tile")) {
-    const JsonField tile = field.at("tile");
-    pass.tile = {static_cast<int>(tile.at("block_m").integer(1, kMost)),
-                 static_cast<int>(tile.at("block_n").integer(1, kMost))};
-  } else {
-    pass.tile = kUnknownTile;
-  }
-  pass.flops = field.at("flops").count();
-  pass.executed_flops = field.at("executed_flops").count();
-  if (field.has("closed_form")) pass.closed_form = closed_form_from(field.at("closed_form"));
-  if (field.has("simulated")) pass.simulated = simulated_from(field.at("simulated"));
-  if (field.has("measured")) pass.measured = measured_from(field.at("measured"));
-  if (field.has("time")) pass.time = time_from(field.at("time"));
-  if (field.has("counters")) {
-    for (const auto& [name, counter] : field.at("counters").entries()) {
-      if (counter.value().is_number_integer()) {
-        pass.counters[name] = counter.integer();
-      } else {
-        pass.counters[name] = counter.number();
-      }
-    }
-  }
-  if (field.has("paces")) pass.paces = paces_from(field.at("paces"));
-  if (field.has("launch")) pass.launch = launch_from(field.at("launch"));
-  return pass;
-}
+};
 
-Json to_json(const TensorErrorRecord& error) {
-  Json json{{"max_abs", json_number(error.max_abs)},
-            {"rmse", json_number(error.rmse)},
-            {"max_ulp", json_number(error.max_ulp)},
-            {"non_finite", error.non_finite},
-            {"bound", json_number(error.bound)}};
-  if (error.rmse_bound) json["rmse_bound"] = json_number(*error.rmse_bound);
-  if (error.share) json["share"] = json_number(*error.share);
-  return json;
-}
-
-TensorErrorRecord error_from(const JsonField& field) {
-  TensorErrorRecord error{field.at("max_abs").number(), field.at("rmse").number(),
-                          field.at("max_ulp").number(), field.at("non_finite").count(),
-                          field.at("bound").number()};
-  if (field.has("rmse_bound")) error.rmse_bound = field.at("rmse_bound").number();
-  if (field.has("share")) error.share = field.at("share").number();
-  return error;
-}
-
-Json to_json(const RepeatRecord& repeat) {
-  return {{"runs", repeat.runs},
-          {"runs_that_differ", repeat.runs_that_differ},
-          {"spread", json_number(repeat.spread)},
-          {"bound", json_number(repeat.bound)},
-          {"may_differ", repeat.may_differ}};
-}
-
-RepeatRecord repeat_from(const JsonField& field) {
-  return {field.at("runs").count(), field.at("runs_that_differ").count(), field.at("spread").number(),
-          field.at("bound").number(), field.at("may_differ").boolean()};
-}
-
-Json to_json(const RunEntry& run) {
-  Json json;
-  json["problem"] = problem_json(run.problem);
-  json["kernel"] = run.kernel;
-  if (run.order) json["order"] = to_string(*run.order);
-  if (run.scan) json["scan"] = to_string(*run.scan);
-  if (run.inputs) json["inputs"] = to_string(*run.inputs);
-  put(json, "l2", run.l2);
-  if (run.memory != MemoryPlacement::contiguous) json["memory"] = to_string(run.memory);
-  put(json, "cases", run.cases);
-  put(json, "failed", run.failed);
-  for (const auto& [direction, bytes] : run.device_bytes) json["device_bytes"][direction] = bytes;
-  json["passes"] = Json::array();
-  for (const PassRecord& pass : run.passes) json["passes"].push_back(to_json(pass));
-  for (const auto& [tensor, error] : run.error) json["error"][tensor] = to_json(error);
-  for (const auto& [tensor, error] : run.mirror_error) json["mirror_error"][tensor] = to_json(error);
-  for (const auto& [tensor, repeat] : run.repeats) json["repeats"][tensor] = to_json(repeat);
-  return json;
-}
-
-/// The value that `parse` finds in an optional text field.
-template <typename T>
-std::optional<T> optional_name(const JsonField& field, const char* key, T (*parse)(std::string_view)) {
-  if (!field.has(key)) return std::nullopt;
-  try {
-    return parse(field.at(key).text());
-  } catch (const BadInput& error) {
-    field.at(key).refuse(error.what());
+/// Integers stay integers.
+struct Counter {
+  Json write(const CounterValue& value) const {
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
+    return json_number(std::get<double>(value));
   }
-}
+  CounterValue read(const JsonField& field) const {
+    if (field.value().is_number_integer()) return field.integer();
+    return field.number();
+  }
+};
 
-RunEntry run_from(const JsonField& field) {
-  RunEntry run;
-  run.problem = problem_from(field.at("problem"));
-  run.kernel = field.at("kernel").text();
-  run.order = optional_name(field, "order", parse_tile_order);
-  run.scan = optional_name(field, "scan", parse_scan);
-  run.inputs = optional_name(field, "inputs", parse_input_kind);
-  if (field.has("l2")) {
-    run.l2 = field.at("l2").text();
-    if (run.l2 != "cold" && run.l2 != "warm") field.at("l2").refuse("must be cold or warm");
-  }
-  run.memory = optional_name(field, "memory", parse_memory_placement).value_or(MemoryPlacement::contiguous);
-  run.cases = optional_count(field, "cases");
-  run.failed = optional_count(field, "failed");
-  if (field.has("device_bytes")) {
-    for (const auto& [direction, bytes] : field.at("device_bytes").entries()) {
-      run.device_bytes[direction] = bytes.count();
-    }
-  }
-  for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_from(pass));
-  if (field.has("error")) {
-    for (const auto& [tensor, error] : field.at("error").entries()) run.error[tensor] = error_from(error);
-  }
-  if (field.has("mirror_error")) {
-    for (const auto& [tensor, error] : field.at("mirror_error").entries()) {
-      run.mirror_error[tensor] = error_from(error);
-    }
-  }
-  if (field.has("repeats")) {
-    for (const auto& [tensor, repeat] : field.at("repeats").entries()) {
-      run.repeats[tensor] = repeat_from(repeat);
-    }
-  }
-  return run;
-}
+struct Problem {
+  Json write(const AttentionProblem& problem) const { return problem_json(problem); }
+  AttentionProblem read(const JsonField& field) const { return problem_from(field); }
+};
 
 }  // namespace
 
+// The lists, in the order of the file. Found by argument-dependent lookup, so in no unnamed namespace.
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, GitState>& git) {
+  fields.required("sha", Text{}, git.sha);
+  fields.optional("dirty", Flag{}, git.dirty);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, MachineInfo>& machine) {
+  fields.optional("name", Text{}, machine.name);
+  fields.optional("chip", Text{}, machine.chip);
+  fields.optional("driver", Text{}, machine.driver);
+  fields.optional("cuda", Text{}, machine.cuda);
+  fields.optional("source", Text{}, machine.source);
+  fields.optional("libraries", Text{}, machine.libraries);
+  fields.optional("cpu", Text{}, machine.cpu);
+  fields.optional("threads", kCount, machine.threads);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, ClosedFormBytes>& bytes) {
+  fields.required("sm_l2_read_bytes", kCount, bytes.sm_l2_read_bytes);
+  fields.required("sm_l2_write_bytes", kCount, bytes.sm_l2_write_bytes);
+  fields.required("compulsory_read_bytes", kCount, bytes.compulsory_read_bytes);
+  fields.required("compulsory_write_bytes", kCount, bytes.compulsory_write_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, L2CurvePoint>& point) {
+  fields.required("l2_bytes", kCount, point.l2_bytes);
+  fields.required("dram_read_bytes", kCount, point.dram_read_bytes);
+  fields.required("dram_write_bytes", kCount, point.dram_write_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, SimulatedBytes>& bytes) {
+  fields.required("machine", Text{}, bytes.machine);
+  fields.required("l2_bytes", kCount, bytes.l2_bytes);
+  fields.required("co_resident_ctas", kCount, bytes.co_resident_ctas);
+  fields.required("sm_l2_read_bytes", kCount, bytes.sm_l2_read_bytes);
+  fields.required("sm_l2_write_bytes", kCount, bytes.sm_l2_write_bytes);
+  fields.required("dram_read_bytes", kCount, bytes.dram_read_bytes);
+  fields.required("dram_write_bytes", kCount, bytes.dram_write_bytes);
+  fields.required("hit_rate", Number{}, bytes.hit_rate);
+  fields.optional("dram_read_range", Range{}, bytes.dram_read_range);
+  fields.items_if_any("l2_curve", Part<L2CurvePoint>{}, bytes.l2_curve);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, MeasuredBytes>& bytes) {
+  fields.optional("sm_l2_read_bytes", kCount, bytes.sm_l2_read_bytes);
+  fields.optional("sm_l2_write_bytes", kCount, bytes.sm_l2_write_bytes);
+  fields.optional("dram_read_bytes", kCount, bytes.dram_read_bytes);
+  fields.optional("dram_write_bytes", kCount, bytes.dram_write_bytes);
+  fields.optional("dram_read_range", Range{}, bytes.dram_read_range);
+  fields.optional("instruction_fetch_bytes", kCount, bytes.instruction_fetch_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TimeRecord>& time) {
+  fields.required("median_s", Positive{}, time.median_s);
+  fields.required("min_s", Positive{}, time.min_s);
+  fields.required("noise", Number{}, time.noise);
+  fields.optional("throttled", kCount, time.throttled);
+  fields.optional("sm_clock_hz", Positive{}, time.sm_clock_hz);
+  fields.items("samples_s", Positive{}, time.samples_s);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, MeasuredProgress>& measured) {
+  constexpr std::int64_t kMostCtas = 1024;
+  fields.required("ctas_per_sm", Integer{1, kMostCtas}, measured.ctas_per_sm);
+  fields.required("step_cycles", Number{}, measured.step_cycles);
+  fields.required("younger_rate", Positive{}, measured.rates.younger_rate, "younger");
+  fields.required("alone_rate", Positive{}, measured.rates.alone_rate, "alone");
+  fields.added("step_cv", Number{}, measured.rates.step_cv, "step_spread");
+  fields.added("tpc_cv", Number{}, measured.rates.tpc_cv, "tpc_spread");
+  fields.added("clock_cv", Number{}, measured.rates.clock_cv, "clock_spread");
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, LaunchRecord>& launch) {
+  fields.required("grid", Extent{}, launch.grid);
+  fields.required("block", Extent{}, launch.block);
+  fields.optional("registers", kCount, launch.registers);
+  fields.optional("shared_bytes", kCount, launch.shared_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TileShape>& tile) {
+  constexpr Integer kRows{1, std::numeric_limits<int>::max()};
+  fields.required("block_m", kRows, tile.block_m);
+  fields.required("block_n", kRows, tile.block_n);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
+  fields.required("name", Text{}, pass.name);
+  fields.required("direction", DirectionName{}, pass.direction);
+  fields.unless(kUnknownTile, "tile", Part<TileShape>{}, pass.tile);
+  fields.required("flops", kCount, pass.flops);
+  fields.required("executed_flops", kCount, pass.executed_flops);
+  fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
+  fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
+  fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);
+  fields.optional("time", Part<TimeRecord>{}, pass.time);
+  fields.entries("counters", Counter{}, pass.counters);
+  fields.optional("cta_progress", Part<MeasuredProgress>{}, pass.progress, "paces");
+  fields.optional("launch", Part<LaunchRecord>{}, pass.launch);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, TensorErrorRecord>& error) {
+  fields.required("max_abs", Number{}, error.max_abs);
+  fields.required("rmse", Number{}, error.rmse);
+  fields.required("max_ulp", Number{}, error.max_ulp);
+  fields.required("non_finite", kCount, error.non_finite);
+  fields.required("bound", Number{}, error.bound);
+  fields.optional("rmse_bound", Number{}, error.rmse_bound);
+  fields.optional("share", Number{}, error.share);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, RepeatRecord>& repeat) {
+  fields.required("runs", kCount, repeat.runs);
+  fields.required("runs_that_differ", kCount, repeat.runs_that_differ);
+  fields.required("spread", Number{}, repeat.spread);
+  fields.required("bound", Number{}, repeat.bound);
+  fields.required("may_differ", Flag{}, repeat.may_differ);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, RunEntry>& run) {
+  fields.required("problem", Problem{}, run.problem);
+  fields.required("kernel", Text{}, run.kernel);
+  fields.optional("order", Named(parse_tile_order), run.order);
+  fields.optional("scan", Named(parse_scan), run.scan);
+  fields.optional("inputs", Named(parse_input_kind), run.inputs);
+  fields.optional("l2", L2StateName{}, run.l2);
+  fields.unless(PagePlacement::contiguous, "pages", Named(parse_page_placement), run.pages, "memory");
+  fields.optional("cases", kCount, run.cases);
+  fields.optional("failed", kCount, run.failed);
+  fields.entries("device_bytes", kCount, run.device_bytes);
+  fields.items("passes", Part<PassRecord>{}, run.passes);
+  fields.entries("error", Part<TensorErrorRecord>{}, run.error);
+  fields.entries("mirror_error", Part<TensorErrorRecord>{}, run.mirror_error);
+  fields.entries("repeats", Part<RepeatRecord>{}, run.repeats);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, RecordCost>& cost) {
+  fields.required("elapsed_s", Positive{}, cost.elapsed_s);
+  fields.required("peak_memory_bytes", kCount, cost.peak_memory_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, RunRecord>& record) {
+  fields.items("argv", Text{}, record.argv);
+  fields.required("git", Part<GitState>{}, record.git);
+  fields.required("when", Text{}, record.when);
+  fields.required("machine", Part<MachineInfo>{}, record.machine);
+  fields.optional("cost", Part<RecordCost>{}, record.cost);
+  fields.items("runs", Part<RunEntry>{}, record.runs);
+}
+
 std::string to_json_text(const RunRecord& record) {
-  Json json;
-  json["schema"] = kRunSchema;
-  json["argv"] = record.argv;
-  json["git"]["sha"] = record.git.sha;
-  put(json["git"], "dirty", record.git.dirty);
-  json["when"] = record.when;
-  json["machine"] = to_json(record.machine);
-  if (record.cost) {
-    json["cost"] = {{"elapsed_s", record.cost->elapsed_s},
-                    {"peak_memory_bytes", record.cost->peak_memory_bytes}};
-  }
-  json["runs"] = Json::array();
-  for (const RunEntry& run : record.runs) json["runs"].push_back(to_json(run));
+  FieldWriter fields;
+  fields.required("schema", Text{}, std::string(kRunSchema));
+  list(fields, record);
   // Bytes of argv that are not UTF-8 are replaced; they must not make a record impossible.
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return fields.json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 RunRecord parse_run_record(const std::string& source, std::string_view text) {
@@ -352,18 +248,7 @@ RunRecord parse_run_record(const std::string& source, std::string_view text) {
   if (field.at("schema").text() != kRunSchema) {
     field.at("schema").refuse("this program reads \"" + std::string(kRunSchema) + "\"");
   }
-  RunRecord record;
-  for (const JsonField& word : field.at("argv").items()) record.argv.push_back(word.text());
-  record.git.sha = field.at("git").at("sha").text();
-  if (field.at("git").has("dirty")) record.git.dirty = field.at("git").at("dirty").boolean();
-  record.when = field.at("when").text();
-  record.machine = machine_from(field.at("machine"));
-  if (field.has("cost")) {
-    const JsonField cost = field.at("cost");
-    record.cost = {cost.at("elapsed_s").positive(), cost.at("peak_memory_bytes").count()};
-  }
-  for (const JsonField& run : field.at("runs").items()) record.runs.push_back(run_from(run));
-  return record;
+  return Part<RunRecord>{}.read(field);
 }
 
 void write_run_record(const RunRecord& record, const std::string& path) {

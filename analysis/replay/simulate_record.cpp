@@ -41,7 +41,7 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
 RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
                         SimulationOptions options) {
   options.l2_curve = false;  // of one L2, the measured one
-  options.memory = run.memory;
+  options.pages = run.pages;
   const std::vector<Direction> directions = directions_of(run);
   const auto passes = plan_passes(kernel, run.problem, directions, options_of(run, kernel), machine);
   const RunEntry simulated = simulate_run(kernel, run.problem, passes, machine, options);

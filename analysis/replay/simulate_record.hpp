@@ -13,8 +13,8 @@ namespace tilescope {
 /// The choices that made the passes of `run`: tiles, backward order, CTA order and scan.
 ProgramOptions options_of(const RunEntry& run, const Kernel& kernel);
 
-/// `run` with closed forms and simulation on `machine`, in its own memory, in place of those it had; what was
-/// measured stays.
+/// `run` with closed forms and simulation on `machine`, with pages placed as its own, in place of those it
+/// had; what was measured stays.
 /// @throws BadInput when the kernel's passes are not those of the run
 RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
                         SimulationOptions options = {});

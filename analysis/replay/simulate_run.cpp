@@ -14,7 +14,7 @@ int heads_sharing_l2(const AttentionProblem& problem, const Machine& machine) {
       2 * tensor_extent(problem, TensorName::k).bytes() / (problem.batch * problem.heads_kv);
   const std::int64_t most = problem.batch * problem.heads_kv;
   std::int64_t heads = 1;
-  while (2 * heads <= most && 2 * heads * kv_bytes <= machine.effective_l2_bytes()) heads *= 2;
+  while (2 * heads <= most && 2 * heads * kv_bytes <= machine.l2_effective_bytes.value) heads *= 2;
   return static_cast<int>(heads * problem.group_size());
 }
 
@@ -45,7 +45,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
-      .paces = machine.paces_of(kernel.name, to_string(program.name), program.problem),
+      .progress = machine.progress_of(kernel.name, to_string(program.name), program.problem),
       .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
@@ -61,14 +61,14 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
   if (split) {
     bytes.l2_bytes = machine.l2_bytes.value;
     const SplitL2Traffic traffic =
-        simulate_split_l2(program, schedule, *split, options.memory, options.on_retired);
+        simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
     take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
     bytes.dram_read_range = traffic.dram_read_range;
     if (!options.l2_curve) return bytes;
   }
   const PassTraffic traffic = simulate_pass(program, schedule, split ? nullptr : options.on_retired);
   if (!split) {
-    bytes.l2_bytes = options.l2_bytes.value_or(machine.effective_l2_bytes());
+    bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);
     take(traffic, traffic.dram_read_bytes(bytes.l2_bytes), traffic.dram_write_bytes(bytes.l2_bytes));
   }
   if (options.l2_curve) bytes.l2_curve = l2_curve(traffic);
@@ -123,7 +123,7 @@ RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
   RunEntry run;
   run.problem = problem;
   run.kernel = kernel.name;
-  run.memory = options.memory;
+  run.pages = options.pages;
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);
     if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);

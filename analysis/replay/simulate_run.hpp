@@ -18,7 +18,7 @@ struct SimulationOptions {
   std::optional<std::int64_t> l2_bytes = std::nullopt;     // of LRU; default: the machine's L2
   std::optional<std::int64_t> ctas_per_sm = std::nullopt;  // default: what the kernel's CTAs leave room for
   /// Where the tensors lie. An L2 that is simulated as LRU knows no addresses, and moves the same.
-  MemoryPlacement memory = MemoryPlacement::contiguous;
+  PagePlacement pages = PagePlacement::contiguous;
   bool replay = true;                     // without, closed forms alone
   bool l2_curve = true;                   // DRAM bytes of LRU caches of every size as well
   std::function<void()> on_retired = {};  // after each replayed CTA, for progress

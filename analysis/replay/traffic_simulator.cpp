@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/replay/traffic_simulator.hpp"
 
-#include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <exception>
 
 #include "analysis/replay/cache/reuse_stack.hpp"
 #include "analysis/replay/cache/split_l2.hpp"
 #include "analysis/replay/cache/tile_memory.hpp"
 #include "analysis/replay/cache/tile_numbering.hpp"
-#include "profiler/timing/timed_samples.hpp"  // median_of
+#include "common/memory_budget.hpp"
+#include "common/statistics.hpp"
 
 namespace tilescope {
 namespace {
@@ -66,17 +65,6 @@ class DistanceTable {
   std::vector<ReusePoint> entries_;  // a power of two; distance 0 is an empty place
   std::size_t used_ = 0;
 };
-
-void require_memory(std::int64_t needed) {
-  const std::int64_t available =
-      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-  if (needed < available) return;
-  throw MachineLacks(
-      fmt::format("replaying this pass takes up to {:.1f} GB of memory and this machine has {:.1f}: choose "
-                  "larger tiles or "
-                  "fewer heads",
-                  static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9));
-}
 
 /// An LRU cache of every size at once, with whole tiles as lines.
 class LruOfEverySize {
@@ -139,7 +127,7 @@ class SampledTiles {
     bool touched = false, written = false;
   };
 
-  /// @param layout  of the pages in scattered memory
+  /// @param layout  of pages at random places
   SampledTiles(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape,
                std::optional<std::uint32_t> layout)
       : memory_(program, layout), sample_(shape), tiles_(num_tiles) {}
@@ -186,7 +174,7 @@ class SampledTiles {
   std::int64_t first_read_bytes_ = 0, written_bytes_ = 0, written_lines_ = 0;
 };
 
-/// A launch of a pass, on an L2 in two parts.
+/// A launch of a pass, on an L2 in two partitions.
 class LaunchReplay {
  public:
   LaunchReplay(SampledTiles tiles, const SplitL2Shape& shape)
@@ -194,11 +182,11 @@ class LaunchReplay {
   LaunchReplay(const LaunchReplay&) = delete;  // its L2 points to the tiles' sample
   LaunchReplay& operator=(const LaunchReplay&) = delete;
 
-  /// @param part  beside which the CTA runs
-  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, int part) {
+  /// @param partition  beside which the CTA runs
+  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, int partition) {
     const auto [lines, first] = tiles_.touch(operand, group, number);
     if (lines.count() == 0) return;  // none of them in the sample
-    const std::int64_t missed = l2_.access(operand.kind, lines, part);
+    const std::int64_t missed = l2_.access(operand.kind, lines, partition);
     if (!first) read_again_ += missed;
   }
 
@@ -218,6 +206,93 @@ std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_
     if (point.distance_bytes > l2_bytes) sum += point.*bytes;
   }
   return sum;
+}
+
+void require_memory_for_replay(std::int64_t bytes) {
+  require_memory(bytes, "replaying this pass", "larger tiles or fewer heads would fit");
+}
+
+/// What the launches of a pass have in common.
+struct PassOnSplitL2 {
+  const TileProgram& program;
+  const CtaSchedule& schedule;
+  const SplitL2Shape& shape;
+  PagePlacement pages;
+  const TileNumbering& numbers;
+  std::function<void()> on_retired;  // from several threads
+};
+
+struct LaunchTraffic {
+  SmTraffic asked;
+  std::int64_t dram_read_bytes = 0, dram_write_bytes = 0;
+};
+
+LaunchTraffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
+  // Launches begin that many groups of SMs apart: four of them at four of eight groups, eight at each.
+  constexpr std::size_t kGroupsBetween = 3;
+  const auto layout =
+      pass.pages == PagePlacement::random ? std::optional(static_cast<std::uint32_t>(number)) : std::nullopt;
+  CtaSchedule schedule = pass.schedule;
+  schedule.sm_groups = pass.shape.sm_groups;
+  schedule.launch = kGroupsBetween * number;
+  CoResidentCtas ctas(pass.program, schedule, pass.on_retired);
+  LaunchReplay launch(SampledTiles(pass.program, pass.numbers.num_tiles(), pass.shape, layout), pass.shape);
+  LaunchTraffic traffic;
+  AccessGroup group;
+  while (ctas.next(group)) {
+    for (const Operand& operand : group.operands) {
+      const NumberedTile tile = pass.numbers.tile(operand.tensor, group);
+      traffic.asked.add(operand.kind, tile.bytes);
+      launch.access(operand, group, tile, ctas.place().partition);
+    }
+  }
+  traffic.dram_read_bytes = launch.dram_read_bytes();
+  traffic.dram_write_bytes = launch.dram_write_bytes();
+  return traffic;
+}
+
+/// Calls act(0) ... act(count - 1), by as many threads as there are; the first failure is thrown on when all
+/// have ended. As tasks: where the caller simulates several passes side by side, threads that have done
+/// theirs help.
+void for_each_side_by_side(std::size_t count, const std::function<void(std::size_t)>& act) {
+  std::exception_ptr failure;
+  const auto act_on_all = [&] {
+#pragma omp taskloop grainsize(1) default(shared)
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        act(i);
+      } catch (...) {
+#pragma omp critical(failure_of_a_task)
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  if (omp_in_parallel()) {
+    act_on_all();
+  } else {
+#pragma omp parallel
+#pragma omp single
+    act_on_all();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+SplitL2Traffic traffic_of(const std::vector<LaunchTraffic>& launches, PagePlacement pages) {
+  std::vector<double> reads, writes;
+  for (const LaunchTraffic& launch : launches) {
+    reads.push_back(static_cast<double>(launch.dram_read_bytes));
+    writes.push_back(static_cast<double>(launch.dram_write_bytes));
+  }
+  SplitL2Traffic traffic;
+  static_cast<SmTraffic&>(traffic) = launches.front().asked;  // every launch asks the same
+  const bool random = pages == PagePlacement::random;
+  traffic.dram_read_bytes = std::llround(random ? median_of(reads) : mean_of(reads));
+  traffic.dram_write_bytes = std::llround(random ? median_of(writes) : mean_of(writes));
+  if (random) {
+    const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());
+    traffic.dram_read_range = {std::llround(*least), std::llround(*largest)};
+  }
+  return traffic;
 }
 
 }  // namespace
@@ -253,7 +328,8 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired) {
   const TileNumbering tiles(program);
-  require_memory(ReuseStack::memory_bytes(tiles.num_tiles()) + std::int64_t{8} * tiles.num_written_tiles());
+  require_memory_for_replay(ReuseStack::memory_bytes(tiles.num_tiles()) +
+                            std::int64_t{8} * tiles.num_written_tiles());
   LruOfEverySize cache(tiles);
   CoResidentCtas ctas(program, schedule, on_retired);
   AccessGroup group;
@@ -262,65 +338,25 @@ PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedul
 }
 
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
-                                 const SplitL2Shape& shape, MemoryPlacement memory,
+                                 const SplitL2Shape& shape, PagePlacement pages,
                                  const std::function<void()>& on_retired) {
-  // Launches begin that many groups of SMs apart: four of them at four of eight groups, eight at each.
-  constexpr std::size_t kGroupsBetween = 3;
-  const bool scattered = memory == MemoryPlacement::scattered;
-  const std::uint32_t num_launches = scattered ? 8 : 4;
+  const std::size_t num_launches = pages == PagePlacement::random ? 8 : 4;
   const TileNumbering numbers(program);
-  const std::int64_t at_once = std::min<std::int64_t>(num_launches, omp_get_max_threads());
-  require_memory(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() * at_once);
-  std::uint32_t retired = 0;
+  const std::int64_t at_once =
+      std::min<std::int64_t>(static_cast<std::int64_t>(num_launches), omp_get_max_threads());
+  require_memory_for_replay(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() *
+                            at_once);
+  std::size_t retired = 0;
   const auto on_retired_in_all = [&] {
 #pragma omp critical(retired_in_all)
     if (++retired % num_launches == 0) on_retired();
   };
-  SplitL2Traffic traffic;
-  std::vector<double> reads(num_launches), writes(num_launches);
-  const auto replay = [&](std::uint32_t number) {
-    const auto layout = scattered ? std::optional(number) : std::nullopt;
-    CtaSchedule of_launch = schedule;
-    of_launch.sm_groups = shape.sm_groups;
-    of_launch.launch = kGroupsBetween * number;
-    CoResidentCtas ctas(program, of_launch, on_retired ? std::function<void()>(on_retired_in_all) : nullptr);
-    LaunchReplay launch(SampledTiles(program, numbers.num_tiles(), shape, layout), shape);
-    AccessGroup group;
-    while (ctas.next(group)) {
-      for (const Operand& operand : group.operands) {
-        const NumberedTile tile = numbers.tile(operand.tensor, group);
-        if (number == 0) traffic.add(operand.kind, tile.bytes);
-        launch.access(operand, group, tile, ctas.place().part);
-      }
-    }
-    reads[number] = static_cast<double>(launch.dram_read_bytes());
-    writes[number] = static_cast<double>(launch.dram_write_bytes());
-  };
-  // Tasks: where the caller simulates several passes side by side, threads that have done theirs help.
-  const auto replay_all = [&] {
-#pragma omp taskloop grainsize(1) default(shared)
-    for (std::uint32_t number = 0; number < num_launches; ++number) replay(number);
-  };
-  if (omp_in_parallel()) {
-    replay_all();
-  } else {
-#pragma omp parallel
-#pragma omp single
-    replay_all();
-  }
-  if (scattered) {
-    traffic.dram_read_bytes = std::llround(median_of(reads));
-    traffic.dram_write_bytes = std::llround(median_of(writes));
-    const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());
-    traffic.dram_read_range = {std::llround(*least), std::llround(*largest)};
-  } else {
-    const auto mean_of = [](const std::vector<double>& launches) {
-      return std::accumulate(launches.begin(), launches.end(), 0.0) / static_cast<double>(launches.size());
-    };
-    traffic.dram_read_bytes = std::llround(mean_of(reads));
-    traffic.dram_write_bytes = std::llround(mean_of(writes));
-  }
-  return traffic;
+  const PassOnSplitL2 pass{program, schedule,
+                           shape,   pages,
+                           numbers, on_retired ? std::function<void()>(on_retired_in_all) : nullptr};
+  std::vector<LaunchTraffic> launches(num_launches);
+  for_each_side_by_side(num_launches, [&](std::size_t i) { launches[i] = replay_launch(pass, i); });
+  return traffic_of(launches, pages);
 }
 
 }  // namespace tilescope

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/machine/machine.hpp"
-#include "analysis/replay/cache/page_table.hpp"
+#include "analysis/records/page_placement.hpp"
 #include "analysis/replay/ctas/cta_schedule.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
@@ -53,8 +53,8 @@ struct PassTraffic : SmTraffic {
   std::int64_t dram_write_bytes(std::int64_t l2_bytes) const;
 };
 
-/// What a pass moves on a chip whose L2 is in two parts: in contiguous memory the mean of several launches,
-/// in scattered memory the median of several layouts of the pages.
+/// What a pass moves on a chip whose L2 is in two partitions: in contiguous memory the mean of several
+/// launches, with pages at random places the median of several layouts of the pages.
 struct SplitL2Traffic : SmTraffic {
   std::int64_t dram_read_bytes = 0;
   std::int64_t dram_write_bytes = 0;
@@ -75,12 +75,11 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired = {});
 
-/// Replays a pass through an L2 in two parts (SplitL2), for CTAs placed as in several launches, each of them
-/// with other pages in scattered memory.
+/// Replays a pass through an L2 in two partitions (SplitL2), for CTAs placed as in several launches, each of
+/// them with other pages where these lie at random.
 /// @param on_retired, @throws as simulate_pass
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
-                                 const SplitL2Shape& shape,
-                                 MemoryPlacement memory = MemoryPlacement::contiguous,
+                                 const SplitL2Shape& shape, PagePlacement pages = PagePlacement::contiguous,
                                  const std::function<void()>& on_retired = {});
 
 }  // namespace tilescope

@@ -18,9 +18,9 @@ constexpr const char* kLead =
     "multiply-add is 2 FLOP.";
 
 /// Of the first record that has them.
-std::vector<BackgroundReads> background_of(const std::vector<CeilingsRecord>& records) {
+std::vector<NoiseFloor> noise_floor_of(const std::vector<CeilingsRecord>& records) {
   for (const CeilingsRecord& record : records) {
-    if (!record.measured.background.empty()) return record.measured.background;
+    if (!record.measured.noise_floor.empty()) return record.measured.noise_floor;
   }
   return {};
 }
@@ -42,14 +42,14 @@ Document make_report(const ReportRecords& all) {
   add(document, simulation_speed_section(records));
   add(document, device_speed_section(runs));
   add(document, device_rate_section(runs));
-  add(document, measured_section(runs, background_of(all.ceilings)));
+  add(document, measured_section(runs, noise_floor_of(all.ceilings)));
   add(document, account_section(runs));
   add(document, prediction_section(runs));
   add(document, growth_section(runs));
   add(document, memory_section(runs));
   add(document, work_section(runs));
   add(document, residency_section(all.ceilings));
-  add(document, pace_section(records));
+  add(document, progress_section(records));
   add(document, kernel_section(all.kernels));
   add(document, explain_section(all.explained));
   add(document, tensor_section(runs));

@@ -59,10 +59,10 @@ std::optional<double> MeasuredPass::launch_spread() const {
          static_cast<double>(*pass->measured->dram_read_bytes);
 }
 
-bool MeasuredPass::dram_within(double tolerance, const std::vector<BackgroundReads>& background) const {
+bool MeasuredPass::dram_within(double tolerance, const std::vector<NoiseFloor>& noise_floor) const {
   const auto time_s = seconds();
   const std::int64_t expected = expected_dram_reads();
-  const std::int64_t at_most = expected + (time_s ? background_bytes(background, *time_s) : 0);
+  const std::int64_t at_most = expected + (time_s ? noise_floor_bytes(noise_floor, *time_s) : 0);
   const std::int64_t median = *pass->measured->dram_read_bytes;
   const auto off = static_cast<double>(median - std::clamp(median, expected, at_most));
   if (std::abs(off) <= tolerance * static_cast<double>(median)) return true;

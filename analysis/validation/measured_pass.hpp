@@ -17,7 +17,7 @@ struct MeasuredPass {
   const PassRecord* pass;
 
   const std::string& kernel() const { return run->run->kernel; }
-  bool scattered() const { return run->run->memory == MemoryPlacement::scattered; }
+  bool random_pages() const { return run->run->pages == PagePlacement::random; }
   /// Measured against the closed form at SM<->L2.
   double read_error() const;
   double write_error() const;
@@ -35,11 +35,11 @@ struct MeasuredPass {
   /// Expected against measured DRAM reads, which are the median over the launches.
   double dram_error() const;
   /// How much more than the least of the launches the largest read, in parts of the median; nothing of one
-  /// launch. In scattered memory each launch has other pages.
+  /// launch. With pages at random places each launch has other pages.
   std::optional<double> launch_spread() const;
-  /// Whether expected and measured reads agree, of which the device may have made up to background_bytes() in
-  /// the time of the pass by itself: the rest of them within the tolerance, or some launch's at all.
-  bool dram_within(double tolerance, const std::vector<BackgroundReads>& background) const;
+  /// Whether expected and measured reads agree, of which the device may have made up to noise_floor_bytes()
+  /// in the time of the pass by itself: the rest of them within the tolerance, or some launch's at all.
+  bool dram_within(double tolerance, const std::vector<NoiseFloor>& noise_floor) const;
 
  private:
   /// Of the pass without counters, else of the run with them.

@@ -17,12 +17,12 @@ namespace tilescope {
 /// Of each load by a straight line between the measured durations, as of the shortest below it, on the line
 /// through the last two above the longest. Never below 0; 0 where nothing was measured.
 /// @param measured of each load by ascending seconds
-std::int64_t background_bytes(const std::vector<BackgroundReads>& measured, double seconds);
+std::int64_t noise_floor_bytes(const std::vector<NoiseFloor>& measured, double seconds);
 
 /// Loads that were measured, in the order in which they first come.
-std::vector<std::string> background_loads(const std::vector<BackgroundReads>& measured);
+std::vector<std::string> noise_floor_loads(const std::vector<NoiseFloor>& measured);
 
 /// Cells of a table, the headers first: a row for each duration, a column for each load.
-std::vector<std::vector<std::string>> background_rows(const std::vector<BackgroundReads>& measured);
+std::vector<std::vector<std::string>> noise_floor_rows(const std::vector<NoiseFloor>& measured);
 
 }  // namespace tilescope

@@ -98,8 +98,8 @@ DeviceFacts current_device() {
 DeviceBuffer::DeviceBuffer(std::string name, std::int64_t bytes, PagePool* pool)
     : bytes_(bytes), name_(std::move(name)) {
   const std::int64_t footprint = footprint_bytes(bytes);
-  if (pool) scattered_ = ScatteredMemory(*pool, footprint);
-  allocation_ = pool ? scattered_.data() : allocate(name_, footprint);
+  if (pool) random_pages_ = RandomPages(*pool, footprint);
+  allocation_ = pool ? random_pages_.data() : allocate(name_, footprint);
   check_cuda(cudaMemset(allocation_, kGuardByte, kGuardBytes), "filling a guard of " + name_);
   check_cuda(cudaMemset(static_cast<char*>(data()) + bytes, kGuardByte, kGuardBytes),
              "filling a guard of " + name_);
@@ -108,7 +108,7 @@ DeviceBuffer::DeviceBuffer(std::string name, std::int64_t bytes, PagePool* pool)
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (allocation_ && !scattered_.data()) cudaFree(allocation_);
+  if (allocation_ && !random_pages_.data()) cudaFree(allocation_);
 }
 
 void DeviceBuffer::poison(cudaStream_t stream) {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/errors.hpp"
-#include "gpu/launch/scattered_memory.hpp"
+#include "gpu/launch/random_pages.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
@@ -43,7 +43,7 @@ class DeviceBuffer {
   DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     std::swap(allocation_, other.allocation_);
-    std::swap(scattered_, other.scattered_);
+    std::swap(random_pages_, other.random_pages_);
     std::swap(bytes_, other.bytes_);
     std::swap(name_, other.name_);
     return *this;
@@ -62,7 +62,7 @@ class DeviceBuffer {
 
  private:
   void* allocation_ = nullptr;
-  ScatteredMemory scattered_;  // where the allocation lies, if there
+  RandomPages random_pages_;  // where the allocation lies, if there
   std::int64_t bytes_ = 0;
   std::string name_;
 };

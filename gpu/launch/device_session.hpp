@@ -23,7 +23,7 @@ enum class TensorLayout : std::uint8_t {
 class DeviceSession {
  public:
   /// Allocates every tensor that the passes touch, poisoned with NaN.
-  /// @param placement  of the tensors in scattered memory (PagePool); none: contiguous memory
+  /// @param placement  of the tensors' pages at random (PagePool); none: contiguous memory
   /// @throws BadInput on a refused problem, MachineLacks naming the bytes needed when they are not free.
   DeviceSession(const Kernel& row, PassLauncher launch, const AttentionProblem& problem, Direction direction,
                 const ProgramOptions& options, TensorLayout layout = TensorLayout::bhnd,

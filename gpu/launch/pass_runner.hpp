@@ -19,7 +19,7 @@ class PassRunner {
  public:
   /// Fills the inputs with normal numbers that depend on the problem's seed alone. Those of a backward pass
   /// that a forward pass computes are computed.
-  /// @param placement  0, 1, ...: of the tensors in scattered memory, whose pages of 2 MiB lie at random
+  /// @param placement  0, 1, ...: of the tensors' pages of 2 MiB at random
   /// places, other ones in each placement; none: contiguous memory
   /// @throws BadInput on a refused problem, MachineLacks without a device or enough device memory,
   /// DeviceError

@@ -68,13 +68,13 @@ void measure_chip(Measuring& measuring, const DeviceContext& device, const Scrat
                   const ScratchBuffer& target) {
   const int sms = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   const std::int64_t l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
-  const auto part =
+  const auto share =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(l2_bytes / kL2Fraction)));
   const auto amount = [](std::int64_t moved) { return static_cast<double>(moved); };
   measuring.add("sm_l2_read", "byte/s",
-                amount(launch_l2_read(source.data(), target.data(), part, sms, nullptr)),
-                "16-byte loads past L1, every SM the same part of L2 again and again",
-                [&](CUstream stream) { launch_l2_read(source.data(), target.data(), part, sms, stream); });
+                amount(launch_l2_read(source.data(), target.data(), share, sms, nullptr)),
+                "16-byte loads past L1, every SM the same share of L2 again and again",
+                [&](CUstream stream) { launch_l2_read(source.data(), target.data(), share, sms, stream); });
   measuring.add("shared_read", "byte/s", amount(launch_shared_read(target.data(), sms, nullptr)),
                 "16-byte loads from shared memory without bank conflicts",
                 [&](CUstream stream) { launch_shared_read(target.data(), sms, stream); });
@@ -132,14 +132,14 @@ Ceilings measure_ceilings() {
   result.driver = device.driver_version();
   result.l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   measure_rates(device, result);
-  std::vector<int> part_of_sm;
-  add_or_leave_out("parts of the L2", result.left_out, [&] {
-    part_of_sm = measure_parts_of_sms();
-    result.l2_parts = measure_l2_parts(part_of_sm);
+  std::vector<int> partition_of_sm;
+  add_or_leave_out("partitions of the L2", result.left_out, [&] {
+    partition_of_sm = measure_partitions_of_sms();
+    result.l2_partitions = measure_l2_partitions(partition_of_sm);
   });
-  add_or_leave_out("what L2 keeps", result.left_out, [&] { result.l2 = measure_l2_residency(part_of_sm); });
-  add_or_leave_out("reads in the background", result.left_out,
-                   [&] { result.background = measure_background_reads(); });
+  add_or_leave_out("what L2 keeps", result.left_out,
+                   [&] { result.l2 = measure_l2_residency(partition_of_sm); });
+  add_or_leave_out("noise floor", result.left_out, [&] { result.noise_floor = measure_noise_floor(); });
   return result;
 }
 

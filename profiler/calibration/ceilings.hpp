@@ -25,11 +25,11 @@ struct MeasuredCeiling {
 struct Ceilings {
   std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
   std::vector<MeasuredCeiling> ceilings;
-  std::int64_t l2_bytes = 0;                // as the driver has it
-  std::vector<L2Residency> l2;              // empty where bytes cannot be counted
-  L2Parts l2_parts;                         // without groups where nobody looked
-  std::vector<BackgroundReads> background;  // empty where bytes cannot be counted
-  std::vector<std::string> left_out;        // with the reason
+  std::int64_t l2_bytes = 0;            // as the driver has it
+  std::vector<L2Residency> l2;          // empty where bytes cannot be counted
+  L2Partitions l2_partitions;           // without groups where nobody looked
+  std::vector<NoiseFloor> noise_floor;  // empty where bytes cannot be counted
+  std::vector<std::string> left_out;    // with the reason
 };
 
 /// Takes up to a minute and up to 4 GiB of device memory.

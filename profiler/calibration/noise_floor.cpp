@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 
+#include "common/statistics.hpp"
 #include "profiler/calibration/load_kernels.hpp"
 #include "profiler/counters/bracketed_counters.hpp"
 #include "profiler/driver/runtime_check.hpp"
@@ -18,7 +19,8 @@ constexpr std::int64_t kShortest = 100'000;  // [ns]
 constexpr std::int64_t kLongest = 1'000'000'000;
 constexpr int kMeasurements = 5;
 
-/// Two fifths of the L2: nearly what one of two parts holds, so that what others read displaces some of it.
+/// Two fifths of the L2: nearly what one of two partitions holds, so that what others read displaces some of
+/// it.
 std::int64_t footprint_in_l2(const DeviceContext& device) {
   const std::int64_t l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   return 2 * l2_bytes / 5 / kRewriteGrain * kRewriteGrain;
@@ -46,8 +48,8 @@ std::int64_t median_reads(BracketedCounters& counters, const Load& load, std::in
 
 }  // namespace
 
-std::vector<BackgroundReads> measure_background_reads() {
-  const NvtxRange range("background reads");
+std::vector<NoiseFloor> measure_noise_floor() {
+  const NvtxRange range("noise floor");
   const DeviceContext device;
   const int sms = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   const std::int64_t footprint = footprint_in_l2(device);
@@ -62,7 +64,7 @@ std::vector<BackgroundReads> measure_background_reads() {
          launch_rewrite(data.data(), footprint, nanoseconds, stream);
        }}};
   BracketedCounters counters(CuptiLibrary::load(), device, "dram_read_bytes");
-  std::vector<BackgroundReads> measured;
+  std::vector<NoiseFloor> measured;
   for (const Load& load : loads) {
     load.launch(kShortest, nullptr);  // loads its code, which would be counted
     check_launch(load);

@@ -11,7 +11,7 @@ constexpr int kSweepsToClean = 2;
 
 constexpr int kPatience = 2;  // times as many passes as CUPTI announced
 
-void run(const DriverLibrary& driver, const ReadSweep& sweep) {
+void run(const DriverLibrary& driver, const EvictionSweep& sweep) {
   sweep.enqueue(nullptr);
   TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
 }
@@ -26,7 +26,7 @@ const RangeValues* find(const std::vector<RangeValues>& ranges, const std::strin
 
 std::string range_of_work(std::size_t number) { return "work" + std::to_string(number); }
 
-void open_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+void open_bracket(CounterSession& session, const DriverLibrary& driver, const EvictionSweep& sweep,
                   std::size_t number, const std::function<void(CUstream)>& warm_up) {
   for (int i = 0; i < kSweepsToClean; ++i) run(driver, sweep);
   if (warm_up) {
@@ -36,7 +36,7 @@ void open_bracket(CounterSession& session, const DriverLibrary& driver, const Re
   session.push(range_of_work(number));
 }
 
-void close_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+void close_bracket(CounterSession& session, const DriverLibrary& driver, const EvictionSweep& sweep,
                    std::size_t number) {
   TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
   session.pop();

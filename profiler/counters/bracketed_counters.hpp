@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counters of one piece of work between two read sweeps of L2. It begins with a cold L2 in which nothing is
-// dirty, and what it leaves dirty is written back, and counted, during the sweep after it.
+// Counters of one piece of work between two eviction sweeps of L2. It begins with a cold L2 in which nothing
+// is dirty, and what it leaves dirty is written back, and counted, during the sweep after it.
 #pragma once
 
 #include <functional>
@@ -23,9 +23,9 @@ inline constexpr int kRangesOfBracket = 2;  // the work, and the sweep after it
 /// Stand round the work, on a session of RangeMode::pushed that has been started and a device that has
 /// nothing else to do. @param number tells the ranges of one piece of work from those of another
 /// @param warm_up enqueues what is to leave its lines in L2 before the work begins
-void open_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+void open_bracket(CounterSession& session, const DriverLibrary& driver, const EvictionSweep& sweep,
                   std::size_t number, const std::function<void(CUstream)>& warm_up = {});
-void close_bracket(CounterSession& session, const DriverLibrary& driver, const ReadSweep& sweep,
+void close_bracket(CounterSession& session, const DriverLibrary& driver, const EvictionSweep& sweep,
                    std::size_t number);
 
 /// Name of the range of the work of that number.
@@ -65,7 +65,7 @@ class BracketedCounters {
   L2State l2_;
   MetricChoice choice_;
   CounterSession session_;
-  ReadSweep sweep_;
+  EvictionSweep sweep_;
 };
 
 }  // namespace tilescope

@@ -15,7 +15,7 @@ constexpr const char* kPtx = R"(
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry tilescope_read_sweep(.param .u64 data, .param .u64 vectors)
+.visible .entry tilescope_eviction_sweep(.param .u64 data, .param .u64 vectors)
 {
   .reg .pred %at_end, %zero;
   .reg .b32 %cta, %threads, %thread, %ctas, %sum, %a, %b, %c, %d;
@@ -63,23 +63,23 @@ int attribute(const DriverLibrary& driver, CUdevice_attribute which) {
 
 }  // namespace
 
-ReadSweep::ReadSweep(std::shared_ptr<const DriverLibrary> driver) : driver_(std::move(driver)) {
+EvictionSweep::EvictionSweep(std::shared_ptr<const DriverLibrary> driver) : driver_(std::move(driver)) {
   const int l2_bytes = std::max(attribute(*driver_, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE), 1 << 20);
   bytes_ = static_cast<std::size_t>(l2_bytes) * kL2Multiples / 16 * 16;
   blocks_ =
       kBlocksPerSm * static_cast<unsigned>(attribute(*driver_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   TILESCOPE_DRIVER_CALL(*driver_, cuModuleLoadData, &module_, kPtx);
-  TILESCOPE_DRIVER_CALL(*driver_, cuModuleGetFunction, &kernel_, module_, "tilescope_read_sweep");
+  TILESCOPE_DRIVER_CALL(*driver_, cuModuleGetFunction, &kernel_, module_, "tilescope_eviction_sweep");
   TILESCOPE_DRIVER_CALL(*driver_, cuMemAlloc, &buffer_, bytes_);
   TILESCOPE_DRIVER_CALL(*driver_, cuMemsetD8, buffer_, 0, bytes_);
 }
 
-ReadSweep::~ReadSweep() {
+EvictionSweep::~EvictionSweep() {
   if (buffer_) driver_->cuMemFree(buffer_);
   if (module_) driver_->cuModuleUnload(module_);
 }
 
-void ReadSweep::enqueue(CUstream stream) const {
+void EvictionSweep::enqueue(CUstream stream) const {
   CUdeviceptr data = buffer_;
   std::uint64_t vectors = bytes_ / 16;
   void* arguments[] = {&data, &vectors};

@@ -10,14 +10,14 @@
 namespace tilescope {
 
 /// The buffer and kernel for one context.
-class ReadSweep {
+class EvictionSweep {
  public:
   /// Takes device memory of kL2Multiples times the L2. The context must be current.
   /// @throws MachineLacks, DriverError
-  explicit ReadSweep(std::shared_ptr<const DriverLibrary> driver);
-  ~ReadSweep();
-  ReadSweep(const ReadSweep&) = delete;
-  ReadSweep& operator=(const ReadSweep&) = delete;
+  explicit EvictionSweep(std::shared_ptr<const DriverLibrary> driver);
+  ~EvictionSweep();
+  EvictionSweep(const EvictionSweep&) = delete;
+  EvictionSweep& operator=(const EvictionSweep&) = delete;
 
   /// Enqueues one sweep.
   void enqueue(CUstream stream) const;

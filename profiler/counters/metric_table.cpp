@@ -29,8 +29,8 @@ std::vector<Metric> traffic_metrics() {
          {kSectorBytes, "lts__t_sectors_srcunit_tex_op_red.sum"},
          {kSectorBytes, "lts__t_sectors_srcunit_tex_op_atom.sum"}}},
        "all that the SMs write to L2, reductions and atomics included, in whole sectors: part of a sector "
-       "counts as 32 bytes. The same bytes as l1tex__m_l1tex2xbar_write_bytes.sum, which takes a pass of its "
-       "own"},
+       "counts as 32 bytes. Of stores the same bytes as l1tex__m_l1tex2xbar_write_bytes.sum, which takes a "
+       "pass of its own; of reductions that counter says about 1.95 times as many, and it is not known why"},
       renamed("dram_read_bytes", "byte", "dram__bytes_read.sum", "dram__bytes_op_read.sum",
               "counts other engines and contexts too"),
       renamed("dram_write_bytes", "byte", "dram__bytes_write.sum", "dram__bytes_op_write.sum",
@@ -73,7 +73,9 @@ std::vector<Metric> cause_metrics() {
          {-kSectorBytes, "lts__t_sectors_srcunit_tex_op_write.sum"}}},
        "sectors that met in L1 and left it as one: what plain and TMA stores ask for less what L2 was sent. "
        "How many meet is a matter of timing, another number in each run; of the same run as "
-       "sm_l2_write_bytes"},
+       "sm_l2_write_bytes. Taken off an account of these bytes it makes the account of plain stores an "
+       "identity, as the write counter stands on both sides: l1tex__m_l1tex2xbar_write_bytes.sum can check "
+       "it"},
       plain("stored_data_bytes", "byte", "smsp__sass_data_bytes_mem_global_op_st.sum",
             "what the plain stores ask for, without spills and whatever the sectors; counted by instrumented "
             "code: kernels run slower in that pass"),

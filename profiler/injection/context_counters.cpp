@@ -101,12 +101,12 @@ void ContextCounters::after(bool launched) {
 void ContextCounters::begin_range() {
   const std::size_t number = pending_.size() - 1;
   if (l2_ == L2State::warm) return session_->push(range_of_work(number));
-  if (!read_sweep_) read_sweep_ = std::make_unique<ReadSweep>(driver_);
-  open_bracket(*session_, *driver_, *read_sweep_, number);
+  if (!eviction_sweep_) eviction_sweep_ = std::make_unique<EvictionSweep>(driver_);
+  open_bracket(*session_, *driver_, *eviction_sweep_, number);
 }
 
 void ContextCounters::end_range() {
-  if (l2_ == L2State::cold) return close_bracket(*session_, *driver_, *read_sweep_, pending_.size() - 1);
+  if (l2_ == L2State::cold) return close_bracket(*session_, *driver_, *eviction_sweep_, pending_.size() - 1);
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxSynchronize);
   session_->pop();
 }

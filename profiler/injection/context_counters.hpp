@@ -20,7 +20,7 @@ struct LaunchedKernel {
 };
 
 /// Collects in one of two ways. Counters that need several passes: CUPTI replays every kernel. Counters that
-/// fit in one: each kernel runs once between read sweeps, which also shows what it leaves dirty in L2, so
+/// fit in one: each kernel runs once between eviction sweeps, which also shows what it leaves dirty in L2, so
 /// that all its DRAM writes are seen and none of anybody else's; or, with a warm L2, without sweeps.
 class ContextCounters {
  public:
@@ -76,8 +76,8 @@ class ContextCounters {
   CollectionFacts facts_;
   MetricChoice choice_;
   std::unique_ptr<CounterSession> session_;
-  std::unique_ptr<ReadSweep>
-      read_sweep_;  // made at the first launch: the driver allows no allocation earlier
+  std::unique_ptr<EvictionSweep>
+      eviction_sweep_;  // made at the first launch: the driver allows no allocation earlier
   std::vector<LaunchedKernel> pending_;
   std::size_t latest_ = 0;  // of pending_, those of the launch that is under way
   bool latest_is_graph_ = false;

@@ -17,8 +17,8 @@ struct CollectionFacts {
   std::string device;  // "NVIDIA H200"
   std::string chip;    // CUPTI's name: "GH100"
   std::string driver;  // version of CUDA that the driver supports, "13.0"
-  // "none": each kernel ran once, between read sweeps; "kernel": CUPTI repeated each kernel for each pass;
-  // "application": the command was repeated for each pass, each kernel between read sweeps.
+  // "none": each kernel ran once, between eviction sweeps; "kernel": CUPTI repeated each kernel for each
+  // pass; "application": the command was repeated for each pass, each kernel between eviction sweeps.
   std::string replay;
   int passes = 0;
   std::string l2 = "cold";  // before each kernel; "warm": as the kernels before it left it; "replayed": as

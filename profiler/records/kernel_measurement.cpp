@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "common/statistics.hpp"
 #include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {

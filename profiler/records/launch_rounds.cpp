@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "common/errors.hpp"
+#include "common/statistics.hpp"
 #include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope {

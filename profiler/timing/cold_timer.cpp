@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/timing/cold_timer.hpp"
+#include "common/statistics.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -123,7 +124,7 @@ TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const Ti
     total_s += one.elapsed_s;
     clocks += one.sm_clock_hz;
     if (count() < options.min_samples || total_s < options.min_time_s) continue;
-    timed.noise_met = relative_deviation(timed.samples_s) <= options.max_noise;
+    timed.noise_met = coefficient_of_variation(timed.samples_s) <= options.max_noise;
     if (timed.noise_met) break;
   }
   if (timed.samples_s.empty()) {
@@ -131,7 +132,7 @@ TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const Ti
                        std::to_string(static_cast<int>(1e-6 * options.least_clock * boost_clock_hz_)) +
                        " MHz all the time; let the device cool down or raise its power limit");
   }
-  timed.noise = relative_deviation(timed.samples_s);
+  timed.noise = coefficient_of_variation(timed.samples_s);
   timed.mean_sm_clock_hz = clocks / count();
   return timed;
 }

@@ -30,7 +30,7 @@ class ColdTimer {
   Sample sample(const std::function<void(CUstream)>& work, L2State l2) const;
 
   std::shared_ptr<const DriverLibrary> driver_;
-  ReadSweep sweep_;
+  EvictionSweep sweep_;
   double boost_clock_hz_;
   unsigned sms_;
   CUmodule module_ = nullptr;

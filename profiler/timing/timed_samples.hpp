@@ -36,9 +36,4 @@ struct TimedSamples {
   double min_s() const;
 };
 
-/// The middle value, or the mean of the middle two; 0 for none.
-double median_of(std::vector<double> values);
-/// Standard deviation over mean; 0 for fewer than two samples.
-double relative_deviation(const std::vector<double>& samples);
-
 }  // namespace tilescope

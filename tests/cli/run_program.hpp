@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/temporary_folder.hpp"
+
 namespace tilescope::testing {
 
 struct ProgramResult {
@@ -22,17 +24,9 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
 ProgramResult run_program_without_reader(const std::vector<std::string>& arguments);
 
 /// An empty folder that goes when the object does.
-class TemporaryFolder {
+class TemporaryFolder : public tilescope::TemporaryFolder {
  public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::filesystem::path path_;
+  bool empty() const { return std::filesystem::is_empty(path()); }
 };
 
 }  // namespace tilescope::testing

@@ -51,18 +51,18 @@ TEST_CASE("simulate --json - writes nothing but the record") {
   CHECK(parse_run_record("stdout", result.out).runs.size() == 1);
 }
 
-TEST_CASE("--memory scattered says how DRAM reads range, and is kept in the record") {
+TEST_CASE("--pages random says how DRAM reads range, and is kept in the record") {
   const testing::TemporaryFolder folder;
-  const ProgramResult result = run_program(
-      {"simulate", "--seqlen", "512", "--memory", "scattered", "--json", "run.json"}, folder.path());
+  const ProgramResult result =
+      run_program({"simulate", "--seqlen", "512", "--pages", "random", "--json", "run.json"}, folder.path());
   CHECK(result.exit_code == 0);
-  CHECK(contains(result.out, "scattered memory"));
+  CHECK(contains(result.out, "pages at random places"));
   CHECK(contains(result.out, "least ... largest"));
   const RunRecord record = read_run_record(folder.path() / "run.json");
-  CHECK(record.runs[0].memory == MemoryPlacement::scattered);
+  CHECK(record.runs[0].pages == PagePlacement::random);
   CHECK(record.runs[0].passes[0].simulated->dram_read_range.has_value());
   const ProgramResult contiguous = run_program({"simulate", "--seqlen", "512"});
-  CHECK_FALSE(contains(contiguous.out, "scattered"));
+  CHECK_FALSE(contains(contiguous.out, "random"));
   CHECK_FALSE(contains(contiguous.out, "least ... largest"));
 }
 
@@ -130,8 +130,8 @@ TEST_CASE("what simulate cannot take is refused by field and value, with exit co
   refuse({"--machine", "absent.json"}, {"absent.json"});
   refuse({"--l2-bytes", "-1"}, {"l2-bytes", "-1"});
   refuse({"--l2-bytes", "32MiB"}, {"l2-bytes", "32MiB"});
-  refuse({"--memory", "strewn"}, {"memory", "strewn", "contiguous or scattered"});
-  refuse({"--memory", "scattered", "--record", "run.json"}, {"--memory", "--record"});
+  refuse({"--pages", "strewn"}, {"pages", "strewn", "contiguous or random"});
+  refuse({"--pages", "random", "--record", "run.json"}, {"--pages", "--record"});
   refuse({"--ctas-per-sm", "0"}, {"ctas-per-sm", "0"});
   refuse({"--ctas-per-sm", "33"}, {"ctas-per-sm", "33"});
   refuse({"--sram-bytes", "0"}, {"sram-bytes", "0"});

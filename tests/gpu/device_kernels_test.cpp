@@ -233,7 +233,7 @@ TEST_CASE("tensors with the rows outside the heads give the same bits") {
   }
 }
 
-TEST_CASE("tensors in scattered pages give the same bits, and give their pages back") {
+TEST_CASE("tensors in pages at random places give the same bits, and give their pages back") {
   for (const GpuKernel& rung : chosen_rungs()) {
     CAPTURE(rung.row.name);
     // Of several pages: Q takes three or more.

@@ -14,11 +14,12 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
-#include "analysis/counts/memory_budget.hpp"
+#include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/output_path.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
+#include "common/memory_budget.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "profiler/benchmarks/peer_process.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/tables/text_table.hpp"
+#include "analysis/machine/measured_machine.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/json_fields.hpp"
@@ -65,22 +66,22 @@ std::string l2_table(const Ceilings& measured) {
                      align_columns(rows, "", std::vector<bool>(rows.front().size(), true)));
 }
 
-std::string parts_table(const L2Parts& parts) {
-  if (parts.groups.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"CTAs", "SMs", "part"}};
+std::string partitions_table(const L2Partitions& partitions) {
+  if (partitions.groups.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"CTAs", "SMs", "partition"}};
   int first = 0;
-  for (const SmGroup& group : parts.groups) {
+  for (const SmGroup& group : partitions.groups) {
     rows.push_back({fmt::format("{} ... {}", first, first + group.sms - 1), std::to_string(group.sms),
-                    std::to_string(group.part)});
+                    std::to_string(group.partition)});
     first += group.sms;
   }
-  return fmt::format("\nthe part of the L2 beside which each CTA of a grid of one CTA an SM runs\n{}",
+  return fmt::format("\nthe partition of the L2 beside which each CTA of a grid of one CTA an SM runs\n{}",
                      align_columns(rows, "", {true, true, true}));
 }
 
-std::string background_table(const std::vector<BackgroundReads>& background) {
-  if (background.empty()) return "";
-  const std::vector<std::vector<std::string>> rows = background_rows(background);
+std::string noise_floor_table(const std::vector<NoiseFloor>& noise_floor) {
+  if (noise_floor.empty()) return "";
+  const std::vector<std::vector<std::string>> rows = noise_floor_rows(noise_floor);
   return "\nread from DRAM by the device itself, by what it does meanwhile\n" +
          align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
 }
@@ -95,7 +96,8 @@ int run_ceilings(const CeilingsArguments& arguments, const CommandContext& conte
                                     ? CeilingsRecord{context.argv, utc_now(), measure_ceilings()}
                                     : parse_ceilings_record(arguments.from, read_text_file(arguments.from));
   context.print(as_table(record.measured) + l2_table(record.measured) +
-                parts_table(record.measured.l2_parts) + background_table(record.measured.background));
+                partitions_table(record.measured.l2_partitions) +
+                noise_floor_table(record.measured.noise_floor));
   for (const std::string& reason : record.measured.left_out) context.print("left out: " + reason + "\n");
   if (base) {
     write_file_atomically("--out", arguments.out, to_json_text(measured_machine(*base, record)));

@@ -45,7 +45,7 @@ std::string format_budget(const MetricChange& change) {
 std::string run_name(const RunEntry& run) {
   if (without_problem(run)) return run.kernel;
   return run.kernel + "  " + describe(run.problem) +
-         (run.memory == MemoryPlacement::scattered ? "  scattered" : "");
+         (run.pages == PagePlacement::random ? "  random pages" : "");
 }
 
 std::string where_of(const RunEntry& run, const std::string& where) {
@@ -91,7 +91,7 @@ std::string as_text(const RecordDiff& diff, bool allow_gone) {
 Json run_json(const RunEntry& run) {
   Json json{{"kernel", run.kernel}};
   if (!without_problem(run)) json["problem"] = describe(run.problem);
-  if (run.memory == MemoryPlacement::scattered) json["memory"] = to_string(run.memory);
+  if (run.pages == PagePlacement::random) json["pages"] = to_string(run.pages);
   return json;
 }
 

@@ -173,9 +173,10 @@ int timeline_of_command(const ProfileArguments& arguments, const CommandContext&
 /// here.
 void require_own_kernels(const ProfileArguments& arguments) {
   const ProfileKernelOptions& kernels = arguments.kernels;
-  if (kernels.paces && (!kernels.given() || !arguments.command.empty() || !arguments.timeline.plot.empty() ||
-                        kernels.launches_text || kernels.placements_text)) {
-    throw BadInput("--paces", "given",
+  if (kernels.cta_progress &&
+      (!kernels.given() || !arguments.command.empty() || !arguments.timeline.plot.empty() ||
+       kernels.launches_text || kernels.placements_text)) {
+    throw BadInput("--cta-progress", "given",
                    "must stand with --kernel, and without --launches, --placements and --timeline");
   }
   kernels.launches();
@@ -215,7 +216,7 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     if (!arguments.command.empty()) {
       throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
     }
-    if (arguments.kernels.paces) return profile_paces(arguments.kernels, context);
+    if (arguments.kernels.cta_progress) return profile_progress(arguments.kernels, context);
     if (arguments.timeline.plot.empty()) {
       return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
     }

@@ -11,11 +11,12 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
-#include "analysis/counts/memory_budget.hpp"
+#include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/npy_file.hpp"
 #include "analysis/records/output_path.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/replay/simulate_run.hpp"
+#include "common/memory_budget.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 
 namespace tilescope::cli {

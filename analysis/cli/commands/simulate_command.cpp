@@ -25,7 +25,7 @@ struct SimulateArguments {
   KernelOptions kernel;
   SweepAxes sweep;
   std::string machine = "h200";
-  std::string memory = "contiguous";
+  std::string pages = "contiguous";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
   std::string record;
   bool closed_form_only = false;
@@ -58,12 +58,12 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
 std::string machine_line(const Machine& machine, const SimulationOptions& how) {
   const auto& given_l2_bytes = how.l2_bytes;
   if (!given_l2_bytes && machine.split_l2()) {
-    const bool scattered = how.memory == MemoryPlacement::scattered;
-    return fmt::format("on {}: {} SMs, L2 {} in two parts{}\n", machine.title, machine.sm_count.value,
+    const bool random = how.pages == PagePlacement::random;
+    return fmt::format("on {}: {} SMs, L2 {} in two partitions{}\n", machine.title, machine.sm_count.value,
                        format_capacity(machine.l2_bytes.value),
-                       scattered ? "; scattered memory, DRAM bytes are medians over layouts" : "");
+                       random ? "; pages at random places, DRAM bytes are medians over layouts" : "");
   }
-  const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.effective_l2_bytes());
+  const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.l2_effective_bytes.value);
   const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
   return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
                      machine.sm_count.value, format_capacity(machine.l2_bytes.value),
@@ -104,9 +104,9 @@ std::string comparison_line(const RunEntry& run, const PassRecord& pass) {
   if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return "";
   const std::int64_t measured = *pass.measured->dram_read_bytes;
   const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
-  const char* scattered = run.memory == MemoryPlacement::scattered ? " scattered" : "";
+  const char* placement = run.pages == PagePlacement::random ? " random pages" : "";
   return fmt::format("{:<18} {:<9} {:<44} {:>9} {:>9} {:>+7.1f} %\n", run.kernel, pass.name,
-                     describe(run.problem) + scattered, format_bytes(measured),
+                     describe(run.problem) + placement, format_bytes(measured),
                      format_bytes(pass.simulated->dram_read_bytes), 100 * (ratio - 1));
 }
 
@@ -190,7 +190,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
     how.ctas_per_sm = parse_integer_in("ctas-per-sm", *text, 1, machine.ctas_per_sm.value);
   }
   how.replay = !arguments.closed_form_only;
-  how.memory = parse_memory_placement(arguments.memory);
+  how.pages = parse_page_placement(arguments.pages);
   const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
   const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);
 
@@ -238,11 +238,15 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->type_name("N")
       ->group(kGroup);
   command
-      .add_option("--memory", arguments->memory,
-                  "how tensors lie in it: each in one piece, or in pages at random places (contiguous)")
-      ->type_name("contiguous|scattered")
+      .add_option(
+          "--pages", arguments->pages,
+          "where the tensors' pages lie in memory: each tensor in one piece, or every page at a random "
+          "place (contiguous)")
+      ->type_name("contiguous|random")
       ->group(kGroup)
       ->excludes(record);
+  // Its former name.
+  command.add_option("--memory", arguments->pages)->group("")->excludes(record)->excludes("--pages");
   command
       .add_option("--ctas-per-sm", arguments->ctas_per_sm,
                   "CTAs that run at once on an SM; default: what shared memory allows")

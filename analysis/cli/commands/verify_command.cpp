@@ -16,8 +16,9 @@
 #include "analysis/cli/tables/worst_cases.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
 #include "analysis/cli/verify/verify_repeats.hpp"
-#include "analysis/counts/memory_budget.hpp"
+#include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/run_record.hpp"
+#include "common/memory_budget.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 

@@ -29,11 +29,9 @@ constexpr int kMostLaunches = 100;  // to count, or placements: medians settle l
 /// Launches of a pass that counters are taken from, in one memory, or one in each of some placements.
 struct Counted {
   int launches = 1;
-  int placements = 0;  // of scattered memory; 0: contiguous
+  int placements = 0;  // of pages at random; 0: contiguous
 
-  MemoryPlacement memory() const {
-    return placements > 0 ? MemoryPlacement::scattered : MemoryPlacement::contiguous;
-  }
+  PagePlacement pages() const { return placements > 0 ? PagePlacement::random : PagePlacement::contiguous; }
 };
 
 CounterValue counter_value(double value) {
@@ -93,7 +91,7 @@ RunEntry measure_job(const Job& job, WorkProfiler& profiler, const Machine& mach
                      const Counted& counted) {
   const NvtxRange range(job.title().c_str());
   RunEntry run = simulate_run(job.kernel->row, job.problem, job.passes, machine,
-                              {.memory = counted.memory(), .replay = replay});
+                              {.pages = counted.pages(), .replay = replay});
   std::size_t first = 0;
   for (const Direction direction : job.directions) {
     run.device_bytes[std::string(to_string(direction))] =
@@ -114,9 +112,9 @@ RunRecord start_measured_record(const CommandContext& context, const WorkProfile
 
 /// ", medians of 9 launches"; nothing where one is taken.
 std::string counted_text(const Counted& counted) {
-  if (counted.placements == 1) return ", scattered memory";
+  if (counted.placements == 1) return ", pages at random places";
   if (counted.placements > 1) {
-    return fmt::format(", scattered memory, medians of {} placements", counted.placements);
+    return fmt::format(", pages at random places, medians of {} placements", counted.placements);
   }
   return counted.launches == 1 ? "" : fmt::format(", medians of {} launches", counted.launches);
 }
@@ -150,16 +148,17 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
       ->type_name("N");
   command
       .add_option("--placements", placements_text,
-                  fmt::format("scattered memory, every page of the tensors at a random place: placements in "
+                  fmt::format("every page of the tensors at a random place: placements in "
                               "which each pass is measured, 1 ... {}; medians and range as of --launches",
                               kMostLaunches))
       ->type_name("N")
       ->excludes("--launches");
   command.add_flag(
-      "--paces", paces,
+      "--cta-progress", cta_progress,
       "instead of counters: how far the clocks of SMs lie apart, and where each SM has as many CTAs "
       "at once as there are, how evenly SMs get on; in a build with -D TILESCOPE_STEP_CLOCK=ON "
       "how unevenly they share themselves between CTAs");
+  command.add_flag("--paces", cta_progress)->group("");  // its former name
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
 }

@@ -22,12 +22,12 @@ struct ProfileKernelOptions {
   bool closed_form_only = false;               // no simulation
   std::optional<std::string> launches_text;    // of --launches, as it was typed
   std::optional<std::string> placements_text;  // of --placements
-  bool paces = false;                          // the steps of CTAs are timed instead
+  bool cta_progress = false;                   // the steps of CTAs are timed instead
 
   void add_to(CLI::App& command);
   /// Launches of each pass that counters are taken from. @throws BadInput unless in 1 ... 100
   int launches() const;
-  /// Placements in scattered memory, one launch each; 0: contiguous memory. @throws BadInput unless in 1 ...
+  /// Placements of pages at random, one launch each; 0: contiguous memory. @throws BadInput unless in 1 ...
   /// 100
   int placements() const;
   /// Whether anything asks for it.
@@ -43,7 +43,7 @@ int profile_kernels(const ProfileKernelOptions& options, const std::string& metr
 
 /// Notes when the CTAs of every pass begin their steps, and writes how evenly they do.
 /// @returns an ExitCode @throws BadInput, MachineLacks without a device or a step clock in the kernels
-int profile_paces(const ProfileKernelOptions& options, const CommandContext& context);
+int profile_progress(const ProfileKernelOptions& options, const CommandContext& context);
 
 /// What runs each pass of every kernel and problem some times, without measuring it.
 /// @throws BadInput, MachineLacks without a device

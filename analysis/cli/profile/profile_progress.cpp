@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilescope profile --kernel NAME --paces`: how unevenly SMs share themselves between a kernel's CTAs, and
-// how far their clocks lie apart meanwhile.
+// `tilescope profile --kernel NAME --cta-progress`: how unevenly SMs share themselves between a kernel's
+// CTAs, and how far their clocks lie apart meanwhile.
 #include <fmt/format.h>
 
 #include "analysis/cli/profile/profile_kernels.hpp"
@@ -8,8 +8,8 @@
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/replay/ctas/cta_progress.hpp"
+#include "common/statistics.hpp"
 #include "gpu/launch/pass_runner.hpp"
-#include "profiler/timing/timed_samples.hpp"  // median_of
 
 namespace tilescope::cli {
 namespace {
@@ -22,7 +22,7 @@ bool same_work_on_all_sms(const TileProgram& program, std::int64_t places) {
 
 }  // namespace
 
-int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& context) {
+int profile_progress(const ProfileKernelOptions& arguments, const CommandContext& context) {
   constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
   constexpr int kClockLaunches = 5;
   const Machine machine = load_machine(arguments.machine);
@@ -35,7 +35,8 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
   std::vector<std::vector<std::string>> table = {{"kernel", "pass", "problem", "tile", "CTAs an SM", "step",
-                                                  "younger", "alone", "steps", "TPCs", "clocks"}};
+                                                  "younger's rate", "rate alone", "steps CV", "TPCs CV",
+                                                  "clocks CV"}};
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
@@ -55,28 +56,29 @@ int profile_paces(const ProfileKernelOptions& arguments, const CommandContext& c
         pass.direction = direction;
         pass.tile = program.tile;
         if (PassRunner::has_step_clock()) {
-          pass.paces = measured_paces(runner.time_steps(i, kNotes), ctas_per_sm);
+          pass.progress = measured_progress(runner.time_steps(i, kNotes), ctas_per_sm);
         } else {
-          pass.paces.emplace().ctas_per_sm = ctas_per_sm;
+          pass.progress.emplace().ctas_per_sm = ctas_per_sm;
         }
-        if (!pass.paces) continue;
-        std::vector<double> clock_spreads, tpc_spreads;
+        if (!pass.progress) continue;
+        std::vector<double> clock_cvs, tpc_cvs;
         for (int launch = 0; launch < kClockLaunches; ++launch) {
           const std::vector<double> rates = runner.clock_rates(i);
-          clock_spreads.push_back(relative_deviation(rates));
+          clock_cvs.push_back(coefficient_of_variation(rates));
           if (!same_work_on_all_sms(program, static_cast<std::int64_t>(rates.size()) * ctas_per_sm)) continue;
-          tpc_spreads.push_back(measured_tpc_spread(runner.busy_cycles(i)));
+          tpc_cvs.push_back(measured_tpc_cv(runner.busy_cycles(i)));
         }
-        pass.paces->paces.clock_spread = median_of(clock_spreads);
-        if (!tpc_spreads.empty()) pass.paces->paces.tpc_spread = median_of(tpc_spreads);
+        pass.progress->rates.clock_cv = median_of(clock_cvs);
+        if (!tpc_cvs.empty()) pass.progress->rates.tpc_cv = median_of(tpc_cvs);
         table.push_back(
             {run.kernel, pass.name, describe(job.problem),
              fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n), std::to_string(ctas_per_sm),
-             pass.paces->step_cycles > 0 ? fmt::format("{:.0f} cycles", pass.paces->step_cycles) : "-",
-             fmt::format("{:.3f}", pass.paces->paces.younger), fmt::format("{:.3f}", pass.paces->paces.alone),
-             fmt::format("{:.1f} %", 100 * pass.paces->paces.step_spread),
-             fmt::format("{:.3f} %", 100 * pass.paces->paces.tpc_spread),
-             fmt::format("{:.3f} %", 100 * pass.paces->paces.clock_spread)});
+             pass.progress->step_cycles > 0 ? fmt::format("{:.0f} cycles", pass.progress->step_cycles) : "-",
+             fmt::format("{:.3f}", pass.progress->rates.younger_rate),
+             fmt::format("{:.3f}", pass.progress->rates.alone_rate),
+             fmt::format("{:.1f} %", 100 * pass.progress->rates.step_cv),
+             fmt::format("{:.3f} %", 100 * pass.progress->rates.tpc_cv),
+             fmt::format("{:.3f} %", 100 * pass.progress->rates.clock_cv)});
         run.passes.push_back(std::move(pass));
       }
     }

@@ -20,9 +20,9 @@ std::string how(const CollectionFacts& facts) {
         "{}, with L2 as the kernels before left it",
         facts.replay == "none" ? "one pass" : fmt::format("{} runs of the command", facts.passes));
   }
-  if (facts.replay == "none") return "one pass, between read sweeps of L2";
+  if (facts.replay == "none") return "one pass, between eviction sweeps of L2";
   if (facts.replay == "application") {
-    return fmt::format("{} runs of the command, each kernel between read sweeps of L2", facts.passes);
+    return fmt::format("{} runs of the command, each kernel between eviction sweeps of L2", facts.passes);
   }
   return fmt::format("{} passes by kernel replay", facts.passes);
 }

@@ -60,7 +60,7 @@ class PassColumns {
 
   bool replayed() const { return columns_.front().simulated.has_value(); }
   /// Whether DRAM reads of each pass have a range.
-  bool scattered() const { return replayed() && columns_.front().simulated->dram_read_range.has_value(); }
+  bool random_pages() const { return replayed() && columns_.front().simulated->dram_read_range.has_value(); }
 
   void add(const std::string& label, const Cell& cell) {
     std::vector<std::string>& row = rows_.emplace_back(1, label);
@@ -94,7 +94,7 @@ void add_byte_rows(PassColumns& table) {
   if (replayed) {
     table.add("  simulated", [](const Pass& c) { return bytes(c.simulated->sm_l2_write_bytes); });
     table.add("DRAM read, simulated", [](const Pass& c) { return bytes(c.simulated->dram_read_bytes); });
-    if (table.scattered()) {
+    if (table.random_pages()) {
       table.add("  least ... largest", pass_only([](const Pass& c) {
                   const auto& range = *c.simulated->dram_read_range;
                   return fmt::format("{} ... {}", bytes(range[0]), bytes(range[1]));

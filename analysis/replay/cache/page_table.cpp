@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/replay/cache/page_table.hpp"
 
-#include <string>
-
-#include "common/errors.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
 namespace tilescope {
@@ -13,17 +10,6 @@ constexpr std::size_t kPlaces = std::size_t{1} << 15;
 constexpr std::uint64_t kPlaceSeed = 1;  // another than that of the lines' homes and sets
 
 }  // namespace
-
-std::string_view to_string(MemoryPlacement memory) {
-  return memory == MemoryPlacement::scattered ? "scattered" : "contiguous";
-}
-
-MemoryPlacement parse_memory_placement(std::string_view text) {
-  for (const auto memory : {MemoryPlacement::contiguous, MemoryPlacement::scattered}) {
-    if (to_string(memory) == text) return memory;
-  }
-  throw BadInput("memory", std::string(text), "must be contiguous or scattered");
-}
 
 PageTable::PageTable(std::uint32_t layout) : layout_(layout), taken_(kPlaces) {}
 

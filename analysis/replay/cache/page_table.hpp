@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in physical memory the pages of tensors lie. The sets of an L2 go by physical addresses, so that a
-// working set near the L2's capacity overflows more of them in one place than in another.
+// Where in physical memory the pages of tensors lie that are placed at random.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 namespace tilescope {
-
-/// How a run's tensors lie in memory: each in one piece, as allocators of fresh memory place them, or every
-/// page at a random place.
-enum class MemoryPlacement : std::uint8_t { contiguous, scattered };
-std::string_view to_string(MemoryPlacement memory);
-/// @throws BadInput
-MemoryPlacement parse_memory_placement(std::string_view text);
 
 /// Pages at random places, no two at one. A page is given its place when it is first asked for: tensors that
 /// a pass does not touch may be larger than any memory.

@@ -26,7 +26,7 @@ Philox4 random_of(std::uint64_t index, std::uint32_t stream) {
 
 LineSample::LineSample(const SplitL2Shape& shape)
     : ways_(static_cast<std::size_t>(shape.ways)),
-      sets_(shape.part_bytes / (kLineBytes * shape.ways * 2 * kLinesOfRun) * 2 * kLinesOfRun),
+      sets_(shape.sets()),
       pairs_of_fill_(static_cast<std::uint32_t>(sets_ / kLinesOfRun)) {
   if (sets_ >= kSets) return;
   throw BadInput("l2_ways", std::to_string(shape.ways),
@@ -40,10 +40,10 @@ void LineSample::place(std::int64_t address, std::int64_t bytes) {
     const std::int64_t first = line % kLinesOfRun;
     const std::int64_t last = std::min(kLinesOfRun, first + end - line);
     line += last - first;
-    const auto pair = static_cast<std::uint32_t>(run / kL2Parts);  // of runs, one with each home
+    const auto pair = static_cast<std::uint32_t>(run / kL2Partitions);  // of runs, one with each home
     const Fill& fill = fill_of(pair / pairs_of_fill_);
     const std::uint32_t at = pair % pairs_of_fill_;
-    const auto home = static_cast<std::uint8_t>((run + fill.first_home[at]) % kL2Parts);
+    const auto home = static_cast<std::uint8_t>((run + fill.first_home[at]) % kL2Partitions);
     const std::uint32_t place = at ^ home;
     for (std::uint32_t left = fill.sampled[place] >> first << first; left != 0; left &= left - 1) {
       const int bit = std::countr_zero(left);
@@ -64,7 +64,7 @@ const LineSample::Fill& LineSample::fill_of(std::size_t number) {
   while (std::gcd(fill.step, sets_) != 1) fill.step = (fill.step + 1) % sets_;
   std::int64_t set = fill.start;
   for (std::uint32_t pair = 0; pair < pairs_of_fill_; ++pair) {
-    fill.first_home.push_back(random_of(number * pairs_of_fill_ + pair, kHomeStream).x[0] % kL2Parts);
+    fill.first_home.push_back(random_of(number * pairs_of_fill_ + pair, kHomeStream).x[0] % kL2Partitions);
     std::uint32_t sampled = 0;
     for (std::int64_t bit = 0; bit < kLinesOfRun; ++bit) {
       if (set < kSets) sampled |= std::uint32_t{1} << bit;
@@ -81,18 +81,18 @@ SplitL2::SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_way
   for (auto& sets : sets_) sets.assign(std::size_t{LineSample::kSets} * sample.ways(), kNoLine);
 }
 
-std::int64_t SplitL2::access(AccessKind kind, LineSample::Range lines, int part) {
+std::int64_t SplitL2::access(AccessKind kind, LineSample::Range lines, int partition) {
   if (dirty_.size() < lines.end) dirty_.resize(sample_->size());
   std::int64_t missed = 0;
   for (LineSample::Number line = lines.begin; line < lines.end; ++line) {
     const int home = (*sample_)[line].home;
     switch (kind) {
       case AccessKind::load:
-        if (!touch(part, line) && (home == part || !touch(home, line))) ++missed;
+        if (!touch(partition, line) && (home == partition || !touch(home, line))) ++missed;
         continue;
       case AccessKind::store:  // of a whole line: nothing is fetched
-        touch(part, line);
-        if (home != part) touch(home, line);
+        touch(partition, line);
+        if (home != partition) touch(home, line);
         break;
       case AccessKind::reduce:
         if (!touch(home, line)) ++missed;
@@ -103,13 +103,14 @@ std::int64_t SplitL2::access(AccessKind kind, LineSample::Range lines, int part)
   return missed;
 }
 
-bool SplitL2::touch(int part, LineSample::Number line) {
-  LineSample::Number* set = &sets_[static_cast<std::size_t>(part)][(*sample_)[line].set * sample_->ways()];
+bool SplitL2::touch(int partition, LineSample::Number line) {
+  LineSample::Number* set =
+      &sets_[static_cast<std::size_t>(partition)][(*sample_)[line].set * sample_->ways()];
   LineSample::Number* found = std::find(set, set + sample_->ways(), line);
   const bool held = found != set + sample_->ways();
   if (!held) {
     --found;
-    if (*found != kNoLine && dirty_[*found] && (*sample_)[*found].home == part) {
+    if (*found != kNoLine && dirty_[*found] && (*sample_)[*found].home == partition) {
       dirty_[*found] = 0;
       ++written_back_;
     }

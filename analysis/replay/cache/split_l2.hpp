@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An L2 in two parts, each beside one half of the SMs, as data centre chips since the A100 have it.
+// An L2 in two partitions, each beside one half of the SMs, as data centre chips since the A100 have it.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace tilescope {
 
-/// Which sets of an L2 in two parts the lines of memory fall into: a sample of the sets, and the lines in
-/// them, by number. Lines that follow each other in memory fill the sets evenly, others at random, so that
+/// Which sets of an L2 in two partitions the lines of memory fall into: a sample of the sets, and the lines
+/// in them, by number. Lines that follow each other in memory fill the sets evenly, others at random, so that
 /// some sets overflow while the L2 has room. Source: DRAM reads and look-ups
 /// (lts__t_sectors_srcunit_{tex,ltcfabric}_lookup_{hit,miss}) of kernels that go over a footprint again and
 /// again, on an H200.
@@ -28,7 +28,7 @@ class LineSample {
   };
   struct Line {
     std::uint16_t set;
-    std::uint8_t home;  // the part where it meets DRAM
+    std::uint8_t home;  // the partition where it meets DRAM
   };
 
   /// @throws BadInput where the L2 has fewer sets than the sample
@@ -45,9 +45,9 @@ class LineSample {
     return static_cast<double>(kLineBytes * sets_) / static_cast<double>(kSets);
   }
 
-  static constexpr std::int64_t kLineBytes = 128;
-  static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
-  static constexpr std::int64_t kSets = 128;        // of the sample, in each part
+  static constexpr std::int64_t kLineBytes = SplitL2Shape::kLineBytes;
+  static constexpr std::int64_t kHomeBytes = SplitL2Shape::kHomeBytes;
+  static constexpr std::int64_t kSets = SplitL2Shape::kLeastSets;  // of the sample, in each partition
 
  private:
   static constexpr std::int64_t kLinesOfRun = kHomeBytes / kLineBytes;
@@ -69,32 +69,32 @@ class LineSample {
   std::vector<Line> lines_;
 };
 
-/// What the two parts keep of the sampled lines. SMs ask the part beside them: a load that misses there goes
-/// on to the line's home, and both keep the line; a store leaves it in both as well; a reduction is done at
-/// the home alone. Sets are LRU, and a part forgets without telling the other. A set with more dirty lines
-/// than it may have writes the oldest of them back and keeps it. Empty at first.
+/// What the two partitions keep of the sampled lines. SMs ask the partition beside them: a load that misses
+/// there goes on to the line's home, and both keep the line; a store leaves it in both as well; a reduction
+/// is done at the home alone. Sets are LRU, and a partition forgets without telling the other. A set with
+/// more dirty lines than it may have writes the oldest of them back and keeps it. Empty at first.
 class SplitL2 {
  public:
   /// The sample must outlive this; it may grow.
   /// @param dirty_ways  lines of a set that may be dirty at once; none: all
   explicit SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways = std::nullopt);
 
-  /// What an SM beside `part` does to lines. @return how many of them come from DRAM
-  std::int64_t access(AccessKind kind, LineSample::Range lines, int part);
+  /// What an SM beside `partition` does to lines. @return how many of them come from DRAM
+  std::int64_t access(AccessKind kind, LineSample::Range lines, int partition);
   /// Lines written to DRAM so far, and those that a flush would write.
   std::int64_t num_written() const;
 
  private:
   static constexpr LineSample::Number kNoLine = std::numeric_limits<LineSample::Number>::max();
-  /// Makes a line the newest of its set in a part. @return whether the part held it
-  bool touch(int part, LineSample::Number line);
+  /// Makes a line the newest of its set in a partition. @return whether the partition held it
+  bool touch(int partition, LineSample::Number line);
   /// Marks a line that its home holds as dirty.
   void make_dirty(LineSample::Number line);
 
   const LineSample* sample_;
   std::size_t dirty_ways_;
-  std::array<std::vector<LineSample::Number>, kL2Parts> sets_;  // one after the other, newest line first
-  std::vector<std::uint8_t> dirty_;                             // by line
+  std::array<std::vector<LineSample::Number>, kL2Partitions> sets_;  // one after the other, newest line first
+  std::vector<std::uint8_t> dirty_;                                  // by line
   std::int64_t written_back_ = 0;
 };
 

@@ -20,7 +20,8 @@ class TileMemory {
   explicit TileMemory(const TileProgram& program, std::optional<std::uint32_t> layout = std::nullopt);
 
   /// Calls visit(physical address, bytes) for every run of bytes of the tile of `tensor` that `group`
-  /// touches: one, or one a row where a tile is narrower than the tensor, each cut where scattered pages end.
+  /// touches: one, or one a row where a tile is narrower than the tensor, each cut where pages at random
+  /// places end.
   template <typename Visitor>
   void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit) {
     const TensorExtent& extent = extents_[static_cast<std::size_t>(tensor)];

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "profiler/timing/timed_samples.hpp"  // relative_deviation
+#include "common/statistics.hpp"
 
 namespace tilescope {
 namespace {
@@ -55,7 +55,7 @@ std::map<int, Sm> by_sm(const StepTimes& times) {
 
 }  // namespace
 
-std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per_sm) {
+std::optional<MeasuredProgress> measured_progress(const StepTimes& times, int ctas_per_sm) {
   constexpr double kFewSteps = 8;  // say little about a CTA
   Steps oldest, younger, alone;
   std::vector<double> spans_of_oldest;
@@ -89,18 +89,18 @@ std::optional<MeasuredPaces> measured_paces(const StepTimes& times, int ctas_per
     }
   }
   if (oldest.count == 0) return std::nullopt;
-  MeasuredPaces measured;
+  MeasuredProgress measured;
   measured.ctas_per_sm = ctas_per_sm;
   measured.step_cycles = oldest.mean_cycles();
-  if (younger.count > 0) measured.paces.younger = measured.step_cycles / younger.mean_cycles();
-  if (alone.count > 0) measured.paces.alone = measured.step_cycles / alone.mean_cycles();
+  if (younger.count > 0) measured.rates.younger_rate = measured.step_cycles / younger.mean_cycles();
+  if (alone.count > 0) measured.rates.alone_rate = measured.step_cycles / alone.mean_cycles();
   if (spans_of_oldest.size() > 1) {
-    measured.paces.step_spread = relative_deviation(spans_of_oldest) * std::sqrt(times.every);
+    measured.rates.step_cv = coefficient_of_variation(spans_of_oldest) * std::sqrt(times.every);
   }
   return measured;
 }
 
-double measured_tpc_spread(const std::map<int, double>& cycles) {
+double measured_tpc_cv(const std::map<int, double>& cycles) {
   double sum = 0;
   for (const auto& [sm, of_sm] : cycles) sum += of_sm;
   const double mean = sum / static_cast<double>(cycles.size());

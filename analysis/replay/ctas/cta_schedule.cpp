@@ -18,14 +18,14 @@ constexpr std::uint32_t kClockStream = 0, kStepStream = 1, kTpcStream = 2;
 
 /// 1 on average, nearly normally distributed: the sum of four uniform numbers, whose integers are the same on
 /// every machine.
-double about_one(double spread, std::uint64_t number, std::uint32_t launch, std::uint32_t stream) {
+double about_one(double cv, std::uint64_t number, std::uint32_t launch, std::uint32_t stream) {
   constexpr double kUniformRange = 4294967296.0, kDeviation = 0.57735026918962576;  // of the sum
   const auto low = static_cast<std::uint32_t>(number), high = static_cast<std::uint32_t>(number >> 32);
   double sum = -2;
   for (const std::uint32_t bits : philox4x32(0, {{low, high, launch, stream}}).x) {
     sum += (bits + 0.5) / kUniformRange;
   }
-  return std::max(0.1, 1 + spread * sum / kDeviation);
+  return std::max(0.1, 1 + cv * sum / kDeviation);
 }
 
 /// How many of a wave's `ctas` each group gets.
@@ -53,7 +53,7 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
       num_sms_(static_cast<std::size_t>(
           std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))) {
   const auto slots = static_cast<std::size_t>(std::min(schedule.co_resident_ctas, program.num_ctas()));
-  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.paces.clock_spread);
+  places_ = places_of_slots(schedule.sm_groups, slots, schedule.launch, schedule.progress.clock_cv);
   for (std::size_t slot = 0; slot < slots; ++slot) {
     running_.push_back(issue(slot));
     turns_.push({0, slot});
@@ -84,12 +84,12 @@ bool CoResidentCtas::next(AccessGroup& group) {
 
 CoResidentCtas::Cta CoResidentCtas::issue(std::size_t slot) {
   constexpr std::size_t kSmsOfTpc = 2;
-  const double of_tpc = about_one(schedule_.paces.tpc_spread, slot % num_sms_ / kSmsOfTpc,
+  const double of_tpc = about_one(schedule_.progress.tpc_cv, slot % num_sms_ / kSmsOfTpc,
                                   static_cast<std::uint32_t>(schedule_.launch), kTpcStream);
   const double of_sm = places_[slot].clock * of_tpc;
-  const auto at_pace = [of_sm](double pace) { return static_cast<std::int64_t>(kTicks / (of_sm * pace)); };
-  Cta cta{CtaWalk(program_, next_cta_), next_cta_, at_pace(1), at_pace(schedule_.paces.younger),
-          at_pace(schedule_.paces.alone)};
+  const auto at_rate = [of_sm](double rate) { return static_cast<std::int64_t>(kTicks / (of_sm * rate)); };
+  Cta cta{CtaWalk(program_, next_cta_), next_cta_, at_rate(1), at_rate(schedule_.progress.younger_rate),
+          at_rate(schedule_.progress.alone_rate)};
   ++next_cta_;
   return cta;
 }
@@ -103,20 +103,20 @@ std::int64_t CoResidentCtas::ticks_of_step(std::size_t slot) {
     oldest = oldest && cta.index < running_[other].index;
   }
   const std::int64_t ticks = alone ? cta.ticks_when_alone : oldest ? cta.ticks : cta.ticks_when_younger;
-  if (schedule_.paces.step_spread == 0) return ticks;
+  if (schedule_.progress.step_cv == 0) return ticks;
   const std::uint64_t step = (static_cast<std::uint64_t>(cta.index) << 32) + cta.steps++;
   const auto launch = static_cast<std::uint32_t>(schedule_.launch);
-  return static_cast<std::int64_t>(about_one(schedule_.paces.step_spread, step, launch, kStepStream) *
+  return static_cast<std::int64_t>(about_one(schedule_.progress.step_cv, step, launch, kStepStream) *
                                    static_cast<double>(ticks));
 }
 
 std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,
-                                     std::size_t launch, double clock_spread) {
+                                     std::size_t launch, double clock_cv) {
   if (groups.empty()) return std::vector<SmPlace>(slots);
   std::vector<SmGroup> order = groups;
   std::vector<double> clocks;
   for (std::size_t group = 0; group < groups.size(); ++group) {
-    clocks.push_back(about_one(clock_spread, group, static_cast<std::uint32_t>(launch), kClockStream));
+    clocks.push_back(about_one(clock_cv, group, static_cast<std::uint32_t>(launch), kClockStream));
   }
   if (order.size() > 1) {
     const auto first = order.begin() + 1;
@@ -129,7 +129,7 @@ std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::si
   while (places.size() < slots) {
     const std::vector<std::size_t> wave = shares(order, std::min(sms, slots - places.size()));
     for (std::size_t group = 0; group < order.size(); ++group) {
-      places.insert(places.end(), wave[group], {order[group].part, clocks[group]});
+      places.insert(places.end(), wave[group], {order[group].partition, clocks[group]});
     }
   }
   return places;

@@ -13,9 +13,9 @@
 
 namespace tilescope {
 
-/// Where an SM stands: the part of the L2 beside it, and its clock over the mean of all.
+/// Where an SM stands: the partition of the L2 beside it, and its clock over the mean of all.
 struct SmPlace {
-  int part = 0;
+  int partition = 0;
   double clock = 1;
   bool operator==(const SmPlace&) const = default;
 };
@@ -24,13 +24,13 @@ struct SmPlace {
 struct CtaSchedule {
   std::int64_t co_resident_ctas = 1;  // on all SMs together
   std::int64_t ctas_per_sm = 1;
-  CtaPaces paces = {};
+  ProgressRates progress = {};
   /// In the order in which they are given CTAs; empty: all SMs are alike, and keep step.
   std::vector<SmGroup> sm_groups = {};
   std::size_t launch = 0;
 };
 
-/// Runs the co-resident CTAs, each at the pace of its SM from one access group to the next, each replaced, on
+/// Runs the co-resident CTAs, each at the rate of its SM from one access group to the next, each replaced, on
 /// its SM, by the next in the grid's order when it retires. A slot is a CTA's place on an SM: slot s belongs
 /// to SM s modulo their number.
 class CoResidentCtas {
@@ -80,8 +80,8 @@ class CoResidentCtas {
 /// device to device and with what it did before. Source: clocks of SMs before and after passes, on five
 /// H200s.
 /// @param launch  0, 1, ...: the group after the first that begins, modulo their number
-/// @param clock_spread  standard deviation of the groups' clocks, which are normally distributed
+/// @param clock_cv  standard deviation of the groups' clocks, which are normally distributed
 std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,
-                                     std::size_t launch, double clock_spread);
+                                     std::size_t launch, double clock_cv);
 
 }  // namespace tilescope

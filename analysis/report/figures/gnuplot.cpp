@@ -15,6 +15,7 @@
 
 #include "analysis/report/document/embedded_files.hpp"
 #include "common/errors.hpp"
+#include "common/temporary_folder.hpp"
 
 namespace tilescope {
 namespace {
@@ -30,27 +31,6 @@ std::string gnuplot_string(std::string_view text) {
   return literal + "\"";
 }
 
-/// A folder that is removed with what is in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() : name_((fs::temp_directory_path() / "tilescope.XXXXXX").string()) {
-    if (mkdtemp(name_.data()) == nullptr) {
-      throw MachineLacks(fmt::format("no temporary folder can be made at {}: {}; set TMPDIR to another place",
-                                     name_, std::strerror(errno)));
-    }
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(name_, ignored);
-  }
-  std::string file(std::string_view name) const { return name_ + "/" + std::string(name); }
-
- private:
-  std::string name_;
-};
-
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -58,7 +38,8 @@ std::string contents(const std::string& path) {
 
 /// Runs gnuplot without the user's start-up files and in the C locale. @return its standard output.
 std::string run_gnuplot(const TemporaryFolder& folder, std::string argument) {
-  const std::string output = folder.file("output"), errors = folder.file("errors");
+  const std::string output = (folder.path() / "output").string(),
+                    errors = (folder.path() / "errors").string();
   std::string program = "gnuplot", no_startup = "-d", locale = "LC_ALL=C";
   std::string path = fmt::format("PATH={}", getenv("PATH") ? getenv("PATH") : "/usr/local/bin:/usr/bin:/bin");
   char* argv[] = {program.data(), no_startup.data(), argument.data(), nullptr};
@@ -125,7 +106,7 @@ void PlotInput::data(std::string_view name, const std::vector<std::vector<std::v
 
 std::string draw_svg(std::string_view script, const PlotInput& input) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("plot.gp");
+  const std::string path = (folder.path() / "plot.gp").string();
   std::ofstream(path, std::ios::binary)
       << input.text() << embedded_file("plots/style.gp") << embedded_file(script);
   return run_gnuplot(folder, path);

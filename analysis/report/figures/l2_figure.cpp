@@ -67,8 +67,8 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
   };
   if (machine) {
     mark_capacity(machine->name + " L2", machine->l2_bytes.value, Dash::solid);
-    if (machine->effective_l2_bytes() != machine->l2_bytes.value) {
-      mark_capacity("of it usable", machine->effective_l2_bytes(), Dash::dashed);
+    if (machine->l2_effective_bytes.value != machine->l2_bytes.value) {
+      mark_capacity("of it usable", machine->l2_effective_bytes.value, Dash::dashed);
     }
   }
   figure.name = fmt::format("dram-against-l2-{}-{}", to_string(first.direction), number);

@@ -31,13 +31,12 @@ std::string lengths(const std::vector<MeasuredPass>& passes) {
 
 using PassKey = std::tuple<std::string, std::string, std::int64_t>;  // kernel, pass, head_dim
 
-/// @param by_memory  whether those in scattered memory are told apart, by the kernel's name
-std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes,
-                                                     bool by_memory) {
+/// @param by_pages  whether those with pages at random places are told apart, by the kernel's name
+std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes, bool by_pages) {
   std::map<PassKey, std::vector<MeasuredPass>> groups;
   for (const MeasuredPass& pass : passes) {
-    const char* memory = by_memory && pass.scattered() ? ", scattered" : "";
-    groups[{pass.kernel() + memory, pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
+    const char* pages = by_pages && pass.random_pages() ? ", random pages" : "";
+    groups[{pass.kernel() + pages, pass.pass->name, pass.run->problem().head_dim}].push_back(pass);
   }
   return groups;
 }
@@ -95,11 +94,11 @@ bool any_repeated(const std::vector<MeasuredPass>& passes) {
 }
 
 Count count(const std::vector<MeasuredPass>& members, double tolerance,
-            const std::vector<BackgroundReads>& background) {
+            const std::vector<NoiseFloor>& noise_floor) {
   Count count;
   for (const MeasuredPass& pass : members) {
     ++count.all;
-    count.within += pass.dram_within(tolerance, background);
+    count.within += pass.dram_within(tolerance, noise_floor);
     const auto spread = pass.launch_spread();
     count.repeated += spread.has_value();
     count.differing += spread && *spread > tolerance;
@@ -132,18 +131,18 @@ void add_dram_row(Table& table, const PassKey& key, const char* regime, const Co
 
 /// What the caption says of measurements that not every record has; nothing where none has them.
 std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launches,
-                           const std::vector<BackgroundReads>& background) {
+                           const std::vector<NoiseFloor>& noise_floor) {
   const bool code = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
     return pass.has_dram() && pass.pass->measured->instruction_fetch_bytes;
   });
-  if (!launches && !code && background.empty()) return "";
+  if (!launches && !code && noise_floor.empty()) return "";
   std::string text =
       " The code and constants that L2 fetched count with the simulated reads where they were measured";
-  if (!background.empty()) {
+  if (!noise_floor.empty()) {
     text +=
-        ", and so does, for what is within, what the device reads by itself in the time of the pass, as "
-        "far as it was measured";
-    if (background_loads(background).size() > 1) text += " under the load that makes it read most";
+        ", and so does, for what is within, the noise floor, what the device reads by itself in the time of "
+        "the pass, as far as it was measured";
+    if (noise_floor_loads(noise_floor).size() > 1) text += " under the load that makes it read most";
   }
   text += ".";
   if (launches) {
@@ -156,21 +155,22 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   return text;
 }
 
-/// What the caption says of scattered memory; nothing where none was measured.
-std::string more_on_scattered(const std::vector<MeasuredPass>& passes) {
-  const bool any = std::any_of(passes.begin(), passes.end(),
-                               [](const MeasuredPass& pass) { return pass.has_dram() && pass.scattered(); });
+/// What the caption says of random pages; nothing where none was measured.
+std::string more_on_random_pages(const std::vector<MeasuredPass>& passes) {
+  const bool any = std::any_of(passes.begin(), passes.end(), [](const MeasuredPass& pass) {
+    return pass.has_dram() && pass.random_pages();
+  });
   if (!any) return "";
-  return " Scattered: every page of the tensors lay at a random place, another in each launch, and was "
+  return " Random pages: every page of the tensors lay at a random place, another in each launch, and was "
          "simulated so; medians over such placements are compared.";
 }
 
-Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<BackgroundReads>& background) {
+Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<NoiseFloor>& noise_floor) {
   const bool launches = any_repeated(passes);
   Table table{
       "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
       "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not." +
-          more_on_within(passes, launches, background) + more_on_scattered(passes),
+          more_on_within(passes, launches, noise_floor) + more_on_random_pages(passes),
       {{"kernel"},
        {"pass"},
        {"d", true},
@@ -187,7 +187,7 @@ Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<Back
     for (const MeasuredPass& pass : members) {
       if (pass.has_dram()) (pass.fits() ? fitting : past).push_back(pass);
     }
-    const Count of_fitting = count(fitting, 0.05, background), of_past = count(past, 0.15, background);
+    const Count of_fitting = count(fitting, 0.05, noise_floor), of_past = count(past, 0.15, noise_floor);
     add_dram_row(table, key, "fits", of_fitting, launches, fitting);
     add_dram_row(table, key, "does not", of_past, launches, past);
     sum.add(of_fitting);
@@ -277,7 +277,7 @@ Table dram_sweep_table(const std::vector<const RunSummary*>& runs) {
 }  // namespace
 
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
-                                        const std::vector<BackgroundReads>& background) {
+                                        const std::vector<NoiseFloor>& noise_floor) {
   const std::vector<MeasuredPass> passes = measured_passes(runs);
   if (passes.empty()) return std::nullopt;
   Section section{"measured", "Model against measurement", {}};
@@ -286,7 +286,7 @@ std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
       "bytes are those of the papers' model, and the closed form gives them; DRAM bytes are the L2's doing, "
       "and the simulation gives them."});
   section.blocks.push_back(sm_l2_table(passes));
-  const Table dram = dram_table(passes, background);
+  const Table dram = dram_table(passes, noise_floor);
   if (!dram.rows.empty()) section.blocks.push_back(dram);
   std::set<std::string> commands;
   for (const MeasuredPass& pass : passes) commands.insert(command_text(pass.run->record->argv));

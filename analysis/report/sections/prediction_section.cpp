@@ -29,7 +29,7 @@ std::string key_text(const RunSummary& run) {
   AttentionProblem problem = run.problem();
   problem.seed = 0;
   return fmt::format("{} {} {} {} {}", run.run->kernel, to_string(run.direction), to_string(run.tile),
-                     describe(problem), to_string(run.run->memory));
+                     describe(problem), to_string(run.run->pages));
 }
 
 /// Of runs that differ in nothing but their choices: by choice.

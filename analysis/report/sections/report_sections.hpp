@@ -44,9 +44,9 @@ std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs)
 std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
 /// Every pass of the runs in the summary.
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
-/// Formula and simulation against what was measured. @param background of the device that measured
+/// Formula and simulation against what was measured. @param noise_floor of the device that measured
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
-                                        const std::vector<BackgroundReads>& background = {});
+                                        const std::vector<NoiseFloor>& noise_floor = {});
 /// What counters say lies beside the closed form.
 std::optional<Section> account_section(const std::vector<RunSummary>& runs);
 /// What was simulated and then measured, choice beside choice.
@@ -57,10 +57,10 @@ std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
 std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
 /// Operations and shared-memory bytes, by counters.
 std::optional<Section> work_section(const std::vector<RunSummary>& runs);
-/// What an L2 keeps, how SMs stand round its parts, and what is read in the background, from `ceilings`.
+/// What an L2 keeps, how SMs stand round its partitions, and its noise floor, from `ceilings`.
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
-/// How unevenly SMs share themselves between their CTAs, from `profile --paces`.
-std::optional<Section> pace_section(const std::vector<RunRecord>& records);
+/// How unevenly SMs share themselves between their CTAs, from `profile --cta-progress`.
+std::optional<Section> progress_section(const std::vector<RunRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 /// The same kernels held against a problem, from `explain`.

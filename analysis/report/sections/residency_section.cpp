@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an L2 keeps of a footprint, by the way in which it is touched, how SMs stand round its parts, and what
-// is read from DRAM meanwhile, from `ceilings`.
+// What an L2 keeps of a footprint, by the way in which it is touched, how SMs stand round its partitions, and
+// what is read from DRAM meanwhile, from `ceilings`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ constexpr struct {
 } kLooks[] = {{kReadByAll, {.color = "#0b62a4", .marker = Marker::circle}},
               {kReadByOne, {.color = "#c8640a", .marker = Marker::square}},
               {kReducedByOne, {.color = "#3c8d40", .marker = Marker::triangle}},
-              {kReadByPart, {.color = "#7a3b9a", .marker = Marker::diamond, .dash = Dash::dashed}},
-              {kReadScattered, {.color = "#a02c50", .marker = Marker::triangle_down, .dash = Dash::dashed}}};
+              {kReadByPartition, {.color = "#7a3b9a", .marker = Marker::diamond, .dash = Dash::dashed}},
+              {kReadRandom, {.color = "#a02c50", .marker = Marker::triangle_down, .dash = Dash::dashed}}};
 
 bool has(const CeilingsRecord& record, const std::string& access) {
   return std::any_of(record.measured.l2.begin(), record.measured.l2.end(),
@@ -50,14 +50,16 @@ Figure residency_figure(const CeilingsRecord& record) {
   figure.caption = fmt::format(
       "A kernel goes over a footprint several times; DRAM reads are counted. The driver says {}. What all "
       "SMs "
-      "read stays in both parts of the L2, and so in half of the room.",
+      "read stays in both partitions of the L2, and so in half of the room.",
       format_capacity(record.measured.l2_bytes));
-  if (has(record, kReadByPart)) {
+  if (has(record, kReadByPartition)) {
     figure.caption +=
-        " What the SMs beside one part read fills that part, and the other one with the half of the lines "
-        "that has its home there: one half is lost past the size of a part, the other past that of both.";
+        " What the SMs beside one partition read fills that partition, and the other one with the half of "
+        "the lines "
+        "that has its home there: one half is lost past the size of a partition, the other past that of "
+        "both.";
   }
-  if (has(record, kReadScattered)) {
+  if (has(record, kReadRandom)) {
     figure.caption +=
         " Pieces from places of chance fill the sets of the L2 unevenly, and are lost by degrees.";
   }
@@ -68,7 +70,7 @@ Figure residency_figure(const CeilingsRecord& record) {
 
 Table residency_table(const CeilingsRecord& record) {
   // Records without these accesses step over the onset too coarsely to tell where it begins and ends.
-  const bool fine = has(record, kReadByPart) || has(record, kReadScattered);
+  const bool fine = has(record, kReadByPartition) || has(record, kReadRandom);
   Table table{"", {{"touched"}}, {}};
   if (fine) table.columns.push_back({"90 % are kept of", true});
   table.columns.push_back({"half is kept of", true});
@@ -92,36 +94,38 @@ Table residency_table(const CeilingsRecord& record) {
   return table;
 }
 
-Table parts_table(const CeilingsRecord& record) {
-  const L2Parts& parts = record.measured.l2_parts;
-  const std::vector<int> sms = sms_of_parts(parts);
-  Table table{"", {{"CTAs of the launch", true}, {"SMs", true}, {"beside part", true}}, {}};
+Table partitions_table(const CeilingsRecord& record) {
+  const L2Partitions& partitions = record.measured.l2_partitions;
+  const std::vector<int> sms = sms_of_partitions(partitions);
+  Table table{"", {{"CTAs of the launch", true}, {"SMs", true}, {"beside partition", true}}, {}};
   if (sms.size() == 1) {
-    table.caption = "Latencies of atomics tell no parts of the L2 apart.";
+    table.caption = "Latencies of atomics tell no partitions of the L2 apart.";
   } else {
-    table.caption = "Latencies of atomics tell the parts of the L2 apart:";
-    for (std::size_t part = 0; part < sms.size(); ++part) {
-      table.caption += fmt::format("{} {} SMs stand beside part {}", part > 0 ? "," : "", sms[part], part);
+    table.caption = "Latencies of atomics tell the partitions of the L2 apart:";
+    for (std::size_t partition = 0; partition < sms.size(); ++partition) {
+      table.caption += fmt::format("{} {} SMs stand beside partition {}", partition > 0 ? "," : "",
+                                   sms[partition], partition);
     }
     table.caption +=
         ". A grid of one CTA an SM fills the rows in this order; which of those behind the first comes first "
         "changes from launch to launch.";
   }
   int first = 0;
-  for (const SmGroup& group : parts.groups) {
+  for (const SmGroup& group : partitions.groups) {
     table.rows.push_back({fmt::format("{} ... {}", first, first + group.sms - 1), std::to_string(group.sms),
-                          std::to_string(group.part)});
+                          std::to_string(group.partition)});
     first += group.sms;
   }
   return table;
 }
 
 /// A column a load; of a device asleep, all that older records know, the rate instead.
-Table background_table(const CeilingsRecord& record) {
-  if (background_loads(record.measured.background).size() > 1) {
-    const std::vector<std::vector<std::string>> rows = background_rows(record.measured.background);
+Table noise_floor_table(const CeilingsRecord& record) {
+  if (noise_floor_loads(record.measured.noise_floor).size() > 1) {
+    const std::vector<std::vector<std::string>> rows = noise_floor_rows(record.measured.noise_floor);
     Table table{
-        "What the device reads from DRAM by itself, and so is counted with any kernel, by what runs "
+        "The noise floor: what the device reads from DRAM by itself, and so is counted with any kernel, by "
+        "what runs "
         "meanwhile: a kernel of one warp that sleeps, one that multiplies and adds on all SMs, or one of a "
         "few CTAs that read and write two fifths of the L2 again and again. Reads that fetch these two "
         "fifths once are not among them; what others read displaces some, which are read again.",
@@ -130,10 +134,12 @@ Table background_table(const CeilingsRecord& record) {
     for (const std::string& header : rows.front()) table.columns.push_back({header, true});
     return table;
   }
-  Table table{"What is read from DRAM while a kernel of one warp sleeps, and so is counted with any kernel.",
-              {{"asleep for", true}, {"DRAM read", true}, {"each second", true}},
-              {}};
-  for (const BackgroundReads& reads : record.measured.background) {
+  Table table{
+      "The noise floor: what is read from DRAM while a kernel of one warp sleeps, and so is counted with any "
+      "kernel.",
+      {{"asleep for", true}, {"DRAM read", true}, {"each second", true}},
+      {}};
+  for (const NoiseFloor& reads : record.measured.noise_floor) {
     const auto bytes = static_cast<double>(reads.dram_read_bytes);
     table.rows.push_back(
         {format_seconds(reads.seconds), format_bytes(bytes), format_bytes(bytes / reads.seconds)});
@@ -148,8 +154,8 @@ std::optional<Section> residency_section(const std::vector<CeilingsRecord>& reco
     const Ceilings& measured = record.measured;
     Section section{"residency", "What the L2 keeps", {}};
     if (!measured.l2.empty()) section.blocks = {residency_figure(record), residency_table(record)};
-    if (!measured.l2_parts.groups.empty()) section.blocks.push_back(parts_table(record));
-    if (!measured.background.empty()) section.blocks.push_back(background_table(record));
+    if (!measured.l2_partitions.groups.empty()) section.blocks.push_back(partitions_table(record));
+    if (!measured.noise_floor.empty()) section.blocks.push_back(noise_floor_table(record));
     if (!section.blocks.empty()) return section;
   }
   return std::nullopt;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Notes when each work item's steps begin. Only kernels that are compiled with TILESCOPE_STEP_CLOCK do
 // so, so that those that are timed and counted stay as they are: where registers are short a clock changes
-// the loop, and with it the pace of the CTAs. Compare DRAM reads with and without it.
+// the loop, and with it the progress of the CTAs. Compare DRAM reads with and without it.
 #pragma once
 
 #include "gpu/launch/kernel_arguments.hpp"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "profiler/timing/timed_samples.hpp"
+#include "common/statistics.hpp"
 
 namespace tilescope {
 namespace {
@@ -15,10 +15,6 @@ namespace {
 // On an H200 latencies deviate by 0.22 of their mean or more, and SMs correlate by 0.94 or more, either way.
 constexpr double kLeastDeviation = 0.1;
 constexpr double kLeastCorrelation = 0.5;
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 /// 0 where either does not vary.
 double correlation(const std::vector<double>& a, const std::vector<double>& b) {
@@ -60,11 +56,11 @@ std::optional<std::size_t> first_group_size(const std::vector<Order>& orders) {
 }
 
 std::vector<SmGroup> runs_of(const Order& order, std::size_t begin, std::size_t end,
-                             const std::vector<int>& part_of_sm) {
+                             const std::vector<int>& partition_of_sm) {
   std::vector<SmGroup> runs;
   for (std::size_t cta = begin; cta < end; ++cta) {
-    const int part = part_of_sm.at(static_cast<std::size_t>(order[cta]));
-    if (runs.empty() || runs.back().part != part) runs.push_back({0, part});
+    const int partition = partition_of_sm.at(static_cast<std::size_t>(order[cta]));
+    if (runs.empty() || runs.back().partition != partition) runs.push_back({0, partition});
     ++runs.back().sms;
   }
   return runs;
@@ -73,12 +69,12 @@ std::vector<SmGroup> runs_of(const Order& order, std::size_t begin, std::size_t 
 /// The circle `runs` cut open before its largest run, and of equals before the one that has the larger ones
 /// behind it: wherever the launch began, the same comes out.
 std::vector<SmGroup> opened_at_largest(std::vector<SmGroup> runs) {
-  if (runs.size() > 1 && runs.front().part == runs.back().part) {
+  if (runs.size() > 1 && runs.front().partition == runs.back().partition) {
     runs.front().sms += runs.back().sms;  // the launch began inside of this run
     runs.pop_back();
   }
   const auto smaller = [](const SmGroup& a, const SmGroup& b) {
-    return a.sms != b.sms ? a.sms < b.sms : a.part > b.part;
+    return a.sms != b.sms ? a.sms < b.sms : a.partition > b.partition;
   };
   std::vector<SmGroup> best = runs;
   for (std::size_t turn = 1; turn < runs.size(); ++turn) {
@@ -91,38 +87,39 @@ std::vector<SmGroup> opened_at_largest(std::vector<SmGroup> runs) {
 
 }  // namespace
 
-std::vector<int> sms_of_parts(const L2Parts& parts) {
+std::vector<int> sms_of_partitions(const L2Partitions& partitions) {
   std::vector<int> sms;
-  for (const SmGroup& group : parts.groups) {
-    sms.resize(std::max(sms.size(), static_cast<std::size_t>(group.part) + 1));
-    sms[static_cast<std::size_t>(group.part)] += group.sms;
+  for (const SmGroup& group : partitions.groups) {
+    sms.resize(std::max(sms.size(), static_cast<std::size_t>(group.partition) + 1));
+    sms[static_cast<std::size_t>(group.partition)] += group.sms;
   }
   return sms;
 }
 
-std::vector<int> parts_from_latencies(const std::vector<std::vector<double>>& latencies) {
-  std::vector<int> parts(latencies.size(), 0);
+std::vector<int> partitions_from_latencies(const std::vector<std::vector<double>>& latencies) {
+  std::vector<int> partitions(latencies.size(), 0);
   std::vector<double> deviations, correlations, sizes;
   for (const std::vector<double>& of_sm : latencies) {
-    deviations.push_back(relative_deviation(of_sm));
+    deviations.push_back(coefficient_of_variation(of_sm));
     correlations.push_back(correlation(latencies.front(), of_sm));
     sizes.push_back(std::fabs(correlations.back()));
   }
   // Medians, so that one SM that was disturbed decides nothing.
-  if (median_of(deviations) < kLeastDeviation || median_of(sizes) < kLeastCorrelation) return parts;
-  std::transform(correlations.begin(), correlations.end(), parts.begin(),
+  if (median_of(deviations) < kLeastDeviation || median_of(sizes) < kLeastCorrelation) return partitions;
+  std::transform(correlations.begin(), correlations.end(), partitions.begin(),
                  [](double against_first) { return against_first < 0 ? 1 : 0; });
-  return parts;
+  return partitions;
 }
 
 std::vector<SmGroup> issue_groups(const std::vector<std::vector<int>>& orders,
-                                  const std::vector<int>& part_of_sm) {
+                                  const std::vector<int>& partition_of_sm) {
   if (orders.empty() || orders.front().empty()) return {};
   const Order& order = orders.front();
   const std::optional<std::size_t> first = first_group_size(orders);
-  if (!first) return runs_of(order, 0, order.size(), part_of_sm);
-  std::vector<SmGroup> groups = runs_of(order, 0, *first, part_of_sm);
-  const std::vector<SmGroup> others = opened_at_largest(runs_of(order, *first, order.size(), part_of_sm));
+  if (!first) return runs_of(order, 0, order.size(), partition_of_sm);
+  std::vector<SmGroup> groups = runs_of(order, 0, *first, partition_of_sm);
+  const std::vector<SmGroup> others =
+      opened_at_largest(runs_of(order, *first, order.size(), partition_of_sm));
   groups.insert(groups.end(), others.begin(), others.end());
   return groups;
 }

@@ -18,18 +18,18 @@ namespace tilescope {
 namespace {
 
 constexpr int kRounds = 5;
-constexpr std::int64_t kScatteredOver = 16;  // times the L2
+constexpr std::int64_t kRandomPlacesOver = 16;  // times the L2
 constexpr int kLatencyLines = 96;
 constexpr int kLaunches = 16;
 constexpr struct {
   L2Access access;
   const char* name;
-  bool scattered;
+  bool at_random;
 } kAccesses[] = {{L2Access::read_by_all, kReadByAll, false},
                  {L2Access::read_by_one, kReadByOne, false},
                  {L2Access::reduced_by_one, kReducedByOne, false},
-                 {L2Access::read_by_part, kReadByPart, false},
-                 {L2Access::read_by_all, kReadScattered, true}};
+                 {L2Access::read_by_partition, kReadByPartition, false},
+                 {L2Access::read_by_all, kReadRandom, true}};
 
 constexpr std::int64_t bytes_of(std::int64_t ids) {
   return ids * static_cast<std::int64_t>(sizeof(std::int32_t));
@@ -100,18 +100,19 @@ std::vector<std::vector<double>> measure_latencies(const OnePerSm& grid, const s
 
 }  // namespace
 
-std::vector<int> measure_parts_of_sms() {
-  const NvtxRange range("parts of the L2");
+std::vector<int> measure_partitions_of_sms() {
+  const NvtxRange range("partitions of the L2");
   const OnePerSm grid;
   std::vector<int> sms = grid.order();
   std::sort(sms.begin(), sms.end());
-  const std::vector<int> parts = parts_from_latencies(measure_latencies(grid, sms));
-  std::vector<int> part_of_sm(static_cast<std::size_t>(sms.back()) + 1, -1);
-  for (std::size_t i = 0; i < sms.size(); ++i) part_of_sm[static_cast<std::size_t>(sms[i])] = parts[i];
-  return part_of_sm;
+  const std::vector<int> partitions = partitions_from_latencies(measure_latencies(grid, sms));
+  std::vector<int> partition_of_sm(static_cast<std::size_t>(sms.back()) + 1, -1);
+  for (std::size_t i = 0; i < sms.size(); ++i)
+    partition_of_sm[static_cast<std::size_t>(sms[i])] = partitions[i];
+  return partition_of_sm;
 }
 
-L2Parts measure_l2_parts(const std::vector<int>& part_of_sm) {
+L2Partitions measure_l2_partitions(const std::vector<int>& partition_of_sm) {
   const NvtxRange range("order of SMs");
   const OnePerSm grid;
   std::vector<std::vector<int>> orders;
@@ -121,31 +122,31 @@ L2Parts measure_l2_parts(const std::vector<int>& part_of_sm) {
     // another group.
     grid.order(1 + launch * (grid.sms() - 1) / kLaunches);
   }
-  return {issue_groups(orders, part_of_sm)};
+  return {issue_groups(orders, partition_of_sm)};
 }
 
-std::vector<L2Residency> measure_l2_residency(const std::vector<int>& part_of_sm) {
+std::vector<L2Residency> measure_l2_residency(const std::vector<int>& partition_of_sm) {
   const DeviceContext device;
   const std::int64_t l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
   const int sms = device.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   const std::vector<std::int64_t> footprints = residency_footprints(l2_bytes, kL2Chunk);
-  const std::int64_t places = kScatteredOver * l2_bytes / kL2Chunk;
+  const std::int64_t places = kRandomPlacesOver * l2_bytes / kL2Chunk;
   const ScratchBuffer buffer(places * kL2Chunk);
-  const std::vector<std::int32_t> scattered = scattered_places(footprints.back() / kL2Chunk, places);
-  const ScratchBuffer chunk_at(bytes_of(std::ssize(scattered)));
-  const ScratchBuffer parts(bytes_of(std::ssize(part_of_sm)));
-  write_to(chunk_at, scattered);
-  write_to(parts, part_of_sm);
-  const bool split = std::find(part_of_sm.begin(), part_of_sm.end(), 1) != part_of_sm.end();
+  const std::vector<std::int32_t> chosen = random_places(footprints.back() / kL2Chunk, places);
+  const ScratchBuffer chunk_at(bytes_of(std::ssize(chosen)));
+  const ScratchBuffer partitions(bytes_of(std::ssize(partition_of_sm)));
+  write_to(chunk_at, chosen);
+  write_to(partitions, partition_of_sm);
+  const bool split = std::find(partition_of_sm.begin(), partition_of_sm.end(), 1) != partition_of_sm.end();
   WorkProfiler profiler("dram_read_bytes",
                         {.warm_up = 0, .min_samples = 1, .max_samples = 1, .min_time_s = 0});
   std::vector<L2Residency> measured;
-  for (const auto& [access, name, is_scattered] : kAccesses) {
-    if (access == L2Access::read_by_part && !split) continue;
+  for (const auto& [access, name, at_random] : kAccesses) {
+    if (access == L2Access::read_by_partition && !split) continue;
     for (const std::int64_t bytes : footprints) {
       const L2Footprint footprint{buffer.data(), bytes,
-                                  is_scattered ? static_cast<const std::int32_t*>(chunk_at.data()) : nullptr,
-                                  static_cast<const std::int32_t*>(parts.data())};
+                                  at_random ? static_cast<const std::int32_t*>(chunk_at.data()) : nullptr,
+                                  static_cast<const std::int32_t*>(partitions.data())};
       const WorkMeasurement work = profiler.measure(
           name, [&](CUstream_st* stream) { launch_l2_rounds(access, footprint, kRounds, sms, stream); });
       const double again = work.kernel.measured.at("dram_read_bytes") - static_cast<double>(bytes);

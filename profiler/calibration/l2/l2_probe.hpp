@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device's L2 keeps and which SMs stand beside which part of it, measured.
+// What a device's L2 keeps and which SMs stand beside which partition of it, measured.
 #pragma once
 
 #include <vector>
@@ -10,18 +10,19 @@
 namespace tilescope {
 
 /// Times atomics from each SM to the same lines. Needs no counters.
-/// @returns by SM id, as parts_from_latencies() has it; -1 for ids below the largest that no SM has
+/// @returns by SM id, as partitions_from_latencies() has it; -1 for ids below the largest that no SM has
 /// @throws MachineLacks without a device, or one that does not give every SM a CTA; DriverError
-std::vector<int> measure_parts_of_sms();
+std::vector<int> measure_partitions_of_sms();
 
 /// Looks on which SM each CTA of several launches runs. Needs no counters.
 /// @throws MachineLacks without a device, or one that does not give every SM a CTA; DriverError
-L2Parts measure_l2_parts(const std::vector<int>& part_of_sm);
+L2Partitions measure_l2_partitions(const std::vector<int>& partition_of_sm);
 
 /// Goes over footprints several times each, and counts what comes from DRAM. Takes 16 times the L2 of device
 /// memory.
-/// @param part_of_sm as measure_parts_of_sms() has it; kReadByPart is left out where that is one for all
+/// @param partition_of_sm as measure_partitions_of_sms() has it; kReadByPartition is left out where that is
+/// one for all
 /// @throws MachineLacks without a device, that much memory, or libcupti or the permission to count
-std::vector<L2Residency> measure_l2_residency(const std::vector<int>& part_of_sm);
+std::vector<L2Residency> measure_l2_residency(const std::vector<int>& partition_of_sm);
 
 }  // namespace tilescope

@@ -19,7 +19,7 @@ std::vector<std::int64_t> residency_footprints(std::int64_t l2_bytes, std::int64
   return footprints;
 }
 
-std::vector<std::int32_t> scattered_places(std::int64_t pieces, std::int64_t places) {
+std::vector<std::int32_t> random_places(std::int64_t pieces, std::int64_t places) {
   constexpr std::uint64_t kSeed = 7;
   std::mt19937_64 random(kSeed);
   std::vector<std::int32_t> shuffled(static_cast<std::size_t>(places));

@@ -27,9 +27,9 @@ __device__ void stay() {
 
 template <bool Reduce>
 __global__ void __launch_bounds__(kChunkThreads)
-    l2_rounds(float4* data, const std::int32_t* chunk_at, const std::int32_t* part_of_sm, int chunks,
+    l2_rounds(float4* data, const std::int32_t* chunk_at, const std::int32_t* partition_of_sm, int chunks,
               int stride, int rounds) {
-  if (part_of_sm && part_of_sm[sm_id()] != 0) return;
+  if (partition_of_sm && partition_of_sm[sm_id()] != 0) return;
   float sum = 0;
   for (int round = 0; round < rounds; ++round) {
     for (int chunk = stride == 1 ? 0 : static_cast<int>(blockIdx.x); chunk < chunks; chunk += stride) {
@@ -78,12 +78,12 @@ void give_shared(Kernel* kernel, int bytes) {
 
 void launch_l2_rounds(L2Access access, const L2Footprint& footprint, int rounds, int sms,
                       cudaStream_t stream) {
-  const bool whole = access == L2Access::read_by_all || access == L2Access::read_by_part;
+  const bool whole = access == L2Access::read_by_all || access == L2Access::read_by_partition;
   const auto kernel = access == L2Access::reduced_by_one ? l2_rounds<true> : l2_rounds<false>;
-  kernel<<<sms, kChunkThreads, 0, stream>>>(static_cast<float4*>(footprint.data), footprint.chunk_at,
-                                            access == L2Access::read_by_part ? footprint.part_of_sm : nullptr,
-                                            static_cast<int>(footprint.bytes / kL2Chunk), whole ? 1 : sms,
-                                            rounds);
+  kernel<<<sms, kChunkThreads, 0, stream>>>(
+      static_cast<float4*>(footprint.data), footprint.chunk_at,
+      access == L2Access::read_by_partition ? footprint.partition_of_sm : nullptr,
+      static_cast<int>(footprint.bytes / kL2Chunk), whole ? 1 : sms, rounds);
 }
 
 void launch_sm_ids(std::int32_t* sm_of_cta, int ctas, int shared_bytes, cudaStream_t stream) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that find out how a device is built: what its L2 keeps, which SMs stand beside which part of it,
-// and in which order SMs are given CTAs.
+// Kernels that find out how a device is built: what its L2 keeps, which SMs stand beside which partition of
+// it, and in which order SMs are given CTAs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,18 +9,19 @@
 
 namespace tilescope {
 
-/// How a kernel goes over a buffer: every SM reads all of it, those beside one part of the L2 do, or each has
-/// a share of its own, which it reads or adds zeros to.
-enum class L2Access { read_by_all, read_by_one, reduced_by_one, read_by_part };
+/// How a kernel goes over a buffer: every SM reads all of it, those beside one partition of the L2 do, or
+/// each has a share of its own, which it reads or adds zeros to.
+enum class L2Access { read_by_all, read_by_one, reduced_by_one, read_by_partition };
 
 inline constexpr std::int64_t kL2Chunk = 16 * 1024;  // bytes that a CTA touches at once
 
 /// What launch_l2_rounds goes over. The arrays lie in device memory.
 struct L2Footprint {
-  void* data = nullptr;                      // fp32 values
-  std::int64_t bytes = 0;                    // a multiple of kL2Chunk
-  const std::int32_t* chunk_at = nullptr;    // (bytes / kL2Chunk,) places in chunks; null: side by side
-  const std::int32_t* part_of_sm = nullptr;  // by SM id; for read_by_part, which only SMs of part 0 do
+  void* data = nullptr;                    // fp32 values
+  std::int64_t bytes = 0;                  // a multiple of kL2Chunk
+  const std::int32_t* chunk_at = nullptr;  // (bytes / kL2Chunk,) places in chunks; null: side by side
+  const std::int32_t* partition_of_sm =
+      nullptr;  // by SM id; for read_by_partition, which only SMs of partition 0 do
 };
 
 /// Passes over a footprint, one after the other, with one CTA an SM.

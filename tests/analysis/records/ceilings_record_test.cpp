@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "analysis/records/json_fields.hpp"
+#include "common/errors.hpp"
 #include "tests/paths.hpp"
 
 namespace tilescope {
@@ -17,9 +18,9 @@ CeilingsRecord full_record() {
   record.measured.driver = "13.0";
   record.measured.ceilings = {{"dram_copy", "byte/s", 4e12, 3.9e12, 0.01, 1.5e9, "copies"}};
   record.measured.l2_bytes = 64 << 20;
-  record.measured.l2 = {{kReadByPart, 1 << 20, 0.75}, {kReadScattered, 1 << 20, 0.5}};
-  record.measured.l2_parts = {{{8, 0}, {50, 0}, {18, 1}}};
-  record.measured.background = {{kAsleep, 1e-4, 4096}, {"busy", 1.0, 1'000'000}};
+  record.measured.l2 = {{kReadByPartition, 1 << 20, 0.75}, {kReadRandom, 1 << 20, 0.5}};
+  record.measured.l2_partitions = {{{8, 0}, {50, 0}, {18, 1}}};
+  record.measured.noise_floor = {{kAsleep, 1e-4, 4096}, {"busy", 1.0, 1'000'000}};
   return record;
 }
 
@@ -37,34 +38,34 @@ std::string complaint(const Json& json) {
 TEST_CASE("what was measured is read as it was written") {
   const CeilingsRecord record = full_record();
   const CeilingsRecord again = parse_ceilings_record("again", to_json_text(record));
-  CHECK(again.measured.l2_parts == record.measured.l2_parts);
-  CHECK(again.measured.background == record.measured.background);
+  CHECK(again.measured.l2_partitions == record.measured.l2_partitions);
+  CHECK(again.measured.noise_floor == record.measured.noise_floor);
   CHECK(again.measured.l2.size() == 2);
   CHECK(to_json_text(again) == to_json_text(record));
 }
 
-TEST_CASE("a record from before the parts is read, and written without them") {
+TEST_CASE("a record from before the partitions is read, and written without them") {
   const std::string path = TILESCOPE_SOURCE_DIR "/reports/data/ceilings-h200.json";
   const std::string text = read_text_file(path);
   const CeilingsRecord record = parse_ceilings_record(path, text);
   CHECK(half_kept_bytes(record.measured.l2, kReadByAll) > 0);
   Json json = written();
-  json.erase("l2_parts");
+  json.erase("l2_partitions");
   json.erase("background");
   const CeilingsRecord older = parse_ceilings_record("older", json.dump());
-  CHECK(older.measured.l2_parts.groups.empty());
-  CHECK(older.measured.background.empty());
+  CHECK(older.measured.l2_partitions.groups.empty());
+  CHECK(older.measured.noise_floor.empty());
   CHECK(to_json_text(older) == json.dump(1) + "\n");
 }
 
 TEST_CASE("a device was asleep where a record does not say what it did") {
   Json json = written();
   for (Json& reads : json["background"]) reads.erase("load");
-  const std::vector<BackgroundReads> read = parse_ceilings_record("older", json.dump()).measured.background;
-  CHECK(read == std::vector<BackgroundReads>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
+  const std::vector<NoiseFloor> read = parse_ceilings_record("older", json.dump()).measured.noise_floor;
+  CHECK(read == std::vector<NoiseFloor>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
 }
 
-TEST_CASE("damaged parts and reads are refused by field") {
+TEST_CASE("damaged partitions and reads are refused by field") {
   const auto expect = [](const Json& json, const std::string& field) {
     const std::string message = complaint(json);
     CAPTURE(message);
@@ -73,14 +74,15 @@ TEST_CASE("damaged parts and reads are refused by field") {
   };
   CHECK(complaint(written()).empty());
   Json json = written();
-  json["l2_parts"] = 3;
-  expect(json, "l2_parts");
+  json["l2_partitions"] = 3;
+  expect(json, "l2_partitions");
   json = written();
-  json["l2_parts"].erase("groups");
+  json["l2_partitions"].erase("groups");
   expect(json, "groups");
-  for (const auto& [key, value] : {std::pair{"sms", 0}, {"sms", 1 << 20}, {"part", -1}, {"part", 64}}) {
+  for (const auto& [key, value] :
+       {std::pair{"sms", 0}, {"sms", 1 << 20}, {"partition", -1}, {"partition", 64}}) {
     json = written();
-    json["l2_parts"]["groups"][1][key] = value;
+    json["l2_partitions"]["groups"][1][key] = value;
     expect(json, key);
   }
   json = written();

@@ -60,7 +60,7 @@ RunRecord full_record() {
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;
   record.runs[1].l2 = "warm";
-  record.runs[1].memory = MemoryPlacement::scattered;
+  record.runs[1].pages = PagePlacement::random;
   record.runs[1].passes.front().simulated->dram_read_range = {6, 9};
   record.runs[1].passes.front().measured->dram_read_range = {8, 11};
   record.runs[1].passes.front().measured->instruction_fetch_bytes = 32;
@@ -112,8 +112,8 @@ TEST_CASE("absent parts are left out, never zero") {
   CHECK_FALSE(measured.contains("dram_read_range"));
   CHECK_FALSE(measured.contains("instruction_fetch_bytes"));
   CHECK_FALSE(pass["simulated"].contains("dram_read_range"));
-  CHECK_FALSE(valid_json()["runs"][0].contains("memory"));
-  CHECK(valid_json()["runs"][1]["memory"] == "scattered");
+  CHECK_FALSE(valid_json()["runs"][0].contains("pages"));
+  CHECK(valid_json()["runs"][1]["pages"] == "random");
 }
 
 TEST_CASE("argv that is not UTF-8 does not make a record impossible") {
@@ -169,8 +169,8 @@ TEST_CASE("another schema, missing fields, wrong types and negative counts are n
   json["runs"][1]["passes"][0]["simulated"]["dram_read_range"] = {9, 6};
   expect(json, {"runs[1].passes[0].simulated.dram_read_range", "[least, largest]"});
   json = valid_json();
-  json["runs"][1]["memory"] = "strewn";
-  expect(json, {"runs[1].memory", "strewn", "contiguous or scattered"});
+  json["runs"][1]["pages"] = "strewn";
+  expect(json, {"runs[1].pages", "strewn", "contiguous or random"});
   json = valid_json();
   json["runs"][1]["scan"] = "zigzag";
   expect(json, {"runs[1].scan", "zigzag", "sawtooth"});

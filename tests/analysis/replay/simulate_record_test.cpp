@@ -44,18 +44,18 @@ TEST_CASE("simulating a record again reproduces it, whatever its kernel's choice
   }
 }
 
-TEST_CASE("a run is simulated again in its own memory") {
+TEST_CASE("a run is simulated again with its own pages") {
   const Machine machine = load_machine("h200");
   const Kernel& kernel = cpu_kernels().back();
   AttentionProblem p;
   p.seqlen_q = p.seqlen_k = 512;
   const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
-  for (const auto memory : {MemoryPlacement::contiguous, MemoryPlacement::scattered}) {
-    RunEntry run = simulate_run(kernel, p, passes, machine, {.memory = memory, .l2_curve = false});
-    CHECK(run.memory == memory);
+  for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
+    RunEntry run = simulate_run(kernel, p, passes, machine, {.pages = pages, .l2_curve = false});
+    CHECK(run.pages == pages);
     CHECK(simulate_again(run, kernel, machine) == run);
     for (const PassRecord& pass : run.passes) {
-      CHECK(pass.simulated->dram_read_range.has_value() == (memory == MemoryPlacement::scattered));
+      CHECK(pass.simulated->dram_read_range.has_value() == (pages == PagePlacement::random));
     }
   }
 }

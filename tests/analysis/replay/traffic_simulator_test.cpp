@@ -12,6 +12,7 @@
 
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/replay/cache/reuse_stack.hpp"
+#include "common/errors.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 #include "tests/analysis/algorithm_choices.hpp"
 #include "tests/random_problems.hpp"
@@ -156,7 +157,7 @@ TEST_CASE("a larger L2 never moves more, and its hit rate lies between 0 and 1")
       for (const TileProgram& program : testing::programs_of(choice, p, random_options(random, tile))) {
         const PassTraffic traffic =
             simulate_pass(program, {.co_resident_ctas = random.between(1, 40),
-                                    .paces = {.clock_spread = 0.05 * random.between(0, 2)},
+                                    .progress = {.clock_cv = 0.05 * random.between(0, 2)},
                                     .sm_groups = {{3, 0}, {2, 0}}});
         std::int64_t reads = traffic.dram_read_bytes(0), writes = traffic.dram_write_bytes(0);
         for (const ReusePoint& point : traffic.histogram) {
@@ -280,23 +281,22 @@ TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by wh
   const TileProgram program = head.forward(Scan::ascending);
   const std::int64_t l2_bytes = head.kv_bytes / 4;
   const std::int64_t in_step = simulate_pass(program, {.co_resident_ctas = 4}).dram_read_bytes(l2_bytes);
-  const auto with_spread = [&](double spread) {
-    const CtaSchedule schedule{.co_resident_ctas = 4,
-                               .paces = {.clock_spread = spread},
-                               .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
+  const auto with_clocks = [&](double cv) {
+    const CtaSchedule schedule{
+        .co_resident_ctas = 4, .progress = {.clock_cv = cv}, .sm_groups = {{1, 0}, {1, 0}, {1, 0}, {1, 0}}};
     return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
   };
-  CHECK(with_spread(0.001) == in_step);
-  CHECK(with_spread(0.2) > in_step * 3 / 2);
-  const auto with_tpcs = [&](double spread) {
-    const CtaSchedule schedule{.co_resident_ctas = 4, .paces = {.tpc_spread = spread}};
+  CHECK(with_clocks(0.001) == in_step);
+  CHECK(with_clocks(0.2) > in_step * 3 / 2);
+  const auto with_tpcs = [&](double cv) {
+    const CtaSchedule schedule{.co_resident_ctas = 4, .progress = {.tpc_cv = cv}};
     return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
   };
   CHECK(with_tpcs(0.001) == in_step);
   CHECK(with_tpcs(0.2) > in_step * 5 / 4);
   // Steps that differ by themselves make up for each other.
-  const auto with_steps = [&](double spread) {
-    const CtaSchedule schedule{.co_resident_ctas = 4, .paces = {.step_spread = spread}};
+  const auto with_steps = [&](double cv) {
+    const CtaSchedule schedule{.co_resident_ctas = 4, .progress = {.step_cv = cv}};
     return simulate_pass(program, schedule).dram_read_bytes(l2_bytes);
   };
   CHECK(with_steps(0.01) == in_step);
@@ -306,9 +306,11 @@ TEST_CASE("CTAs of SMs whose clocks differ read more once they drift apart by wh
 TEST_CASE("CTAs of an SM that do not share it evenly stagger, and each sweeps K and V by itself") {
   const OneHead head(64, 40);
   const TileProgram program = head.forward(Scan::ascending);
-  const auto sweeps = [&](double younger_pace) {
-    const PassTraffic traffic = simulate_pass(
-        program, {.co_resident_ctas = 8, .ctas_per_sm = 2, .paces = {.younger = younger_pace, .alone = 1}});
+  const auto sweeps = [&](double younger_rate) {
+    const PassTraffic traffic =
+        simulate_pass(program, {.co_resident_ctas = 8,
+                                .ctas_per_sm = 2,
+                                .progress = {.younger_rate = younger_rate, .alone_rate = 1}});
     const std::int64_t read = traffic.dram_read_bytes(head.kv_bytes / 4) - head.q_bytes;
     return static_cast<double>(read) / static_cast<double>(head.kv_bytes);
   };
@@ -329,10 +331,10 @@ TEST_CASE("a split L2 is asked for what the closed forms say, and moves between 
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, random_options(random, tile))) {
         CAPTURE(to_string(program.name));
-        for (const auto memory : {MemoryPlacement::contiguous, MemoryPlacement::scattered}) {
+        for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
           int retired = 0;
           const SplitL2Traffic traffic =
-              simulate_split_l2(program, {random.between(1, 9)}, shape, memory, [&] { ++retired; });
+              simulate_split_l2(program, {random.between(1, 9)}, shape, pages, [&] { ++retired; });
           CHECK(retired == program.num_ctas());
           const ClosedFormBytes closed = closed_form_bytes(program);
           CHECK(traffic.sm_l2_read_bytes() == closed.sm_l2_read_bytes);
@@ -346,9 +348,15 @@ TEST_CASE("a split L2 is asked for what the closed forms say, and moves between 
   }
 }
 
+TEST_CASE("an L2 of fewer sets than are sampled is refused, and ends no thread") {
+  const OneHead head(22, 2048);
+  const SplitL2Shape shape{1 << 16, 16, {{1, 0}}};  // 32 sets
+  CHECK_THROWS_AS(simulate_split_l2(head.forward(Scan::ascending), {1}, shape), BadInput);
+}
+
 TEST_CASE("a split L2 far too small keeps nothing from one sweep of K and V to the next") {
   const OneHead head(22, 2048);
-  constexpr SplitL2Shape kShape{kL2Parts * 128 * std::int64_t{256}, 2, {}};
+  constexpr SplitL2Shape kShape{kL2Partitions * 128 * std::int64_t{256}, 2, {}};
   for (const int ctas : {1, 2, 11}) {
     CAPTURE(ctas);
     SplitL2Shape shape = kShape;
@@ -394,35 +402,35 @@ TEST_CASE("the model of the H200 against DRAM reads measured on one") {
     const CtaSchedule schedule{
         .co_resident_ctas = h200.sm_count.value * anchor.ctas_per_sm,
         .ctas_per_sm = anchor.ctas_per_sm,
-        .paces = anchor.stagger ? h200.paces_of("gpu:flash2-mma", "forward", p) : CtaPaces{}};
+        .progress = anchor.stagger ? h200.progress_of("gpu:flash2-mma", "forward", p) : ProgressRates{}};
     const SplitL2Traffic traffic = simulate_split_l2(passes[0], schedule, *h200.split_l2());
     CHECK(static_cast<double>(traffic.dram_read_bytes) ==
           doctest::Approx(anchor.measured_bytes).epsilon(anchor.tolerance));
   }
 }
 
-/// gpu:flash1 forward, fp16, tensors in scattered pages.
-SplitL2Traffic flash1_scattered(AttentionProblem p, TileShape tile) {
+/// gpu:flash1 forward, fp16, pages of its tensors at random places.
+SplitL2Traffic flash1_random_pages(AttentionProblem p, TileShape tile) {
   const Machine h200 = load_machine("h200");
   p.dtype = ElementType::fp16;
   const auto passes =
       build_programs(Algorithm::flash1, Direction::forward, p, ProgramOptions::with_tile(tile));
   const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value, .sm_groups = h200.sm_groups->value};
-  return simulate_split_l2(passes.front(), schedule, *h200.split_l2(), MemoryPlacement::scattered);
+  return simulate_split_l2(passes.front(), schedule, *h200.split_l2(), PagePlacement::random);
 }
 
-TEST_CASE("medians over layouts against those of DRAM reads measured with scattered pages") {
+TEST_CASE("medians over layouts against those of DRAM reads measured with pages at random places") {
   AttentionProblem p;
   p.heads = 8;
   p.heads_kv = 1;
   p.seqlen_q = p.seqlen_k = 4096;
   p.head_dim = 128;
-  const SplitL2Traffic few = flash1_scattered(p, {128, 64});
+  const SplitL2Traffic few = flash1_random_pages(p, {128, 64});
   CHECK(static_cast<double>(few.dram_read_bytes) == doctest::Approx(184e6).epsilon(0.15));
   REQUIRE(few.dram_read_range);
   CHECK((*few.dram_read_range)[0] < few.dram_read_bytes);
   CHECK((*few.dram_read_range)[1] > few.dram_read_bytes);
-  const SplitL2Traffic again = flash1_scattered(p, {128, 64});
+  const SplitL2Traffic again = flash1_random_pages(p, {128, 64});
   CHECK(again.dram_read_bytes == few.dram_read_bytes);
   CHECK(again.dram_write_bytes == few.dram_write_bytes);
   CHECK(again.dram_read_range == few.dram_read_range);
@@ -431,7 +439,7 @@ TEST_CASE("medians over layouts against those of DRAM reads measured with scatte
   p.heads_kv = 16;
   p.seqlen_q = p.seqlen_k = 1024;
   p.head_dim = 64;
-  CHECK(static_cast<double>(flash1_scattered(p, {128, 128}).dram_read_bytes) ==
+  CHECK(static_cast<double>(flash1_random_pages(p, {128, 128}).dram_read_bytes) ==
         doctest::Approx(319e6).epsilon(0.15));
 }
 

@@ -87,9 +87,9 @@ RunEntry off_by_200() {
 }
 
 /// The table of DRAM reads.
-Table dram_reads(const std::vector<RunEntry>& runs, const std::vector<BackgroundReads>& background) {
+Table dram_reads(const std::vector<RunEntry>& runs, const std::vector<NoiseFloor>& noise_floor) {
   const std::vector<RunRecord> records = {fixed_record(runs)};
-  const auto section = measured_section(summarize(records), background);
+  const auto section = measured_section(summarize(records), noise_floor);
   REQUIRE(section);
   for (const Block& block : section->blocks) {
     const auto* table = std::get_if<Table>(&block);
@@ -106,12 +106,12 @@ std::string cell(const Table& table, std::size_t row, const std::string& column)
   return "no such column";
 }
 
-bool within(const RunEntry& run, const std::vector<BackgroundReads>& background = {}) {
-  return cell(dram_reads({run}, background), 0, "within") == "1 of 1";
+bool within(const RunEntry& run, const std::vector<NoiseFloor>& noise_floor = {}) {
+  return cell(dram_reads({run}, noise_floor), 0, "within") == "1 of 1";
 }
 
 TEST_CASE(
-    "DRAM reads past the tolerance agree if launches, fetched code or the background account for them") {
+    "DRAM reads past the tolerance agree if launches, fetched code or the noise floor account for them") {
   CHECK_FALSE(within(off_by_200()));
   const auto ranging = [](std::int64_t least, std::int64_t largest) {
     RunEntry run = off_by_200();
@@ -130,38 +130,38 @@ TEST_CASE(
   CHECK(within(fetching(141)));
   CHECK_FALSE(within(fetching(139)));
   CHECK_FALSE(within(fetching(400)));
-  const std::vector<BackgroundReads> background = {{kAsleep, 1, 100}, {kAsleep, 2, 200}};
-  CHECK_FALSE(within(off_by_200(), background));  // nobody knows how long it took
+  const std::vector<NoiseFloor> noise_floor = {{kAsleep, 1, 100}, {kAsleep, 2, 200}};
+  CHECK_FALSE(within(off_by_200(), noise_floor));  // nobody knows how long it took
   const auto lasting = [](double seconds) {
     RunEntry run = off_by_200();
     run.passes.front().time = TimeRecord{seconds, seconds, 0, {seconds}};
     return run;
   };
-  CHECK(within(lasting(2), background));
+  CHECK(within(lasting(2), noise_floor));
   CHECK_FALSE(within(lasting(2)));
-  CHECK(within(lasting(1.41), background));  // 5 % of 1200 are left
-  CHECK_FALSE(within(lasting(1.39), background));
+  CHECK(within(lasting(1.41), noise_floor));  // 5 % of 1200 are left
+  CHECK_FALSE(within(lasting(1.39), noise_floor));
   RunEntry counted = off_by_200();
   counted.passes.front().counters["gpu__time_duration.sum"] = std::int64_t{2'000'000'000};
-  CHECK(within(counted, background));
+  CHECK(within(counted, noise_floor));
   RunEntry often = lasting(1);
   often.passes.front().measured->dram_read_range = {1100, 1300};
-  CHECK(within(often, background));
+  CHECK(within(often, noise_floor));
   often.passes.front().measured->dram_read_range = {1101, 1300};
-  CHECK_FALSE(within(often, background));
+  CHECK_FALSE(within(often, noise_floor));
   RunEntry less = lasting(2);  // a device adds reads, and takes none away
   less.passes.front().measured->dram_read_bytes = 900;
-  CHECK_FALSE(within(less, background));
+  CHECK_FALSE(within(less, noise_floor));
 }
 
 TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ by more than the tolerance") {
-  const std::vector<BackgroundReads> background = {{kAsleep, 1, 200}};
+  const std::vector<NoiseFloor> noise_floor = {{kAsleep, 1, 200}};
   std::vector<RunEntry> runs(4, off_by_200());
   runs[0].passes.front().measured->dram_read_range = {900, 1300};
   runs[1].passes.front().measured->instruction_fetch_bytes = 200;
   runs[2].passes.front().time = TimeRecord{1, 1, 0, {1}};
   runs[3].passes.front().measured->dram_read_range = {1190, 1210};
-  const Table table = dram_reads(runs, background);
+  const Table table = dram_reads(runs, noise_floor);
   REQUIRE(table.rows.size() == 2);
   for (const auto& row : table.rows) CHECK(row.size() == table.columns.size());
   CHECK(cell(table, 0, "within") == "3 of 4");
@@ -177,14 +177,14 @@ TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ 
   CHECK_FALSE(contains(older.caption, "launches"));
 }
 
-TEST_CASE("runs in scattered memory have rows of their own in the table of DRAM reads") {
+TEST_CASE("runs with pages at random places have rows of their own in the table of DRAM reads") {
   std::vector<RunEntry> runs(2, off_by_200());
-  runs[1].memory = MemoryPlacement::scattered;
+  runs[1].pages = PagePlacement::random;
   runs[1].passes.front().measured->dram_read_range = {900, 1300};
   const Table table = dram_reads(runs, {});
   REQUIRE(table.rows.size() == 3);
   CHECK(cell(table, 0, "within") == "0 of 1");
-  CHECK(cell(table, 1, "kernel") == cell(table, 0, "kernel") + ", scattered");
+  CHECK(cell(table, 1, "kernel") == cell(table, 0, "kernel") + ", random pages");
   CHECK(cell(table, 1, "within") == "1 of 1");
   CHECK(contains(table.caption, "every page of the tensors lay at a random place"));
   CHECK_FALSE(contains(dram_reads({runs[0]}, {}).caption, "random place"));
@@ -223,37 +223,37 @@ TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half i
   const std::string text = to_markdown(make_report({.runs = {}, .ceilings = {record}}), "f");
   CHECK(contains(text, "| read by all SMs | 40 MiB | 62.5 % |"));
   CHECK(contains(text, "l2-residency.svg"));
-  for (const char* absent : {kReadByOne, kReadByPart, kReadScattered, "beside part", "asleep for"}) {
+  for (const char* absent : {kReadByOne, kReadByPartition, kReadRandom, "beside partition", "asleep for"}) {
     CAPTURE(absent);
     CHECK_FALSE(contains(text, absent));
   }
 }
 
-TEST_CASE("parts of an L2 and reads in the background stand beside what it keeps") {
+TEST_CASE("partitions of an L2 and the noise floor stand beside what it keeps") {
   CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
   record.measured.device = "Toy";
   record.measured.l2_bytes = 64 << 20;
-  record.measured.l2_parts = {{{8, 0}, {50, 0}, {58, 1}}};
-  record.measured.background = {{kAsleep, 1e-3, 30000}, {kAsleep, 1.0, 600000}};
+  record.measured.l2_partitions = {{{8, 0}, {50, 0}, {58, 1}}};
+  record.measured.noise_floor = {{kAsleep, 1e-3, 30000}, {kAsleep, 1.0, 600000}};
   const auto markdown = [](const CeilingsRecord& of) {
     return to_markdown(make_report({.runs = {}, .ceilings = {of}}), "f");
   };
   std::string text = markdown(record);
   CHECK_FALSE(contains(text, "l2-residency.svg"));
-  CHECK(contains(text, "58 SMs stand beside part 0, 58 SMs stand beside part 1."));
+  CHECK(contains(text, "58 SMs stand beside partition 0, 58 SMs stand beside partition 1."));
   CHECK(contains(text, "| 8 ... 57 | 50 | 0 |"));
   CHECK(contains(text, "| 1 ms | 30 kB | 30 MB |"));
-  for (const char* access : {kReadByAll, kReadByOne, kReducedByOne, kReadByPart, kReadScattered}) {
+  for (const char* access : {kReadByAll, kReadByOne, kReducedByOne, kReadByPartition, kReadRandom}) {
     for (const auto& [mebi, kept] : {std::pair{16, 1.0}, {32, 0.75}, {48, 0.25}}) {
       record.measured.l2.push_back({access, std::int64_t{mebi} << 20, kept});
     }
   }
   text = markdown(record);
-  CHECK(contains(text, "| read by the SMs of one part | 22.40 MiB | 40 MiB | - | 62.5 % |"));
-  CHECK(contains(text, "| scattered pieces read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
-  record.measured.l2_parts = {{{116, 0}}};
-  CHECK(contains(markdown(record), "tell no parts of the L2 apart"));
-  record.measured.background.push_back({"busy", 1.0, 700000});
+  CHECK(contains(text, "| read by the SMs of one partition | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  CHECK(contains(text, "| pieces at random places read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  record.measured.l2_partitions = {{{116, 0}}};
+  CHECK(contains(markdown(record), "tell no partitions of the L2 apart"));
+  record.measured.noise_floor.push_back({"busy", 1.0, 700000});
   text = markdown(record);
   CHECK(contains(text, "| for | asleep | busy |"));
   CHECK(contains(text, "| 1 ms | 30 kB | - |"));

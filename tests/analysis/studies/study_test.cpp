@@ -12,7 +12,7 @@ namespace {
 using testing::contains;
 using testing::fixed_record;
 
-TEST_CASE("every study plans tasks on its machine, and each first task runs") {
+TEST_CASE("every study plans labelled tasks on its machine, and what one plans is simulated there") {
   for (const Study& study : studies()) {
     CAPTURE(std::string(study.name));
     CHECK(&find_study(study.name) == &study);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "analysis/replay/cache/tile_memory.hpp"
-#include "common/errors.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
@@ -53,7 +52,7 @@ TEST_CASE("bytes are cut where pages end, and none is lost") {
   CHECK(pieces[2] == std::pair{table.place_of(2) * kPage, std::int64_t{100}});
 }
 
-TEST_CASE("the runs of tiles stay in their pages, and cover scattered what they cover in one piece") {
+TEST_CASE("the runs of tiles stay in their pages, and cover at random places what they cover in one piece") {
   AttentionProblem p;
   p.heads = p.heads_kv = 3;
   p.seqlen_q = p.seqlen_k = 5000;  // a head of K and V is no whole number of pages
@@ -61,8 +60,8 @@ TEST_CASE("the runs of tiles stay in their pages, and cover scattered what they 
   p.dtype = ElementType::fp16;
   const TileProgram program =
       build_programs(Algorithm::flash2, Direction::forward, p, ProgramOptions::with_tile({128, 96})).front();
-  TileMemory contiguous(program), scattered(program, 1);
-  std::int64_t bytes_in_one = 0, bytes_scattered = 0, runs_in_one = 0, runs_scattered = 0;
+  TileMemory contiguous(program), at_random(program, 1);
+  std::int64_t bytes_in_one = 0, bytes_at_random = 0, runs_in_one = 0, runs_at_random = 0;
   std::set<std::int64_t> starts;
   for (int head = 0; head < 3; ++head) {
     for (int n_block = 0; n_block < ceil_div(5000, 96); ++n_block) {
@@ -71,25 +70,18 @@ TEST_CASE("the runs of tiles stay in their pages, and cover scattered what they 
         bytes_in_one += bytes;
         ++runs_in_one;
       });
-      scattered.for_each_run(TensorName::k, group, [&](std::int64_t address, std::int64_t bytes) {
+      at_random.for_each_run(TensorName::k, group, [&](std::int64_t address, std::int64_t bytes) {
         CHECK(address / kPage == (address + bytes - 1) / kPage);
         starts.insert(address);
-        bytes_scattered += bytes;
-        ++runs_scattered;
+        bytes_at_random += bytes;
+        ++runs_at_random;
       });
     }
   }
   CHECK(bytes_in_one == tensor_extent(p, TensorName::k).bytes());
-  CHECK(bytes_scattered == bytes_in_one);
-  CHECK(runs_scattered == runs_in_one + 1);  // two pages, whose border lies inside a tile
-  CHECK(starts.size() == static_cast<std::size_t>(runs_scattered));
-}
-
-TEST_CASE("placements have names, and others are refused") {
-  for (const auto memory : {MemoryPlacement::contiguous, MemoryPlacement::scattered}) {
-    CHECK(parse_memory_placement(to_string(memory)) == memory);
-  }
-  CHECK_THROWS_AS(parse_memory_placement("strewn"), BadInput);
+  CHECK(bytes_at_random == bytes_in_one);
+  CHECK(runs_at_random == runs_in_one + 1);  // two pages, whose border lies inside a tile
+  CHECK(starts.size() == static_cast<std::size_t>(runs_at_random));
 }
 
 }  // namespace

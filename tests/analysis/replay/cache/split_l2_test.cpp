@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two parts of an L2 against what was measured of one, pattern by pattern.
+// The two partitions of an L2 against what was measured of one, pattern by pattern.
 #include "analysis/replay/cache/split_l2.hpp"
 
 #include <doctest/doctest.h>
@@ -11,6 +11,7 @@
 #include "analysis/replay/cache/page_table.hpp"
 #include "analysis/replay/ctas/cta_schedule.hpp"
 #include "common/errors.hpp"
+#include "common/statistics.hpp"
 #include "profiler/timing/timed_samples.hpp"
 #include "tests/random_problems.hpp"
 
@@ -23,9 +24,9 @@ constexpr std::int64_t kPiece = 16 * 1024;
 /// What goes over a footprint again and again.
 struct Pattern {
   AccessKind kind = AccessKind::load;
-  std::vector<int> parts = {0, 1};  // of the SMs that touch each piece
-  bool own = false;                 // pieces go to the parts in turn, each to one alone
-  bool scattered = false;           // pieces lie at random places, else one after the other
+  std::vector<int> partitions = {0, 1};  // of the SMs that touch each piece
+  bool own = false;                      // pieces go to the partitions in turn, each to one alone
+  bool at_random = false;                // pieces lie at random places, else one after the other
 };
 
 /// Share of a footprint that the next round over it finds in the H200's L2.
@@ -37,16 +38,16 @@ double kept(const Pattern& pattern, double mebibytes) {
   const auto bytes = static_cast<std::int64_t>(mebibytes * static_cast<double>(kMiB));
   for (std::int64_t at = 0; at < bytes; at += kPiece) {
     const LineSample::Number begin = sample.size();
-    sample.place(pattern.scattered ? kPiece * random.between(0, 1 << 24) : at, kPiece);
+    sample.place(pattern.at_random ? kPiece * random.between(0, 1 << 24) : at, kPiece);
     pieces.push_back({begin, sample.size()});
   }
   std::int64_t missed = 0;
   constexpr int kRounds = 6;
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-      for (const int part : pattern.parts) {
-        if (pattern.own && part != pattern.parts[i % pattern.parts.size()]) continue;
-        const std::int64_t from_dram = l2.access(pattern.kind, pieces[i], part);
+      for (const int partition : pattern.partitions) {
+        if (pattern.own && partition != pattern.partitions[i % pattern.partitions.size()]) continue;
+        const std::int64_t from_dram = l2.access(pattern.kind, pieces[i], partition);
         if (round > 0) missed += from_dram;
       }
     }
@@ -54,7 +55,8 @@ double kept(const Pattern& pattern, double mebibytes) {
   return 1 - static_cast<double>(missed) / (static_cast<double>(sample.size()) * (kRounds - 1));
 }
 
-TEST_CASE("what all SMs read is kept by both parts, up to half of the L2 where it fills the sets evenly") {
+TEST_CASE(
+    "what all SMs read is kept by both partitions, up to half of the L2 where it fills the sets evenly") {
   // Measured: 1.000, 0.994, 0.28, 0.02, 0.00 of 26, 28, 32, 36, 40 MiB that lie one after the other.
   const Pattern even;
   CHECK(kept(even, 26) == 1);
@@ -64,19 +66,19 @@ TEST_CASE("what all SMs read is kept by both parts, up to half of the L2 where i
 }
 
 TEST_CASE("pieces of 16 KiB at random places overflow some sets early and leave others room") {
-  const Pattern scattered{.scattered = true};
+  const Pattern at_random{.at_random = true};
   const struct {
     double mebibytes, measured;
   } points[] = {{16, 0.96}, {20, 0.83}, {24, 0.69}, {28, 0.52}, {32, 0.34}, {36, 0.21}, {40, 0.12}};
   for (const auto& point : points) {
     CAPTURE(point.mebibytes);
-    CHECK(kept(scattered, point.mebibytes) == doctest::Approx(point.measured).epsilon(0.06).scale(1));
+    CHECK(kept(at_random, point.mebibytes) == doctest::Approx(point.measured).epsilon(0.06).scale(1));
   }
 }
 
-TEST_CASE("SMs of one part lose the lines with their home there first, and find the others across") {
+TEST_CASE("SMs of one partition lose the lines with their home there first, and find the others across") {
   // Measured: 1.000, 0.50, 0.50, 0.00 of 24, 40, 52, 72 MiB.
-  const Pattern one{.parts = {1}};
+  const Pattern one{.partitions = {1}};
   CHECK(kept(one, 24) == 1);
   CHECK(kept(one, 40) == doctest::Approx(0.5).epsilon(0.02));
   CHECK(kept(one, 52) == doctest::Approx(0.5).epsilon(0.02));
@@ -95,7 +97,8 @@ TEST_CASE("what one SM reads takes three quarters of what all read, what is only
   CHECK(kept(reduced, 68) < 0.1);
 }
 
-TEST_CASE("a store leaves its bytes in both parts and fetches nothing; a flush writes what is dirty once") {
+TEST_CASE(
+    "a store leaves its bytes in both partitions and fetches nothing; a flush writes what is dirty once") {
   LineSample sample(*load_machine("h200").split_l2());
   SplitL2 l2(sample);
   sample.place(0, 8 * kMiB);
@@ -108,7 +111,7 @@ TEST_CASE("a store leaves its bytes in both parts and fetches nothing; a flush w
   CHECK(l2.num_written() == all.count());
 }
 
-/// What rounds of reductions over a footprint in scattered pages do.
+/// What rounds of reductions over a footprint in pages at random places do.
 struct Reduced {
   double written;       // share of the footprint that a round writes to DRAM
   std::int64_t missed;  // lines, in all rounds
@@ -129,7 +132,7 @@ Reduced reduce_again(double megabytes, std::optional<std::int64_t> dirty_ways) {
   for (int round = 0; round < kRounds; ++round) {
     if (round == 1) before = l2.num_written();
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-      missed += l2.access(AccessKind::reduce, pieces[i], static_cast<int>(i % kL2Parts));
+      missed += l2.access(AccessKind::reduce, pieces[i], static_cast<int>(i % kL2Partitions));
     }
   }
   const double footprint = static_cast<double>(sample.size()) * (kRounds - 1);
@@ -164,23 +167,23 @@ TEST_CASE("a sample stands for the whole") {
 
 TEST_CASE("CTAs fill the first group of SMs, then the others evenly, wave after wave") {
   const std::vector<SmGroup> groups = {{2, 0}, {3, 1}, {4, 0}, {1, 1}};
-  const auto parts = [](const std::vector<SmGroup>& of, std::size_t slots, std::size_t launch) {
+  const auto partitions = [](const std::vector<SmGroup>& of, std::size_t slots, std::size_t launch) {
     std::vector<int> numbers;
     for (const SmPlace& place : places_of_slots(of, slots, launch, 0)) {
       CHECK(place.clock == 1);
-      numbers.push_back(place.part);
+      numbers.push_back(place.partition);
     }
     return numbers;
   };
-  CHECK(parts(groups, 1, 0) == std::vector<int>{0});
-  CHECK(parts(groups, 5, 0) == std::vector<int>{0, 0, 1, 0, 1});
-  CHECK(parts(groups, 10, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1});
-  CHECK(parts(groups, 12, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0});
+  CHECK(partitions(groups, 1, 0) == std::vector<int>{0});
+  CHECK(partitions(groups, 5, 0) == std::vector<int>{0, 0, 1, 0, 1});
+  CHECK(partitions(groups, 10, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1});
+  CHECK(partitions(groups, 12, 0) == std::vector<int>{0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0});
   // Another launch begins with another group after the first.
-  CHECK(parts(groups, 10, 1) == std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1});
-  CHECK(parts(groups, 10, 3) == parts(groups, 10, 0));
-  CHECK(parts({{4, 1}}, 6, 2) == std::vector<int>(6, 1));
-  CHECK(parts({}, 3, 1) == std::vector<int>(3, 0));
+  CHECK(partitions(groups, 10, 1) == std::vector<int>{0, 0, 0, 0, 0, 0, 1, 1, 1, 1});
+  CHECK(partitions(groups, 10, 3) == partitions(groups, 10, 0));
+  CHECK(partitions({{4, 1}}, 6, 2) == std::vector<int>(6, 1));
+  CHECK(partitions({}, 3, 1) == std::vector<int>(3, 0));
 }
 
 TEST_CASE("a group of SMs has one clock, in each launch another") {
@@ -193,7 +196,7 @@ TEST_CASE("a group of SMs has one clock, in each launch another") {
       clocks.push_back(places[slot].clock);
     }
   }
-  CHECK(relative_deviation(clocks) == doctest::Approx(1e-3).epsilon(0.1));
+  CHECK(coefficient_of_variation(clocks) == doctest::Approx(1e-3).epsilon(0.1));
   std::sort(clocks.begin(), clocks.end());
   CHECK(std::adjacent_find(clocks.begin(), clocks.end()) == clocks.end());
 }

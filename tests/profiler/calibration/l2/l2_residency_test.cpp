@@ -35,9 +35,9 @@ TEST_CASE("footprints are whole chunks of an L2 of any size") {
   }
 }
 
-TEST_CASE("scattered places are different ones, the same each time, all over") {
-  const auto places = scattered_places(1000, 16000);
-  CHECK(places == scattered_places(1000, 16000));
+TEST_CASE("random places are different ones, the same each time, all over") {
+  const auto places = random_places(1000, 16000);
+  CHECK(places == random_places(1000, 16000));
   CHECK(places.size() == 1000);
   CHECK(std::set<std::int32_t>(places.begin(), places.end()).size() == 1000);
   const auto [least, most] = std::minmax_element(places.begin(), places.end());
@@ -47,23 +47,22 @@ TEST_CASE("scattered places are different ones, the same each time, all over") {
       std::count_if(places.begin(), places.end(), [](std::int32_t place) { return place < 8000; });
   CHECK(low > 430);
   CHECK(low < 570);
-  const auto all = scattered_places(50, 50);
+  const auto all = random_places(50, 50);
   CHECK(std::set<std::int32_t>(all.begin(), all.end()).size() == 50);
 }
 
 TEST_CASE("the footprint of which a share is kept lies between two measured ones") {
-  const std::vector<L2Residency> measured = {{kReadByAll, 100, 1.0},    {kReadScattered, 100, 1.0},
-                                             {kReadByAll, 200, 0.8},    {kReadScattered, 200, 0.2},
-                                             {kReadByAll, 300, 0.0},    {kReadByOne, 100, 0.3},
-                                             {kReducedByOne, 100, 0.95}};
+  const std::vector<L2Residency> measured = {
+      {kReadByAll, 100, 1.0}, {kReadRandom, 100, 1.0}, {kReadByAll, 200, 0.8},    {kReadRandom, 200, 0.2},
+      {kReadByAll, 300, 0.0}, {kReadByOne, 100, 0.3},  {kReducedByOne, 100, 0.95}};
   CHECK(kept_bytes(measured, kReadByAll, 0.9) == 150);
   CHECK(half_kept_bytes(measured, kReadByAll) == 237);
   CHECK(kept_bytes(measured, kReadByAll, 0.4) == 250);
-  CHECK(kept_bytes(measured, kReadScattered, 0.6) == 150);
-  CHECK(kept_bytes(measured, kReadScattered, 0.1) == 0);
+  CHECK(kept_bytes(measured, kReadRandom, 0.6) == 150);
+  CHECK(kept_bytes(measured, kReadRandom, 0.1) == 0);
   CHECK(half_kept_bytes(measured, kReadByOne) == 0);
   CHECK(half_kept_bytes(measured, kReducedByOne) == 0);
-  CHECK(half_kept_bytes(measured, kReadByPart) == 0);
+  CHECK(half_kept_bytes(measured, kReadByPartition) == 0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gpu/launch/scattered_memory.hpp"
+#include "gpu/launch/random_pages.hpp"
 
 #include <cuda_runtime.h>
 
@@ -27,7 +27,7 @@ Function* driver_function(const char* name) {
              std::string("asking the driver for ") + name);
   if (function && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function*>(function);
   throw MachineLacks(std::string("the NVIDIA driver lacks ") + name +
-                     ", which scattered memory needs; update it");
+                     ", which pages at random places need; update it");
 }
 
 /// The part of the driver that maps pages, under its own names.
@@ -120,7 +120,7 @@ CUmemGenericAllocationHandle PagePool::take() {
   return page;
 }
 
-ScatteredMemory::ScatteredMemory(PagePool& pool, std::int64_t bytes) : ScatteredMemory() {
+RandomPages::RandomPages(PagePool& pool, std::int64_t bytes) : RandomPages() {
   page_bytes_ = pool.page_bytes();
   const std::int64_t whole_pages = round_up(bytes, page_bytes_);
   check_driver(driver().cuMemAddressReserve(&address_, static_cast<std::size_t>(whole_pages), 0, 0, 0),
@@ -141,7 +141,7 @@ ScatteredMemory::ScatteredMemory(PagePool& pool, std::int64_t bytes) : Scattered
                "making pages accessible");
 }
 
-ScatteredMemory::~ScatteredMemory() {
+RandomPages::~RandomPages() {
   if (reserved_bytes_ == 0) return;
   cudaDeviceSynchronize();  // as cudaFree does; whoever ran something there has asked whether it failed
   for (std::int64_t at = 0; at < mapped_bytes_; at += page_bytes_) {

@@ -36,14 +36,14 @@ class PagePool {
 };
 
 /// Consecutive addresses on pages of a pool.
-class ScatteredMemory {
+class RandomPages {
  public:
-  ScatteredMemory() = default;
+  RandomPages() = default;
   /// @param bytes  one of the pool's allocations @throws as PagePool
-  ScatteredMemory(PagePool& pool, std::int64_t bytes);
-  ~ScatteredMemory();  // waits for the device
-  ScatteredMemory(ScatteredMemory&& other) noexcept : ScatteredMemory() { *this = std::move(other); }
-  ScatteredMemory& operator=(ScatteredMemory&& other) noexcept {
+  RandomPages(PagePool& pool, std::int64_t bytes);
+  ~RandomPages();  // waits for the device
+  RandomPages(RandomPages&& other) noexcept : RandomPages() { *this = std::move(other); }
+  RandomPages& operator=(RandomPages&& other) noexcept {
     std::swap(address_, other.address_);
     std::swap(reserved_bytes_, other.reserved_bytes_);
     std::swap(page_bytes_, other.page_bytes_);

@@ -4,10 +4,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
-
-#include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
 
@@ -15,10 +12,10 @@ namespace tilescope {
 /// than the limit of this process's control group. Nothing where the system does not say. [bytes]
 std::optional<std::int64_t> available_memory_bytes();
 
+/// @param remedy what would need less
 /// @throws MachineLacks naming both figures if `bytes` are more than there are
-void require_memory(std::int64_t bytes, const std::string& purpose);
-
-/// Size of all tensors that these passes touch, each counted once. [bytes]
-std::int64_t tensor_bytes(std::span<const TileProgram> programs);
+void require_memory(
+    std::int64_t bytes, const std::string& purpose,
+    const std::string& remedy = "a smaller batch, fewer heads or a shorter sequence would fit");
 
 }  // namespace tilescope

@@ -10,10 +10,12 @@
 
 namespace tilescope {
 
-/// For the JSON library: {"sms": ..., "part": ...}.
+/// For the JSON library: {"sms": ..., "partition": ...}; "part" of older files is read, too.
 void to_json(Json& json, const SmGroup& group);
 
-/// @throws BadInput where a group has not 1 ... `most_sms` SMs, or its part is not one of `num_parts`
-std::vector<SmGroup> parse_sm_groups(const JsonField& field, std::int64_t most_sms, std::int64_t num_parts);
+/// @throws BadInput where a group has not 1 ... `most_sms` SMs, or its partition is not one of
+/// `num_partitions`
+std::vector<SmGroup> parse_sm_groups(const JsonField& field, std::int64_t most_sms,
+                                     std::int64_t num_partitions);
 
 }  // namespace tilescope

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/counts/memory_budget.hpp"
+#include "common/memory_budget.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>
-#include <set>
 
 #include "common/errors.hpp"
 
@@ -40,30 +39,12 @@ std::optional<std::int64_t> available_memory_bytes() {
   return available;
 }
 
-void require_memory(std::int64_t bytes, const std::string& purpose) {
+void require_memory(std::int64_t bytes, const std::string& purpose, const std::string& remedy) {
   const std::optional<std::int64_t> available = available_memory_bytes();
   if (!available || bytes <= *available) return;
-  throw MachineLacks(fmt::format(
-      "{} needs {:.3g} GB of memory and {:.3g} GB are available; a smaller batch, fewer heads or a shorter "
-      "sequence would fit",
-      purpose, 1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(*available)));
-}
-
-std::int64_t tensor_bytes(std::span<const TileProgram> programs) {
-  std::set<TensorName> names;
-  std::int64_t bytes = 0;
-  const auto add = [&](const std::vector<Operand>& operands, const AttentionProblem& problem) {
-    for (const Operand& operand : operands) {
-      if (names.insert(operand.tensor).second) bytes += tensor_extent(problem, operand.tensor).bytes();
-    }
-  };
-  for (const TileProgram& program : programs) {
-    add(program.init, program.problem);
-    add(program.prologue, program.problem);
-    for (const auto& phase : program.phases) add(phase, program.problem);
-    add(program.epilogue, program.problem);
-  }
-  return bytes;
+  throw MachineLacks(fmt::format("{} needs {:.3g} GB of memory and {:.3g} GB are available; {}", purpose,
+                                 1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(*available),
+                                 remedy));
 }
 
 }  // namespace tilescope

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tensors of passes take.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+/// Size of all tensors that these passes touch, each counted once. [bytes]
+std::int64_t tensor_bytes(std::span<const TileProgram> programs);
+
+}  // namespace tilescope
