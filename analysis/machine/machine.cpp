@@ -8,6 +8,7 @@
 
 #include "analysis/machine/sm_groups_json.hpp"
 #include "analysis/records/json_fields.hpp"
+#include "common/installed_files.hpp"
 #include "common/nearest_names.hpp"
 
 namespace tilescope {
@@ -26,17 +27,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the machine files are: the source tree that the program was built from, or beside the installed
-/// program.
+/// @throws MachineLacks where the program was moved without them
 fs::path machine_folder() {
+  const fs::path folder = installed_file("share/tilescope/machines");
   std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& folder : {fs::path(TILESCOPE_MACHINE_FOLDER), program / "machines",
-                                 program.parent_path() / "share" / "tilescope" / "machines"}) {
-    if (fs::is_directory(folder, ignored)) return folder;
-  }
-  throw BadInput(std::string("the machine files are neither in ") + TILESCOPE_MACHINE_FOLDER +
-                 " nor beside " + program.string());
+  if (fs::is_directory(folder, ignored)) return folder;
+  throw MachineLacks("the machine files are missing: they belong into " + folder.string() +
+                     ", and --machine FILE.json takes one from anywhere");
 }
 
 template <typename T>

@@ -27,15 +27,25 @@ bool same_subject(const RunEntry& a, const RunEntry& b) {
   return a.kernel == b.kernel && a.problem == b.problem && a.memory == b.memory;
 }
 
-/// Whether the simulations of two runs are of the same cache, so that they may be compared.
-bool same_cache(const RunEntry& a, const RunEntry& b) {
-  const auto cache = [](const RunEntry& run) {
-    for (const PassRecord& pass : run.passes) {
-      if (pass.simulated) return fmt::format("{} {}", pass.simulated->machine, pass.simulated->l2_bytes);
-    }
-    return std::string();
-  };
-  return cache(a) == cache(b);
+/// What two simulations must share to be compared; null where nothing was simulated.
+const SimulatedBytes* cache_of(const RunEntry& run) {
+  for (const PassRecord& pass : run.passes) {
+    if (pass.simulated) return &*pass.simulated;
+  }
+  return nullptr;
+}
+
+/// Why the simulations of two runs cannot be compared; empty where they can.
+std::string other_cache(const RunEntry& base, const RunEntry& now) {
+  const SimulatedBytes *was = cache_of(base), *is = cache_of(now);
+  if (was == nullptr || is == nullptr) return "";
+  if (was->machine != is->machine) {
+    return fmt::format("simulated on {}, now on {}", was->machine, is->machine);
+  }
+  if (was->l2_bytes != is->l2_bytes) {
+    return fmt::format("simulated with an L2 of {} B, now of {} B", was->l2_bytes, is->l2_bytes);
+  }
+  return "";
 }
 
 int exactness(const RecordMetric& metric, std::string_view name) {
@@ -63,13 +73,14 @@ bool regressed(double base, double now, Budget budget) {
 RunChange compare(const RunEntry& base, const RunEntry& now, const std::vector<NamedBudget>& budgets) {
   RunChange change{&base, &now, {}, {}};
   const std::vector<MetricValue> new_values = metric_values(now);
-  const bool caches_match = same_cache(base, now);
+  const std::string other = other_cache(base, now);
   for (const MetricValue& old : metric_values(base)) {
     const auto match = std::find_if(new_values.begin(), new_values.end(), [&old](const MetricValue& value) {
       return value.metric == old.metric && value.where == old.where;
     });
-    if (match == new_values.end() || (old.metric->account == "simulated" && !caches_match)) {
-      change.gone.push_back(old.metric->name() + " " + old.where);
+    const bool incomparable = old.metric->account == "simulated" && !other.empty();
+    if (match == new_values.end() || incomparable) {
+      change.gone.push_back({old.metric, old.where, incomparable ? other : "no longer there"});
       continue;
     }
     const Budget budget = budget_of(*old.metric, budgets);
@@ -91,6 +102,32 @@ std::vector<const RunEntry*>::iterator find_match(std::vector<const RunEntry*>& 
   return unambiguous ? std::find_if(candidates.begin(), candidates.end(), same) : candidates.end();
 }
 
+bool has_value(const std::vector<const RunEntry*>& runs, std::string_view name) {
+  return std::any_of(runs.begin(), runs.end(), [name](const RunEntry* run) {
+    const std::vector<MetricValue> values = metric_values(*run);
+    return std::any_of(values.begin(), values.end(),
+                       [name](const MetricValue& value) { return value.metric->answers_to(name); });
+  });
+}
+
+/// Why no value of the metrics that answer to `name` was compared; empty where some was.
+std::string why_not_compared(const RecordDiff& diff, std::string_view name) {
+  std::string reason;
+  std::vector<const RunEntry*> now = diff.only_now;
+  for (const RunChange& run : diff.common) {
+    now.push_back(run.now);
+    for (const MetricChange& change : run.changes) {
+      if (change.metric->answers_to(name)) return "";
+    }
+    for (const GoneMetric& gone : run.gone) {
+      if (reason.empty() && gone.metric->answers_to(name)) reason = gone.reason;
+    }
+  }
+  if (!reason.empty()) return reason;
+  if (has_value(diff.only_base, name)) return "the runs of BASE that have it are gone";
+  return has_value(now, name) ? "BASE does not have it" : "neither record has it";
+}
+
 }  // namespace
 
 NamedBudget parse_budget(std::string_view text) {
@@ -99,6 +136,7 @@ NamedBudget parse_budget(std::string_view text) {
     throw BadInput("--budget", fmt::format("'{}'", text), "must be METRIC=AMOUNT as in dram_read_bytes=5%");
   }
   NamedBudget named;
+  named.text = text;
   named.name = text.substr(0, equals);
   std::vector<std::string> names;
   for (const RecordMetric& metric : record_metrics()) {
@@ -133,6 +171,11 @@ int RecordDiff::regressions() const {
   return count;
 }
 
+bool RecordDiff::lost_anything() const {
+  return !only_base.empty() ||
+         std::any_of(common.begin(), common.end(), [](const RunChange& run) { return !run.gone.empty(); });
+}
+
 RecordDiff diff_records(const RunRecord& base, const RunRecord& now,
                         const std::vector<NamedBudget>& budgets) {
   RecordDiff diff;
@@ -149,6 +192,16 @@ RecordDiff diff_records(const RunRecord& base, const RunRecord& now,
     }
   }
   return diff;
+}
+
+void require_compared(const RecordDiff& diff, const std::vector<NamedBudget>& budgets) {
+  for (const NamedBudget& budget : budgets) {
+    const std::string reason = why_not_compared(diff, budget.name);
+    if (reason.empty()) continue;
+    throw BadInput(
+        "--budget", budget.text,
+        fmt::format("must be of a metric that both records have, and was compared zero times: {}", reason));
+  }
 }
 
 }  // namespace tilescope

@@ -15,6 +15,7 @@ namespace tilescope {
 struct NamedBudget {
   std::string name;
   Budget budget;
+  std::string text;  // as it was typed
 };
 
 /// Reads "dram_read_bytes=5%" or "max_abs=1e-5" (an amount in the metric's unit).
@@ -31,18 +32,29 @@ struct MetricChange {
   bool moved() const;
 };
 
+/// One metric of a run that only the base has, or that cannot be compared.
+struct GoneMetric {
+  const RecordMetric* metric = nullptr;
+  std::string where;
+  std::string reason;  // "no longer there", "simulated on h200, now on a100-80gb"
+  /// "measured.dram_read_bytes forward"
+  std::string name() const { return metric->name() + " " + where; }
+};
+
 /// A run that both records hold.
 struct RunChange {
   const RunEntry* base = nullptr;
   const RunEntry* now = nullptr;
   std::vector<MetricChange> changes;  // every metric that both have, moved or not
-  std::vector<std::string> gone;      // metrics that only the base has: "measured.dram_read_bytes forward"
+  std::vector<GoneMetric> gone;
 };
 
 struct RecordDiff {
   std::vector<RunChange> common;
   std::vector<const RunEntry*> only_base, only_now;
   int regressions() const;
+  /// Whether something of the base has no counterpart: a gate that looks at the rest alone lets it pass.
+  bool lost_anything() const;
 };
 
 /// Matches runs by problem and kernel, and where a record holds several of those, also by the tile shapes and
@@ -50,5 +62,9 @@ struct RecordDiff {
 /// key, then account), of equals the last. A value that is no longer finite is a regression whatever the
 /// budget. The result points into the records.
 RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets);
+
+/// Refuses a budget that nothing was held to.
+/// @throws BadInput naming the budget, and why its metrics were not compared
+void require_compared(const RecordDiff& diff, const std::vector<NamedBudget>& budgets);
 
 }  // namespace tilescope

@@ -14,6 +14,7 @@
 
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "profiler/benchmarks/blas_library.hpp"
+#include "profiler/benchmarks/fma_rate.hpp"
 
 namespace tilescope {
 namespace {
@@ -137,7 +138,7 @@ BenchmarkResults run_benchmarks(const std::vector<BenchmarkCase>& cases, const B
       const auto same = [&](const ProductTimes& times) { return times.threads == c.threads; };
       if (std::any_of(results.products.begin(), results.products.end(), same)) continue;
       const std::int64_t side = settings.product_side;
-      results.products.push_back({c.threads, 2 * side * side * side, {}});
+      results.products.push_back({c.threads, 2 * side * side * side, {}, measured_fma_rate(c.threads)});
       all.push_back(std::make_unique<TimedProduct>(*blas, settings.product_side, c.threads));
     }
   }

@@ -34,6 +34,7 @@ struct ProductTimes {
   int threads = 1;
   std::int64_t flops = 0;  // of one product
   std::vector<double> samples_s;
+  double fma_flops_per_second = 0;  // what these threads' arithmetic units allow; 0: not known
 };
 
 struct BenchmarkResults {

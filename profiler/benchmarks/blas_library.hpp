@@ -12,8 +12,10 @@ namespace tilescope {
 
 class BlasLibrary {
  public:
-  /// Nothing where the library is missing. OPENBLAS_CORETYPE is ignored.
-  static std::optional<BlasLibrary> open();
+  /// Nothing where the library is missing. OPENBLAS_CORETYPE is ignored. An OpenBLAS that is older than the
+  /// CPU may take it for one of twenty years ago: it is told then which kernels the CPU can run.
+  /// @param guess stands for what OpenBLAS takes the CPU for, in tests
+  static std::optional<BlasLibrary> open(const std::string& guess = "");
 
   /// c = a * b, all (side, side) fp32 row-major, on `threads` threads.
   void square_product(int side, const float* a, const float* b, float* c, int threads) const;
@@ -24,6 +26,9 @@ class BlasLibrary {
   using Sgemm = void (*)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                          const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc);
   explicit BlasLibrary(SharedObject library);
+  static std::optional<BlasLibrary> load(const std::string& core);
+  /// The machine that its kernels were written for: "Haswell".
+  std::string core() const;
 
   SharedObject library_;
   Sgemm sgemm_ = nullptr;

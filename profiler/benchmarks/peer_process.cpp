@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/errors.hpp"
+#include "common/installed_files.hpp"
 
 namespace tilescope {
 namespace {
@@ -27,10 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 std::string peers_script() {
   std::error_code failed;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "peers.py";
-  if (fs::exists(beside, failed)) return beside.string();
-  throw MachineLacks(beside.string() +
-                     " is missing: build again, or copy profiler/benchmarks/peers.py there");
+  const fs::path script = installed_file("share/tilescope/benchmarks/peers.py");
+  if (fs::exists(script, failed)) return script.string();
+  throw MachineLacks(script.string() + " is missing: build again, or copy profiler/benchmarks/*.py there");
 }
 
 /// An answer that is none ends the process's use, as its death does.

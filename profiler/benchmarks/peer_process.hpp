@@ -21,7 +21,7 @@ struct PeerAnswer {
 
 class PeerProcess {
  public:
-  /// Starts `python` on peers.py, which lies beside the running program.
+  /// Starts `python` on peers.py, which was installed with the running program.
   /// @param answer_limit_s time for an answer after which the process is given up
   /// @throws MachineLacks when Python, PyTorch or a device is missing, with what would help
   explicit PeerProcess(const std::string& python, double answer_limit_s = 120);

@@ -9,6 +9,8 @@ namespace {
 // The first leaves some hundred kilobytes of older dirty lines standing, by L2's own rule of replacement.
 constexpr int kSweepsToClean = 2;
 
+constexpr int kPatience = 2;  // times as many passes as CUPTI announced
+
 void run(const DriverLibrary& driver, const ReadSweep& sweep) {
   sweep.enqueue(nullptr);
   TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
@@ -75,7 +77,11 @@ BracketedCounters::BracketedCounters(std::shared_ptr<const CuptiLibrary> cupti, 
 KernelMeasurement BracketedCounters::measure(const std::string& name,
                                              const std::function<void(CUstream)>& work) {
   bool all_passes = false;
-  while (!all_passes) {
+  for (int pass = 0; !all_passes; ++pass) {
+    if (pass == kPatience * session_.passes()) {
+      throw CuptiError(0, "CUPTI announced " + std::to_string(session_.passes()) +
+                              " passes and was not done after " + std::to_string(pass));
+    }
     session_.start();
     open_bracket(session_, *driver_, sweep_, 0, l2_ == L2State::warm ? work : nullptr);
     work(nullptr);

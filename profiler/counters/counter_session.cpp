@@ -31,10 +31,14 @@ CounterSession::CounterSession(std::shared_ptr<const CuptiLibrary> library, CUco
   auto enable = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_Enable_Params);
   enable.ctx = context;
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerEnable, &enable);
-  object_ = enable.pRangeProfilerObject;
+  object_ = {enable.pRangeProfilerObject, [cupti = library_](CUpti_RangeProfiler_Object* object) {
+               auto disable = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
+               disable.pRangeProfilerObject = object;
+               cupti->cuptiRangeProfilerDisable(&disable);
+             }};
 
   auto size = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params);
-  size.pRangeProfilerObject = object_;
+  size.pRangeProfilerObject = object_.get();
   size.pMetricNames = config_.names();
   size.numMetrics = config_.counters().size();
   size.maxNumOfRanges = static_cast<std::size_t>(max_ranges_);
@@ -44,22 +48,15 @@ CounterSession::CounterSession(std::shared_ptr<const CuptiLibrary> library, CUco
   reset();
 }
 
-CounterSession::~CounterSession() {
-  if (!object_) return;
-  auto disable = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
-  disable.pRangeProfilerObject = object_;
-  library_->cuptiRangeProfilerDisable(&disable);
-}
-
 void CounterSession::reset() {
   auto image = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
-  image.pRangeProfilerObject = object_;
+  image.pRangeProfilerObject = object_.get();
   image.counterDataSize = counter_data_.size();
   image.pCounterData = counter_data_.data();
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerCounterDataImageInitialize, &image);
 
   auto config = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
-  config.pRangeProfilerObject = object_;
+  config.pRangeProfilerObject = object_.get();
   config.configSize = config_.image().size();
   config.pConfig = config_.image().data();
   config.counterDataImageSize = counter_data_.size();
@@ -75,33 +72,33 @@ void CounterSession::reset() {
 
 void CounterSession::start() {
   auto params = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params);
-  params.pRangeProfilerObject = object_;
+  params.pRangeProfilerObject = object_.get();
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerStart, &params);
 }
 
 void CounterSession::push(const std::string& range) {
   auto params = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_PushRange_Params);
-  params.pRangeProfilerObject = object_;
+  params.pRangeProfilerObject = object_.get();
   params.pRangeName = range.c_str();
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerPushRange, &params);
 }
 
 void CounterSession::pop() {
   auto params = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params);
-  params.pRangeProfilerObject = object_;
+  params.pRangeProfilerObject = object_.get();
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerPopRange, &params);
 }
 
 bool CounterSession::stop() {
   auto params = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params);
-  params.pRangeProfilerObject = object_;
+  params.pRangeProfilerObject = object_.get();
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerStop, &params);
   return params.isAllPassSubmitted != 0;
 }
 
 std::vector<RangeValues> CounterSession::collect() {
   auto decode = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
-  decode.pRangeProfilerObject = object_;
+  decode.pRangeProfilerObject = object_.get();
   TILESCOPE_CUPTI_CALL(*library_, cuptiRangeProfilerDecodeData, &decode);
   if (decode.numOfRangeDropped > 0) {
     throw CuptiError(0, "CUPTI dropped " + std::to_string(decode.numOfRangeDropped) + " ranges of counters");

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,7 +43,6 @@ class CounterSession {
   /// @throws CountersUnavailable, CuptiError
   CounterSession(std::shared_ptr<const CuptiLibrary> library, CUcontext context, const CounterDevice& device,
                  std::vector<std::string> counters, RangeMode mode, int max_ranges);
-  ~CounterSession();
   CounterSession(const CounterSession&) = delete;
   CounterSession& operator=(const CounterSession&) = delete;
 
@@ -68,8 +68,9 @@ class CounterSession {
   CounterConfig config_;
   RangeMode mode_;
   int max_ranges_;
-  CUpti_RangeProfiler_Object* object_ = nullptr;
   std::vector<std::uint8_t> counter_data_;
+  /// Counters that are on until it goes, whatever the rest of the constructor throws.
+  std::unique_ptr<CUpti_RangeProfiler_Object, std::function<void(CUpti_RangeProfiler_Object*)>> object_;
 };
 
 }  // namespace tilescope

@@ -29,6 +29,10 @@ SharedObject SharedObject::open(const std::string& name, std::string* why) {
   return SharedObject(handle);
 }
 
+SharedObject SharedObject::open_for_a_while(const std::string& name) {
+  return SharedObject(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
+}
+
 SharedObject SharedObject::already_loaded(const std::string& name) {
   return SharedObject(dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD));
 }

@@ -17,6 +17,8 @@ class SharedObject {
   /// Opens `name`, a path or a bare name for the loader's own search. On failure the result is empty and
   /// `why`, if given, receives the loader's reason.
   static SharedObject open(const std::string& name, std::string* why = nullptr);
+  /// The same, for a library that may be unloaded and loaded again.
+  static SharedObject open_for_a_while(const std::string& name);
   /// The copy of `name` that this process has loaded already; empty if there is none.
   static SharedObject already_loaded(const std::string& name);
 

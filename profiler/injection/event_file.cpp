@@ -78,6 +78,7 @@ void EventFile::end() { write({{"end", true}}); }
 void EventFile::write(const Json& event) {
   // Whatever bytes a name may hold, a line is a line.
   const std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::lock_guard lock(mutex_);
   for (std::size_t done = 0; done < line.size();) {
     const ssize_t written = ::write(file_, line.data() + done, line.size() - done);
     if (written <= 0) return;

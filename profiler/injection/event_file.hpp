@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,7 @@ class EventFile {
 
  private:
   void write(const nlohmann::ordered_json& event);
+  std::mutex mutex_;  // launches of several devices end at once
   int file_ = -1;
 };
 

@@ -3,12 +3,15 @@
 // calls InitializeInjection inside cuInit. Nothing that goes wrong in here may reach the process.
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "profiler/injection/context_counters.hpp"
 #include "profiler/injection/launch_facts.hpp"
@@ -18,6 +21,21 @@
 
 namespace tilescope {
 namespace {
+
+/// A device's launches, one at a time: ranges and names are joined by their order, and a device lends its
+/// counters to one context at a time. Devices do not wait for each other here, since their kernels may.
+struct DeviceLaunches {
+  std::recursive_timed_mutex mutex;
+  std::map<CUcontext, std::unique_ptr<ContextCounters>> contexts;  // empty pointer: no counters there
+};
+
+/// The launch of this thread that is under way; from its beginning to its end the thread holds its device's
+/// lock.
+struct LaunchUnderWay {
+  int depth = 0;                        // calls that have begun: some launch through others
+  DeviceLaunches* device = nullptr;     // null for a context that we were not told of
+  ContextCounters* counters = nullptr;  // that stand round it, if any do
+};
 
 class Injection {
  public:
@@ -36,42 +54,49 @@ class Injection {
                                 const void* data);
   void on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data);
   void on_launch(CUpti_CallbackId id, const CUpti_CallbackData& data);
+  void on_graph_update(CUpti_CallbackId id, const CUpti_CallbackData& data);
   void before_launch(CUpti_CallbackId id, const CUpti_CallbackData& data);
   void after_launch(const CUpti_CallbackData& data);
 
   void subscribe();
   void add_context(CUcontext context);
   void remove_context(CUcontext context);
-  /// Lets the counters go that other contexts hold.
-  void suspend_others(CUcontext context);
+  DeviceLaunches* device_of(CUcontext context);
+  void set_graph(CUgraphExec executable, CUgraph graph);
   std::vector<KernelMeasurement> kernels_of(const LaunchCall& call, const CUpti_CallbackData& data);
+  /// Marks those that are wanted, and counts them.
+  std::vector<LaunchedKernel> choose(std::vector<KernelMeasurement> kernels);
+  bool all_measured();
   bool is_captured(CUstream stream) const;
-  void give_up_counters(CUcontext context, const std::string& why);
+  void give_up_counters(DeviceLaunches& device, CUcontext context, const std::string& why);
   void add_losses(const ContextCounters& counters);
 
   ProfileRequest request_;
+  std::mutex mutex_;  // of what follows up to the file; never held while a device or the driver is waited for
   LaunchFilter filter_;
+  std::map<CUdevice, DeviceLaunches> devices_;
+  std::map<CUcontext, DeviceLaunches*> device_of_;
+  std::map<CUgraphExec, std::vector<KernelMeasurement>> graphs_;
+  std::set<std::string> left_out_;  // kernels that were said to be left out
   EventFile file_;
+  std::mutex setup_mutex_;  // one context at a time is given counters
   std::shared_ptr<const CuptiLibrary> cupti_;
   std::shared_ptr<const DriverLibrary> driver_;
   std::unique_ptr<ActivityTrace> trace_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
-  // Ranges and names are joined by their order, so that only one launch at a time may be under way.
-  std::recursive_timed_mutex mutex_;
-  std::map<CUcontext, std::unique_ptr<ContextCounters>> contexts_;  // empty pointer: no counters there
-  std::map<CUgraphExec, std::vector<KernelMeasurement>> graphs_;
-  ContextCounters* under_way_ = nullptr;
   // Launches without the counters that they should have, and those of them inside graphs.
-  std::int64_t lost_ = 0, lost_in_graphs_ = 0;
+  std::atomic<std::int64_t> lost_ = 0, lost_in_graphs_ = 0;
   std::atomic<bool> abandoned_ = false;
 };
 
 constexpr std::chrono::seconds kLongestWait{10};
 
+constexpr CUpti_CallbackId kGraphUpdateIds[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
+                                                CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2};
+
 /// Whether this thread is inside a callback: what we call ourselves is nobody's launch.
 thread_local bool inside_callback = false;
-/// Whether this thread holds the lock from the beginning of a launch to its end.
-thread_local bool inside_launch = false;
+thread_local LaunchUnderWay under_way;
 
 /// C interfaces without user data need the one object from here.
 Injection*& instance() {
@@ -92,7 +117,9 @@ void Injection::begin() {
     driver_ = DriverLibrary::load();
     if (request_.what == ProfileRequest::What::trace) {
       trace_ = std::make_unique<ActivityTrace>(cupti_, [this](const KernelMeasurement& kernel) {
-        if (filter_.wants(kernel.name)) file_.kernel(kernel);
+        for (const LaunchedKernel& one : choose({kernel})) {
+          if (one.wanted) file_.kernel(one.kernel);
+        }
       });
     } else {
       subscribe();
@@ -104,7 +131,9 @@ void Injection::begin() {
 
 void Injection::subscribe() {
   TILESCOPE_CUPTI_CALL(*cupti_, cuptiSubscribe, &subscriber_, callback, this);
-  for (const CUpti_CallbackId id : launch_callback_ids()) {
+  std::vector<CUpti_CallbackId> calls = launch_callback_ids();
+  calls.insert(calls.end(), std::begin(kGraphUpdateIds), std::end(kGraphUpdateIds));
+  for (const CUpti_CallbackId id : calls) {
     TILESCOPE_CUPTI_CALL(*cupti_, cuptiEnableCallback, 1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id);
   }
   for (const CUpti_CallbackId id :
@@ -121,6 +150,9 @@ void Injection::callback(void* self, CUpti_CallbackDomain domain, CUpti_Callback
   try {
     if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
       injection.on_resource(id, *static_cast<const CUpti_ResourceData*>(data));
+    } else if (std::find(std::begin(kGraphUpdateIds), std::end(kGraphUpdateIds), id) !=
+               std::end(kGraphUpdateIds)) {
+      injection.on_graph_update(id, *static_cast<const CUpti_CallbackData*>(data));
     } else {
       injection.on_launch(id, *static_cast<const CUpti_CallbackData*>(data));
     }
@@ -131,7 +163,6 @@ void Injection::callback(void* self, CUpti_CallbackDomain domain, CUpti_Callback
 }
 
 void Injection::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data) {
-  const std::lock_guard lock(mutex_);
   const auto* graph = static_cast<const CUpti_GraphData*>(data.resourceDescriptor);
   switch (id) {
     case CUPTI_CBID_RESOURCE_CONTEXT_CREATED:
@@ -139,48 +170,98 @@ void Injection::on_resource(CUpti_CallbackId id, const CUpti_ResourceData& data)
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
       return remove_context(data.context);
     case CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED:
-      graphs_[graph->graphExec] = kernels_of_graph(*driver_, graph->graph);
-      return;
-    case CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING:
+      return set_graph(graph->graphExec, graph->graph);
+    case CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING: {
+      const std::lock_guard lock(mutex_);
       graphs_.erase(graph->graphExec);
       return;
+    }
     default:
       return;
   }
 }
 
-void Injection::suspend_others(CUcontext context) {
-  for (const auto& [other, counters] : contexts_) {
+void Injection::set_graph(CUgraphExec executable, CUgraph graph) {
+  std::vector<KernelMeasurement> kernels = kernels_of_graph(*driver_, graph);
+  const std::lock_guard lock(mutex_);
+  graphs_[executable] = std::move(kernels);
+}
+
+void Injection::on_graph_update(CUpti_CallbackId id, const CUpti_CallbackData& data) {
+  const auto* status = static_cast<const CUresult*>(data.functionReturnValue);
+  if (data.callbackSite != CUPTI_API_EXIT || !status || *status != CUDA_SUCCESS) return;
+  if (id == CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate) {
+    const auto& p = *static_cast<const cuGraphExecUpdate_params*>(data.functionParams);
+    set_graph(p.hGraphExec, p.hGraph);
+  } else {
+    const auto& p = *static_cast<const cuGraphExecUpdate_v2_params*>(data.functionParams);
+    set_graph(p.hGraphExec, p.hGraph);
+  }
+}
+
+/// Lets the counters go that other contexts of the device hold.
+void suspend_others(const DeviceLaunches& device, CUcontext context) {
+  for (const auto& [other, counters] : device.contexts) {
     if (other != context && counters) counters->suspend();
   }
 }
 
-void Injection::add_context(CUcontext context) {
-  contexts_[context] = nullptr;
-  suspend_others(context);
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context);
-  try {
-    auto counters =
-        std::make_unique<ContextCounters>(cupti_, driver_, context, request_,
-                                          [this](const KernelMeasurement& kernel) { file_.kernel(kernel); });
-    file_.collection(counters->facts());
-    const std::string missing = counters->missing_metrics();
-    if (!missing.empty()) file_.message(counters->facts().chip + " has no counters for " + missing);
-    contexts_[context] = std::move(counters);
-  } catch (const std::exception& error) {
-    file_.message(error.what());
+DeviceLaunches* Injection::device_of(CUcontext context) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = device_of_.find(context);
+  return entry == device_of_.end() ? nullptr : entry->second;
+}
+
+/// Makes a context current as long as it lives.
+class Current {
+ public:
+  Current(const DriverLibrary& driver, CUcontext context) : driver_(driver) {
+    TILESCOPE_DRIVER_CALL(driver_, cuCtxPushCurrent, context);
   }
-  CUcontext popped = nullptr;
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPopCurrent, &popped);
+  ~Current() {
+    CUcontext popped = nullptr;
+    driver_.cuCtxPopCurrent(&popped);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const DriverLibrary& driver_;
+};
+
+void Injection::add_context(CUcontext context) {
+  const Current current(*driver_, context);
+  CUdevice number = 0;
+  TILESCOPE_DRIVER_CALL(*driver_, cuCtxGetDevice, &number);
+  DeviceLaunches* device = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    device = device_of_[context] = &devices_[number];
+  }
+  const std::lock_guard launches(device->mutex);
+  device->contexts[context] = nullptr;
+  suspend_others(*device, context);
+  const std::lock_guard setup(setup_mutex_);
+  auto counters = std::make_unique<ContextCounters>(
+      cupti_, driver_, context, request_, [this](const KernelMeasurement& kernel) { file_.kernel(kernel); });
+  file_.collection(counters->facts());
+  const std::string missing = counters->missing_metrics();
+  if (!missing.empty()) file_.message(counters->facts().chip + " has no counters for " + missing);
+  device->contexts[context] = std::move(counters);
 }
 
 void Injection::remove_context(CUcontext context) {
-  const auto entry = contexts_.find(context);
-  if (entry == contexts_.end()) return;
-  const std::unique_ptr<ContextCounters> counters = std::move(entry->second);
-  contexts_.erase(entry);
+  DeviceLaunches* const device = device_of(context);
+  if (!device) return;
+  {
+    const std::lock_guard lock(mutex_);
+    device_of_.erase(context);
+  }
+  const std::lock_guard launches(device->mutex);
+  const std::unique_ptr<ContextCounters> counters = std::move(device->contexts[context]);
+  device->contexts.erase(context);
   if (!counters) return;
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context);
+  const Current current(*driver_, context);
   try {
     counters->flush();
   } catch (const std::exception& error) {
@@ -188,16 +269,14 @@ void Injection::remove_context(CUcontext context) {
     counters->abandon();
   }
   add_losses(*counters);
-  CUcontext popped = nullptr;
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPopCurrent, &popped);
 }
 
-void Injection::give_up_counters(CUcontext context, const std::string& why) {
+void Injection::give_up_counters(DeviceLaunches& device, CUcontext context, const std::string& why) {
   file_.message(why);
-  ContextCounters& counters = *contexts_[context];
+  ContextCounters& counters = *device.contexts[context];
   counters.abandon();
   add_losses(counters);
-  contexts_[context] = nullptr;
+  device.contexts[context] = nullptr;
 }
 
 void Injection::add_losses(const ContextCounters& counters) {
@@ -207,12 +286,14 @@ void Injection::add_losses(const ContextCounters& counters) {
 
 void Injection::on_launch(CUpti_CallbackId id, const CUpti_CallbackData& data) {
   if (data.callbackSite == CUPTI_API_ENTER) {
-    mutex_.lock();
-    inside_launch = true;
+    if (under_way.depth++ > 0) return;
+    under_way.counters = nullptr;
+    under_way.device = device_of(data.context);
+    if (under_way.device) under_way.device->mutex.lock();
     before_launch(id, data);
-  } else if (inside_launch) {
-    const std::lock_guard unlock(mutex_, std::adopt_lock);
-    inside_launch = false;
+  } else if (under_way.depth > 0 && --under_way.depth == 0) {
+    std::unique_lock<std::recursive_timed_mutex> unlock;
+    if (under_way.device) unlock = {under_way.device->mutex, std::adopt_lock};
     after_launch(data);
   }
 }
@@ -223,8 +304,14 @@ bool Injection::is_captured(CUstream stream) const {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool Injection::all_measured() {
+  const std::lock_guard lock(mutex_);
+  return filter_.done();
+}
+
 std::vector<KernelMeasurement> Injection::kernels_of(const LaunchCall& call, const CUpti_CallbackData& data) {
   if (call.graph) {
+    const std::lock_guard lock(mutex_);
     const auto graph = graphs_.find(call.graph);
     return graph == graphs_.end() ? std::vector<KernelMeasurement>{} : graph->second;
   }
@@ -233,20 +320,35 @@ std::vector<KernelMeasurement> Injection::kernels_of(const LaunchCall& call, con
   return {std::move(kernel)};
 }
 
+std::vector<LaunchedKernel> Injection::choose(std::vector<KernelMeasurement> kernels) {
+  const std::lock_guard lock(mutex_);
+  // A graph with communication in it waits for other devices as a whole.
+  bool waits = false;
+  for (const KernelMeasurement& kernel : kernels) {
+    if (!filter_.leaves_out(kernel.name)) continue;
+    waits = true;
+    if (!left_out_.insert(kernel.name).second) continue;
+    file_.message("left out, as it waits for other devices: " + kernel.name +
+                  (kernels.size() > 1 ? ", and the graph that it is in" : "") +
+                  " (--communication measures it)");
+  }
+  std::vector<LaunchedKernel> launched;
+  for (KernelMeasurement& kernel : kernels) {
+    const bool wanted = !waits && nvtx_ranges().inside() && filter_.wants(kernel.name);
+    launched.push_back({std::move(kernel), wanted});
+  }
+  return launched;
+}
+
 void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& data) {
-  under_way_ = nullptr;
-  if (filter_.done()) return;
+  if (all_measured()) return;
   const LaunchCall call = read_launch_call(id, data.functionParams);
   if (is_captured(call.stream)) return;  // it will run when its graph is launched
-  std::vector<LaunchedKernel> launched;
-  bool wanted = false;
-  for (KernelMeasurement& kernel : kernels_of(call, data)) {
-    launched.push_back({std::move(kernel), false});
-    launched.back().wanted = nvtx_ranges().inside() && filter_.wants(launched.back().kernel.name);
-    wanted |= launched.back().wanted;
-  }
-  const auto context = contexts_.find(data.context);
-  ContextCounters* counters = context == contexts_.end() ? nullptr : context->second.get();
+  std::vector<LaunchedKernel> launched = choose(kernels_of(call, data));
+  const bool wanted =
+      std::any_of(launched.begin(), launched.end(), [](const LaunchedKernel& one) { return one.wanted; });
+  ContextCounters* const counters =
+      under_way.device ? under_way.device->contexts[data.context].get() : nullptr;
   if (!counters) {
     for (const LaunchedKernel& one : launched) {
       if (one.wanted) file_.kernel(one.kernel);
@@ -255,42 +357,47 @@ void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& dat
   }
   try {
     if (!wanted) return counters->pause();
-    suspend_others(data.context);
+    suspend_others(*under_way.device, data.context);
     counters->before(std::move(launched), call.graph != nullptr);
-    under_way_ = counters;
+    under_way.counters = counters;
   } catch (const std::exception& error) {
-    give_up_counters(data.context, error.what());
+    give_up_counters(*under_way.device, data.context, error.what());
   }
 }
 
 void Injection::after_launch(const CUpti_CallbackData& data) {
-  if (!under_way_) return;
+  if (!under_way.counters) return;
   const auto* status = static_cast<const CUresult*>(data.functionReturnValue);
   try {
-    under_way_->after(status && *status == CUDA_SUCCESS);
-    if (filter_.done()) under_way_->flush();
+    under_way.counters->after(status && *status == CUDA_SUCCESS);
+    if (all_measured()) under_way.counters->flush();
   } catch (const std::exception& error) {
-    give_up_counters(data.context, error.what());
+    give_up_counters(*under_way.device, data.context, error.what());
   }
-  under_way_ = nullptr;
 }
 
 void Injection::finish() {
   if (abandoned_) return;
   inside_callback = true;  // exit handlers of the process may still launch; nobody counts those
-  const std::unique_lock lock(mutex_, kLongestWait);
-  if (!lock) return file_.message("a launch was still under way at the end; its counters are lost");
+  bool whole = true;
   try {
     if (trace_) trace_->flush();
-    while (!contexts_.empty()) remove_context(contexts_.begin()->first);
+    for (auto& [number, device] : devices_) {
+      const std::unique_lock lock(device.mutex, kLongestWait);
+      if (!lock) {
+        file_.message("a launch was still under way at the end; its counters are lost");
+        whole = false;
+        continue;
+      }
+      while (!device.contexts.empty()) remove_context(device.contexts.begin()->first);
+    }
     if (lost_ > 0) file_.message(std::to_string(lost_) + " launches lost their counters");
     if (lost_in_graphs_ > 0) {
       file_.message(
           "kernel replay counted nothing of CUDA graphs: use --replay application, or metrics that fit in "
-          "one "
-          "pass");
+          "one pass");
     }
-    if (lost_ == 0) file_.end();
+    if (whole && lost_ == 0) file_.end();
   } catch (const std::exception& error) {
     file_.message(error.what());
   }

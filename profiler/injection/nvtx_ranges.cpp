@@ -26,9 +26,43 @@ NvtxRanges*& connected() {
   return ranges;
 }
 
+/// Names that the process registered, to be passed as handles ever after. A handle is the name's place here.
+class RegisteredNames {
+ public:
+  nvtxStringHandle_t add(const char* name) {
+    const std::lock_guard lock(mutex_);
+    const std::string& kept = *names_.insert(name ? name : "").first;
+    const auto handle = reinterpret_cast<nvtxStringHandle_t>(const_cast<char*>(kept.c_str()));
+    handles_.insert(handle);
+    return handle;
+  }
+  /// Null for what is no handle of ours.
+  const char* find(nvtxStringHandle_t handle) {
+    const std::lock_guard lock(mutex_);
+    return handles_.count(handle) > 0 ? reinterpret_cast<const char*>(handle) : nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> names_;
+  std::set<nvtxStringHandle_t> handles_;
+};
+
+RegisteredNames& registered_names() {
+  static RegisteredNames& names = *new RegisteredNames;  // exit handlers of the process may still use it
+  return names;
+}
+
+nvtxStringHandle_t register_name(nvtxDomainHandle_t, const char* name) {
+  return registered_names().add(name);
+}
+
 const char* name_of(const nvtxEventAttributes_t* event) {
-  if (!event || event->messageType != NVTX_MESSAGE_TYPE_ASCII) return nullptr;
-  return event->message.ascii;
+  if (!event) return nullptr;
+  if (event->messageType == NVTX_MESSAGE_TYPE_REGISTERED) {
+    return registered_names().find(event->message.registered);
+  }
+  return event->messageType == NVTX_MESSAGE_TYPE_ASCII ? event->message.ascii : nullptr;
 }
 
 int push_ascii(const char* name) {
@@ -126,7 +160,8 @@ bool connect_nvtx(const void* (*get_export_table)(std::uint32_t), NvtxRanges& ra
                                {{NVTX_CBID_CORE2_DomainRangePushEx, untyped(domain_push)},
                                 {NVTX_CBID_CORE2_DomainRangePop, untyped(domain_pop)},
                                 {NVTX_CBID_CORE2_DomainRangeStartEx, untyped(domain_start)},
-                                {NVTX_CBID_CORE2_DomainRangeEnd, untyped(domain_end)}});
+                                {NVTX_CBID_CORE2_DomainRangeEnd, untyped(domain_end)},
+                                {NVTX_CBID_CORE2_DomainRegisterStringA, untyped(register_name)}});
   return plain || domains;
 }
 

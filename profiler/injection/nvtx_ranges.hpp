@@ -6,9 +6,10 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <regex>
 #include <set>
 #include <string>
+
+#include "profiler/injection/name_pattern.hpp"
 
 namespace tilescope {
 
@@ -18,9 +19,9 @@ class NvtxRanges {
  public:
   /// @param expression ECMAScript regular expression, searched in the name; empty: every launch is inside
   /// @throws std::regex_error
-  explicit NvtxRanges(const std::string& expression) : all_(expression.empty()), expression_(expression) {}
+  explicit NvtxRanges(const std::string& expression) : pattern_(expression) {}
 
-  bool inside() const { return all_ || open_ > 0; }
+  bool inside() const { return pattern_.in_all() || open_ > 0; }
 
   // Nested ranges of one thread and, in NVTX's words, one domain.
   void push(const void* domain, const char* name);
@@ -32,10 +33,9 @@ class NvtxRanges {
   std::uint64_t next_id() { return ++last_id_; }
 
  private:
-  bool matches(const char* name) const { return !all_ && name && std::regex_search(name, expression_); }
+  bool matches(const char* name) const { return !pattern_.in_all() && name && pattern_.in(name); }
 
-  bool all_;
-  std::regex expression_;
+  NamePattern pattern_;
   std::atomic<int> open_ = 0;
   std::atomic<std::uint64_t> last_id_ = 0;
   std::mutex mutex_;

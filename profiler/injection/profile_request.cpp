@@ -24,7 +24,8 @@ std::string to_text(const ProfileRequest& request) {
               {"nvtx_filter", request.nvtx_filter},
               {"l2", to_string(request.l2)},
               {"skip", request.skip},
-              {"count", request.count}}
+              {"count", request.count},
+              {"communication", request.communication}}
       .dump();
 }
 
@@ -40,7 +41,8 @@ ProfileRequest parse_profile_request(const std::string& text) {
             json.at("nvtx_filter").get<std::string>(),
             parse_l2_state(json.at("l2").get<std::string>()),
             json.at("skip").get<std::int64_t>(),
-            json.at("count").get<std::int64_t>()};
+            json.at("count").get<std::int64_t>(),
+            json.at("communication").get<bool>()};
   } catch (const Json::exception& error) {
     throw BadInput(kRequestVariable, text,
                    std::string("must be set by `tilescope profile` (") + error.what() + ")");

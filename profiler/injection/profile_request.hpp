@@ -24,6 +24,7 @@ struct ProfileRequest {
   L2State l2 = L2State::cold;  // warm: as the command left it
   std::int64_t skip = 0;       // matching launches of a process to let pass first
   std::int64_t count = std::numeric_limits<std::int64_t>::max();  // matching launches of a process to measure
+  bool communication = false;  // measure kernels that wait for other devices too (is_communication)
 
   static constexpr std::int64_t kWhole = -1;
   bool operator==(const ProfileRequest&) const = default;

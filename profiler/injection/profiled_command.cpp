@@ -3,11 +3,13 @@
 
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include <thread>
 
 #include "common/errors.hpp"
+#include "common/installed_files.hpp"
 
 namespace tilescope {
 namespace {
@@ -27,7 +30,8 @@ constexpr const char* kInjectionVariable = "CUDA_INJECTION64_PATH";  // read by 
 constexpr const char* kNvtxInjectionVariable = "NVTX_INJECTION64_PATH";
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr std::chrono::seconds kBetweenProgress{2};
-constexpr std::chrono::seconds kGrace{5};  // from SIGTERM to SIGKILL
+constexpr std::chrono::seconds kGrace{5};     // from SIGTERM to SIGKILL
+constexpr std::chrono::seconds kLastWait{5};  // from SIGKILL on: what sits in the driver may not end at all
 
 /// A folder that goes when the object does.
 class TemporaryFolder {
@@ -63,6 +67,21 @@ void pass_on(int signal, siginfo_t* sent, void*) {
   const pid_t command = running_command();
   if (command > 0 && sent->si_code <= 0) kill(command, signal);
 }
+
+/// While it lives, processes that lose their parent become ours: none that the command started gets away.
+class Subreaper {
+ public:
+  Subreaper() {
+    prctl(PR_GET_CHILD_SUBREAPER, &before_);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, before_); }
+  Subreaper(const Subreaper&) = delete;
+  Subreaper& operator=(const Subreaper&) = delete;
+
+ private:
+  int before_ = 0;
+};
 
 /// While it lives, what interrupts or ends us ends the command, whose record we still have to write.
 class SignalsPassedOn {
@@ -161,6 +180,55 @@ class LineCounter {
   std::int64_t lines_ = 0;
 };
 
+/// The processes that descend from this one. Those that have ended are not among them, and our children among
+/// those go, but for `kept`, whose end somebody waits for.
+std::vector<pid_t> descendants(pid_t kept) {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/proc", ignored)) {
+    std::string text;
+    std::getline(std::ifstream(entry.path() / "stat"), text);  // "PID (NAME) STATE PARENT ..."
+    const std::size_t name_end = text.rfind(')');
+    char state = 0;
+    int parent = 0;
+    if (name_end == std::string::npos ||
+        std::sscanf(text.c_str() + name_end + 1, " %c %d", &state, &parent) != 2) {
+      continue;
+    }
+    const auto process = static_cast<pid_t>(std::atol(text.c_str()));
+    if (state != 'Z') {
+      children.emplace(parent, process);
+    } else if (parent == getpid() && process != kept) {
+      waitpid(process, nullptr, WNOHANG);
+    }
+  }
+  std::vector<pid_t> all = {getpid()};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto [first, last] = children.equal_range(all[i]);
+    for (auto child = first; child != last; ++child) all.push_back(child->second);
+  }
+  all.erase(all.begin());
+  return all;
+}
+
+/// Ends the command and all that it started, first by request. @returns the command's wait status
+int end_all(pid_t child) {
+  int status = SIGKILL;
+  bool ended = false;
+  const auto began = Clock::now();
+  for (const pid_t process : descendants(child)) kill(process, SIGTERM);
+  for (auto waited = Clock::now() - began; waited < kGrace + kLastWait; waited = Clock::now() - began) {
+    ended = ended || waitpid(child, &status, WNOHANG) == child;
+    const std::vector<pid_t> left = descendants(child);
+    if (ended && left.empty()) break;
+    if (waited > kGrace) {
+      for (const pid_t process : left) kill(process, SIGKILL);
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+  return status;
+}
+
 /// @returns the wait status
 int wait_for(pid_t child, const std::string& folder, const CommandOptions& options, bool& timed_out) {
   const auto began = Clock::now();
@@ -175,8 +243,8 @@ int wait_for(pid_t child, const std::string& folder, const CommandOptions& optio
       options.progress(lines.count());
     }
     if (options.time_limit && now - began > *options.time_limit) {
-      kill(child, timed_out && now - began > *options.time_limit + kGrace ? SIGKILL : SIGTERM);
       timed_out = true;
+      return end_all(child);
     }
   }
   return status;
@@ -196,16 +264,17 @@ std::string injection_library() {
     if (fs::is_regular_file(named, failed)) return fs::absolute(named).string();
     throw BadInput("TILESCOPE_INJECTION", named, "must name libtilescope_inject.so");
   }
-  const fs::path beside = fs::read_symlink("/proc/self/exe", failed).parent_path() / "libtilescope_inject.so";
-  if (fs::exists(beside, failed)) return beside.string();
+  const fs::path installed = installed_file("lib/tilescope/libtilescope_inject.so");
+  if (fs::exists(installed, failed)) return installed.string();
   throw MachineLacks(
-      beside.string() +
+      installed.string() +
       " is missing: it is built where CUPTI's headers are found; install the CUDA toolkit and build "
       "again, or name a copy with TILESCOPE_INJECTION");
 }
 
 CommandOutcome run_command(const std::vector<std::string>& command, const CommandOptions& options) {
-  const SignalsPassedOn guard;
+  const SignalsPassedOn signals;
+  const Subreaper subreaper;
   CommandOutcome outcome;
   const pid_t child = start(command, environment_with({}), options);
   add_end(wait_for(child, "", options, outcome.timed_out), outcome);
@@ -220,7 +289,8 @@ CommandOutcome run_profiled(ProfileRequest request, const std::vector<std::strin
   std::vector<std::pair<std::string, std::string>> variables = {{kInjectionVariable, library},
                                                                 {kRequestVariable, to_text(request)}};
   if (!request.nvtx_filter.empty()) variables.emplace_back(kNvtxInjectionVariable, library);
-  const SignalsPassedOn guard;
+  const SignalsPassedOn signals;
+  const Subreaper subreaper;
   CommandOutcome outcome;
   const pid_t child = start(command, environment_with(variables), options);
   add_end(wait_for(child, folder.path(), options, outcome.timed_out), outcome);

@@ -21,12 +21,13 @@ struct CommandOutcome {
 };
 
 struct CommandOptions {
-  std::optional<std::chrono::seconds> time_limit;  // after which the command is ended
-  std::function<void(std::int64_t)> progress;      // called now and then with the kernels measured so far
-  bool output_to_stderr = false;                   // the command's standard output joins its standard error
+  std::optional<std::chrono::seconds>
+      time_limit;                              // after which the command and all that it started are ended
+  std::function<void(std::int64_t)> progress;  // called now and then with the kernels measured so far
+  bool output_to_stderr = false;               // the command's standard output joins its standard error
 };
 
-/// libtilescope_inject.so beside the running program, or what TILESCOPE_INJECTION names.
+/// libtilescope_inject.so as installed with the running program, or what TILESCOPE_INJECTION names.
 /// @throws MachineLacks if there is none, BadInput if the variable names no file
 std::string injection_library();
 

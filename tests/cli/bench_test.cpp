@@ -2,7 +2,9 @@
 // `tilescope bench`, run as a user runs it, on problems too small to tell anything.
 #include <doctest/doctest.h>
 
+#include "analysis/cli/tables/bench_report.hpp"
 #include "analysis/records/run_record.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "tests/cli/program.hpp"
 
@@ -80,6 +82,24 @@ TEST_CASE("bench of a GPU kernel where there is no device says what is missing a
   CHECK(result.exit_code == 3);
   CHECK(result.err.find("gpu:flash2-mma cannot run") != std::string::npos);
   CHECK(folder.empty());
+}
+
+TEST_CASE("a matrix product that leaves the arithmetic units idle is called a weak baseline") {
+  const AttentionProblem problem{.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8};
+  const Kernel& kernel = cpu_kernels().front();
+  const std::vector<BenchmarkCase> cases = {
+      {&kernel, problem, Direction::forward, kernel.default_options(problem), 2}};
+  BenchmarkResults results;
+  results.samples_s = {{1.0}};
+  results.product_library = "OpenBLAS 0.3.21 Prescott";
+  results.products = {{2, 1000, {1e-6}, 1.9e9}};  // 1 GFLOP/s of 1.9
+  CHECK(cli::cpu_report(cases, results, {}).text.find("weak") == std::string::npos);
+  results.products[0].fma_flops_per_second = 5e9;
+  const std::string text = cli::cpu_report(cases, results, {}).text;
+  for (const char* part : {"weak sgemm", "A weak baseline: it reaches 20.0 % of the 5"}) {
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+  }
 }
 
 }  // namespace

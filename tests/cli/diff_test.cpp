@@ -48,7 +48,7 @@ TEST_CASE("diff passes on equal records and fails on a regression beyond the bud
     CHECK(contains(worse.out, part));
   }
   const ProgramResult allowed =
-      run_program({"diff", moved.base, moved.now, "--budget", "dram_read_bytes=2%"});
+      run_program({"diff", moved.base, moved.now, "--budget", "dram_read_bytes=2%", "--allow-gone"});
   CHECK(allowed.exit_code == 0);
   CHECK(contains(allowed.out, "simulated.dram_read_bytes"));
   CHECK_FALSE(contains(allowed.out, "REGRESSION"));
@@ -58,6 +58,39 @@ TEST_CASE("diff passes on equal records and fails on a regression beyond the bud
   const auto parsed = nlohmann::json::parse(json.out);
   CHECK(parsed.at("regressions") == 1);
   CHECK(parsed.at("runs")[0].at("changes")[0].at("new") == kBytes + 20);
+}
+
+TEST_CASE("a gate does not pass what it cannot judge") {
+  const RunRecord old_record = record_of({run_of("gpu:a"), run_of("gpu:b")});
+  const auto exit_code = [](const Files& files, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"diff", files.base, files.now});
+    return run_program(more).exit_code;
+  };
+  RunRecord fewer = old_record;
+  fewer.runs.pop_back();
+  const Files lost_run(old_record, fewer);
+  const ProgramResult gone = run_program({"diff", lost_run.base, lost_run.now});
+  CHECK(gone.exit_code == 1);
+  CHECK(contains(gone.out, "gone  gpu:b"));
+  CHECK(contains(gone.out, "what is gone cannot be judged (--allow-gone lets it pass)"));
+  CHECK(exit_code(lost_run, {"--allow-gone"}) == 0);
+  CHECK(exit_code(Files(fewer, old_record)) == 0);  // new is not gone
+
+  RunRecord uncounted = old_record;
+  uncounted.runs[0].passes[0].measured->dram_read_bytes.reset();
+  const Files lost_metric(old_record, uncounted);
+  CHECK(exit_code(lost_metric) == 1);
+  CHECK(exit_code(lost_metric, {"--allow-gone"}) == 0);
+
+  RunRecord other = old_record;
+  for (RunEntry& run : other.runs) {
+    for (PassRecord& pass : run.passes) pass.simulated->machine = "a100-80gb";
+  }
+  const Files elsewhere(old_record, other);
+  CHECK(exit_code(elsewhere) == 1);
+  CHECK(exit_code(elsewhere, {"--allow-gone", "--budget", "time=10%"}) == 0);
+  check_refused({{"diff", elsewhere.base, elsewhere.now, "--allow-gone", "--budget", "simulated=5%"},
+                 {"--budget = simulated=5%", "zero times", "simulated on h200, now on a100-80gb"}});
 }
 
 TEST_CASE("diff compares the kernels of a command over all their launches") {
@@ -77,14 +110,17 @@ TEST_CASE("diff compares the kernels of a command over all their launches") {
   const std::string new_path = (folder.path() / "now.json").string();
   std::ofstream(old_path) << to_json_text(base);
   std::ofstream(new_path) << to_json_text(now);
-  const ProgramResult within = run_program({"diff", old_path, new_path});
+  CHECK(run_program({"diff", old_path, new_path}).exit_code == 1);  // a kernel is gone
+  const ProgramResult within = run_program({"diff", old_path, new_path, "--allow-gone"});
   CHECK(within.exit_code == 0);
   for (const char* part : {"void my_attention<128>(float*) [grid 8x2x1, block 1x1x1]\n", "+2.50 %",
                            "all launches", "new   fresh_kernel", "gone  gone_kernel"}) {
     CAPTURE(part);
     CHECK(contains(within.out, part));
   }
-  CHECK(run_program({"diff", old_path, new_path, "--budget", "dram_read_bytes=2%"}).exit_code == 1);
+  CHECK(
+      run_program({"diff", old_path, new_path, "--allow-gone", "--budget", "dram_read_bytes=2%"}).exit_code ==
+      1);
 
   now.kernels.push_back(kernel);  // launched once more: twice the bytes, twice the time
   std::ofstream(new_path) << to_json_text(now);

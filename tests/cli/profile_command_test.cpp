@@ -43,7 +43,7 @@ TEST_CASE("profile refuses what it cannot understand before it runs anything") {
       {{"--timeline", "x.svg", "--interval", "0", "--", "touch", "ran"}, "--interval"},
       {{"--count", "0", "--", "touch", "ran"}, "--count"},
       {{"--skip", "-1", "--", "touch", "ran"}, "--skip"},
-      {{"--time-limit", "0", "--", "touch", "ran"}, "--time-limit"},
+      {{"--timeout", "-1", "--", "touch", "ran"}, "--time"},
       {{"--launches", "5", "--", "touch", "ran"}, "--launches = 5: must stand with --kernel, not"},
       {{"--launches", "1", "--", "touch", "ran"}, "--launches = 1"},
       {{"--launches", "5"}, "--launches = 5: must stand with --kernel, and"},

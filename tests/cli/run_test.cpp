@@ -7,6 +7,7 @@
 #include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include "analysis/records/npy_file.hpp"
 #include "analysis/records/run_record.hpp"
@@ -133,11 +134,37 @@ TEST_CASE("fp16 files stay fp16, and --dtype rounds; what NumPy lacks is written
   for (std::int64_t i = 0; i < out.shape().elements(); ++i) REQUIRE(out.get(i) == rounded.get(i));
 }
 
-TEST_CASE("random inputs are written too, so that the results can be checked elsewhere") {
+TEST_CASE("somebody's inputs are never overwritten") {
   const TemporaryFolder folder;
-  const ProgramResult result = run_program(
-      {"run", "--seqlen", "17", "--heads", "2", "--pass", "fwd+bwd", "--inputs", "outlier", "--out", "r"},
-      folder.path());
+  write_inputs(folder.path(), kProblem);
+  const auto bytes_of = [&folder](const char* name) {
+    std::ostringstream text;
+    text << std::ifstream(folder.path() / name, std::ios::binary).rdbuf();
+    return text.str();
+  };
+  const std::string q = bytes_of("q.npy"), dout = bytes_of("dout.npy");
+  CHECK(run_program({"run", "--seqlen", "17", "--out", "."}, folder.path()).exit_code == 0);
+  CHECK(fs::exists(folder.path() / "o.npy"));
+  const ProgramResult saving =
+      run_program({"run", "--seqlen", "17", "--save-inputs", "--out", "."}, folder.path());
+  CHECK(saving.exit_code == 2);
+  CHECK(saving.err.find("without q.npy") != std::string::npos);
+  CHECK(bytes_of("q.npy") == q);
+  CHECK(bytes_of("dout.npy") == dout);
+
+  fs::rename(folder.path() / "q.npy", folder.path() / "o.npy");  // an output of somebody else's
+  const ProgramResult chained =
+      run_program({"run", "--q", "./o.npy", "--k", "k.npy", "--v", "v.npy", "--out", "."}, folder.path());
+  CHECK(chained.exit_code == 2);
+  CHECK(chained.err.find("q = ./o.npy would be replaced by o.npy") != std::string::npos);
+  CHECK(bytes_of("o.npy") == q);
+}
+
+TEST_CASE("random inputs are written when asked for, so that the results can be checked elsewhere") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program({"run", "--seqlen", "17", "--heads", "2", "--pass", "fwd+bwd",
+                                            "--inputs", "outlier", "--save-inputs", "--out", "r"},
+                                           folder.path());
   CHECK(result.exit_code == 0);
   CHECK(files_in(folder.path() / "r") == std::set<std::string>{"q.npy", "k.npy", "v.npy", "dout.npy", "o.npy",
                                                                "lse.npy", "dq.npy", "dk.npy", "dv.npy"});
@@ -198,6 +225,7 @@ TEST_CASE("what does not fit together is refused, and no folder is made") {
       {command({"--preset", "small", "--out", "r"}), {"preset = small", "must be left out"}},
       {command({"--inputs", "normal", "--out", "r"}), {"inputs = normal", "must be left out"}},
       {command({"--pass", "fwd", "--out", "r"}), {"--pass", "--dout"}},
+      {command({"--save-inputs", "--out", "r"}), {"--save-inputs", "must be left out"}},
       {command({}), {"out = ''", "folder"}},
       {command({"--out", "file"}), {"out = file", "can be written"}},
       {command({"--out", "file/below"}), {"out = file/below", "can be written"}},

@@ -48,13 +48,22 @@ std::string run_name(const RunEntry& run) {
          (run.memory == MemoryPlacement::scattered ? "  scattered" : "");
 }
 
-std::string where_of(const RunEntry& run, const MetricChange& change) {
-  return without_problem(run) ? "all launches" : change.where;
+std::string where_of(const RunEntry& run, const std::string& where) {
+  return without_problem(run) ? "all launches" : where;
 }
 
-std::string as_text(const RecordDiff& diff) {
+/// What the gate says, and whether it lets NEW pass.
+std::string verdict(const RecordDiff& diff, bool allow_gone) {
+  const int regressions = diff.regressions();
+  if (regressions > 0) return fmt::format("{} beyond the budget", regressions);
+  if (!diff.lost_anything()) return "no regression";
+  return allow_gone ? "no regression in what is still there"
+                    : "what is gone cannot be judged (--allow-gone lets it pass)";
+}
+
+std::string as_text(const RecordDiff& diff, bool allow_gone) {
   std::string text;
-  std::size_t compared = 0, moved = 0;
+  std::size_t compared = 0, moved = 0, lost = 0;
   for (const RunChange& run : diff.common) {
     std::vector<std::vector<std::string>> rows;
     compared += run.changes.size();
@@ -62,20 +71,21 @@ std::string as_text(const RecordDiff& diff) {
       if (!change.moved()) continue;
       ++moved;
       const auto [base, now] = format_pair(change);
-      rows.push_back({change.metric->name(), where_of(*run.now, change), base + " ->", now,
+      rows.push_back({change.metric->name(), where_of(*run.now, change.where), base + " ->", now,
                       format_change(change), "budget " + format_budget(change),
                       change.regressed ? "REGRESSION" : ""});
     }
-    for (const std::string& name : run.gone) rows.push_back({name, "no longer there"});
+    for (const GoneMetric& gone : run.gone) {
+      rows.push_back({gone.metric->name(), where_of(*run.now, gone.where), gone.reason});
+      ++lost;
+    }
     if (!rows.empty()) text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
   }
   for (const RunEntry* run : diff.only_now) text += "new   " + run_name(*run) + "\n";
   for (const RunEntry* run : diff.only_base) text += "gone  " + run_name(*run) + "\n";
-  const int regressions = diff.regressions();
-  return text +
-         fmt::format("{} runs in both, {} new, {} gone; {} values compared, {} moved: {}\n",
-                     diff.common.size(), diff.only_now.size(), diff.only_base.size(), compared, moved,
-                     regressions == 0 ? "no regression" : fmt::format("{} beyond the budget", regressions));
+  return text + fmt::format("{} runs in both, {} new, {} gone; {} values compared, {} moved, {} gone: {}\n",
+                            diff.common.size(), diff.only_now.size(), diff.only_base.size(), compared, moved,
+                            lost, verdict(diff, allow_gone));
 }
 
 Json run_json(const RunEntry& run) {
@@ -95,12 +105,13 @@ Json as_json(const RecordDiff& diff) {
   Json runs = Json::array();
   for (const RunChange& run : diff.common) {
     Json json = run_json(*run.now);
-    json["gone"] = run.gone;
+    json["gone"] = Json::array();
+    for (const GoneMetric& gone : run.gone) json["gone"].push_back(gone.name() + ": " + gone.reason);
     json["changes"] = Json::array();
     for (const MetricChange& change : run.changes) {
       if (!change.moved()) continue;
       json["changes"].push_back({{"metric", change.metric->name()},
-                                 {"where", where_of(*run.now, change)},
+                                 {"where", where_of(*run.now, change.where)},
                                  {"unit", change.metric->unit},
                                  {"base", json_number(change.base)},
                                  {"new", json_number(change.now)},
@@ -120,6 +131,7 @@ Json as_json(const RecordDiff& diff) {
 struct DiffOptions {
   std::string base, now;
   std::vector<std::string> budgets;
+  bool allow_gone = false;
 };
 
 /// A record of runs, or one of a command's kernels as runs.
@@ -143,19 +155,22 @@ int diff(const DiffOptions& options, const CommandContext& context) {
     throw BadInput("NEW", options.now,
                    "must have a run of the same problem and kernel as BASE = " + options.base);
   }
+  require_compared(diff, budgets);
   context.write_json(as_json(diff).dump(2) + "\n");
-  context.print(as_text(diff));
-  return diff.regressions() == 0 ? kFine : kCheckFailed;
+  context.print(as_text(diff, options.allow_gone));
+  const bool passes = diff.regressions() == 0 && (options.allow_gone || !diff.lost_anything());
+  return passes ? kFine : kCheckFailed;
 }
 
 }  // namespace
 
 void add_diff_command(CLI::App& app, CommandContext& context) {
   const auto options = std::make_shared<DiffOptions>();
-  CLI::App& command =
-      add_command(app, context, "diff",
-                  "what moved between two records, of runs or of a command's kernels; fails on a regression",
-                  [options, &context] { return diff(*options, context); });
+  CLI::App& command = add_command(
+      app, context, "diff",
+      "what moved between two records, of runs or of a command's kernels; fails on a regression, and on "
+      "what is gone",
+      [options, &context] { return diff(*options, context); });
   command.add_option("BASE", options->base, "the record to hold against");
   command.add_option("NEW", options->now, "the record to judge");
   command
@@ -165,6 +180,8 @@ void add_diff_command(CLI::App& app, CommandContext& context) {
       ->type_name("METRIC=AMOUNT")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
+  command.add_flag("--allow-gone", options->allow_gone,
+                   "pass although runs or metrics of BASE are not in NEW, or cannot be compared");
 }
 
 }  // namespace tilescope::cli

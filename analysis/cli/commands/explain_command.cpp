@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <regex>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/report/sections/explain_tables.hpp"
+#include "profiler/injection/name_pattern.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -22,25 +22,16 @@ struct ExplainArguments {
   ProblemOptions problem;
 };
 
-std::regex filter_of(const std::string& expression) {
-  try {
-    return std::regex(expression);
-  } catch (const std::regex_error& error) {
-    throw BadInput("--kernel-filter", expression,
-                   std::string("must be a regular expression (") + error.what() + ")");
-  }
-}
-
 std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const ExplainArguments& arguments) {
   if (arguments.skip < 0) throw BadInput("--skip", std::to_string(arguments.skip), "must be at least 0");
   if (arguments.count && *arguments.count < 1) {
     throw BadInput("--count", std::to_string(*arguments.count), "must be at least 1");
   }
-  const std::regex filter = filter_of(arguments.filter);
+  const NamePattern filter = parse_name_pattern("--kernel-filter", arguments.filter);
   std::vector<KernelMeasurement> kernels;
   std::int64_t matching = 0;
   for (const KernelMeasurement& kernel : record.kernels) {
-    if (!std::regex_search(kernel.name, filter) || matching++ < arguments.skip) continue;
+    if (!filter.in(kernel.name) || matching++ < arguments.skip) continue;
     if (arguments.count && static_cast<std::int64_t>(kernels.size()) == *arguments.count) break;
     kernels.push_back(kernel);
   }

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <regex>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/profile/profile_kernels.hpp"
@@ -18,12 +17,17 @@
 #include "common/nearest_names.hpp"
 #include "profiler/calibration/self_test.hpp"
 #include "profiler/counters/metric_sets.hpp"
+#include "profiler/injection/name_pattern.hpp"
 #include "profiler/injection/profiled_command.hpp"
 #include "profiler/records/kernel_record.hpp"
 #include "profiler/records/ncu_csv.hpp"
 
 namespace tilescope::cli {
 namespace {
+
+constexpr const char* kApplication = "application";
+// A command whose kernels wait for what cannot come would hold its device for ever.
+constexpr std::int64_t kTimeLimit_s = 1800;
 
 struct ProfileArguments {
   ProfileRequest request;
@@ -34,11 +38,9 @@ struct ProfileArguments {
   std::string replay = "kernel";
   bool time = false;
   bool self_test = false;
-  std::vector<std::string> compare, ncu;  // records, and the CSV files that they are held against
-  std::int64_t time_limit_s = 0;          // 0: none
+  std::vector<std::string> compare, ncu;     // records, and the CSV files that they are held against
+  std::int64_t time_limit_s = kTimeLimit_s;  // 0: none
 };
-
-constexpr const char* kApplication = "application";
 
 // Chips to ask about a name before the device is known, the commonest first.
 constexpr const char* kLikelyChips[] = {"GH100", "GA100", "GB100", "GB202", "AD102"};
@@ -69,14 +71,6 @@ void require_known_metrics(const std::string& metrics) {
     }
   }
   if (unknown) refuse_metric(*unknown);
-}
-
-void require_expression(const std::string& option, const std::string& expression) {
-  try {
-    std::regex{expression};
-  } catch (const std::regex_error& error) {
-    throw BadInput(option, expression, std::string("must be a regular expression (") + error.what() + ")");
-  }
 }
 
 CommandOutcome run(const ProfileRequest& request, const ProfileArguments& arguments,
@@ -122,7 +116,10 @@ KernelRecord measure(const ProfileArguments& arguments, const CommandContext& co
   record.messages = first.events.messages;
   record.kernels = first.events.kernels;
   if (first.timed_out) {
-    record.messages.push_back("the command was ended at its time limit");
+    record.messages.push_back(
+        fmt::format("the command and all that it started were ended at the time limit of {} s; --timeout N "
+                    "allows N s, 0 any time",
+                    arguments.time_limit_s));
   } else if (first.signal != 0) {
     record.messages.push_back(
         fmt::format("the command was ended by signal {} ({})", first.signal, strsignal(first.signal)));
@@ -153,7 +150,7 @@ int compare(const ProfileArguments& arguments, const CommandContext& context) {
   if (arguments.compare.empty() || arguments.ncu.empty()) {
     throw BadInput("--compare and --ncu", "one of them", "must be given together");
   }
-  require_expression("--kernel-filter", arguments.request.kernel_filter);
+  parse_name_pattern("--kernel-filter", arguments.request.kernel_filter);
   std::vector<std::vector<KernelMeasurement>> ours, ncu;
   for (const std::string& path : arguments.compare) {
     ours.push_back(parse_kernel_record(path, read_text_file(path)).kernels);
@@ -226,8 +223,8 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     return kFine;
   }
   if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
-  require_expression("--kernel-filter", arguments.request.kernel_filter);
-  require_expression("--nvtx", arguments.request.nvtx_filter);
+  parse_name_pattern("--kernel-filter", arguments.request.kernel_filter);
+  parse_name_pattern("--nvtx", arguments.request.nvtx_filter);
   if (arguments.time && !arguments.request.nvtx_filter.empty()) {
     throw BadInput("--time", "given",
                    "must stand without --nvtx: a trace does not tell the ranges of its kernels");
@@ -293,8 +290,15 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
                   "the same command under ncu --csv --page raw --print-units base; again for more runs")
       ->type_name("FILE.csv")
       ->allow_extra_args(false);
-  command.add_option("--time-limit", arguments->time_limit_s, "seconds after which the command is ended")
-      ->check(CLI::PositiveNumber);
+  command.add_flag("--communication", request.communication,
+                   "measure kernels that wait for other devices too, as NCCL's do: one device a process");
+  command
+      .add_option(
+          "--timeout,--time-limit", arguments->time_limit_s,
+          fmt::format("seconds after which the command is ended, with all that it started ({}; 0: never)",
+                      kTimeLimit_s))
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
   command.footer(
       "With a command, exits as the command does. With --json - its standard output goes to standard error.");

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -24,6 +25,7 @@ struct RunOptions {
   ProblemOptions problem;
   KernelOptions kernel;
   std::optional<std::string> q, k, v, dout, inputs, out;
+  bool save_inputs = false;
 };
 
 struct InputFile {
@@ -104,22 +106,49 @@ void load_inputs(const CommandContext& context, const std::vector<InputFile>& fi
   }
 }
 
-std::vector<NpyOutput> outputs_of(const TensorSet& tensors, bool random_inputs) {
-  using enum TensorName;
+constexpr std::pair<const char*, TensorName> kInputFiles[] = {{"q.npy", TensorName::q},
+                                                              {"k.npy", TensorName::k},
+                                                              {"v.npy", TensorName::v},
+                                                              {"dout.npy", TensorName::dout}};
+constexpr std::pair<const char*, TensorName> kResultFiles[] = {{"o.npy", TensorName::out},
+                                                               {"lse.npy", TensorName::lse},
+                                                               {"dq.npy", TensorName::dq},
+                                                               {"dk.npy", TensorName::dk},
+                                                               {"dv.npy", TensorName::dv}};
+
+/// Results replace results, but never what somebody may have as an input: a file that is read, or, where
+/// random inputs are saved, one that has an input's name.
+/// @throws BadInput naming the file
+void require_inputs_kept(const RunOptions& options, const std::vector<InputFile>& inputs) {
+  namespace fs = std::filesystem;
+  const fs::path folder = *options.out;
+  std::error_code ignored;
+  if (options.save_inputs) {
+    for (const auto& [name, tensor] : kInputFiles) {
+      if (!fs::exists(folder / name, ignored)) continue;
+      throw BadInput("out", *options.out,
+                     fmt::format("must be a folder without {0}, which --save-inputs would replace", name));
+    }
+  }
+  for (const auto& [name, tensor] : kResultFiles) {
+    for (const InputFile& input : inputs) {
+      if (!fs::equivalent(folder / name, input.path, ignored)) continue;
+      throw BadInput("out", *options.out,
+                     fmt::format("must be another folder: {} = {} would be replaced by {}",
+                                 to_string(input.tensor), input.path, name));
+    }
+  }
+}
+
+std::vector<NpyOutput> outputs_of(const TensorSet& tensors, bool save_inputs) {
   std::vector<NpyOutput> outputs;
   const auto add = [&](const char* file_name, TensorName tensor) {
     if (tensors.has(tensor)) outputs.push_back({file_name, &tensors[tensor]});
   };
-  if (random_inputs) {
-    for (const auto& [name, tensor] :
-         {std::pair{"q.npy", q}, {"k.npy", k}, {"v.npy", v}, {"dout.npy", dout}}) {
-      add(name, tensor);
-    }
+  if (save_inputs) {
+    for (const auto& [name, tensor] : kInputFiles) add(name, tensor);
   }
-  for (const auto& [name, tensor] :
-       {std::pair{"o.npy", out}, {"lse.npy", lse}, {"dq.npy", dq}, {"dk.npy", dk}, {"dv.npy", dv}}) {
-    add(name, tensor);
-  }
+  for (const auto& [name, tensor] : kResultFiles) add(name, tensor);
   return outputs;
 }
 
@@ -127,6 +156,8 @@ int run(const CommandContext& context, const RunOptions& options) {
   if (!options.out) throw BadInput("out", "''", "must name the folder for the results");
   const std::vector<InputFile> files = input_files(options);
   const bool random = files.empty();
+  if (options.save_inputs && !random) throw BadInput("--save-inputs must be left out where files are given");
+  require_inputs_kept(options, files);
   const AttentionProblem problem =
       random ? options.problem.problem() : problem_of_files(files, options.problem);
   const InputKind kind = options.inputs ? parse_input_kind(*options.inputs) : InputKind::normal;
@@ -154,7 +185,7 @@ int run(const CommandContext& context, const RunOptions& options) {
   kernel.run(program_options, Direction::forward, tensors, nullptr);
   if (backward) kernel.run(program_options, Direction::backward, tensors, nullptr);
 
-  const std::vector<NpyOutput> outputs = outputs_of(tensors, random);
+  const std::vector<NpyOutput> outputs = outputs_of(tensors, options.save_inputs);
   write_npy_files("out", *options.out, outputs);
   std::vector<std::string> names;
   for (const NpyOutput& output : outputs) names.push_back(output.file_name);
@@ -194,6 +225,8 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   add_path("--dout", options->dout, "gradient of the output, shaped as q: asks for dq, dk and dv too");
   command.add_option("--inputs", options->inputs, "kind of random inputs, where no files are given")
       ->type_name("normal|outlier|equal-rows|huge-scale");
+  command.add_flag("--save-inputs", options->save_inputs,
+                   "write the random inputs too: q.npy, k.npy, v.npy and dout.npy, where there are none");
   command.add_option("--out", options->out, "folder for o.npy, lse.npy, dq.npy, dk.npy and dv.npy")
       ->type_name("DIR");
   options->kernel.add_to(command);

@@ -232,9 +232,9 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
     for (std::size_t i = 0; i < record.runs.size(); ++i) {
       for (const Direction direction : plan.jobs[i].directions) {
         context.print(fmt::format(
-            "\n{}, {}\n{}\n{}", plan.jobs[i].title(), to_string(direction),
+            "\n{}, {}\n{}\n{}{}", plan.jobs[i].title(), to_string(direction),
             measured_table(record.runs[i], direction, plan.jobs[i].kernel->row.algorithm, machine),
-            time_table(record.runs[i], direction)));
+            counter_table(record.runs[i], direction, metrics), time_table(record.runs[i], direction)));
       }
     }
   }

@@ -31,6 +31,9 @@ TimeRecord time_record(const std::vector<double>& samples_s) {
           .samples_s = samples_s};
 }
 
+/// A product this far below what the arithmetic units allow is no measure of a kernel.
+constexpr double kWeakBaseline = 0.5;
+
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 void add_pass(std::vector<RunEntry>& runs, const std::string& kernel, const AttentionProblem& problem,
@@ -90,12 +93,22 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
   Rows rows = {{"kernel", "problem", "passes", "tile", "median", "noise", "rate", "of the product"}};
   BenchReport report;
   std::optional<double> product_rate;  // [FLOP/s]
+  std::string weak;
   for (const ProductTimes& product : results.products) {
     const TimeRecord time = time_record(product.samples_s);
     product_rate = static_cast<double>(product.flops) / time.median_s;
-    rows.push_back({"sgemm", fmt::format("{0} x {0} x {0}", settings.product_side), "", "",
-                    format_seconds(time.median_s), percent(time.noise), format_flops(*product_rate) + "/s",
-                    percent(1)});
+    const bool is_weak = *product_rate < kWeakBaseline * product.fma_flops_per_second;
+    if (is_weak) {
+      weak += fmt::format(
+          "A weak baseline: it reaches {} of the {}/s that multiply-adds on {} threads allow. Shares of it "
+          "flatter "
+          "the kernels.\n",
+          percent(*product_rate / product.fma_flops_per_second), format_flops(product.fma_flops_per_second),
+          product.threads);
+    }
+    rows.push_back({is_weak ? "weak sgemm" : "sgemm", fmt::format("{0} x {0} x {0}", settings.product_side),
+                    "", "", format_seconds(time.median_s), percent(time.noise),
+                    format_flops(*product_rate) + "/s", percent(1)});
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const BenchmarkCase& c = cases[i];
@@ -116,6 +129,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
       results.product_library.empty()
           ? "No matrix product to compare with: OpenBLAS was not found; libopenblas0 would bring it."
           : "sgemm: " + results.product_library + ", on the same threads in the same run.");
+  report.text += weak;
   return report;
 }
 

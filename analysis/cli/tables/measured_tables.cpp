@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/counts/direction_total.hpp"
@@ -110,6 +111,21 @@ std::string measured_table(const RunEntry& run, Direction direction, Algorithm a
   }
   add_rows(rows, std::string(to_string(direction)), whole);
   return align_columns(rows, "  ", {false, false, true, true, true, true, true, true, true});
+}
+
+std::string counter_table(const RunEntry& run, Direction direction, const std::string& metrics) {
+  std::vector<std::vector<std::string>> rows = {{"pass", "counter", "counted"}};
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction) continue;
+    std::istringstream names(metrics);
+    for (std::string name; std::getline(names, name, ',');) {
+      const auto counter = pass.counters.find(name);
+      if (counter == pass.counters.end()) continue;
+      rows.push_back({pass.name, name,
+                      std::visit([](auto value) { return fmt::format("{}", value); }, counter->second)});
+    }
+  }
+  return rows.size() == 1 ? "" : align_columns(rows, "  ", {false, false, true});
 }
 
 std::string time_table(const RunEntry& run, Direction direction) {

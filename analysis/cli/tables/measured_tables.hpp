@@ -18,6 +18,10 @@ namespace tilescope::cli {
 std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
                            const Machine& machine);
 
+/// The counters that `metrics`, as choose_metrics takes them, asks for by CUPTI's own names; empty where
+/// there are none.
+std::string counter_table(const RunEntry& run, Direction direction, const std::string& metrics);
+
 /// A line for each pass: time, rate and launch.
 std::string time_table(const RunEntry& run, Direction direction);
 

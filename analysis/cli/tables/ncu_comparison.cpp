@@ -10,6 +10,7 @@
 
 #include "common/errors.hpp"
 #include "common/number_format.hpp"
+#include "profiler/injection/name_pattern.hpp"
 #include "profiler/records/launch_rounds.hpp"
 
 namespace tilescope::cli {
@@ -66,7 +67,7 @@ std::string ncu_comparison(const std::vector<std::vector<KernelMeasurement>>& ou
                            const std::string& filter) {
   const std::vector<LaunchRounds> own = gather_rounds(ours), theirs = gather_rounds(ncu);
   require_same_launches(own, theirs);
-  const std::regex expression(filter);
+  const NamePattern pattern(filter);
   std::string text = "| kernel | grid |", rule = "|---|---|";
   for (const Column& column : kColumns) {
     text += fmt::format(" {} | against ncu |", column.title);
@@ -76,7 +77,7 @@ std::string ncu_comparison(const std::vector<std::vector<KernelMeasurement>>& ou
   std::vector<std::optional<double>> worst(std::size(kColumns));
   for (std::size_t i = 0; i < own.size(); ++i) {
     const KernelMeasurement& kernel = own[i].first;
-    if (!std::regex_search(kernel.name, expression)) continue;
+    if (!pattern.in(kernel.name)) continue;
     const auto& grid = kernel.launch.grid;
     text += fmt::format("| {} | {}x{}x{} |", short_name(kernel.name), grid[0], grid[1], grid[2]);
     for (std::size_t c = 0; c < std::size(kColumns); ++c) {

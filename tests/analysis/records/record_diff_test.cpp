@@ -137,11 +137,54 @@ TEST_CASE("values that only the base has are named, and other caches are not com
   now.runs[0].passes[0].measured->dram_read_bytes.reset();
   for (PassRecord& pass : now.runs[0].passes) pass.simulated->machine = "another";
   const RecordDiff diff = diff_records(base, now, {});
-  const std::vector<std::string>& gone = diff.common.at(0).gone;
-  CHECK(std::find(gone.begin(), gone.end(), "measured.dram_read_bytes forward") != gone.end());
-  CHECK(std::count_if(gone.begin(), gone.end(),
-                      [](const std::string& name) { return name.starts_with("simulated."); }) == 8);
+  const std::vector<GoneMetric>& gone = diff.common.at(0).gone;
+  const auto reasons = [&gone](const std::string& reason) {
+    return std::count_if(gone.begin(), gone.end(),
+                         [&](const GoneMetric& metric) { return metric.reason == reason; });
+  };
+  CHECK(reasons("simulated on h200, now on another") == 8);
+  CHECK(reasons("no longer there") == 1);
   CHECK(gone.size() == 9);
+  CHECK(gone.front().name() == "simulated.sm_l2_read_bytes forward");
+  CHECK(gone.back().name() == "measured.dram_read_bytes forward");
+  CHECK(diff.lost_anything());
+  CHECK(diff.regressions() == 0);
+
+  RunRecord smaller = base;
+  smaller.runs[0].passes[0].simulated->l2_bytes /= 2;
+  CHECK(diff_records(base, smaller, {}).common.at(0).gone.at(0).reason ==
+        "simulated with an L2 of 1048576 B, now of 524288 B");
+}
+
+TEST_CASE("a budget that nothing was held to is refused, with the reason") {
+  const auto refusal = [](const RunRecord& base, const RunRecord& now, const char* budget) -> std::string {
+    const std::vector<NamedBudget> budgets = {parse_budget(budget)};
+    try {
+      require_compared(diff_records(base, now, budgets), budgets);
+    } catch (const BadInput& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  const RunRecord whole = record_of({run_of("gpu:a")});
+  CHECK(refusal(whole, whole, "time=10%") == "");
+
+  RunRecord other = whole, timeless = whole;
+  for (PassRecord& pass : other.runs[0].passes) pass.simulated->machine = "a100-80gb";
+  for (PassRecord& pass : timeless.runs[0].passes) pass.time.reset();
+  const std::string machines = refusal(whole, other, "simulated.dram_read_bytes=5%");
+  CHECK(contains(machines, "simulated.dram_read_bytes=5%"));
+  CHECK(contains(machines, "zero times: simulated on h200, now on a100-80gb"));
+  CHECK(refusal(whole, other, "dram_read_bytes=5%") == "");  // the measured ones were compared
+  CHECK(contains(refusal(whole, timeless, "time=10%"), "no longer there"));
+  CHECK(contains(refusal(timeless, whole, "time=10%"), "BASE does not have it"));
+  CHECK(contains(refusal(timeless, timeless, "time=10%"), "neither record has it"));
+  RunRecord two = timeless;
+  two.runs.push_back(run_of("gpu:b"));
+  CHECK(contains(refusal(two, timeless, "time=10%"), "that have it are gone"));
 }
 
 TEST_CASE("bad budgets are refused by name") {

@@ -5,9 +5,11 @@
 #include <omp.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 #include "profiler/benchmarks/blas_library.hpp"
+#include "profiler/benchmarks/fma_rate.hpp"
 
 namespace tilescope {
 namespace {
@@ -66,6 +68,22 @@ TEST_CASE("the product is a product") {
   std::vector<float> c(4, NAN);
   blas->square_product(2, a.data(), b.data(), c.data(), 1);
   CHECK(c == std::vector<float>{19, 22, 43, 50});
+}
+
+TEST_CASE("an OpenBLAS that takes the CPU for an old one is told better") {
+  if (!BlasLibrary::open() || fma_lanes() == 1) return;
+  const auto told = BlasLibrary::open("Prescott");
+  REQUIRE(told.has_value());
+  CAPTURE(told->description());
+  CHECK(told->description().ends_with(fma_lanes() == 16 ? " SkylakeX" : " Haswell"));
+  unsetenv("OPENBLAS_CORETYPE");
+}
+
+TEST_CASE("the rate of multiply-adds is one that a CPU can have") {
+  const double rate = measured_fma_rate(1);
+  if (fma_lanes() == 1) return;
+  CHECK(rate > 1e8);
+  CHECK(rate < 1e12);
 }
 
 }  // namespace

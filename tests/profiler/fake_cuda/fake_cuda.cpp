@@ -1,23 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of the fake libcuda and libcupti that do something: enough for a program to be injected, to
-// make a context and to launch, and for CUPTI to refuse. TILESCOPE_FAKE_REFUSAL="cuptiSubscribe=39" makes
-// that call return 39.
+// make contexts on two devices, to launch kernels and graphs, and to be counted. A CUfunction is a kernel's
+// name. TILESCOPE_FAKE_REFUSAL="cuptiSubscribe=39" makes that call return 39; TILESCOPE_FAKE_LOG names a file
+// that gets a line for each session that counters are opened and closed in.
 #include <cuda.h>
 #include <cupti.h>
+#include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
+#include <cupti_range_profiler.h>
 #include <cupti_target.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "tests/profiler/fake_cuda/fake_cuda.hpp"
 
 namespace {
 
 CUpti_CallbackFunc subscriber = nullptr;
 void* subscriber_data = nullptr;
-int the_context = 0;
 
-CUcontext context() { return reinterpret_cast<CUcontext>(&the_context); }
+struct FakeDevice {
+  std::atomic<int> collectives = 0;  // launched so far; each ends when the other device has launched as many
+  std::atomic<bool> hangs = false;   // in a kernel that never ends
+};
+FakeDevice devices[fake_cuda::kDevices];  // a context's handle is its device's address
+
+/// Contexts that were made current. Plain data: exit handlers use it after the destructors of the thread have
+/// run.
+struct ContextStack {
+  CUcontext all[64];
+  int size;
+};
+thread_local ContextStack current{};
+
+int device_of(CUcontext context) {
+  return static_cast<int>(reinterpret_cast<FakeDevice*>(context) - devices);
+}
+int current_device() { return current.size == 0 ? 0 : device_of(current.all[current.size - 1]); }
 
 /// What `function` is asked to return.
 CUptiResult refusal(const std::string& function) {
@@ -27,8 +57,56 @@ CUptiResult refusal(const std::string& function) {
   return static_cast<CUptiResult>(std::atoi(asked.c_str() + function.size() + 1));
 }
 
+void note(const std::string& event, int device) {
+  if (const char* path = std::getenv("TILESCOPE_FAKE_LOG")) {
+    std::ofstream(path, std::ios::app) << event + " " + std::to_string(device) + "\n";
+  }
+}
+
 void tell(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   if (subscriber) subscriber(subscriber_data, domain, id, data);
+}
+
+/// Runs `call` between the two callbacks of a driver call.
+template <class Parameters, class Call>
+CUresult between_callbacks(CUpti_CallbackId id, const char* symbol, const Parameters& parameters, Call call) {
+  CUresult status = CUDA_SUCCESS;
+  CUpti_CallbackData data{};
+  data.context = reinterpret_cast<CUcontext>(&devices[current_device()]);
+  data.symbolName = symbol;
+  data.functionParams = &parameters;
+  data.functionReturnValue = &status;
+  data.callbackSite = CUPTI_API_ENTER;
+  tell(CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+  call();
+  data.callbackSite = CUPTI_API_EXIT;
+  tell(CUPTI_CB_DOMAIN_DRIVER_API, id, &data);
+  return status;
+}
+
+void start_kernel(std::string_view name) {
+  FakeDevice& device = devices[current_device()];
+  if (name.starts_with("nccl")) ++device.collectives;
+  if (name == fake_cuda::kEndless) device.hangs = true;
+}
+
+/// One session of counters; its address is the first thing in its image of data.
+struct Session {
+  int device = 0;
+  std::vector<std::string> ranges;
+};
+
+Session& session_of(const void* image) {
+  Session* session = nullptr;
+  std::memcpy(&session, image, sizeof session);
+  return *session;
+}
+
+CUpti_GraphData graph_data(CUgraph graph, CUgraphExec executable) {
+  CUpti_GraphData data{};
+  data.graph = graph;
+  data.graphExec = executable;
+  return data;
 }
 
 }  // namespace
@@ -47,30 +125,94 @@ CUresult cuInit(unsigned) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice) {
-  *made = context();
+CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {
+  *made = reinterpret_cast<CUcontext>(&devices[device]);
   CUpti_ResourceData data{};
-  data.context = context();
+  data.context = *made;
   tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &data);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+  if (current.size == std::ssize(current.all)) return CUDA_ERROR_OUT_OF_MEMORY;
+  current.all[current.size++] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext* popped) {
+  if (current.size == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *popped = current.all[--current.size];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  *device = current_device();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize() {
+  const int own = current_device();
+  const auto busy = [own] {
+    return devices[own].hangs || devices[own].collectives > devices[1 - own].collectives;
+  };
+  while (busy()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         CUstream stream, void** arguments, void** extra) {
-  cuLaunchKernel_params parameters{function, grid_x,       grid_y, grid_z,    block_x, block_y,
-                                   block_z,  shared_bytes, stream, arguments, extra};
-  CUresult status = CUDA_SUCCESS;
-  CUpti_CallbackData data{};
-  data.context = context();
-  data.symbolName = "fake_kernel";
-  data.functionParams = &parameters;
-  data.functionReturnValue = &status;
-  for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
-    data.callbackSite = site;
-    tell(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &data);
-  }
-  return status;
+  const cuLaunchKernel_params parameters{function, grid_x,       grid_y, grid_z,    block_x, block_y,
+                                         block_z,  shared_bytes, stream, arguments, extra};
+  const char* name = function ? reinterpret_cast<const char*>(function) : "fake_kernel";
+  return between_callbacks(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, name, parameters,
+                           [name] { start_kernel(name); });
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction function) {
+  *name = reinterpret_cast<const char*>(function);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  auto& kernels = reinterpret_cast<fake_cuda::Graph*>(graph)->kernels;
+  for (std::size_t i = 0; nodes && i < *count; ++i) nodes[i] = reinterpret_cast<CUgraphNode>(&kernels[i]);
+  *count = kernels.size();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode, CUgraphNodeType* type) {
+  *type = CU_GRAPH_NODE_TYPE_KERNEL;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* parameters) {
+  parameters->func = reinterpret_cast<CUfunction>(const_cast<char*>(*reinterpret_cast<const char**>(node)));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  *executable =
+      reinterpret_cast<CUgraphExec>(new fake_cuda::Graph(*reinterpret_cast<fake_cuda::Graph*>(graph)));
+  CUpti_GraphData graph_facts = graph_data(graph, *executable);
+  CUpti_ResourceData data{};
+  data.resourceDescriptor = &graph_facts;
+  tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED, &data);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo* result) {
+  const cuGraphExecUpdate_v2_params parameters{executable, graph, result};
+  return between_callbacks(CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2, nullptr, parameters, [&] {
+    *reinterpret_cast<fake_cuda::Graph*>(executable) = *reinterpret_cast<fake_cuda::Graph*>(graph);
+  });
+}
+
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  const cuGraphLaunch_params parameters{executable, stream};
+  return between_callbacks(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, nullptr, parameters, [executable] {
+    for (const char* name : reinterpret_cast<fake_cuda::Graph*>(executable)->kernels) start_kernel(name);
+  });
 }
 
 CUptiResult cuptiSubscribe(CUpti_SubscriberHandle*, CUpti_CallbackFunc callback, void* data) {
@@ -88,6 +230,80 @@ CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params* parameters) 
 
 CUptiResult cuptiProfilerGetCounterAvailability(CUpti_Profiler_GetCounterAvailability_Params*) {
   return refusal("cuptiProfilerGetCounterAvailability");
+}
+
+CUptiResult cuptiProfilerHostGetSupportedChips(CUpti_Profiler_Host_GetSupportedChips_Params* parameters) {
+  static const char* chips[] = {"GH100"};
+  parameters->ppChipNames = chips;
+  parameters->numChips = 1;
+  return CUPTI_SUCCESS;
+}
+
+/// The chip has one counter, fake__bytes, which is always 64.
+CUptiResult cuptiProfilerHostGetBaseMetrics(CUpti_Profiler_Host_GetBaseMetrics_Params* parameters) {
+  static const char* names[] = {"fake__bytes"};
+  parameters->ppMetricNames = names;
+  parameters->numMetrics = parameters->metricType == CUPTI_METRIC_TYPE_COUNTER ? 1 : 0;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiProfilerHostGetNumOfPasses(CUpti_Profiler_Host_GetNumOfPasses_Params* parameters) {
+  parameters->numOfPasses = 1;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiProfilerHostEvaluateToGpuValues(CUpti_Profiler_Host_EvaluateToGpuValues_Params* parameters) {
+  std::fill_n(parameters->pMetricValues, parameters->numMetrics, 64.0);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params* parameters) {
+  auto* session = new Session{device_of(parameters->ctx), {}};
+  note("enable", session->device);
+  parameters->pRangeProfilerObject = reinterpret_cast<CUpti_RangeProfiler_Object*>(session);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerDisable(CUpti_RangeProfiler_Disable_Params* parameters) {
+  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
+  note("disable", session->device);
+  delete session;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerGetCounterDataSize(CUpti_RangeProfiler_GetCounterDataSize_Params* parameters) {
+  parameters->counterDataSize = sizeof(Session*);
+  return refusal("cuptiRangeProfilerGetCounterDataSize");
+}
+
+CUptiResult cuptiRangeProfilerCounterDataImageInitialize(
+    CUpti_RangeProfiler_CounterDataImage_Initialize_Params* parameters) {
+  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
+  session->ranges.clear();
+  std::memcpy(parameters->pCounterData, &session, sizeof session);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerPushRange(CUpti_RangeProfiler_PushRange_Params* parameters) {
+  reinterpret_cast<Session*>(parameters->pRangeProfilerObject)->ranges.emplace_back(parameters->pRangeName);
+  return CUPTI_SUCCESS;
+}
+
+/// TILESCOPE_FAKE_ENDLESS: there is always another pass to come.
+CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params* parameters) {
+  parameters->isAllPassSubmitted = std::getenv("TILESCOPE_FAKE_ENDLESS") == nullptr;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerGetCounterDataInfo(CUpti_RangeProfiler_GetCounterDataInfo_Params* parameters) {
+  parameters->numTotalRanges = session_of(parameters->pCounterDataImage).ranges.size();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiRangeProfilerCounterDataGetRangeInfo(
+    CUpti_RangeProfiler_CounterData_GetRangeInfo_Params* parameters) {
+  parameters->rangeName = session_of(parameters->pCounterDataImage).ranges.at(parameters->rangeIndex).c_str();
+  return CUPTI_SUCCESS;
 }
 
 }  // extern "C"

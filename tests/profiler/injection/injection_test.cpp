@@ -2,6 +2,7 @@
 // What passes between the command line and the processes of a command, and what stays when one is killed.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <pthread.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -42,6 +43,22 @@ KernelMeasurement named(const std::string& name) {
   return kernel;
 }
 
+/// Runs `work` on a thread with the least stack that there may be.
+template <class Work>
+void run_on_small_stack(Work work) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 128 << 10);
+  pthread_t thread;
+  const auto start = [](void* argument) -> void* {
+    (*static_cast<Work*>(argument))();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, start, &work) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
 ProfileRequest filtering(const std::string& expression, std::int64_t skip, std::int64_t count) {
   ProfileRequest request;
   request.kernel_filter = expression;
@@ -60,6 +77,7 @@ TEST_CASE("a request reaches the other side unchanged, and nothing else passes f
   request.part = 2;
   request.nvtx_filter = "step \\d+";
   request.l2 = L2State::warm;
+  request.communication = true;
   CHECK(parse_profile_request(to_text(request)) == request);
   CHECK(parse_profile_request(to_text(ProfileRequest{})) == ProfileRequest{});
   for (const char* text : {"", "{", "[]", "{\"what\": 1}"})
@@ -123,6 +141,56 @@ TEST_CASE("the filter counts only what matches") {
   CHECK(everything.wants("anything"));
   CHECK(!everything.done());
   CHECK_THROWS_AS(LaunchFilter(filtering("(", 0, 1)), std::regex_error);
+}
+
+TEST_CASE("kernels of communication are wanted only when asked for") {
+  const char* const names[] = {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                               "void ncclKernel<int>()", "my_nccl_free_kernel"};
+  ProfileRequest request = filtering("nccl", 0, 10);
+  LaunchFilter without(request);
+  request.communication = true;
+  LaunchFilter with(request);
+  for (const char* name : names) {
+    CAPTURE(name);
+    CHECK(without.wants(name) == (name == names[2]));
+    CHECK(with.wants(name));
+  }
+}
+
+TEST_CASE("names of any length are searched on any stack") {
+  const std::string name = "void kernel<" + std::string(200000, 'x') + ">()";
+  bool found = false, missed = true;
+  const auto search = [&] {
+    found = LaunchFilter(filtering("k(.|_)*x>", 0, 1)).wants(name);
+    missed = !LaunchFilter(filtering(".*y(x+x+)+", 0, 1)).wants(name);
+  };
+  run_on_small_stack(search);
+  CHECK(found);
+  CHECK(missed);
+  CHECK_THROWS_AS(NamePattern(")("), std::regex_error);
+  CHECK(NamePattern("^a$|b").in("xb"));
+  CHECK(!NamePattern("^a$").in("xa"));
+}
+
+TEST_CASE("a command that is ended takes with it all that it started, in whatever group") {
+  const Folder folder;
+  const std::string pids = folder.path() + "/pids";
+  // A child of its own, one in a session of its own whose parent is gone, and one that does not listen.
+  const std::string script = "sleep 300 & echo $! >> " + pids + "; setsid sh -c 'sleep 300 & echo $! >> " +
+                             pids + "'; sh -c 'trap \"\" TERM; echo $$ >> " + pids +
+                             "; while :; do sleep 1; done' & sleep 300";
+  CommandOptions options;
+  options.time_limit = std::chrono::seconds(1);
+  const CommandOutcome outcome = run_command({"sh", "-c", script}, options);
+  CHECK(outcome.timed_out);
+  CHECK(outcome.signal == SIGTERM);
+  std::ifstream file(pids);
+  int count = 0;
+  for (pid_t pid = 0; file >> pid; ++count) {
+    CAPTURE(pid);
+    CHECK(kill(pid, 0) != 0);
+  }
+  CHECK(count == 3);
 }
 
 #ifdef TILESCOPE_INJECTION_LIBRARY

@@ -4,6 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <thread>
+#include <utility>
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#endif
 
 using namespace tilescope;
 
@@ -66,3 +71,51 @@ TEST_CASE("ranges that start and end anywhere are told by their numbers") {
   ranges.end(first);
   CHECK(!ranges.inside());
 }
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+namespace {
+
+/// NVTX as it hands its functions to a tool, of which only those of the domains are looked at.
+NvtxFunctionPointer domain_functions[NVTX_CBID_CORE2_SIZE];
+
+int function_table(NvtxCallbackModule module, NvtxFunctionTable* table, unsigned* size) {
+  if (module != NVTX_CB_MODULE_CORE2) return 0;
+  static NvtxFunctionPointer* places[NVTX_CBID_CORE2_SIZE];
+  for (unsigned i = 0; i < NVTX_CBID_CORE2_SIZE; ++i) places[i] = &domain_functions[i];
+  *table = places;
+  *size = NVTX_CBID_CORE2_SIZE;
+  return 1;
+}
+
+const void* export_table(std::uint32_t) {
+  static const NvtxExportTableCallbacks callbacks{sizeof callbacks, function_table};
+  return &callbacks;
+}
+
+}  // namespace
+
+TEST_CASE("a registered name counts like one that is spelled out") {
+  static NvtxRanges ranges("^step 3$");
+  REQUIRE(connect_nvtx(export_table, ranges));
+  const auto register_name = reinterpret_cast<nvtxStringHandle_t (*)(nvtxDomainHandle_t, const char*)>(
+      domain_functions[NVTX_CBID_CORE2_DomainRegisterStringA]);
+  const auto push = reinterpret_cast<int (*)(nvtxDomainHandle_t, const nvtxEventAttributes_t*)>(
+      domain_functions[NVTX_CBID_CORE2_DomainRangePushEx]);
+  const auto pop =
+      reinterpret_cast<int (*)(nvtxDomainHandle_t)>(domain_functions[NVTX_CBID_CORE2_DomainRangePop]);
+  REQUIRE((register_name != nullptr));
+  nvtxEventAttributes_t event{};
+  event.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  for (const auto& [name, matches] : {std::pair("step 3", true), {"step 30", false}, {"step 3", true}}) {
+    event.message.registered = register_name(nullptr, name);
+    push(nullptr, &event);
+    CHECK(ranges.inside() == matches);
+    pop(nullptr);
+    CHECK(!ranges.inside());
+  }
+  event.message.registered = reinterpret_cast<nvtxStringHandle_t>(&event);  // nobody's handle
+  push(nullptr, &event);
+  CHECK(!ranges.inside());
+  pop(nullptr);
+}
+#endif

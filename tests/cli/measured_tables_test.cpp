@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tilescope profile --kernel` prints of a measured run.
+#include "analysis/cli/tables/measured_tables.hpp"
+
+#include <doctest/doctest.h>
+
+#include "tests/cli/diff_records.hpp"
+
+namespace tilescope::testing {
+
+TEST_CASE("counters that were asked for by name are printed, and those behind metrics are not") {
+  RunEntry run = run_of("gpu:a");
+  run.passes[0].counters = {{"lts__t_sectors.sum", std::int64_t{12345}}, {"dram__bytes_read.sum", 2.5}};
+  const std::string table = cli::counter_table(run, Direction::forward, "traffic,lts__t_sectors.sum");
+  CHECK(table.find("forward  lts__t_sectors.sum    12345") != std::string::npos);
+  CHECK(table.find("dram__bytes_read") == std::string::npos);
+  CHECK(cli::counter_table(run, Direction::forward, "traffic").empty());
+  CHECK(cli::counter_table(run, Direction::backward, "lts__t_sectors.sum").empty());
+}
+
+}  // namespace tilescope::testing
