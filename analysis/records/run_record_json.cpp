@@ -326,19 +326,43 @@ RunEntry run_from(const JsonField& field) {
   return run;
 }
 
+Json to_json(const GitState& git) {
+  Json json{{"sha", git.sha}};
+  put(json, "dirty", git.dirty);
+  return json;
+}
+
+GitState git_from(const JsonField& field) {
+  GitState git{field.at("sha").text(), {}};
+  if (field.has("dirty")) git.dirty = field.at("dirty").boolean();
+  return git;
+}
+
+std::vector<std::string> words_from(const JsonField& field) {
+  std::vector<std::string> words;
+  for (const JsonField& word : field.items()) words.push_back(word.text());
+  return words;
+}
+
 }  // namespace
 
 std::string to_json_text(const RunRecord& record) {
   Json json;
   json["schema"] = kRunSchema;
   json["argv"] = record.argv;
-  json["git"]["sha"] = record.git.sha;
-  put(json["git"], "dirty", record.git.dirty);
+  json["git"] = to_json(record.git);
   json["when"] = record.when;
   json["machine"] = to_json(record.machine);
   if (record.cost) {
     json["cost"] = {{"elapsed_s", record.cost->elapsed_s},
                     {"peak_memory_bytes", record.cost->peak_memory_bytes}};
+  }
+  if (const auto& source = record.simulation_of) {
+    json["simulation_of"] = {{"path", source->path},
+                             {"argv", source->argv},
+                             {"git", to_json(source->git)},
+                             {"when", source->when},
+                             {"machine_file", source->machine_file}};
   }
   json["runs"] = Json::array();
   for (const RunEntry& run : record.runs) json["runs"].push_back(to_json(run));
@@ -353,14 +377,18 @@ RunRecord parse_run_record(const std::string& source, std::string_view text) {
     field.at("schema").refuse("this program reads \"" + std::string(kRunSchema) + "\"");
   }
   RunRecord record;
-  for (const JsonField& word : field.at("argv").items()) record.argv.push_back(word.text());
-  record.git.sha = field.at("git").at("sha").text();
-  if (field.at("git").has("dirty")) record.git.dirty = field.at("git").at("dirty").boolean();
+  record.argv = words_from(field.at("argv"));
+  record.git = git_from(field.at("git"));
   record.when = field.at("when").text();
   record.machine = machine_from(field.at("machine"));
   if (field.has("cost")) {
     const JsonField cost = field.at("cost");
     record.cost = {cost.at("elapsed_s").positive(), cost.at("peak_memory_bytes").count()};
+  }
+  if (field.has("simulation_of")) {
+    const JsonField source = field.at("simulation_of");
+    record.simulation_of = {source.at("path").text(), words_from(source.at("argv")), source.at("when").text(),
+                            git_from(source.at("git")), source.at("machine_file").text()};
   }
   for (const JsonField& run : field.at("runs").items()) record.runs.push_back(run_from(run));
   return record;
