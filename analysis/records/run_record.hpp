@@ -177,12 +177,24 @@ struct RecordCost {
   bool operator==(const RecordCost&) const = default;
 };
 
+/// The measurement that a record of simulations was made for, and the model that made it; the model's version
+/// is the commit of the record itself.
+struct SimulationSource {
+  std::string path;               // of the measured record, as it was given
+  std::vector<std::string> argv;  // of the measured record; with `when` they tell it from all others
+  std::string when;
+  GitState git;
+  std::string machine_file;  // of the machine that was simulated, as it was given
+  bool operator==(const SimulationSource&) const = default;
+};
+
 struct RunRecord {
   std::vector<std::string> argv;
   GitState git;
   std::string when;  // ISO 8601, UTC
   MachineInfo machine;
   std::optional<RecordCost> cost = std::nullopt;  // of simulations
+  std::optional<SimulationSource> simulation_of = std::nullopt;
   std::vector<RunEntry> runs;
   bool operator==(const RunRecord&) const = default;
 };

@@ -225,12 +225,22 @@ static void list(Fields& fields, Of<Fields, RecordCost>& cost) {
 }
 
 template <typename Fields>
+static void list(Fields& fields, Of<Fields, SimulationSource>& source) {
+  fields.required("path", Text{}, source.path);
+  fields.items("argv", Text{}, source.argv);
+  fields.required("git", Part<GitState>{}, source.git);
+  fields.required("when", Text{}, source.when);
+  fields.required("machine_file", Text{}, source.machine_file);
+}
+
+template <typename Fields>
 static void list(Fields& fields, Of<Fields, RunRecord>& record) {
   fields.items("argv", Text{}, record.argv);
   fields.required("git", Part<GitState>{}, record.git);
   fields.required("when", Text{}, record.when);
   fields.required("machine", Part<MachineInfo>{}, record.machine);
   fields.optional("cost", Part<RecordCost>{}, record.cost);
+  fields.optional("simulation_of", Part<SimulationSource>{}, record.simulation_of);
   fields.items("runs", Part<RunEntry>{}, record.runs);
 }
 

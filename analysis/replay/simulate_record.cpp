@@ -22,6 +22,18 @@ const PassRecord* find_pass(const RunEntry& run, PassName name) {
   return found == run.passes.end() ? nullptr : &*found;
 }
 
+/// Whether two records hold the same passes of the same runs, in the same order.
+bool same_runs(const RunRecord& one, const RunRecord& other) {
+  const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
+    return a.name == b.name && a.tile == b.tile;
+  };
+  const auto same_run = [&same_pass](const RunEntry& a, const RunEntry& b) {
+    return a.kernel == b.kernel && a.problem == b.problem && a.memory == b.memory &&
+           std::equal(a.passes.begin(), a.passes.end(), b.passes.begin(), b.passes.end(), same_pass);
+  };
+  return std::equal(one.runs.begin(), one.runs.end(), other.runs.begin(), other.runs.end(), same_run);
+}
+
 }  // namespace
 
 ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
@@ -58,9 +70,47 @@ RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine
     pass.flops = simulated.passes[i].flops;
     pass.executed_flops = simulated.passes[i].executed_flops;
     pass.closed_form = simulated.passes[i].closed_form;
-    if (simulated.passes[i].simulated) pass.simulated = simulated.passes[i].simulated;
+    pass.simulated = simulated.passes[i].simulated;
   }
   return both;
+}
+
+RunEntry without_measurements(const RunEntry& run) {
+  RunEntry kept{.problem = run.problem, .kernel = run.kernel, .passes = {}, .error = {}};
+  kept.order = run.order;
+  kept.scan = run.scan;
+  kept.memory = run.memory;
+  for (const PassRecord& pass : run.passes) {
+    PassRecord& model = kept.passes.emplace_back();
+    model.name = pass.name;
+    model.direction = pass.direction;
+    model.tile = pass.tile;
+    model.flops = pass.flops;
+    model.executed_flops = pass.executed_flops;
+    model.closed_form = pass.closed_form;
+    model.simulated = pass.simulated;
+  }
+  return kept;
+}
+
+void join_simulations(std::vector<RunRecord>& records) {
+  for (RunRecord& simulation : records) {
+    if (!simulation.simulation_of) continue;
+    const SimulationSource& source = *simulation.simulation_of;
+    const auto measured = std::find_if(records.begin(), records.end(), [&source](const RunRecord& record) {
+      return !record.simulation_of && record.argv == source.argv && record.when == source.when;
+    });
+    if (measured == records.end() || !same_runs(*measured, simulation)) continue;
+    for (std::size_t i = 0; i < simulation.runs.size(); ++i) {
+      for (std::size_t pass = 0; pass < simulation.runs[i].passes.size(); ++pass) {
+        PassRecord& both = measured->runs[i].passes[pass];
+        const PassRecord& model = simulation.runs[i].passes[pass];
+        both.closed_form = model.closed_form;
+        both.simulated = model.simulated;
+      }
+    }
+    simulation.runs.clear();
+  }
 }
 
 }  // namespace tilescope

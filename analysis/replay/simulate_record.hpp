@@ -19,4 +19,11 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel);
 RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
                         SimulationOptions options = {});
 
+/// `run` without anything that was measured.
+RunEntry without_measurements(const RunEntry& run);
+
+/// Lays simulations beside the measurements that they were made for, where those are among the records too,
+/// for tables that show both. The records of such simulations keep no runs.
+void join_simulations(std::vector<RunRecord>& records);
+
 }  // namespace tilescope

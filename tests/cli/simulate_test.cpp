@@ -45,6 +45,33 @@ TEST_CASE("simulate prints a table and writes a record that reads back") {
   }
 }
 
+TEST_CASE("a record that is simulated stays as it was, and the simulation says whose it is") {
+  const testing::TemporaryFolder folder;
+  const auto in_folder = [&folder](const std::vector<std::string>& words) {
+    return run_program(words, folder.path()).exit_code;
+  };
+  const std::string measured = (folder.path() / "measured.json").string();
+  REQUIRE(in_folder({"simulate", "--seqlen", "128", "--json", "measured.json"}) == 0);
+  RunRecord record = read_run_record(measured);
+  record.argv = {"tilescope", "profile"};
+  record.when = "2026-01-31T00:00:00Z";
+  record.git = {"0123456789abcdef0123456789abcdef01234567", false};
+  record.runs[0].passes[0].measured = MeasuredBytes{1, 2, 3, 4};
+  write_run_record(record, measured);
+  CHECK(in_folder({"simulate", "--record", "measured.json", "--json", "measured.json"}) == 2);
+  CHECK(in_folder({"simulate", "--record", "measured.json", "--machine", "a100-40gb", "--json",
+                   "model.json"}) == 0);
+  CHECK(read_run_record(measured) == record);
+  const RunRecord model = read_run_record((folder.path() / "model.json").string());
+  CHECK(model.argv.at(1) == "simulate");
+  CHECK(model.git == built_from());
+  REQUIRE(model.simulation_of.has_value());
+  CHECK(*model.simulation_of ==
+        SimulationSource{"measured.json", record.argv, record.when, record.git, "a100-40gb"});
+  CHECK(!model.runs[0].passes[0].measured.has_value());
+  CHECK(model.runs[0].passes[0].simulated->machine == "a100-40gb");
+}
+
 TEST_CASE("simulate --json - writes nothing but the record") {
   const ProgramResult result = run_program({"simulate", "--seqlen", "256", "--json", "-"});
   CHECK(result.exit_code == 0);

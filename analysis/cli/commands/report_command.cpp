@@ -11,6 +11,7 @@
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/output_path.hpp"
+#include "analysis/replay/simulate_record.hpp"
 #include "analysis/report/document/generated_text.hpp"
 #include "analysis/report/report.hpp"
 
@@ -52,6 +53,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
       records.runs.push_back(parse_run_record(path, text));
     }
   }
+  join_simulations(records.runs);
   const Document document = make_report(records);
 
   std::vector<ReportFile> files = report_files(document);

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -110,7 +111,22 @@ std::string comparison_line(const RunEntry& run, const PassRecord& pass) {
                      format_bytes(pass.simulated->dram_read_bytes), 100 * (ratio - 1));
 }
 
+/// A record of this simulation, which measured ones are not changed by.
+RunRecord simulation_record(const RunRecord& measured, const SimulateArguments& arguments,
+                            const CommandContext& context) {
+  RunRecord record = start_record(context.argv);
+  record.simulation_of = measured.simulation_of.value_or(
+      SimulationSource{arguments.record, measured.argv, measured.when, measured.git, {}});
+  record.simulation_of->machine_file = arguments.machine;
+  for (const RunEntry& run : measured.runs) record.runs.push_back(without_measurements(run));
+  return record;
+}
+
 int simulate_again(const SimulateArguments& arguments, const CommandContext& context) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(arguments.record, context.json, ignored)) {
+    throw BadInput("--json", context.json, "must be another file than the record, which does not change");
+  }
   const Machine machine = load_machine(arguments.machine);
   RunRecord record = read_run_record(arguments.record);
   const auto runs = static_cast<std::int64_t>(record.runs.size());
@@ -135,7 +151,7 @@ int simulate_again(const SimulateArguments& arguments, const CommandContext& con
   for (const RunEntry& run : record.runs) {
     for (const PassRecord& pass : run.passes) context.print(comparison_line(run, pass));
   }
-  context.write_json(to_json_text(record));
+  context.write_json(to_json_text(simulation_record(record, arguments, context)));
   return kFine;
 }
 
@@ -224,8 +240,8 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   CLI::Option* const record =
       command
           .add_option("--record", arguments->record,
-                      "instead of a problem: the runs of a record, simulated again in their own memory; what "
-                      "was measured stays")
+                      "instead of a problem: the runs of a measured record, simulated in their own memory; "
+                      "--json gets the simulation alone, which names that record")
           ->type_name("FILE");
   constexpr const char* kGroup = "Machine";
   command

@@ -60,6 +60,51 @@ TEST_CASE("a run is simulated again with its own pages") {
   }
 }
 
+TEST_CASE("a simulation names its measurement, holds nothing measured, and is laid beside it again") {
+  const Machine machine = load_machine("a100-40gb");
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  p.seqlen_q = p.seqlen_k = 256;
+  const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
+  RunRecord measured = start_record({"tilescope", "profile"});
+  measured.when = "2026-01-31T00:00:00Z";
+  measured.runs = {simulate_run(kernel, p, passes, machine, {.replay = false})};
+  RunEntry& run = measured.runs.front();
+  run.l2 = "cold";
+  run.device_bytes["forward"] = 7;
+  for (PassRecord& pass : run.passes) {
+    pass.measured = MeasuredBytes{1, 2, 3, 4};
+    pass.time = TimeRecord{1, 1, 0, {1}};
+    pass.counters["dram__bytes_read.sum"] = std::int64_t{3};
+  }
+  RunRecord simulation = start_record({"tilescope", "simulate"});
+  simulation.simulation_of =
+      SimulationSource{"m.json", measured.argv, measured.when, measured.git, "a100-40gb"};
+  simulation.runs = {without_measurements(simulate_again(run, kernel, machine))};
+  for (const PassRecord& pass : simulation.runs.front().passes) {
+    CHECK(pass.simulated.has_value());
+    CHECK(!pass.measured.has_value());
+    CHECK(!pass.time.has_value());
+    CHECK(pass.counters.empty());
+  }
+  const RunRecord read = parse_run_record("text", to_json_text(simulation));
+  CHECK(read == simulation);
+
+  RunRecord other = measured;
+  other.when = "2026-02-28T00:00:00Z";  // the same command once more
+  std::vector<RunRecord> records = {read, other, measured};
+  join_simulations(records);
+  CHECK(records[0].runs.empty());
+  CHECK(records[1] == other);
+  for (std::size_t i = 0; i < run.passes.size(); ++i) {
+    CHECK(records[2].runs[0].passes[i].measured == run.passes[i].measured);
+    CHECK(records[2].runs[0].passes[i].simulated == simulation.runs[0].passes[i].simulated);
+  }
+  std::vector<RunRecord> alone = {read, other};
+  join_simulations(alone);
+  CHECK(alone[0] == read);
+}
+
 TEST_CASE("a record of other passes is refused") {
   const Machine machine = load_machine("h200");
   const Kernel& kernel = cpu_kernels().back();
