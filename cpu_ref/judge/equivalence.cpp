@@ -42,37 +42,11 @@ double rounding_floor(std::span<const double> exact, ElementType dtype) {
   return 2 * largest;
 }
 
-/// What rounding costs one output.
-struct RoundingCost {
-  double fp32 = 0;     // in units of 2^-24, when no term is rounded to the element type
-  double by_out = 0;   // added to that, in units of the element type's: delta is summed from a rounded `out`
-  double element = 0;  // in units of the element type's, when every term is rounded to it, S included
-};
-
 /// A score is a sum of head_dim products. Where they are added one after the other, as on a GPU's CUDA cores,
 /// its error grows with the root of their number: independent roundings of partial sums that grow likewise.
 /// Up to 64 of them the factor 3 of least_bound() holds it.
 double score_error(std::int64_t head_dim) {
   return std::max(1.0, std::sqrt(static_cast<double>(head_dim) / 64));
-}
-
-/// A term has two relative errors: that of its P, of the size of the exponent, and that of what normalises it
-/// (row_sum, or the LSE that a backward pass recomputes P from). In `out` the row_sum has the same errors of
-/// P as the terms, which leaves those of v - out.
-/// @param score  that an exponent is made of  @param fp32_score  times the error of its sum
-RoundingCost rounding_cost(const TermScale& terms, double score, double fp32_score, TensorName name) {
-  const double exponent = 1 + score, fp32_exponent = 1 + fp32_score;
-  switch (name) {
-    case out:
-      return {2 * terms.sum + fp32_exponent * terms.by_probs, 0, exponent * terms.sum};
-    case lse:
-      return {2 * fp32_exponent, 0, exponent};
-    case dq:
-    case dk:
-      return {terms.sum + 2 * fp32_exponent * terms.by_probs, terms.by_out, exponent * terms.sum};
-    default:
-      return {2 * fp32_exponent * terms.sum, 0, exponent * terms.sum};
-  }
 }
 
 /// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
@@ -96,11 +70,6 @@ double largest_finite(std::span<const double> values) {
 /// below 0.4 and 0.6 of this.
 double standard_limit(const RoundingCost& cost, ElementType dtype) {
   return (dtype == ElementType::fp32 ? 4 : 1) * epsilon(dtype) * cost.element;
-}
-
-/// Spacing of the numbers of `dtype` at `value`.
-double one_ulp(ElementType dtype, double value) {
-  return value == 0 ? 0.0 : epsilon(dtype) * std::exp2(std::floor(std::log2(value)));
 }
 
 TensorSet random_inputs(const AttentionProblem& problem, InputKind kind, Direction direction) {
@@ -228,14 +197,16 @@ TensorVerdict Reference::judge(TensorName output) const {
 std::vector<MirrorBound> Reference::mirror_bounds(TensorName output) const {
   const std::vector<TermScale>& rows = scale_.rows(output == lse ? out : output);
   const double score = score_error(problem().head_dim) * scale_.score;
-  const double terms_ulp =
-      problem().dtype == ElementType::fp32 || output == lse ? 0.0 : epsilon(problem().dtype);
+  const bool rounds = problem().dtype != ElementType::fp32 && output != lse;
+  const double terms_ulp = rounds ? epsilon(problem().dtype) : 0.0;
+  const double least_ulp = rounds ? one_ulp(problem().dtype, 0) : 0.0;  // of P and dS too small for epsilon
   std::vector<MirrorBound> bounds;
   for (const TermScale& row : rows) {
     // An LSE is rounded once, and passes that take it from a score inherit that: half of the exponent's two.
     const double exponent = std::min(row.score, score) + (output == out ? 0.0 : row.lse / 2);
     const RoundingCost cost = rounding_cost(row, scale_.score, exponent, output);
-    const double sums = 2 * 0x1p-24 * cost.fp32, tipped = terms_ulp * (row.root + cost.by_out);
+    const double sums = 2 * 0x1p-24 * cost.fp32,
+                 tipped = terms_ulp * (row.root + cost.by_out) + least_ulp * row.factors;
     bounds.push_back(
         {sums + tipped, kMostOfExact * bound(output).bound(), tensor_extent(problem(), output).dtype});
   }

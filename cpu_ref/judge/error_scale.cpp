@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/numeric/numeric.hpp"
 
 namespace tilescope {
 namespace {
@@ -43,9 +44,10 @@ DotTerms dot_terms(const double* a, const double* b, std::int64_t cols) {
   return terms;
 }
 
-/// A sum of terms, each of the size of `factor` times the row that it multiplies.
-void add_squared(TermScale& row, double term) { row.root += term * term; }
-void take_root(TermScale& row) { row.root = std::sqrt(row.root); }
+void add_squared(TermScale& row, double term, double factor) {
+  row.root += term * term;
+  row.factors += factor * factor;
+}
 
 /// One key/value head with the query heads that share it.
 class HeadPass {
@@ -65,7 +67,7 @@ class HeadPass {
   double run(std::int64_t batch_head_kv) const {
     const AttentionProblem& p = problem_;
     double largest_score = 0;
-    std::vector<Entry> row(p.seqlen_k);
+    std::vector<PairTerms> row(p.seqlen_k);
     for (std::int64_t member = 0; member < p.group_size(); ++member) {
       const std::int64_t batch_head = batch_head_kv * p.group_size() + member;
       for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
@@ -82,20 +84,15 @@ class HeadPass {
   }
 
  private:
-  /// Of one (query, key) pair; a hidden one has P = 0.
-  struct Entry {
-    double abs_score = 0, prob = 0, kept = 0, dprob = 0, abs_dprob = 0;
-  };
-
   /// Computes the entries of query i and the scale of its `out`. @return rowsum(P |dP|)
   double fill_row(std::int64_t batch_head_kv, std::int64_t batch_head, std::int64_t i,
-                  std::vector<Entry>& row, double& largest_score) const {
+                  std::vector<PairTerms>& row, double& largest_score) const {
     const AttentionProblem& p = problem_;
     const std::int64_t query = batch_head * p.seqlen_q + i;
     TermScale& out = scale_.out[query];
     double abs_delta = 0;
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
-      Entry& entry = row[j] = {};
+      PairTerms& entry = row[j] = {};
       if (!mask_allows(p, i, j)) continue;
       const std::int64_t key = batch_head_kv * p.seqlen_k + j;
       const DotTerms products = dot_terms(q_.row(query), k_.row(key), p.head_dim);
@@ -104,11 +101,8 @@ class HeadPass {
       entry.abs_score = std::abs(p.scale()) * products.abs_sum;
       entry.prob = std::exp(score - exact_.lse[query]);
       entry.kept = dropout_factor(p, batch_head, i, j);
-      const double term = entry.kept * entry.prob * v_.max_abs[key];
-      out.score = std::max(out.score, entry.abs_score);
       out.lse = std::abs(exact_.lse[query]);
-      out.sum += term;
-      add_squared(out, term);
+      entry.add_to_out(out, v_.max_abs[key]);
       out.by_probs += entry.prob * distance_to_out(query, v_.row(key), entry.kept);
       if (!gradients_) continue;
       const DotTerms terms = dot_terms(dout_.row(query), v_.row(key), p.head_dim);
@@ -131,32 +125,19 @@ class HeadPass {
   }
 
   void add_gradients(std::int64_t batch_head_kv, std::int64_t query, double abs_delta,
-                     const std::vector<Entry>& row) const {
-    const std::int64_t cols = problem_.head_dim;
-    const double scale = std::abs(problem_.scale()), abs_lse = std::abs(exact_.lse[query]);
-    const double out_norm = dot_terms(dout_.row(query), &exact_.out[query * cols], cols).norm;
+                     const std::vector<PairTerms>& row) const {
+    const double scale = std::abs(problem_.scale());
+    const double* out = &exact_.out[query * problem_.head_dim];
+    const QueryTerms terms{std::abs(exact_.lse[query]), exact_.delta[query], abs_delta,
+                           dot_terms(dout_.row(query), out, problem_.head_dim).norm};
     TermScale& dq = scale_.dq[query];
     for (std::size_t j = 0; j < row.size(); ++j) {
-      const Entry& entry = row[j];
-      if (entry.prob == 0) continue;
+      const PairTerms& pair = row[j];
+      if (pair.prob == 0) continue;
       const std::int64_t key = batch_head_kv * problem_.seqlen_k + static_cast<std::int64_t>(j);
-      TermScale &dk = scale_.dk[key], &dv = scale_.dv[key];
-      const auto add = [&](TermScale& gradient, double factor) {
-        const double dscore = scale * entry.prob * std::abs(entry.dprob - exact_.delta[query]);
-        gradient.score = std::max(gradient.score, entry.abs_score);
-        gradient.lse = std::max(gradient.lse, abs_lse);
-        gradient.sum += scale * entry.prob * (entry.abs_dprob + abs_delta) * factor;
-        gradient.by_probs += dscore * factor;
-        gradient.by_out += scale * entry.prob * out_norm * factor;
-        add_squared(gradient, dscore * factor);
-      };
-      add(dq, k_.max_abs[key]);
-      add(dk, q_.max_abs[query]);
-      const double term = entry.prob * entry.kept * dout_.max_abs[query];
-      dv.score = std::max(dv.score, entry.abs_score);
-      dv.lse = std::max(dv.lse, abs_lse);
-      dv.sum += term;
-      add_squared(dv, term);
+      terms.add_to_gradient(dq, pair, scale, k_.max_abs[key]);
+      terms.add_to_gradient(scale_.dk[key], pair, scale, q_.max_abs[query]);
+      pair.add_to_dv(scale_.dv[key], terms.abs_lse, dout_.max_abs[query]);
     }
     take_root(dq);
   }
@@ -169,6 +150,62 @@ class HeadPass {
 };
 
 }  // namespace
+
+void PairTerms::add_to_out(TermScale& out, double v_max) const {
+  const double term = kept * prob * v_max;
+  out.score = std::max(out.score, abs_score);
+  out.sum += term;
+  add_squared(out, term, v_max);
+}
+
+void PairTerms::add_to_dv(TermScale& dv, double abs_lse, double dout_max) const {
+  const double term = prob * kept * dout_max;
+  dv.score = std::max(dv.score, abs_score);
+  dv.lse = std::max(dv.lse, abs_lse);
+  dv.sum += term;
+  add_squared(dv, term, dout_max);
+}
+
+void QueryTerms::add_to_gradient(TermScale& gradient, const PairTerms& pair, double scale,
+                                 double factor) const {
+  const double dscore = scale * pair.prob * std::abs(pair.dprob - delta);
+  gradient.score = std::max(gradient.score, pair.abs_score);
+  gradient.lse = std::max(gradient.lse, abs_lse);
+  gradient.sum += scale * pair.prob * (pair.abs_dprob + abs_delta) * factor;
+  gradient.by_probs += dscore * factor;
+  gradient.by_out += scale * pair.prob * out_norm * factor;
+  add_squared(gradient, dscore * factor, scale * factor);
+}
+
+void take_root(TermScale& row) {
+  row.root = std::sqrt(row.root);
+  row.factors = std::sqrt(row.factors);
+}
+
+double one_ulp(ElementType type, double value) {
+  constexpr int subnormal_exponents[] = {-149, -24, -133, -9, -16};  // in the order of ElementType
+  const double least = std::exp2(subnormal_exponents[static_cast<std::size_t>(type)]);
+  return value == 0 ? least
+                    : std::max(least, epsilon(type) * std::exp2(std::floor(std::log2(std::abs(value)))));
+}
+
+/// A term has two relative errors: that of its P, of the size of the exponent, and that of what normalises it
+/// (row_sum, or the LSE that a backward pass recomputes P from). In `out` the row_sum has the same errors of
+/// P as the terms, which leaves those of v - out.
+RoundingCost rounding_cost(const TermScale& terms, double score, double fp32_score, TensorName name) {
+  const double exponent = 1 + score, fp32_exponent = 1 + fp32_score;
+  switch (name) {
+    case TensorName::out:
+      return {2 * terms.sum + fp32_exponent * terms.by_probs, 0, exponent * terms.sum};
+    case TensorName::lse:
+      return {2 * fp32_exponent, 0, exponent};
+    case TensorName::dq:
+    case TensorName::dk:
+      return {terms.sum + 2 * fp32_exponent * terms.by_probs, terms.by_out, exponent * terms.sum};
+    default:
+      return {2 * fp32_exponent * terms.sum, 0, exponent * terms.sum};
+  }
+}
 
 const std::vector<TermScale>& ErrorScale::rows(TensorName output) const {
   switch (output) {
@@ -188,8 +225,9 @@ const std::vector<TermScale>& ErrorScale::rows(TensorName output) const {
 TermScale largest(const std::vector<TermScale>& rows) {
   TermScale result;
   for (const TermScale& row : rows) {
-    for (double TermScale::*member : {&TermScale::score, &TermScale::lse, &TermScale::sum,
-                                      &TermScale::by_probs, &TermScale::by_out, &TermScale::root}) {
+    for (double TermScale::*member :
+         {&TermScale::score, &TermScale::lse, &TermScale::sum, &TermScale::by_probs, &TermScale::by_out,
+          &TermScale::root, &TermScale::factors}) {
       result.*member = std::max(result.*member, row.*member);
     }
   }

@@ -27,6 +27,8 @@ struct TermScale {
   /// Root of the sum of the squared terms whose factor P (out, dv) or dS (dq, dk) is rounded to the element
   /// type.
   double root = 0;
+  /// Root of the sum of the squares of what P or dS is multiplied by: what one absolute error of each makes.
+  double factors = 0;
 };
 
 struct ErrorScale {
@@ -40,6 +42,37 @@ struct ErrorScale {
 
 /// Member by member the largest of all rows.
 TermScale largest(const std::vector<TermScale>& rows);
+
+/// One (query, key) pair that the mask lets through.
+struct PairTerms {
+  double abs_score = 0;             // |scale| * sum of |q k|
+  double prob = 0, kept = 0;        // P, and what dropout multiplies it by
+  double dprob = 0, abs_dprob = 0;  // dP with dropout, and the sum of its absolute products
+  void add_to_out(TermScale& out, double v_max) const;
+  void add_to_dv(TermScale& dv, double abs_lse, double dout_max) const;
+};
+/// One query of a backward pass.
+struct QueryTerms {
+  double abs_lse = 0;
+  double delta = 0, abs_delta = 0;
+  double out_norm = 0;  // root of the sum of (dout * out)^2
+  /// Adds |scale| dS times a row of this magnitude, of k (to dq) or of q (to dk).
+  void add_to_gradient(TermScale& gradient, const PairTerms& pair, double scale, double factor) const;
+};
+/// Makes `root` and `factors` of the squares that they have summed so far.
+void take_root(TermScale& row);
+
+/// Spacing of the numbers of `type` at `value`, that of its subnormals at least.
+double one_ulp(ElementType type, double value);
+
+/// What rounding costs one output.
+struct RoundingCost {
+  double fp32 = 0;     // in units of 2^-24, when no term is rounded to the element type
+  double by_out = 0;   // added to that, in units of the element type's: delta is summed from a rounded `out`
+  double element = 0;  // in units of the element type's, when every term is rounded to it, S included
+};
+/// @param score  that an exponent is made of  @param fp32_score  times the error of its sum
+RoundingCost rounding_cost(const TermScale& terms, double score, double fp32_score, TensorName name);
 
 /// @param exact  of these inputs; the gradients have no terms unless it has gradients
 ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact);

@@ -262,6 +262,13 @@ TEST_CASE("a mirror is held row by row: a row of small terms gets a small bound"
   }
 }
 
+TEST_CASE("where results are subnormal, a unit is the spacing of subnormals") {
+  CHECK(MirrorBound{.dtype = ElementType::fp16}.at(1e-6) == 0x1p-24);
+  CHECK(MirrorBound{.dtype = ElementType::fp16}.at(0) == 0x1p-24);
+  CHECK(MirrorBound{.dtype = ElementType::fp16}.at(1.5) == 0x1p-10);
+  CHECK(MirrorBound{.dtype = ElementType::bf16}.at(1e-6) < 1e-8);
+}
+
 TEST_CASE("one per cent more is too much for a mirror in any type") {
   for (ElementType dtype : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
     CAPTURE(to_string(dtype));
