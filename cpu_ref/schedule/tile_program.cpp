@@ -18,7 +18,7 @@ constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
 constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
 constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
 
-/// Builds one pass; the grid follows from the axis, the heads and the problem.
+/// A pass without its accesses and its grid: set_grid() comes last.
 TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
                       const ProgramOptions& options) {
   TileProgram program;

@@ -85,8 +85,8 @@ enum class PassName : std::uint8_t {
   delta,
   dkdv,
   dq,
-  dkdvdq,
-  dqdkdv,
+  dkdvdq,  // owns kv tiles: dK and dV on chip, dQ reduced
+  dqdkdv,  // owns q tiles: dQ on chip, dK and dV reduced
   init,
   convert,
   // standard (Algorithms 0 and 3, one pass a line)
@@ -145,7 +145,8 @@ struct TileProgram {
   std::int64_t visited_tiles() const;
   /// Bytes of one full tile of a tensor.
   std::int64_t tile_bytes(TensorName tensor) const;
-  /// Shared memory of one CTA when each tile it loads has a buffer, streamed tiles `stages` of them. [bytes]
+  /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
+  /// tiles `stages` of them. [bytes]
   std::int64_t shared_bytes(int stages = 2) const;
   /// Access of `operand` at the given tile, with its bytes clipped to the matrix. `head` is a query head.
   TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;
@@ -218,7 +219,7 @@ std::vector<PassName> tiled_passes(Algorithm algorithm, Direction direction, Bac
 
 /// FlashAttention-1's rule, Algorithm 1 line 1: Bc = ceil(M / 4d), Br = min(Bc, d).
 /// @param sram_elements the papers' M [elements]
-/// It need not fit: see shared_elements_needed().
+/// It need not fit: see flash1_sram_elements_needed().
 TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim);
 /// Elements that Algorithm 1 keeps on chip with `tile`: Q, O (block_m x d), K, V (block_n x d), S.
 std::int64_t flash1_sram_elements_needed(TileShape tile, std::int64_t head_dim);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "cpu_ref/kernels/chip.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -137,7 +138,7 @@ constexpr MmaDqShape mma_dq_shape(int head_dim) {
 
 /// Shared memory that one CTA may take. [bytes]
 constexpr int max_shared_bytes(int compute_capability_major) {
-  return (compute_capability_major >= 9 ? 227 : 163) * 1024;
+  return static_cast<int>((compute_capability_major >= 9 ? kSm90 : kSm80).shared_bytes_per_cta);
 }
 /// Two stages where they fit, else one: the single stage's copies wait for the products of the tile before.
 template <typename Shape>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu:split-k, beside the ladder: FlashAttention's way of sharing a tile out among warps, on the loops of
-// FlashAttention-2, so that the two partitions can be compared and nothing else. Plain C++.
+// FlashAttention-2, so that the two partitions can be compared and nothing else. "Split-K" is what
+// FlashAttention-2's paper calls it (section 3.3): a tile's keys over the warps of one CTA. Flash-decoding's
+// split of all keys over CTAs (split-KV) is another thing. Plain C++.
 #pragma once
 
 #include "gpu/kernels/flash2_mma/shapes.hpp"

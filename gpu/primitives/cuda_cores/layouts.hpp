@@ -3,13 +3,13 @@
 // C++: the kernels take the offsets, the launches and the registry the size.
 #pragma once
 
+#include "cpu_ref/kernels/chip.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope::simt {
 
-/// What a CTA may have on the oldest architecture that the kernels are meant for, sm_80. [bytes] Source: CUDA
-/// C++ Programming Guide, technical specifications per compute capability.
-inline constexpr int kMaxSharedBytes = 163 * 1024;
+/// What a CTA may have on the oldest architecture that the kernels are meant for. [bytes]
+inline constexpr int kMaxSharedBytes = static_cast<int>(kSm80.shared_bytes_per_cta);
 
 /// A forward pass: Q, K, V, P, and `row_values` of each query.
 struct ForwardLayout {
