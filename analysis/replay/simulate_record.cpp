@@ -28,7 +28,7 @@ bool same_runs(const RunRecord& one, const RunRecord& other) {
     return a.name == b.name && a.tile == b.tile;
   };
   const auto same_run = [&same_pass](const RunEntry& a, const RunEntry& b) {
-    return a.kernel == b.kernel && a.problem == b.problem && a.memory == b.memory &&
+    return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages &&
            std::equal(a.passes.begin(), a.passes.end(), b.passes.begin(), b.passes.end(), same_pass);
   };
   return std::equal(one.runs.begin(), one.runs.end(), other.runs.begin(), other.runs.end(), same_run);
@@ -79,7 +79,7 @@ RunEntry without_measurements(const RunEntry& run) {
   RunEntry kept{.problem = run.problem, .kernel = run.kernel, .passes = {}, .error = {}};
   kept.order = run.order;
   kept.scan = run.scan;
-  kept.memory = run.memory;
+  kept.pages = run.pages;
   for (const PassRecord& pass : run.passes) {
     PassRecord& model = kept.passes.emplace_back();
     model.name = pass.name;

@@ -49,9 +49,14 @@ TEST_CASE("a record from before the partitions is read, and written without them
   const std::string text = read_text_file(path);
   const CeilingsRecord record = parse_ceilings_record(path, text);
   CHECK(half_kept_bytes(record.measured.l2, kReadByAll) > 0);
+  // What it calls otherwise.
+  CHECK(half_kept_bytes(record.measured.l2, kReadByPartition) > 0);
+  CHECK(half_kept_bytes(record.measured.l2, kReadRandom) > 0);
+  CHECK(sms_of_partitions(record.measured.l2_partitions) == std::vector<int>{66, 66});
+  CHECK_FALSE(record.measured.noise_floor.empty());
   Json json = written();
   json.erase("l2_partitions");
-  json.erase("background");
+  json.erase("noise_floor");
   const CeilingsRecord older = parse_ceilings_record("older", json.dump());
   CHECK(older.measured.l2_partitions.groups.empty());
   CHECK(older.measured.noise_floor.empty());
@@ -60,7 +65,7 @@ TEST_CASE("a record from before the partitions is read, and written without them
 
 TEST_CASE("a device was asleep where a record does not say what it did") {
   Json json = written();
-  for (Json& reads : json["background"]) reads.erase("load");
+  for (Json& reads : json["noise_floor"]) reads.erase("load");
   const std::vector<NoiseFloor> read = parse_ceilings_record("older", json.dump()).measured.noise_floor;
   CHECK(read == std::vector<NoiseFloor>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
 }
@@ -86,16 +91,16 @@ TEST_CASE("damaged partitions and reads are refused by field") {
     expect(json, key);
   }
   json = written();
-  json["background"][0]["seconds"] = 0;
+  json["noise_floor"][0]["seconds"] = 0;
   expect(json, "seconds");
   json = written();
-  json["background"][0]["load"] = 1;
+  json["noise_floor"][0]["load"] = 1;
   expect(json, "load");
   json = written();
-  json["background"][1]["dram_read_bytes"] = -1;
+  json["noise_floor"][1]["dram_read_bytes"] = -1;
   expect(json, "dram_read_bytes");
   json = written();
-  json["background"][1].erase("dram_read_bytes");
+  json["noise_floor"][1].erase("dram_read_bytes");
   expect(json, "dram_read_bytes");
 }
 

@@ -102,6 +102,20 @@ TEST_CASE("NaN survives too") {
   CHECK(std::isnan(parse_run_record("f", to_json_text(record)).runs[0].error["o"].rmse));
 }
 
+TEST_CASE("a record may use the names that fields had before") {
+  Json json = valid_json();
+  json["runs"][1]["memory"] = "scattered";
+  json["runs"][1].erase("pages");
+  Json& pass = json["runs"][0]["passes"][0];
+  pass.erase("cta_progress");
+  pass["paces"] = {
+      {"ctas_per_sm", 2}, {"step_cycles", 900}, {"younger", 0.75}, {"alone", 1.5}, {"step_spread", 0.02}};
+  const RunRecord record = parse_run_record("older", json.dump());
+  CHECK(record.runs[1].pages == PagePlacement::random);
+  REQUIRE(record.runs[0].passes[0].progress);
+  CHECK(*record.runs[0].passes[0].progress == MeasuredProgress{2, 900, {0.75, 1.5, 0.02}});
+}
+
 TEST_CASE("absent parts are left out, never zero") {
   const Json pass = valid_json()["runs"][0]["passes"][1];
   CHECK_FALSE(pass.contains("measured"));
