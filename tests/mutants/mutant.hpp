@@ -2,6 +2,7 @@
 // What a program of mutants knows of one mutant, from tests/mutants/*/*.mutants.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,31 @@ struct Mutant {
   std::string name;
   std::string what;             // goes wrong
   std::string by;               // the check that sees it where the judge cannot, and why locate cannot know
-  std::vector<std::string> at;  // "KERNEL PASS QUANTITY": what locate must say of this kernel
+  std::vector<std::string> at;  // "KERNEL PASS QUANTITY" that locate must blame; the quantity may be left out
 };
 
 /// In the order of their numbers, from 1.
 inline const std::vector<Mutant> kMutants = {
 #include "mutant_list.inc"
 };
+
+/// What of a mutant's declarations did not come true; empty: nothing.
+/// @param check  what saw it first; empty: nothing did
+/// @param at  "PASS QUANTITY" that locate blames, by kernel that was refused
+inline std::string broken_promise(const Mutant& mutant, const std::string& check,
+                                  const std::map<std::string, std::string>& at) {
+  if (check.empty()) return "SURVIVES";
+  if (mutant.at.empty() && mutant.by.empty()) return "declares nothing";
+  if (!mutant.by.empty()) {
+    return check.starts_with(mutant.by.substr(0, mutant.by.find(':'))) ? "" : "declared: by " + mutant.by;
+  }
+  for (const std::string& declared : mutant.at) {
+    const std::size_t space = declared.find(' ');
+    const auto found = at.find(declared.substr(0, space));
+    const bool so = found != at.end() && (found->second + " ").starts_with(declared.substr(space + 1) + " ");
+    if (!so) return "declared: at " + declared + (found == at.end() ? "" : ", located: " + found->second);
+  }
+  return "";
+}
 
 }  // namespace tilescope

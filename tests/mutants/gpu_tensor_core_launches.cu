@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The launches of gpu:flash2-mma in the program of mutants: fp16 with head dimension 64 in the fused order,
+// and bf16 with head dimension 128 and dropout in the split order.
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash2_mma/dkdv.cuh"
+#include "gpu/kernels/flash2_mma/dq.cuh"
+#include "gpu/kernels/flash2_mma/flash2_mma.hpp"
+#include "gpu/kernels/flash2_mma/forward.cuh"
+#include "gpu/launch/launch.cuh"
+
+namespace tilescope {
+
+/// What an earlier kernel left there must not pass for data that a mutant forgets to wait for.
+void poison_shared_memory(cudaStream_t stream);
+
+namespace {
+
+using gpu::Features;
+using PassKernel = void (*)(KernelArguments);
+
+PassKernel bf16_kernel(PassName pass) {
+  constexpr ElementType kType = ElementType::bf16;
+  constexpr Features kFeatures = Features::general_dropout;
+  if (pass == PassName::forward) return gpu::flash2_mma_forward<kType, 128, kFeatures>;
+  if (pass == PassName::dq) return gpu::flash2_mma_dq<kType, 128, kFeatures>;
+  return gpu::flash2_mma_dkdv<kType, 128, false, kFeatures>;
+}
+
+PassKernel fp16_kernel(PassName pass, bool observed, bool drops) {
+  constexpr ElementType kType = ElementType::fp16;
+  if (pass == PassName::forward) {
+    return observed && drops ? gpu::flash2_mma_forward<kType, 64, Features::general_dropout>
+           : observed        ? gpu::flash2_mma_forward<kType, 64, Features::general>
+           : drops           ? gpu::flash2_mma_forward<kType, 64, Features::dropout>
+                             : gpu::flash2_mma_forward<kType, 64, Features::plain>;
+  }
+  return observed ? gpu::flash2_mma_dkdv<kType, 64, true, Features::general_dropout>
+         : drops  ? gpu::flash2_mma_dkdv<kType, 64, true, Features::dropout>
+                  : gpu::flash2_mma_dkdv<kType, 64, true, Features::plain>;
+}
+
+}  // namespace
+
+void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  poison_shared_memory(stream);
+  if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
+  int device = 0, major = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+             "asking for the compute capability");
+  const bool bf16 = program.problem.dtype == ElementType::bf16;
+  launch_pass(bf16 ? bf16_kernel(program.name)
+                   : fp16_kernel(program.name, arguments.log.states != nullptr, arguments.dropout.active()),
+              program, flash2_mma_launch_shape(program, major), arguments, stream);
+}
+
+}  // namespace tilescope
