@@ -146,7 +146,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (run.scan && *run.scan != Scan::ascending) {
           summary.label += fmt::format(" {}", to_string(*run.scan));
         }
-        if (run.pages == PagePlacement::random) summary.label += " random";
+        if (run.pages == PagePlacement::random) summary.label += " random pages";
         summary.algorithm = algorithm_of_kernel(run.kernel);
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);

@@ -169,7 +169,10 @@ void define_arrows(PlotInput& input, const RooflineChart& chart) {
 
 std::string draw(const LineChart& chart) {
   PlotInput input;
-  define_canvas(input, 960, 470, chart.x.label, chart.y.label);
+  // Room for a key of one column: with two, gnuplot leaves none for the plot.
+  constexpr double kKeyMargins = 110, kKeyRow = 27;
+  const double height = std::max(470.0, kKeyMargins + kKeyRow * static_cast<double>(chart.series.size()));
+  define_canvas(input, 960, height, chart.x.label, chart.y.label);
   define_range(input, 'x', chart.x.low, chart.x.high);
   define_range(input, 'y', chart.y.low, chart.y.high);
   input.define("log_x", chart.x.logarithmic ? 1.0 : 0.0);
