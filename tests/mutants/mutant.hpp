@@ -17,7 +17,7 @@ struct Mutant {
 
 /// In the order of their numbers, from 1.
 inline const std::vector<Mutant> kMutants = {
-#include "mutant_list.inc"
+#include "tests/mutants/mutant_list.inc"
 };
 
 /// What of a mutant's declarations did not come true; empty: nothing.

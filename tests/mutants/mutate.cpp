@@ -196,7 +196,7 @@ int main(int argc, char** argv) try {
   Mutants mutants;
   for (int i = 3; i < argc; ++i) read_mutants(argv[i], mutants);
   write_sources(fs::canonical(argv[1]), argv[2], mutants);
-  write_list(fs::path(argv[2]) / "mutant_list.inc", mutants);
+  write_list(fs::path(argv[2]) / "tests/mutants/mutant_list.inc", mutants);
 } catch (const std::exception& error) {
   std::cerr << "mutate: " << error.what() << '\n';
   return 1;
