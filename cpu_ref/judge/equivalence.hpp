@@ -85,6 +85,9 @@ class Reference {
   const AttentionProblem& problem() const { return tensors_.problem(); }
   const ExactAttention& exact() const { return exact_; }
   const ErrorBound& bound(TensorName output) const;
+  /// How coarse fp32 exponents are beside the element type that P is rounded to, at most 1. Next to 0 but for
+  /// huge scores, whose last fp32 bit moves P by a unit of the element type.
+  double coarseness() const;
   /// One a row of the output.
   std::vector<MirrorBound> mirror_bounds(TensorName output) const;
   /// Inputs, and what the last run left.
@@ -131,9 +134,9 @@ std::span<const MirrorRule> mirror_rules();
 /// the same roundings. What is free is the order of sums inside a tile, fused multiply-adds and the last bits
 /// of exp2. Row by row, from the size of that row's own terms (error_scale.hpp):
 ///
-/// 1. Sums. Either kernel's fp32 arithmetic costs a row what rounding each of its terms once does: 2^-24 of
-///    them, of the exponents behind each P, and of the LSE where P is made from that. Two kernels: twice
-///    that.
+/// 1. Sums. Either kernel's fp32 arithmetic costs a row at most three roundings of each of its terms, of the
+///    exponents behind each P, and of the LSE where P is made from that: what `least` allows against the
+///    exact result, of this row's terms and not of the largest. Two kernels: twice that.
 /// 2. Tipped roundings of P and dS. Where the two kernels' fp32 values lie on two sides of a rounding
 ///    boundary, the terms differ by a unit in the last place of the element type. Which are tipped is a
 ///    matter of chance, so that they add like the root of their squares; all of them at worst. delta inherits
@@ -141,8 +144,11 @@ std::span<const MirrorRule> mirror_rules();
 /// 3. The result's own rounding, which can be tipped too: one unit in its last place. Two right results can
 ///    always lie that far apart.
 ///
-/// 1 and 2 together, and the unit, are at most nine tenths of the exact bound: a mirror's bound is the
-/// tighter of the two wherever the exact one is more than the unit of 3.
+/// Together they are at most nine tenths of the exact bound, but never less than the unit of 3. Only where
+/// scores are so large that a last fp32 bit of an exponent moves P by a unit of the element type
+/// (Reference::coarseness()) do two right kernels have other roundings: there the limit rises to twice the
+/// exact bound, which is how far two results can be apart that both pass it. On an H200 fp16 kernels on
+/// huge-scale inputs are that far from their mirrors.
 ///
 /// @param reference  of the problem that both were run on
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
