@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What flash3's forward pass is launched with, and a CTA's shared memory by address.
+#pragma once
+
+#include <cuda.h>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/kernels/flash3/shapes.hpp"
+#include "gpu/launch/kernel_arguments.hpp"
+#include "gpu/primitives/sm90/mbarrier.cuh"
+
+namespace tilescope::gpu {
+
+/// A (B, H, Nq, D) tensor of 16-bit elements; strides in elements.
+struct Flash3OutputRows {
+  std::uint16_t* data = nullptr;
+  std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+  __device__ __forceinline__ std::uint16_t* row(int batch, int head, int row) const {
+    return data + batch * batch_stride + head * head_stride + row * row_stride;
+  }
+};
+
+struct Flash3ForwardArguments {
+  CUtensorMap q, k, v, out;   // head_panels(): boxes of 64, block_n, block_n and 16 rows
+  Flash3OutputRows out_rows;  // the same tensor as `out`
+  int head_dim = 1;
+  float* lse = nullptr;  // (B, H, Nq), strides in elements
+  std::int64_t lse_batch_stride = 0, lse_head_stride = 0;
+  Grid grid;
+  Scan scan = Scan::descending;
+  VisibleBand band;
+  int heads = 1;
+  int group_size = 1;           // query heads a key/value head
+  float softmax_scale = 1.0f;   // |scale|
+  float exponent_scale = 1.0f;  // |scale| log2(e), at least the smallest normal number
+  float score_sign = 1.0f;      // of the scale
+  WorkCounter* counter = nullptr;
+};
+
+/// One q tile of one head, as the producer hands it to the consumers.
+struct Flash3Item {
+  int batch;
+  int head;
+  int block;  // -1: there are no more
+  int turn;
+};
+
+namespace detail {
+
+/// Shared memory of a CTA, by address.
+template <Flash3ForwardShape kShape>
+struct Flash3Shared {
+  static constexpr Flash3ForwardLayout kLayout{kShape};
+  sm90::SharedAddress base;
+
+  // Q, item and barriers of a warpgroup: `buffer` is stage * consumers + warpgroup.
+  __device__ __forceinline__ std::uint32_t q(int buffer) const {
+    return base + kLayout.q + buffer * kShape.q_tile().bytes();
+  }
+  __device__ __forceinline__ std::uint32_t k(int stage) const {
+    return base + kLayout.k + stage * kShape.kv_tile().bytes();
+  }
+  __device__ __forceinline__ std::uint32_t v(int stage) const {
+    return base + kLayout.v + stage * kShape.kv_tile().bytes();
+  }
+  __device__ __forceinline__ std::uint32_t q_full(int stage) const {
+    return base + kLayout.q_full + 8 * stage;
+  }
+  __device__ __forceinline__ std::uint32_t q_empty(int buffer) const {
+    return base + kLayout.q_empty + 8 * buffer;
+  }
+  __device__ __forceinline__ std::uint32_t k_full(int stage) const {
+    return base + kLayout.k_full + 8 * stage;
+  }
+  __device__ __forceinline__ std::uint32_t k_empty(int stage) const {
+    return base + kLayout.k_empty + 8 * stage;
+  }
+  __device__ __forceinline__ std::uint32_t v_full(int stage) const {
+    return base + kLayout.v_full + 8 * stage;
+  }
+  __device__ __forceinline__ std::uint32_t v_empty(int stage) const {
+    return base + kLayout.v_empty + 8 * stage;
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tilescope::gpu

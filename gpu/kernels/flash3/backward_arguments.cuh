@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What flash3's fused backward pass is launched with.
+#pragma once
+
+#include <cuda.h>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/kernels/flash3/backward_shapes.hpp"
+
+namespace tilescope::gpu {
+
+struct Flash3BackwardArguments {
+  CUtensorMap q, k, v, dout;     // head_panels(): boxes of block_m, block_n, block_n and block_m rows
+  CUtensorMap dk, dv;            // head_panels(): boxes of 16 rows
+  CUtensorMap dq_accum;          // (B, H, Nq, D) fp32, cleared: boxes of 32 columns and 16 rows
+  const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements
+  const float* delta = nullptr;  // likewise
+  std::int64_t statistic_batch_stride = 0, statistic_head_stride = 0;
+  Grid grid;  // kv tiles of batch x key/value heads
+  Scan scan = Scan::ascending;
+  VisibleBand band;
+  int heads_kv = 1;
+  int group_size = 1;           // query heads a key/value head: the CTA streams them all
+  float softmax_scale = 1.0f;   // signed, of dK
+  float exponent_scale = 1.0f;  // signed, times log2(e), of at least the smallest normal magnitude
+};
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each instance of flash3's backward pass is compiled from: the kernel and its launch.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "gpu/kernels/flash3/backward.cuh"
+#include "gpu/kernels/flash3/backward_launch.cuh"
+
+namespace tilescope::gpu {
+
+template <sm90::ProductType kType, typename Choice>
+void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream) {
+  constexpr Flash3BackwardShape kShape = Choice::shape;
+  constexpr int kSharedBytes = Flash3BackwardLayout(kShape).end;
+  void (*const kernel)(Flash3BackwardArguments) = flash3_dkdvdq<kType, Choice>;
+  const auto check = [](cudaError_t status) {
+    if (status != cudaSuccess) throw std::runtime_error(std::string("flash3: ") + cudaGetErrorString(status));
+  };
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  kernel<<<static_cast<unsigned>(arguments.grid.size()), kShape.threads(), kSharedBytes, stream>>>(arguments);
+  check(cudaGetLastError());
+}
+
+}  // namespace tilescope::gpu

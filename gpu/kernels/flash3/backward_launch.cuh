@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a pass's arguments to a launch of flash3's fused backward pass.
+#pragma once
+
+#include "gpu/kernels/flash3/backward_arguments.cuh"
+#include "gpu/kernels/flash3/launch.cuh"
+
+namespace tilescope::gpu {
+
+/// Of the fused backward pass. dq_accum must be cleared before, and converted after.
+template <sm90::ProductType kType, Flash3BackwardShape kShape>
+Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
+  constexpr auto kElement =
+      kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
+  const int batch = args.grid.num_heads / args.heads_kv;
+  const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
+    return sm90::encode_tensor_map(
+        flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
+  };
+  Flash3BackwardArguments out{};
+  const int q_rows = args.band.seqlen_q, k_rows = args.band.seqlen_k;
+  out.q = map(TensorName::q, args.heads, q_rows, kShape.tile.block_m);
+  out.dout = map(TensorName::dout, args.heads, q_rows, kShape.tile.block_m);
+  out.k = map(TensorName::k, args.heads_kv, k_rows, kShape.tile.block_n);
+  out.v = map(TensorName::v, args.heads_kv, k_rows, kShape.tile.block_n);
+  out.dk = map(TensorName::dk, args.heads_kv, k_rows, 16);
+  out.dv = map(TensorName::dv, args.heads_kv, k_rows, 16);
+  sm90::TensorMapParameters sums = flash3_map(sm90::MapElement::fp32, args[TensorName::dq_accum], batch,
+                                              args.heads, q_rows, args.head_dim, 16);
+  sums.box[0] = 32;
+  out.dq_accum = sm90::encode_tensor_map(sums, args[TensorName::dq_accum].data);
+  const DeviceTensor& lse = args[TensorName::lse];
+  out.lse = static_cast<const float*>(lse.data);
+  out.delta = static_cast<const float*>(args[TensorName::delta].data);
+  out.statistic_batch_stride = lse.batch_stride;
+  out.statistic_head_stride = lse.head_stride;
+  out.grid = args.grid;
+  out.scan = args.scan;
+  out.band = args.band;
+  out.heads_kv = args.heads_kv;
+  out.group_size = args.group_size();
+  out.softmax_scale = args.softmax_scale;
+  out.exponent_scale = args.score_sign * std::max(args.softmax_scale_log2, 1.17549435e-38f);
+  return out;
+}
+
+/// Compiled once for each type, for sm_90a.
+template <sm90::ProductType kType, typename Choice>
+void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream);
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// FlashAttention-3, forward, for Hopper (sm_90a): fp16 and bf16, head_dim a multiple of 8 up to 256, masks,
+// grouped heads. What is here is a kernel with a launch of its own (launch.cuh), tested on an H200 against
+// attention in double precision (tests/gpu/kernels/flash3/device_forward_test.cu). It is not in the registry:
+// the commands do not know it, it logs no tiles, and no mirror on the CPU rounds P as it does, relative to
+// maxima that may lag (softmax.cuh).
+//
+// Against gpu:flash2-mma: the copy engine (TMA) loads whole tiles for one thread that
+// does nothing else; warpgroups multiply by wgmma straight from shared memory, without registers or
+// instructions for the operands; products run while the same warpgroup (next S beside this P V) and the
+// others (by turns) are at their softmax; CTAs stay, take one tile after the other, and load the next while
+// they end this one. That should win about twice the rate: 360 TFLOP/s were 0.4 of the tensor cores at
+// head_dim 128; 752 are 0.86 of them at the clock that power leaves (1.58 GHz). The rest is a warpgroup's
+// chain of one step. Source: FlashAttention-3, arXiv:2407.08608, Algorithms 1 and 2.
+//
+// What each step gave on an H200 (fp16, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full /
+// causal; cuDNN 9.19 beside it: head_dim 64 490 / 455, 128 665 / 600, 256 719 / 620):
+//   head_dim                                                          64         128         256
+//   all of the above                                               523 / 447  651 / 595  734 / 663
+//   the next item's first S beside this one's end, Q freed early   535 / 462  672 / 617  740 / 618
+//   maxima may lag by 2^8: no exchange, no rescale of O            562 / 522  700 / 671  784 / 691
+//   sums of P tell when they may not: no look at the scores        577 / 524  740 / 709  794 / 699
+//   the item after this one is decoded while buffers are full      573 / 534  745 / 700  795 / 687
+//   sections of as many heads as fit L2 (shapes.hpp)        575 / 541  752 / 718  797 / 734
+// The third step came from a step's times by clock: 620 cycles for the products to be issued, 550 for maxima
+// and their exchange, 700 to 980 for exponentials and sums, 130 for a barrier that had long been complete,
+// 150 to 330 for O and P; together 2700 for 2048 of the tensor cores. Now they are about 2350.
+//
+// Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
+// - exponentials by polynomial, 1/8, 2/8, 3/8 of them: head_dim 64 511, 488, 460 of 535; 128 653, 639 of 672
+// - sums of P apart from the exponentials: 64 510 of 530; 128 662 of 672
+// - a vote to skip factors of 1, maxima exact: 64 515 of 535; 128 659 of 672 (but 256 765 of 748)
+// - 128: block_n 160 or 176, whose O then goes straight from registers: 689, 676 of 700; 144: 736 of 742
+// - 192: block_n 112, whose scores cannot be kept: 775 of 785; 256: 80, likewise: 785 to 792 of 794
+// - 64: 192 x 96 with scores kept 535 of 563; 128 x 160 509 of 563; 128 x 192 471 of 526
+// - no turns: within 1 % at 2048 keys and more, 2 % slower at 512
+// - kv tiles walked up, or in sawtooth: within 1 % of down
+// - the next item's first boxes prefetched into L2 by the loading thread: 128 at 512 keys 445 of 486
+// - setmaxnreg 32 / 240 waits for ever: a CTA owns what its entry took, 384 x 168 registers, not all 65,536
+// ptxas serialised (C7513 to C7515, C7518):
+// - P packed into operand registers while products run, even into a second set used by turns
+// - scores in flight round the back edge of a loop
+// - a loop between two groups in flight
+#pragma once
+
+#include "gpu/kernels/flash3/arguments.cuh"
+#include "gpu/kernels/flash3/producer.cuh"
+#include "gpu/kernels/flash3/softmax.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/named_barrier.cuh"
+#include "gpu/primitives/sm90/register_budget.cuh"
+#include "gpu/primitives/sm90/stage_accumulator.cuh"
+#include "gpu/primitives/sm90/tma.cuh"
+#include "gpu/primitives/sm90/wgmma.cuh"
+
+namespace tilescope::gpu {
+namespace detail {
+
+/// A warp's 16 rows of O, from row `query` on, and their LSE.
+template <sm90::ProductType kType, Flash3ForwardShape kShape>
+__device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
+                                           const Flash3Item& item, const Flash3Rows& rows,
+                                           const float (&out)[kShape.head_dim / 2], int query, int warp,
+                                           int lane) {
+  if (lane % 4 == 0) {
+    float* lse = args.lse + item.batch * args.lse_batch_stride + item.head * args.lse_head_stride;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = query + 8 * half + lane / 4;
+      if (row < args.band.seqlen_q) lse[row] = rows.log_sum_exp(half, args.softmax_scale);
+    }
+  }
+  if constexpr (kShape.output == Flash3Output::direct) {
+    sm90::store_rows_direct<kType>(out, args.out_rows.row(item.batch, item.head, query),
+                                   args.out_rows.row_stride, args.band.seqlen_q - query, args.head_dim, lane);
+  } else {
+    constexpr sm90::PanelTile kTile = kShape.out_tile();
+    const std::uint32_t tile = shared.base + Flash3Shared<kShape>::kLayout.out + warp * kTile.bytes();
+    if (lane == 0) sm90::wait_for_store_reads<0>();
+    __syncwarp();
+    sm90::stage_rows<kType, kTile, kShape.head_dim>(out, tile, lane);
+    sm90::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0 && query < args.band.seqlen_q) {
+#pragma unroll
+      for (int panel = 0; panel < kTile.panels(); ++panel) {
+        sm90::store_box(args.out, tile + panel * kTile.panel_bytes(), panel * kTile.panel_cols(), query,
+                        item.head, item.batch);
+      }
+      sm90::commit_stores();
+    }
+    __syncwarp();
+  }
+}
+
+/// The same for rows that see no key.
+template <sm90::ProductType kType, Flash3ForwardShape kShape>
+__device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
+                                                 int query, int lane) {
+  for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
+    std::uint16_t* out = args.out_rows.row(item.batch, item.head, row);
+    for (int col = lane; col < args.head_dim; col += 32) out[col] = 0;
+    if (lane == 0) {
+      args.lse[item.batch * args.lse_batch_stride + item.head * args.lse_head_stride + row] = kMinusInfinity;
+    }
+  }
+}
+
+/// A warpgroup that computes 64 rows of each tile.
+template <sm90::ProductType kType, Flash3ForwardShape kShape>
+__device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
+                                        const Flash3Item* items, int group, int thread) {
+  constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
+  constexpr int kScores = kBlockN / 2, kOutputs = kHeadDim / 2;
+  constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
+  constexpr bool kKept = kShape.scores == Flash3Scores::kept;
+  constexpr int kFirstTurn = 1, kFirstVote = 8;  // of the named barriers
+  using sm90::Major;
+  const int lane = thread % 32;
+
+  // A warpgroup waits for its own barrier and, its products issued, arrives at the next one's.
+  const auto take_turn = [&] {
+    if constexpr (kShape.turns) sm90::sync_named(kFirstTurn + group, 256);
+  };
+  const auto pass_turn = [&] {
+    if constexpr (kShape.turns) sm90::arrive_named(kFirstTurn + (group + 1) % kShape.consumers(), 256);
+  };
+  if (group == kShape.consumers() - 1) pass_turn();
+
+  // A warp arrives once it is done with a buffer: its products have waited for it ...
+  const auto release = [&](std::uint32_t empty) {
+    if (lane == 0) sm90::arrive(empty);
+  };
+
+  sm90::RingPlace<kShape.q_stages> q;
+  sm90::RingPlace<kShape.kv_stages> k, v;
+  const auto q_buffer = [&] { return q.stage * kShape.consumers() + group; };
+  float scores[kScores];
+  std::uint32_t probs[kScores / 2];
+  float out[kOutputs];
+  Flash3Item item{};
+  TileRange range;
+  const auto first_query = [&](const Flash3Item& of) {
+    return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
+  };
+
+  const auto multiply_scores = [&](int k_stage) {
+    const sm90::Operand left(kQTile, Major::k, shared.q(q_buffer()));
+    const sm90::Operand right(kKvTile, Major::k, shared.k(k_stage));
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 16; ++step) {
+      sm90::multiply<kBlockN, kType>(scores, left.at(k_step(kQTile, Major::k, step)),
+                                     right.at(k_step(kKvTile, Major::k, step)), step > 0);
+    }
+    sm90::commit_products();
+  };
+  const auto multiply_values = [&] {
+    const sm90::Operand right(kKvTile, Major::mn, shared.v(v.stage));
+#pragma unroll
+    for (int step = 0; step < kBlockN / 16; ++step) {
+      sm90::multiply<kHeadDim, kType, Major::mn>(out, probs + 4 * step,
+                                                 right.at(k_step(kKvTile, Major::mn, step)), true);
+    }
+    sm90::commit_products();
+  };
+  // ... and all its lanes have read the item that came with Q.
+  const auto release_q = [&] {
+    __syncwarp();
+    release(shared.q_empty(q_buffer()));
+    q.advance();
+  };
+  const auto release_k = [&] {
+    release(shared.k_empty(k.stage));
+    k.advance();
+  };
+  const auto release_v = [&] {
+    release(shared.v_empty(v.stage));
+    v.advance();
+  };
+  // Steps [full_begin, full_end) of the walk need no mask.
+  int full_begin = 0, full_end = 0;
+  const auto needs_mask = [&](int step) { return step < full_begin || step >= full_end; };
+  const auto mask_tile = [&](int step) {
+    mask_scores(scores, args.score_sign, args.band, first_query(item),
+                scan_tile(args.scan, range, item.turn, step) * kBlockN, thread);
+  };
+  const auto store = [&](const Flash3Item& of, const Flash3Rows& rows) {
+    store_rows<kType, kShape>(args, shared, of, rows, out, first_query(of) + 16 * (thread / 32),
+                              4 * group + thread / 32, lane);
+  };
+  /// The next item with something to compute; the others' rows are 0. False: there are no more.
+  const auto next_item = [&] {
+    for (;;) {
+      sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
+      item = items[q_buffer()];
+      if (item.block < 0) return false;
+      range = kv_tiles(args.band, kShape.tile, item.block);
+      if (!range.empty()) {
+        if (args.score_sign < 0.0f) range.full_end = range.full_begin;  // the mask gives scores their sign
+        const bool down = scan_tile(args.scan, range, item.turn, 0) != range.begin;
+        full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
+        full_end = full_begin + range.full_end - range.full_begin;
+        return true;
+      }
+      store_empty_rows<kType, kShape>(args, item, first_query(item) + 16 * (thread / 32), lane);
+      release_q();
+    }
+  };
+
+  Flash3Rows rows;
+  /// The first tile of an item, its scores being there.
+  const auto first_softmax = [&] {
+    release_k();
+    if (needs_mask(0)) mask_tile(0);
+    rows = Flash3Rows();
+    float tile_sum[2];
+    rows.raise_to(scores, args.exponent_scale);
+    rows.exponentiate(scores, args.exponent_scale, tile_sum);
+    rows.add(tile_sum);
+    sm90::pack_operands<kType>(scores, probs);
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
+    if (range.count() > 1) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the second K");
+  };
+
+  const auto begin_item = [&] {
+    sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+    take_turn();
+    sm90::begin_products();
+    multiply_scores(k.stage);
+    pass_turn();
+    sm90::wait_for_products<0>();
+    first_softmax();
+  };
+
+  bool v_ready = false;
+  /// S of tile `step` and P V of the one before, which are issued together; then the softmax of the former
+  /// runs beside the latter.
+  const auto compute_step = [&](int step) {
+    if (!v_ready) sm90::wait(shared.v_full(v.stage), v.full_parity(), "V");
+    take_turn();
+    sm90::begin_products();
+    const int k_stage = k.stage;
+    multiply_scores(k_stage);
+    multiply_values();
+    pass_turn();
+    // Asked early, since the answer takes a while.
+    k.advance();
+    const auto next_v = v.next();
+    const bool k_ready =
+        step + 1 == range.count() || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
+    v_ready = sm90::phase_was_over(shared.v_full(next_v.stage), next_v.full_parity());
+    sm90::wait_for_products<1>();
+    float tile_sum[2];
+    bool raised = false;     // a maximum: what was summed before takes factors
+    if (needs_mask(step)) {  // rare, and where rows see their first keys
+      mask_tile(step);
+      rows.raise_to(scores, args.exponent_scale);
+      raised = true;
+    }
+    [[maybe_unused]] std::uint32_t next_probs[kScores / 2];
+    bool again;
+    if constexpr (kKept) {
+      release(shared.k_empty(k_stage));
+      rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
+      again = __any_sync(0xFFFFFFFFu, !rows.will_do(tile_sum)) && !raised;
+      if (again) {
+        rows.raise_to(scores, args.exponent_scale);
+        rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
+      }
+    } else {
+      rows.exponentiate(scores, args.exponent_scale, tile_sum);
+      // A product is for the whole warpgroup to do again. (The vote tells the compiler that a warp agrees.)
+      again = __any_sync(0xFFFFFFFFu,
+                         sm90::any_at_named(kFirstVote + group, 128, !raised && !rows.will_do(tile_sum)));
+      if (!again) release(shared.k_empty(k_stage));
+    }
+    // A place where control flow meets: ptxas would move the wait for P V above the exponentials if the two
+    // stood in one block.
+    if (!k_ready) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the next K");
+    sm90::wait_for_products<0>();
+    release_v();
+    if constexpr (!kKept) {
+      if (again) {
+        sm90::begin_products();
+        multiply_scores(k_stage);
+        sm90::wait_for_products<0>();
+        release(shared.k_empty(k_stage));
+        rows.raise_to(scores, args.exponent_scale);
+        rows.exponentiate(scores, args.exponent_scale, tile_sum);
+      }
+    }
+    rows.add(tile_sum);
+    if (raised || again) rows.rescale(out);
+    if constexpr (kKept) {
+      // ptxas takes no definition of an operand while products run, not even of the next one's: hence a copy,
+      // which it must not see through.
+#pragma unroll
+      for (int i = 0; i < kScores / 2; ++i) {
+        asm volatile("xor.b32 %0, %1, 0;" : "=r"(probs[i]) : "r"(next_probs[i]));
+      }
+    } else {
+      sm90::pack_operands<kType>(scores, probs);
+    }
+  };
+
+  // load is the producer's part
+  bool more = next_item();
+  if (more) begin_item();
+  while (more) {
+    v_ready = false;
+    // compute
+    for (int step = 1; step < range.count(); ++step) compute_step(step);
+    release_q();
+
+    // finish: normalise once, store by warp. With a second Q, beside the first scores of the next item.
+    const Flash3Item done = item;
+    if constexpr (kShape.q_stages > 1) more = next_item();
+    sm90::wait(shared.v_full(v.stage), v.full_parity(), "the last V");
+    if (kShape.q_stages > 1 && more) {
+      sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
+      take_turn();
+      sm90::begin_products();
+      multiply_values();
+      multiply_scores(k.stage);
+      pass_turn();
+      sm90::wait_for_products<1>();
+      release_v();
+      rows.finish(out);
+      store(done, rows);
+      sm90::wait_for_products<0>();
+      first_softmax();
+    } else {
+      sm90::begin_products();
+      multiply_values();
+      sm90::wait_for_products<0>();
+      release_v();
+      rows.finish(out);
+      store(done, rows);
+      if constexpr (kShape.q_stages == 1) {
+        more = next_item();
+        if (more) begin_item();
+      }
+    }
+  }
+  if (lane == 0) sm90::wait_for_store_reads<0>();
+}
+
+}  // namespace detail
+
+/// CTA: one q tile after the other, from the counter. Grid: as many as run at once. Dynamic shared memory:
+/// Flash3ForwardLayout.
+template <sm90::ProductType kType, typename Choice>
+__global__ __launch_bounds__(Choice::shape.threads(),
+                             1) void flash3_forward(const __grid_constant__ Flash3ForwardArguments args) {
+  constexpr Flash3ForwardShape kShape = Choice::shape;
+  constexpr Flash3ForwardLayout kLayout(kShape);
+  static_assert(kLayout.end <= kSm90SharedBytes, "the tile does not fit shared memory");
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  const detail::Flash3Shared<kShape> shared{sm90::shared_address_of(shared_bytes)};
+  auto* items = reinterpret_cast<Flash3Item*>(shared_bytes + kLayout.items);
+
+  // From one lane to all: the compiler then knows that a warp agrees.
+  const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
+  if (threadIdx.x == 0) {
+    sm90::prefetch_map(args.q);
+    sm90::prefetch_map(args.k);
+    sm90::prefetch_map(args.v);
+    sm90::prefetch_map(args.out);
+    for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
+      sm90::init_barrier(shared.q_full(buffer), 1);
+      sm90::init_barrier(shared.q_empty(buffer), 4);  // a warp's arrival each
+    }
+    for (int stage = 0; stage < kShape.kv_stages; ++stage) {
+      sm90::init_barrier(shared.k_full(stage), 1);
+      sm90::init_barrier(shared.k_empty(stage), kShape.warps());
+      sm90::init_barrier(shared.v_full(stage), 1);
+      sm90::init_barrier(shared.v_empty(stage), kShape.warps());
+    }
+    sm90::fence_barrier_init();
+  }
+  __syncthreads();
+
+  if (warpgroup == 0) {
+    sm90::give_up_registers<kShape.producer_registers()>();
+    if (threadIdx.x == 0) detail::produce<kShape>(args, shared, items);
+  } else {
+    sm90::take_registers<kShape.consumer_registers()>();
+    detail::consume<kType, kShape>(args, shared, items, warpgroup - 1, static_cast<int>(threadIdx.x) % 128);
+  }
+}
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a pass's arguments to a launch of flash3's forward pass.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/kernels/flash3/arguments.cuh"
+#include "gpu/primitives/sm90/encode_tensor_map.hpp"
+#include "gpu/primitives/sm90/wgmma.cuh"
+
+namespace tilescope::gpu {
+
+/// The map of a 16-bit tensor of attention in boxes of `box_rows` rows.
+inline sm90::TensorMapParameters flash3_map(sm90::MapElement element, const DeviceTensor& tensor, int batch,
+                                            int heads, int rows, int head_dim, int box_rows) {
+  return sm90::head_panels(element, batch, heads, rows, head_dim, tensor.batch_stride, tensor.head_stride,
+                           tensor.row_stride, box_rows);
+}
+
+/// @param counter  both numbers 0; used by one launch at a time
+template <sm90::ProductType kType, Flash3ForwardShape kShape>
+Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, WorkCounter* counter) {
+  constexpr auto kElement =
+      kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
+  const int batch = args.grid.num_heads / args.heads;
+  const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
+    return sm90::encode_tensor_map(
+        flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
+  };
+  Flash3ForwardArguments out{};
+  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
+  out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
+  out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
+  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, 16);
+  const DeviceTensor& rows = args[TensorName::out];
+  out.out_rows = {static_cast<std::uint16_t*>(rows.data), rows.batch_stride, rows.head_stride,
+                  rows.row_stride};
+  out.head_dim = args.head_dim;
+  const DeviceTensor& lse = args[TensorName::lse];
+  out.lse = static_cast<float*>(lse.data);
+  out.lse_batch_stride = lse.batch_stride;
+  out.lse_head_stride = lse.head_stride;
+  out.grid = args.grid;
+  out.scan = args.scan;
+  out.band = args.band;
+  out.heads = args.heads;
+  out.group_size = args.group_size();
+  out.softmax_scale = std::fabs(args.softmax_scale);
+  out.exponent_scale = std::max(args.softmax_scale_log2, 1.17549435e-38f);
+  out.score_sign = args.score_sign;
+  out.counter = counter;
+  return out;
+}
+
+/// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, for
+/// sm_90a.
+template <sm90::ProductType kType, typename Choice>
+void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream);
+
+}  // namespace tilescope::gpu

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loading side of flash3's forward pass: one thread that asks the copy engine for tile after tile.
+#pragma once
+
+#include "gpu/kernels/flash3/arguments.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/tma.cuh"
+
+namespace tilescope::gpu::detail {
+
+/// The thread that loads. Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
+template <Flash3ForwardShape kShape>
+__device__ __forceinline__ void produce(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
+                                        Flash3Item* items) {
+  using sm90::CacheHint;
+  constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
+  const auto load_tile = [](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
+                            const sm90::PanelTile& tile, int row, int head, int batch, CacheHint hint) {
+    sm90::arrive_expecting(full, static_cast<std::uint32_t>(tile.bytes()));
+    for (int panel = 0; panel < tile.panels(); ++panel) {
+      sm90::load_box(target + static_cast<std::uint32_t>(panel * tile.panel_bytes()), map, full,
+                     panel * tile.panel_cols(), row, head, batch, hint);
+    }
+  };
+
+  sm90::RingPlace<kShape.q_stages> q;
+  sm90::RingPlace<kShape.kv_stages> k, v;
+  /// Hands an item, and its rows of Q if there is something to compute, to each warpgroup.
+  const auto hand_over = [&](const Flash3Item& item, bool with_rows) {
+    for (int group = 0; group < kShape.consumers(); ++group) {
+      const int buffer = q.stage * kShape.consumers() + group;
+      sm90::wait(shared.q_empty(buffer), q.empty_parity(), "a free Q buffer");
+      items[buffer] = item;
+      if (with_rows) {
+        load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile,
+                  item.block * kShape.tile.block_m + sm90::kWarpgroupRows * group, item.head, item.batch,
+                  CacheHint::evict_first);
+      } else {
+        sm90::arrive(shared.q_full(buffer));
+      }
+    }
+    q.advance();
+  };
+  // Which item an index means takes divisions: it is found out one item ahead, while buffers are full.
+  volatile Flash3Item& ahead = items[kShape.q_buffers()];
+  const auto look_ahead = [&](int index) {
+    if (index < static_cast<int>(args.grid.size())) {
+      const WorkItem work = args.grid.item(index);
+      ahead.batch = work.head / args.heads;
+      ahead.head = work.head % args.heads;
+      ahead.block = work.block;
+      ahead.turn = work.turn;
+    } else {
+      ahead.block = -1;
+    }
+  };
+  look_ahead(static_cast<int>(blockIdx.x));
+  for (;;) {
+    const Flash3Item item{ahead.batch, ahead.head, ahead.block, ahead.turn};
+    if (item.block < 0) break;
+    const TileRange range = kv_tiles(args.band, kShape.tile, item.block);
+    const int kv_head = item.head / args.group_size;
+    const auto load_k = [&](int step) {
+      sm90::wait(shared.k_empty(k.stage), k.empty_parity(), "a free K buffer");
+      load_tile(shared.k(k.stage), args.k, shared.k_full(k.stage), kKvTile,
+                scan_tile(args.scan, range, item.turn, step) * kShape.tile.block_n, kv_head, item.batch,
+                CacheHint::evict_last);
+      k.advance();
+    };
+    const auto load_v = [&](int step) {
+      sm90::wait(shared.v_empty(v.stage), v.empty_parity(), "a free V buffer");
+      load_tile(shared.v(v.stage), args.v, shared.v_full(v.stage), kKvTile,
+                scan_tile(args.scan, range, item.turn, step) * kShape.tile.block_n, kv_head, item.batch,
+                CacheHint::evict_last);
+      v.advance();
+    };
+    if (!range.empty()) load_k(0);
+    hand_over(item, !range.empty());
+    const int next = static_cast<int>(gridDim.x) + atomicAdd(&args.counter->taken, 1);
+    if (range.count() > 1) load_k(1);
+    if (!range.empty()) load_v(0);
+    look_ahead(next);
+    for (int step = 2; step < range.count(); ++step) {
+      load_k(step);
+      load_v(step - 1);
+    }
+    if (range.count() > 1) load_v(range.count() - 1);
+  }
+  hand_over({0, 0, -1, 0}, false);
+  // Nobody asks any more once every CTA has come here.
+  if (atomicAdd(&args.counter->finished, 1) == static_cast<int>(gridDim.x) - 1) {
+    args.counter->taken = 0;
+    args.counter->finished = 0;
+  }
+}
+
+}  // namespace tilescope::gpu::detail

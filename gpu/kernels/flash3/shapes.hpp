@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile shapes and on-chip layout of flash3: one constexpr choice a pass, shared by the registry row, the
+// launch and the kernels. Plain C++.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/primitives/sm90/shared_layout.hpp"
+
+namespace tilescope {
+
+inline constexpr int kSm90SharedBytes = 227 * 1024;  // a CTA's, of the 228 KiB of an SM
+
+/// How the forward pass stores O.
+enum class Flash3Output : std::uint8_t {
+  staged,  // through a buffer of its own, by the copy engine
+  direct,  // from registers, where shared memory has no place for that buffer
+};
+
+/// What is done where a sum tells that a score lies too far above the maximum that its row keeps: see
+/// Flash3Rows.
+enum class Flash3Scores : std::uint8_t {
+  kept,        // they are still in registers: P was put beside them
+  recomputed,  // P took their place, for want of registers
+};
+
+/// The forward pass: one warpgroup that loads, and one for each 64 rows of block_m that computes.
+struct Flash3ForwardShape {
+  TileShape tile;
+  int head_dim = 0;   // compiled for; smaller ones run padded up on chip
+  int kv_stages = 2;  // tiles of K, and of V, in flight or in use
+  int q_stages = 1;   // 2: the next q tile arrives while this one is computed
+  Flash3Output output = Flash3Output::staged;
+  bool turns = true;  // the warpgroups issue their products in turn
+  Flash3Scores scores = Flash3Scores::kept;
+
+  constexpr int consumers() const { return tile.block_m / 64; }
+  constexpr int threads() const { return 128 * (1 + consumers()); }
+  /// What setmaxnreg leaves to loading threads and gives to computing ones.
+  constexpr int producer_registers() const { return consumers() == 2 ? 40 : consumers() == 3 ? 32 : 56; }
+  constexpr int consumer_registers() const { return consumers() == 2 ? 232 : consumers() == 3 ? 160 : 256; }
+
+  /// A warpgroup's share of Q, and a warp's of O: they come and go by themselves.
+  constexpr gpu::sm90::PanelTile q_tile() const { return {64, head_dim}; }
+  constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
+  constexpr gpu::sm90::PanelTile out_tile() const { return {16, head_dim}; }
+  constexpr int warps() const { return 4 * consumers(); }
+  constexpr int q_buffers() const { return q_stages * consumers(); }
+  constexpr bool operator==(const Flash3ForwardShape&) const = default;
+};
+
+/// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
+struct Flash3ForwardLayout {
+  int q = 0, k = 0, v = 0, out = 0;
+  int items = 0;  // 16 bytes a Q buffer, and for one ahead
+  int q_full = 0, q_empty = 0, k_full = 0, k_empty = 0, v_full = 0, v_empty = 0;  // barriers of 8 bytes
+  int end = 0;
+
+  constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
+    int next = 0;
+    const auto take = [&next](int bytes) {
+      const int at = next;
+      next += bytes;
+      return at;
+    };
+    q = take(shape.q_buffers() * shape.q_tile().bytes());
+    k = take(shape.kv_stages * shape.kv_tile().bytes());
+    v = take(shape.kv_stages * shape.kv_tile().bytes());
+    out = take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
+    items = take(16 * (shape.q_buffers() + 1));
+    q_full = take(8 * shape.q_buffers());
+    q_empty = take(8 * shape.q_buffers());
+    k_full = take(8 * shape.kv_stages);
+    k_empty = take(8 * shape.kv_stages);
+    v_full = take(8 * shape.kv_stages);
+    v_empty = take(8 * shape.kv_stages);
+    end = next;
+  }
+};
+
+/// The head dimensions that have instances of their own.
+inline constexpr int kFlash3HeadDims[] = {64, 128, 192, 256};
+
+/// Heads of a section of TileOrder::head_swizzled, for masked problems: their K and V fit L2 while their q
+/// tiles are computed, longest first; sections are even, since a small last one would end in long tiles. On
+/// an H200 (causal, TFLOP/s by heads a section): head_dim 128 at 8192 keys 4: 704, 8: 718, 16: 705, 32: 679;
+/// head_dim 256 2: 672, 4: 714, 8: 734, 16: 730; head_dim 64 8: 517, 16: 541, 32: 531, 64: 493.
+/// @param heads  batch x query heads; group  query heads that share K and V
+constexpr int flash3_heads_per_section(int head_dim, std::int64_t seqlen_k, std::int64_t heads,
+                                       std::int64_t group) {
+  const std::int64_t bytes = std::int64_t{head_dim > 128 ? 64 : 32} << 20;
+  const std::int64_t head_bytes = 2 * 2 * seqlen_k * head_dim;
+  const std::int64_t fitting = bytes / head_bytes < 1 ? 1 : bytes / head_bytes;
+  const std::int64_t most = fitting * group < heads ? fitting * group : heads;
+  const std::int64_t sections = (heads + most - 1) / most;
+  return static_cast<int>((heads + sections - 1) / sections);
+}
+static_assert(flash3_heads_per_section(128, 8192, 32, 1) == 8);
+static_assert(flash3_heads_per_section(256, 8192, 16, 1) == 8);
+static_assert(flash3_heads_per_section(64, 8192, 64, 1) == 16);
+
+/// Whether rows see so few keys, on the mean, that the ends of tiles weigh more than their inside.
+/// @param visible_pairs, rows  of all heads
+constexpr bool flash3_short_rows(std::int64_t visible_pairs, std::int64_t rows) {
+  return visible_pairs <= 1024 * rows;
+}
+
+/// Registers bound block_n: of the 64 rows, a thread holds block_n / 2 scores, block_n / 4 registers of P
+/// (twice, if the scores are kept) and head_dim / 2 of O. Shared memory bounds the stages.
+/// @param short_rows  few steps a q tile: see flash3_short_rows()
+constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool short_rows = false) {
+  if (head_dim <= 64 && short_rows) return {{128, 128}, 64, 2, 2};
+  if (head_dim <= 64) return {{192, 128}, 64, 2, 2, Flash3Output::staged, true, Flash3Scores::recomputed};
+  if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
+  if (head_dim <= 192) return {{128, 96}, 192, 2, 1, Flash3Output::direct, false};
+  return {{128, 64}, 256, 2, 1, Flash3Output::direct, false};
+}
+/// Such a shape as a type, for templates.
+template <int kHeadDim, bool kShortRows = false>
+struct Flash3ForwardChoice {
+  static constexpr Flash3ForwardShape shape = flash3_forward_shape(kHeadDim, kShortRows);
+};
+static_assert(Flash3ForwardLayout(flash3_forward_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(64, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(192)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(256)).end <= kSm90SharedBytes);
+
+}  // namespace tilescope

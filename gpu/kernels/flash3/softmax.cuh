@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warpgroup's thread does with its part of the scores: mask and online softmax. Its part is that
+// of accumulator_entry(): of two rows, every fourth pair of columns.
+#pragma once
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/primitives/sm80/softmax_math.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/stage_accumulator.cuh"
+
+namespace tilescope::gpu {
+
+/// Running maximum (of unscaled scores) and sum of a thread's two rows. Sums are the thread's own until the
+/// end.
+///
+/// A maximum only keeps exponents in range, so it may lag behind the scores: P of a tile is made from the
+/// maxima as they are, and if its sums stay below a bound (which they show at no cost), so does P, and
+/// nothing has to be exchanged between lanes, compared or rescaled. Else, mostly in a row's first tiles, the
+/// tile is done again with maxima raised to its own. The bound leaves fp16 a factor of 16 and costs no
+/// accuracy: P, its sums and O grow by the same power. (FlashAttention-4, arXiv:2603.05451, skips rescales by
+/// a bound on the maxima.)
+struct Flash3Rows {
+  static constexpr float kLargestSum = 4096.0f;  // of a row's probabilities that a thread holds
+
+  float max[2] = {kMinusInfinity, kMinusInfinity};
+  float sum[2] = {0.0f, 0.0f};
+  float shift[2] = {0.0f, 0.0f};  // -max, times the exponent's scale
+  float factor[2];                // what a raised maximum makes of what was summed before
+
+  /// Turns the scores into un-normalised probabilities, relative to the maxima as they are; `tile_sum` takes
+  /// their sums.
+  template <int kScores>
+  __device__ __forceinline__ void exponentiate(float (&scores)[kScores], float exponent_scale,
+                                               float (&tile_sum)[2]) const {
+    float chains[4] = {};
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      scores[i] = exp2_approx(fmaf(scores[i], exponent_scale, shift[i / 2 % 2]));
+      chains[i % 4] += scores[i];
+    }
+    tile_sum[0] = chains[0] + chains[1];
+    tile_sum[1] = chains[2] + chains[3];
+  }
+  /// The same as operands of P V, beside the scores.
+  template <sm90::ProductType kType, int kScores>
+  __device__ __forceinline__ void exponentiate_into(std::uint32_t (&probs)[kScores / 2],
+                                                    const float (&scores)[kScores], float exponent_scale,
+                                                    float (&tile_sum)[2]) const {
+    float chains[2][2] = {};
+#pragma unroll
+    for (int i = 0; i < kScores; i += 2) {
+      const int half = i / 2 % 2;
+      const float low = exp2_approx(fmaf(scores[i], exponent_scale, shift[half]));
+      const float high = exp2_approx(fmaf(scores[i + 1], exponent_scale, shift[half]));
+      chains[half][0] += low;
+      chains[half][1] += high;
+      probs[i / 2] = sm90::pack_pair<kType>(low, high);
+    }
+    tile_sum[0] = chains[0][0] + chains[0][1];
+    tile_sum[1] = chains[1][0] + chains[1][1];
+  }
+  /// Whether the maxima of this thread's rows will do. Never those of a row that has seen no key.
+  __device__ __forceinline__ bool will_do(const float (&tile_sum)[2]) const {
+    const auto small = [&](int half) { return tile_sum[half] <= kLargestSum && max[half] != kMinusInfinity; };
+    return small(0) && small(1);
+  }
+  /// Raises the maxima to the tile's, where they lie below.
+  template <int kScores>
+  __device__ __forceinline__ void raise_to(const float (&scores)[kScores], float exponent_scale) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float chains[2] = {scores[2 * half], scores[2 * half + 1]};
+#pragma unroll
+      for (int i = 4; i < kScores; i += 4) {
+        chains[0] = fmaxf(chains[0], scores[i + 2 * half]);
+        chains[1] = fmaxf(chains[1], scores[i + 2 * half + 1]);
+      }
+      const float new_max = fmaxf(max[half], row_max_of_quad(fmaxf(chains[0], chains[1])));
+      // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
+      shift[half] = new_max == kMinusInfinity ? 0.0f : -new_max * exponent_scale;
+      // From the rounded shift, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
+      factor[half] = exp2_approx(shift[half] + __fmul_rn(max[half], exponent_scale));
+      sum[half] *= factor[half];
+      max[half] = new_max;
+    }
+  }
+  __device__ __forceinline__ void add(const float (&tile_sum)[2]) {
+    sum[0] += tile_sum[0];
+    sum[1] += tile_sum[1];
+  }
+
+  template <int kOutputs>
+  __device__ __forceinline__ void rescale(float (&out)[kOutputs]) const {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) out[i] *= factor[i / 2 % 2];
+  }
+
+  /// Sums become the rows'; O is normalised. A row that saw no key gives O = 0.
+  template <int kOutputs>
+  __device__ __forceinline__ void finish(float (&out)[kOutputs]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] = row_sum_of_quad(sum[half]);
+      factor[half] = max[half] == kMinusInfinity ? 0.0f : __fdividef(1.0f, sum[half]);
+    }
+    rescale(out);
+  }
+  /// After finish(). -inf for a row that saw no key.
+  __device__ __forceinline__ float log_sum_exp(int half, float softmax_scale) const {
+    return max[half] == kMinusInfinity ? kMinusInfinity : fmaf(max[half], softmax_scale, logf(sum[half]));
+  }
+};
+
+/// Gives the scores the scale's sign and makes the invisible ones -inf. Rare: most tiles are full.
+/// Rows beyond the matrix are 0 and stay so: nobody stores what becomes of them.
+/// @param first_query, first_key  of the warpgroup's 64 rows
+template <int kScores>
+__device__ __forceinline__ void mask_scores(float (&scores)[kScores], float sign, const VisibleBand& band,
+                                            int first_query, int first_key, int thread) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const sm90::Entry entry = sm90::accumulator_entry(thread, 2 * half);
+    const int query = first_query + entry.row;
+    const int first = band.first_key(query) - first_key - entry.col;
+    const int last = band.last_key(query) - first_key - entry.col;
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& score = scores[i + 2 * half + e];
+        const int key = 2 * i + e;  // a thread's pairs are eight columns apart, four registers
+        score = key < first || key > last ? kMinusInfinity : sign * score;
+      }
+    }
+  }
+}
+
+}  // namespace tilescope::gpu

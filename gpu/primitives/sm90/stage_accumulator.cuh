@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// From fp32 accumulators to 16-bit operands and to tiles in shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/stmatrix.cuh"
+#include "gpu/primitives/sm90/wgmma.cuh"
+
+namespace tilescope::gpu::sm90 {
+
+/// Two numbers, rounded to the nearest of the type; `low` in the low half.
+template <ProductType kType>
+__device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
+  std::uint32_t pair;
+  if constexpr (kType == ProductType::fp16) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  }
+  return pair;
+}
+
+/// An accumulator as the left operands of the products that follow, its registers in place.
+template <ProductType kType, int kCount>
+__device__ __forceinline__ void pack_operands(const float (&d)[kCount], std::uint32_t (&packed)[kCount / 2]) {
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) packed[i] = pack_pair<kType>(d[2 * i], d[2 * i + 1]);
+}
+
+/// Rounds a warp's 16 rows of an accumulator, kCols columns from register kFirst on, into the tile whose row
+/// 0 is the warp's first, at `address`.
+template <ProductType kType, PanelTile kTile, int kCols, int kFirst = 0, int kCount>
+__device__ __forceinline__ void stage_rows(const float (&d)[kCount], std::uint32_t address, int lane) {
+  static_assert(kFirst + kCols / 2 <= kCount);
+  const Entry stored = stored_row(lane);
+#pragma unroll
+  for (int block = 0; block < kCols / 16; ++block) {
+    const float* x = d + kFirst + 8 * block;
+    store_blocks(address + kTile.offset(stored.row, 16 * block + stored.col), pack_pair<kType>(x[0], x[1]),
+                 pack_pair<kType>(x[2], x[3]), pack_pair<kType>(x[4], x[5]), pack_pair<kType>(x[6], x[7]));
+  }
+}
+
+/// Rounds a warp's 16 rows and stores them to global memory, 16 bytes a lane: the quads exchange their pairs,
+/// so that each lane holds eight neighbouring columns.
+/// @param rows, cols  that exist, of the 16 and of 2 kCount; cols and row_stride multiples of 8, target
+/// 16-byte aligned
+template <ProductType kType, int kCount>
+__device__ __forceinline__ void store_rows_direct(const float (&d)[kCount], std::uint16_t* target,
+                                                  std::int64_t row_stride, int rows, int cols, int lane) {
+  const bool odd = lane & 1, upper = lane & 2;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = 8 * half + lane / 4;
+#pragma unroll
+    for (int first = 0; first < kCount; first += 16) {  // of 32 columns: four groups of eight
+      std::uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        x[i] = pack_pair<kType>(d[first + 4 * i + 2 * half], d[first + 4 * i + 2 * half + 1]);
+      }
+      // A 4 x 4 transposition: lane i of the quad ends with the four lanes' x[i].
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, odd ? x[i] : x[i + 1], 1);
+        (odd ? x[i] : x[i + 1]) = got;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, upper ? x[i] : x[i + 2], 2);
+        (upper ? x[i] : x[i + 2]) = got;
+      }
+      const int col = 2 * first + 8 * (lane % 4);
+      if (row < rows && col < cols) {
+        *reinterpret_cast<uint4*>(target + row * row_stride + col) = make_uint4(x[0], x[1], x[2], x[3]);
+      }
+    }
+  }
+}
+
+}  // namespace tilescope::gpu::sm90

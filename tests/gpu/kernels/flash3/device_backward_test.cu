@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// flash3's fused backward pass against gradients computed in double precision.
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gpu/kernels/flash3/backward_launch.cuh"
+
+using namespace tilescope;
+using namespace tilescope::gpu;
+
+namespace flash3_backward_test {
+
+struct Case {
+  int heads = 2, heads_kv = 1, seqlen_q = 1, seqlen_k = 1, head_dim = 128;
+  int left = -1, right = -1;
+  float scale = 0.09f;
+};
+using Choice = Flash3BackwardChoice;
+
+using Matrix = std::vector<double>;  // heads x rows x head_dim
+
+template <typename T>
+struct OnDevice {
+  T* data = nullptr;
+  std::size_t size;
+  explicit OnDevice(const std::vector<T>& host) : size(host.size()) {
+    REQUIRE(cudaMalloc(&data, size * sizeof(T)) == cudaSuccess);
+    cudaMemcpy(data, host.data(), size * sizeof(T), cudaMemcpyHostToDevice);
+  }
+  ~OnDevice() { cudaFree(data); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  std::vector<T> host() const {
+    std::vector<T> copy(size);
+    cudaMemcpy(copy.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost);
+    return copy;
+  }
+};
+
+double value(std::uint16_t bits) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
+
+/// Random bf16 numbers, and the same in double precision.
+std::vector<std::uint16_t> random_tensor(std::mt19937& random, int count, Matrix& exact) {
+  std::normal_distribution<float> normal;
+  std::vector<std::uint16_t> bits;
+  for (int i = 0; i < count; ++i) {
+    bits.push_back(__bfloat16_as_ushort(__float2bfloat16(normal(random))));
+    exact.push_back(value(bits.back()));
+  }
+  return bits;
+}
+
+/// Largest difference over the largest entry (or 0.1: a row of one key has gradients of 0). NaN where there
+/// is one.
+template <typename F>
+double relative_error(const Matrix& exact, F got) {
+  double largest = 0.1, error = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double difference = std::fabs(got(i) - exact[i]);
+    largest = std::max(largest, std::fabs(exact[i]));
+    if (!(difference <= error)) error = difference;
+    if (std::isnan(difference)) return difference;
+  }
+  return error / largest;
+}
+
+void check(const Case& c) {
+  CAPTURE(c.seqlen_q);
+  CAPTURE(c.seqlen_k);
+  CAPTURE(c.right);
+  const int d = c.head_dim, group = c.heads / c.heads_kv;
+  std::mt19937 random(static_cast<unsigned>(c.seqlen_q * 31 + c.seqlen_k));
+  Matrix q, k, v, dout;
+  const auto q_bits = random_tensor(random, c.heads * c.seqlen_q * d, q);
+  const auto k_bits = random_tensor(random, c.heads_kv * c.seqlen_k * d, k);
+  const auto v_bits = random_tensor(random, c.heads_kv * c.seqlen_k * d, v);
+  const auto dout_bits = random_tensor(random, c.heads * c.seqlen_q * d, dout);
+  const VisibleBand band{c.seqlen_q, c.seqlen_k, c.left < 0 ? kUnbounded : c.left,
+                         c.right < 0 ? kUnbounded : c.right};
+
+  Matrix dq(q.size()), dk(k.size()), dv(v.size());
+  std::vector<float> lse, delta;
+  for (int head = 0; head < c.heads; ++head) {
+    for (int i = 0; i < c.seqlen_q; ++i) {
+      const double* q_row = q.data() + (head * c.seqlen_q + i) * d;
+      const double* dout_row = dout.data() + (head * c.seqlen_q + i) * d;
+      const int first = band.first_key(i), last = band.last_key(i), kv = head / group * c.seqlen_k;
+      std::vector<double> p, dp;
+      double max = -std::numeric_limits<double>::infinity(), sum = 0, row_delta = 0;
+      for (int j = first; j <= last; ++j) {
+        double s = 0, x = 0;
+        for (int col = 0; col < d; ++col) {
+          s += q_row[col] * k[static_cast<std::size_t>((kv + j) * d + col)];
+          x += dout_row[col] * v[static_cast<std::size_t>((kv + j) * d + col)];
+        }
+        p.push_back(s * static_cast<double>(c.scale));
+        dp.push_back(x);
+        max = std::max(max, p.back());
+      }
+      for (double& x : p) sum += x = std::exp(x - max);
+      for (std::size_t j = 0; j < p.size(); ++j) row_delta += (p[j] /= sum) * dp[j];
+      lse.push_back(static_cast<float>(max + std::log(sum)));
+      delta.push_back(static_cast<float>(row_delta));
+      for (int j = first; j <= last; ++j) {
+        const auto n = static_cast<std::size_t>(j - first);
+        const double ds = p[n] * (dp[n] - row_delta);
+        for (int col = 0; col < d; ++col) {
+          const auto at = static_cast<std::size_t>((kv + j) * d + col);
+          dv[at] += p[n] * dout_row[col];
+          dk[at] += ds * q_row[col] * static_cast<double>(c.scale);
+          dq[static_cast<std::size_t>((head * c.seqlen_q + i) * d + col)] += ds * k[at];  // lacks the scale
+        }
+      }
+    }
+  }
+
+  const std::vector<std::uint16_t> poison(k.size(), 0x7FFF);
+  const OnDevice<std::uint16_t> q_device(q_bits), k_device(k_bits), v_device(v_bits), dout_device(dout_bits),
+      dk_device(poison), dv_device(poison);
+  const OnDevice<float> dq_device(std::vector<float>(q.size(), 0.0f)), lse_device(lse), delta_device(delta);
+  KernelArguments args;
+  const auto tensor = [&](TensorName name, void* data, int rows) {
+    args.tensors[static_cast<std::size_t>(name)] = {data, 0, std::int64_t{rows} * d, d};
+  };
+  tensor(TensorName::q, q_device.data, c.seqlen_q);
+  tensor(TensorName::dout, dout_device.data, c.seqlen_q);
+  tensor(TensorName::k, k_device.data, c.seqlen_k);
+  tensor(TensorName::v, v_device.data, c.seqlen_k);
+  tensor(TensorName::dk, dk_device.data, c.seqlen_k);
+  tensor(TensorName::dv, dv_device.data, c.seqlen_k);
+  tensor(TensorName::dq_accum, dq_device.data, c.seqlen_q);
+  args.tensors[static_cast<std::size_t>(TensorName::lse)] = {lse_device.data, 0, c.seqlen_q, 1};
+  args.tensors[static_cast<std::size_t>(TensorName::delta)] = {delta_device.data, 0, c.seqlen_q, 1};
+  args.band = band;
+  args.grid.num_blocks = num_n_blocks(band, Choice::shape.tile);
+  args.grid.num_heads = c.heads_kv;
+  args.heads = c.heads;
+  args.heads_kv = c.heads_kv;
+  args.head_dim = d;
+  args.softmax_scale = c.scale;
+  args.softmax_scale_log2 = std::fabs(c.scale) * 1.44269504f;
+  args.score_sign = c.scale < 0 ? -1.0f : 1.0f;
+  launch_flash3_dkdvdq<sm90::ProductType::bf16, Choice>(
+      flash3_backward_arguments<sm90::ProductType::bf16, Choice::shape>(args), nullptr);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  const auto dk_bits = dk_device.host(), dv_bits = dv_device.host();
+  const auto dq_sums = dq_device.host();
+  // P, dS and the results are rounded to bf16.
+  constexpr double kBound = 0.01;
+  CHECK(relative_error(dv, [&](std::size_t i) { return value(dv_bits[i]); }) <= kBound);
+  CHECK(relative_error(dk, [&](std::size_t i) { return value(dk_bits[i]); }) <= kBound);
+  CHECK(relative_error(dq, [&](std::size_t i) { return static_cast<double>(dq_sums[i]); }) <= kBound);
+}
+
+}  // namespace flash3_backward_test
+
+using namespace flash3_backward_test;
+
+TEST_CASE("flash3 backward: lengths round the tile's edges, masks, groups, scales") {
+  check({1, 1, 64, 128});
+  check({1, 1, 128, 256});
+  check({2, 1, 131, 140});
+  check({2, 2, 65, 127, 128, -1, 0});
+  check({4, 2, 200, 300, 128, -1, 0});
+  check({2, 1, 300, 200, 128, -1, 0, -0.09f});
+  check({2, 1, 190, 259, 128, 40, 9});
+  check({2, 1, 1, 1});
+  check({2, 1, 70, 90, 104, -1, 5, 0.3f});
+}
