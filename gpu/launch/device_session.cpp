@@ -167,21 +167,32 @@ void DeviceSession::upload(TensorName name, const Tensor& source) {
   }
 }
 
-void DeviceSession::download(TensorName name, Tensor& destination) {
+void DeviceSession::download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination) {
   const DeviceTensor source = device_tensor(name);
-  const std::size_t element = static_cast<std::size_t>(element_bytes(destination.dtype()));
-  const std::size_t row_bytes = static_cast<std::size_t>(destination.shape().cols) * element;
+  const TensorExtent extent = tensor_extent(problem_, name);
+  const std::size_t row_bytes = static_cast<std::size_t>(extent.cols * extent.element_bytes);
+  const std::int64_t offset = batch * source.batch_stride + head * source.head_stride;
+  check_cuda(cudaMemcpy2DAsync(destination, row_bytes,
+                               static_cast<char*>(source.data) + offset * extent.element_bytes,
+                               static_cast<std::size_t>(source.row_stride * extent.element_bytes), row_bytes,
+                               static_cast<std::size_t>(extent.rows), cudaMemcpyDeviceToHost, stream_.get()),
+             "downloading " + std::string(to_string(name)));
+}
+
+void DeviceSession::download(TensorName name, Tensor& destination) {
   for (std::int64_t batch = 0; batch < destination.shape().batch; ++batch) {
     for (std::int64_t head = 0; head < destination.shape().heads; ++head) {
-      const std::int64_t offset = batch * source.batch_stride + head * source.head_stride;
-      check_cuda(cudaMemcpy2DAsync(destination.row(batch, head, 0), row_bytes,
-                                   static_cast<char*>(source.data) + offset * static_cast<int>(element),
-                                   static_cast<std::size_t>(source.row_stride) * element, row_bytes,
-                                   static_cast<std::size_t>(destination.shape().rows), cudaMemcpyDeviceToHost,
-                                   stream_.get()),
-                 "downloading " + std::string(to_string(name)));
+      download_head(name, batch, head, destination.row(batch, head, 0));
     }
   }
+}
+
+Tensor DeviceSession::head(TensorName name, std::int64_t batch_head) {
+  const TensorExtent extent = tensor_extent(problem_, name);
+  Tensor head({1, 1, extent.rows, extent.cols}, extent.dtype);
+  download_head(name, batch_head / extent.heads, batch_head % extent.heads, head.data());
+  synchronize();
+  return head;
 }
 
 void DeviceSession::launch(std::size_t index, cudaStream_t stream) {

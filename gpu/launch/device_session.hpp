@@ -41,6 +41,9 @@ class DeviceSession {
   /// Copies a tensor back into C order.
   void download(TensorName name, Tensor& destination);
 
+  /// One head of a tensor, (1, 1, rows, cols), when everything enqueued is done.
+  Tensor head(TensorName name, std::int64_t batch_head);
+
   /// Enqueues pass `index` of programs() on the session's own stream, or on another.
   void launch(std::size_t index) { launch(index, stream()); }
   void launch(std::size_t index, cudaStream_t stream);
@@ -63,6 +66,7 @@ class DeviceSession {
  private:
   KernelArguments arguments(const TileProgram& program) const;
   DeviceTensor device_tensor(TensorName name) const;
+  void download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination);
 
   std::string kernel_name_;
   PassLauncher launch_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/launch/pass_runner.hpp"
 
+#include "cpu_ref/primitives/kernel_scale.hpp"
 #include "gpu/launch/device_session.hpp"
 #include "gpu/launch/random_fill.hpp"
 
@@ -65,6 +66,19 @@ const std::vector<TileProgram>& PassRunner::programs() const { return state_->se
 std::int64_t PassRunner::device_bytes() const { return state_->session.device_bytes(); }
 
 void PassRunner::launch(std::size_t index, CUstream_st* stream) { state_->session.launch(index, stream); }
+
+Tensor PassRunner::head(TensorName name, std::int64_t batch_head) {
+  DeviceSession& session = state_->session;
+  check_cuda(cudaDeviceSynchronize(), "running the passes");
+  if (name != lse || session.holds(lse)) return session.head(name, batch_head);
+  Tensor log_sums = session.head(row_max, batch_head);
+  const Tensor sums = session.head(row_sum, batch_head);
+  const float scale = KernelScale(session.programs().front().problem).magnitude;
+  for (std::int64_t row = 0; row < sums.shape().rows; ++row) {
+    log_sums.set(row, log_sum_exp(log_sums.get(row), scale, sums.get(row)));
+  }
+  return log_sums;
+}
 
 std::vector<double> PassRunner::clock_rates(std::size_t index) { return state_->session.clock_rates(index); }
 

@@ -37,6 +37,8 @@ class PassRunner {
   void launch(std::size_t index, CUstream_st* stream);
   /// Whether the kernels of this build can note when their CTAs begin their steps, which changes their loops.
   static bool has_step_clock();
+  /// One head of a tensor, (1, 1, rows, cols), as launches left it; an LSE from what is kept in its place.
+  Tensor head(TensorName name, std::int64_t batch_head);
   /// Runs pass `index` once and notes when its CTAs began their steps, at most `most_notes` of each CTA.
   /// @throws MachineLacks where the kernels were compiled without a step clock
   StepTimes time_steps(std::size_t index, int most_notes);
