@@ -175,11 +175,14 @@ void QueryTerms::add_to_gradient(TermScale& gradient, const PairTerms& pair, dou
   gradient.by_probs += dscore * factor;
   gradient.by_out += scale * pair.prob * out_norm * factor;
   add_squared(gradient, dscore * factor, scale * factor);
+  const double of_prob = scale * std::abs(pair.dprob - delta) * factor;
+  gradient.probs_factors += of_prob * of_prob;
 }
 
 void take_root(TermScale& row) {
   row.root = std::sqrt(row.root);
   row.factors = std::sqrt(row.factors);
+  row.probs_factors = std::sqrt(row.probs_factors);
 }
 
 double one_ulp(ElementType type, double value) {
@@ -227,7 +230,7 @@ TermScale largest(const std::vector<TermScale>& rows) {
   for (const TermScale& row : rows) {
     for (double TermScale::*member :
          {&TermScale::score, &TermScale::lse, &TermScale::sum, &TermScale::by_probs, &TermScale::by_out,
-          &TermScale::root, &TermScale::factors}) {
+          &TermScale::root, &TermScale::factors, &TermScale::probs_factors}) {
       result.*member = std::max(result.*member, row.*member);
     }
   }

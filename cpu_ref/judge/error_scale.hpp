@@ -29,6 +29,8 @@ struct TermScale {
   double root = 0;
   /// Root of the sum of the squares of what P or dS is multiplied by: what one absolute error of each makes.
   double factors = 0;
+  /// The same of a P that dS is made from: of |scale| |dP - delta| times |k| (dq), |q| (dk).
+  double probs_factors = 0;
 };
 
 struct ErrorScale {
@@ -59,7 +61,7 @@ struct QueryTerms {
   /// Adds |scale| dS times a row of this magnitude, of k (to dq) or of q (to dk).
   void add_to_gradient(TermScale& gradient, const PairTerms& pair, double scale, double factor) const;
 };
-/// Makes `root` and `factors` of the squares that they have summed so far.
+/// Makes the roots of the squares that have been summed so far.
 void take_root(TermScale& row);
 
 /// Spacing of the numbers of `type` at `value`, that of its subnormals at least.

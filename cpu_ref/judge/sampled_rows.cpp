@@ -270,8 +270,10 @@ class OutputJudge {
     const double length = static_cast<double>(std::max(problem_.seqlen_q, problem_.seqlen_k));
     // Exponentials vanish below fp32's normal numbers, P and dS below those of the element type.
     const double least = std::max(0x1p-126, one_ulp(problem_.dtype, 0));
+    // Standard attention stores P, and makes dS from what it stored.
+    const double vanished = terms.factors + (algorithm_ == Algorithm::standard ? terms.probs_factors : 0.0);
     const double sums =
-        2 * least * terms.factors + 3 * std::max(1.0, std::sqrt(length / kShortSum)) * 0x1p-24 * cost.fp32;
+        2 * least * vanished + 3 * std::max(1.0, std::sqrt(length / kShortSum)) * 0x1p-24 * cost.fp32;
     const double unit = MirrorBound{.dtype = extent_.dtype}.at(largest);
     if (problem_.dtype == ElementType::fp32) return sums + unit;
     const double eps = epsilon(problem_.dtype);

@@ -113,7 +113,30 @@ TEST_CASE("verify --worst records one case for many") {
   CHECK(static_cast<std::int64_t>(record.runs.size()) < cases);
 }
 
+TEST_CASE("verify --rows judges sampled rows of a long problem") {
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"verify", "--rows", "8", "--kernel", "cpu:flash2", "--heads", "2", "--seqlen", "1500",
+                   "--head-dim", "32", "--dtype", "fp16", "--causal", "--json", "rows.json"},
+                  folder.path());
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out.find("8 rows of each output, 2 runs: 2 passed, 0 failed") != std::string::npos);
+  const RunRecord record = read_run_record((folder.path() / "rows.json").string());
+  REQUIRE(record.runs.size() == 2);
+  CHECK(record.runs[0].error.size() == 2);
+  CHECK(record.runs[1].error.size() == 5);
+  for (const auto& [tensor, error] : record.runs[1].error) {
+    CAPTURE(tensor);
+    REQUIRE(error.share);
+    CHECK(*error.share > 0);
+    CHECK(*error.share <= 1);
+  }
+}
+
 TEST_CASE("verify refuses what it cannot judge") {
+  check_refused({{"verify", "--rows", "0"}, {"rows = 0", "1 ... "}});
+  check_refused({{"verify", "--rows", "8", "--quick"}, {"rows", "--quick"}});
   check_refused({{"verify", "--inputs", "abnormal"}, {"inputs", "abnormal", "normal, outlier"}});
   check_refused({{"verify", "--quick", "--full"}, {"--quick", "--full"}});
   check_refused({{"verify", "--repeat", "1"}, {"repeat", "1", "2 ... "}});

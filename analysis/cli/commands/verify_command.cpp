@@ -16,6 +16,7 @@
 #include "analysis/cli/tables/worst_cases.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
 #include "analysis/cli/verify/verify_repeats.hpp"
+#include "analysis/cli/verify/verify_rows.hpp"
 #include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/memory_budget.hpp"
@@ -25,13 +26,13 @@
 namespace tilescope::cli {
 namespace {
 
-constexpr std::int64_t kMostRepeats = 100000;
+constexpr std::int64_t kMostRepeats = 100000, kMostRows = 65536;
 
 struct VerifyOptions {
   ProblemOptions problem;
   KernelOptions kernel;
   std::optional<std::string> inputs;
-  std::optional<std::string> repeat;
+  std::optional<std::string> repeat, rows;
   bool quick = false, full = false, locate = false, worst = false;
 };
 
@@ -152,7 +153,43 @@ std::vector<VerifyJob> planned_jobs(const VerifyOptions& options, const std::vec
                                             : SweepSize::normal);
 }
 
+/// --rows: one problem, on the kernels named or on all that take it here; without --pass in each direction
+/// that a kernel has.
+int verify_rows(const CommandContext& context, const VerifyOptions& options) {
+  const std::int64_t rows = parse_integer_in("rows", *options.rows, 1, kMostRows);
+  if (options.quick || options.full || options.locate || options.worst || options.repeat || options.inputs) {
+    throw BadInput("rows", *options.rows,
+                   "must stand without --quick, --full, --locate, --worst, --repeat and --inputs");
+  }
+  const AttentionProblem problem = options.problem.problem();
+  const std::vector<const Kernel*> kernels = chosen_kernels(options);
+  RunRecord record = start_record(context.argv);
+  if (any_on_device(kernels)) add_device(record.machine);
+  const bool picks = options.problem.pass_given();
+  std::vector<Direction> directions = {Direction::forward, Direction::backward};
+  if (picks) directions = options.problem.directions();
+  int passed = 0, failed = 0;
+  for (const Kernel* kernel : kernels) {
+    const ProgramOptions own = options.kernel.program_options(*kernel, problem);
+    for (const Direction direction : directions) {
+      const bool wanted = options.kernel.given() && (picks || direction == Direction::forward);
+      if (wanted) require_supported(*kernel, problem, direction, own);
+      if (kernel->refusal(problem, direction, own)) continue;
+      VerifyOutcome outcome = judge_rows(*kernel, problem, direction, own, rows);
+      context.print(outcome.text);
+      std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
+      passed += outcome.passed;
+      failed += outcome.failed;
+    }
+  }
+  context.print(fmt::format("{} rows of each output, {} runs: {} passed, {} failed\n", rows, passed + failed,
+                            passed, failed));
+  context.write_json(to_json_text(record));
+  return failed == 0 ? kFine : kCheckFailed;
+}
+
 int verify(const CommandContext& context, const VerifyOptions& options) {
+  if (options.rows) return verify_rows(context, options);
   if (options.quick && options.full) throw BadInput("--quick and --full exclude each other");
   const std::int64_t repeat =
       options.repeat ? parse_integer_in("repeat", *options.repeat, 2, kMostRepeats) : 0;
@@ -213,6 +250,10 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
                    "record the worst cases only, one for each kernel, element type, mask and head grouping");
   command.add_option("--repeat", options->repeat,
                      "run each problem so many times and compare the bits (default problems: a few)");
+  command
+      .add_option("--rows", options->rows,
+                  "judge so many query rows and key rows of one problem, chosen at random: at any length")
+      ->type_name("N");
   command.add_option("--inputs", options->inputs, "kind of random inputs, for one problem")
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);

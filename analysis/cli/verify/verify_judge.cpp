@@ -18,44 +18,6 @@ namespace {
 /// Each lies a bound away from exact at most.
 constexpr double kLargestShareBetweenKernels = 2.0;
 
-/// "ok   cpu:flash2 split 16x24  B1 H2 N35 D16 fp16 causal, normal: o 0.41 lse 0.20 dq 0.60 ...", each figure
-/// max|error| / bound.
-std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
-                      const Verdict& verdict, bool passed) {
-  const std::string name = named_with_order(kernel, options, verify_case.direction);
-  const TileShape tile = options[PassName::forward].tile;
-  std::string line = fmt::format("{} {:<18} {}x{} {}, {}:", passed ? "ok  " : "FAIL", name, tile.block_m,
-                                 tile.block_n, describe(verify_case.problem), to_string(verify_case.inputs));
-  for (const TensorVerdict& tensor : verdict.tensors) {
-    const std::string figure =
-        tensor.share < 100 ? fmt::format("{:.2f}", tensor.share) : fmt::format("{:.0e}", tensor.share);
-    line += fmt::format(" {} {}", record_name(tensor.tensor),
-                        tensor.error.non_finite > 0 ? "non-finite" : figure);
-  }
-  return line + "\n";
-}
-
-/// What is wrong with each tensor, one line each.
-std::string failure_lines(const AttentionProblem& problem, const Verdict& verdict,
-                          const std::string& against) {
-  std::string lines;
-  for (const TensorVerdict& tensor : verdict.tensors) {
-    if (tensor.passed) continue;
-    const TensorExtent extent = tensor_extent(problem, tensor.tensor);
-    const std::string where =
-        describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, tensor.error.worst_index);
-    lines += fmt::format(
-        "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, largest share of a bound "
-        "{:.3g}, "
-        "rmse {:.3g}{}, {} ulp, {} of {} non-finite\n",
-        record_name(tensor.tensor), where, tensor.error.worst_actual, against, tensor.error.worst_expected,
-        tensor.error.max_abs, tensor.bound, tensor.share, tensor.error.rmse,
-        tensor.rmse_bound ? fmt::format(" (bound {:.3g})", *tensor.rmse_bound) : "", tensor.error.max_ulp,
-        tensor.error.non_finite, tensor.error.elements);
-  }
-  return lines;
-}
-
 std::map<std::string, TensorErrorRecord> error_records(const Verdict& verdict) {
   std::map<std::string, TensorErrorRecord> records;
   for (const TensorVerdict& tensor : verdict.tensors) {
@@ -149,6 +111,41 @@ void judge_run(const VerifyCase& verify_case, Reference& reference, const Kernel
 }
 
 }  // namespace
+
+std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
+                      const Verdict& verdict, bool passed) {
+  const std::string name = named_with_order(kernel, options, verify_case.direction);
+  const TileShape tile = options[PassName::forward].tile;
+  std::string line = fmt::format("{} {:<18} {}x{} {}, {}:", passed ? "ok  " : "FAIL", name, tile.block_m,
+                                 tile.block_n, describe(verify_case.problem), to_string(verify_case.inputs));
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    const std::string figure =
+        tensor.share < 100 ? fmt::format("{:.2f}", tensor.share) : fmt::format("{:.0e}", tensor.share);
+    line += fmt::format(" {} {}", record_name(tensor.tensor),
+                        tensor.error.non_finite > 0 ? "non-finite" : figure);
+  }
+  return line + "\n";
+}
+
+std::string failure_lines(const AttentionProblem& problem, const Verdict& verdict,
+                          const std::string& against) {
+  std::string lines;
+  for (const TensorVerdict& tensor : verdict.tensors) {
+    if (tensor.passed) continue;
+    const TensorExtent extent = tensor_extent(problem, tensor.tensor);
+    const std::string where =
+        describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, tensor.error.worst_index);
+    lines += fmt::format(
+        "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, largest share of a bound "
+        "{:.3g}, "
+        "rmse {:.3g}{}, {} ulp, {} of {} non-finite\n",
+        record_name(tensor.tensor), where, tensor.error.worst_actual, against, tensor.error.worst_expected,
+        tensor.error.max_abs, tensor.bound, tensor.share, tensor.error.rmse,
+        tensor.rmse_bound ? fmt::format(" (bound {:.3g})", *tensor.rmse_bound) : "", tensor.error.max_ulp,
+        tensor.error.non_finite, tensor.error.elements);
+  }
+  return lines;
+}
 
 std::string record_name(TensorName tensor) {
   return tensor == TensorName::out ? "o" : std::string(to_string(tensor));

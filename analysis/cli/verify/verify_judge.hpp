@@ -23,6 +23,13 @@ struct VerifyOutcome {
 /// @param always_locate  looks for the first divergent tile of right runs too
 VerifyOutcome judge(const VerifyJob& job, bool always_locate);
 
+/// "ok   cpu:flash2 split 16x24  B1 H2 N35 D16 fp16 causal, normal: o 0.41 lse 0.20 dq 0.60 ...", each figure
+/// the largest of |error| / bound.
+std::string case_line(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
+                      const Verdict& verdict, bool passed);
+/// What is wrong with each tensor, one line each.
+std::string failure_lines(const AttentionProblem& problem, const Verdict& verdict,
+                          const std::string& against);
 /// The record calls the output o, as its .npy file is called.
 std::string record_name(TensorName tensor);
 /// "cpu:flash2 split", or the name alone where there is no choice of orders.
