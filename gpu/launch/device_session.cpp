@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cpu_ref/primitives/kernel_scale.hpp"
+#include "gpu/launch/row_stride.hpp"
 #include "gpu/launch/sm_clocks.hpp"
 
 namespace tilescope {
@@ -60,6 +61,12 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
   }
   if (layout == TensorLayout::bnhd && !row.can.of(direction).has(Feature::bnhd_rows)) {
     throw BadInput(std::string(row.name) + " does not take tensors laid out (batch, rows, heads, head_dim)");
+  }
+  if (layout == TensorLayout::bnhd && !heads_side_by_side_fit(problem)) {
+    throw BadInput("heads * head_dim",
+                   std::to_string(problem.heads) + " * " + std::to_string(problem.head_dim),
+                   "the product must not exceed " + std::to_string(kMaxRowStride) +
+                       " where tensors are laid out (batch, rows, heads, head_dim)");
   }
   if (const auto lack = build_lack(row, problem, direction, options)) {
     throw MachineLacks(std::string(row.name) + " " + *lack);
