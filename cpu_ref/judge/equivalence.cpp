@@ -223,6 +223,14 @@ std::vector<MirrorBound> Reference::mirror_bounds(TensorName output) const {
   return bounds;
 }
 
+double Reference::inherited_by_delta(TensorName output) const {
+  if (output != dq && output != dk) return 0;
+  double squares = 0;
+  const std::vector<TermScale>& rows = scale_.rows(output);
+  for (const TermScale& row : rows) squares += row.by_out * row.by_out;
+  return epsilon(problem().dtype) * std::sqrt(squares / static_cast<double>(rows.size()));
+}
+
 TensorSet Reference::take_outputs() {
   TensorSet outputs(problem());
   for (int i = 0; i < kNumTensors; ++i) {
@@ -275,8 +283,10 @@ double mirror_rmse_bound(const Reference& reference, TensorName output) {
   const TensorExtent extent = tensor_extent(reference.problem(), output);
   const double unit = 2 * epsilon(extent.dtype) * exact.largest;
   const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
-  return rule.rmse_factor * exact.standard_rmse + exact.fp32_cost +
-         (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
+  const double by_rule =
+      rule.rmse_factor * exact.standard_rmse + exact.fp32_cost +
+      (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
+  return std::max(by_rule, reference.inherited_by_delta(output) / 2);
 }
 
 }  // namespace

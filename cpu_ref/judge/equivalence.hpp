@@ -90,6 +90,9 @@ class Reference {
   double coarseness() const;
   /// One a row of the output.
   std::vector<MirrorBound> mirror_bounds(TensorName output) const;
+  /// Root mean square over the rows of what dq and dk inherit of a unit in the last place of every element of
+  /// `out`; 0 for other outputs.
+  double inherited_by_delta(TensorName output) const;
   /// Inputs, and what the last run left.
   const TensorSet& tensors() const { return tensors_; }
 
@@ -119,6 +122,10 @@ class Reference {
 ///
 ///   rmse(a - b) <= rmse_factor * rmse(standard - exact) + fp32_cost
 ///                  + (max|standard - exact| + share * (2 least + unit)) / sqrt(rows)
+///
+/// or to half of what delta inherits where all of `out` is tipped, if that is more: the yardstick makes delta
+/// from P, not from a rounded `out`. (With one key and a dropout of 1/5, out = 5/4 v lies half way between
+/// two numbers of the element type time and again.)
 ///
 /// The last term is one row that a tipped rounding dominates. `unit` is 2 epsilon times the tensor's largest
 /// value: two to four units in its last place. Results are tipped by the row only where scores are so large

@@ -6,6 +6,8 @@
 #include <set>
 #include <utility>
 
+#include "gpu/registry/kernel_registry.hpp"
+
 namespace tilescope::cli {
 namespace {
 
@@ -26,12 +28,22 @@ void add_runs(VerifyJob& job, const Kernel& kernel, ProgramOptions options) {
   }
 }
 
+/// The options of a case; a kernel's own tiles where this build has not those of the case.
+ProgramOptions built_options(const VerifyCase& verify_case, const Kernel& kernel) {
+  ProgramOptions options = case_options(verify_case, kernel);
+  for (Direction direction : {Direction::forward, verify_case.direction}) {
+    if (!build_lack(kernel, verify_case.problem, direction, options)) continue;
+    options.passes = kernel.default_options(verify_case.problem).passes;
+  }
+  return options;
+}
+
 /// Adds the cases round one tile shape, on that tile where a kernel takes it.
 void add_sweep(std::vector<VerifyJob>& jobs, TileSides tile, std::int64_t head_dim, SweepSize size,
                const std::vector<const Kernel*>& kernels) {
   for (const VerifyCase& verify_case : verify_cases({tile.first, tile.second}, size, head_dim)) {
     VerifyJob job{verify_case, {}};
-    for (const Kernel* kernel : kernels) add_runs(job, *kernel, case_options(verify_case, *kernel));
+    for (const Kernel* kernel : kernels) add_runs(job, *kernel, built_options(verify_case, *kernel));
     jobs.push_back(std::move(job));
   }
 }
