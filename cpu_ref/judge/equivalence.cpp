@@ -204,6 +204,11 @@ double Reference::coarseness() const {
   return std::min(1.0, bound(lse).fp32_cost / epsilon(problem().dtype));
 }
 
+namespace {
+constexpr double kLeastExp2 = 0x1p-126;  // a GPU's exp2 gives 0 below the least normal number
+constexpr double kDeviations = 4;        // of sums whose terms differ by chance
+}  // namespace
+
 std::vector<MirrorBound> Reference::mirror_bounds(TensorName output) const {
   const std::vector<TermScale>& rows = scale_.rows(output == lse ? out : output);
   const double score = score_error(problem().head_dim) * scale_.score;
@@ -217,8 +222,10 @@ std::vector<MirrorBound> Reference::mirror_bounds(TensorName output) const {
     const double exponent = std::min(row.score, score) + (output == out ? 0.0 : row.lse / 2);
     const RoundingCost cost = rounding_cost(row, scale_.score, exponent, output);
     const double sums = 2 * kRoundingsOfTerms * 0x1p-24 * cost.fp32,
-                 tipped = terms_ulp * (row.root + 2 * cost.by_out) + least_ulp * row.factors;
-    bounds.push_back({sums + tipped, most * bound(output).bound(), tensor_extent(problem(), output).dtype});
+                 tipped = terms_ulp * (row.root + 2 * cost.by_out) + least_ulp * row.factors,
+                 flushed = kDeviations * kLeastExp2 * (row.factors + row.probs_factors);
+    bounds.push_back(
+        {sums + tipped + flushed, most * bound(output).bound(), tensor_extent(problem(), output).dtype});
   }
   return bounds;
 }
@@ -286,7 +293,7 @@ double mirror_rmse_bound(const Reference& reference, TensorName output) {
   const double by_rule =
       rule.rmse_factor * exact.standard_rmse + exact.fp32_cost +
       (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
-  return std::max(by_rule, reference.inherited_by_delta(output) / 2);
+  return std::max(by_rule, reference.inherited_by_delta(output) / 8);
 }
 
 }  // namespace

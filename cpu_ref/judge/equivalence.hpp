@@ -123,9 +123,9 @@ class Reference {
 ///   rmse(a - b) <= rmse_factor * rmse(standard - exact) + fp32_cost
 ///                  + (max|standard - exact| + share * (2 least + unit)) / sqrt(rows)
 ///
-/// or to half of what delta inherits where all of `out` is tipped, if that is more: the yardstick makes delta
-/// from P, not from a rounded `out`. (With one key and a dropout of 1/5, out = 5/4 v lies half way between
-/// two numbers of the element type time and again.)
+/// or to an eighth of what delta inherits where all of `out` is tipped, if that is more: the yardstick makes
+/// delta from P, not from a rounded `out`. (With one key and a dropout of 1/5, out = 5/4 v lies half way
+/// between two numbers of the element type time and again.)
 ///
 /// The last term is one row that a tipped rounding dominates. `unit` is 2 epsilon times the tensor's largest
 /// value: two to four units in its last place. Results are tipped by the row only where scores are so large
@@ -147,7 +147,7 @@ std::span<const MirrorRule> mirror_rules();
 /// 2. Tipped roundings of P and dS. Where the two kernels' fp32 values lie on two sides of a rounding
 ///    boundary, the terms differ by a unit in the last place of the element type. Which are tipped is a
 ///    matter of chance, so that they add like the root of their squares; all of them at worst. delta inherits
-///    the same from `out`.
+///    the same from `out`. A P below the least normal fp32 number is 0 on a GPU and a subnormal on a CPU.
 /// 3. The result's own rounding, which can be tipped too: one unit in its last place. Two right results can
 ///    always lie that far apart.
 ///
