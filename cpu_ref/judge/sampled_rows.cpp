@@ -84,7 +84,7 @@ class QueryRow {
  public:
   QueryRow(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
            std::int64_t batch_head, std::int64_t query)
-      : problem_(problem), k_(k), v_(v), batch_head_(batch_head), query_(query) {
+      : problem_(problem), k_(k), v_(v), query_(query) {
     const std::vector<double> q_row = RowReader(q)(query);
     for (std::int64_t j = 0; j < problem.seqlen_k; ++j) {
       if (!mask_allows(problem, query, j)) continue;
@@ -153,7 +153,7 @@ class QueryRow {
  private:
   const AttentionProblem& problem_;
   RowReader k_, v_;
-  std::int64_t batch_head_, query_;
+  std::int64_t query_;
   std::vector<std::int64_t> keys_;  // that the query sees
   std::vector<double> scores_;
   std::vector<PairTerms> pairs_;
