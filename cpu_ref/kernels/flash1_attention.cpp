@@ -27,9 +27,9 @@ void for_each_initial_tile(Cta& cta, TensorName name, Store&& store) {
 }
 
 /// Algorithm 1 (with Algorithm 2's mask and dropout).
-class Forward {
+class Flash1Forward {
  public:
-  explicit Forward(const TileProgram& program)
+  explicit Flash1Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         dtype_(program.problem.dtype),
         running_out_(program.init[0].tensor),
@@ -248,7 +248,7 @@ void flash1_forward(const ProgramOptions& options, TensorSet& tensors, TileObser
   const auto programs = build_programs(Algorithm::flash1, Direction::forward, problem, options);
   for (TensorName name : {TensorName::out, TensorName::row_max, TensorName::row_sum}) tensors.allocate(name);
   tensors.allocate(programs[0].init[0].tensor);
-  run_pass<Forward>(programs[0], tensors, observer);
+  run_pass<Flash1Forward>(programs[0], tensors, observer);
   if (programs.size() > 1) run_pass<ConvertSums>(programs[1], tensors, observer);
 
   const KernelScale scale(problem);

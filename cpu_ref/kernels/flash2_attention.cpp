@@ -12,9 +12,9 @@ namespace {
 
 /// Algorithm 1. Scores are kept as S^T (keys, queries): Q^T is packed once, K and V are used as they lie, and
 /// the row statistics run along vectors.
-class Forward {
+class Flash2Forward {
  public:
-  explicit Forward(const TileProgram& program)
+  explicit Flash2Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         dtype_(program.problem.dtype),
         scale_(program.problem),
@@ -107,7 +107,7 @@ void flash2_forward(const ProgramOptions& options, TensorSet& tensors, TileObser
   const auto programs = build_programs(Algorithm::flash2, Direction::forward, tensors.problem(), options);
   tensors.allocate(TensorName::out);
   tensors.allocate(TensorName::lse);
-  run_pass<Forward>(programs[0], tensors, observer);
+  run_pass<Flash2Forward>(programs[0], tensors, observer);
 }
 
 }  // namespace tilescope

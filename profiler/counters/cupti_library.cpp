@@ -20,10 +20,7 @@ std::string chosen(const std::string& path) {
   return path.empty() && named ? named : path;
 }
 
-template <class Function>
-void resolve(const SharedObject& object, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(object.symbol(name));
-  if (function) return;
+[[noreturn]] void cupti_lacks(const char* name) {
   throw MachineLacks(std::string("the libcupti that was found lacks ") + name +
                      ": it is older than CUDA 12.6; install a newer CUPTI or name one with TILESCOPE_CUPTI");
 }
@@ -53,7 +50,8 @@ std::shared_ptr<const CuptiLibrary> CuptiLibrary::load(const std::string& path) 
 }
 
 CuptiLibrary::CuptiLibrary(SharedObject object) : object_(std::move(object)) {
-#define TILESCOPE_RESOLVE(name) resolve(object_, #name, this->name);
+#define TILESCOPE_RESOLVE(name) \
+  if (!object_.resolve(#name, this->name)) cupti_lacks(#name);
   TILESCOPE_CUPTI_FUNCTIONS(TILESCOPE_RESOLVE)
 #undef TILESCOPE_RESOLVE
 }

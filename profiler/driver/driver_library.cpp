@@ -8,10 +8,7 @@
 namespace tilescope {
 namespace {
 
-template <class Function>
-void resolve(const SharedObject& object, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(object.symbol(name));
-  if (function) return;
+[[noreturn]] void driver_lacks(const char* name) {
   throw MachineLacks(std::string("the NVIDIA driver lacks ") + name + "; update it");
 }
 
@@ -25,7 +22,8 @@ std::shared_ptr<const DriverLibrary> DriverLibrary::load() {
 }
 
 DriverLibrary::DriverLibrary(SharedObject object) : object_(std::move(object)) {
-#define TILESCOPE_RESOLVE(name) resolve(object_, TILESCOPE_EXPORTED_NAME(name), this->name);
+#define TILESCOPE_RESOLVE(name) \
+  if (!object_.resolve(TILESCOPE_EXPORTED_NAME(name), this->name)) driver_lacks(#name);
   TILESCOPE_DRIVER_FUNCTIONS(TILESCOPE_RESOLVE)
 #undef TILESCOPE_RESOLVE
 }

@@ -25,6 +25,12 @@ class SharedObject {
   explicit operator bool() const { return handle_ != nullptr; }
   /// Address of a symbol; nullptr if the library lacks it.
   void* symbol(const char* name) const;
+  /// Points `function` at a symbol; false if the library lacks it.
+  template <class Function>
+  bool resolve(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(symbol(name));
+    return function != nullptr;
+  }
   /// Path of the file that holds `address`; empty if unknown.
   static std::string path_of(const void* address);
 

@@ -60,13 +60,13 @@ std::vector<ChartPoint> points_of(const std::vector<TimelineSample>& samples,
   return points;
 }
 
-std::string percent(double value) { return fmt::format("{:g}", value); }
+std::string percent_tick(double value) { return fmt::format("{:g}", value); }
 
 std::string plot_of(const std::vector<TimelineSample>& samples) {
   LineChart chart;
   const double end_s = samples.back().start_s - samples.front().start_s + samples.back().length_s;
   chart.x = {"time", linear_ticks(end_s, format_seconds), 0, end_s, false};
-  chart.y = {"share of the device's peak [percent]", linear_ticks(100, percent), 0, 105, false};
+  chart.y = {"share of the device's peak [percent]", linear_ticks(100, percent_tick), 0, 105, false};
   for (const Line& line : kShares) {
     Look look;
     look.color = line.color;

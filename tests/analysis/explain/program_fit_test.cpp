@@ -16,7 +16,7 @@
 namespace tilescope {
 namespace {
 
-constexpr Direction kBoth[] = {Direction::forward, Direction::backward};
+constexpr Direction kBothWays[] = {Direction::forward, Direction::backward};
 
 KernelGroup kernel_with(std::int64_t read_bytes, std::int64_t write_bytes) {
   KernelGroup kernel;
@@ -42,7 +42,7 @@ std::vector<KernelFit> fits_in(const std::string& file, const std::string& part,
   std::erase_if(kernels, [&part](const auto& kernel) { return kernel.name.find(part) == std::string::npos; });
   ExplainRecord record;
   record.problem = problem;
-  record.directions = {kBoth[0], kBoth[1]};
+  record.directions = {kBothWays[0], kBothWays[1]};
   record.kernels = group_launches(kernels);
   return explain(record);
 }
@@ -66,7 +66,7 @@ TEST_CASE("a candidate's own bytes lead back to it") {
     CAPTURE(seed);
     testing::ProblemGenerator random(seed);
     const AttentionProblem problem = random.problem({64, 64});
-    const std::vector<CandidateProgram> candidates = candidate_programs(problem, kBoth);
+    const std::vector<CandidateProgram> candidates = candidate_programs(problem, kBothWays);
     const CandidateProgram& hidden =
         candidates[static_cast<std::size_t>(random.between(0, static_cast<int>(candidates.size()) - 1))];
     KernelGroup kernel = kernel_with(hidden.bytes.read_bytes, hidden.bytes.write_bytes);
@@ -85,7 +85,7 @@ TEST_CASE("a candidate's own bytes lead back to it") {
 
 TEST_CASE("counted causes are taken off, uncounted ones are suspected") {
   const AttentionProblem problem = fp16_problem(1, 4, 1024, 64, false);
-  const std::vector<CandidateProgram> candidates = candidate_programs(problem, kBoth);
+  const std::vector<CandidateProgram> candidates = candidate_programs(problem, kBothWays);
   const auto found = std::find_if(candidates.begin(), candidates.end(), [](const CandidateProgram& c) {
     return c.name == "forward" && c.convention.empty() && c.tile == TileShape{128, 64};
   });
@@ -124,7 +124,7 @@ TEST_CASE("counted causes are taken off, uncounted ones are suspected") {
 
 TEST_CASE("what no program does is said to be unexplained") {
   const std::vector<CandidateProgram> candidates =
-      candidate_programs(fp16_problem(1, 4, 1024, 64, false), kBoth);
+      candidate_programs(fp16_problem(1, 4, 1024, 64, false), kBothWays);
   const KernelFit fit = fit_kernel(kernel_with(12'345'678, 87'654), candidates);
   CHECK(fit.agreement != Agreement::explained);
   KernelGroup without;

@@ -12,7 +12,7 @@
 namespace tilescope {
 namespace {
 
-std::string complaint(const std::string& name_or_path) {
+std::string machine_complaint(const std::string& name_or_path) {
   try {
     load_machine(name_or_path);
   } catch (const BadInput& error) {
@@ -26,7 +26,7 @@ Json shipped(const std::string& name) {
                     read_text_file(std::string(TILESCOPE_SOURCE_DIR "/analysis/machine/") + name + ".json"));
 }
 
-std::string complaint(const Json& json) {
+std::string machine_complaint(const Json& json) {
   try {
     parse_machine("gpu.json", json.dump());
   } catch (const BadInput& error) {
@@ -98,21 +98,21 @@ TEST_CASE("residency follows shared memory, between one CTA and the hardware's l
 }
 
 TEST_CASE("an unknown name is refused with the known ones") {
-  const std::string message = complaint(std::string("h20O"));
+  const std::string message = machine_complaint(std::string("h20O"));
   CHECK(message.find("h20O") != std::string::npos);
   CHECK(message.find("a100-40gb") != std::string::npos);
-  CHECK(complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
+  CHECK(machine_complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
 }
 
 TEST_CASE("a damaged machine file is refused by file and field") {
   const auto expect = [](const Json& json, const char* field, const char* reason) {
-    const std::string message = complaint(json);
+    const std::string message = machine_complaint(json);
     CAPTURE(message);
     CHECK(message.find("gpu.json: ") == 0);
     CHECK(message.find(field) != std::string::npos);
     CHECK(message.find(reason) != std::string::npos);
   };
-  CHECK(complaint(shipped("h200")).empty());
+  CHECK(machine_complaint(shipped("h200")).empty());
   Json json = shipped("h200");
   json.erase("l2_bytes");
   expect(json, "l2_bytes", "missing");

@@ -26,7 +26,7 @@ CeilingsRecord full_record() {
 
 Json written() { return parse_json("written", to_json_text(full_record())); }
 
-std::string complaint(const Json& json) {
+std::string ceilings_complaint(const Json& json) {
   try {
     parse_ceilings_record("gpu.json", json.dump());
   } catch (const BadInput& error) {
@@ -72,12 +72,12 @@ TEST_CASE("a device was asleep where a record does not say what it did") {
 
 TEST_CASE("damaged partitions and reads are refused by field") {
   const auto expect = [](const Json& json, const std::string& field) {
-    const std::string message = complaint(json);
+    const std::string message = ceilings_complaint(json);
     CAPTURE(message);
     CHECK(message.find("gpu.json") == 0);
     CHECK(message.find(field) != std::string::npos);
   };
-  CHECK(complaint(written()).empty());
+  CHECK(ceilings_complaint(written()).empty());
   Json json = written();
   json["l2_partitions"] = 3;
   expect(json, "l2_partitions");

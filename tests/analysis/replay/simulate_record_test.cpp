@@ -9,7 +9,7 @@
 namespace tilescope {
 namespace {
 
-constexpr Direction kBoth[] = {Direction::forward, Direction::backward};
+constexpr Direction kForwardBackward[] = {Direction::forward, Direction::backward};
 
 TEST_CASE("simulating a record again reproduces it, whatever its kernel's choices were") {
   const Machine machine = load_machine("a100-40gb");
@@ -29,7 +29,7 @@ TEST_CASE("simulating a record again reproduces it, whatever its kernel's choice
         const int last = static_cast<int>(kernel.backward_orders.size()) - 1;
         options.backward = kernel.backward_orders[static_cast<std::size_t>(random.between(0, last))];
       }
-      const auto passes = plan_passes(kernel, p, kBoth, options, machine);
+      const auto passes = plan_passes(kernel, p, kForwardBackward, options, machine);
       RunEntry run = simulate_run(kernel, p, passes, machine);
       for (PassRecord& pass : run.passes) pass.simulated->l2_curve.clear();
       run.passes.front().measured = MeasuredBytes{1, 2, 3, 4};
@@ -49,7 +49,7 @@ TEST_CASE("a run is simulated again with its own pages") {
   const Kernel& kernel = cpu_kernels().back();
   AttentionProblem p;
   p.seqlen_q = p.seqlen_k = 512;
-  const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
+  const auto passes = plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine);
   for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
     RunEntry run = simulate_run(kernel, p, passes, machine, {.pages = pages, .l2_curve = false});
     CHECK(run.pages == pages);
@@ -65,7 +65,7 @@ TEST_CASE("a simulation names its measurement, holds nothing measured, and is la
   const Kernel& kernel = cpu_kernels().back();
   AttentionProblem p;
   p.seqlen_q = p.seqlen_k = 256;
-  const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
+  const auto passes = plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine);
   RunRecord measured = start_record({"tilescope", "profile"});
   measured.when = "2026-01-31T00:00:00Z";
   measured.runs = {simulate_run(kernel, p, passes, machine, {.replay = false})};
@@ -109,8 +109,9 @@ TEST_CASE("a record of other passes is refused") {
   const Machine machine = load_machine("h200");
   const Kernel& kernel = cpu_kernels().back();
   AttentionProblem p;
-  RunEntry run = simulate_run(kernel, p, plan_passes(kernel, p, kBoth, kernel.default_options(p), machine),
-                              machine, {.replay = false});
+  RunEntry run =
+      simulate_run(kernel, p, plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine),
+                   machine, {.replay = false});
   run.passes.pop_back();
   CHECK_THROWS_AS(simulate_again(run, kernel, machine), BadInput);
 }

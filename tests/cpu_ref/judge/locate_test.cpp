@@ -11,11 +11,11 @@
 namespace tilescope {
 namespace {
 
-constexpr int kRandomProblems = 40;
-constexpr TileShape kTile{16, 24};
+constexpr int kLocatedProblems = 40;
+constexpr TileShape kLocatedTile{16, 24};
 
 TEST_CASE("every tile of every kernel holds what fp64 says") {
-  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+  for (unsigned seed = 0; seed < kLocatedProblems; ++seed) {
     testing::ProblemGenerator random(seed);
     const TileShape tile = random.tile();
     AttentionProblem p = random.problem(tile);
@@ -88,7 +88,7 @@ std::string located(decltype(Kernel::run) run, int kernel_case = 2) {
   REQUIRE(kernel.name == (kernel_case == 0 ? "cpu:standard" : "cpu:flash2"));
   kernel.run = run;
   Reference reference(kProblem, InputKind::normal, Direction::backward);
-  ProgramOptions options = ProgramOptions::with_tile(kTile);
+  ProgramOptions options = ProgramOptions::with_tile(kLocatedTile);
   options.backward = BackwardOrder::split;
   const auto where = locate(reference, kernel, options, Direction::backward);
   return where ? describe(*where, kProblem) : "nowhere";
@@ -155,11 +155,11 @@ void run_with_wrong_tensors(const ProgramOptions& options, Direction direction, 
 }
 
 template <TensorName... names>
-Divergence divergence_of(BackwardOrder order, TileShape dq_tile = kTile) {
+Divergence divergence_of(BackwardOrder order, TileShape dq_tile = kLocatedTile) {
   Kernel kernel = *testing::kernel_cases()[2].kernel;
   kernel.run = run_with_wrong_tensors<names...>;
   Reference reference(kProblem, InputKind::normal, Direction::backward);
-  ProgramOptions options = ProgramOptions::with_tile(kTile);
+  ProgramOptions options = ProgramOptions::with_tile(kLocatedTile);
   options.backward = order;
   options[PassName::dq].tile = dq_tile;
   const auto where = locate(reference, kernel, options, Direction::backward);
@@ -192,7 +192,7 @@ TEST_CASE("a wrong tensor is blamed on the pass that wrote it, in that pass's ti
 }
 
 TEST_CASE("a missing access and a missing pass are located") {
-  const ProgramOptions options = ProgramOptions::with_tile(kTile);
+  const ProgramOptions options = ProgramOptions::with_tile(kLocatedTile);
   const Kernel& flash2 = *testing::kernel_cases()[2].kernel;
   Reference reference(kProblem, InputKind::normal, Direction::forward);
   TileObserver observer;
@@ -209,7 +209,7 @@ TEST_CASE("a missing access and a missing pass are located") {
 }
 
 TEST_CASE("where a kernel logs its visits only, a wrong, missing or additional one is located") {
-  const ProgramOptions options = ProgramOptions::with_tile(kTile);
+  const ProgramOptions options = ProgramOptions::with_tile(kLocatedTile);
   for (const testing::KernelCase& c : testing::kernel_cases()) {
     CAPTURE(c.name());
     Reference reference(kProblem, InputKind::normal, Direction::backward);

@@ -13,11 +13,11 @@ namespace tilescope {
 namespace {
 
 using enum TensorName;
-constexpr TileShape kTile{16, 24};
+constexpr TileShape kSampledTile{16, 24};
 
 TensorSet results_of(const testing::KernelCase& c, const AttentionProblem& problem, Direction direction,
                      InputKind kind = InputKind::normal,
-                     ProgramOptions options = ProgramOptions::with_tile(kTile)) {
+                     ProgramOptions options = ProgramOptions::with_tile(kSampledTile)) {
   TensorSet tensors(problem);
   fill_random_inputs(tensors, direction, kind);
   testing::run_kernel(c, options, direction, tensors);
@@ -32,7 +32,7 @@ Verdict judge(const TensorSet& tensors, Algorithm algorithm, Direction direction
   return judge.verdict();
 }
 
-std::vector<TensorName> refused(const Verdict& verdict) {
+std::vector<TensorName> refused_by_rows(const Verdict& verdict) {
   std::vector<TensorName> names;
   for (const TensorVerdict& tensor : verdict.tensors) {
     if (!tensor.passed) names.push_back(tensor.tensor);
@@ -43,14 +43,14 @@ std::vector<TensorName> refused(const Verdict& verdict) {
 }
 
 TEST_CASE("every kernel's sampled rows pass the quick sweep") {
-  for (const VerifyCase& c : verify_cases(kTile, SweepSize::quick)) {
+  for (const VerifyCase& c : verify_cases(kSampledTile, SweepSize::quick)) {
     if (c.inputs != InputKind::normal) continue;  // what rows are judged on
     CAPTURE(describe(c.problem));
     for (const testing::KernelCase& kernel : testing::kernel_cases()) {
       CAPTURE(kernel.name());
       const TensorSet tensors =
           results_of(kernel, c.problem, c.direction, c.inputs, case_options(c, *kernel.kernel));
-      CHECK(refused(judge(tensors, kernel.kernel->algorithm, c.direction, 24)).empty());
+      CHECK(refused_by_rows(judge(tensors, kernel.kernel->algorithm, c.direction, 24)).empty());
     }
   }
 }
@@ -66,7 +66,7 @@ TEST_CASE("sampled rows of a longer problem pass, in every element type") {
                                    .causal = true};
     const testing::KernelCase kernel = testing::kernel_cases().back();
     const TensorSet tensors = results_of(kernel, problem, Direction::backward);
-    CHECK(refused(judge(tensors, kernel.kernel->algorithm, Direction::backward, 8)).empty());
+    CHECK(refused_by_rows(judge(tensors, kernel.kernel->algorithm, Direction::backward, 8)).empty());
   }
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("one wrong element of a sampled row is seen, and named") {
     const std::int64_t index = (head * tensor.shape().rows + row) * tensor.shape().cols;
     tensor.set(index, tensor.get(index) + 0.05f);
     const Verdict verdict = judge(tensors, kernel.kernel->algorithm, Direction::backward, 8);
-    const std::vector<TensorName> names = refused(verdict);
+    const std::vector<TensorName> names = refused_by_rows(verdict);
     REQUIRE(!names.empty());
     CHECK(names.front() == name);
     for (const TensorVerdict& judged : verdict.tensors) {

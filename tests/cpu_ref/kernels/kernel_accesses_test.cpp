@@ -11,7 +11,7 @@
 namespace tilescope {
 namespace {
 
-constexpr int kRandomProblems = 50;
+constexpr int kObservedProblems = 50;
 
 std::string text(const TileAccess& a) {
   return std::string(to_string(a.kind)) + " " + std::string(to_string(a.tensor)) + " batch " +
@@ -40,7 +40,7 @@ void check_log(const PassLog& log, const TileProgram& program) {
 }
 
 TEST_CASE("observed accesses are the program's, in order") {
-  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+  for (unsigned seed = 0; seed < kObservedProblems; ++seed) {
     testing::ProblemGenerator random(seed);
     ProgramOptions options;
     for (PassOptions& pass : options.passes) pass.tile = random.tile();

@@ -16,7 +16,7 @@
 namespace tilescope {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinityFp32 = std::numeric_limits<float>::infinity();
 
 void fill(Tile& tile, int rows, int cols, testing::ProblemGenerator& random) {
   for (int r = 0; r < rows; ++r) {
@@ -43,7 +43,7 @@ TEST_CASE("2^x: within 2 ulp, exact at integers, 0 for -inf, NaN for NaN") {
       exp2_values(&value, 1);
       CHECK(value == std::ldexp(1.0f, n));
     }
-    float specials[] = {-kInfinity, -1e30f, -127.0f, std::numeric_limits<float>::quiet_NaN(), -0.0f};
+    float specials[] = {-kInfinityFp32, -1e30f, -127.0f, std::numeric_limits<float>::quiet_NaN(), -0.0f};
     exp2_values(specials, 5);
     CHECK(specials[0] == 0.0f);
     CHECK(specials[1] == 0.0f);
@@ -112,7 +112,7 @@ TEST_CASE("online softmax over tiles is the softmax of the whole row") {
       const SoftmaxScale scale{0.01f * static_cast<float>(random.between(1, 300)),
                                random.chance(0.3) ? 8.0f : 0.0f};
       Tile row_max(1, queries), row_sum(1, queries), rescale(1, queries);
-      row_max.fill(-kInfinity);
+      row_max.fill(-kInfinityFp32);
       std::vector<std::vector<float>> scores(static_cast<std::size_t>(queries));
       CAPTURE(seed);
       for (int t = 0; t < tiles; ++t) {
@@ -120,7 +120,7 @@ TEST_CASE("online softmax over tiles is the softmax of the whole row") {
         fill(tile, keys, queries, random);
         for (int j = 0; j < keys; ++j) {
           for (int i = 0; i < queries; ++i) {
-            if (random.chance(0.2)) tile.row(j)[i] = -kInfinity;
+            if (random.chance(0.2)) tile.row(j)[i] = -kInfinityFp32;
             scores[static_cast<std::size_t>(i)].push_back(tile.row(j)[i]);
           }
         }
@@ -133,7 +133,7 @@ TEST_CASE("online softmax over tiles is the softmax of the whole row") {
         REQUIRE(row_max.data()[i] == maximum);
         double sum = 0;
         for (float s : row) {
-          if (s != -kInfinity)
+          if (s != -kInfinityFp32)
             sum += std::exp2((static_cast<double>(s) - static_cast<double>(maximum)) *
                              static_cast<double>(scale.log2));
         }
@@ -157,7 +157,7 @@ TEST_CASE("row operations of every length") {
         dot += static_cast<double>(a.data()[i]) * static_cast<double>(b.data()[i]);
       CHECK(static_cast<double>(dot_product(a.data(), b.data(), count)) ==
             doctest::Approx(dot).epsilon(1e-5));
-      CHECK(row_maximum(a.data(), count, -kInfinity) == *std::max_element(a.data(), a.data() + count));
+      CHECK(row_maximum(a.data(), count, -kInfinityFp32) == *std::max_element(a.data(), a.data() + count));
       CHECK(row_maximum(a.data(), count, 1e9f) == 1e9f);
       fill_c();
       scale_values(c.data(), 3.0f, count);
@@ -169,7 +169,7 @@ TEST_CASE("row operations of every length") {
       add_values(c.data(), b.data(), count);
       for (int i = 0; i < count; ++i) REQUIRE(c.data()[i] == a.data()[i] + b.data()[i]);
       fill_c();
-      const float maximum = row_maximum(c.data(), count, -kInfinity);
+      const float maximum = row_maximum(c.data(), count, -kInfinityFp32);
       const float sum = exp2_row(c.data(), count, {0.5f, 0.0f}, maximum);
       double expected = 0;
       for (int i = 0; i < count; ++i) expected += std::exp2(0.5 * static_cast<double>(a.data()[i] - maximum));

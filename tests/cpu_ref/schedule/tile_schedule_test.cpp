@@ -11,7 +11,7 @@
 namespace tilescope {
 namespace {
 
-constexpr int kRandomProblems = 400;
+constexpr int kScheduledProblems = 400;
 
 /// The mask as the problem's definition states it, without the schedule.
 bool sees(const AttentionProblem& p, std::int64_t i, std::int64_t j) {
@@ -51,7 +51,7 @@ void check_range(const AttentionProblem& p, TileShape tile, const TileRange& ran
 }
 
 TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exactly when all are") {
-  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+  for (unsigned seed = 0; seed < kScheduledProblems; ++seed) {
     testing::ProblemGenerator random(seed);
     const TileShape tile = random.tile(12);
     const AttentionProblem p = random.problem(tile);

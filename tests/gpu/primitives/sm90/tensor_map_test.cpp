@@ -6,7 +6,7 @@
 using namespace tilescope::gpu::sm90;
 
 namespace {
-constexpr std::uint64_t kBase = 1 << 20;
+constexpr std::uint64_t kAlignedBase = 1 << 20;
 
 TensorMapParameters packed_heads(std::int64_t batch, std::int64_t heads, std::int64_t rows,
                                  std::int64_t cols) {
@@ -16,7 +16,7 @@ TensorMapParameters packed_heads(std::int64_t batch, std::int64_t heads, std::in
 
 TEST_CASE("packed tensors of attention can be described") {
   for (const int dim : {8, 64, 96, 128, 192, 256}) {
-    for (const int rows : {1, 127, 16384}) CHECK(!broken_rule(packed_heads(2, 3, rows, dim), kBase));
+    for (const int rows : {1, 127, 16384}) CHECK(!broken_rule(packed_heads(2, 3, rows, dim), kAlignedBase));
   }
   const TensorMapParameters map = packed_heads(2, 3, 100, 128);
   CHECK(map.rank == 4);
@@ -30,10 +30,10 @@ TEST_CASE("packed tensors of attention can be described") {
 
 TEST_CASE("each rule of the copy engine is named") {
   const TensorMapParameters good = packed_heads(2, 3, 100, 128);
-  const auto rule = [](const TensorMapParameters& map, std::uint64_t base = kBase) {
+  const auto rule = [](const TensorMapParameters& map, std::uint64_t base = kAlignedBase) {
     return broken_rule(map, base).value_or("");
   };
-  CHECK(rule(good, kBase + 8) == "the base address must be a multiple of 16 bytes");
+  CHECK(rule(good, kAlignedBase + 8) == "the base address must be a multiple of 16 bytes");
   CHECK(rule(good, 0) == "the base address must be a multiple of 16 bytes");
   TensorMapParameters map = good;
   map.rank = 6;
