@@ -66,12 +66,17 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
     bytes.dram_read_range = traffic.dram_read_range;
     if (!options.l2_curve) return bytes;
   }
+  if (!split) bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);
+  if (!options.l2_curve) {
+    const L2Traffic traffic = simulate_lru(program, schedule, bytes.l2_bytes, options.on_retired);
+    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
+    return bytes;
+  }
   const PassTraffic traffic = simulate_pass(program, schedule, split ? nullptr : options.on_retired);
   if (!split) {
-    bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);
     take(traffic, traffic.dram_read_bytes(bytes.l2_bytes), traffic.dram_write_bytes(bytes.l2_bytes));
   }
-  if (options.l2_curve) bytes.l2_curve = l2_curve(traffic);
+  bytes.l2_curve = l2_curve(traffic);
   return bytes;
 }
 

@@ -20,7 +20,7 @@ struct SimulationOptions {
   /// Where the tensors lie. An L2 that is simulated as LRU knows no addresses, and moves the same.
   PagePlacement pages = PagePlacement::contiguous;
   bool replay = true;                     // without, closed forms alone
-  bool l2_curve = true;                   // DRAM bytes of LRU caches of every size as well
+  bool l2_curve = false;                  // DRAM bytes of LRU caches of every size as well
   std::function<void()> on_retired = {};  // after each replayed CTA, for progress
 };
 

@@ -6,198 +6,29 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <optional>
 
-#include "analysis/replay/cache/reuse_stack.hpp"
-#include "analysis/replay/cache/split_l2.hpp"
-#include "analysis/replay/cache/tile_memory.hpp"
-#include "analysis/replay/cache/tile_numbering.hpp"
+#include "analysis/replay/cache/lru_of_one_size.hpp"
+#include "analysis/replay/launch_replay.hpp"
 #include "common/memory_budget.hpp"
 #include "common/statistics.hpp"
 
 namespace tilescope {
 namespace {
 
-/// Bytes by distance: a hash table with linear probing, because most of the time goes into it and the stack.
-class DistanceTable {
- public:
-  DistanceTable() : entries_(1 << 10) {}
-
-  ReusePoint& at(std::int64_t distance) {
-    ReusePoint* entry = &entries_[place(distance)];
-    if (entry->distance_bytes == distance) return *entry;
-    if (2 * ++used_ > entries_.size()) {
-      grow();
-      entry = &entries_[place(distance)];
-    }
-    entry->distance_bytes = distance;
-    return *entry;
+/// Replays all accesses of a pass through a cache.
+template <typename Cache>
+void replay(const TileProgram& program, const CtaSchedule& schedule, const TileNumbering& numbers,
+            const std::function<void()>& on_retired, SmTraffic& traffic, Cache& cache) {
+  CoResidentCtas ctas(program, schedule, on_retired);
+  RunTiles tiles(program, numbers);
+  CtaRun run;
+  while (ctas.next(run)) {
+    tiles.set(run);
+    traffic.add(tiles);
+    cache.access(tiles);
   }
-
-  std::vector<ReusePoint> sorted() const {
-    std::vector<ReusePoint> points;
-    for (const ReusePoint& entry : entries_) {
-      if (entry.distance_bytes != 0) points.push_back(entry);
-    }
-    std::sort(points.begin(), points.end(),
-              [](const ReusePoint& a, const ReusePoint& b) { return a.distance_bytes < b.distance_bytes; });
-    return points;
-  }
-
- private:
-  /// Where `distance` stands, or would stand.
-  std::size_t place(std::int64_t distance) const {
-    constexpr std::uint64_t kGolden =
-        0x9E3779B97F4A7C15;  // Fibonacci hashing: distances share their low bits
-    const std::size_t mask = entries_.size() - 1;
-    std::size_t i = static_cast<std::uint64_t>(distance) * kGolden >> 32 & mask;
-    while (entries_[i].distance_bytes != 0 && entries_[i].distance_bytes != distance) i = (i + 1) & mask;
-    return i;
-  }
-
-  void grow() {
-    std::vector<ReusePoint> old(2 * entries_.size());
-    old.swap(entries_);
-    for (const ReusePoint& entry : old) {
-      if (entry.distance_bytes != 0) entries_[place(entry.distance_bytes)] = entry;
-    }
-  }
-
-  std::vector<ReusePoint> entries_;  // a power of two; distance 0 is an empty place
-  std::size_t used_ = 0;
-};
-
-/// An LRU cache of every size at once, with whole tiles as lines.
-class LruOfEverySize {
- public:
-  explicit LruOfEverySize(const TileNumbering& tiles)
-      : tiles_(tiles), stack_(tiles.num_tiles()), largest_distance_(tiles.num_written_tiles(), kClean) {}
-
-  void access(const AccessGroup& group) {
-    for (const Operand& operand : group.operands) access(operand, tiles_.tile(operand.tensor, group));
-  }
-
-  PassTraffic finish() {
-    traffic_.histogram = distances_.sorted();
-    return std::move(traffic_);
-  }
-
- private:
-  static constexpr std::int64_t kClean = -1;
-
-  void access(const Operand& operand, NumberedTile tile) {
-    const std::int64_t distance = stack_.touch(tile.number, tile.bytes);
-    traffic_.add(operand.kind, tile.bytes);
-    if (operand.kind != AccessKind::store) {
-      if (distance == ReuseStack::kNever) {
-        traffic_.cold_read_bytes += tile.bytes;
-      } else {
-        distances_.at(distance).read_bytes += tile.bytes;
-      }
-    }
-    if (tile.number < largest_distance_.size()) track_dirty(operand, tile, distance);
-  }
-
-  /// A tile stays dirty in the caches that have held it ever since it was written: those as large as its
-  /// largest distance since. The others have written it back and hold it clean, or not at all.
-  void track_dirty(const Operand& operand, NumberedTile tile, std::int64_t distance) {
-    std::int64_t& largest = largest_distance_[tile.number];
-    if (largest != kClean) largest = std::max(largest, distance);
-    if (operand.kind == AccessKind::load) return;
-    if (largest == kClean) {
-      traffic_.flush_write_bytes += tile.bytes;  // its last write goes out at the latest with the final flush
-    } else {
-      distances_.at(largest).write_back_bytes += tile.bytes;
-    }
-    largest = 0;
-  }
-
-  const TileNumbering& tiles_;
-  DistanceTable distances_;
-  ReuseStack stack_;
-  std::vector<std::int64_t> largest_distance_;  // by tile, since it was last written
-  PassTraffic traffic_;
-};
-
-/// The tiles of a pass as lines of a sample: what every L2 must move of them is counted of all lines, the
-/// rest of those in the sample.
-class SampledTiles {
- public:
-  struct Tile {
-    LineSample::Range lines;
-    bool touched = false, written = false;
-  };
-
-  /// @param layout  of pages at random places
-  SampledTiles(const TileProgram& program, std::uint32_t num_tiles, const SplitL2Shape& shape,
-               std::optional<std::uint32_t> layout)
-      : memory_(program, layout), sample_(shape), tiles_(num_tiles) {}
-
-  /// The lines of the tile that `operand` touches. @return whether it is touched for the first time, too
-  std::pair<LineSample::Range, bool> touch(const Operand& operand, const AccessGroup& group,
-                                           NumberedTile number) {
-    Tile& tile = tiles_[number.number];
-    const bool first = !tile.touched;
-    if (first) {
-      tile.touched = true;
-      tile.lines.begin = sample_.size();
-      memory_.for_each_run(operand.tensor, group, [this](std::int64_t address, std::int64_t bytes) {
-        sample_.place(address, bytes);
-      });
-      tile.lines.end = sample_.size();
-      if (operand.kind != AccessKind::store) first_read_bytes_ += number.bytes;
-    }
-    if (operand.kind != AccessKind::load && !tile.written) {
-      tile.written = true;
-      written_bytes_ += number.bytes;
-      written_lines_ += tile.lines.count();
-    }
-    return {tile.lines, first};
-  }
-
-  const LineSample& sample() const { return sample_; }
-  /// @param read_again, written  lines of the sample
-  std::int64_t dram_read_bytes(std::int64_t read_again) const {
-    return first_read_bytes_ + bytes_of(read_again);
-  }
-  std::int64_t dram_write_bytes(std::int64_t written) const {
-    return written_bytes_ + bytes_of(written - written_lines_);
-  }
-
- private:
-  std::int64_t bytes_of(std::int64_t lines) const {
-    return std::llround(sample_.bytes_per_line() * static_cast<double>(lines));
-  }
-
-  TileMemory memory_;
-  LineSample sample_;
-  std::vector<Tile> tiles_;
-  std::int64_t first_read_bytes_ = 0, written_bytes_ = 0, written_lines_ = 0;
-};
-
-/// A launch of a pass, on an L2 in two partitions.
-class LaunchReplay {
- public:
-  LaunchReplay(SampledTiles tiles, const SplitL2Shape& shape)
-      : tiles_(std::move(tiles)), l2_(tiles_.sample(), shape.dirty_ways) {}
-  LaunchReplay(const LaunchReplay&) = delete;  // its L2 points to the tiles' sample
-  LaunchReplay& operator=(const LaunchReplay&) = delete;
-
-  /// @param partition  beside which the CTA runs
-  void access(const Operand& operand, const AccessGroup& group, NumberedTile number, int partition) {
-    const auto [lines, first] = tiles_.touch(operand, group, number);
-    if (lines.count() == 0) return;  // none of them in the sample
-    const std::int64_t missed = l2_.access(operand.kind, lines, partition);
-    if (!first) read_again_ += missed;
-  }
-
-  std::int64_t dram_read_bytes() const { return tiles_.dram_read_bytes(read_again_); }
-  std::int64_t dram_write_bytes() const { return tiles_.dram_write_bytes(l2_.num_written()); }
-
- private:
-  SampledTiles tiles_;
-  SplitL2 l2_;
-  std::int64_t read_again_ = 0;  // lines of the sample
-};
+}
 
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
                            std::int64_t l2_bytes) {
@@ -219,32 +50,31 @@ struct PassOnSplitL2 {
   const SplitL2Shape& shape;
   PagePlacement pages;
   const TileNumbering& numbers;
+  TileLines* lines;                  // of all launches, where they are placed at once
+  bool keeps_all;                    // the L2 of any launch
   std::function<void()> on_retired;  // from several threads
 };
 
-struct LaunchTraffic {
-  SmTraffic asked;
-  std::int64_t dram_read_bytes = 0, dram_write_bytes = 0;
-};
-
-LaunchTraffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
+L2Traffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
   // Launches begin that many groups of SMs apart: four of them at four of eight groups, eight at each.
   constexpr std::size_t kGroupsBetween = 3;
-  const auto layout =
-      pass.pages == PagePlacement::random ? std::optional(static_cast<std::uint32_t>(number)) : std::nullopt;
+  std::optional<TileLines> own_lines;
+  if (pass.lines == nullptr) {
+    own_lines.emplace(pass.program, pass.numbers, pass.shape, static_cast<std::uint32_t>(number));
+  }
   CtaSchedule schedule = pass.schedule;
   schedule.sm_groups = pass.shape.sm_groups;
   schedule.launch = kGroupsBetween * number;
+  LaunchReplay launch(own_lines ? *own_lines : *pass.lines, pass.numbers.num_tiles(), pass.shape,
+                      pass.keeps_all);
+  L2Traffic traffic;
   CoResidentCtas ctas(pass.program, schedule, pass.on_retired);
-  LaunchReplay launch(SampledTiles(pass.program, pass.numbers.num_tiles(), pass.shape, layout), pass.shape);
-  LaunchTraffic traffic;
-  AccessGroup group;
-  while (ctas.next(group)) {
-    for (const Operand& operand : group.operands) {
-      const NumberedTile tile = pass.numbers.tile(operand.tensor, group);
-      traffic.asked.add(operand.kind, tile.bytes);
-      launch.access(operand, group, tile, ctas.place().partition);
-    }
+  RunTiles tiles(pass.program, pass.numbers);
+  CtaRun run;
+  while (ctas.next(run)) {
+    tiles.set(run);
+    traffic.add(tiles);
+    launch.access(run, tiles, ctas.partition());
   }
   traffic.dram_read_bytes = launch.dram_read_bytes();
   traffic.dram_write_bytes = launch.dram_write_bytes();
@@ -277,14 +107,14 @@ void for_each_side_by_side(std::size_t count, const std::function<void(std::size
   if (failure) std::rethrow_exception(failure);
 }
 
-SplitL2Traffic traffic_of(const std::vector<LaunchTraffic>& launches, PagePlacement pages) {
+SplitL2Traffic traffic_of(const std::vector<L2Traffic>& launches, PagePlacement pages) {
   std::vector<double> reads, writes;
-  for (const LaunchTraffic& launch : launches) {
+  for (const L2Traffic& launch : launches) {
     reads.push_back(static_cast<double>(launch.dram_read_bytes));
     writes.push_back(static_cast<double>(launch.dram_write_bytes));
   }
   SplitL2Traffic traffic;
-  static_cast<SmTraffic&>(traffic) = launches.front().asked;  // every launch asks the same
+  static_cast<SmTraffic&>(traffic) = launches.front();  // every launch asks the same
   const bool random = pages == PagePlacement::random;
   traffic.dram_read_bytes = std::llround(random ? median_of(reads) : mean_of(reads));
   traffic.dram_write_bytes = std::llround(random ? median_of(writes) : mean_of(writes));
@@ -297,11 +127,14 @@ SplitL2Traffic traffic_of(const std::vector<LaunchTraffic>& launches, PagePlacem
 
 }  // namespace
 
-void SmTraffic::add(AccessKind kind, std::int64_t bytes) {
-  ++accesses;
-  if (kind == AccessKind::load) load_bytes += bytes;
-  if (kind == AccessKind::store) store_bytes += bytes;
-  if (kind == AccessKind::reduce) reduce_bytes += bytes;
+void SmTraffic::add(const RunTiles& run) {
+  for (const OperandTiles& tiles : run.operands()) {
+    const std::int64_t bytes = tiles.bytes(run.ctas());
+    accesses += run.ctas();
+    if (tiles.kind == AccessKind::load) load_bytes += bytes;
+    if (tiles.kind == AccessKind::store) store_bytes += bytes;
+    if (tiles.kind == AccessKind::reduce) reduce_bytes += bytes;
+  }
 }
 
 double SmTraffic::hit_rate(std::int64_t dram_read_bytes) const {
@@ -327,34 +160,55 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 
 PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired) {
-  const TileNumbering tiles(program);
-  require_memory_for_replay(ReuseStack::memory_bytes(tiles.num_tiles()) +
-                            std::int64_t{8} * tiles.num_written_tiles());
-  LruOfEverySize cache(tiles);
-  CoResidentCtas ctas(program, schedule, on_retired);
-  AccessGroup group;
-  while (ctas.next(group)) cache.access(group);
-  return cache.finish();
+  const TileNumbering numbers(program);
+  require_memory_for_replay(ReuseStack::memory_bytes(numbers.num_tiles()) +
+                            std::int64_t{8} * numbers.num_written_tiles());
+  LruOfEverySize cache(numbers);
+  PassTraffic traffic;
+  replay(program, schedule, numbers, on_retired, traffic, cache);
+  traffic.cold_read_bytes = cache.cold_read_bytes();
+  traffic.flush_write_bytes = cache.flush_write_bytes();
+  traffic.histogram = cache.histogram();
+  return traffic;
+}
+
+L2Traffic simulate_lru(const TileProgram& program, const CtaSchedule& schedule, std::int64_t l2_bytes,
+                       const std::function<void()>& on_retired) {
+  const TileNumbering numbers(program);
+  require_memory_for_replay(LruOfOneSize::memory_bytes(numbers.num_tiles()));
+  LruOfOneSize cache(numbers, l2_bytes);
+  L2Traffic traffic;
+  replay(program, schedule, numbers, on_retired, traffic, cache);
+  traffic.dram_read_bytes = cache.read_bytes();
+  traffic.dram_write_bytes = cache.write_bytes();
+  return traffic;
 }
 
 SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& schedule,
                                  const SplitL2Shape& shape, PagePlacement pages,
                                  const std::function<void()>& on_retired) {
-  const std::size_t num_launches = pages == PagePlacement::random ? 8 : 4;
+  const bool random = pages == PagePlacement::random;
+  const std::size_t num_launches = random ? 8 : 4;
   const TileNumbering numbers(program);
   const std::int64_t at_once =
       std::min<std::int64_t>(static_cast<std::int64_t>(num_launches), omp_get_max_threads());
-  require_memory_for_replay(static_cast<std::int64_t>(sizeof(SampledTiles::Tile)) * numbers.num_tiles() *
-                            at_once);
+  const std::int64_t of_lines = TileLines::memory_bytes(program, numbers, shape);
+  require_memory_for_replay(at_once * LaunchReplay::memory_bytes(numbers.num_tiles()) +
+                            (random ? at_once * of_lines : of_lines));
+  std::optional<TileLines> lines;
+  if (!random) lines.emplace(program, numbers, shape, std::nullopt);
+  PassOnSplitL2 pass{
+      program,   schedule, shape, pages, numbers, lines ? &*lines : nullptr, lines && lines->all_fit(shape),
+      on_retired};
+  if (pass.keeps_all) return traffic_of({replay_launch(pass, 0)}, pages);  // as all others
   std::size_t retired = 0;
-  const auto on_retired_in_all = [&] {
+  if (on_retired) {
+    pass.on_retired = [&] {
 #pragma omp critical(retired_in_all)
-    if (++retired % num_launches == 0) on_retired();
-  };
-  const PassOnSplitL2 pass{program, schedule,
-                           shape,   pages,
-                           numbers, on_retired ? std::function<void()>(on_retired_in_all) : nullptr};
-  std::vector<LaunchTraffic> launches(num_launches);
+      if (++retired % num_launches == 0) on_retired();
+    };
+  }
+  std::vector<L2Traffic> launches(num_launches);
   for_each_side_by_side(num_launches, [&](std::size_t i) { launches[i] = replay_launch(pass, i); });
   return traffic_of(launches, pages);
 }

@@ -10,19 +10,12 @@
 
 #include "analysis/machine/machine.hpp"
 #include "analysis/records/page_placement.hpp"
+#include "analysis/replay/cache/lru_of_every_size.hpp"
 #include "analysis/replay/ctas/cta_schedule.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
-
-/// Traffic that disappears once the L2 holds `distance_bytes` of what is loaded.
-struct ReusePoint {
-  std::int64_t distance_bytes = 0;
-  std::int64_t read_bytes = 0;        // loads and reductions that hit from this capacity on
-  std::int64_t write_back_bytes = 0;  // write-backs that a cache of this capacity saves
-  bool operator==(const ReusePoint&) const = default;
-};
 
 /// What SMs ask of the L2 in a pass.
 struct SmTraffic {
@@ -31,11 +24,12 @@ struct SmTraffic {
   std::int64_t store_bytes = 0;
   std::int64_t reduce_bytes = 0;
 
-  void add(AccessKind kind, std::int64_t bytes);
+  void add(const RunTiles& run);
   std::int64_t sm_l2_read_bytes() const { return load_bytes; }
   std::int64_t sm_l2_write_bytes() const { return store_bytes + reduce_bytes; }
   /// Bytes of loads and reductions found in L2 / bytes of all loads and reductions; 1 for a pass without any.
   double hit_rate(std::int64_t dram_read_bytes) const;
+  bool operator==(const SmTraffic&) const = default;
 };
 
 /// What one replay of a pass tells about every size of an LRU cache.
@@ -53,13 +47,19 @@ struct PassTraffic : SmTraffic {
   std::int64_t dram_write_bytes(std::int64_t l2_bytes) const;
 };
 
-/// What a pass moves on a chip whose L2 is in two partitions: in contiguous memory the mean of several
-/// launches, with pages at random places the median of several layouts of the pages.
-struct SplitL2Traffic : SmTraffic {
+/// What a pass moves on a chip with one L2.
+struct L2Traffic : SmTraffic {
   std::int64_t dram_read_bytes = 0;
   std::int64_t dram_write_bytes = 0;
+  bool operator==(const L2Traffic&) const = default;
+};
+
+/// What a pass moves on a chip whose L2 is in two partitions: in contiguous memory the mean of several
+/// launches, with pages at random places the median of several layouts of the pages.
+struct SplitL2Traffic : L2Traffic {
   /// Least and largest DRAM reads of the layouts; absent in contiguous memory, which has one.
   std::optional<std::array<std::int64_t, 2>> dram_read_range;
+  bool operator==(const SplitL2Traffic&) const = default;
 };
 
 /// How many CTAs run at once: SMs times the CTAs that fit an SM.
@@ -74,6 +74,11 @@ std::int64_t co_resident_ctas(const TileProgram& program, const Machine& machine
 /// in between exactly by the caches smaller than its largest distance since the first of the two.
 PassTraffic simulate_pass(const TileProgram& program, const CtaSchedule& schedule,
                           const std::function<void()>& on_retired = {});
+
+/// What simulate_pass says of one size, in less time.
+/// @param on_retired, @throws as simulate_pass
+L2Traffic simulate_lru(const TileProgram& program, const CtaSchedule& schedule, std::int64_t l2_bytes,
+                       const std::function<void()>& on_retired = {});
 
 /// Replays a pass through an L2 in two partitions (SplitL2), for CTAs placed as in several launches, each of
 /// them with other pages where these lie at random.

@@ -206,6 +206,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
     how.ctas_per_sm = parse_integer_in("ctas-per-sm", *text, 1, machine.ctas_per_sm.value);
   }
   how.replay = !arguments.closed_form_only;
+  how.l2_curve = arguments.curve;
   how.pages = parse_page_placement(arguments.pages);
   const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
   const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);

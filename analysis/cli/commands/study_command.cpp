@@ -2,6 +2,7 @@
 // `tilescope study`: the sweeps behind the figures of a report.
 #include <fmt/format.h>
 
+#include <exception>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -21,6 +22,29 @@ std::vector<std::string> study_names() {
   return names;
 }
 
+/// Simulations side by side; what computes on all threads by itself, one after the other.
+std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vector<StudyTask>& tasks,
+                                             const CommandContext& context) {
+  const auto count = static_cast<std::int64_t>(tasks.size());
+  Progress progress(context, fmt::format("study {}", study.name), count);
+  std::vector<std::vector<RunEntry>> runs(tasks.size());
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic) if (!study.default_machine.empty())
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto task = static_cast<std::size_t>(i);
+    try {
+#pragma omp critical(study_progress)
+      progress.step(tasks[task].label);
+      runs[task] = tasks[task].run();
+    } catch (...) {
+#pragma omp critical(study_failure)
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  return runs;
+}
+
 int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const Study& study = find_study(arguments.name);
   if (study.default_machine.empty() && !arguments.machine.empty()) {
@@ -32,12 +56,8 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
   const std::vector<StudyTask> tasks = study.plan(model);
   RunRecord record = start_record(context.argv);
-  {
-    Progress progress(context, fmt::format("study {}", study.name), static_cast<std::int64_t>(tasks.size()));
-    for (const StudyTask& task : tasks) {
-      progress.step(task.label);
-      for (RunEntry& run : task.run()) record.runs.push_back(std::move(run));
-    }
+  for (std::vector<RunEntry>& runs : run_tasks(study, tasks, context)) {
+    for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
   context.print(fmt::format("{}: {} runs{}\n", study.name, record.runs.size(),
                             context.wants_json() ? ""

@@ -4,70 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/replay/cache/line_sample.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
-
-/// Which sets of an L2 in two partitions the lines of memory fall into: a sample of the sets, and the lines
-/// in them, by number. Lines that follow each other in memory fill the sets evenly, others at random, so that
-/// some sets overflow while the L2 has room. Source: DRAM reads and look-ups
-/// (lts__t_sectors_srcunit_{tex,ltcfabric}_lookup_{hit,miss}) of kernels that go over a footprint again and
-/// again, on an H200.
-class LineSample {
- public:
-  using Number = std::uint32_t;
-  /// Lines that were placed one after the other.
-  struct Range {
-    Number begin = 0, end = 0;
-    std::int64_t count() const { return end - begin; }
-  };
-  struct Line {
-    std::uint16_t set;
-    std::uint8_t home;  // the partition where it meets DRAM
-  };
-
-  /// @throws BadInput where the L2 has fewer sets than the sample
-  explicit LineSample(const SplitL2Shape& shape);
-
-  /// Numbers the sampled lines that begin among `bytes` bytes from `address` on: each line belongs to one of
-  /// the tiles that share it.
-  void place(std::int64_t address, std::int64_t bytes);
-  Number size() const { return static_cast<Number>(lines_.size()); }
-  Line operator[](Number number) const { return lines_[number]; }
-  std::size_t ways() const { return ways_; }
-  /// Bytes that a line of the sample stands for.
-  double bytes_per_line() const {
-    return static_cast<double>(kLineBytes * sets_) / static_cast<double>(kSets);
-  }
-
-  static constexpr std::int64_t kLineBytes = SplitL2Shape::kLineBytes;
-  static constexpr std::int64_t kHomeBytes = SplitL2Shape::kHomeBytes;
-  static constexpr std::int64_t kSets = SplitL2Shape::kLeastSets;  // of the sample, in each partition
-
- private:
-  static constexpr std::int64_t kLinesOfRun = kHomeBytes / kLineBytes;
-  /// As many lines of each home as there are sets, each in another: the i-th of home 0 in set
-  /// (start + i * step) mod sets, those of home 1 in the same but for neighbouring runs, which change places.
-  /// So pieces of 8 KiB meet in the sets as at random, and those of 16 KiB and more a little more often, as
-  /// they do on an H200.
-  struct Fill {
-    std::int64_t start = 0, step = 0;
-    std::vector<std::uint8_t> first_home;  // of the first run of each pair
-    std::vector<std::uint32_t> sampled;    // a bit a line, run after run
-  };
-  const Fill& fill_of(std::size_t number);
-
-  std::size_t ways_;
-  std::int64_t sets_;
-  std::uint32_t pairs_of_fill_;
-  std::vector<Fill> fills_;
-  std::vector<Line> lines_;
-};
 
 /// What the two partitions keep of the sampled lines. SMs ask the partition beside them: a load that misses
 /// there goes on to the line's home, and both keep the line; a store leaves it in both as well; a reduction
@@ -79,23 +22,48 @@ class SplitL2 {
   /// @param dirty_ways  lines of a set that may be dirty at once; none: all
   explicit SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways = std::nullopt);
 
-  /// What an SM beside `partition` does to lines. @return how many of them come from DRAM
-  std::int64_t access(AccessKind kind, LineSample::Range lines, int partition);
+  /// What an SM beside `partition` does to lines.
+  /// @param are_new  none of them was accessed before: they need not be looked for
+  /// @return how many of them come from DRAM
+  std::int64_t access(AccessKind kind, LineSample::Range lines, int partition, bool are_new = false);
   /// Lines written to DRAM so far, and those that a flush would write.
   std::int64_t num_written() const;
+  /// Times that a set took in a line or wrote one back, so far: what finds all as it was left changes none.
+  std::int64_t changes() const { return filled_ + written_back_; }
 
  private:
-  static constexpr LineSample::Number kNoLine = std::numeric_limits<LineSample::Number>::max();
-  /// Makes a line the newest of its set in a partition. @return whether the partition held it
-  bool touch(int partition, LineSample::Number line);
-  /// Marks a line that its home holds as dirty.
-  void make_dirty(LineSample::Number line);
+  /// A line in a set: its number, and whether it is dirty, which it is at its home alone.
+  using Entry = std::uint32_t;
+  static constexpr Entry kDirty = 1;
+  static constexpr Entry kEmpty = ~kDirty;
+  static constexpr Entry entry_of(LineSample::Number line) { return line << 1; }
+  static constexpr std::size_t kCompared = 16;  // entries at once
+
+  /// The places of a set, in a ring: the newest line at `newest`, older ones after it, and then empty places.
+  struct Set {
+    Entry* places;
+    std::uint16_t& newest;
+  };
+  Set set_of(std::size_t partition, LineSample::Line line) {
+    return {&entries_[partition][line.set * ring_], newest_[partition][line.set]};
+  }
+  std::size_t after(std::size_t place, std::size_t places) const { return (place + places) & (ring_ - 1); }
+
+  /// Where a set holds a line; at the end of its ring, if it does not.
+  std::size_t find(Set set, Entry clean) const;
+  /// Makes a line the newest of a set. @return whether the set held it
+  bool touch(Set set, LineSample::Number line);
+  /// Takes in a line that the set does not hold.
+  void fill(Set set, LineSample::Number line);
+  /// Marks the newest line of its home's set as dirty.
+  void make_newest_dirty(Set set);
 
   const LineSample* sample_;
-  std::size_t dirty_ways_;
-  std::array<std::vector<LineSample::Number>, kL2Partitions> sets_;  // one after the other, newest line first
-  std::vector<std::uint8_t> dirty_;                                  // by line
-  std::int64_t written_back_ = 0;
+  std::size_t ways_, dirty_ways_;
+  std::size_t ring_;                                       // places of a set, a power of two
+  std::array<std::vector<Entry>, kL2Partitions> entries_;  // set after set
+  std::array<std::array<std::uint16_t, LineSample::kSets>, kL2Partitions> newest_{};
+  std::int64_t filled_ = 0, written_back_ = 0;
 };
 
 }  // namespace tilescope

@@ -4,11 +4,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <queue>
+#include <optional>
 #include <vector>
 
 #include "analysis/machine/machine.hpp"
 #include "analysis/replay/ctas/cta_progress.hpp"
+#include "analysis/replay/ctas/turn_queue.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 
 namespace tilescope {
@@ -30,47 +31,82 @@ struct CtaSchedule {
   std::size_t launch = 0;
 };
 
+/// What CTAs in step do at once: the first of them `group`, each of the others the same at a block further
+/// on.
+struct CtaRun {
+  AccessGroup group;
+  int ctas = 1;
+  /// What the `cta`-th of them does, in a pass whose CTAs own blocks of `owned`.
+  AccessGroup group_of(int cta, Axis owned) const {
+    AccessGroup its = group;
+    int& block = owned == Axis::q ? its.m_block : its.n_block;
+    if (block >= 0) block += cta;
+    return its;
+  }
+};
+
 /// Runs the co-resident CTAs, each at the rate of its SM from one access group to the next, each replaced, on
 /// its SM, by the next in the grid's order when it retires. A slot is a CTA's place on an SM: slot s belongs
 /// to SM s modulo their number.
+///
+/// Where all SMs of a group keep step, so do their CTAs: neighbours in slots and in the grid, with as many
+/// steps before them, go as one. They make their accesses one right after the other either way.
 class CoResidentCtas {
  public:
   /// The program must outlive this.
   /// @param on_retired called after each CTA; may be empty
   CoResidentCtas(const TileProgram& program, const CtaSchedule& schedule, std::function<void()> on_retired);
 
-  /// The accesses of the CTA whose turn it is. @return false when all have retired
-  bool next(AccessGroup& group);
-  /// Of the CTA that next() went to.
-  const SmPlace& place() const { return places_[slot_]; }
+  /// The accesses of the CTAs whose turn it is. @return false when all have retired
+  bool next(CtaRun& run);
+  /// Beside which the CTAs run that next() went to.
+  int partition() const { return sections_[turn_->who].partition; }
 
  private:
-  struct Cta {
-    CtaWalk walk;
-    std::int64_t index;                                        // also its age: CTAs are issued in order
-    std::int64_t ticks, ticks_when_younger, ticks_when_alone;  // of a step
-    std::uint32_t steps = 0;                                   // made
+  /// CTAs in neighbouring slots that own neighbouring blocks, and have as many steps before them.
+  struct Team {
+    CtaWalk walk;  // of the first
+    int ctas;
   };
-  /// When a slot's CTA makes its next step; at the same time, slot after slot.
-  struct Turn {
-    std::int64_t time;
-    std::size_t slot;
-    auto operator<=>(const Turn&) const = default;
+  static constexpr std::int64_t kNone = -1;
+  /// Neighbouring slots whose CTAs make their steps at the same times: one slot, unless all are in step.
+  struct Section {
+    int partition;
+    std::int64_t ticks, ticks_when_younger, ticks_when_alone;  // of a step
+    std::vector<Team> teams = {};  // slot after slot; none when all CTAs have retired
+    // Unless all are in step:
+    std::int64_t cta = kNone;  // its number, also its age: CTAs are issued in order
+    std::uint32_t steps = 0;   // that this CTA has made
+  };
+  /// Of the CTAs of an SM, enough to tell a CTA's age among them.
+  struct Sm {
+    int running = 0;
+    std::int64_t oldest = 0;
   };
 
-  Cta issue(std::size_t slot);
-  /// Until the CTA of that slot makes its next step.
-  std::int64_t ticks_of_step(std::size_t slot);
+  /// Makes the sections. @return how many slots each has
+  std::vector<std::size_t> divide(std::size_t slots);
+  /// The next CTAs for so many slots, or as many as there are left.
+  std::vector<Team> issue(std::size_t slots);
+  bool in_step_with_last(std::int64_t cta) const;
+  /// Replaces the CTAs of a section's team, which have retired, and of those after it that have, too.
+  void replace(std::size_t section, std::size_t team);
+  /// That slot, a section of its own, runs another CTA from now on.
+  void note_age(std::size_t slot, std::int64_t cta);
+  /// Until the CTAs of that section make their next step.
+  std::int64_t ticks_of_step(std::size_t section);
 
   const TileProgram& program_;
   CtaSchedule schedule_;
   std::function<void()> on_retired_;
   std::size_t num_sms_;
+  bool in_step_;  // whatever the CTAs of an SM are, each takes as long for a step as for any other
   std::int64_t next_cta_ = 0;
-  std::vector<SmPlace> places_;  // by slot, as the CTAs
-  std::vector<Cta> running_;
-  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
-  std::size_t slot_ = 0;
+  std::vector<Section> sections_;   // by their slots
+  std::vector<Sm> sms_;             // unless all are in step
+  std::optional<TurnQueue> turns_;  // of sections
+  std::optional<Turn> turn_;        // that is being made
+  std::size_t team_ = 0;            // the next of the turn
 };
 
 /// Where the SM of each of `slots` slots stands; in one place without groups. CTAs are given to SMs in waves

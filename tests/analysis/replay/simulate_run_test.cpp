@@ -30,7 +30,7 @@ TEST_CASE("every pass of every kernel is counted and replayed, and both agree") 
       const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
       std::int64_t ctas = 0, retired = 0;
       for (const PlannedPass& pass : passes) ctas += pass.program.num_ctas();
-      SimulationOptions options;
+      SimulationOptions options{.l2_curve = true};
       options.on_retired = [&] { ++retired; };
       const RunEntry run = simulate_run(kernel, p, passes, machine, options);
       CHECK(retired == ctas);

@@ -8,8 +8,8 @@
 #include <functional>
 #include <vector>
 
-#include "analysis/replay/cache/page_table.hpp"
 #include "analysis/replay/ctas/cta_schedule.hpp"
+#include "analysis/replay/tiles/page_table.hpp"
 #include "common/errors.hpp"
 #include "common/statistics.hpp"
 #include "profiler/timing/timed_samples.hpp"

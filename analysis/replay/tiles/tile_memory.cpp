@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/replay/cache/tile_memory.hpp"
+#include "analysis/replay/tiles/tile_memory.hpp"
 
 namespace tilescope {
 

@@ -22,12 +22,14 @@ class TileNumbering {
   explicit TileNumbering(const TileProgram& program);
 
   std::uint32_t num_tiles() const { return num_tiles_; }
+  bool numbers(TensorName tensor) const { return tensors_[static_cast<std::size_t>(tensor)].touched; }
   /// Tiles below this number may be stored or reduced; the others are only loaded.
   std::uint32_t num_written_tiles() const { return num_written_tiles_; }
   /// The tile of `tensor` that a group touches.
   NumberedTile tile(TensorName tensor, const AccessGroup& group) const {
     const Tensor& t = tensors_[static_cast<std::size_t>(tensor)];
-    const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + group.head / t.group_size;
+    const int head_of_tensor = t.group_size == 1 ? group.head : group.head / t.group_size;
+    const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + head_of_tensor;
     const int row_tile = t.by_m ? group.m_block : group.n_block;
     const int col_tile = t.col_tiles == 1 ? 0 : group.n_block;
     const std::int64_t number = (head * t.row_tiles + row_tile) * t.col_tiles + col_tile;
@@ -37,6 +39,7 @@ class TileNumbering {
 
  private:
   struct Tensor {
+    bool touched = false;
     std::int64_t first = 0;
     int heads = 1, group_size = 1;
     bool by_m = true;

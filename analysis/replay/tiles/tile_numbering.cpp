@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/replay/cache/tile_numbering.hpp"
+#include "analysis/replay/tiles/tile_numbering.hpp"
 
 #include <limits>
 
@@ -30,6 +30,7 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   const VisibleBand band = program.problem.band();
   const bool by_n = extent.indexing != TileIndexing::m;
   Tensor& t = tensors_[static_cast<std::size_t>(name)];
+  t.touched = true;
   t.first = num_tiles_;
   t.heads = static_cast<int>(extent.heads);
   t.group_size = static_cast<int>(program.problem.heads / extent.heads);

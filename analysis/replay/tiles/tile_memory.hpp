@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "analysis/replay/cache/page_table.hpp"
+#include "analysis/replay/tiles/page_table.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 
 namespace tilescope {
@@ -19,11 +19,13 @@ class TileMemory {
   /// @param layout  of the pages, see PageTable; none: physical addresses are those of the tensors
   explicit TileMemory(const TileProgram& program, std::optional<std::uint32_t> layout = std::nullopt);
 
-  /// Calls visit(physical address, bytes) for every run of bytes of the tile of `tensor` that `group`
-  /// touches: one, or one a row where a tile is narrower than the tensor, each cut where pages at random
-  /// places end.
-  template <typename Visitor>
-  void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit) {
+  /// Rows of a tensor that a row of its tiles covers, one after the other in its own addresses.
+  struct Rows {
+    std::int64_t address, count, row_bytes;
+    std::int64_t bytes() const { return count * row_bytes; }
+  };
+  /// Those with the tile of `tensor` that `group` touches.
+  Rows rows(TensorName tensor, const AccessGroup& group) const {
     const TensorExtent& extent = extents_[static_cast<std::size_t>(tensor)];
     const TileShape& tile = program_->tile;
     const bool by_m = extent.indexing != TileIndexing::n;
@@ -31,18 +33,28 @@ class TileMemory {
     const std::int64_t head = group.batch * extent.heads + group.head / heads_to_one;
     const std::int64_t rows_of_tile = by_m ? tile.block_m : tile.block_n;
     const std::int64_t row = rows_of_tile * (by_m ? group.m_block : group.n_block);
-    const std::int64_t rows = std::min(rows_of_tile, extent.rows - row);
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;
-    std::int64_t address =
-        addresses_[static_cast<std::size_t>(tensor)] + (head * extent.rows + row) * row_bytes;
+    const std::int64_t address = addresses_[static_cast<std::size_t>(tensor)];
+    return {address + (head * extent.rows + row) * row_bytes, std::min(rows_of_tile, extent.rows - row),
+            row_bytes};
+  }
+  const TensorExtent& extent(TensorName tensor) const { return extents_[static_cast<std::size_t>(tensor)]; }
+
+  /// Calls visit(physical address, bytes) for every run of bytes of the tile of `tensor` that `group`
+  /// touches: one, or one a row where a tile is narrower than the tensor, each cut where pages at random
+  /// places end.
+  template <typename Visitor>
+  void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit) {
+    const Rows rows = this->rows(tensor, group);
+    const TensorExtent& extent = this->extent(tensor);
     if (extent.indexing != TileIndexing::mn) {
-      visit_physical(address, rows * row_bytes, visit);
+      visit_physical(rows.address, rows.bytes(), visit);
       return;
     }
-    const std::int64_t col = std::int64_t{group.n_block} * tile.block_n;
-    const std::int64_t cols = std::min<std::int64_t>(tile.block_n, extent.cols - col);
-    address += col * extent.element_bytes;
-    for (std::int64_t i = 0; i < rows; ++i, address += row_bytes) {
+    const std::int64_t col = std::int64_t{group.n_block} * program_->tile.block_n;
+    const std::int64_t cols = std::min<std::int64_t>(program_->tile.block_n, extent.cols - col);
+    std::int64_t address = rows.address + col * extent.element_bytes;
+    for (std::int64_t i = 0; i < rows.count; ++i, address += rows.row_bytes) {
       visit_physical(address, cols * extent.element_bytes, visit);
     }
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/replay/cache/page_table.hpp"
+#include "analysis/replay/tiles/page_table.hpp"
 
 #include <doctest/doctest.h>
 
 #include <set>
 #include <vector>
 
-#include "analysis/replay/cache/tile_memory.hpp"
+#include "analysis/replay/tiles/tile_memory.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {

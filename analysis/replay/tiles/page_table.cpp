@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/replay/cache/page_table.hpp"
+#include "analysis/replay/tiles/page_table.hpp"
 
 #include "cpu_ref/numeric/philox.hpp"
 
