@@ -51,6 +51,7 @@ struct PassOnSplitL2 {
   PagePlacement pages;
   const TileNumbering& numbers;
   TileLines* lines;                  // of all launches, where they are placed at once
+  const StepLines* steps;            // of such lines
   bool keeps_all;                    // the L2 of any launch
   std::function<void()> on_retired;  // from several threads
 };
@@ -65,17 +66,12 @@ L2Traffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
   CtaSchedule schedule = pass.schedule;
   schedule.sm_groups = pass.shape.sm_groups;
   schedule.launch = kGroupsBetween * number;
-  LaunchReplay launch(own_lines ? *own_lines : *pass.lines, pass.numbers.num_tiles(), pass.shape,
-                      pass.keeps_all);
-  L2Traffic traffic;
+  LaunchReplay launch(pass.program, pass.numbers, own_lines ? *own_lines : *pass.lines, pass.steps,
+                      pass.shape, pass.keeps_all);
   CoResidentCtas ctas(pass.program, schedule, pass.on_retired);
-  RunTiles tiles(pass.program, pass.numbers);
   CtaRun run;
-  while (ctas.next(run)) {
-    tiles.set(run);
-    traffic.add(tiles);
-    launch.access(run, tiles, ctas.partition());
-  }
+  while (ctas.next(run)) launch.access(run, ctas.partition());
+  L2Traffic traffic{launch.asked()};
   traffic.dram_read_bytes = launch.dram_read_bytes();
   traffic.dram_write_bytes = launch.dram_write_bytes();
   return traffic;
@@ -126,22 +122,6 @@ SplitL2Traffic traffic_of(const std::vector<L2Traffic>& launches, PagePlacement 
 }
 
 }  // namespace
-
-void SmTraffic::add(const RunTiles& run) {
-  for (const OperandTiles& tiles : run.operands()) {
-    const std::int64_t bytes = tiles.bytes(run.ctas());
-    accesses += run.ctas();
-    if (tiles.kind == AccessKind::load) load_bytes += bytes;
-    if (tiles.kind == AccessKind::store) store_bytes += bytes;
-    if (tiles.kind == AccessKind::reduce) reduce_bytes += bytes;
-  }
-}
-
-double SmTraffic::hit_rate(std::int64_t dram_read_bytes) const {
-  const std::int64_t looked_up = load_bytes + reduce_bytes;
-  if (looked_up == 0) return 1.0;
-  return 1.0 - static_cast<double>(dram_read_bytes) / static_cast<double>(looked_up);
-}
 
 std::int64_t PassTraffic::dram_read_bytes(std::int64_t l2_bytes) const {
   return cold_read_bytes + evicted_bytes(histogram, &ReusePoint::read_bytes, l2_bytes);
@@ -196,10 +176,20 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
   require_memory_for_replay(at_once * LaunchReplay::memory_bytes(numbers.num_tiles()) +
                             (random ? at_once * of_lines : of_lines));
   std::optional<TileLines> lines;
-  if (!random) lines.emplace(program, numbers, shape, std::nullopt);
-  PassOnSplitL2 pass{
-      program,   schedule, shape, pages, numbers, lines ? &*lines : nullptr, lines && lines->all_fit(shape),
-      on_retired};
+  std::optional<StepLines> steps;
+  if (!random) {
+    lines.emplace(program, numbers, shape, std::nullopt);
+    steps.emplace(program, numbers, *lines);
+  }
+  PassOnSplitL2 pass{program,
+                     schedule,
+                     shape,
+                     pages,
+                     numbers,
+                     lines ? &*lines : nullptr,
+                     steps ? &*steps : nullptr,
+                     lines && lines->all_fit(shape),
+                     on_retired};
   if (pass.keeps_all) return traffic_of({replay_launch(pass, 0)}, pages);  // as all others
   std::size_t retired = 0;
   if (on_retired) {

@@ -12,25 +12,11 @@
 #include "analysis/records/page_placement.hpp"
 #include "analysis/replay/cache/lru_of_every_size.hpp"
 #include "analysis/replay/ctas/cta_schedule.hpp"
+#include "analysis/replay/sm_traffic.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
-
-/// What SMs ask of the L2 in a pass.
-struct SmTraffic {
-  std::int64_t accesses = 0;  // of tiles
-  std::int64_t load_bytes = 0;
-  std::int64_t store_bytes = 0;
-  std::int64_t reduce_bytes = 0;
-
-  void add(const RunTiles& run);
-  std::int64_t sm_l2_read_bytes() const { return load_bytes; }
-  std::int64_t sm_l2_write_bytes() const { return store_bytes + reduce_bytes; }
-  /// Bytes of loads and reductions found in L2 / bytes of all loads and reductions; 1 for a pass without any.
-  double hit_rate(std::int64_t dram_read_bytes) const;
-  bool operator==(const SmTraffic&) const = default;
-};
 
 /// What one replay of a pass tells about every size of an LRU cache.
 ///

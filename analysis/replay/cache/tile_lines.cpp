@@ -18,11 +18,12 @@ class LinesByColumn {
     ++ends_[column];
   }
   /// Numbers them, tile after tile, and forgets them.
-  void append_to(LineSample& sample, LineSample::Range* ranges) {
+  /// @param stride  from the range of a tile to that of the next
+  void append_to(LineSample& sample, LineSample::Range* ranges, std::size_t stride) {
     LineSample::Number begin = sample.size();
     LineSample::Number count = 0;
     for (std::size_t column = 0; column < ends_.size(); ++column) {
-      ranges[column] = {begin + count, begin + count + ends_[column]};
+      ranges[column * stride] = {begin + count, begin + count + ends_[column]};
       count += std::exchange(ends_[column], count);
     }
     sorted_.resize(found_.size());
@@ -90,7 +91,8 @@ void TileLines::place_all(TensorName tensor) {
           const std::int64_t in_row = (address - rows.address) % rows.row_bytes;
           columns.add(static_cast<std::size_t>(in_row / tile_row_bytes), line);
         });
-        columns.append_to(sample_, &ranges_[first]);
+        const AccessGroup second{{}, batch, head * query_heads, row, 1};
+        columns.append_to(sample_, &ranges_[first], numbers_.tile(tensor, second).number - first);
       }
     }
   }

@@ -38,6 +38,10 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   const int m_tiles = num_m_blocks(band, program.tile), n_tiles = num_n_blocks(band, program.tile);
   t.row_tiles = t.by_m ? m_tiles : n_tiles;
   t.col_tiles = t.by_m && by_n ? n_tiles : 1;
+  const bool rows_side_by_side = program.axis == Axis::q;
+  t.row_stride = rows_side_by_side ? 1 : t.col_tiles;
+  t.col_stride = rows_side_by_side ? t.row_tiles : 1;
+  t.tiles_of_head = std::int64_t{t.row_tiles} * t.col_tiles;
   for (const bool last_row : {false, true}) {
     for (const bool last_col : {false, true}) {
       // access() clips to the matrix; a first tile that is not the last is whole.

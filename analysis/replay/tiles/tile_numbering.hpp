@@ -32,7 +32,7 @@ class TileNumbering {
     const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + head_of_tensor;
     const int row_tile = t.by_m ? group.m_block : group.n_block;
     const int col_tile = t.col_tiles == 1 ? 0 : group.n_block;
-    const std::int64_t number = (head * t.row_tiles + row_tile) * t.col_tiles + col_tile;
+    const std::int64_t number = head * t.tiles_of_head + row_tile * t.row_stride + col_tile * t.col_stride;
     return {static_cast<std::uint32_t>(t.first + number),
             t.bytes[row_tile == t.row_tiles - 1][col_tile == t.col_tiles - 1]};
   }
@@ -44,6 +44,8 @@ class TileNumbering {
     int heads = 1, group_size = 1;
     bool by_m = true;
     int row_tiles = 1, col_tiles = 1;
+    /// Tiles of CTAs side by side, which touch theirs one right after the other, are neighbours.
+    std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;
     std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
   };
   void number(const TileProgram& program, TensorName name);
