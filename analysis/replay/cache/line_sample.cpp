@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -39,7 +40,9 @@ LineSample::LineSample(const SplitL2Shape& shape)
     : ways_(static_cast<std::size_t>(shape.ways)),
       sets_(shape.sets()),
       lines_of_fill_(kL2Partitions * sets_),
-      recent_(kRecentFills) {
+      recent_(kRecentFills),
+      at_offset_(static_cast<std::size_t>(lines_of_fill_)),
+      sampled_(static_cast<std::size_t>(lines_of_fill_ / kLinesOfRun)) {
   if (sets_ < kSets) {
     throw BadInput("l2_ways", std::to_string(shape.ways),
                    fmt::format("must leave {} sets or more to half an L2", kSets));
@@ -53,8 +56,6 @@ void LineSample::make(Fill& fill, std::int64_t number) {
   std::int64_t step = random.x[1] % sets_;
   while (std::gcd(step, sets_) != 1) step = (step + 1) % sets_;
   const std::int64_t back = inverse_modulo(step, sets_);
-  fill.number = number;
-  fill.lines.clear();
   for (std::int64_t set = 0; set < kSets; ++set) {
     const std::int64_t i = (set - start + sets_) * back % sets_;  // among the lines of home 0
     for (std::int64_t home = 0; home < kL2Partitions; ++home) {
@@ -62,12 +63,19 @@ void LineSample::make(Fill& fill, std::int64_t number) {
       const auto home_of_first = static_cast<std::int64_t>(
           random_of(static_cast<std::uint64_t>(number * pairs + pair), kHomeStream).x[0] % kL2Partitions);
       const std::int64_t run = kL2Partitions * pair + (home ^ home_of_first);
-      fill.lines.push_back({static_cast<std::uint32_t>(run * kLinesOfRun + i % kLinesOfRun),
-                            {static_cast<std::uint8_t>(set), static_cast<std::uint8_t>(home)}});
+      const auto offset = static_cast<std::size_t>(run * kLinesOfRun + i % kLinesOfRun);
+      at_offset_[offset] = {static_cast<std::uint8_t>(set), static_cast<std::uint8_t>(home)};
+      sampled_[offset / kLinesOfRun] |= std::uint32_t{1} << offset % kLinesOfRun;
     }
   }
-  std::sort(fill.lines.begin(), fill.lines.end(),
-            [](const FillLine& a, const FillLine& b) { return a.offset < b.offset; });
+  fill.number = number;
+  fill.lines.clear();
+  for (std::size_t run = 0; run < sampled_.size(); ++run) {
+    for (std::uint32_t left = std::exchange(sampled_[run], 0); left != 0; left &= left - 1) {
+      const std::size_t offset = run * kLinesOfRun + static_cast<std::size_t>(std::countr_zero(left));
+      fill.lines.push_back({static_cast<std::uint32_t>(offset), at_offset_[offset]});
+    }
+  }
 }
 
 void LineSample::too_many() {

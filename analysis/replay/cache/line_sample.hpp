@@ -94,6 +94,10 @@ class LineSample {
   std::size_t ways_;
   std::int64_t sets_, lines_of_fill_;
   std::vector<Fill> recent_;  // by number, modulo how many are kept
+  // While a fill is made: the lines by their offsets, and which are of the sample, a bit a line, run after
+  // run.
+  std::vector<Line> at_offset_;
+  std::vector<std::uint32_t> sampled_;
   std::vector<Line> lines_;
 };
 

@@ -9,7 +9,7 @@ namespace tilescope {
 SplitL2::SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways)
     : sample_(&sample),
       ways_(sample.ways()),
-      dirty_ways_(dirty_ways ? static_cast<std::size_t>(*dirty_ways) : ways_),
+      dirty_ways_(static_cast<std::size_t>(dirty_ways.value_or(static_cast<std::int64_t>(ways_)))),
       ring_(std::max(kCompared, std::bit_ceil(ways_))) {
   for (auto& entries : entries_) entries.assign(std::size_t{LineSample::kSets} * ring_, kEmpty);
 }
@@ -51,12 +51,12 @@ bool SplitL2::touch(Set set, LineSample::Number number) {
     return false;
   }
   const Entry found = set.places[place];
-  for (std::size_t to = place; to != set.newest;) {  // those that were newer move on by one
+  for (std::size_t to = place; to != set.state.newest;) {  // those that were newer move on by one
     const std::size_t newer = after(to, ring_ - 1);
     set.places[to] = set.places[newer];
     to = newer;
   }
-  set.places[set.newest] = found;
+  set.newest() = found;
   return true;
 }
 
@@ -64,7 +64,7 @@ std::size_t SplitL2::find(Set set, Entry clean) const {
   const auto is_it = [clean](Entry entry) { return (entry & ~kDirty) == clean; };
   constexpr std::size_t kRecent = 5;  // CTAs in step find what others have just touched
   for (std::size_t age = 0; age < kRecent; ++age) {
-    const std::size_t place = after(set.newest, age);
+    const std::size_t place = after(set.state.newest, age);
     if (is_it(set.places[place])) return place;
   }
   for (std::size_t begin = 0; begin < ring_; begin += kCompared) {
@@ -79,32 +79,32 @@ std::size_t SplitL2::find(Set set, Entry clean) const {
 
 void SplitL2::fill(Set set, LineSample::Number number) {
   ++filled_;
-  Entry& oldest = set.places[after(set.newest, ways_ - 1)];
-  written_back_ += oldest & kDirty;
+  Entry& oldest = set.places[after(set.state.newest, ways_ - 1)];
+  if (oldest & kDirty) write_back(set, oldest);
   oldest = kEmpty;
-  set.newest = static_cast<std::uint16_t>(after(set.newest, ring_ - 1));
-  set.places[set.newest] = entry_of(number);
+  set.state.newest = static_cast<std::uint16_t>(after(set.state.newest, ring_ - 1));
+  set.newest() = entry_of(number);
 }
 
 void SplitL2::make_newest_dirty(Set set) {
-  if (set.places[set.newest] & kDirty) return;
-  set.places[set.newest] |= kDirty;
-  if (dirty_ways_ >= ways_) return;
-  std::size_t dirty = 0;
-  for (std::size_t place = 0; place < ring_; ++place) {
-    dirty += set.places[place] & kDirty;
-  }
-  if (dirty <= dirty_ways_) return;
-  std::size_t place = after(set.newest, ways_ - 1);
-  while (!(set.places[place] & kDirty)) place = after(place, ring_ - 1);
-  set.places[place] &= ~kDirty;
+  if (set.newest() & kDirty) return;
+  set.newest() |= kDirty;
+  if (++set.state.dirty <= dirty_ways_) return;
+  std::size_t oldest = after(set.state.newest, ways_ - 1);
+  while (!(set.places[oldest] & kDirty)) oldest = after(oldest, ring_ - 1);
+  write_back(set, set.places[oldest]);
+}
+
+void SplitL2::write_back(Set set, Entry& entry) {
+  entry &= ~kDirty;
+  --set.state.dirty;
   ++written_back_;
 }
 
 std::int64_t SplitL2::num_written() const {
   std::int64_t written = written_back_;
-  for (const auto& entries : entries_) {
-    written += std::count_if(entries.begin(), entries.end(), [](Entry entry) { return entry & kDirty; });
+  for (const auto& states : states_) {
+    for (const SetState& state : states) written += state.dirty;
   }
   return written;
 }

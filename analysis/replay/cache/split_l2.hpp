@@ -39,13 +39,18 @@ class SplitL2 {
   static constexpr Entry entry_of(LineSample::Number line) { return line << 1; }
   static constexpr std::size_t kCompared = 16;  // entries at once
 
-  /// The places of a set, in a ring: the newest line at `newest`, older ones after it, and then empty places.
+  struct SetState {
+    std::uint16_t newest = 0;  // place
+    std::uint16_t dirty = 0;   // lines
+  };
+  /// The places of a set, in a ring: the newest line, older ones after it, and then empty places.
   struct Set {
     Entry* places;
-    std::uint16_t& newest;
+    SetState& state;
+    Entry& newest() const { return places[state.newest]; }
   };
   Set set_of(std::size_t partition, LineSample::Line line) {
-    return {&entries_[partition][line.set * ring_], newest_[partition][line.set]};
+    return {&entries_[partition][line.set * ring_], states_[partition][line.set]};
   }
   std::size_t after(std::size_t place, std::size_t places) const { return (place + places) & (ring_ - 1); }
 
@@ -57,12 +62,13 @@ class SplitL2 {
   void fill(Set set, LineSample::Number line);
   /// Marks the newest line of its home's set as dirty.
   void make_newest_dirty(Set set);
+  void write_back(Set set, Entry& entry);
 
   const LineSample* sample_;
   std::size_t ways_, dirty_ways_;
   std::size_t ring_;                                       // places of a set, a power of two
   std::array<std::vector<Entry>, kL2Partitions> entries_;  // set after set
-  std::array<std::array<std::uint16_t, LineSample::kSets>, kL2Partitions> newest_{};
+  std::array<std::array<SetState, LineSample::kSets>, kL2Partitions> states_{};
   std::int64_t filled_ = 0, written_back_ = 0;
 };
 
