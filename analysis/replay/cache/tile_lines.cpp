@@ -121,7 +121,8 @@ std::int64_t TileLines::memory_bytes(const TileProgram& program, const TileNumbe
     const auto tensor = static_cast<TensorName>(name);
     if (numbers.numbers(tensor)) bytes += tensor_extent(program.problem, tensor).bytes();
   }
-  const std::int64_t lines = bytes / LineSample::kLineBytes / shape.sets() * LineSample::kSets;
+  const std::int64_t sets = std::max(shape.sets(), LineSample::kSets);  // fewer are refused by LineSample
+  const std::int64_t lines = bytes / LineSample::kLineBytes / sets * LineSample::kSets;
   return numbers.num_tiles() * static_cast<std::int64_t>(sizeof(LineSample::Range)) +
          2 * lines * static_cast<std::int64_t>(sizeof(LineSample::Line));  // a vector doubles
 }
