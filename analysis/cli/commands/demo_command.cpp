@@ -98,7 +98,7 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
 
   context.print("How many bytes do they move, and how many must they?\n\n");
   for (const auto& [preset, machine] : {std::pair("gpt2-medium", "a100-40gb"), {"llama3-8b", "h200"}}) {
-    Words words = {"simulate", "--preset", preset, "--machine", machine, "--pass", "fwd+bwd"};
+    Words words = {"simulate", "--preset", preset, "--machine", machine, "--pass", "fwd+bwd", "--curve"};
     words.insert(words.end(), kernels.begin(), kernels.end());
     context.print(traffic_table(tour.record(preset, words)));
   }
