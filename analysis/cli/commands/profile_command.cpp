@@ -220,7 +220,9 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     if (arguments.timeline.plot.empty()) {
       return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
     }
-    profile_timeline(arguments.timeline, kernels_in_turn(arguments.kernels), context);
+    const auto in_turn = kernels_in_turn(arguments.kernels, context);
+    if (!in_turn) return kCheckFailed;
+    profile_timeline(arguments.timeline, in_turn, context);
     return kFine;
   }
   if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
@@ -237,7 +239,7 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   injection_library();  // a build without it cannot profile anything
 
   const KernelRecord record = measure(arguments, context);
-  if (!record.kernels.empty()) context.print(kernel_table(record));
+  if (!record.kernels.empty()) context.print(kernel_table(record) + counter_table(record));
   context.print(conclusion(record));
   context.write_json(to_json_text(record));
   return static_cast<int>(*record.exit_code);

@@ -3,32 +3,20 @@
 #pragma once
 
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/primitives/cuda_cores/early_rung.hpp"
 #include "gpu/primitives/cuda_cores/layouts.hpp"
-#include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
 
-struct Flash1 {
+struct Flash1 : EarlyRung {
   static constexpr std::string_view name = "gpu:flash1";
   static constexpr std::string_view summary =
       "FlashAttention on CUDA cores: kv outer, O, l and m through memory at every step, one CTA a head";
   static constexpr Algorithm algorithm = Algorithm::flash1;
   static constexpr int rung = 2;
-  /// Head dimensions that the kernels are compiled for: a historical rung is worth three, not seven.
-  static constexpr int kHeadDims[] = {64, 128, 256};
-  static constexpr FeatureSet kFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
-                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
-                                        Feature::dropout, Feature::signed_scale, Feature::bnhd_rows};
-  static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kHeadDims};
-  static constexpr ChipRange chips{.first = 80};
-  static std::vector<BackwardOrder> backward_orders() { return {}; }
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
-
-  static constexpr int padded_dim(std::int64_t head_dim) {
-    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
-  }
 
   struct PassShapes {
     TileShape forward, backward;
@@ -54,11 +42,11 @@ struct Flash1 {
   static constexpr int kForwardCtasPerSm = 1;
 
   /// With two shares of each row of O.
-  static constexpr simt::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
+  static constexpr cuda_cores::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
     return {tile, padded_dim, 2};
   }
   /// With m, delta and l.
-  static constexpr simt::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
+  static constexpr cuda_cores::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
     return {tile, padded_dim, 3};
   }
 };
@@ -66,8 +54,8 @@ struct Flash1 {
 static_assert([] {
   for (int dim : {64, 128, 256}) {
     const Flash1::PassShapes tiles = Flash1::shapes(dim);
-    if (Flash1::forward_layout(tiles.forward, dim).bytes() > simt::kMaxSharedBytes ||
-        Flash1::backward_layout(tiles.backward, dim).bytes() > simt::kMaxSharedBytes) {
+    if (Flash1::forward_layout(tiles.forward, dim).bytes() > cuda_cores::kMaxSharedBytes ||
+        Flash1::backward_layout(tiles.backward, dim).bytes() > cuda_cores::kMaxSharedBytes) {
       return false;
     }
   }

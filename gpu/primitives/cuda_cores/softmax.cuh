@@ -6,7 +6,7 @@
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/cuda_cores/product.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// Which entries of the score matrix a thread's tile holds: queries down the rows, keys across the columns.
 template <typename Tile>
@@ -73,12 +73,13 @@ struct ScorePlace {
   }
 };
 
+/// Puts the sign of the softmax scale on a tile of products.
 template <typename Tile>
-__device__ inline void multiply_scores(Tile& scores, float factor) {
+__device__ inline void sign_scores(Tile& scores, const KernelArguments& args) {
 #pragma unroll
   for (auto& row : scores.x) {
 #pragma unroll
-    for (float& score : row) score *= factor;
+    for (float& score : row) score = signed_product(score, args);
   }
 }
 
@@ -215,4 +216,4 @@ __device__ inline void probability_step(const ScorePlace<Tile>& place, int tile_
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores
