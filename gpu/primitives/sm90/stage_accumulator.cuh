@@ -22,11 +22,30 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   return pair;
 }
 
+/// The two numbers again.
+template <ProductType kType>
+__device__ __forceinline__ float2 unpack_pair(std::uint32_t pair) {
+  float2 numbers;
+  if constexpr (kType == ProductType::fp16) {
+    asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+        : "=f"(numbers.x), "=f"(numbers.y)
+        : "r"(pair));
+  } else {
+    numbers = {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u)};
+  }
+  return numbers;
+}
+
 /// An accumulator as the left operands of the products that follow, its registers in place.
 template <ProductType kType, int kCount>
 __device__ __forceinline__ void pack_operands(const float (&d)[kCount], std::uint32_t (&packed)[kCount / 2]) {
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) packed[i] = pack_pair<kType>(d[2 * i], d[2 * i + 1]);
+}
+
+/// Two neighbours of an fp32 tile.
+__device__ __forceinline__ void store_pair(std::uint32_t address, float low, float high) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
 }
 
 /// Rounds a warp's 16 rows of an accumulator, kCols columns from register kFirst on, into the tile whose row
@@ -40,6 +59,35 @@ __device__ __forceinline__ void stage_rows(const float (&d)[kCount], std::uint32
     const float* x = d + kFirst + 8 * block;
     store_blocks(address + kTile.offset(stored.row, 16 * block + stored.col), pack_pair<kType>(x[0], x[1]),
                  pack_pair<kType>(x[2], x[3]), pack_pair<kType>(x[4], x[5]), pack_pair<kType>(x[6], x[7]));
+  }
+}
+
+/// Adds a warp's 16 rows of fp32 to global memory, 16 bytes a lane: neighbouring lanes exchange pairs, so
+/// that each holds four columns.
+/// @param rows, cols  that exist, of the 16 and of 2 kCount; cols a multiple of 8, target 16-byte aligned
+template <int kCount>
+__device__ __forceinline__ void add_rows_direct(const float (&d)[kCount], float* target,
+                                                std::int64_t row_stride, int rows, int cols, int lane) {
+  const bool odd = lane & 1;
+#pragma unroll
+  for (int first = 0; first < kCount; first += 8) {  // of 16 columns: two groups of eight, one a lane
+    const int col = 2 * first + (odd ? 8 : 0) + 2 * (lane % 4 & 2);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float2 kept = odd ? make_float2(d[first + 2 * half + 4], d[first + 2 * half + 5])
+                              : make_float2(d[first + 2 * half], d[first + 2 * half + 1]);
+      const float2 sent = odd ? make_float2(d[first + 2 * half], d[first + 2 * half + 1])
+                              : make_float2(d[first + 2 * half + 4], d[first + 2 * half + 5]);
+      const float2 got =
+          make_float2(__shfl_xor_sync(0xFFFFFFFFu, sent.x, 1), __shfl_xor_sync(0xFFFFFFFFu, sent.y, 1));
+      const float2 low = odd ? got : kept, high = odd ? kept : got;
+      const int row = 8 * half + lane / 4;
+      if (row < rows && col < cols) {
+        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(target + row * row_stride + col),
+                     "f"(low.x), "f"(low.y), "f"(high.x), "f"(high.y)
+                     : "memory");
+      }
+    }
   }
 }
 

@@ -5,24 +5,32 @@
 #include <cuda.h>
 
 #include "cpu_ref/schedule/tile_schedule.hpp"
-#include "gpu/kernels/flash3/backward_shapes.hpp"
+#include "gpu/kernels/flash3/backward/shapes.hpp"
+#include "gpu/launch/kernel_arguments.hpp"
 
 namespace tilescope::gpu {
 
 struct Flash3BackwardArguments {
-  CUtensorMap q, k, v, dout;     // head_panels(): boxes of block_m, block_n, block_n and block_m rows
-  CUtensorMap dk, dv;            // head_panels(): boxes of 16 rows
-  CUtensorMap dq_accum;          // (B, H, Nq, D) fp32, cleared: boxes of 32 columns and 16 rows
+  CUtensorMap q, k, v, dout;  // head_panels(): boxes of block_m, block_n, block_n and block_m rows
+  CUtensorMap dk, dv;         // head_panels(): boxes of 16 rows
+  CUtensorMap dq_accum;       // (B, H, Nq, D) fp32, cleared: boxes of 32 columns and 16 rows
+  float* dq_rows = nullptr;   // the same tensor as `dq_accum`; strides in elements
+  std::int64_t dq_batch_stride = 0, dq_head_stride = 0, dq_row_stride = 0;
+  int* dq_turns =
+      nullptr;  // ordered: of each (batch, head, q tile) a count a warp of the kv tiles added, 0 at first
   const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements
   const float* delta = nullptr;  // likewise
   std::int64_t statistic_batch_stride = 0, statistic_head_stride = 0;
   Grid grid;  // kv tiles of batch x key/value heads
   Scan scan = Scan::ascending;
   VisibleBand band;
+  int head_dim = 1;
   int heads_kv = 1;
   int group_size = 1;           // query heads a key/value head: the CTA streams them all
   float softmax_scale = 1.0f;   // signed, of dK
   float exponent_scale = 1.0f;  // signed, times log2(e), of at least the smallest normal magnitude
+  DeviceTileLog log;            // of observed instances
+  StepClock clock;
 };
 
 }  // namespace tilescope::gpu

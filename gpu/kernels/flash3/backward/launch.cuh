@@ -2,8 +2,8 @@
 // From a pass's arguments to a launch of flash3's fused backward pass.
 #pragma once
 
-#include "gpu/kernels/flash3/backward_arguments.cuh"
-#include "gpu/kernels/flash3/launch.cuh"
+#include "gpu/kernels/flash3/backward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/launch.cuh"
 
 namespace tilescope::gpu {
 
@@ -29,6 +29,11 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
                                               args.heads, q_rows, args.head_dim, 16);
   sums.box[0] = 32;
   out.dq_accum = sm90::encode_tensor_map(sums, args[TensorName::dq_accum].data);
+  const DeviceTensor& dq = args[TensorName::dq_accum];
+  out.dq_rows = static_cast<float*>(dq.data);
+  out.dq_batch_stride = dq.batch_stride;
+  out.dq_head_stride = dq.head_stride;
+  out.dq_row_stride = dq.row_stride;
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);
   out.delta = static_cast<const float*>(args[TensorName::delta].data);
@@ -37,15 +42,18 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
   out.grid = args.grid;
   out.scan = args.scan;
   out.band = args.band;
+  out.head_dim = args.head_dim;
   out.heads_kv = args.heads_kv;
   out.group_size = args.group_size();
   out.softmax_scale = args.softmax_scale;
   out.exponent_scale = args.score_sign * std::max(args.softmax_scale_log2, 1.17549435e-38f);
+  out.log = args.log;
+  out.clock = args.clock;
   return out;
 }
 
-/// Compiled once for each type, for sm_90a.
-template <sm90::ProductType kType, typename Choice>
+/// Compiled once for each type and Flash3BackwardChoice, and to be observed, for sm_90a.
+template <sm90::ProductType kType, typename Choice, bool kObserved = false>
 void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace tilescope::gpu
