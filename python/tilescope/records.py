@@ -201,6 +201,12 @@ def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             row[fact] = tuple(launch[fact])
     row.update(_numbers("", {key: launch[key] for key in ("registers", "shared_bytes") if key in launch}))
     row.update(_numbers("", {key: kernel[key] for key in ("launches",) if key in kernel}))
+    if "explanation" in kernel:
+        fit = kernel["explanation"]
+        row["agreement"] = fit["agreement"]
+        row["program"] = ", ".join(program["program"] for program in fit["programs"]) or None
+        row["block_m"] = tuple(sorted({tile[0] for program in fit["programs"] for tile in program["tiles"]}))
+        row.update(_numbers("left_over.", {key: fit[key] for key in ("read_residual_bytes", "write_residual_bytes")}))
     row.update(_numbers("measured.", kernel.get("measured", {})))
     row.update(_numbers("time.", kernel.get("time", {})))
     yield row

@@ -172,7 +172,9 @@ def test_explain_finds_the_tiles_of_somebodys_kernel():
     problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
     explained = ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="flash_fwd")
     (kernel,) = explained.json["kernels"]
-    assert kernel["explanation"]["agreement"] == "explained" if "explanation" in kernel else kernel
+    assert kernel["explanation"]["agreement"] == "explained"
+    (row,) = explained.rows()
+    assert (row["agreement"], row["program"]) == ("explained", "forward") and row["block_m"] == (128,)
     with pytest.raises(ts.BadInput, match="kernel-filter"):
         ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="nothing like this")
     frame = ts.load(REPORTS / "foreign" / "mha.json").frame()
