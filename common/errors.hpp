@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tilescope {
 
@@ -12,8 +14,32 @@ namespace tilescope {
 class BadInput : public std::invalid_argument {
  public:
   BadInput(const std::string& field, const std::string& value, const std::string& allowed)
-      : std::invalid_argument(field + " = " + value + ": " + allowed) {}
+      : std::invalid_argument(field + " = " + value + ": " + allowed),
+        field_(field),
+        value_(value),
+        allowed_(allowed) {}
   explicit BadInput(const std::string& sentence) : std::invalid_argument(sentence) {}
+
+  /// The parts of the message; empty where it is one sentence.
+  const std::string& field() const { return field_; }
+  const std::string& value() const { return value_; }
+  const std::string& allowed() const { return allowed_; }
+
+ private:
+  std::string field_, value_, allowed_;
+};
+
+/// A name that stands for nothing.
+class UnknownName : public BadInput {
+ public:
+  UnknownName(const std::string& field, const std::string& value, const std::string& allowed,
+              std::vector<std::string> nearest)
+      : BadInput(field, value, allowed), nearest_(std::move(nearest)) {}
+  /// What it was probably meant to be, best first; may be empty.
+  const std::vector<std::string>& nearest() const { return nearest_; }
+
+ private:
+  std::vector<std::string> nearest_;
 };
 
 /// Something this machine lacks: a device, a permission, memory. The message says what would work instead

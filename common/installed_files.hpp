@@ -8,7 +8,9 @@
 namespace tilescope {
 
 /// @param relative as below the prefix of an installation, "share/tilescope/machines"; a build folder is laid
-///   out alike. Found by the place of the running program, so that all of it can be moved together.
+///   out alike, and a Python package too, with its module where the prefix is. Found by the place of the
+///   program or shared library that this code is part of, so that all of it can be moved together. Where
+///   there is no such file: where it should be, beside the folder of the program.
 std::filesystem::path installed_file(std::string_view relative);
 
 }  // namespace tilescope

@@ -45,13 +45,13 @@ std::vector<std::string> nearest_names(std::string_view text, const std::vector<
   return nearest;
 }
 
-BadInput unknown_name(const std::string& field, std::string_view text,
-                      const std::vector<std::string>& names) {
+UnknownName unknown_name(const std::string& field, std::string_view text,
+                         const std::vector<std::string>& names) {
   const std::vector<std::string> nearest = nearest_names(text, names);
   const std::string guess =
       nearest.empty() ? "" : fmt::format(" (did you mean {}?)", fmt::join(nearest, " or "));
-  return BadInput(field, fmt::format("'{}'", text),
-                  fmt::format("must be one of {}{}", fmt::join(names, ", "), guess));
+  return UnknownName(field, fmt::format("'{}'", text),
+                     fmt::format("must be one of {}{}", fmt::join(names, ", "), guess), nearest);
 }
 
 }  // namespace tilescope

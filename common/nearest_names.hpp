@@ -16,6 +16,7 @@ std::vector<std::string> nearest_names(std::string_view text, const std::vector<
                                        std::size_t most = 3);
 
 /// The error for an unknown name: the field, the name given, its nearest if there are any, and all allowed.
-BadInput unknown_name(const std::string& field, std::string_view text, const std::vector<std::string>& names);
+UnknownName unknown_name(const std::string& field, std::string_view text,
+                         const std::vector<std::string>& names);
 
 }  // namespace tilescope

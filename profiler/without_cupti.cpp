@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for everything that needs CUPTI's headers in a build made without them.
 #include "common/errors.hpp"
+#include "profiler/counters/block_counters.hpp"
 #include "profiler/counters/metric_catalogue.hpp"
 #include "profiler/timing/timeline.hpp"
 #include "profiler/work_profiler.hpp"
@@ -30,6 +31,14 @@ std::string MetricCatalogue::description(const std::string&) const { refuse(); }
 int MetricCatalogue::passes(const std::vector<std::string>&) const { refuse(); }
 
 Timeline sample_timeline(double, const std::function<void()>&) { refuse(); }
+
+struct BlockCounters::State {};
+
+BlockCounters::BlockCounters(const std::string&, int, L2State) { refuse(); }
+BlockCounters::~BlockCounters() = default;
+void BlockCounters::open() { refuse(); }
+KernelMeasurement BlockCounters::close(const std::string&) { refuse(); }
+CollectionFacts BlockCounters::facts() const { refuse(); }
 
 struct WorkProfiler::State {};
 

@@ -100,7 +100,9 @@ std::string to_string(TileShape tile) {
 }
 
 std::string command_text(const std::vector<std::string>& argv) {
-  std::string text = "./tilescope";
+  // The launcher in place of the program; anything else, a Python interpreter, by its own name.
+  const bool program = argv.empty() || argv.front().ends_with("tilescope");
+  std::string text = program ? "./tilescope" : argv.front();
   bool own = true;  // what follows -- belongs to another command
   for (std::size_t i = 1; i < argv.size(); ++i) {
     const std::string& word = argv[i];

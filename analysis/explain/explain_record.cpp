@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/explain/explain_record.hpp"
 
+#include <fmt/format.h>
+
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/problem_json.hpp"
+#include "profiler/injection/name_pattern.hpp"
 
 namespace tilescope {
 namespace {
@@ -60,7 +63,44 @@ KernelGroup kernel_from(const JsonField& field) {
   return {kernel.name, kernel.launch, field.at("launches").integer(1), kernel.measured};
 }
 
+std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const KernelChoice& choice,
+                                              const std::string& source) {
+  if (choice.skip < 0) throw BadInput("--skip", std::to_string(choice.skip), "must be at least 0");
+  if (choice.count && *choice.count < 1) {
+    throw BadInput("--count", std::to_string(*choice.count), "must be at least 1");
+  }
+  const NamePattern filter = parse_name_pattern("--kernel-filter", choice.filter);
+  std::vector<KernelMeasurement> kernels;
+  std::int64_t matching = 0;
+  for (const KernelMeasurement& kernel : record.kernels) {
+    if (!filter.in(kernel.name) || matching++ < choice.skip) continue;
+    if (choice.count && static_cast<std::int64_t>(kernels.size()) == *choice.count) break;
+    kernels.push_back(kernel);
+  }
+  if (kernels.empty()) {
+    throw BadInput("RECORD", source,
+                   fmt::format("must have kernels that --kernel-filter, --skip and --count leave; it has {}",
+                               record.kernels.size()));
+  }
+  return kernels;
+}
+
 }  // namespace
+
+ExplainRecord explain_record(std::vector<std::string> argv, const std::string& source,
+                             const KernelRecord& kernels, const KernelChoice& choice,
+                             const AttentionProblem& problem, std::vector<Direction> directions) {
+  ExplainRecord record;
+  record.argv = std::move(argv);
+  record.git = built_from();
+  record.when = kernels.when;
+  record.command = kernels.argv;
+  record.collections = kernels.collections;
+  record.problem = problem;
+  record.directions = std::move(directions);
+  record.kernels = group_launches(chosen_kernels(kernels, choice, source));
+  return record;
+}
 
 std::vector<KernelFit> explain(const ExplainRecord& record) {
   const std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);

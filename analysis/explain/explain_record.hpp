@@ -27,6 +27,20 @@ struct ExplainRecord {
   bool operator==(const ExplainRecord&) const = default;
 };
 
+/// Which launches of a record are to be explained.
+struct KernelChoice {
+  std::string filter;  // a regular expression that the name contains a match of; empty: all
+  std::int64_t skip = 0;
+  std::optional<std::int64_t> count = std::nullopt;  // at most so many
+};
+
+/// The record of `argv`, which explains the chosen kernels by `problem`.
+/// @param source what error messages call `kernels`
+/// @throws BadInput where the choice is damaged or leaves none
+ExplainRecord explain_record(std::vector<std::string> argv, const std::string& source,
+                             const KernelRecord& kernels, const KernelChoice& choice,
+                             const AttentionProblem& problem, std::vector<Direction> directions);
+
 /// One fit a kernel. @throws BadInput as candidate_programs and fit_kernel
 std::vector<KernelFit> explain(const ExplainRecord& record);
 

@@ -241,7 +241,8 @@ Machine load_machine(const std::string& name_or_path) {
   if (name_or_path.ends_with(".json")) return parse_machine(name_or_path, read_text_file(name_or_path));
   const std::vector<std::string> names = machine_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
-    throw BadInput(std::string(unknown_name("machine", name_or_path, names).what()) + "; or FILE.json");
+    const UnknownName unknown = unknown_name("machine", name_or_path, names);
+    throw UnknownName("machine", unknown.value(), unknown.allowed() + "; or FILE.json", unknown.nearest());
   }
   const std::string path = machine_folder() / (name_or_path + ".json");
   return parse_machine(path, read_text_file(path));

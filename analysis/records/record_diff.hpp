@@ -55,7 +55,13 @@ struct RecordDiff {
   int regressions() const;
   /// Whether something of the base has no counterpart: a gate that looks at the rest alone lets it pass.
   bool lost_anything() const;
+  /// What a gate says. @param allow_gone lets pass what has no counterpart
+  bool passes(bool allow_gone) const { return regressions() == 0 && (allow_gone || !lost_anything()); }
 };
+
+/// The text of a record of runs, or of one of a command's kernels, as runs.
+/// @param source what error messages call the text @throws BadInput as the readers of both
+RunRecord comparable_record(const std::string& source, std::string_view text);
 
 /// Matches runs by problem and kernel, and where a record holds several of those, also by the tile shapes and
 /// the machine that was simulated. Of budgets that fit a metric the most exact name counts (account.key, then
@@ -66,5 +72,11 @@ RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::
 /// Refuses a budget that nothing was held to.
 /// @throws BadInput naming the budget, and why its metrics were not compared
 void require_compared(const RecordDiff& diff, const std::vector<NamedBudget>& budgets);
+
+/// A change's place as people read it: kernels of a command are told as sums over their launches.
+std::string where_in_words(const RunEntry& run, const std::string& where);
+
+/// Schema "tilescope.diff/1": what moved, what is gone, what is new.
+std::string to_json_text(const RecordDiff& diff);
 
 }  // namespace tilescope

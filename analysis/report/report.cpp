@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "analysis/records/atomic_file.hpp"
+#include "analysis/records/json_fields.hpp"
 #include "analysis/records/output_path.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 
@@ -30,6 +31,20 @@ void add(Document& document, std::optional<Section> section) {
 }
 
 }  // namespace
+
+void ReportRecords::add(const std::string& source, std::string_view text) {
+  const Json json = parse_json(source, text);
+  const std::string schema = JsonField(source, json).at("schema").text();
+  if (schema == kExplainSchema) {
+    explained.push_back(parse_explain_record(source, text));
+  } else if (schema == kKernelsSchema) {
+    kernels.push_back(parse_kernel_record(source, text));
+  } else if (schema == kCeilingsSchema) {
+    ceilings.push_back(parse_ceilings_record(source, text));
+  } else {
+    runs.push_back(parse_run_record(source, text));
+  }
+}
 
 Document make_report(const ReportRecords& all) {
   const std::vector<RunRecord>& records = all.runs;

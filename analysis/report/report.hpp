@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/explain/explain_record.hpp"
@@ -19,6 +20,10 @@ struct ReportRecords {
   std::vector<KernelRecord> kernels = {};
   std::vector<ExplainRecord> explained = {};
   std::vector<CeilingsRecord> ceilings = {};
+
+  /// Adds the record of any schema that `text` holds.
+  /// @param source what error messages call the text @throws BadInput as the schemas' readers
+  void add(const std::string& source, std::string_view text);
 };
 
 /// Everything that the records let one say: a section appears when the data for it are there. A function of

@@ -22,18 +22,38 @@ std::optional<std::string> tile_refusal(const AttentionProblem& problem, PassNam
          std::to_string(problem.head_dim) + ", not " + text(asked);
 }
 
-std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& orders, BackwardOrder asked) {
-  if (orders.empty() || std::find(orders.begin(), orders.end(), asked) != orders.end()) return std::nullopt;
+/// "fused, split and rows"
+std::string names_of(const std::vector<BackwardOrder>& orders, std::string_view last_separator) {
   std::string names;
   for (std::size_t i = 0; i < orders.size(); ++i) {
     const bool last = i + 1 == orders.size();
-    names += (i == 0 ? "" : last ? " and " : ", ") + std::string(to_string(orders[i]));
+    names += std::string(i == 0 ? "" : last ? last_separator : ", ") + std::string(to_string(orders[i]));
   }
+  return names;
+}
+
+bool has_order(const std::vector<BackwardOrder>& orders, BackwardOrder asked) {
+  return std::find(orders.begin(), orders.end(), asked) != orders.end();
+}
+
+std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& orders, BackwardOrder asked) {
+  if (orders.empty() || has_order(orders, asked)) return std::nullopt;
+  const std::string names = names_of(orders, " and ");
   return "has the backward " + std::string(orders.size() > 1 ? "orders " : "order ") + names + ", not " +
          std::string(to_string(asked));
 }
 
 }  // namespace
+
+BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name) {
+  const BackwardOrder order = parse_backward_order(name);
+  const std::string its(kernel.name);
+  if (has_order(kernel.backward_orders, order)) return order;
+  throw BadInput("backward", name,
+                 kernel.backward_orders.empty()
+                     ? "must be left out, " + its + " has only one order"
+                     : "must be one that " + its + " has: " + names_of(kernel.backward_orders, ", "));
+}
 
 std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Direction direction,
                                            const ProgramOptions& options) const {

@@ -69,6 +69,9 @@ struct Kernel {
                                        const ProgramOptions& options) const;
 };
 
+/// The order called `name`. @throws BadInput for one that the kernel has not
+BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name);
+
 /// The kernels that run on this CPU: cpu:standard, cpu:flash1, cpu:flash2.
 std::span<const Kernel> cpu_kernels();
 

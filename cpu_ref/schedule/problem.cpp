@@ -6,6 +6,8 @@
 #include <limits>
 #include <sstream>
 
+#include "common/nearest_names.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -169,6 +171,15 @@ std::span<const Preset> presets() {
         .dtype = ElementType::fp16}},
   };
   return all;
+}
+
+const Preset& find_preset(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) {
+    if (preset.name == name) return preset;
+    names.emplace_back(preset.name);
+  }
+  throw unknown_name("preset", name, names);
 }
 
 }  // namespace tilescope

@@ -80,5 +80,7 @@ struct Preset {
   AttentionProblem problem;
 };
 std::span<const Preset> presets();
+/// @throws UnknownName naming the nearest
+const Preset& find_preset(const std::string& name);
 
 }  // namespace tilescope

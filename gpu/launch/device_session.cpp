@@ -7,25 +7,12 @@
 #include <thread>
 
 #include "cpu_ref/primitives/kernel_scale.hpp"
+#include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
 #include "gpu/launch/sm_clocks.hpp"
 
 namespace tilescope {
 namespace {
-
-std::set<TensorName> tensors_of(const std::vector<TileProgram>& programs) {
-  std::set<TensorName> names;
-  const auto add = [&names](const std::vector<Operand>& operands) {
-    for (const Operand& operand : operands) names.insert(operand.tensor);
-  };
-  for (const TileProgram& program : programs) {
-    add(program.init);
-    add(program.prologue);
-    for (const auto& phase : program.phases) add(phase);
-    add(program.epilogue);
-  }
-  return names;
-}
 
 struct DeviceMemory {
   std::int64_t free_bytes, total_bytes;
@@ -138,21 +125,10 @@ DeviceTensor DeviceSession::device_tensor(TensorName name) const {
 }
 
 KernelArguments DeviceSession::arguments(const TileProgram& program) const {
-  KernelArguments arguments;
+  KernelArguments arguments = pass_arguments(program);
   for (int i = 0; i < kNumTensors; ++i) {
     arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
   }
-  arguments.grid = program.grid;
-  arguments.scan = program.scan;
-  arguments.band = problem_.band();
-  arguments.heads = static_cast<int>(problem_.heads);
-  arguments.heads_kv = static_cast<int>(problem_.heads_kv);
-  arguments.head_dim = static_cast<int>(problem_.head_dim);
-  const KernelScale scale(problem_);
-  arguments.softmax_scale = scale.signed_scale;
-  arguments.softmax_scale_log2 = scale.softmax.log2;
-  arguments.score_sign = scale.sign;
-  if (problem_.dropout > 0) arguments.dropout = DropoutMask(problem_.seed, problem_.dropout);
   arguments.counter = static_cast<WorkCounter*>(counter_.data());
   return arguments;
 }

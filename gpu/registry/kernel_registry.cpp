@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/errors.hpp"
+#include "common/nearest_names.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_simt/flash2_simt.hpp"
@@ -51,6 +52,45 @@ const GpuKernel& find_gpu_kernel(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(rung.row.name);
   }
   throw BadInput("kernel", std::string(name), "the GPU kernels are " + names);
+}
+
+std::vector<const Kernel*> all_kernels() {
+  std::vector<const Kernel*> kernels;
+  for (const Kernel& kernel : cpu_kernels()) kernels.push_back(&kernel);
+  for (const Kernel& kernel : gpu_kernels()) kernels.push_back(&kernel);
+  return kernels;
+}
+
+const Kernel& find_kernel(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Kernel* kernel : all_kernels()) {
+    if (kernel->name == name) return *kernel;
+    names.emplace_back(kernel->name);
+  }
+  throw unknown_name("kernel", name, names);
+}
+
+void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+                       const ProgramOptions& options) {
+  const std::optional<std::string> reason = kernel.refusal(problem, direction, options);
+  if (!reason) return;
+  std::string able;
+  for (const Kernel* other : all_kernels()) {
+    const ProgramOptions own = other->default_options(problem);
+    if (other->refusal(problem, direction, own)) continue;
+    able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
+  }
+  throw BadInput("kernel", std::string(kernel.name), *reason + able);
+}
+
+bool is_runnable(const Kernel& kernel) {
+  return kernel.run != nullptr && !(kernel.name.starts_with("gpu:") && device_lack());
+}
+
+void require_runnable(const Kernel& kernel) {
+  if (is_runnable(kernel)) return;
+  throw MachineLacks(std::string(kernel.name) +
+                     " cannot run: " + device_lack().value_or("this build has no code for it"));
 }
 
 std::optional<std::string> device_lack() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU kernels, rung after rung. Built with and without CUDA, so that list, simulate and report know every
-// row; only running one needs CUDA and a device.
+// The GPU kernels, rung after rung, and all kernels, those of the CPU first. Built with and without CUDA, so
+// that list, simulate and report know every row; only running one needs CUDA and a device.
 #pragma once
 
 #include <span>
@@ -22,6 +22,20 @@ std::span<const GpuKernel> gpu_ladder();
 
 /// @throws BadInput if no GPU kernel has that name.
 const GpuKernel& find_gpu_kernel(std::string_view name);
+
+/// Every registered kernel, CPU first.
+std::vector<const Kernel*> all_kernels();
+/// @throws UnknownName naming the nearest
+const Kernel& find_kernel(const std::string& name);
+
+/// @throws BadInput with the kernel's reason and those that can, when it refuses a direction of the problem
+void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+                       const ProgramOptions& options);
+
+/// Whether this build has the kernel's code, and this machine the device that it needs.
+bool is_runnable(const Kernel& kernel);
+/// @throws MachineLacks when this build or machine cannot run the kernel, with what would help
+void require_runnable(const Kernel& kernel);
 
 /// "gpu:a computes fp32 only, not fp16; it runs on gpu:b": a kernel's reason for refusing one direction of a
 /// problem, and the GPU kernels that take it, on `chip` if one is given.

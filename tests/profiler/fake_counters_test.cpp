@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 
+#include "profiler/counters/block_counters.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "profiler/counters/metric_sets.hpp"
 #include "profiler/injection/profiled_command.hpp"
@@ -139,4 +140,21 @@ TEST_CASE("passes that never end are given up") {
   int runs = 0;
   CHECK_THROWS_AS(profiler.count("work", [&runs](CUstream_st*) { ++runs; }), CuptiError);
   CHECK(runs < 10);
+}
+
+TEST_CASE("a block is counted once, and its counters are given back") {
+  const std::string log = (std::filesystem::temp_directory_path() / "tilescope-fake-log-block").string();
+  std::filesystem::remove(log);
+  const Variable logged("TILESCOPE_FAKE_LOG", log);
+  {
+    BlockCounters counters("fake__bytes.sum", 0, L2State::cold);
+    for (int block = 0; block < 2; ++block) {
+      counters.open();
+      CHECK(counters.close("block").counters == CounterValues{{"fake__bytes.sum", 64.0}});
+    }
+    CHECK(counters.facts().passes == 1);
+    counters.open();  // and never closed, as where an exception leaves the block
+  }
+  CHECK(lines_of(log) == std::vector<std::string>{"enable 0", "disable 0"});
+  std::filesystem::remove(log);
 }

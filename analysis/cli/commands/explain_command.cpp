@@ -10,59 +10,29 @@
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/report/sections/explain_tables.hpp"
-#include "profiler/injection/name_pattern.hpp"
 
 namespace tilescope::cli {
 namespace {
 
 struct ExplainArguments {
-  std::string record, filter;
-  std::int64_t skip = 0;
-  std::optional<std::int64_t> count;
+  std::string record;
+  KernelChoice choice;
   ProblemOptions problem;
 };
 
-std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const ExplainArguments& arguments) {
-  if (arguments.skip < 0) throw BadInput("--skip", std::to_string(arguments.skip), "must be at least 0");
-  if (arguments.count && *arguments.count < 1) {
-    throw BadInput("--count", std::to_string(*arguments.count), "must be at least 1");
-  }
-  const NamePattern filter = parse_name_pattern("--kernel-filter", arguments.filter);
-  std::vector<KernelMeasurement> kernels;
-  std::int64_t matching = 0;
-  for (const KernelMeasurement& kernel : record.kernels) {
-    if (!filter.in(kernel.name) || matching++ < arguments.skip) continue;
-    if (arguments.count && static_cast<std::int64_t>(kernels.size()) == *arguments.count) break;
-    kernels.push_back(kernel);
-  }
-  if (kernels.empty()) {
-    throw BadInput("RECORD", arguments.record,
-                   fmt::format("must have kernels that --kernel-filter, --skip and --count leave; it has {}",
-                               record.kernels.size()));
-  }
-  return kernels;
-}
-
-ExplainRecord explain_record(const ExplainArguments& arguments, const CommandContext& context) {
+ExplainRecord explain_kernels(const ExplainArguments& arguments, const CommandContext& context) {
   if (arguments.record.empty()) {
     throw BadInput("RECORD", "''", "must be a record that `profile -- COMMAND` wrote; see --help");
   }
   const KernelRecord kernels = parse_kernel_record(arguments.record, read_text_file(arguments.record));
-  ExplainRecord record;
-  record.argv = context.argv;
-  record.git = built_from();
-  record.when = kernels.when;
-  record.command = kernels.argv;
-  record.collections = kernels.collections;
-  record.problem = arguments.problem.problem();
-  record.directions = arguments.problem.pass_given() ? arguments.problem.directions()
-                                                     : std::vector{Direction::forward, Direction::backward};
-  record.kernels = group_launches(chosen_kernels(kernels, arguments));
-  return record;
+  return explain_record(
+      context.argv, arguments.record, kernels, arguments.choice, arguments.problem.problem(),
+      arguments.problem.pass_given() ? arguments.problem.directions()
+                                     : std::vector{Direction::forward, Direction::backward});
 }
 
 int run_explain(const ExplainArguments& arguments, const CommandContext& context) {
-  const ExplainRecord record = explain_record(arguments, context);
+  const ExplainRecord record = explain_kernels(arguments, context);
   context.write_json(to_json_text(record));
   context.print(explanation_text(record));
   return kFine;
@@ -78,10 +48,11 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_explain(*arguments, context); });
   command.add_option("record", arguments->record, "what `profile --json FILE -- COMMAND` wrote")
       ->type_name("RECORD");
-  command.add_option("--kernel-filter", arguments->filter, "only kernels whose name contains a match")
+  command.add_option("--kernel-filter", arguments->choice.filter, "only kernels whose name contains a match")
       ->type_name("REGEX");
-  command.add_option("--skip", arguments->skip, "leave out the first matching launches")->type_name("K");
-  command.add_option("--count", arguments->count, "at most so many launches")->type_name("K");
+  command.add_option("--skip", arguments->choice.skip, "leave out the first matching launches")
+      ->type_name("K");
+  command.add_option("--count", arguments->choice.count, "at most so many launches")->type_name("K");
   arguments->problem.add_to(command);
 }
 

@@ -40,18 +40,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   std::vector<std::string> paths = arguments.records;
   std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
   for (const std::string& path : paths) {
-    const std::string text = read_text_file(path);
-    const Json json = parse_json(path, text);
-    const std::string schema = JsonField(path, json).at("schema").text();
-    if (schema == kExplainSchema) {
-      records.explained.push_back(parse_explain_record(path, text));
-    } else if (schema == kKernelsSchema) {
-      records.kernels.push_back(parse_kernel_record(path, text));
-    } else if (schema == kCeilingsSchema) {
-      records.ceilings.push_back(parse_ceilings_record(path, text));
-    } else {
-      records.runs.push_back(parse_run_record(path, text));
-    }
+    records.add(path, read_text_file(path));
   }
   join_simulations(records.runs);
   const Document document = make_report(records);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that choose a kernel and how it cuts and orders its tiles, and the kernels of every room.
+// The options that choose a kernel and how it cuts and orders its tiles.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -7,14 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cpu_ref/kernels/kernel.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
-
-/// Every registered kernel, CPU first.
-std::vector<const Kernel*> all_kernels();
-/// @throws BadInput naming the nearest
-const Kernel& find_kernel(const std::string& name);
 
 /// --kernel, --tile, --backward, --order, --scan. Must outlive the parsing.
 class KernelOptions {
@@ -39,14 +34,5 @@ class KernelOptions {
   std::optional<TileShape> tile_;
   std::optional<std::string> backward_, order_, scan_;
 };
-
-/// @throws BadInput with the kernel's reason and those that can, when it refuses a direction of the problem
-void require_supported(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
-                       const ProgramOptions& options);
-
-/// Whether this build has the kernel's code, and this machine the device that it needs.
-bool is_runnable(const Kernel& kernel);
-/// @throws MachineLacks when this build or machine cannot run the kernel, with what would help
-void require_runnable(const Kernel& kernel);
 
 }  // namespace tilescope::cli

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "analysis/cli/options/parse_text.hpp"
-#include "common/nearest_names.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -104,15 +103,6 @@ std::vector<Direction> ProblemOptions::directions() const {
   if (*pass_ == "bwd") return {Direction::backward};
   if (*pass_ == "fwd+bwd") return {Direction::forward, Direction::backward};
   throw BadInput("pass", "'" + *pass_ + "'", "must be fwd, bwd or fwd+bwd");
-}
-
-const Preset& find_preset(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Preset& preset : presets()) {
-    if (preset.name == name) return preset;
-    names.emplace_back(preset.name);
-  }
-  throw unknown_name("preset", name, names);
 }
 
 }  // namespace tilescope::cli

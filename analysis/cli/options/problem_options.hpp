@@ -40,7 +40,4 @@ class ProblemOptions {
   bool causal_ = false;
 };
 
-/// The preset of that name. @throws BadInput naming the nearest
-const Preset& find_preset(const std::string& name);
-
 }  // namespace tilescope::cli

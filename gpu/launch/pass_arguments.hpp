@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a pass is launched with, from the program that it executes. Plain C++, built with and without CUDA.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "gpu/launch/kernel_arguments.hpp"
+
+namespace tilescope {
+
+/// The tensors that these passes touch.
+std::set<TensorName> tensors_of(const std::vector<TileProgram>& programs);
+
+/// All but the tensors, the work counter and the logs.
+KernelArguments pass_arguments(const TileProgram& program);
+
+}  // namespace tilescope

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python/native/arrays.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <span>
+
+#include "analysis/counts/tensor_bytes.hpp"
+#include "common/memory_budget.hpp"
+#include "cpu_ref/judge/exact_attention.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+
+namespace tilescope::python {
+namespace {
+
+bool given(const HostArray& array) { return std::get<0>(array) != 0; }
+
+/// Address of each row of a host array, in C order, beside the row's number.
+template <typename Act>
+void for_each_row(const Shape& shape, const HostArray& array, int bytes, const Act& act) {
+  const auto& [address, strides] = array;
+  std::int64_t number = 0;
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t h = 0; h < shape.heads; ++h) {
+      for (std::int64_t n = 0; n < shape.rows; ++n) {
+        const std::int64_t offset = b * strides[0] + h * strides[1] + n * strides[2];
+        act(number++, reinterpret_cast<std::byte*>(address) + offset * bytes);
+      }
+    }
+  }
+}
+
+/// Copies `count` elements of `bytes` between places whose elements lie so many apart.
+void copy_row(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+              std::int64_t count, int bytes) {
+  if (to_stride == 1 && from_stride == 1) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * bytes));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * to_stride * bytes, from + i * from_stride * bytes, static_cast<std::size_t>(bytes));
+  }
+}
+
+void copy_in(TensorSet& tensors, TensorName name, const HostArray& array) {
+  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+  Tensor tensor({extent.batch, extent.heads, extent.rows, extent.cols}, extent.dtype);
+  auto* const to = static_cast<std::byte*>(tensor.data());
+  for_each_row(tensor.shape(), array, extent.element_bytes, [&](std::int64_t row, const std::byte* from) {
+    copy_row(to + row * extent.cols * extent.element_bytes, 1, from, std::get<1>(array)[3], extent.cols,
+             extent.element_bytes);
+  });
+  tensors[name] = std::move(tensor);
+}
+
+/// @param data in C order
+void copy_out(const Shape& shape, const void* data, int bytes, const HostArray& array) {
+  if (!given(array)) return;
+  const auto* const from = static_cast<const std::byte*>(data);
+  for_each_row(shape, array, bytes, [&](std::int64_t row, std::byte* to) {
+    copy_row(to, std::get<1>(array)[3], from + row * shape.cols * bytes, 1, shape.cols, bytes);
+  });
+}
+
+void copy_out(const TensorSet& tensors, TensorName name, const HostArray& array) {
+  const Tensor& tensor = tensors[name];
+  copy_out(tensor.shape(), tensor.data(), element_bytes(tensor.dtype()), array);
+}
+
+void copy_out(const TensorSet& tensors, const ExactAttention& exact, TensorName name,
+              const HostArray& array) {
+  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+  copy_out({extent.batch, extent.heads, extent.rows, extent.cols}, exact[name].data(), sizeof(double), array);
+}
+
+/// The kernel, once it is known to take the problem.
+const Kernel& ready_kernel(const AttentionProblem& problem, const KernelUse& use, Direction direction,
+                           ProgramOptions& options) {
+  const Kernel& kernel = find_kernel(use.kernel);
+  options = options_of(kernel, problem, use);
+  require_supported(kernel, problem, direction, options);
+  require_runnable(kernel);
+  require_memory(tensor_bytes(kernel.programs(direction, problem, options)),
+                 fmt::format("{} on {}", kernel.name, describe(problem)));
+  return kernel;
+}
+
+void copy_inputs(TensorSet& tensors, const HostArray& q, const HostArray& k, const HostArray& v) {
+  copy_in(tensors, TensorName::q, q);
+  copy_in(tensors, TensorName::k, k);
+  copy_in(tensors, TensorName::v, v);
+}
+
+}  // namespace
+
+ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use) {
+  constexpr int kMostRows = 4096;
+  ProgramOptions options = kernel.default_options(problem);
+  if (use.tile) {
+    const auto [block_m, block_n] = *use.tile;
+    if (block_m < 1 || block_n < 1 || block_m > kMostRows || block_n > kMostRows) {
+      throw BadInput("tile", fmt::format("({}, {})", block_m, block_n),
+                     fmt::format("must be (block_m, block_n), both in 1 ... {}", kMostRows));
+    }
+    options.set_tile({block_m, block_n});
+  }
+  if (use.backward) options.backward = backward_order_of(kernel, *use.backward);
+  return options;
+}
+
+void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
+                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse) {
+  ProgramOptions options;
+  const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options);
+  TensorSet tensors(problem);
+  copy_inputs(tensors, q, k, v);
+  kernel.run(options, Direction::forward, tensors, nullptr);
+  copy_out(tensors, TensorName::out, out);
+  copy_out(tensors, TensorName::lse, lse);
+}
+
+void attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
+                        const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
+                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv) {
+  ProgramOptions options;
+  const Kernel& kernel = ready_kernel(problem, use, Direction::backward, options);
+  TensorSet tensors(problem);
+  copy_inputs(tensors, q, k, v);
+  if (kernel.algorithm == Algorithm::flash2) {
+    copy_in(tensors, TensorName::out, out);
+    copy_in(tensors, TensorName::lse, lse);
+  } else {
+    kernel.run(options, Direction::forward, tensors, nullptr);
+  }
+  copy_in(tensors, TensorName::dout, dout);
+  kernel.run(options, Direction::backward, tensors, nullptr);
+  copy_out(tensors, TensorName::dq, dq);
+  copy_out(tensors, TensorName::dk, dk);
+  copy_out(tensors, TensorName::dv, dv);
+}
+
+void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
+           const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
+           const HostArray& dk, const HostArray& dv) {
+  TensorSet tensors(problem);
+  copy_inputs(tensors, q, k, v);
+  if (given(dout)) copy_in(tensors, TensorName::dout, dout);
+  const ExactAttention results =
+      exact_attention(tensors, given(dout) ? Direction::backward : Direction::forward);
+  copy_out(tensors, results, TensorName::out, out);
+  copy_out(tensors, results, TensorName::lse, lse);
+  if (!given(dout)) return;
+  copy_out(tensors, results, TensorName::dq, dq);
+  copy_out(tensors, results, TensorName::dk, dk);
+  copy_out(tensors, results, TensorName::dv, dv);
+}
+
+}  // namespace tilescope::python

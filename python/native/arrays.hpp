@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Somebody else's memory as the tensors of a problem: copied in, computed on, copied out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "cpu_ref/kernels/kernel.hpp"
+
+namespace tilescope::python {
+
+/// Address and strides [elements] of a (B, H, N, D) array in host memory; its extents and its element type
+/// are those of the problem's tensor. Strides may be zero or negative.
+using HostArray = std::tuple<std::uintptr_t, std::array<std::int64_t, 4>>;
+
+/// Which kernel, and how it cuts its tiles; nothing: the kernel's own choice.
+struct KernelUse {
+  std::string kernel;
+  std::optional<std::array<int, 2>> tile;  // block_m, block_n
+  std::optional<std::string> backward;     // order of the backward pass
+};
+
+/// A kernel's choices with those of `use` in their place. @throws BadInput
+ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use);
+
+/// Writes `out` (B, H, Nq, D) and, unless its address is 0, `lse` (B, H, Nq, 1).
+/// @throws BadInput where the kernel refuses the problem, MachineLacks where it cannot run
+void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
+                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse);
+
+/// Writes the gradients dq, dk, dv of what attention_forward() gave. A kernel whose backward pass needs more
+/// than `out` and `lse` makes that first.
+void attention_backward(const AttentionProblem& problem, const KernelUse& use, const HostArray& dout,
+                        const HostArray& q, const HostArray& k, const HostArray& v, const HostArray& out,
+                        const HostArray& lse, const HostArray& dq, const HostArray& dk, const HostArray& dv);
+
+/// The judge's results in fp64; those at address 0 are left out. `dout` at address 0: forward alone.
+void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
+           const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
+           const HostArray& dk, const HostArray& dv);
+
+}  // namespace tilescope::python

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module tilescope._native: what the package's Python calls, and how its errors become exceptions.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <new>
+
+#include "analysis/records/problem_json.hpp"
+#include "profiler/counters/cupti_error.hpp"
+#include "python/native/arrays.hpp"
+#include "python/native/counting.hpp"
+#include "python/native/device.hpp"
+#include "python/native/model.hpp"
+#include "python/native/watched.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tilescope::python {
+namespace {
+
+/// Why there are no counters, in a word.
+std::string reason_of(const CountersUnavailable& error) {
+  struct Reason {
+    int code;  // a CUptiResult
+    const char* word;
+  };
+  constexpr Reason kReasons[] = {{23, "busy"},       {26, "busy"},    {33, "virtual"}, {35, "permission"},
+                                 {39, "subscriber"}, {40, "virtual"}, {43, "virtual"}};
+  for (const Reason& reason : kReasons) {
+    if (reason.code == error.code()) return reason.word;
+  }
+  return "no_device";
+}
+
+/// Raises tilescope.errors.NAME(arguments...).
+template <typename... Arguments>
+void raise(const char* name, const Arguments&... arguments) {
+  const nb::object type = nb::module_::import_("tilescope.errors").attr(name);
+  PyErr_SetObject(type.ptr(), type(arguments...).ptr());
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const nb::python_error&) {
+    throw;
+  } catch (const nb::builtin_exception&) {
+    throw;
+  } catch (const UnknownName& error) {
+    raise("UnknownName", error.what(), error.field(), error.value(), error.allowed(), error.nearest());
+  } catch (const BadInput& error) {
+    raise("BadInput", error.what(), error.field(), error.value(), error.allowed());
+  } catch (const CountersUnavailable& error) {
+    raise("CountersUnavailable", error.what(), reason_of(error));
+  } catch (const MachineLacks& error) {
+    raise("MachineLacks", error.what());
+  } catch (const std::bad_alloc&) {
+    raise("OutOfMemory", "out of memory: choose a smaller problem or a machine with more memory");
+  } catch (const std::exception& error) {
+    raise("InternalError", std::string("this should not happen, please report it: ") + error.what());
+  }
+}
+
+ElementType element_type(const std::string& name) { return parse_element_type(name); }
+
+/// @throws BadInput from validate()
+AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
+                              std::int64_t seqlen_q, std::int64_t seqlen_k, std::int64_t head_dim,
+                              const std::string& dtype, bool causal, std::array<std::int64_t, 2> window,
+                              std::optional<double> scale, double dropout, std::uint64_t seed) {
+  AttentionProblem problem{batch,  heads,     heads_kv,  seqlen_q, seqlen_k, head_dim, element_type(dtype),
+                           causal, window[0], window[1], scale,    dropout,  seed};
+  validate(problem);
+  return problem;
+}
+
+/// Element types of the outputs, which are not those of the inputs everywhere.
+std::string output_type(const AttentionProblem& problem) {
+  return std::string(to_string(tensor_extent(problem, TensorName::out).dtype));
+}
+
+void bind_problem(nb::module_& module) {
+  nb::class_<AttentionProblem>(module, "Problem")
+      .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
+           "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a)
+      .def("describe", [](const AttentionProblem& problem) { return describe(problem); })
+      .def("output_type", &output_type);
+  module.def(
+      "preset", [](const std::string& name) { return problem_json(find_preset(name).problem).dump(); },
+      "name"_a);
+}
+
+void bind_arrays(nb::module_& module) {
+  nb::class_<KernelUse>(module, "KernelUse")
+      .def(
+          "__init__",
+          [](KernelUse* use, std::string kernel, std::optional<std::array<int, 2>> tile,
+             std::optional<std::string> backward) {
+            new (use) KernelUse{std::move(kernel), tile, std::move(backward)};
+          },
+          "kernel"_a, "tile"_a.none() = nb::none(), "backward"_a.none() = nb::none());
+  module.def(
+      "attention_forward",
+      [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
+         const HostArray& v, const HostArray& out, const HostArray& lse) {
+        run_without_gil([&] { attention_forward(problem, use, q, k, v, out, lse); });
+      },
+      "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a);
+  module.def(
+      "attention_backward",
+      [](const AttentionProblem& problem, const KernelUse& use, const HostArray& dout, const HostArray& q,
+         const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
+         const HostArray& dq, const HostArray& dk, const HostArray& dv) {
+        run_without_gil([&] { attention_backward(problem, use, dout, q, k, v, out, lse, dq, dk, dv); });
+      },
+      "problem"_a, "use"_a, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a);
+  module.def(
+      "exact",
+      [](const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
+         const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
+         const HostArray& dk, const HostArray& dv) {
+        run_without_gil([&] { exact(problem, q, k, v, dout, out, lse, dq, dk, dv); });
+      },
+      "problem"_a, "q"_a, "k"_a, "v"_a, "dout"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a);
+}
+
+void bind_device(nb::module_& module) {
+  module.def("device_workspaces", &device_workspaces, "problem"_a, "use"_a, "backward"_a, "given"_a);
+  module.def("device_launch", &device_launch, "problem"_a, "use"_a, "backward"_a, "stream"_a, "tensors"_a,
+             "counter"_a, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_model(nb::module_& module) {
+  module.def(
+      "simulate",
+      [](std::vector<std::string> argv, const std::vector<AttentionProblem>& problems,
+         const std::vector<KernelUse>& kernels, std::string machine, std::string passes, std::string pages,
+         bool replay, bool l2_curve, const nb::object& progress) {
+        return simulate({std::move(argv), problems, kernels, std::move(machine), std::move(passes),
+                         std::move(pages), replay, l2_curve},
+                        progress);
+      },
+      "argv"_a, "problems"_a, "kernels"_a, "machine"_a, "passes"_a, "pages"_a, "replay"_a, "l2_curve"_a,
+      "progress"_a.none());
+  module.def("study", &study, "argv"_a, "name"_a, "machine"_a, "progress"_a.none());
+  module.def("explain", &explain, "argv"_a, "source"_a, "record"_a, "problem"_a, "passes"_a, "filter"_a,
+             "skip"_a, "count"_a);
+  module.def("diff", &diff, "base_source"_a, "base"_a, "new_source"_a, "new"_a, "budgets"_a, "allow_gone"_a);
+  module.def(
+      "report",
+      [](const std::vector<std::pair<std::string, std::string>>& records) {
+        std::vector<std::pair<std::string, std::string>> files;
+        run_without_gil([&] { files = report(records); });
+        return files;
+      },
+      "records"_a);
+  module.def("checked", &checked, "source"_a, "record"_a);
+  module.def("catalogue", &catalogue, "what"_a);
+  module.def("info", &info);
+}
+
+void bind_counting(nb::module_& module) {
+  nb::class_<BlockCount>(module, "BlockCount")
+      .def(nb::init<const std::string&, int, const std::string&>(), "metrics"_a, "device"_a, "l2"_a)
+      .def("open", &BlockCount::open, nb::call_guard<nb::gil_scoped_release>())
+      .def("close", &BlockCount::close, "name"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("record", &BlockCount::record, "argv"_a);
+  module.def("measure", &measure, "argv"_a, "name"_a, "metrics"_a, "l2"_a, "launches"_a, "work"_a);
+}
+
+}  // namespace
+}  // namespace tilescope::python
+
+NB_MODULE(_native, module) {
+  using namespace tilescope::python;
+  module.attr("__version__") = TILESCOPE_VERSION;
+  nb::register_exception_translator(translate);
+  notice_forks();
+  bind_problem(module);
+  bind_arrays(module);
+  bind_device(module);
+  bind_model(module);
+  bind_counting(module);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Long work beside Python: on a thread of its own, so that Ctrl-C reaches it, others may run meanwhile, and a
+// forked child does not wait for OpenMP threads that only its parent has.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+namespace tilescope::python {
+
+/// What the work says of itself, and what it is told.
+class Watch {
+ public:
+  explicit Watch(std::int64_t total) : total_(total) {}
+  /// One more is done. Called from any thread. @throws Stopped when the caller wants no more
+  void step(std::int64_t done = 1);
+  /// @throws Stopped
+  void check() const;
+  void stop() { stopped_ = true; }
+  std::int64_t done() const { return done_; }
+  std::int64_t total() const { return total_; }
+
+  struct Stopped {};
+
+ private:
+  std::atomic<std::int64_t> done_ = 0;
+  std::int64_t total_;
+  std::atomic<bool> stopped_ = false;
+};
+
+/// Runs `work` without the GIL and waits for it. Meanwhile signals are looked for, and `progress(done,
+/// total)` is called now and then unless it is None; an exception of either ends the work and is thrown on.
+void run_watched(Watch& watch, const nanobind::object& progress, const std::function<void()>& work);
+
+/// Runs `work` without the GIL: here, or in a forked child on a thread of its own.
+void run_without_gil(const std::function<void()>& work);
+
+/// Says when this process forks. Once, when the module is loaded.
+void notice_forks();
+
+}  // namespace tilescope::python

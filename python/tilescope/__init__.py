@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TileScope: how many bytes a tiled attention kernel moves, how many it must move, and why the two differ.
+
+>>> import tilescope as ts
+>>> record = ts.closed_form(ts.Problem.preset("llama3-8b"))
+>>> frame = record.frame()  # a row for each pass
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import _native
+from .arrays import attention, attention_backward, exact_attention
+from .counting import Count, count, counted, measure
+from .errors import (
+    BadInput,
+    ByteBudgetExceeded,
+    CheckFailed,
+    CountersUnavailable,
+    DeviceError,
+    InternalError,
+    MachineLacks,
+    MissingPackage,
+    OutOfMemory,
+    UnknownName,
+)
+from .model import (
+    closed_form,
+    counters,
+    diff,
+    explain,
+    info,
+    kernels,
+    machines,
+    metrics,
+    presets,
+    report,
+    simulate,
+    studies,
+    study,
+)
+from .problem import Problem
+from .records import Diff, Figure, Record, Report, load
+
+__version__: str = _native.__version__
+
+__all__ = [
+    "BadInput",
+    "ByteBudgetExceeded",
+    "CheckFailed",
+    "Count",
+    "CountersUnavailable",
+    "DeviceError",
+    "Diff",
+    "Figure",
+    "InternalError",
+    "MachineLacks",
+    "MissingPackage",
+    "OutOfMemory",
+    "Problem",
+    "Record",
+    "Report",
+    "UnknownName",
+    "attention",
+    "attention_backward",
+    "closed_form",
+    "count",
+    "counted",
+    "counters",
+    "diff",
+    "exact_attention",
+    "explain",
+    "get_cmake_dir",
+    "get_include_dir",
+    "info",
+    "kernels",
+    "load",
+    "machines",
+    "measure",
+    "metrics",
+    "presets",
+    "report",
+    "simulate",
+    "studies",
+    "study",
+]
+
+
+def get_cmake_dir() -> str:
+    """The folder for ``-D tilescope_DIR=``: the CMake package that the wheel carries."""
+    return str(Path(__file__).parent / "lib" / "cmake" / "tilescope")
+
+
+def get_include_dir() -> str:
+    """The folder of the C++ headers."""
+    return str(Path(__file__).parent / "include" / "tilescope")

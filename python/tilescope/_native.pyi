@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What python/native/module.cpp binds. Arrays are (address, strides [elements]) of (B, H, N, D) host memory."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+__version__: str
+
+_Array: TypeAlias = tuple[int, tuple[int, ...]]
+_Progress: TypeAlias = Callable[[int, int], object] | None
+
+class Problem:
+    def __new__(
+        cls,
+        batch: int,
+        heads: int,
+        heads_kv: int,
+        seqlen_q: int,
+        seqlen_k: int,
+        head_dim: int,
+        dtype: str,
+        causal: bool,
+        window: tuple[int, int],
+        scale: float | None,
+        dropout: float,
+        seed: int,
+    ) -> Problem: ...
+    def describe(self) -> str: ...
+    def output_type(self) -> str: ...
+
+class KernelUse:
+    def __init__(self, kernel: str, tile: tuple[int, int] | None = None, backward: str | None = None) -> None: ...
+
+def preset(name: str) -> str: ...
+def attention_forward(
+    problem: Problem, use: KernelUse, q: _Array, k: _Array, v: _Array, out: _Array, lse: _Array
+) -> None: ...
+def attention_backward(
+    problem: Problem,
+    use: KernelUse,
+    dout: _Array,
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    out: _Array,
+    lse: _Array,
+    dq: _Array,
+    dk: _Array,
+    dv: _Array,
+) -> None: ...
+def exact(
+    problem: Problem,
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    dout: _Array,
+    out: _Array,
+    lse: _Array,
+    dq: _Array,
+    dk: _Array,
+    dv: _Array,
+) -> None: ...
+def simulate(
+    argv: Sequence[str],
+    problems: Sequence[Problem],
+    kernels: Sequence[KernelUse],
+    machine: str,
+    passes: str,
+    pages: str,
+    replay: bool,
+    l2_curve: bool,
+    progress: _Progress,
+) -> str: ...
+def study(argv: Sequence[str], name: str, machine: str, progress: _Progress) -> str: ...
+def explain(
+    argv: Sequence[str],
+    source: str,
+    record: str,
+    problem: Problem,
+    passes: str,
+    filter: str,
+    skip: int,
+    count: int,
+) -> str: ...
+def diff(
+    base_source: str, base: str, new_source: str, new: str, budgets: Sequence[str], allow_gone: bool
+) -> tuple[str, bool]: ...
+def report(records: Sequence[tuple[str, str]]) -> list[tuple[str, str]]: ...
+def checked(source: str, record: str) -> str: ...
+def catalogue(what: str) -> str: ...
+def info() -> str: ...
+
+class BlockCount:
+    def __init__(self, metrics: str, device: int, l2: str) -> None: ...
+    def open(self) -> None: ...
+    def close(self, name: str) -> None: ...
+    def record(self, argv: Sequence[str]) -> str: ...
+
+def measure(
+    argv: Sequence[str], name: str, metrics: str, l2: str, launches: int, work: Callable[[], object]
+) -> str: ...
+def device_workspaces(
+    problem: Problem, use: KernelUse, backward: bool, given: Sequence[str]
+) -> list[tuple[str, tuple[int, ...], str]]: ...
+def device_launch(
+    problem: Problem,
+    use: KernelUse,
+    backward: bool,
+    stream: int,
+    tensors: Sequence[tuple[str, int, tuple[int, ...]]],
+    counter: int,
+) -> None: ...

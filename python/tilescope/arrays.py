@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention on arrays in host memory: numpy's, or any that numpy can look into."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+from .errors import bad_input
+from .problem import Problem
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_Place = tuple[int, tuple[int, ...]]
+_NOWHERE: _Place = (0, (0, 0, 0, 0))
+_DEFAULT_KERNEL = "cpu:flash2"
+
+
+def _is_torch(array: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _host_array(name: str, array: Any) -> NDArray[Any]:
+    """The array as numpy sees it, without a copy."""
+    import numpy as np
+
+    if isinstance(array, np.ndarray):
+        seen = array
+    elif hasattr(array, "__dlpack_device__"):
+        kind, _ = array.__dlpack_device__()
+        if int(kind) != 1:
+            raise bad_input(
+                name,
+                f"an array of {type(array).__module__} on a device",
+                "must lie in host memory, or be a torch tensor",
+            )
+        try:
+            seen = np.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError):  # numpy's DLPack knows no bfloat16; arrays convert themselves
+            seen = np.asarray(array)
+    else:
+        raise TypeError(f"{name} must be a numpy or DLPack array, not {type(array).__name__}")
+    if not seen.dtype.isnative:
+        raise bad_input(name, f"an array of {seen.dtype}", "must have this machine's byte order")
+    return seen if all(stride % seen.itemsize == 0 for stride in seen.strides) else seen.copy()
+
+
+def _place(array: NDArray[Any], layout: str) -> _Place:
+    """Address and strides [elements] in the order B, H, N, D."""
+    strides = [stride // array.itemsize for stride in array.strides]
+    if layout == "bnhd":
+        strides[1], strides[2] = strides[2], strides[1]
+    return array.__array_interface__["data"][0], tuple(strides)
+
+
+def _places(arrays: Sequence[NDArray[Any]], layout: str) -> tuple[_Place, _Place, _Place]:
+    first, second, third = (_place(array, layout) for array in arrays)
+    return first, second, third
+
+
+def _lse_place(lse: NDArray[Any]) -> _Place:
+    strides = [stride // lse.itemsize for stride in lse.strides]
+    return lse.__array_interface__["data"][0], (*strides, 1)
+
+
+def _like(given: Any, result: NDArray[Any]) -> Any:
+    """A result as an array of the kind that was given."""
+    import numpy as np
+
+    if isinstance(given, np.ndarray):
+        return result
+    namespace = getattr(given, "__array_namespace__", None)
+    if namespace is None:
+        return result
+    return namespace().asarray(result)
+
+
+def _problem(arrays: Sequence[Any], layout: str, dropout: float, seed: int | None, **fields: Any) -> Problem:
+    if dropout > 0 and seed is None:
+        raise bad_input("seed", "None", "must be given with dropout: the backward pass drops what the forward pass did")
+    return Problem.of(*arrays, layout=layout, dropout=dropout, seed=seed or 0, **fields)
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    scale: float | None = None,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    kernel: str | None = None,
+    tile: tuple[int, int] | None = None,
+    backward: str | None = None,
+    layout: str = "bhnd",
+    return_lse: bool = False,
+) -> Any:
+    """Softmax attention of q over k and v by one of TileScope's kernels.
+
+    Parameters
+    ----------
+    q : array, (B, H, Nq, D)
+        float32, float16, bfloat16 or float8; any strides. k, v: (B, Hkv, Nk, D) of the same type, where Hkv
+        divides H. With ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
+    causal, window, scale, dropout, seed
+        As of `Problem`. Dropout needs a seed.
+    kernel : str
+        ``tilescope.kernels()`` lists them; default ``cpu:flash2``.
+    tile : (block_m, block_n)
+        Rows of q and of k in a tile; default: the kernel's choice.
+    backward : str
+        Order of the backward pass that will be asked for: fused, split or rows. Forward does not depend on it.
+
+    Returns
+    -------
+    out, shaped as q and of its type (bfloat16 for float8), in C order; with ``return_lse`` also lse, (B, H, Nq)
+    float32, the natural logarithm of each row's sum of exponentials, -inf for a row that sees no key.
+
+    A torch tensor is handed to `tilescope.torch.attention`.
+    """
+    if _is_torch(q):
+        from . import torch as on_torch
+
+        return on_torch.attention(
+            q, k, v, causal=causal, window=window, scale=scale, dropout=dropout, seed=seed, kernel=kernel,
+            tile=tile, backward=backward, layout=layout, return_lse=return_lse,
+        )  # fmt: skip
+    import numpy as np
+
+    arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
+    problem = _problem(arrays, layout, dropout, seed, causal=causal, window=window, scale=scale)
+    out = np.empty(arrays[0].shape, _numpy_type(problem._handle.output_type(), arrays[0]))
+    lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
+    _native.attention_forward(
+        problem._handle,
+        _native.KernelUse(kernel or _DEFAULT_KERNEL, tile, backward),
+        *_places(arrays, layout),
+        _place(out, layout),
+        _lse_place(lse) if return_lse else _NOWHERE,
+    )
+    return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)
+
+
+def attention_backward(
+    dout: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    scale: float | None = None,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    kernel: str | None = None,
+    tile: tuple[int, int] | None = None,
+    backward: str | None = None,
+    layout: str = "bhnd",
+) -> tuple[Any, Any, Any]:
+    """Gradients (dq, dk, dv), shaped as q, k and v, from that of the output.
+
+    dout and out are shaped as q, lse is (B, H, Nq) float32: what `attention` gave with ``return_lse=True`` and the
+    same arguments. ``backward``: fused (default), split (deterministic on any machine) or rows.
+    """
+    import numpy as np
+
+    names = ("q", "k", "v", "dout", "out")
+    arrays = {name: _host_array(name, array) for name, array in zip(names, (q, k, v, dout, out))}
+    problem = _problem(
+        [arrays["q"], arrays["k"], arrays["v"]], layout, dropout, seed, causal=causal, window=window, scale=scale
+    )
+    _require_like("dout", arrays["dout"], arrays["q"])
+    _require_like("out", arrays["out"], arrays["q"])
+    sums = _host_array("lse", lse)
+    shape = (problem.batch, problem.heads, problem.seqlen_q)
+    if sums.shape != shape or sums.dtype != np.float32:
+        raise bad_input("lse", f"an array of {sums.dtype} {sums.shape}", f"must hold float32 {shape}")
+    gradients = [np.empty_like(arrays[name], order="C", subok=False) for name in ("q", "k", "v")]
+    _native.attention_backward(
+        problem._handle,
+        _native.KernelUse(kernel or _DEFAULT_KERNEL, tile, backward),
+        _place(arrays["dout"], layout),
+        *_places([arrays[name] for name in ("q", "k", "v")], layout),
+        _place(arrays["out"], layout),
+        _lse_place(sums),
+        *_places(gradients, layout),
+    )
+    dq, dk, dv = (_like(q, gradient) for gradient in gradients)
+    return dq, dk, dv
+
+
+def exact_attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    dout: Any = None,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    scale: float | None = None,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    layout: str = "bhnd",
+) -> dict[str, NDArray[Any]]:
+    """The judge: attention by its definition in fp64, untiled, from the inputs as they are.
+
+    Returns a dictionary of float64 arrays: out and lse; with dout also dq, dk and dv. Shapes as of `attention`.
+    """
+    import numpy as np
+
+    arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
+    problem = _problem(arrays, layout, dropout, seed, causal=causal, window=window, scale=scale)
+    shapes = {"out": arrays[0].shape, "lse": (problem.batch, problem.heads, problem.seqlen_q)}
+    gradient = _NOWHERE
+    if dout is not None:
+        given = _host_array("dout", dout)
+        _require_like("dout", given, arrays[0])
+        gradient = _place(given, layout)
+        shapes.update(dq=arrays[0].shape, dk=arrays[1].shape, dv=arrays[2].shape)
+    results = {name: np.empty(shape, np.float64) for name, shape in shapes.items()}
+    _native.exact(
+        problem._handle,
+        *_places(arrays, layout),
+        gradient,
+        _place(results["out"], layout),
+        _lse_place(results["lse"]),
+        *(_places([results[name] for name in ("dq", "dk", "dv")], layout) if "dq" in results else (_NOWHERE,) * 3),
+    )
+    return results
+
+
+def _numpy_type(element_type: str, like: NDArray[Any]) -> Any:
+    """The numpy type of an output. Of inputs that ml_dtypes extends numpy by, bfloat16 comes from there too."""
+    import numpy as np
+
+    known = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16)}
+    if element_type in known:
+        return known[element_type]
+    if like.dtype.name == "bfloat16":
+        return like.dtype
+    return np.dtype(sys.modules[like.dtype.type.__module__.partition(".")[0]].bfloat16)
+
+
+def _require_like(name: str, array: NDArray[Any], q: NDArray[Any]) -> None:
+    if array.shape != q.shape or array.dtype != q.dtype:
+        raise bad_input(name, f"an array of {array.dtype} {array.shape}", f"must hold {q.dtype} {q.shape} like q")

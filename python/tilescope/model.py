@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes and FLOPs on a machine that need not be here: formulas, the cache simulation, studies, reports."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+from .errors import bad_input
+from .problem import Problem
+from .records import Diff, Record, Report, frame_of, load
+
+if TYPE_CHECKING:
+    import pandas
+
+Progress = Callable[[int, int], object]
+Tile = tuple[int, int]
+
+
+def _argv(function: str, *arguments: object, **options: object) -> list[str]:
+    """The command that makes the record again; its words hold no single quotes."""
+
+    def source(value: object) -> str:
+        if isinstance(value, (list, tuple)) and not isinstance(value, Problem):
+            inside = ", ".join(source(item) for item in value)
+            return f"[{inside}]" if isinstance(value, list) else f"({inside},)" if len(value) == 1 else f"({inside})"
+        if isinstance(value, Problem):
+            return f"ts.{value!r}"
+        return json.dumps(value) if isinstance(value, str) else repr(value)
+
+    told = [source(argument) for argument in arguments]
+    told += [f"{name}={source(value)}" for name, value in options.items()]
+    return ["python3", "-c", f"import tilescope as ts; ts.{function}({', '.join(told)})"]
+
+
+def _given(**options: object) -> dict[str, object]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
+    several = [problems] if isinstance(problems, Problem) else list(problems)
+    if not several:
+        raise bad_input("problems", "[]", "must be a Problem, or several")
+    for problem in several:
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problems must be of type Problem, not {type(problem).__name__}")
+    return several
+
+
+def _simulate(
+    function: str,
+    problems: Problem | Iterable[Problem],
+    kernel: str | Sequence[str],
+    machine: str | os.PathLike[str],
+    passes: str,
+    tile: Tile | None,
+    backward: str | None,
+    pages: str,
+    replay: bool,
+    l2_curve: bool,
+    progress: Progress | None,
+) -> Record:
+    several = _problems(problems)
+    kernels = [kernel] if isinstance(kernel, str) else list(kernel)
+    options: dict[str, object] = {"machine": os.fspath(machine)} if replay else {}
+    options |= _given(passes=passes, tile=tile, backward=backward, pages=pages if pages != "contiguous" else None)
+    argv = _argv(
+        function, several[0] if len(several) == 1 else several, kernels[0] if len(kernels) == 1 else kernels, **options
+    )
+    return Record(
+        _native.simulate(
+            argv,
+            [problem._handle for problem in several],
+            [_native.KernelUse(name, tile, backward) for name in kernels],
+            os.fspath(machine),
+            passes,
+            pages,
+            replay,
+            l2_curve,
+            progress,
+        ),
+        source=function,
+    )
+
+
+def closed_form(
+    problems: Problem | Iterable[Problem],
+    kernel: str | Sequence[str] = "cpu:flash2",
+    *,
+    passes: str = "fwd",
+    tile: Tile | None = None,
+    backward: str | None = None,
+) -> Record:
+    """Bytes [B] and FLOPs of each pass, by formula.
+
+    problems : a Problem, or several
+    kernel : a name of ``tilescope.kernels()``, or several
+    passes : ``fwd``, ``bwd`` or ``fwd+bwd``
+    tile : (block_m, block_n); default: each kernel's own
+    backward : fused, split or rows, where the kernel has several orders
+
+    Columns of ``.frame()``: closed_form.sm_l2_read_bytes and ..._write_bytes, which cross the boundary between SMs
+    and L2; closed_form.compulsory_read_bytes and ..._write_bytes, which no kernel can do without; flops over
+    visible pairs and executed_flops over whole visited tiles.
+    """
+    return _simulate("closed_form", problems, kernel, "h200", passes, tile, backward, "contiguous", False, False, None)
+
+
+def simulate(
+    problems: Problem | Iterable[Problem],
+    kernel: str | Sequence[str] = "cpu:flash2",
+    *,
+    machine: str | os.PathLike[str] = "h200",
+    passes: str = "fwd",
+    tile: Tile | None = None,
+    backward: str | None = None,
+    pages: str = "contiguous",
+    replay: bool = True,
+    l2_curve: bool = False,
+    progress: Progress | None = None,
+) -> Record:
+    """The closed forms, and the bytes [B] of each pass replayed through a machine's L2.
+
+    machine : a name of ``tilescope.machines()``, or a machine file that ends in .json
+    pages : ``contiguous`` or ``random``: where the tensors' pages lie in memory
+    replay : False: the closed forms alone
+    l2_curve : also DRAM bytes of an LRU cache of every size
+    progress : called now and then with (CTAs replayed, CTAs in all)
+
+    Columns of ``.frame()`` beside those of `closed_form`: simulated.sm_l2_read_bytes, ..._write_bytes,
+    simulated.dram_read_bytes, ..._write_bytes, simulated.hit_rate (1.0 = all). Ctrl-C ends it.
+    """
+    return _simulate("simulate", problems, kernel, machine, passes, tile, backward, pages, replay, l2_curve, progress)
+
+
+def study(name: str, machine: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Record:
+    """The record of a named sweep, which `report` turns into its figures; ``tilescope.studies()`` lists them.
+
+    machine : in place of the study's own. progress : called with (runs done, runs in all)
+    """
+    model = "" if machine is None else os.fspath(machine)
+    argv = _argv("study", name, **({"machine": model} if model else {}))
+    return Record(_native.study(argv, name, model, progress), source=f"study {name}")
+
+
+def explain(
+    record: Record | str | os.PathLike[str],
+    problem: Problem,
+    *,
+    passes: str = "fwd+bwd",
+    kernel_filter: str = "",
+    skip: int = 0,
+    count: int | None = None,
+) -> Record:
+    """The tile programs and block sizes behind other people's kernels.
+
+    record : what ``tilescope profile --metrics traffic,causes --json FILE -- COMMAND`` wrote, or `count`
+    problem : what the kernels computed
+    kernel_filter : a regular expression that the kernels' names contain a match of; skip, count : of the launches
+    """
+    kernels = record if isinstance(record, Record) else load(record)
+    if count is not None and count < 1:
+        raise bad_input("count", count, "must be at least 1")
+    argv = _argv("explain", kernels._source, problem, **_given(kernel_filter=kernel_filter or None))
+    text = _native.explain(
+        argv,
+        kernels._source,
+        kernels.text,
+        problem._handle,
+        passes,
+        kernel_filter,
+        skip,
+        -1 if count is None else count,
+    )
+    return Record(text, source="explain")
+
+
+def diff(
+    base: Record | str | os.PathLike[str],
+    new: Record | str | os.PathLike[str],
+    *,
+    budgets: Mapping[str, str | float] | None = None,
+    allow_gone: bool = False,
+) -> Diff:
+    """What moved between two records, and whether it moved too far.
+
+    budgets : by metric (``tilescope.metrics()``), what it may grow by: ``{"dram_read_bytes": "5%"}``, or an amount in
+        the metric's unit
+    allow_gone : lets pass what the new record lacks
+
+    ``.check()`` raises CheckFailed; ``.ok`` tells without.
+    """
+    before, after = (record if isinstance(record, Record) else load(record) for record in (base, new))
+    told = [f"{metric}={amount}" for metric, amount in (budgets or {}).items()]
+    text, ok = _native.diff(before._source, before.text, after._source, after.text, told, allow_gone)
+    return Diff(text, ok)
+
+
+def report(*records: Record | str | os.PathLike[str]) -> Report:
+    """Tables and figures on records: ``.save(folder)`` writes them, a notebook shows them.
+
+    Raises MachineLacks without gnuplot, which draws the figures.
+    """
+    if not records:
+        raise bad_input("records", "()", "must be at least one")
+    loaded = [record if isinstance(record, Record) else load(record) for record in records]
+    return Report(_native.report([(record._source, record.text) for record in loaded]))
+
+
+def _catalogue(what: str) -> pandas.DataFrame:
+    return frame_of(json.loads(_native.catalogue(what)))
+
+
+def kernels() -> pandas.DataFrame:
+    """Every kernel: what it computes, and whether this machine can run it."""
+    return _catalogue("kernels")
+
+
+def machines() -> pandas.DataFrame:
+    """The machines that come with TileScope; bytes [B], bytes and FLOPs a second."""
+    return _catalogue("machines")
+
+
+def metrics() -> pandas.DataFrame:
+    """What records hold and budgets are set on: name, unit, the increase that `diff` allows by itself."""
+    return _catalogue("metrics")
+
+
+def counters() -> pandas.DataFrame:
+    """What can be counted: sets of metrics, metrics, and the hardware counters that each is computed from."""
+    return _catalogue("counters")
+
+
+def presets() -> pandas.DataFrame:
+    """Problems by name, for `Problem.preset`."""
+    return _catalogue("presets")
+
+
+def studies() -> pandas.DataFrame:
+    """Sweeps by name, for `study`."""
+    return _catalogue("studies")
+
+
+def info() -> dict[str, Any]:
+    """What a report of a defect should say: versions, commit, CUDA, device, and what is missing here."""
+    import platform
+    import sys
+
+    facts: dict[str, Any] = json.loads(_native.info())
+    facts["python"] = platform.python_version()
+    for package in ("numpy", "pandas", "torch"):
+        if package in sys.modules:
+            facts[package] = sys.modules[package].__version__
+    return facts

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is computed, and nothing about how: shapes, element type, mask, scale, dropout."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from . import _native
+from .errors import bad_input
+
+
+def element_type_of(dtype: object) -> str:
+    """The name of an array's or tensor's element type: ``"fp16"`` of numpy.float16 or torch.float16."""
+    name = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    names = {
+        "float32": "fp32",
+        "float16": "fp16",
+        "bfloat16": "bf16",
+        "float8_e4m3fn": "fp8e4m3",
+        "float8_e5m2": "fp8e5m2",
+    }
+    if name not in names:
+        raise bad_input("dtype", name, f"must be one of {', '.join(names)}")
+    return names[name]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class Problem:
+    """Attention ``O = dropout(softmax(mask(scale * Q K^T))) V`` on (B, H, N, D) tensors.
+
+    With ``off = seqlen_k - seqlen_q``, query i sees key j when ``j <= i + off`` (causal) and
+    ``i + off - L <= j <= i + off + R`` (window = (L, R), -1 for no limit): masks are aligned bottom-right. A row
+    without a visible key gives O = 0, LSE = -inf and zero gradients.
+
+    >>> Problem(seqlen_q=4096, heads=32, heads_kv=8, head_dim=128, causal=True)
+    Problem(seqlen_q=4096, head_dim=128, heads=32, heads_kv=8, causal=True)
+
+    Raises BadInput, with the field's name, for what cannot be.
+    """
+
+    seqlen_q: int  #: queries, 1 ... 2^28
+    head_dim: int  #: D, 1 ... 256
+    batch: int = 1
+    heads: int = 1  #: query heads
+    heads_kv: int = None  # type: ignore[assignment]  #: key and value heads, which divide heads; default: heads
+    seqlen_k: int = None  # type: ignore[assignment]  #: keys; default: seqlen_q
+    dtype: str = "fp16"  #: fp32, fp16, bf16, fp8e4m3 or fp8e5m2
+    causal: bool = False
+    window: tuple[int, int] = (-1, -1)  #: keys seen left and right of the diagonal
+    scale: float | None = None  #: of the scores; default: 1 / sqrt(head_dim)
+    dropout: float = 0.0  #: share of the probabilities that is dropped, in [0, 1)
+    seed: int = 0  #: of dropout and of random inputs
+    _handle: _native.Problem = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        def put(field: str, value: object) -> None:
+            object.__setattr__(self, field, value)
+
+        if self.heads_kv is None:
+            put("heads_kv", self.heads)
+        if self.seqlen_k is None:
+            put("seqlen_k", self.seqlen_q)
+        for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k", "seed"):
+            try:
+                put(field, operator.index(getattr(self, field)))
+            except TypeError:
+                raise TypeError(f"{field} must be an integer, not {getattr(self, field)!r}") from None
+        left, right = self.window
+        put("window", (operator.index(left), operator.index(right)))
+        put("causal", bool(self.causal))
+        if not 0 <= self.seed < 2**64:
+            raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
+        for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k"):
+            if abs(getattr(self, field)) >= 2**63:
+                raise bad_input(field, getattr(self, field), "must fit 63 bits")
+        put("_handle", _native.Problem(**self._fields()))
+
+    def _fields(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _problem_of, (self._fields(),)
+
+    def __repr__(self) -> str:
+        told = []
+        for field in filter(lambda field: field.init, dataclasses.fields(self)):
+            value = getattr(self, field.name)
+            default = {"heads_kv": self.heads, "seqlen_k": self.seqlen_q}.get(field.name, field.default)
+            if value != default:
+                told.append(f"{field.name}={json.dumps(value) if isinstance(value, str) else repr(value)}")
+        return f"Problem({', '.join(told)})"
+
+    def __str__(self) -> str:
+        """One line: ``B1 H32/8 N4096 D128 fp16 causal``."""
+        return self._handle.describe()
+
+    @staticmethod
+    def preset(name: str) -> Problem:
+        """The problem of that name; ``tilescope.presets()`` lists them.
+
+        >>> str(Problem.preset("llama3-8b"))
+        'B1 H32/8 N8192 D128 bf16 causal'
+        """
+        return _problem_of(json.loads(_native.preset(name)))
+
+    @staticmethod
+    def of(q: Any, k: Any, v: Any, *, layout: str = "bhnd", **fields: Any) -> Problem:
+        """The problem whose tensors these arrays are: shapes and element type from them, the rest from `fields`.
+
+        q: (B, H, Nq, D); k, v: (B, Hkv, Nk, D); with ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
+        """
+        if layout not in ("bhnd", "bnhd"):
+            raise bad_input("layout", repr(layout), "must be bhnd or bnhd")
+        shapes = {}
+        for name, array in (("q", q), ("k", k), ("v", v)):
+            if not hasattr(array, "shape") or not hasattr(array, "dtype"):
+                raise TypeError(f"{name} must be an array, not {type(array).__name__}")
+            shape = tuple(array.shape)
+            if len(shape) != 4:
+                raise bad_input(name, f"an array of shape {shape}", f"must have four dimensions, {layout}")
+            shapes[name] = shape if layout == "bhnd" else (shape[0], shape[2], shape[1], shape[3])
+            if array.dtype != q.dtype:
+                raise bad_input(name, f"an array of {array.dtype}", f"must hold {q.dtype} like q")
+        (batch, heads, seqlen_q, head_dim), (_, heads_kv, seqlen_k, _) = shapes["q"], shapes["k"]
+        for name in ("k", "v"):
+            if shapes[name] != (batch, heads_kv, seqlen_k, head_dim):
+                raise bad_input(
+                    name,
+                    f"an array of shape {tuple((k if name == 'k' else v).shape)}",
+                    f"must have the batch and head size of q, {batch} and {head_dim}"
+                    + (", and the heads and length of k" if name == "v" else ""),
+                )
+        return Problem(
+            batch=batch,
+            heads=heads,
+            heads_kv=heads_kv,
+            seqlen_q=seqlen_q,
+            seqlen_k=seqlen_k,
+            head_dim=head_dim,
+            dtype=element_type_of(q.dtype),
+            **fields,
+        )
+
+    def replace(self, **fields: Any) -> Problem:
+        """The same with other fields. ``seqlen`` sets queries and keys; heads_kv follows heads, and seqlen_k
+        seqlen_q, where they were equal and are not given."""
+        if "seqlen" in fields:
+            fields["seqlen_q"] = fields["seqlen_k"] = fields.pop("seqlen")
+        if "heads" in fields and self.heads_kv == self.heads:
+            fields.setdefault("heads_kv", fields["heads"])
+        if "seqlen_q" in fields and self.seqlen_k == self.seqlen_q:
+            fields.setdefault("seqlen_k", fields["seqlen_q"])
+        return _problem_of({**self._fields(), **fields})
+
+    def sweep(self, **axes: Iterable[Any]) -> list[Problem]:
+        """Every combination of the fields' values, the last varying fastest.
+
+        >>> [p.seqlen_q for p in Problem(seqlen_q=1, head_dim=64).sweep(seqlen=[512, 1024])]
+        [512, 1024]
+        """
+        names = list(axes)
+        return [self.replace(**dict(zip(names, values))) for values in itertools.product(*axes.values())]
+
+
+def _problem_of(fields: dict[str, Any]) -> Problem:
+    known = {field.name for field in dataclasses.fields(Problem) if field.init}
+    for name in fields:
+        if name not in known:
+            raise TypeError(f"Problem has no field {name!r}")
+    return Problem(**{**fields, "window": tuple(fields.get("window", (-1, -1)))})

@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was modelled or measured: records, what differs between two, and reports on several."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _native
+from .errors import CheckFailed, MissingPackage, bad_input
+
+if TYPE_CHECKING:
+    import pandas
+
+_ACCOUNTS = ("closed_form", "simulated", "measured", "time")
+_PROBLEM_FIELDS = (
+    "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
+    "dropout", "seed",
+)  # fmt: skip
+
+
+def _unit(metric: str) -> str:
+    """From the last word of a metric's name, which is its unit."""
+    key = metric.rpartition(".")[2]
+    for end, unit in (("_bytes", "B"), ("_s", "s"), ("_hz", "Hz"), ("flops", "FLOP")):
+        if key.endswith(end):
+            return unit
+    return ""
+
+
+def _numbers(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for key, value in values.items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield prefix + key, value
+
+
+def frame_of(rows: list[dict[str, Any]]) -> pandas.DataFrame:
+    """Rows as a pandas.DataFrame; whole numbers stay whole (Int64), and what is absent is <NA>, never 0."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingPackage("pandas is missing: pip install tilescope[frame]; .rows() needs nothing") from None
+    frame = pd.DataFrame(rows)
+    for column in frame.columns:
+        values = [row.get(column) for row in rows]
+        present = [value for value in values if value is not None]
+        if present and all(isinstance(value, int) and not isinstance(value, bool) for value in present):
+            frame[column] = pd.array(values, dtype="Int64")
+    return frame
+
+
+class Record:
+    """The record of a command or of a function: JSON of one schema, and tables of it.
+
+    Same contents as the files that the command line writes with ``--json``; `load` reads one.
+    """
+
+    def __init__(self, text: str, *, source: str = "record") -> None:
+        self._text = text
+        self._source = source
+        self._json: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The JSON as text."""
+        return self._text
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The JSON as dictionaries and lists. A copy would cost much: do not change it."""
+        if self._json is None:
+            self._json = json.loads(self._text)
+        return self._json
+
+    @property
+    def schema(self) -> str:
+        """``tilescope.run/1``, ``tilescope.kernels/1``, ``tilescope.explain/1`` or ``tilescope.ceilings/1``."""
+        return str(self.json["schema"])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each run and pass, or for each launch of a kernel. Metrics are called as in
+        ``tilescope.metrics()``: ``simulated.dram_read_bytes``."""
+        kinds = {"runs": _run_rows, "kernels": _kernel_rows}
+        for key, rows in kinds.items():
+            if key in self.json:
+                return [row for entry in self.json[key] for row in rows(entry)]
+        raise bad_input("record", self.schema, "must be a record of runs or of kernels to have rows")
+
+    def frame(self, long: bool = False) -> pandas.DataFrame:
+        """The rows as a pandas.DataFrame.
+
+        long : a row for each number instead: metric, account, value, unit.
+        """
+        rows = self.rows()
+        if not long:
+            return frame_of(rows)
+        stretched = []
+        for row in rows:
+            facts = {key: value for key, value in row.items() if not _is_metric(key)}
+            for key, value in row.items():
+                if _is_metric(key):
+                    account, _, metric = key.rpartition(".")
+                    stretched.append(
+                        {**facts, "metric": metric, "account": account or None, "value": value, "unit": _unit(key)}
+                    )
+        return frame_of(stretched)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the record, whole or not at all."""
+        target = Path(path)
+        part = target.with_name(target.name + ".part")
+        try:
+            part.write_text(self._text)
+            part.replace(target)
+        except OSError as error:
+            raise bad_input("path", str(target), f"cannot be written ({error.strerror})") from None
+
+    def __add__(self, other: Record) -> Record:
+        """The runs, or the kernels, of both, under the header of the first."""
+        if not isinstance(other, Record):
+            return NotImplemented
+        for key in ("runs", "kernels"):
+            if key in self.json and self.schema == other.schema:
+                joined = {**self.json, key: self.json[key] + other.json[key]}
+                return Record(json.dumps(joined, indent=2) + "\n", source=f"{self._source} + {other._source}")
+        raise bad_input("record", other.schema, f"must have the schema of the other, {self.schema}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _record_of, (self._text, self._source)
+
+    def __len__(self) -> int:
+        return len(self.json.get("runs", self.json.get("kernels", [])))
+
+    def __repr__(self) -> str:
+        return f"<Record {self.schema}: {len(self)} {'runs' if 'runs' in self.json else 'kernels'}>"
+
+    def _summary(self) -> list[dict[str, str]]:
+        """A few columns of each row, as people read them."""
+        table = []
+        for row in self.rows():
+            shown = {"kernel": row["kernel"]}
+            if "pass" in row:
+                shown |= {"pass": row["pass"], "tile": f"{row['block_m']}x{row['block_n']}"}
+            shown |= {
+                key: readable(row[key], _unit(key))
+                for key in row
+                if _is_metric(key) and _unit(key) and "flops" not in key
+            }
+            table.append(shown)
+        return table
+
+    def _repr_html_(self) -> str:
+        return html_table(self._summary())
+
+    def __str__(self) -> str:
+        return text_table(self._summary())
+
+
+def _record_of(text: str, source: str) -> Record:
+    return Record(text, source=source)
+
+
+def _is_metric(column: str) -> bool:
+    return "." in column or column in ("flops", "executed_flops")
+
+
+def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    problem = run["problem"]
+    shared = {field: problem.get(field) for field in _PROBLEM_FIELDS}
+    shared["window"] = tuple(problem["window"])
+    shared["kernel"] = run["kernel"]
+    for key in ("order", "scan", "pages", "inputs", "l2"):
+        if key in run:
+            shared[key] = run[key]
+    for entry in run["passes"]:
+        tile = entry.get("tile", {})
+        row = {
+            **shared,
+            "block_m": tile.get("block_m"),
+            "block_n": tile.get("block_n"),
+            "pass": entry["name"],
+            "direction": entry["direction"],
+        }
+        row.update(_numbers("", {key: entry[key] for key in ("flops", "executed_flops") if key in entry}))
+        for account in _ACCOUNTS:
+            row.update(_numbers(account + ".", entry.get(account, {})))
+            if "machine" in entry.get(account, {}):
+                row[account + "_on"] = entry[account]["machine"]
+        yield row
+
+
+def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    row = {"kernel": kernel["name"]}
+    launch = kernel.get("launch", {})
+    for fact in ("grid", "block"):
+        if fact in launch:
+            row[fact] = tuple(launch[fact])
+    row.update(_numbers("", {key: launch[key] for key in ("registers", "shared_bytes") if key in launch}))
+    row.update(_numbers("", {key: kernel[key] for key in ("launches",) if key in kernel}))
+    if "explanation" in kernel:
+        fit = kernel["explanation"]
+        row["agreement"] = fit["agreement"]
+        row["program"] = ", ".join(program["program"] for program in fit["programs"]) or None
+        row["block_m"] = tuple(sorted({tile[0] for program in fit["programs"] for tile in program["tiles"]}))
+        row.update(_numbers("left_over.", {key: fit[key] for key in ("read_residual_bytes", "write_residual_bytes")}))
+    row.update(_numbers("measured.", kernel.get("measured", {})))
+    row.update(_numbers("time.", kernel.get("time", {})))
+    yield row
+
+
+def load(record: str | os.PathLike[str]) -> Record:
+    """A record from a file, or from the JSON text itself.
+
+    Raises BadInput naming file and field where it is damaged.
+    """
+    text = os.fspath(record)
+    source = "record"
+    if not text.lstrip().startswith("{"):
+        source = text
+        try:
+            text = Path(source).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise bad_input("record", source, f"cannot be read ({error})") from None
+    return Record(_native.checked(source, text), source=source)
+
+
+class Diff:
+    """What moved between two records."""
+
+    def __init__(self, text: str, ok: bool) -> None:
+        self.json: dict[str, Any] = json.loads(text)
+        self.ok = ok  #: whether a gate would let the new record pass
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each number that moved."""
+        return [
+            {"kernel": run["kernel"], "problem": run.get("problem"), **change}
+            for run in self.json["runs"]
+            for change in run["changes"]
+        ]
+
+    def frame(self) -> pandas.DataFrame:
+        """The rows as a pandas.DataFrame."""
+        return frame_of(self.rows())
+
+    def check(self) -> None:
+        """Raises CheckFailed where something grew beyond its budget, or is gone."""
+        if not self.ok:
+            raise CheckFailed(str(self))
+
+    def _summary(self) -> list[dict[str, str]]:
+        table = []
+        for row in self.rows():
+            base, new = row["base"], row["new"]
+            change = f"{100 * (new - base) / base:+.3g} %" if isinstance(base, (int, float)) and base else ""
+            table.append(
+                {
+                    "kernel": row["kernel"],
+                    "problem": row["problem"] or "",
+                    "metric": row["metric"],
+                    "where": row["where"],
+                    "base": readable(base, row["unit"]),
+                    "new": readable(new, row["unit"]),
+                    "change": change,
+                    "": "REGRESSION" if row["regressed"] else "",
+                }
+            )
+        return table
+
+    def _verdict(self) -> str:
+        gone = [run["kernel"] for run in self.json["gone_runs"]]
+        gone += [metric for run in self.json["runs"] for metric in run["gone"]]
+        regressions = self.json["regressions"]
+        told = f"{regressions} beyond the budget" if regressions else "no regression"
+        return told + (f"; gone: {', '.join(gone)}" if gone else "")
+
+    def __str__(self) -> str:
+        table = text_table(self._summary())
+        return (table + "\n" if table else "") + self._verdict()
+
+    def __repr__(self) -> str:
+        return f"<Diff: {self._verdict()}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._summary()) + f"<p>{html.escape(self._verdict())}</p>"
+
+
+class Figure:
+    """A plot as SVG; a notebook shows it."""
+
+    def __init__(self, name: str, svg: str) -> None:
+        self.name = name
+        self.svg = svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the SVG document."""
+        Path(path).write_text(self.svg)
+
+    def __repr__(self) -> str:
+        return f"<Figure {self.name}>"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        # As an image, not inlined: several inlined gnuplot SVGs share ids and spoil each other.
+        return {"image/svg+xml": self.svg, "text/plain": repr(self)}
+
+
+class Report:
+    """Tables and figures on records: a page, the same as Markdown, and each figure by its name."""
+
+    def __init__(self, files: list[tuple[str, str]]) -> None:
+        self._files = files
+        by_path = dict(files)
+        self.html = by_path["report.html"]
+        self.markdown = by_path["report.md"]
+        self.figures = {Path(path).stem: Figure(Path(path).stem, text) for path, text in files if path.endswith(".svg")}
+
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Writes report.html, report.md and figures/*.svg into `folder`, which is made; returns their paths."""
+        paths = []
+        for relative, text in self._files:
+            path = Path(folder) / relative
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            except OSError as error:
+                raise bad_input("folder", str(folder), f"cannot be written ({error.strerror})") from None
+            paths.append(path)
+        return paths
+
+    def __repr__(self) -> str:
+        return f"<Report: {len(self.figures)} figures>"
+
+    def _repr_html_(self) -> str:
+        # Its style must not reach the notebook's own page.
+        return (
+            '<iframe sandbox style="width:100%;height:40em;border:1px solid #ccc" '
+            f'srcdoc="{html.escape(self.html, quote=True)}"></iframe>'
+        )
+
+
+def readable(value: Any, unit: str) -> str:
+    """Four significant digits with a prefix of 10^3: ``4.362 GB``."""
+    if not isinstance(value, (int, float)):
+        return "" if value is None else str(value)
+    if unit not in ("B", "FLOP"):
+        return f"{value:.4g} {unit}".strip()
+    for power, prefix in ((12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if abs(value) >= 10**power:
+            return f"{value / 10**power:.4g} {prefix}{unit}"
+    return f"{value:.4g} {unit}"
+
+
+def _columns(rows: list[dict[str, str]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def text_table(rows: list[dict[str, str]]) -> str:
+    """Columns side by side, their headings above them."""
+    columns = _columns(rows)
+    lines = [columns, *([row.get(column, "") for column in columns] for row in rows)] if rows else []
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def html_table(rows: list[dict[str, str]]) -> str:
+    """The same for a notebook."""
+
+    def line(tag: str, cells: list[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    columns = _columns(rows)
+    body = "".join(line("td", [row.get(column, "") for column in columns]) for row in rows)
+    return f"<table><thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention on torch tensors, forward and backward, by TileScope's kernels.
+
+Importing this registers two operators; `attention` calls them. They work under autograd, torch.compile, autocast,
+torch.vmap, checkpointing and torch.export. Second derivatives are refused; so are forward-mode derivatives.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..errors import bad_input
+from ..problem import Problem
+from . import operators  # noqa: F401  registers the operators
+
+__all__ = ["attention", "register_transformers", "scaled_dot_product_attention"]
+
+
+def _kernel_for(q: torch.Tensor) -> str:
+    if q.device.type == "cpu":
+        return "cpu:flash2"
+    return "gpu:flash2-simt" if q.dtype == torch.float32 else "gpu:flash2-mma"
+
+
+def _require(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """What `Problem.of` does not ask of tensors."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor like q, not {type(tensor).__name__}")
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            raise bad_input(name, f"a tensor of {tensor.layout}", "must be dense")
+        if tensor.device != q.device:
+            raise bad_input(name, f"a tensor on {tensor.device}", f"must lie on {q.device} like q")
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    window: tuple[int, int] = (-1, -1),
+    scale: float | None = None,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    kernel: str | None = None,
+    tile: tuple[int, int] | None = None,
+    backward: str | None = None,
+    layout: str = "bhnd",
+    return_lse: bool = False,
+) -> Any:
+    """Softmax attention of q (B, H, Nq, D) over k and v (B, Hkv, Nk, D), with gradients.
+
+    Arguments as of `tilescope.attention`; masks are aligned bottom-right. Without `seed`, dropout draws one from torch's
+    CPU generator. Without `backward`, the fused order, or the split one where torch.use_deterministic_algorithms asks
+    for it. In an autocast region q, k and v are cast to its type.
+
+    Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
+    """
+    _require(q, k, v)
+    if torch.is_autocast_enabled(q.device.type):
+        q, k, v = (tensor.to(torch.get_autocast_dtype(q.device.type)) for tensor in (q, k, v))
+    if not torch.compiler.is_compiling():  # what is refused is refused before anything is traced, and by name
+        Problem.of(q, k, v, layout=layout, causal=causal, window=window, scale=scale, dropout=dropout)
+    if layout == "bnhd":
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+    if seed is not None:
+        drawn = torch.tensor(seed, dtype=torch.int64)
+    elif dropout > 0:
+        drawn = torch.randint(2**63 - 1, (), dtype=torch.int64)
+    else:
+        drawn = torch.zeros((), dtype=torch.int64)
+    if backward is None and torch.are_deterministic_algorithms_enabled():
+        backward = "split"
+    needs_lse = return_lse or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+    block_m, block_n = tile or (0, 0)
+    out, lse = torch.ops.tilescope.attention_forward(
+        q, k, v, drawn, causal, window[0], window[1], 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
+        kernel or _kernel_for(q), backward or "", block_m, block_n, needs_lse,
+    )  # fmt: skip
+    if layout == "bnhd":
+        out = out.transpose(1, 2)
+    return (out, lse) if return_lse else out
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    kernel: str | None = None,
+    tile: tuple[int, int] | None = None,
+) -> torch.Tensor:
+    """As torch.nn.functional.scaled_dot_product_attention, on (..., H, L, E) and (..., Hkv, S, E).
+
+    ``is_causal`` is torch's, aligned top-left: query i sees the keys j <= i. Of masks, those of torch.nn.attention.bias
+    are understood; a mask tensor is refused.
+    """
+    causal, right = False, -1
+    if attn_mask is not None:
+        variant = getattr(getattr(attn_mask, "variant", None), "name", "")
+        if variant not in ("LOWER_RIGHT", "UPPER_LEFT"):
+            raise bad_input("attn_mask", f"a {type(attn_mask).__name__}", "must be None, or a torch.nn.attention.bias")
+        if is_causal:
+            raise bad_input("is_causal", "True", "must be left out where attn_mask is given")
+        causal, is_causal = variant == "LOWER_RIGHT", variant == "UPPER_LEFT"
+    queries, keys = query.shape[-2], key.shape[-2]
+    if is_causal and queries < keys:  # nobody sees what comes after the last query
+        key, value = key[..., :queries, :], value[..., :queries, :]
+    if is_causal and queries <= keys:
+        causal = True
+    elif is_causal:
+        right = queries - keys
+    leading = query.shape[:-3]
+    folded = [_four_dimensions(tensor) for tensor in (query, key, value)]
+    if not enable_gqa and folded[0].shape[1] != folded[1].shape[1]:
+        raise bad_input(
+            "enable_gqa", "False", f"key has {folded[1].shape[1]} heads where query has {folded[0].shape[1]}"
+        )
+    out = attention(
+        *folded, causal=causal, window=(-1, right), scale=scale, dropout=dropout_p, kernel=kernel, tile=tile
+    )
+    return out if len(leading) == 1 else out.reshape(query.shape)
+
+
+def _four_dimensions(tensor: torch.Tensor) -> torch.Tensor:
+    """(..., H, L, E) with one batch dimension; (N, L, E) and (L, E) have one head."""
+    if tensor.dim() == 3:
+        return tensor.unsqueeze(1)
+    if tensor.dim() == 2:
+        return tensor[None, None]
+    return tensor.flatten(0, -4) if tensor.dim() > 4 else tensor
+
+
+def register_transformers(name: str = "tilescope") -> None:
+    """Offers `attention` to Hugging Face transformers as ``attn_implementation=name``."""
+    try:
+        from transformers import AttentionInterface
+    except ImportError:
+        from ..errors import MissingPackage
+
+        raise MissingPackage("transformers is missing: pip install transformers") from None
+
+    def implementation(module, query, key, value, attention_mask=None, scaling=None, dropout=0.0, **options):
+        if attention_mask is not None:
+            raise bad_input("attention_mask", "a tensor", "must be None: pad nothing, or pack sequences of one length")
+        causal = options.get("is_causal")
+        causal = getattr(module, "is_causal", True) if causal is None else causal
+        out = attention(query, key, value, causal=causal and query.shape[2] > 1, scale=scaling, dropout=dropout)
+        return out.transpose(1, 2), None
+
+    AttentionInterface.register(name, implementation)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What action.yml runs, as a runner runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tilescope as ts
+
+PACKAGE = Path(ts.__file__).parent
+
+
+@pytest.fixture
+def gate(tmp_path):
+    program = PACKAGE / "bin" / "tilescope"
+    if not program.exists():
+        pytest.skip("the program is not built")
+
+    def run(**settings):
+        given = {
+            "GITHUB_STEP_SUMMARY": tmp_path / "summary.md",
+            "GITHUB_OUTPUT": tmp_path / "output",
+            "RUNNER_TEMP": tmp_path,
+            "TILESCOPE_PROGRAM": program,
+            **settings,
+        }
+        environment = {**os.environ, **{name: str(value) for name, value in given.items()}}
+        return subprocess.run(
+            [sys.executable, PACKAGE / "action.py"], env=environment, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def test_a_regression_fails_the_job_and_is_told(gate, tmp_path):
+    problem = ts.Problem(seqlen_q=512, head_dim=64)
+    base, new = tmp_path / "base.json", tmp_path / "new.json"
+    ts.closed_form(problem, tile=(128, 64)).save(base)
+    ts.closed_form(problem, tile=(64, 64)).save(new)
+    failed = gate(BASE=base, RECORD=new)
+    assert failed.returncode == 1 and "::error title=closed_form.sm_l2_read_bytes grew::" in failed.stdout
+    assert "**regression**" in (tmp_path / "summary.md").read_text()
+    charts = Path((tmp_path / "output").read_text().split("=")[1].strip())
+    assert {"name", "unit", "value", "extra"} == set(json.loads(charts.read_text())[0])
+    assert gate(BASE=base, RECORD=new, BUDGETS="sm_l2_read_bytes=150%\nexecuted_flops=1%").returncode == 0
+
+
+def test_a_command_makes_the_record(gate, tmp_path):
+    base = tmp_path / "base.json"
+    ts.closed_form(ts.Problem(seqlen_q=512, head_dim=64)).save(base)
+    command = "simulate --closed-form --heads 1 --seqlen 512 --head-dim 64 --dtype fp16"
+    assert gate(BASE=base, COMMAND=command).returncode == 0
+    assert gate(BASE=base).returncode == 2

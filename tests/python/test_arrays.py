@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention on arrays, held to the judge."""
+
+import numpy as np
+import pytest
+import tilescope as ts
+from conftest import normal
+
+TOLERANCE = {np.float32: 2e-6, np.float16: 2e-3}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"causal": True}, {"window": (40, 8)}, {"scale": 0.3}, {"dropout": 0.2, "seed": 7}],
+    ids=["plain", "causal", "window", "scale", "dropout"],
+)
+@pytest.mark.parametrize("kernel", ["cpu:standard", "cpu:flash1", "cpu:flash2"])
+def test_forward_and_backward_are_the_judges(qkv, dtype, options, kernel):
+    q, k, v = qkv(dtype)
+    dout = normal(q.shape, 4, dtype)
+    out, lse = ts.attention(q, k, v, kernel=kernel, return_lse=True, **options)
+    dq, dk, dv = ts.attention_backward(dout, q, k, v, out, lse, kernel=kernel, **options)
+    exact = ts.exact_attention(q, k, v, dout, **options)
+    for name, result in {"out": out, "dq": dq, "dk": dk, "dv": dv}.items():
+        assert result.dtype == dtype and result.shape == exact[name].shape and result.flags.c_contiguous
+        assert np.abs(result - exact[name]).max() <= 10 * TOLERANCE[dtype] * max(1, np.abs(exact[name]).max()), name
+    np.testing.assert_allclose(lse, exact["lse"], rtol=2e-3 if dtype is np.float16 else 1e-5)
+
+
+def test_a_plain_softmax_agrees_with_the_judge(qkv):
+    q, k, v = (a.astype(np.float64) for a in qkv(heads_kv=4))
+    scores = q @ k.swapaxes(-1, -2) / 8
+    probs = np.exp(scores - scores.max(-1, keepdims=True))
+    probs /= probs.sum(-1, keepdims=True)
+    exact = ts.exact_attention(*(a.astype(np.float32) for a in (q, k, v)))
+    np.testing.assert_allclose(exact["out"], probs @ v, rtol=0, atol=1e-12)
+
+
+def test_strides_of_any_kind(qkv):
+    q, k, v = qkv()
+    expected = ts.attention(q, k, v, causal=True)
+    reversed_twice = np.ascontiguousarray(q[..., ::-1])[..., ::-1]
+    assert reversed_twice.strides[-1] < 0
+    columns_first = np.asfortranarray(k)
+    every_other = np.repeat(v, 2, axis=2)[:, :, ::2]
+    np.testing.assert_array_equal(ts.attention(reversed_twice, columns_first, every_other, causal=True), expected)
+    one = np.broadcast_to(q[:1], q.shape)
+    assert one.strides[0] == 0
+    np.testing.assert_array_equal(ts.attention(one, k, v), ts.attention(one.copy(), k, v))
+
+
+def test_layout_bnhd_is_the_transposed_one(qkv):
+    q, k, v = qkv()
+    swapped = [np.ascontiguousarray(a.swapaxes(1, 2)) for a in (q, k, v)]
+    out, lse = ts.attention(q, k, v, return_lse=True)
+    out_bnhd, lse_bnhd = ts.attention(*swapped, layout="bnhd", return_lse=True)
+    np.testing.assert_array_equal(out_bnhd, out.swapaxes(1, 2))
+    np.testing.assert_array_equal(lse_bnhd, lse)
+    dout = normal(q.shape, 4)
+    gradients = ts.attention_backward(dout, q, k, v, out, lse)
+    gradients_bnhd = ts.attention_backward(dout.swapaxes(1, 2), *swapped, out_bnhd, lse, layout="bnhd")
+    for one, other in zip(gradients, gradients_bnhd):
+        np.testing.assert_array_equal(one, other.swapaxes(1, 2))
+
+
+def test_rows_that_see_no_key_are_zero():
+    q, k, v = normal((1, 1, 9, 16), 1), normal((1, 1, 4, 16), 2), normal((1, 1, 4, 16), 3)
+    out, lse = ts.attention(q, k, v, causal=True, return_lse=True)
+    assert not out[:, :, :5].any() and np.isneginf(lse[:, :, :5]).all() and np.isfinite(lse[:, :, 5:]).all()
+
+
+def test_read_only_and_dlpack_arrays(qkv):
+    q, k, v = qkv()
+    expected = ts.attention(q, k, v)
+
+    class OnlyDlpack:
+        def __init__(self, array):
+            self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    np.testing.assert_array_equal(ts.attention(OnlyDlpack(q), OnlyDlpack(k), OnlyDlpack(v)), expected)
+    q.flags.writeable = False
+    np.testing.assert_array_equal(ts.attention(q, k, v), expected)
+
+
+def test_an_array_on_a_device_is_refused_by_name(qkv):
+    q, k, v = qkv()
+
+    class OnDevice:
+        shape, dtype = q.shape, q.dtype
+
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    with pytest.raises(ts.BadInput, match="host memory") as caught:
+        ts.attention(q, OnDevice(), v)
+    assert caught.value.field == "k"
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        (lambda q, k, v: (q[0], k, v), "q", "four dimensions"),
+        (lambda q, k, v: (q, k[..., :32], v), "k", "batch and head size"),
+        (lambda q, k, v: (q, k, v[:, :, :-1]), "v", "heads and length of k"),
+        (lambda q, k, v: (q, k.astype(np.float16), v), "k", "like q"),
+        (lambda q, k, v: (q.astype(np.float64), k.astype(np.float64), v.astype(np.float64)), "dtype", "float64"),
+        (lambda q, k, v: (q.astype(">f4"), k, v), "q", "byte order"),
+        (lambda q, k, v: (q[:, :3], k, v), "heads_kv", "must divide heads = 3"),
+        (lambda q, k, v: (q[:, :, :0], k, v), "seqlen_q", "must lie in"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(qkv, change, field, message):
+    with pytest.raises(ts.BadInput, match=message) as caught:
+        ts.attention(*change(*qkv()))
+    assert caught.value.field == field
+
+
+def test_more_refusals(qkv):
+    q, k, v = qkv()
+    with pytest.raises(TypeError, match="q must be a numpy or DLPack array, not list"):
+        ts.attention(q.tolist(), k, v)
+    with pytest.raises(ts.UnknownName) as caught:
+        ts.attention(q, k, v, kernel="cpu:flash")
+    assert caught.value.nearest and caught.value.nearest[0].startswith("cpu:flash")
+    with pytest.raises(ts.BadInput, match="seed"):
+        ts.attention(q, k, v, dropout=0.1)
+    with pytest.raises(ts.BadInput, match="layout"):
+        ts.attention(q, k, v, layout="hbnd")
+    with pytest.raises(ts.BadInput, match="block_m"):
+        ts.attention(q, k, v, tile=(0, 64))
+    out, lse = ts.attention(q, k, v, return_lse=True)
+    with pytest.raises(ts.BadInput, match="only one order"):
+        ts.attention_backward(out, q, k, v, out, lse, kernel="cpu:flash1", backward="split")
+    with pytest.raises(ts.BadInput) as caught:
+        ts.attention_backward(out, q, k, v, out, lse[..., :-1])
+    assert caught.value.field == "lse"
+
+
+def test_a_kernel_of_a_gpu_is_told_apart_from_a_bad_name(qkv):
+    if ts.info()["device_lack"] is None:
+        pytest.skip("this machine can run it")
+    q, k, v = qkv(np.float16)
+    with pytest.raises(ts.MachineLacks, match="gpu:flash2-mma cannot run"):
+        ts.attention(q, k, v, kernel="gpu:flash2-mma")

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formulas, simulation, studies, diffs and reports: the same numbers as the command line's."""
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tilescope as ts
+
+PROBLEM = ts.Problem(seqlen_q=512, heads=4, head_dim=64, causal=True)
+REPORTS = Path(__file__).parents[2] / "reports"
+
+
+def test_a_problem_says_what_it_is():
+    assert str(PROBLEM) == "B1 H4 N512 D64 fp16 causal"
+    assert repr(PROBLEM) == "Problem(seqlen_q=512, head_dim=64, heads=4, causal=True)"
+    assert eval(repr(PROBLEM), {"Problem": ts.Problem}) == PROBLEM
+    assert pickle.loads(pickle.dumps(PROBLEM)) == PROBLEM and len({PROBLEM, PROBLEM.replace()}) == 1
+    assert PROBLEM.replace(heads=8).heads_kv == 8 and PROBLEM.replace(seqlen=64).seqlen_k == 64
+    swept = PROBLEM.sweep(seqlen=[512, 1024], causal=[False, True])
+    assert [(p.seqlen_k, p.causal) for p in swept] == [(512, False), (512, True), (1024, False), (1024, True)]
+    assert ts.Problem.preset("llama3-8b").heads_kv == 8
+
+
+def test_a_problem_that_cannot_be():
+    with pytest.raises(ts.BadInput) as caught:
+        ts.Problem(seqlen_q=512, head_dim=64, heads=4, heads_kv=3)
+    assert (caught.value.field, caught.value.value, caught.value.allowed) == ("heads_kv", "3", "must divide heads = 4")
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(TypeError, match="heads must be an integer"):
+        ts.Problem(seqlen_q=512, head_dim=64, heads=4.0)
+    with pytest.raises(TypeError, match="seqlen_k2"):
+        PROBLEM.replace(seqlen_k2=3)
+    with pytest.raises(ts.UnknownName) as caught:
+        ts.Problem.preset("llama3-8B")
+    assert "llama3-8b" in caught.value.nearest
+    for field, value in {"seed": -1, "seqlen_q": 2**70, "dropout": 1.0, "dtype": "fp12", "window": (-2, 0)}.items():
+        with pytest.raises(ts.BadInput) as caught:
+            PROBLEM.replace(**{field: value})
+        assert caught.value.field == field
+
+
+def test_closed_form_is_the_papers_count():
+    # FlashAttention-2 reads Q once, and K and V once for each q tile; it writes O and the fp32 LSE once.
+    problem = ts.Problem(seqlen_q=1024, heads=2, head_dim=64)
+    (row,) = ts.closed_form(problem, tile=(128, 64)).rows()
+    matrix = 2 * 1024 * 64 * 2
+    assert row["closed_form.sm_l2_read_bytes"] == matrix + 2 * (1024 // 128) * matrix
+    assert row["closed_form.sm_l2_write_bytes"] == matrix + 2 * 1024 * 4
+    assert (row["block_m"], row["block_n"], row["kernel"], row["pass"]) == (128, 64, "cpu:flash2", "forward")
+
+
+def test_a_frame_has_a_row_for_each_pass_and_the_names_of_budgets():
+    record = ts.closed_form(PROBLEM, ["cpu:flash2", "gpu:flash2-mma"], passes="fwd+bwd")
+    frame = record.frame()
+    assert len(frame) == sum(len(run["passes"]) for run in record.json["runs"]) > 2
+    assert str(frame["closed_form.sm_l2_read_bytes"].dtype) == "Int64"
+    assert not [column for column in frame if column.startswith("simulated")]
+    metrics = set(ts.metrics()["name"])
+    assert {c for c in frame if c.startswith("closed_form.")} <= metrics
+    long = record.frame(long=True)
+    assert set(long["unit"]) == {"B", "FLOP"} and len(long) == 6 * len(frame)
+    assert long["value"].sum() == sum(frame[c].sum() for c in frame if "closed_form." in c or "flops" in c)
+
+
+def test_simulate_gives_what_the_program_gives(tmp_path):
+    program = Path(ts.__file__).parent / "bin" / "tilescope"
+    if not program.exists():
+        pytest.skip("the program is not built")
+    path = tmp_path / "record.json"
+    words = [
+        "simulate",
+        "--heads",
+        "4",
+        "--seqlen",
+        "512",
+        "--head-dim",
+        "64",
+        "--dtype",
+        "fp16",
+        "--causal",
+        "--pass",
+        "fwd+bwd",
+        "--quiet",
+    ]
+    subprocess.run([program, *words, "--json", path], check=True)
+    record = ts.simulate(PROBLEM, passes="fwd+bwd")
+    assert record.json["runs"] == ts.load(path).json["runs"]
+    assert ts.diff(path, record).ok
+    told = subprocess.run([sys.executable, "-m", "tilescope", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout.split()[-1] == ts.__version__
+
+
+def test_progress_is_told():
+    told = []
+    ts.simulate(PROBLEM.replace(heads=16, seqlen=2048), progress=lambda done, total: told.append((done, total)))
+    assert told and told[-1][0] == told[-1][1] > 1 and all(done <= total for done, total in told)
+
+
+def test_an_exception_of_progress_ends_the_simulation():
+    def refuse(done, total):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        ts.simulate(PROBLEM.replace(heads=16, seqlen=16384), progress=refuse)
+
+
+def test_control_c_ends_a_long_simulation(python):
+    snippet = """
+import signal, threading, time, tilescope as ts
+problem = ts.Problem(seqlen_q=65536, heads=64, head_dim=128)
+threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
+began = time.monotonic()
+try:
+    ts.simulate(problem)
+except KeyboardInterrupt:
+    print(time.monotonic() - began)
+"""
+    assert 0 < float(python(snippet)) < 5
+
+
+def test_records_are_saved_loaded_joined_and_pickled(tmp_path):
+    record = ts.closed_form(PROBLEM)
+    record.save(tmp_path / "a.json")
+    loaded = ts.load(tmp_path / "a.json")
+    assert loaded.json == record.json == pickle.loads(pickle.dumps(record)).json
+    assert len(record + ts.closed_form(PROBLEM.replace(seqlen=64))) == 2
+    assert "closed_form.sm_l2_read_bytes" in str(record) and "<table>" in record._repr_html_()
+    with pytest.raises(ts.BadInput, match="path"):
+        record.save(tmp_path / "nowhere" / "a.json")
+    with pytest.raises(ts.BadInput, match="nothing.json"):
+        ts.load(tmp_path / "nothing.json")
+    damaged = json.loads(record.text)
+    damaged["runs"][0]["passes"][0]["flops"] = -1
+    (tmp_path / "b.json").write_text(json.dumps(damaged))
+    with pytest.raises(ts.BadInput, match=r"b\.json.*flops"):
+        ts.load(tmp_path / "b.json")
+    with pytest.raises(ts.BadInput, match="schema"):
+        ts.load('{"schema": "somebody.else/1"}')
+
+
+def test_the_command_of_a_record_makes_it_again(python):
+    record = ts.closed_form(PROBLEM.replace(dtype="bf16", window=(3, 0)), "cpu:flash1", tile=(64, 32))
+    program, option, source = record.json["argv"]
+    assert (program, option) == ("python3", "-c") and "'" not in source
+    again = python(source.replace("import tilescope as ts; ", "import tilescope as ts; print(") + ".text)")
+    assert json.loads(again)["runs"] == record.json["runs"]
+
+
+def test_diff_finds_what_grew():
+    base = ts.closed_form(PROBLEM, tile=(128, 64))
+    new = ts.closed_form(PROBLEM, tile=(64, 64))
+    changes = ts.diff(base, new)
+    assert not changes.ok and "REGRESSION" in str(changes) and changes.frame()["regressed"].any()
+    with pytest.raises(ts.CheckFailed, match="beyond the budget"):
+        changes.check()
+    assert ts.diff(new, base).ok and ts.diff(base, base).ok
+    allowed = ts.diff(
+        base, new, budgets={"sm_l2_read_bytes": "150%", "executed_flops": "50%", "sm_l2_write_bytes": "50%"}
+    )
+    allowed.check()
+    with pytest.raises(ts.UnknownName):
+        ts.diff(base, new, budgets={"dram_bytes": "5%"})
+    with pytest.raises(ts.BadInput, match="dram_read_bytes"):
+        ts.diff(base, new, budgets={"dram_read_bytes": "5%"})
+
+
+def test_explain_finds_the_tiles_of_somebodys_kernel():
+    problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
+    explained = ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="flash_fwd")
+    (kernel,) = explained.json["kernels"]
+    assert kernel["explanation"]["agreement"] == "explained"
+    (row,) = explained.rows()
+    assert (row["agreement"], row["program"]) == ("explained", "forward") and row["block_m"] == (128,)
+    with pytest.raises(ts.BadInput, match="kernel-filter"):
+        ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="nothing like this")
+    frame = ts.load(REPORTS / "foreign" / "mha.json").frame()
+    assert "measured.sm_l2_read_bytes" in frame and len(frame) == len(ts.load(REPORTS / "foreign" / "mha.json"))
+
+
+def test_report_has_tables_and_figures(tmp_path):
+    import shutil
+
+    if shutil.which("gnuplot") is None:
+        with pytest.raises(ts.MachineLacks, match="gnuplot"):
+            ts.report(ts.closed_form(PROBLEM))
+        return
+    record = ts.simulate(PROBLEM.sweep(seqlen=[128, 256, 512]))
+    page = ts.report(record)
+    assert page.figures and "<svg" in next(iter(page.figures.values())).svg
+    assert "python3 -c" in page.markdown and "./tilescope -c" not in page.markdown
+    assert "sandbox" in page._repr_html_() and "<script" not in page._repr_html_()
+    bundle = next(iter(page.figures.values()))._repr_mimebundle_()
+    assert set(bundle) == {"image/svg+xml", "text/plain"}
+    assert all(path.exists() for path in page.save(tmp_path / "report"))
+
+
+def test_catalogues():
+    assert {"cpu:flash2", "gpu:flash2-mma"} <= set(ts.kernels()["name"])
+    assert "h200" in set(ts.machines()["name"]) and ts.machines()["l2_bytes"].min() > 2**20
+    assert "traffic" in set(ts.counters()["name"]) and "seqlen" in set(ts.studies()["name"])
+    assert "llama3-8b" in set(ts.presets()["name"])
+    facts = ts.info()
+    assert facts["version"] == ts.__version__ and facts["cuda"] in (True, False)
+
+
+def test_refusals_of_the_model():
+    for call, field in (
+        (lambda: ts.simulate(PROBLEM, machine="h20"), "machine"),
+        (lambda: ts.simulate(PROBLEM, "gpu:flash"), "kernel"),
+        (lambda: ts.simulate(PROBLEM, passes="both"), "passes"),
+        (lambda: ts.simulate([]), "problems"),
+        (lambda: ts.simulate(PROBLEM, backward="sideways"), "backward"),
+        (lambda: ts.closed_form(PROBLEM, "gpu:flash2-mma", tile=(3, 5)), "kernel"),
+        (lambda: ts.study("seqlens"), "study"),
+        (lambda: ts.report(), "records"),
+    ):
+        with pytest.raises(ts.BadInput) as caught:
+            call()
+        assert caught.value.field == field, str(caught.value)
+    with pytest.raises(TypeError, match="must be of type Problem"):
+        ts.simulate([3])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pytest plugin, in pytest runs of its own."""
+
+import json
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TEST = """
+import pytest, tilescope as ts
+problem = ts.Problem(seqlen_q=1024, head_dim=64)
+
+def test_model(byte_budget):
+    byte_budget.closed_form(problem, sm_l2_read_bytes={limit!r})
+    assert byte_budget.found["sm_l2_read_bytes"] > 0
+"""
+
+
+@pytest.fixture
+def run(pytester):
+    def in_a_process(*options, limit="1 GB", source=TEST):
+        pytester.makepyfile(source.format(limit=limit))
+        return pytester.runpytest_subprocess("-p", "tilescope.pytest_plugin", *options)
+
+    return in_a_process
+
+
+def test_a_budget_decides_the_exit_status(run):
+    assert run(limit="1 GB").ret == 0
+    failed = run(limit="1 kB")
+    assert failed.ret == 1
+    failed.stdout.fnmatch_lines(["*ByteBudgetExceeded: closed_form.sm_l2_read_bytes is * more than '1 kB' allows*"])
+    assert run(limit="x1").ret == 0 and run(limit="x0.99").ret == 1
+    assert run(limit="many").ret == 1
+
+
+def test_a_stored_value_is_written_only_when_asked_for(run, pytester):
+    assert run(limit="5%").ret == 1
+    assert not (pytester.path / "byte_budgets.json").exists()
+    assert run("--byte-budget-missing=skip", limit="5%").parseoutcomes() == {"skipped": 1}
+    assert run("--byte-budget-update", limit="5%").ret == 0
+    assert run(limit="5%").ret == 0
+    path = pytester.path / "byte_budgets.json"
+    stored = json.loads(path.read_text())
+    ((test, (key,)),) = [(test, list(values)) for test, values in stored.items()]
+    stored[test][key] /= 2
+    path.write_text(json.dumps(stored))
+    assert run(limit="5%").ret == 1
+
+
+def test_what_cannot_be_counted_is_skipped_with_the_reason(run):
+    import tilescope as ts
+
+    if ts.info()["device_lack"] is None:
+        pytest.skip("this machine has a device")
+    source = """
+import pytest
+
+@pytest.mark.byte_budget(dram_read_bytes="1 GB")
+def test_marked():
+    raise AssertionError("never run")
+
+def test_context(byte_budget):
+    with byte_budget(dram_read_bytes={limit!r}):
+        raise AssertionError("never run")
+"""
+    result = run("-rs", source=source)
+    assert result.parseoutcomes() == {"skipped": 2}
+    result.stdout.fnmatch_lines(["*no bytes can be counted here*"])
+
+
+def test_records_of_the_run_are_written(run, pytester):
+    assert run("--byte-budget-json", "all.json").ret == 0
+    import tilescope as ts
+
+    assert len(ts.load(pytester.path / "all.json")) == 1
+
+
+def test_it_costs_nothing_where_it_is_not_used(pytester):
+    pytester.makepyfile("import sys\ndef test(): assert not {'numpy', 'pandas', 'torch'} & set(sys.modules)")
+    assert pytester.runpytest_subprocess("-p", "tilescope.pytest_plugin").ret == 0
