@@ -98,6 +98,9 @@ ErrorReport compare_output(const TensorSet& tensors, TensorName name, const Expe
 /// two results that the exact bound lets pass can be apart.
 constexpr double kMostOfExact = 0.9, kMostOfExactWhereCoarse = 2;
 
+/// Of two kernels that round P independently: the square root of 2, and a little for their luck.
+constexpr double kIndependentFactor = 1.5;
+
 // On an H200, over the sweep of `verify` (reports/data/verify-h200.json), no GPU kernel came nearer to these
 // than 0.92 in fp32, 0.97 in fp16, 0.76 in bf16.
 constexpr MirrorRule kMirrorRules[] = {
@@ -280,7 +283,8 @@ double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const
 }
 
 /// Of a tensor's root mean square: the rule stands at judge_mirror().
-double mirror_rmse_bound(const Reference& reference, TensorName output) {
+double mirror_rmse_bound(const Reference& reference, TensorName output, Maxima maxima) {
+  const bool lagging = maxima == Maxima::lagging;
   const ElementType dtype = reference.problem().dtype;
   const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
                                          [dtype](const MirrorRule& row) { return row.dtype == dtype; });
@@ -291,21 +295,22 @@ double mirror_rmse_bound(const Reference& reference, TensorName output) {
   const double unit = 2 * epsilon(extent.dtype) * exact.largest;
   const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
   const double by_rule =
-      rule.rmse_factor * exact.standard_rmse + exact.fp32_cost +
+      (lagging && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
+      exact.fp32_cost +
       (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
-  return std::max(by_rule, reference.inherited_by_delta(output) / 8);
+  return std::max(by_rule, reference.inherited_by_delta(output) / (lagging ? 1 : 8));
 }
 
 }  // namespace
 
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
-                     Direction direction) {
+                     Direction direction, Maxima maxima) {
   Verdict verdict;
   for_each_output(direction, [&](TensorName name) {
     TensorVerdict& tensor = verdict.tensors.emplace_back();
     tensor.tensor = name;
     tensor.error = compare_output(kernel, name, mirror[name]);
-    tensor.rmse_bound = mirror_rmse_bound(reference, name);
+    tensor.rmse_bound = mirror_rmse_bound(reference, name, maxima);
     if (kernel[name].shape() == mirror[name].shape()) {
       const std::vector<MirrorBound> bounds = reference.mirror_bounds(name);
       tensor.share = largest_share(kernel[name], mirror[name], bounds, tensor.error, tensor.bound);

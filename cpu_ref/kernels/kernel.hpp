@@ -27,6 +27,12 @@ struct LaunchShape {
   bool operator==(const LaunchShape&) const = default;
 };
 
+/// Relative to what a forward pass exponentiates, and so rounds, P.
+enum class Maxima : std::uint8_t {
+  running,  // a row's largest score so far, as the CPU kernels do
+  lagging,  // an earlier one, while P stays in range: its roundings are others than a mirror's
+};
+
 struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
@@ -47,6 +53,7 @@ struct Kernel {
   /// Threads and shared memory of a pass's CTAs.
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
   ChipRange chips = {};
+  Maxima maxima = Maxima::running;
 
   std::vector<TileProgram> programs(Direction direction, const AttentionProblem& problem,
                                     const ProgramOptions& options) const {

@@ -89,6 +89,7 @@ GpuKernel make_gpu_kernel() {
                            .launch_shape = launch_shape_of<Rung>,
                            .chips = Rung::chips},
                    .launch = nullptr};
+  if constexpr (requires { Rung::maxima; }) kernel.row.maxima = Rung::maxima;
   if constexpr (kHasCuda) {
     kernel.launch = Rung::launch;
     kernel.row.run = [](const ProgramOptions& options, Direction direction, TensorSet& tensors,

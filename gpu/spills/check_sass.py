@@ -5,7 +5,8 @@
 usage: cuobjdump --dump-sass FILE | check_sass.py EXPECTATION...
 An expectation is KERNEL:SHAPExCOUNT[,SHAPExCOUNT...], for each kernel whose mangled name contains KERNEL: the HGMMA
 shapes of its main loop (the innermost with exponentials) and how many of each, as 64x128x16x8. Besides, in that loop:
-no loads or stores of local memory, two waits for products, and all its exponentials between them.
+no loads or stores of local memory, two waits for products, and all its exponentials between them; but only the shapes
+where ~ stands before the colon.
 """
 import collections
 import re
@@ -39,7 +40,7 @@ def main_loop(code):
     return min(loops, key=len, default=[])
 
 
-def faults(code, expected):
+def faults(kernel, code, expected):
     body = main_loop(code)
     if not body:
         return ["no loop with products and exponentials"]
@@ -47,6 +48,8 @@ def faults(code, expected):
     problems = []
     if found != expected:
         problems.append(f"products {dict(found)}, not {dict(expected)}")
+    if kernel.endswith("~"):
+        return problems
     if any(re.search(r"\b(LDL|STL)\b", t) for t in body):
         problems.append("local memory is used")
     waits = [i for i, t in enumerate(body) if "DEPBAR.LE gsb0" in t]
@@ -67,9 +70,9 @@ def main():
     failed, seen = False, set()
     for name, code in kernels(sys.stdin):
         for kernel, expected in expectations.items():
-            if kernel in name:
+            if kernel.rstrip("~") in name:
                 seen.add(kernel)
-                for problem in faults(code, expected):
+                for problem in faults(kernel, code, expected):
                     print(f"{name}: {problem}")
                     failed = True
     for kernel in expectations.keys() - seen:

@@ -9,7 +9,11 @@ namespace tilescope {
 inline int active_mutant = 0;  // counted from 1; 0: none
 
 #ifdef __CUDACC__
+#ifdef TILESCOPE_MUTATED_IN_ONE_SOURCE
+static __constant__ int active_mutant_on_device = 0;
+#else
 extern __constant__ int active_mutant_on_device;
+#endif
 #define TILESCOPE_MUTANT_SIDES __host__ __device__
 #else
 #define TILESCOPE_MUTANT_SIDES

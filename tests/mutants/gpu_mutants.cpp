@@ -25,6 +25,8 @@
 namespace tilescope {
 
 void activate_on_device(int mutant);
+/// Whether this program has the kernel's launches.
+bool is_mutated(const Kernel& kernel);
 
 namespace {
 
@@ -66,7 +68,7 @@ AttentionProblem ragged_problem(const Kernel& kernel, ElementType dtype, int hea
 AttentionProblem windowed(const Kernel& kernel, AttentionProblem problem) {
   problem.window_left = kernel.default_options(problem)[PassName::forward].tile.block_n + 2;
   problem.window_right = 3;
-  problem.dropout = 0.25;
+  if (kernel.can.forward.has(Feature::dropout)) problem.dropout = 0.25;
   problem.softmax_scale = -0.1;
   return problem;
 }
@@ -77,6 +79,7 @@ std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   for (const GpuKernel& rung : gpu_ladder()) {
     const Kernel& kernel = rung.row;
+    if (!is_mutated(kernel)) continue;
     const bool simt = kernel.name == std::string_view("gpu:flash2-simt");
     const AttentionProblem plain = ragged_problem(kernel, simt ? ElementType::fp32 : ElementType::fp16, 64);
     AttentionProblem causal = plain;
@@ -91,12 +94,16 @@ std::vector<Case> prepare_cases() {
                cases);
       add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, BackwardOrder::split,
                cases);
+    } else if (kernel.name == std::string_view("gpu:flash3")) {
+      add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::fp16, 256)),
+               InputKind::normal, fused, cases);
     } else if (ordered) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);
     }
   }
   const Kernel& split_k = find_gpu_kernel("gpu:split-k").row;
+  if (!is_mutated(split_k)) return cases;
   add_case(split_k, Direction::forward, ragged_problem(split_k, ElementType::fp16, 64), InputKind::normal,
            std::nullopt, cases);
   return cases;
@@ -130,7 +137,7 @@ std::string refusal_of(Case& c, const Verdict& verdict) {
   const std::string kernel = " of " + std::string(c.kernel->name);
   if (const auto tensor = refused(verdict)) return "exact: " + *tensor + kernel;
   const TensorSet outputs = c.reference.take_outputs();
-  const auto beside = refused(judge_mirror(c.reference, outputs, c.mirror, c.direction));
+  const auto beside = refused(judge_mirror(c.reference, outputs, c.mirror, c.direction, c.kernel->maxima));
   return beside ? "mirror: " + *beside + kernel : "";
 }
 

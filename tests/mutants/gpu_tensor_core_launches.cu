@@ -6,6 +6,7 @@
 #include "gpu/kernels/flash2_mma/dq.cuh"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_mma/forward.cuh"
+#include "gpu/kernels/flash3/flash3.hpp"
 #include "gpu/launch/launch.cuh"
 
 namespace tilescope {
@@ -40,6 +41,14 @@ PassKernel fp16_kernel(PassName pass, bool observed, bool drops) {
 }
 
 }  // namespace
+
+bool is_mutated(const Kernel& kernel) {
+  return kernel.name != Flash3::name;
+}  // gpu_hopper_launches.cu has it
+
+void Flash3::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
+  throw MachineLacks("gpu:flash3 has a program of mutants of its own");
+}
 
 void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   poison_shared_memory(stream);

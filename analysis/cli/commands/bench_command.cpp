@@ -58,7 +58,11 @@ std::vector<AttentionProblem> chosen_problems(const BenchArguments& arguments) {
 std::vector<std::string> kernels_of(const BenchSweep& sweep) {
   if (!sweep.kernels.empty()) return sweep.kernels;
   std::vector<std::string> names;
-  for (const GpuKernel& rung : gpu_ladder()) names.emplace_back(rung.row.name);
+  const std::optional<DeviceFacts> device = device_facts();
+  for (const GpuKernel& rung : gpu_ladder()) {
+    if (device && !rung.row.chips.has(device->chip.compute_capability)) continue;
+    names.emplace_back(rung.row.name);
+  }
   return names;
 }
 

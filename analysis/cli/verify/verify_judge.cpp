@@ -35,9 +35,10 @@ std::map<std::string, TensorErrorRecord> error_records(const Verdict& verdict) {
 
 /// Judges what `reference` holds, that kernel's outputs, against those of its mirror on the same program.
 Verdict judge_beside_mirror(const VerifyCase& verify_case, Reference& reference, const TensorSet& outputs,
-                            const Kernel& mirror, const ProgramOptions& program_options) {
+                            const Kernel& kernel, const Kernel& mirror,
+                            const ProgramOptions& program_options) {
   reference.run(mirror, program_options, verify_case.direction);
-  return judge_mirror(reference, outputs, reference.tensors(), verify_case.direction);
+  return judge_mirror(reference, outputs, reference.tensors(), verify_case.direction, kernel.maxima);
 }
 
 /// The largest difference between two kernels' outputs, over the bound that each is held to.
@@ -96,7 +97,8 @@ void judge_run(const VerifyCase& verify_case, Reference& reference, const Kernel
             fmt::format("       differs from {} by {:.2f} of the bound\n", previous.kernel->name, share);
       }
     }
-    const Verdict beside = judge_beside_mirror(verify_case, reference, outputs, *mirror, program_options);
+    const Verdict beside =
+        judge_beside_mirror(verify_case, reference, outputs, kernel, *mirror, program_options);
     details += failure_lines(verify_case.problem, beside, std::string(mirror->name));
     entry.mirror_error = error_records(beside);
     passed = passed && beside.passed();

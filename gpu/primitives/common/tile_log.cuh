@@ -13,17 +13,23 @@ class TileLogEntry {
  public:
   /// Opens the entry of a tile. Every thread of the CTA calls this once a visited tile, `index` counting up.
   /// @param item  the work item; left out by kernels with a CTA for each
+  /// @param opens  of one thread of those that log
   __device__ TileLogEntry(const DeviceTileLog& log, int index, int batch, int head, int m_block, int n_block,
-                          unsigned item = work_item()) {
-    if (!log.states) return;
-    state_ = log.states + static_cast<std::int64_t>(item) * log.capacity + index;
-    if (threadIdx.x == 0) {
+                          unsigned item, bool opens)
+      : TileLogEntry(log, index, item) {
+    if (state_ && opens) {
       state_->batch = batch;
       state_->head = head;
       state_->m_block = m_block;
       state_->n_block = n_block;
       log.visited[item] = index + 1;
     }
+  }
+  __device__ TileLogEntry(const DeviceTileLog& log, int index, int batch, int head, int m_block, int n_block)
+      : TileLogEntry(log, index, batch, head, m_block, n_block, work_item(), threadIdx.x == 0) {}
+  /// An entry that has been opened, or is being.
+  __device__ TileLogEntry(const DeviceTileLog& log, int index, unsigned item) {
+    if (log.states) state_ = log.states + static_cast<std::int64_t>(item) * log.capacity + index;
   }
   __device__ bool open() const { return state_ != nullptr; }
   /// Adds to one of the state's sums.

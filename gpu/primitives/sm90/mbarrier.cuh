@@ -83,6 +83,40 @@ __device__ __forceinline__ void wait(SharedAddress barrier, std::uint32_t parity
 #endif
 }
 
+#ifdef TILESCOPE_WATCH_BARRIERS
+/// Ends a CTA that has waited for about two seconds, at barriers of any kind. One thread, which has nothing
+/// else to do, watches; each of `threads` others says when it is done.
+struct Watchdog {
+  int* done;  // in shared memory, 0 at first
+
+  __device__ void say_done() const { atomicAdd_block(done, 1); }
+  __device__ void watch(int threads) const {
+    for (long long begin = clock64(); *static_cast<volatile int*>(done) < threads;) {
+      if (clock64() - begin < 4'000'000'000LL) continue;
+      printf("block %d: %d of %d computing threads are done after 4e9 cycles\n", static_cast<int>(blockIdx.x),
+             *done, threads);
+      __trap();
+    }
+  }
+};
+#else
+struct Watchdog {
+  int* done = nullptr;
+  __device__ __forceinline__ void say_done() const {}
+  __device__ __forceinline__ void watch(int) const {}
+};
+#endif
+/// The place of its count.
+__device__ __forceinline__ Watchdog watchdog() {
+#ifdef TILESCOPE_WATCH_BARRIERS
+  __shared__ int done;
+  if (threadIdx.x == 0) done = 0;
+  return {&done};  // before a __syncthreads()
+#else
+  return {};
+#endif
+}
+
 /// A place in a ring of kStages buffers, and the parity of the phase in which it is used. A consumer waits
 /// for parity(); a producer, whose buffers are free at first, for the parity before.
 template <int kStages>

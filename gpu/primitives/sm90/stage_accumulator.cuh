@@ -22,11 +22,30 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   return pair;
 }
 
+/// The two numbers again.
+template <ProductType kType>
+__device__ __forceinline__ float2 unpack_pair(std::uint32_t pair) {
+  float2 numbers;
+  if constexpr (kType == ProductType::fp16) {
+    asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+        : "=f"(numbers.x), "=f"(numbers.y)
+        : "r"(pair));
+  } else {
+    numbers = {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u)};
+  }
+  return numbers;
+}
+
 /// An accumulator as the left operands of the products that follow, its registers in place.
 template <ProductType kType, int kCount>
 __device__ __forceinline__ void pack_operands(const float (&d)[kCount], std::uint32_t (&packed)[kCount / 2]) {
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) packed[i] = pack_pair<kType>(d[2 * i], d[2 * i + 1]);
+}
+
+/// Two neighbours of an fp32 tile.
+__device__ __forceinline__ void store_pair(std::uint32_t address, float low, float high) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(low), "f"(high) : "memory");
 }
 
 /// Rounds a warp's 16 rows of an accumulator, kCols columns from register kFirst on, into the tile whose row

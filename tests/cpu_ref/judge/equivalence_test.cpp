@@ -272,6 +272,30 @@ TEST_CASE("where results are subnormal, a unit is the spacing of subnormals") {
   CHECK(MirrorBound{.dtype = ElementType::bf16}.at(1e-6) < 1e-8);
 }
 
+TEST_CASE("maxima that lag behind a mirror's round P otherwise, and excuse nothing else") {
+  for (ElementType dtype : {ElementType::fp16, ElementType::bf16}) {
+    CAPTURE(to_string(dtype));
+    AttentionProblem problem = small_problem(dtype);
+    problem.seqlen_q = 512;
+    problem.seqlen_k = 400;
+    problem.causal = false;
+    Reference reference(problem, InputKind::normal, Direction::backward);
+    const Kernel& flash2 = kernel_named("cpu:flash2");
+    ProgramOptions options = ProgramOptions::with_tile(kTile);
+    reference.run(flash2, options, Direction::backward);
+    const TensorSet mirror = reference.take_outputs();
+    options.scan = Scan::descending;  // other tiles have been seen: most rows take P relative to other maxima
+    reference.run(flash2, options, Direction::backward);
+    const auto judged = [&](Maxima maxima) {
+      return refused(judge_mirror(reference, reference.tensors(), mirror, Direction::backward, maxima));
+    };
+    CHECK(!judged(Maxima::running).empty());
+    CHECK(judged(Maxima::lagging).empty());
+    reference.run(damaged_kernel<out, Damage::scaled>(), options, Direction::backward);
+    CHECK(judged(Maxima::lagging).front() == out);
+  }
+}
+
 TEST_CASE("one per cent more is too much for a mirror in any type") {
   for (ElementType dtype : {ElementType::fp32, ElementType::fp16, ElementType::bf16}) {
     CAPTURE(to_string(dtype));

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "gpu/kernels/flash3/backward_launch.cuh"
+#include "gpu/kernels/flash3/backward/launch.cuh"
 
 using namespace tilescope;
 using namespace tilescope::gpu;
@@ -21,7 +21,6 @@ struct Case {
   int left = -1, right = -1;
   float scale = 0.09f;
 };
-using Choice = Flash3BackwardChoice;
 
 using Matrix = std::vector<double>;  // heads x rows x head_dim
 
@@ -70,6 +69,7 @@ double relative_error(const Matrix& exact, F got) {
   return error / largest;
 }
 
+template <typename Choice>
 void check(const Case& c) {
   CAPTURE(c.seqlen_q);
   CAPTURE(c.seqlen_k);
@@ -158,18 +158,33 @@ void check(const Case& c) {
   CHECK(relative_error(dq, [&](std::size_t i) { return static_cast<double>(dq_sums[i]); }) <= kBound);
 }
 
+/// Lengths round the tile's edges, masks, groups, scales, a head_dim that is padded up.
+template <int kHeadDim>
+void check_all() {
+  using Choice = Flash3BackwardChoice<kHeadDim>;
+  constexpr int kM = Choice::shape.tile.block_m, kN = Choice::shape.tile.block_n;
+  CAPTURE(kHeadDim);
+  const auto at = [](int heads, int heads_kv, int m, int n, int left = -1, int right = -1,
+                     float scale = 0.09f) {
+    check<Choice>({heads, heads_kv, m, n, kHeadDim, left, right, scale});
+  };
+  at(1, 1, kM, kN);
+  at(1, 1, 2 * kM, 2 * kN);
+  at(2, 1, 2 * kM + 3, kN + 12);
+  at(2, 2, kM + 1, kN - 1, -1, 0);
+  at(4, 2, 200, 300, -1, 0);
+  at(2, 1, 300, 200, -1, 0, -0.09f);
+  at(2, 1, 190, 2 * kN + 3, 40, 9);
+  at(2, 1, 1, 1);
+  check<Choice>({2, 1, 70, 90, kHeadDim - 24, -1, 5, 0.3f});
+}
+
 }  // namespace flash3_backward_test
 
 using namespace flash3_backward_test;
 
-TEST_CASE("flash3 backward: lengths round the tile's edges, masks, groups, scales") {
-  check({1, 1, 64, 128});
-  check({1, 1, 128, 256});
-  check({2, 1, 131, 140});
-  check({2, 2, 65, 127, 128, -1, 0});
-  check({4, 2, 200, 300, 128, -1, 0});
-  check({2, 1, 300, 200, 128, -1, 0, -0.09f});
-  check({2, 1, 190, 259, 128, 40, 9});
-  check({2, 1, 1, 1});
-  check({2, 1, 70, 90, 104, -1, 5, 0.3f});
-}
+TEST_CASE("flash3 backward: head_dim 64") { check_all<64>(); }
+TEST_CASE("flash3 backward: head_dim 96") { check_all<96>(); }
+TEST_CASE("flash3 backward: head_dim 128") { check_all<128>(); }
+TEST_CASE("flash3 backward: head_dim 192") { check_all<192>(); }
+TEST_CASE("flash3 backward: head_dim 256") { check_all<256>(); }

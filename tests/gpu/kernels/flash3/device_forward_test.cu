@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "gpu/kernels/flash3/launch.cuh"
+#include "gpu/kernels/flash3/forward/launch.cuh"
 
 using namespace tilescope;
 using namespace tilescope::gpu;
@@ -205,7 +205,8 @@ TEST_CASE("flash3 forward: the edges of the tile, head_dim 64") {
   check_edges<sm90::ProductType::bf16, Choice<64>>();
   check_edges<sm90::ProductType::fp16, Choice<64, true>>();
 }
-TEST_CASE("flash3 forward: the edges of the tile, head_dim 128") {
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 96 and 128") {
+  check_edges<sm90::ProductType::fp16, Choice<96>>();
   check_edges<sm90::ProductType::fp16, Choice<128>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 192 and 256") {

@@ -5,16 +5,16 @@
 #include <stdexcept>
 #include <string>
 
-#include "gpu/kernels/flash3/backward.cuh"
-#include "gpu/kernels/flash3/backward_launch.cuh"
+#include "gpu/kernels/flash3/backward/backward.cuh"
+#include "gpu/kernels/flash3/backward/launch.cuh"
 
 namespace tilescope::gpu {
 
-template <sm90::ProductType kType, typename Choice>
+template <sm90::ProductType kType, typename Choice, bool kObserved>
 void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream) {
   constexpr Flash3BackwardShape kShape = Choice::shape;
   constexpr int kSharedBytes = Flash3BackwardLayout(kShape).end;
-  void (*const kernel)(Flash3BackwardArguments) = flash3_dkdvdq<kType, Choice>;
+  void (*const kernel)(Flash3BackwardArguments) = flash3_dkdvdq<kType, Choice, kObserved>;
   const auto check = [](cudaError_t status) {
     if (status != cudaSuccess) throw std::runtime_error(std::string("flash3: ") + cudaGetErrorString(status));
   };

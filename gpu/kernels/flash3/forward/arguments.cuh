@@ -5,7 +5,7 @@
 #include <cuda.h>
 
 #include "cpu_ref/schedule/tile_schedule.hpp"
-#include "gpu/kernels/flash3/shapes.hpp"
+#include "gpu/kernels/flash3/forward/shapes.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
 #include "gpu/primitives/sm90/mbarrier.cuh"
 
@@ -35,14 +35,19 @@ struct Flash3ForwardArguments {
   float exponent_scale = 1.0f;  // |scale| log2(e), at least the smallest normal number
   float score_sign = 1.0f;      // of the scale
   WorkCounter* counter = nullptr;
+  DeviceTileLog log;  // of observed instances
+  StepClock clock;
 };
 
 /// One q tile of one head, as the producer hands it to the consumers.
 struct Flash3Item {
   int batch;
   int head;
-  int block;  // -1: there are no more
-  int turn;
+  int block;            // -1: there are no more
+  std::uint32_t place;  // twice its index in the grid, plus its turn
+
+  __device__ __forceinline__ int turn() const { return static_cast<int>(place & 1); }
+  __device__ __forceinline__ unsigned index() const { return place >> 1; }
 };
 
 namespace detail {

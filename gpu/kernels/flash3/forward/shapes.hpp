@@ -34,6 +34,7 @@ struct Flash3ForwardShape {
   Flash3Output output = Flash3Output::staged;
   bool turns = true;  // the warpgroups issue their products in turn
   Flash3Scores scores = Flash3Scores::kept;
+  bool skips = false;  // a warpgroup computes no tile that its own rows do not see; with one Q, without turns
 
   constexpr int consumers() const { return tile.block_m / 64; }
   constexpr int threads() const { return 128 * (1 + consumers()); }
@@ -80,7 +81,7 @@ struct Flash3ForwardLayout {
 };
 
 /// The head dimensions that have instances of their own.
-inline constexpr int kFlash3HeadDims[] = {64, 128, 192, 256};
+inline constexpr int kFlash3HeadDims[] = {64, 96, 128, 192, 256};
 
 /// Heads of a section of TileOrder::head_swizzled, for masked problems: their K and V fit L2 while their q
 /// tiles are computed, longest first; sections are even, since a small last one would end in long tiles. On
@@ -112,6 +113,7 @@ constexpr bool flash3_short_rows(std::int64_t visible_pairs, std::int64_t rows) 
 constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool short_rows = false) {
   if (head_dim <= 64 && short_rows) return {{128, 128}, 64, 2, 2};
   if (head_dim <= 64) return {{192, 128}, 64, 2, 2, Flash3Output::staged, true, Flash3Scores::recomputed};
+  if (head_dim <= 96) return {{128, 128}, 96, 2, 2};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
   if (head_dim <= 192) return {{128, 96}, 192, 2, 1, Flash3Output::direct, false};
   return {{128, 64}, 256, 2, 1, Flash3Output::direct, false};
@@ -123,6 +125,7 @@ struct Flash3ForwardChoice {
 };
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(128)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(192)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(256)).end <= kSm90SharedBytes);

@@ -2,7 +2,7 @@
 // The loading side of flash3's forward pass: one thread that asks the copy engine for tile after tile.
 #pragma once
 
-#include "gpu/kernels/flash3/arguments.cuh"
+#include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/tma.cuh"
 
@@ -49,28 +49,28 @@ __device__ __forceinline__ void produce(const Flash3ForwardArguments& args, Flas
       ahead.batch = work.head / args.heads;
       ahead.head = work.head % args.heads;
       ahead.block = work.block;
-      ahead.turn = work.turn;
+      ahead.place = 2u * static_cast<unsigned>(index) + static_cast<unsigned>(work.turn);
     } else {
       ahead.block = -1;
     }
   };
   look_ahead(static_cast<int>(blockIdx.x));
   for (;;) {
-    const Flash3Item item{ahead.batch, ahead.head, ahead.block, ahead.turn};
+    const Flash3Item item{ahead.batch, ahead.head, ahead.block, ahead.place};
     if (item.block < 0) break;
     const TileRange range = kv_tiles(args.band, kShape.tile, item.block);
     const int kv_head = item.head / args.group_size;
     const auto load_k = [&](int step) {
       sm90::wait(shared.k_empty(k.stage), k.empty_parity(), "a free K buffer");
       load_tile(shared.k(k.stage), args.k, shared.k_full(k.stage), kKvTile,
-                scan_tile(args.scan, range, item.turn, step) * kShape.tile.block_n, kv_head, item.batch,
+                scan_tile(args.scan, range, item.turn(), step) * kShape.tile.block_n, kv_head, item.batch,
                 CacheHint::evict_last);
       k.advance();
     };
     const auto load_v = [&](int step) {
       sm90::wait(shared.v_empty(v.stage), v.empty_parity(), "a free V buffer");
       load_tile(shared.v(v.stage), args.v, shared.v_full(v.stage), kKvTile,
-                scan_tile(args.scan, range, item.turn, step) * kShape.tile.block_n, kv_head, item.batch,
+                scan_tile(args.scan, range, item.turn(), step) * kShape.tile.block_n, kv_head, item.batch,
                 CacheHint::evict_last);
       v.advance();
     };

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gpu/kernels/flash3/arguments.cuh"
+#include "gpu/kernels/flash3/forward/arguments.cuh"
 #include "gpu/primitives/sm90/encode_tensor_map.hpp"
 #include "gpu/primitives/sm90/wgmma.cuh"
 
@@ -52,12 +52,14 @@ Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, Wor
   out.exponent_scale = std::max(args.softmax_scale_log2, 1.17549435e-38f);
   out.score_sign = args.score_sign;
   out.counter = counter;
+  out.log = args.log;
+  out.clock = args.clock;
   return out;
 }
 
-/// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, for
-/// sm_90a.
-template <sm90::ProductType kType, typename Choice>
+/// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, and to be
+/// observed, for sm_90a.
+template <sm90::ProductType kType, typename Choice, bool kObserved = false>
 void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

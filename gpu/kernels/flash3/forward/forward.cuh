@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// FlashAttention-3, forward, for Hopper (sm_90a): fp16 and bf16, head_dim a multiple of 8 up to 256, masks,
-// grouped heads. What is here is a kernel with a launch of its own (launch.cuh), tested on an H200 against
-// attention in double precision (tests/gpu/kernels/flash3/device_forward_test.cu). It is not in the registry:
-// the commands do not know it, it logs no tiles, and no mirror on the CPU rounds P as it does, relative to
-// maxima that may lag (softmax.cuh).
+// gpu:flash3, forward: FlashAttention-3 for Hopper (sm_90a), fp16 and bf16, head_dim a multiple of 8 up to
+// 256, masks, grouped heads.
 //
 // Against gpu:flash2-mma: the copy engine (TMA) loads whole tiles for one thread that
 // does nothing else; warpgroups multiply by wgmma straight from shared memory, without registers or
@@ -43,9 +40,11 @@
 // - a loop between two groups in flight
 #pragma once
 
-#include "gpu/kernels/flash3/arguments.cuh"
-#include "gpu/kernels/flash3/producer.cuh"
-#include "gpu/kernels/flash3/softmax.cuh"
+#include "gpu/kernels/flash3/forward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/producer.cuh"
+#include "gpu/kernels/flash3/forward/softmax.cuh"
+#include "gpu/kernels/flash3/observe.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/mbarrier.cuh"
@@ -109,7 +108,9 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
 }
 
 /// A warpgroup that computes 64 rows of each tile.
-template <sm90::ProductType kType, Flash3ForwardShape kShape>
+/// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that no maximum lags: its P is
+/// relative to a row's own maximum, as the tile's replay has it.
+template <sm90::ProductType kType, Flash3ForwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
                                         const Flash3Item* items, int group, int thread) {
   constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
@@ -140,6 +141,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   float scores[kScores];
   std::uint32_t probs[kScores / 2];
   float out[kOutputs];
+  Flash3Rows rows;
   Flash3Item item{};
   TileRange range;
   const auto first_query = [&](const Flash3Item& of) {
@@ -165,10 +167,9 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     }
     sm90::commit_products();
   };
-  // ... and all its lanes have read the item that came with Q.
+  // ... and each of its lanes has read the item that came with Q.
   const auto release_q = [&] {
-    __syncwarp();
-    release(shared.q_empty(q_buffer()));
+    sm90::arrive(shared.q_empty(q_buffer()));
     q.advance();
   };
   const auto release_k = [&] {
@@ -179,16 +180,46 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     release(shared.v_empty(v.stage));
     v.advance();
   };
-  // Steps [full_begin, full_end) of the walk need no mask.
-  int full_begin = 0, full_end = 0;
+  // Steps [full_begin, full_end) of the walk need no mask; this warpgroup's rows see those in [own_begin,
+  // own_end).
+  constexpr bool kSkips = kShape.skips && !kObserved;
+  static_assert(!kSkips || (kShape.q_stages == 1 && !kShape.turns));
+  int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
   const auto needs_mask = [&](int step) { return step < full_begin || step >= full_end; };
+  const auto open_entry = [&](const Flash3Item& of, int step, int n_block) {
+    return TileLogEntry(args.log, step, of.batch, of.head, of.block, n_block, of.index(),
+                        group == 0 && thread == 0);
+  };
   const auto mask_tile = [&](int step) {
-    mask_scores(scores, args.score_sign, args.band, first_query(item),
-                scan_tile(args.scan, range, item.turn, step) * kBlockN, thread);
+    const int n_block = scan_tile(args.scan, range, item.turn(), step);
+    mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN, thread);
+    if constexpr (kObserved) {
+      log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
+                 args.band.seqlen_q - first_query(item), thread);
+    }
+  };
+  const auto log_softmax = [&](int step) {
+    const TileLogEntry entry(args.log, step, item.index());
+    const int rows_inside = args.band.seqlen_q - first_query(item);
+    log_rows(entry, rows.max, rows.sum, rows_inside, thread);
+    log_pairs<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
+  };
+  const auto log_output = [&](const Flash3Item& of, int step) {
+    log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
+               args.band.seqlen_q - first_query(of), thread);
   };
   const auto store = [&](const Flash3Item& of, const Flash3Rows& rows) {
     store_rows<kType, kShape>(args, shared, of, rows, out, first_query(of) + 16 * (thread / 32),
                               4 * group + thread / 32, lane);
+  };
+  /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a phase.
+  const auto skip_tiles = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      sm90::wait(shared.k_full(k.stage), k.full_parity(), "a K that is skipped");
+      release_k();
+      sm90::wait(shared.v_full(v.stage), v.full_parity(), "a V that is skipped");
+      release_v();
+    }
   };
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   const auto next_item = [&] {
@@ -198,34 +229,48 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       if (item.block < 0) return false;
       range = kv_tiles(args.band, kShape.tile, item.block);
       if (!range.empty()) {
-        if (args.score_sign < 0.0f) range.full_end = range.full_begin;  // the mask gives scores their sign
-        const bool down = scan_tile(args.scan, range, item.turn, 0) != range.begin;
+        // The mask gives scores their sign.
+        if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+        const bool down = scan_tile(args.scan, range, item.turn(), 0) != range.begin;
         full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
         full_end = full_begin + range.full_end - range.full_begin;
-        return true;
+        own_end = range.count();
+        if constexpr (kSkips) {
+          const int own_block = item.block * kShape.consumers() + group;
+          const TileRange own = kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, own_block);
+          const bool none = own.empty() || first_query(item) >= args.band.seqlen_q;
+          own_begin = none ? 0 : down ? range.end - own.end : own.begin - range.begin;
+          own_end = none ? 0 : own_begin + own.count();
+        }
+        if (own_end > own_begin) return true;
+        skip_tiles(range.count());
       }
       store_empty_rows<kType, kShape>(args, item, first_query(item) + 16 * (thread / 32), lane);
       release_q();
     }
   };
 
-  Flash3Rows rows;
   /// The first tile of an item, its scores being there.
   const auto first_softmax = [&] {
     release_k();
-    if (needs_mask(0)) mask_tile(0);
+    if (needs_mask(own_begin)) mask_tile(own_begin);
     rows = Flash3Rows();
+    if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
     float tile_sum[2];
     rows.raise_to(scores, args.exponent_scale);
     rows.exponentiate(scores, args.exponent_scale, tile_sum);
     rows.add(tile_sum);
     sm90::pack_operands<kType>(scores, probs);
+    if constexpr (kObserved) log_softmax(0);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
-    if (range.count() > 1) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the second K");
+    if (range.count() > own_begin + 1) {
+      sm90::wait(shared.k_full(k.stage), k.full_parity(), "the second K");
+    }
   };
 
   const auto begin_item = [&] {
+    if constexpr (kSkips) skip_tiles(own_begin);
     sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
     take_turn();
     sm90::begin_products();
@@ -282,6 +327,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     if (!k_ready) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the next K");
     sm90::wait_for_products<0>();
     release_v();
+    if constexpr (kObserved) log_output(item, step - 1);
     if constexpr (!kKept) {
       if (again) {
         sm90::begin_products();
@@ -304,6 +350,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     } else {
       sm90::pack_operands<kType>(scores, probs);
     }
+    if constexpr (kObserved) log_softmax(step);
   };
 
   // load is the producer's part
@@ -312,11 +359,15 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   while (more) {
     v_ready = false;
     // compute
-    for (int step = 1; step < range.count(); ++step) compute_step(step);
+    for (int step = own_begin + 1; step < own_end; ++step) {
+      if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
+      compute_step(step);
+    }
     release_q();
 
     // finish: normalise once, store by warp. With a second Q, beside the first scores of the next item.
     const Flash3Item done = item;
+    const int last_step = range.count() - 1;
     if constexpr (kShape.q_stages > 1) more = next_item();
     sm90::wait(shared.v_full(v.stage), v.full_parity(), "the last V");
     if (kShape.q_stages > 1 && more) {
@@ -328,6 +379,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       pass_turn();
       sm90::wait_for_products<1>();
       release_v();
+      if constexpr (kObserved) log_output(done, last_step);
       rows.finish(out);
       store(done, rows);
       sm90::wait_for_products<0>();
@@ -337,9 +389,11 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       multiply_values();
       sm90::wait_for_products<0>();
       release_v();
+      if constexpr (kObserved) log_output(done, last_step);
       rows.finish(out);
       store(done, rows);
       if constexpr (kShape.q_stages == 1) {
+        if constexpr (kSkips) skip_tiles(range.count() - own_end);
         more = next_item();
         if (more) begin_item();
       }
@@ -352,7 +406,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
 
 /// CTA: one q tile after the other, from the counter. Grid: as many as run at once. Dynamic shared memory:
 /// Flash3ForwardLayout.
-template <sm90::ProductType kType, typename Choice>
+template <sm90::ProductType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(),
                              1) void flash3_forward(const __grid_constant__ Flash3ForwardArguments args) {
   constexpr Flash3ForwardShape kShape = Choice::shape;
@@ -364,6 +418,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
 
   // From one lane to all: the compiler then knows that a warp agrees.
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
+  const sm90::Watchdog watchdog = sm90::watchdog();
   if (threadIdx.x == 0) {
     sm90::prefetch_map(args.q);
     sm90::prefetch_map(args.k);
@@ -371,7 +426,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::prefetch_map(args.out);
     for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
       sm90::init_barrier(shared.q_full(buffer), 1);
-      sm90::init_barrier(shared.q_empty(buffer), 4);  // a warp's arrival each
+      sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads);
     }
     for (int stage = 0; stage < kShape.kv_stages; ++stage) {
       sm90::init_barrier(shared.k_full(stage), 1);
@@ -386,9 +441,12 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   if (warpgroup == 0) {
     sm90::give_up_registers<kShape.producer_registers()>();
     if (threadIdx.x == 0) detail::produce<kShape>(args, shared, items);
+    if (threadIdx.x == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     sm90::take_registers<kShape.consumer_registers()>();
-    detail::consume<kType, kShape>(args, shared, items, warpgroup - 1, static_cast<int>(threadIdx.x) % 128);
+    detail::consume<kType, kShape, kObserved>(args, shared, items, warpgroup - 1,
+                                              static_cast<int>(threadIdx.x) % 128);
+    watchdog.say_done();
   }
 }
 

@@ -2,8 +2,8 @@
 // From a pass's arguments to a launch of flash3's fused backward pass.
 #pragma once
 
-#include "gpu/kernels/flash3/backward_arguments.cuh"
-#include "gpu/kernels/flash3/launch.cuh"
+#include "gpu/kernels/flash3/backward/arguments.cuh"
+#include "gpu/kernels/flash3/forward/launch.cuh"
 
 namespace tilescope::gpu {
 
@@ -37,15 +37,18 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
   out.grid = args.grid;
   out.scan = args.scan;
   out.band = args.band;
+  out.head_dim = args.head_dim;
   out.heads_kv = args.heads_kv;
   out.group_size = args.group_size();
   out.softmax_scale = args.softmax_scale;
   out.exponent_scale = args.score_sign * std::max(args.softmax_scale_log2, 1.17549435e-38f);
+  out.log = args.log;
+  out.clock = args.clock;
   return out;
 }
 
-/// Compiled once for each type, for sm_90a.
-template <sm90::ProductType kType, typename Choice>
+/// Compiled once for each type and Flash3BackwardChoice, and to be observed, for sm_90a.
+template <sm90::ProductType kType, typename Choice, bool kObserved = false>
 void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

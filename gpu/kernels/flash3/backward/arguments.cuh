@@ -5,7 +5,8 @@
 #include <cuda.h>
 
 #include "cpu_ref/schedule/tile_schedule.hpp"
-#include "gpu/kernels/flash3/backward_shapes.hpp"
+#include "gpu/kernels/flash3/backward/shapes.hpp"
+#include "gpu/launch/kernel_arguments.hpp"
 
 namespace tilescope::gpu {
 
@@ -19,10 +20,13 @@ struct Flash3BackwardArguments {
   Grid grid;  // kv tiles of batch x key/value heads
   Scan scan = Scan::ascending;
   VisibleBand band;
+  int head_dim = 1;
   int heads_kv = 1;
   int group_size = 1;           // query heads a key/value head: the CTA streams them all
   float softmax_scale = 1.0f;   // signed, of dK
   float exponent_scale = 1.0f;  // signed, times log2(e), of at least the smallest normal magnitude
+  DeviceTileLog log;            // of observed instances
+  StepClock clock;
 };
 
 }  // namespace tilescope::gpu

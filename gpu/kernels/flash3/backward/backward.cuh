@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash3, fused backward (dK, dV and dQ in one pass): FlashAttention-3 for Hopper (sm_90a), fp16 and
+// bf16.
+//
+// Against gpu:flash2-mma: as in the forward pass; besides, scores are computed transposed, so that P and dS
+// are left operands of dV and dK, up to head_dim 128 straight from registers, and dQ leaves by the copy
+// engine's additions instead of a reduction a thread. Source: FlashAttention-3, arXiv:2407.08608, section
+// B.1; FlashAttention-2, arXiv:2307.08691, Algorithm 2.
+//
+// On an H200, the first version at head_dim 128 (fp16, 16,384 tokens, hidden size 2048, this pass alone, one
+// buffer of dS and two barriers a step): 525 TFLOP/s full and 546 causal at 8192 keys, 359 and 331 at 2048.
+// What has come since, measured next: two buffers of dS, S before dO is there, dV before the barrier,
+// exponentials beside dP, head_dim 64, 96, 192 and 256.
+#pragma once
+
+#include "gpu/kernels/flash3/backward/arguments.cuh"
+#include "gpu/kernels/flash3/backward/producer.cuh"
+#include "gpu/kernels/flash3/observe.cuh"
+#include "gpu/primitives/common/step_clock.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/mbarrier.cuh"
+#include "gpu/primitives/sm90/named_barrier.cuh"
+#include "gpu/primitives/sm90/register_budget.cuh"
+#include "gpu/primitives/sm90/stage_accumulator.cuh"
+#include "gpu/primitives/sm90/tma.cuh"
+#include "gpu/primitives/sm90/wgmma.cuh"
+
+namespace tilescope::gpu {
+namespace detail {
+
+/// Whether register `index` of a transposed tile stands for a score that is visible: rows are keys.
+__device__ __forceinline__ bool visible_transposed(const VisibleBand& band, int first_key, int first_query,
+                                                   int thread, int index) {
+  const sm90::Entry entry = sm90::accumulator_entry(thread, index);
+  const int key = first_key + entry.row, query = first_query + entry.col;
+  return query < band.seqlen_q && key < band.seqlen_k && band.visible(query, key);
+}
+
+/// Makes the invisible entries of a transposed tile `masked`.
+template <int kScores>
+__device__ __forceinline__ void mask_transposed(float (&scores)[kScores], float masked,
+                                                const VisibleBand& band, int first_key, int first_query,
+                                                int thread) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const sm90::Entry entry = sm90::accumulator_entry(thread, 2 * half);
+    const int key = first_key + entry.row;
+    const int first = band.first_query(key) - first_query - entry.col;
+    const int last = (key < band.seqlen_k ? band.last_query(key) : -1) - first_query - entry.col;
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int query = 2 * i + e;
+        if (query < first || query > last) scores[i + 2 * half + e] = masked;
+      }
+    }
+  }
+}
+
+/// Adds the visible entries of a transposed tile, times `factor`, to the tile log.
+template <int kScores>
+__device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField field,
+                                            const float (&values)[kScores], float factor,
+                                            const VisibleBand& band, int first_key, int first_query,
+                                            int thread) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kScores; ++i) {
+    if (visible_transposed(band, first_key, first_query, thread, i)) {
+      sum += static_cast<double>(factor * values[i]);
+    }
+  }
+  entry.add(field, sum);
+}
+
+/// A number that ptxas takes for a new one, so that what is computed from it is computed again, not kept in
+/// registers round a loop: addresses of swizzled tiles, above all.
+__device__ __forceinline__ int computed_again(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+/// Puts a warp's 16 rows of packed pairs into a tile, whose row 0 is the warp's first, from `first_col` on.
+template <sm90::PanelTile kTile, int kPairs>
+__device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPairs], std::uint32_t address,
+                                              int first_col, int lane) {
+  const sm90::Entry stored = sm90::stored_row(computed_again(lane));
+#pragma unroll
+  for (int block = 0; block < kPairs / 4; ++block) {
+    sm90::store_blocks(address + kTile.offset(stored.row, first_col + 16 * block + stored.col),
+                       pairs[4 * block], pairs[4 * block + 1], pairs[4 * block + 2], pairs[4 * block + 3]);
+  }
+}
+
+/// A warpgroup that computes; Flash3Split says what is its own.
+/// @tparam kCols, kDqCols  of dK and dV, and of dQ, that it computes
+template <sm90::ProductType kType, Flash3BackwardShape kShape, int kCols, int kDqCols, bool kObserved>
+__device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& args,
+                                                 Flash3BackwardShared<kShape> shared,
+                                                 const unsigned char* bytes, int group, int thread) {
+  using sm90::Major, sm90::k_step;
+  constexpr int kBlockM = kShape.tile.block_m, kBlockN = kShape.tile.block_n;
+  constexpr int kScoreQueries = kShape.score_queries(), kScores = kScoreQueries / 2;
+  constexpr bool kByColumns = kShape.by_columns();
+  constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
+  constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
+                            kDqTile = kShape.dq_tile();
+  const int lane = thread % 32, warp = thread / 32;  // of the warpgroup
+  const Flash3Stream stream(args, kShape.tile);
+  const auto sync_everyone = [] { sm90::sync_named(kEveryone, 128 * kShape.consumers()); };
+  const auto release = [&](std::uint32_t empty) {
+    __syncwarp();
+    if (lane == 0) sm90::arrive(empty);
+  };
+
+  // What is this warpgroup's: keys (rows of a panel of 128 bytes each), queries of the scores, columns.
+  const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
+  const std::uint32_t key_bytes = 128u * static_cast<std::uint32_t>(kShape.first_key(group));
+  const int first_score_query = kShape.first_score_query(group);
+  const std::uint32_t query_bytes = 128u * static_cast<std::uint32_t>(first_score_query);
+  const int first_panel = kShape.first_panel(group), first_dq_panel = kShape.first_dq_panel(group);
+  const auto panels = [](const sm90::PanelTile& tile, int count) {
+    return static_cast<std::uint32_t>(count * tile.panel_bytes());
+  };
+  const std::uint32_t warp_rows = key_bytes + 16u * 128u * static_cast<std::uint32_t>(warp);
+  const std::uint32_t dq_tile =
+      shared.base + shared.kLayout.dq + static_cast<std::uint32_t>((4 * group + warp) * kDqTile.bytes());
+
+  float dk[kCols / 2] = {}, dv[kCols / 2] = {};
+  sm90::RingPlace<kShape.q_stages> q;
+  sm90::RingPlace<kShape.dout_stages> dout;
+  const int tiles = args.group_size * stream.range.count();
+  int tile = 0;  // how many there have been
+
+  // S^T = K Q^T or dP^T = V dO^T: this warpgroup's keys and queries
+  const auto multiply_transposed = [&](float(&d)[kScores], std::uint32_t keys, std::uint32_t queries) {
+    const sm90::Operand left(kKvTile, Major::k, keys + key_bytes),
+        right(kQTile, Major::k, queries + query_bytes);
+#pragma unroll
+    for (int i = 0; i < kShape.head_dim / 16; ++i) {
+      sm90::multiply<kScoreQueries, kType>(d, left.at(k_step(kKvTile, Major::k, i)),
+                                           right.at(k_step(kQTile, Major::k, i)), i > 0);
+    }
+    sm90::commit_products();
+  };
+  // dV += P^T dO or dK += dS^T Q: this warpgroup's keys and columns
+  const auto multiply_queries = [&](float(&d)[kCols / 2], const std::uint32_t* registers, std::uint32_t keys,
+                                    std::uint32_t queries) {
+    const sm90::Operand left(kDsTile, Major::k, keys),
+        right(kQTile, Major::mn, queries + panels(kQTile, first_panel));
+#pragma unroll
+    for (int i = 0; i < kBlockM / 16; ++i) {
+      const std::uint64_t rows = right.at(k_step(kQTile, Major::mn, i));
+      if constexpr (kByColumns) {
+        sm90::multiply<kCols, kType, Major::k, Major::mn>(d, left.at(k_step(kDsTile, Major::k, i)), rows,
+                                                          true);
+      } else {
+        sm90::multiply<kCols, kType, Major::mn>(d, registers + 4 * i, rows, true);
+      }
+    }
+    sm90::commit_products();
+  };
+  // dQ = dS K: 64 queries and some columns, over all keys
+  const auto multiply_keys = [&](float(&dq)[kDqCols / 2], std::uint32_t ds) {
+    const sm90::Operand left(kDsTile, Major::mn, ds + (kShape.dq_by_queries() ? panels(kDsTile, group) : 0)),
+        right(kKvTile, Major::mn, shared.k() + panels(kKvTile, first_dq_panel));
+#pragma unroll
+    for (int i = 0; i < kBlockN / 16; ++i) {
+      sm90::multiply<kDqCols, kType, Major::mn, Major::mn>(dq, left.at(k_step(kDsTile, Major::mn, i)),
+                                                           right.at(k_step(kKvTile, Major::mn, i)), i > 0);
+    }
+    sm90::commit_products();
+  };
+  // A warp adds its 16 queries, a panel of 64 columns after the other.
+  const auto add_dq = [&](const float(&dq)[kDqCols / 2], int head, int first_query) {
+    const int warp_query = first_query + (kShape.dq_by_queries() ? 64 * group : 0) + 16 * warp;
+#pragma unroll
+    for (int panel = 0; panel < kDqCols / 64; ++panel) {
+      if (lane == 0) sm90::wait_for_store_reads<0>();
+      __syncwarp();
+      const int this_lane = computed_again(lane);
+#pragma unroll
+      for (int i = 0; i < 32; i += 2) {
+        const sm90::Entry entry = sm90::accumulator_entry(this_lane, i);
+        sm90::store_pair(dq_tile + kDqTile.offset(entry.row, entry.col), dq[32 * panel + i],
+                         dq[32 * panel + i + 1]);
+      }
+      sm90::fence_async_proxy();
+      __syncwarp();
+      if (lane == 0 && warp_query < args.band.seqlen_q) {
+        for (int box = 0; box < kDqTile.panels(); ++box) {
+          const int col = 64 * (first_dq_panel + panel) + box * kDqTile.panel_cols();
+          if (col < args.head_dim) {
+            sm90::add_box(args.dq_accum, dq_tile + box * kDqTile.panel_bytes(), col, warp_query, head,
+                          stream.batch);
+          }
+        }
+        sm90::commit_stores();
+      }
+      __syncwarp();
+    }
+  };
+
+  if (tiles > 0) sm90::wait(shared.kv_full(), 0, "K and V");
+  stream.each_tile(args, [&](int head, int m_block) {
+    if (group == 0 && thread == 0) note_step(args.clock, tile, work_item());
+    ++tile;
+    // What goes round alike needs no place of its own.
+    if constexpr (kShape.dout_stages == kShape.q_stages) dout = {q.stage, q.round};
+    static_assert(kShape.ds_stages == 1 || kShape.ds_stages == kShape.q_stages);
+    const int ds_stage = kShape.ds_stages == 1 ? 0 : q.stage;
+    const std::uint32_t ds_tile = shared.ds(ds_stage), probs_tile = shared.probs(ds_stage);
+    const int first_query = m_block * kBlockM, score_query = first_query + first_score_query;
+    const auto* lse =
+        reinterpret_cast<const float*>(bytes + shared.kLayout.lse) + q.stage * kBlockM + first_score_query;
+    const auto* delta = reinterpret_cast<const float*>(bytes + shared.kLayout.delta) + dout.stage * kBlockM +
+                        first_score_query;
+
+    // load is the producer's part; compute: S and dP, P beside dP, then dS
+    float scores[kScores], dprobs[kScores];
+    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+    sm90::begin_products();
+    multiply_transposed(scores, shared.k(), shared.q(q.stage));
+    sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
+    sm90::begin_products();
+    multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
+    // Asked early, since the answer takes a while.
+    const auto next_q = q.next();
+    const bool q_ready =
+        tile == tiles || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
+    sm90::wait_for_products<1>();
+    const auto log_tile = [&](TileField field, const float(&values)[kScores], float factor) {
+      const TileLogEntry entry(args.log, tile - 1, stream.batch, head, m_block, stream.n_block, work_item(),
+                               group == 0 && thread == 0);
+      log_visible(entry, field, values, factor, args.band, first_key, score_query, thread);
+    };
+    if constexpr (kObserved) {
+      log_tile(&DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f);
+    }
+    if (kObserved || !stream.range.full(m_block)) {
+      const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
+      mask_transposed(scores, masked, args.band, first_key, score_query, computed_again(thread));
+    }
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {  // two queries of two keys
+      const float2 shift = *reinterpret_cast<const float2*>(lse + 2 * i + 2 * (lane % 4));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        scores[i + e] = exp2_approx(
+            score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? shift.x : shift.y)));
+      }
+    }
+    // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
+    // stood in one block.
+    if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
+    sm90::wait_for_products<0>();
+    std::uint32_t probs[kScores / 2], dscores[kScores / 2];
+    sm90::pack_operands<kType>(scores, probs);
+    if constexpr (kObserved) log_tile(&DeviceTileState::dprobs, dprobs, 1.0f);
+#pragma unroll
+    for (int i = 0; i < kScores; i += 4) {
+      const float2 row = *reinterpret_cast<const float2*>(delta + 2 * i + 2 * (lane % 4));
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        dprobs[i + e] = scores[i + e] * (dprobs[i + e] - (e % 2 == 0 ? row.x : row.y));
+      }
+    }
+    sm90::pack_operands<kType>(dprobs, dscores);
+    if constexpr (kObserved) {
+      const TileLogEntry entry(args.log, tile - 1, work_item());
+      log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
+      log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
+    }
+
+    // dS goes to shared memory for dQ of all keys, P and dS for all columns of dV and dK. Who reads the other
+    // buffer is past it when all meet again; with a single one they must meet before it is written, too.
+    if constexpr (kShape.ds_stages == 1) sync_everyone();
+    store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
+    if constexpr (kByColumns) store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, lane);
+    sm90::fence_async_proxy();
+    if constexpr (kByColumns) sync_everyone();
+    float dq[kDqCols / 2];
+    sm90::begin_products();
+    multiply_queries(dv, probs, probs_tile, shared.dout(dout.stage));
+    if constexpr (!kByColumns) sync_everyone();
+    multiply_keys(dq, ds_tile);
+    multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
+    sm90::wait_for_products<2>();
+    release(shared.dout_empty(dout.stage));
+    dout.advance();
+    sm90::wait_for_products<1>();
+    add_dq(dq, head, first_query);
+    sm90::wait_for_products<0>();
+    release(shared.q_empty(q.stage));
+    q.advance();
+    if constexpr (kObserved) {
+      const TileLogEntry entry(args.log, tile - 1, work_item());
+      log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
+      log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
+    }
+  });
+
+  // finish: K and V make room for dK and dV once nobody reads them
+  sync_everyone();
+#pragma unroll
+  for (float& x : dk) x *= args.softmax_scale;
+  const std::uint32_t my_rows = panels(kKvTile, first_panel) + warp_rows;
+  sm90::stage_rows<kType, kKvTile, kCols>(dk, shared.k() + my_rows, lane);
+  sm90::stage_rows<kType, kKvTile, kCols>(dv, shared.v() + my_rows, lane);
+  sm90::fence_async_proxy();
+  __syncwarp();
+  const int warp_key = first_key + 16 * warp;
+  if (lane == 0) {
+    if (warp_key < args.band.seqlen_k) {
+      for (int panel = 0; panel < (kCols + 63) / 64; ++panel) {
+        const std::uint32_t rows = panels(kKvTile, panel) + my_rows;
+        const int col = 64 * (first_panel + panel);
+        if (col >= args.head_dim) break;
+        sm90::store_box(args.dk, shared.k() + rows, col, warp_key, stream.kv_head, stream.batch);
+        sm90::store_box(args.dv, shared.v() + rows, col, warp_key, stream.kv_head, stream.batch);
+      }
+    }
+    sm90::commit_stores();
+    sm90::wait_for_store_reads<0>();
+  }
+}
+
+}  // namespace detail
+
+/// CTA: one kv tile of one key/value head. Grid: args.grid. Dynamic shared memory: Flash3BackwardLayout.
+template <sm90::ProductType kType, typename Choice, bool kObserved>
+__global__ __launch_bounds__(Choice::shape.threads(),
+                             1) void flash3_dkdvdq(const __grid_constant__ Flash3BackwardArguments args) {
+  constexpr Flash3BackwardShape kShape = Choice::shape;
+  static_assert(Flash3BackwardLayout(kShape).end <= kSm90SharedBytes, "the tile does not fit shared memory");
+  extern __shared__ __align__(1024) unsigned char shared_bytes[];
+  const detail::Flash3BackwardShared<kShape> shared{sm90::shared_address_of(shared_bytes)};
+  const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
+  const sm90::Watchdog watchdog = sm90::watchdog();
+  if (threadIdx.x == 0) {
+    sm90::init_barrier(shared.kv_full(), 1);
+    for (int stage = 0; stage < kShape.q_stages; ++stage) {
+      sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and a warp of statistics
+      sm90::init_barrier(shared.q_empty(stage), kShape.warps());
+    }
+    for (int stage = 0; stage < kShape.dout_stages; ++stage) {
+      sm90::init_barrier(shared.dout_full(stage), 1 + 32);
+      sm90::init_barrier(shared.dout_empty(stage), kShape.warps());
+    }
+    sm90::fence_barrier_init();
+  }
+  __syncthreads();
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  if (warpgroup == 0) {
+    sm90::give_up_registers<kShape.producer_registers()>();
+    const int warp = __shfl_sync(0xFFFFFFFFu, thread / 32, 0);
+    if (thread == 0) detail::produce_tiles<kShape>(args, shared);
+    if (warp == 1) detail::produce_statistics<kShape>(args, shared, shared_bytes, thread % 32);
+    if (thread == 127) watchdog.watch(kShape.threads() - 128);
+  } else {
+    sm90::take_registers<kShape.consumer_registers()>();
+    if (kShape.own_cols(0) == kShape.own_cols(1) || warpgroup == 1) {
+      detail::consume_backward<kType, kShape, kShape.own_cols(0), kShape.dq_cols(0), kObserved>(
+          args, shared, shared_bytes, warpgroup - 1, thread);
+    } else {
+      detail::consume_backward<kType, kShape, kShape.own_cols(1), kShape.dq_cols(1), kObserved>(
+          args, shared, shared_bytes, 1, thread);
+    }
+    watchdog.say_done();
+  }
+}
+
+}  // namespace tilescope::gpu

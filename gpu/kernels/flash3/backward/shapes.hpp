@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile shapes and on-chip layout of flash3's fused backward pass (dkdvdq). Plain C++.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/kernels/flash3/forward/shapes.hpp"
+#include "gpu/primitives/sm90/shared_layout.hpp"
+
+namespace tilescope {
+
+/// What the two computing warpgroups have each for itself; the rest is common.
+enum class Flash3Split : std::uint8_t {
+  keys,     // 64 keys of S, dK and dV, which see all columns: P and dS turn into left operands in registers
+  columns,  // half of the queries of S, and then half of the columns of dK and dV, which are too wide for
+            // one: P and dS pass through shared memory
+};
+
+/// A CTA owns block_n keys and streams tiles of block_m queries.
+struct Flash3BackwardShape {
+  TileShape tile;
+  int head_dim = 0;  // compiled for; smaller ones run padded up on chip
+  Flash3Split split = Flash3Split::keys;
+  int q_stages = 2;     // of Q with its LSE
+  int dout_stages = 2;  // of dO with its delta
+  int ds_stages = 2;    // of dS (and P); 2: one barrier a step, not two
+
+  static constexpr int consumers() { return 2; }
+  static constexpr int warps() { return 4 * consumers(); }
+  static constexpr int threads() { return 128 * (1 + consumers()); }
+  static constexpr int producer_registers() { return 24; }
+  static constexpr int consumer_registers() { return 240; }
+  constexpr bool by_columns() const { return split == Flash3Split::columns; }
+
+  constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
+  constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
+  /// P or dS, transposed: a row a key.
+  constexpr gpu::sm90::PanelTile ds_tile() const { return {tile.block_n, tile.block_m}; }
+  /// What a warp adds to dQ at once, in fp32: 16 queries x 64 columns.
+  static constexpr gpu::sm90::PanelTile dq_tile() { return {16, 64, 4, gpu::sm90::Swizzle::bytes128}; }
+
+  /// A warpgroup's keys: 64, from this one on.
+  constexpr int first_key(int group) const { return by_columns() ? 0 : 64 * group; }
+  /// Queries of the scores that it computes.
+  constexpr int score_queries() const { return by_columns() ? tile.block_m / consumers() : tile.block_m; }
+  constexpr int first_score_query(int group) const { return by_columns() ? score_queries() * group : 0; }
+  /// Columns of dK and dV that it owns: all; or by whole panels of 64, the first half rounded up.
+  constexpr int first_panel(int group) const {
+    return by_columns() && group == 1 ? (kv_tile().panels() + 1) / 2 : 0;
+  }
+  constexpr int own_cols(int group) const {
+    if (!by_columns()) return head_dim;
+    return group == 0 ? 64 * first_panel(1) : head_dim - 64 * first_panel(1);
+  }
+  /// Of dQ it computes 64 queries and some of the columns: the same as of dK and dV; or, all keys being
+  /// needed, one panel; or, where a tile has 128 queries, half of those.
+  constexpr bool dq_by_queries() const { return tile.block_m == 128; }
+  constexpr int dq_cols(int group) const { return by_columns() ? own_cols(group) : 64; }
+  constexpr int first_dq_panel(int group) const {
+    return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
+  }
+  constexpr bool operator==(const Flash3BackwardShape&) const = default;
+};
+
+/// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
+struct Flash3BackwardLayout {
+  int k = 0, v = 0, q = 0, dout = 0, ds = 0, probs = 0, dq = 0;
+  int lse = 0, delta = 0;                                                   // fp32, block_m a stage
+  int kv_full = 0, q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;  // barriers of 8 bytes
+  int end = 0;
+
+  constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
+    int next = 0;
+    const auto take = [&next](int bytes) {
+      const int at = next;
+      next += bytes;
+      return at;
+    };
+    k = take(shape.kv_tile().bytes());
+    v = take(shape.kv_tile().bytes());
+    q = take(shape.q_stages * shape.q_tile().bytes());
+    dout = take(shape.dout_stages * shape.q_tile().bytes());
+    ds = take(shape.ds_stages * shape.ds_tile().bytes());
+    probs = take(shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes() : 0);
+    dq = take(Flash3BackwardShape::warps() * Flash3BackwardShape::dq_tile().bytes());
+    lse = take(4 * shape.q_stages * shape.tile.block_m);
+    delta = take(4 * shape.dout_stages * shape.tile.block_m);
+    kv_full = take(8);
+    q_full = take(8 * shape.q_stages);
+    q_empty = take(8 * shape.q_stages);
+    dout_full = take(8 * shape.dout_stages);
+    dout_empty = take(8 * shape.dout_stages);
+    end = next;
+  }
+};
+
+/// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
+/// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
+constexpr Flash3BackwardShape flash3_backward_shape(int head_dim) {
+  if (head_dim <= 64) return {{128, 128}, 64};
+  if (head_dim <= 96) return {{64, 128}, 96};
+  if (head_dim <= 128) return {{64, 128}, 128};
+  if (head_dim <= 192) return {{64, 64}, 192, Flash3Split::columns};
+  return {{64, 64}, 256, Flash3Split::columns, 2, 1};
+}
+/// Such a shape as a type, for templates.
+template <int kHeadDim>
+struct Flash3BackwardChoice {
+  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim);
+};
+static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(192)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(256)).end <= kSm90SharedBytes);
+
+}  // namespace tilescope

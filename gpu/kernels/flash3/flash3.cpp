@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/flash3/flash3.hpp"
+
+#include "gpu/kernels/elementwise/elementwise.hpp"
+
+namespace tilescope {
+namespace {
+
+Flash3ForwardShape forward_shape(const AttentionProblem& problem) {
+  return flash3_forward_shape(
+      static_cast<int>(problem.head_dim),
+      flash3_short_rows(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q));
+}
+
+}  // namespace
+
+ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
+  ProgramOptions options;
+  options.set_tile(Direction::forward, forward_shape(problem).tile);
+  options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
+  options.backward = BackwardOrder::fused;
+  options.scan = Scan::descending;
+  if (problem.masked()) {
+    options.order = TileOrder::head_swizzled;
+    options.heads_per_section = flash3_heads_per_section(static_cast<int>(problem.head_dim), problem.seqlen_k,
+                                                         problem.batch * problem.heads, problem.group_size());
+  }
+  return options;
+}
+
+LaunchShape Flash3::launch_shape(const TileProgram& program) {
+  const int head_dim = static_cast<int>(program.problem.head_dim);
+  if (program.name == PassName::forward) {
+    const Flash3ForwardShape shape = forward_shape(program.problem);
+    return {shape.threads(), Flash3ForwardLayout(shape).end, 1};
+  }
+  if (program.name == PassName::dkdvdq) {
+    const Flash3BackwardShape shape = flash3_backward_shape(head_dim);
+    return {Flash3BackwardShape::threads(), Flash3BackwardLayout(shape).end, 1};
+  }
+  return {kElementwiseThreads, 0};
+}
+
+}  // namespace tilescope

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu:flash3, the fifth rung: its row of the registry. Plain C++; the tile shapes are in forward/shapes.hpp
+// and backward/shapes.hpp.
+#pragma once
+
+#include "gpu/kernels/flash3/backward/shapes.hpp"
+#include "gpu/kernels/flash3/forward/shapes.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+struct Flash3 {
+  static constexpr std::string_view name = "gpu:flash3";
+  static constexpr std::string_view summary =
+      "FlashAttention-3 on Hopper (sm_90a), fp16 and bf16: TMA, wgmma, a warpgroup that loads for those that "
+      "compute";
+  static constexpr Algorithm algorithm = Algorithm::flash2;
+  static constexpr int rung = 5;
+  static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
+                                        Feature::window,   Feature::grouped_heads, Feature::signed_scale,
+                                        Feature::bnhd_rows};
+  /// The copy engine takes rows of whole 16-byte chunks: head dimensions that are multiples of 8.
+  static constexpr Capabilities can{
+      .forward = kFeatures, .backward = kFeatures, .head_dims = kFlash3HeadDims, .head_dim_multiple = 8};
+  static constexpr ChipRange chips{.first = 90, .last = 90};
+  static constexpr Maxima maxima = Maxima::lagging;
+  static std::vector<BackwardOrder> backward_orders() { return {BackwardOrder::fused}; }
+  static ProgramOptions default_options(const AttentionProblem&);
+  static LaunchShape launch_shape(const TileProgram&);
+  static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
+};
+
+}  // namespace tilescope

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instance of gpu:flash3 runs which pass. The instances are compiled apart, for sm_90a alone, in a
+// build that has that architecture: gpu/CMakeLists.txt.
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash3/flash3.hpp"
+#ifdef TILESCOPE_HAS_SM90
+#include "gpu/kernels/flash3/backward/launch.cuh"
+#include "gpu/kernels/flash3/forward/launch.cuh"
+#endif
+#include "gpu/launch/launch.cuh"
+
+namespace tilescope {
+
+#ifdef TILESCOPE_HAS_SM90
+namespace {
+
+using gpu::sm90::ProductType;
+
+template <ProductType kType, typename Choice>
+void launch_forward(const KernelArguments& arguments, CUstream_st* stream) {
+  const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Choice, true>
+                                           : gpu::launch_flash3_forward<kType, Choice, false>;
+  launch(gpu::flash3_forward_arguments<kType, Choice::shape>(arguments, arguments.counter), multiprocessors(),
+         stream);
+}
+
+template <ProductType kType, typename Choice>
+void launch_backward(const KernelArguments& arguments, CUstream_st* stream) {
+  const auto launch = arguments.log.states ? gpu::launch_flash3_dkdvdq<kType, Choice, true>
+                                           : gpu::launch_flash3_dkdvdq<kType, Choice, false>;
+  launch(gpu::flash3_backward_arguments<kType, Choice::shape>(arguments), stream);
+}
+
+/// Calls body.template operator()<type, compiled head dimension>().
+template <typename Body>
+void dispatch(const AttentionProblem& problem, Body&& body) {
+  const auto by_dim = [&]<ProductType kType>() {
+    if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
+    if (problem.head_dim <= 96) return body.template operator()<kType, 96>();
+    if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
+    if (problem.head_dim <= 192) return body.template operator()<kType, 192>();
+    return body.template operator()<kType, 256>();
+  };
+  if (problem.dtype == ElementType::fp16) return by_dim.template operator()<ProductType::fp16>();
+  return by_dim.template operator()<ProductType::bf16>();
+}
+
+}  // namespace
+
+void Flash3::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
+  dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
+    if (program.name == PassName::dkdvdq) {
+      return launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(arguments, stream);
+    }
+    if constexpr (Flash3ForwardChoice<kHeadDim, true>::shape != Flash3ForwardChoice<kHeadDim>::shape) {
+      if (program.tile == Flash3ForwardChoice<kHeadDim, true>::shape.tile) {
+        return launch_forward<kType, Flash3ForwardChoice<kHeadDim, true>>(arguments, stream);
+      }
+    }
+    launch_forward<kType, Flash3ForwardChoice<kHeadDim>>(arguments, stream);
+  });
+}
+#else
+void Flash3::launch(const TileProgram&, const KernelArguments&, CUstream_st*) {
+  throw MachineLacks(std::string(name) +
+                     " was not compiled: this build has no code for sm_90a; configure one with "
+                     "-D CMAKE_CUDA_ARCHITECTURES=90a-real");
+}
+#endif
+
+}  // namespace tilescope

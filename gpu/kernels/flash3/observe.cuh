@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// How observed instances of flash3 log their tiles: a warpgroup's thread adds what it holds of one, in the
+// places of accumulator_entry(). `rows_inside` counts the matrix's rows from the warpgroup's first.
+#pragma once
+
+#include "gpu/primitives/common/score.cuh"
+#include "gpu/primitives/common/tile_log.cuh"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/stage_accumulator.cuh"
+
+namespace tilescope::gpu::detail {
+
+using TileField = double DeviceTileState::*;
+
+/// Adds the entries of rows that exist, but those that a mask made -inf.
+template <int kCount>
+__device__ __forceinline__ void log_masked(const TileLogEntry& entry, TileField field,
+                                           const float (&values)[kCount], int rows_inside, int thread) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const bool inside = sm90::accumulator_entry(thread, i).row < rows_inside;
+    if (inside && values[i] != kMinusInfinity) sum += static_cast<double>(values[i]);
+  }
+  entry.add(field, sum);
+}
+
+/// The same of rounded pairs.
+template <sm90::ProductType kType, int kCount>
+__device__ __forceinline__ void log_pairs(const TileLogEntry& entry, TileField field,
+                                          const std::uint32_t (&pairs)[kCount], int rows_inside, int thread) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const float2 pair = sm90::unpack_pair<kType>(pairs[i]);
+    const bool inside = sm90::accumulator_entry(thread, 2 * i).row < rows_inside;
+    if (inside) sum += static_cast<double>(pair.x) + static_cast<double>(pair.y);
+  }
+  entry.add(field, sum);
+}
+
+/// Adds the maxima and sums of the thread's two rows: of a maximum, which the quad has in common, one lane.
+__device__ __forceinline__ void log_rows(const TileLogEntry& entry, const float (&max)[2],
+                                         const float (&sum)[2], int rows_inside, int thread) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const bool inside = sm90::accumulator_entry(thread, 2 * half).row < rows_inside;
+    if (!inside || max[half] == kMinusInfinity) continue;
+    if (thread % 4 == 0) entry.add(&DeviceTileState::row_max, static_cast<double>(max[half]));
+    entry.add(&DeviceTileState::row_sum, static_cast<double>(sum[half]));
+  }
+}
+
+}  // namespace tilescope::gpu::detail
