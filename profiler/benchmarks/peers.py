@@ -41,6 +41,13 @@ try:
 except ImportError:
     plain_triton = None  # no Triton: its peer is left out
 
+try:
+    import importlib.metadata
+
+    from flash_attn.cute import flash_attn_func as flash4_func
+except Exception:  # its packages compile as they are loaded, and fail in ways of their own
+    flash4_func = None
+
 
 class ColdSampler:
     """Samples of work that begins with an L2 that holds none of its lines."""
@@ -150,6 +157,31 @@ class TritonPeer:
         return contextlib.nullcontext()
 
 
+class Flash4Peer:
+    """FlashAttention-4, whose tensors are laid out (batch, rows, heads, head_dim)."""
+
+    def work(self, tensors, request):
+        q, k, v, dout = (tensor.detach().transpose(1, 2).contiguous() for tensor in tensors)
+        for tensor in (q, k, v):
+            tensor.requires_grad_(True)
+
+        def forward():
+            out = flash4_func(q, k, v, causal=request["causal"])
+            return out[0] if isinstance(out, tuple) else out
+
+        try:  # compiles for this problem
+            out = forward()
+            if request["direction"] == "forward":
+                return forward
+            torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+        except Exception as error:
+            raise RuntimeError(f"flash-attn-4: {error}") from error
+        return lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+    def context(self):
+        return contextlib.nullcontext()
+
+
 def find_peers():
     peers = {
         "pytorch:flash2": SdpaPeer(SDPBackend.FLASH_ATTENTION),
@@ -157,6 +189,8 @@ def find_peers():
         "pytorch:efficient": SdpaPeer(SDPBackend.EFFICIENT_ATTENTION),
         "pytorch:math": MathPeer(),
     }
+    if flash4_func:
+        peers["flash-attn:flash4"] = Flash4Peer()
     if plain_triton:
         peers["triton:plain"] = TritonPeer(tuned=False)
         peers["triton:tuned"] = TritonPeer(tuned=True)
@@ -168,6 +202,8 @@ def versions():
     if torch.backends.cudnn.is_available():
         number = torch.backends.cudnn.version()
         text += f", cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
+    if flash4_func:
+        text += f", FlashAttention-4 {importlib.metadata.version('flash-attn-4')}"
     return text + (f", Triton {plain_triton.version()}" if plain_triton else "")
 
 

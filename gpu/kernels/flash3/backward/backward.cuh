@@ -9,8 +9,9 @@
 //
 // On an H200, the first version at head_dim 128 (fp16, 16,384 tokens, hidden size 2048, this pass alone, one
 // buffer of dS and two barriers a step): 525 TFLOP/s full and 546 causal at 8192 keys, 359 and 331 at 2048.
-// What has come since, measured next: two buffers of dS, S before dO is there, dV before the barrier,
-// exponentials beside dP, head_dim 64, 96, 192 and 256.
+// What has come since is to be measured: two buffers of dS, S before dO is there, dV before the barrier,
+// exponentials beside dP, head_dim 64, 96, 192 and 256; and, to be compared, dQ added from registers
+// (Flash3DqSum::direct), which spares 32 KiB of shared memory and its traffic.
 #pragma once
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
@@ -174,8 +175,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     sm90::commit_products();
   };
   // A warp adds its 16 queries, a panel of 64 columns after the other.
-  const auto add_dq = [&](const float(&dq)[kDqCols / 2], int head, int first_query) {
-    const int warp_query = first_query + (kShape.dq_by_queries() ? 64 * group : 0) + 16 * warp;
+  const auto add_staged = [&](const float(&dq)[kDqCols / 2], int head, int warp_query) {
 #pragma unroll
     for (int panel = 0; panel < kDqCols / 64; ++panel) {
       if (lane == 0) sm90::wait_for_store_reads<0>();
@@ -201,6 +201,14 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       }
       __syncwarp();
     }
+  };
+  // The same without a buffer.
+  const auto add_direct = [&](const float(&dq)[kDqCols / 2], int head, int warp_query) {
+    sm90::add_rows_direct(dq,
+                          args.dq_rows + stream.batch * args.dq_batch_stride + head * args.dq_head_stride +
+                              warp_query * args.dq_row_stride + 64 * first_dq_panel,
+                          args.dq_row_stride, args.band.seqlen_q - warp_query,
+                          args.head_dim - 64 * first_dq_panel, computed_again(lane));
   };
 
   if (tiles > 0) sm90::wait(shared.kv_full(), 0, "K and V");
@@ -291,7 +299,12 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     release(shared.dout_empty(dout.stage));
     dout.advance();
     sm90::wait_for_products<1>();
-    add_dq(dq, head, first_query);
+    const int warp_query = first_query + (kShape.dq_by_queries() ? 64 * group : 0) + 16 * warp;
+    if constexpr (kShape.dq_sum == Flash3DqSum::staged) {
+      add_staged(dq, head, warp_query);
+    } else {
+      add_direct(dq, head, warp_query);
+    }
     sm90::wait_for_products<0>();
     release(shared.q_empty(q.stage));
     q.advance();

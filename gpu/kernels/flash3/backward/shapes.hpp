@@ -17,6 +17,12 @@ enum class Flash3Split : std::uint8_t {
             // one: P and dS pass through shared memory
 };
 
+/// How dQ is added to memory.
+enum class Flash3DqSum : std::uint8_t {
+  staged,  // through a buffer a warp, by the copy engine
+  direct,  // from registers, four columns an instruction
+};
+
 /// A CTA owns block_n keys and streams tiles of block_m queries.
 struct Flash3BackwardShape {
   TileShape tile;
@@ -25,6 +31,7 @@ struct Flash3BackwardShape {
   int q_stages = 2;     // of Q with its LSE
   int dout_stages = 2;  // of dO with its delta
   int ds_stages = 2;    // of dS (and P); 2: one barrier a step, not two
+  Flash3DqSum dq_sum = Flash3DqSum::staged;
 
   static constexpr int consumers() { return 2; }
   static constexpr int warps() { return 4 * consumers(); }
@@ -83,7 +90,9 @@ struct Flash3BackwardLayout {
     dout = take(shape.dout_stages * shape.q_tile().bytes());
     ds = take(shape.ds_stages * shape.ds_tile().bytes());
     probs = take(shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes() : 0);
-    dq = take(Flash3BackwardShape::warps() * Flash3BackwardShape::dq_tile().bytes());
+    dq = take(shape.dq_sum == Flash3DqSum::staged
+                  ? Flash3BackwardShape::warps() * Flash3BackwardShape::dq_tile().bytes()
+                  : 0);
     lse = take(4 * shape.q_stages * shape.tile.block_m);
     delta = take(4 * shape.dout_stages * shape.tile.block_m);
     kv_full = take(8);

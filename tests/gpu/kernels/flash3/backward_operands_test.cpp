@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which elements the products of flash3's backward pass take, from where a warpgroup says that its share
+// begins, and that the shares are the whole, each once.
+#include <doctest/doctest.h>
+
+#include <set>
+#include <utility>
+
+#include "gpu/kernels/flash3/backward/shapes.hpp"
+#include "gpu/primitives/sm90/fragments.hpp"
+#include "tests/gpu/primitives/sm90/shared_memory_model.hpp"
+
+using namespace tilescope;
+using namespace tilescope::testing;
+
+namespace {
+
+constexpr int kHeadDims[] = {64, 96, 128, 192, 256};
+
+std::uint32_t row_bytes(int rows) { return static_cast<std::uint32_t>(128 * rows); }
+std::uint32_t panel_bytes(const PanelTile& tile, int panels) {
+  return static_cast<std::uint32_t>(panels * tile.panel_bytes());
+}
+
+/// Whether `steps` K steps of an operand from `address` on take, at (index, k), the element at
+/// (first_row + index, first_col + k), or with the two exchanged where index runs along the columns.
+bool takes(SharedMemory& shared, const PanelTile& tile, Major major, std::uint32_t address, int indices,
+           int steps, int first_row, int first_col) {
+  for (int step = 0; step < steps; ++step) {
+    const std::uint64_t word = describe(tile, major, address).word() + k_step(tile, major, step);
+    for (int i = 0; i < indices; ++i) {
+      for (int k = 0; k < 16; ++k) {
+        const int depth = 16 * step + k;
+        const int expected =
+            major == Major::k ? id(first_row + i, first_col + depth) : id(first_row + depth, first_col + i);
+        if (taken(shared, word, major, i, k) != expected) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// P or dS as the warpgroups' warps store them with stmatrix.
+SharedMemory stored_scores(const Flash3BackwardShape& shape) {
+  SharedMemory shared;
+  const PanelTile tile = shape.ds_tile();
+  for (int group = 0; group < Flash3BackwardShape::consumers(); ++group) {
+    for (int warp = 0; warp < 4; ++warp) {
+      const int first_row = shape.first_key(group) + 16 * warp;
+      for (int block = 0; block < shape.score_queries() / 16; ++block) {
+        for (int lane = 0; lane < 32; ++lane) {
+          const Entry at = stored_row(lane);
+          const int col = shape.first_score_query(group) + 16 * block + at.col;
+          const std::uint32_t address = kBase + row_bytes(first_row) + tile.offset(at.row, col);
+          for (int e = 0; e < 8; ++e) {
+            shared.at(address + static_cast<std::uint32_t>(2 * e)) = id(first_row + at.row, col + e);
+          }
+        }
+      }
+    }
+  }
+  return shared;
+}
+
+}  // namespace
+
+TEST_CASE("flash3's backward products take their warpgroup's keys, queries and columns") {
+  for (const int head_dim : kHeadDims) {
+    const Flash3BackwardShape shape = flash3_backward_shape(head_dim);
+    const PanelTile kv = shape.kv_tile(), q = shape.q_tile(), ds = shape.ds_tile();
+    SharedMemory keys = copied(kv), queries = copied(q), scores = stored_scores(shape);
+    for (int group = 0; group < Flash3BackwardShape::consumers(); ++group) {
+      CAPTURE(head_dim);
+      CAPTURE(group);
+      const int first_key = shape.first_key(group), first_query = shape.first_score_query(group);
+      const int first_col = 64 * shape.first_panel(group), first_dq_col = 64 * shape.first_dq_panel(group);
+      // S^T = K Q^T, dP^T = V dO^T
+      CHECK(takes(keys, kv, Major::k, kBase + row_bytes(first_key), 64, head_dim / 16, first_key, 0));
+      CHECK(takes(queries, q, Major::k, kBase + row_bytes(first_query), shape.score_queries(), head_dim / 16,
+                  first_query, 0));
+      // dV += P^T dO, dK += dS^T Q
+      CHECK(takes(queries, q, Major::mn, kBase + panel_bytes(q, shape.first_panel(group)),
+                  shape.own_cols(group), shape.tile.block_m / 16, 0, first_col));
+      if (shape.by_columns()) {
+        CHECK(takes(scores, ds, Major::k, kBase, 64, shape.tile.block_m / 16, 0, 0));
+      }
+      // dQ = dS K
+      const int first_dq_query = shape.dq_by_queries() ? 64 * group : 0;
+      CHECK(takes(scores, ds, Major::mn, kBase + panel_bytes(ds, shape.dq_by_queries() ? group : 0), 64,
+                  shape.tile.block_n / 16, 0, first_dq_query));
+      CHECK(takes(keys, kv, Major::mn, kBase + panel_bytes(kv, shape.first_dq_panel(group)),
+                  shape.dq_cols(group), shape.tile.block_n / 16, 0, first_dq_col));
+    }
+  }
+}
+
+TEST_CASE("the shares of flash3's two backward warpgroups are the whole tile, each part once") {
+  for (const int head_dim : kHeadDims) {
+    CAPTURE(head_dim);
+    const Flash3BackwardShape shape = flash3_backward_shape(head_dim);
+    std::set<std::pair<int, int>> scores, dk, dq;
+    int computed_scores = 0, computed_dk = 0;
+    for (int group = 0; group < Flash3BackwardShape::consumers(); ++group) {
+      for (int row = 0; row < 64; ++row) {
+        const int key = shape.first_key(group) + row;
+        for (int i = 0; i < shape.score_queries(); ++i, ++computed_scores) {
+          scores.insert({key, shape.first_score_query(group) + i});
+        }
+        for (int col = 0; col < shape.own_cols(group); ++col, ++computed_dk) {
+          dk.insert({key, 64 * shape.first_panel(group) + col});
+        }
+        for (int col = 0; col < shape.dq_cols(group); ++col) {
+          dq.insert({row + (shape.dq_by_queries() ? 64 * group : 0), 64 * shape.first_dq_panel(group) + col});
+        }
+      }
+    }
+    const auto [block_m, block_n] = shape.tile;
+    CHECK(scores.size() == static_cast<std::size_t>(block_m * block_n));
+    CHECK(computed_scores == block_m * block_n);
+    CHECK(dk.size() == static_cast<std::size_t>(block_n * head_dim));
+    CHECK(computed_dk == block_n * head_dim);
+    // Whole panels: the last may have columns beyond head_dim, which are 0 and not stored.
+    CHECK(dq.size() == static_cast<std::size_t>(block_m * 64 * shape.kv_tile().panels()));
+  }
+}
