@@ -211,6 +211,29 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
                           args.head_dim - 64 * first_dq_panel, computed_again(lane));
   };
 
+  // In an ordered pass a warp waits until the kv tiles before its own have added theirs to the same places.
+  // Those belong to CTAs that were issued earlier, so that the wait ends.
+  const auto dq_turn = [&](int head, int m_block) {
+    const int blocks = num_m_blocks(args.band, kShape.tile);
+    const std::int64_t q_tile =
+        (static_cast<std::int64_t>(stream.batch) * args.heads_kv * args.group_size + head) * blocks + m_block;
+    return args.dq_turns + q_tile * kShape.warps() + 4 * group + warp;
+  };
+  const auto await_turn = [&](int head, int m_block) {
+    const int before = stream.n_block - kv_tiles(args.band, kShape.tile, m_block).begin;
+    if (lane == 0) sm90::wait_for_count(dq_turn(head, m_block), before);
+    __syncwarp();
+  };
+  const auto pass_turn = [&](int head, int m_block) {
+    if constexpr (kShape.dq_sum == Flash3DqSum::staged) {
+      if (lane == 0) sm90::wait_for_stores<0>();
+    } else {
+      __threadfence();
+      __syncwarp();
+    }
+    if (lane == 0) sm90::count_up(dq_turn(head, m_block));
+  };
+
   if (tiles > 0) sm90::wait(shared.kv_full(), 0, "K and V");
   stream.each_tile(args, [&](int head, int m_block) {
     if (group == 0 && thread == 0) note_step(args.clock, tile, work_item());
@@ -300,11 +323,13 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     dout.advance();
     sm90::wait_for_products<1>();
     const int warp_query = first_query + (kShape.dq_by_queries() ? 64 * group : 0) + 16 * warp;
+    if constexpr (kShape.ordered) await_turn(head, m_block);
     if constexpr (kShape.dq_sum == Flash3DqSum::staged) {
       add_staged(dq, head, warp_query);
     } else {
       add_direct(dq, head, warp_query);
     }
+    if constexpr (kShape.ordered) pass_turn(head, m_block);
     sm90::wait_for_products<0>();
     release(shared.q_empty(q.stage));
     q.advance();

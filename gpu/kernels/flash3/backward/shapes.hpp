@@ -32,6 +32,7 @@ struct Flash3BackwardShape {
   int dout_stages = 2;  // of dO with its delta
   int ds_stages = 2;    // of dS (and P); 2: one barrier a step, not two
   Flash3DqSum dq_sum = Flash3DqSum::staged;
+  bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
 
   static constexpr int consumers() { return 2; }
   static constexpr int warps() { return 4 * consumers(); }
