@@ -34,9 +34,9 @@
 // - kv tiles walked up, or in sawtooth: within 1 % of down
 // - the next item's first boxes prefetched into L2 by the loading thread: 128 at 512 keys 445 of 486
 // - setmaxnreg 32 / 240 waits for ever: a CTA owns what its entry took, 384 x 168 registers, not all 65,536
-// To be measured: tiles that a warpgroup's rows do not see left out (Flash3ForwardShape::skips), 5 to 10 % of a
-// causal problem's work at 512 keys and head_dim 192 or 256; head_dim 96.
-// ptxas serialised (C7513 to C7515, C7518):
+// To be measured: tiles that a warpgroup's rows do not see left out (Flash3ForwardShape::skips), 5 to 10 % of
+// a causal problem's work at 512 keys and head_dim 192 or 256; head_dim 96. ptxas serialised (C7513 to C7515,
+// C7518):
 // - P packed into operand registers while products run, even into a second set used by turns
 // - scores in flight round the back edge of a loop
 // - a loop between two groups in flight
@@ -214,7 +214,8 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     store_rows<kType, kShape>(args, shared, of, rows, out, first_query(of) + 16 * (thread / 32),
                               4 * group + thread / 32, lane);
   };
-  /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a phase.
+  /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a
+  /// phase.
   const auto skip_tiles = [&](int count) {
     for (int i = 0; i < count; ++i) {
       sm90::wait(shared.k_full(k.stage), k.full_parity(), "a K that is skipped");
