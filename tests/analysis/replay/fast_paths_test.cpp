@@ -110,9 +110,10 @@ TEST_CASE("a split L2 moves what a plain one moves") {
     ProblemGenerator random(static_cast<unsigned>(seed));
     const std::vector<TileProgram> programs = random_programs(random, seed);
     const CtaSchedule schedule = random_schedule(random);
-    SplitL2Shape shape{0, random.chance(0.2) ? 20 : random.between(1, 4), random_groups(random)};
+    SplitL2Shape shape{0, random.chance(0.4) ? 20 : random.between(1, 4), random_groups(random)};
     shape.partition_bytes = 128 * SplitL2Shape::kLineBytes * shape.ways * random.between(1, 3);
-    if (random.chance(0.5)) shape.dirty_ways = random.between(1, static_cast<int>(shape.ways));
+    if (random.chance(0.7))
+      shape.dirty_ways = random.between(1, static_cast<int>(std::min<std::int64_t>(shape.ways, 2)));
     const auto pages = random.chance(0.3) ? PagePlacement::random : PagePlacement::contiguous;
     for (const TileProgram& program : programs) {
       CAPTURE(to_string(program.name));
@@ -127,8 +128,8 @@ TEST_CASE("a split L2 moves what a plain one moves") {
     }
   }
   // Each way is gone.
-  CHECK(kept_all > 50);
-  CHECK(read_again > 50);
+  CHECK(kept_all > 30);
+  CHECK(read_again > 30);
   CHECK(written_again > 20);
 }
 

@@ -29,7 +29,8 @@ inline RunEntry simulated(Algorithm algorithm, std::int64_t seqlen, TileShape ti
   options.backward = BackwardOrder::fused;
   const Machine machine = load_machine("h200");
   const Direction both[] = {Direction::forward, Direction::backward};
-  return simulate_run(*kernel, problem, plan_passes(*kernel, problem, both, options, machine), machine);
+  return simulate_run(*kernel, problem, plan_passes(*kernel, problem, both, options, machine), machine,
+                      {.l2_curve = true});
 }
 
 inline RunRecord fixed_record(std::vector<RunEntry> runs) {
