@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <mutex>
 #include <optional>
 
 #include "analysis/replay/cache/lru_of_one_size.hpp"
@@ -192,9 +193,10 @@ SplitL2Traffic simulate_split_l2(const TileProgram& program, const CtaSchedule& 
                      on_retired};
   if (pass.keeps_all) return traffic_of({replay_launch(pass, 0)}, pages);  // as all others
   std::size_t retired = 0;
+  std::mutex one_at_a_time;  // not a critical section, which no exception may leave
   if (on_retired) {
     pass.on_retired = [&] {
-#pragma omp critical(retired_in_all)
+      const std::lock_guard<std::mutex> lock(one_at_a_time);
       if (++retired % num_launches == 0) on_retired();
     };
   }

@@ -111,7 +111,7 @@ def test_an_exception_of_progress_ends_the_simulation():
 def test_control_c_ends_a_long_simulation(python):
     snippet = """
 import signal, threading, time, tilescope as ts
-problem = ts.Problem(seqlen_q=65536, heads=64, head_dim=128)
+problem = ts.Problem(seqlen_q=262144, heads=64, head_dim=128)
 threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
 began = time.monotonic()
 try:
@@ -157,7 +157,7 @@ def test_diff_finds_what_grew():
     assert not changes.ok and "REGRESSION" in str(changes) and changes.frame()["regressed"].any()
     with pytest.raises(ts.CheckFailed, match="beyond the budget"):
         changes.check()
-    assert ts.diff(new, base).ok and ts.diff(base, base).ok
+    assert ts.diff(base, base).ok
     allowed = ts.diff(
         base, new, budgets={"sm_l2_read_bytes": "150%", "executed_flops": "50%", "sm_l2_write_bytes": "50%"}
     )

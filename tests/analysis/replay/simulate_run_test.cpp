@@ -54,6 +54,19 @@ TEST_CASE("every pass of every kernel is counted and replayed, and both agree") 
   }
 }
 
+TEST_CASE("whoever is told of progress can end a simulation") {
+  struct Enough {};
+  const Machine machine = load_machine("h200");
+  const Kernel& kernel = cpu_kernels().front();
+  AttentionProblem p;
+  p.seqlen_q = p.seqlen_k = 16384;  // more than the L2 holds: several launches side by side
+  p.heads = p.heads_kv = 16;
+  const auto passes = plan_passes(kernel, p, kBoth, kernel.default_options(p), machine);
+  SimulationOptions options;
+  options.on_retired = [] { throw Enough{}; };
+  CHECK_THROWS_AS(simulate_run(kernel, p, passes, machine, options), Enough);
+}
+
 TEST_CASE("the L2 and the residency can be given; without replay only formulas are left") {
   const Machine machine = load_machine("a100-40gb");
   AttentionProblem p;
