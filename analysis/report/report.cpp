@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/report/report.hpp"
 
+#include <array>
 #include <filesystem>
 
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/output_path.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/verdicts.hpp"
 
 namespace tilescope {
 namespace {
@@ -49,33 +51,41 @@ void ReportRecords::add(const std::string& source, std::string_view text) {
 Document make_report(const ReportRecords& all) {
   const std::vector<RunRecord>& records = all.runs;
   const std::vector<RunSummary> runs = summarize(records);
+  const std::vector<RunSummary> holdout = summarize(all.holdout);
   Document document{"TileScope report", kLead, {}};
-  add(document, summary_section(runs));
+  for (std::optional<Finding>& verdict : std::array{error_verdict(records), bytes_verdict(runs),
+                                                    model_verdict(runs, holdout), speed_verdict(runs)}) {
+    if (verdict) document.verdicts.push_back(std::move(*verdict));
+  }
+  add(document, holdout_section(holdout));
   add(document, error_section(records));
   add(document, repeat_section(records));
-  add(document, speed_section(runs));
-  add(document, simulation_speed_section(records));
-  add(document, device_speed_section(runs));
-  add(document, device_rate_section(runs));
-  add(document, measured_section(runs, noise_floor_of(all.ceilings)));
+  add(document, seqlen_section(runs));
   add(document, account_section(runs));
+  add(document, measured_section(runs, noise_floor_of(all.ceilings)));
   add(document, prediction_section(runs));
+  add(document, l2_section(runs));
+  add(document, residency_section(all.ceilings));
+  add(document, block_section(runs));
+  add(document, tensor_section(runs));
   add(document, growth_section(runs));
   add(document, memory_section(runs));
-  add(document, work_section(runs));
-  add(document, residency_section(all.ceilings));
-  add(document, progress_section(records));
-  add(document, kernel_section(all.kernels));
-  add(document, explain_section(all.explained));
-  add(document, tensor_section(runs));
-  add(document, seqlen_section(runs));
-  add(document, block_section(runs));
-  add(document, l2_section(runs));
+  add(document, device_speed_section(runs));
+  add(document, speed_section(runs));
   add(document, roofline_section(runs));
+  add(document, work_section(runs));
+  add(document, progress_section(records));
+  add(document, explain_section(all.explained));
+  add(document, kernel_section(all.kernels));
   add(document, paper_figure2_section(runs));
   add(document, paper_error_section(records));
+  add(document, summary_section(runs));
   add(document, pass_section(runs));
-  if (!records.empty()) add(document, record_section(records));
+  add(document, device_rate_section(runs));
+  add(document, simulation_speed_section(records));
+  std::vector<RunRecord> sources = records;
+  sources.insert(sources.end(), all.holdout.begin(), all.holdout.end());
+  if (!sources.empty()) add(document, record_section(sources));
   return document;
 }
 
@@ -85,7 +95,8 @@ std::vector<ReportFile> report_files(const Document& document) {
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {
       const Figure* figure = std::get_if<Figure>(&block);
-      if (figure) files.push_back({std::string(kFigureFolder) + "/" + figure->name + ".svg", figure->svg});
+      if (figure)
+        files.push_back({std::string(kFigureFolder) + "/" + figure->name + ".svg", to_svg(*figure)});
     }
   }
   return files;

@@ -20,6 +20,7 @@ struct ReportRecords {
   std::vector<KernelRecord> kernels = {};
   std::vector<ExplainRecord> explained = {};
   std::vector<CeilingsRecord> ceilings = {};
+  std::vector<RunRecord> holdout = {};  // of problems that nothing in the models was fitted to
 
   /// Adds the record of any schema that `text` holds.
   /// @param source what error messages call the text @throws BadInput as the schemas' readers
@@ -28,7 +29,6 @@ struct ReportRecords {
 
 /// Everything that the records let one say: a section appears when the data for it are there. A function of
 /// the records alone: no date, no path, no machine of the reader's.
-/// @throws MachineLacks when gnuplot is not installed
 Document make_report(const ReportRecords& records);
 
 /// Folder of the SVG files inside that of the report.
@@ -45,8 +45,7 @@ std::vector<ReportFile> report_files(const Document& document);
 
 /// Makes the report and then writes its files into `folder`, which is created. A figures/ folder left by an
 /// earlier report keeps what this one does not overwrite.
-/// @throws MachineLacks when gnuplot is not installed, BadInput when the folder cannot be written; in both
-/// cases nothing is written
+/// @throws BadInput when the folder cannot be written
 void write_report(const ReportRecords& records, const std::string& folder);
 
 }  // namespace tilescope

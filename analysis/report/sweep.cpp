@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/report/sweep.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -201,11 +203,50 @@ std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummar
   return run.label + " " + to_string(run.tile);
 }
 
+std::string machine_text(const RunSummary& run) {
+  const MachineInfo& machine = run.record->machine;
+  if (!run.measured_sm_l2 && !run.machine_model.empty()) return run.machine_model + " model";
+  return machine.name.value_or(machine.cpu.value_or("an unknown machine"));
+}
+
+std::string with_machines(const std::string& title, const std::vector<std::string>& machines) {
+  constexpr std::size_t kMostNamed = 3;
+  if (machines.empty()) return title;
+  if (machines.size() > kMostNamed) return fmt::format("{} ({} machines)", title, machines.size());
+  return fmt::format("{} ({})", title, fmt::join(machines, ", "));
+}
+
+std::vector<const RunSummary*> measured_runs(const std::vector<RunSummary>& runs) {
+  std::vector<const RunSummary*> measured;
+  for (const RunSummary& run : runs) {
+    if (run.measured_sm_l2) measured.push_back(&run);
+  }
+  return measured;
+}
+
+std::string with_machines(const std::string& title, const std::vector<const RunSummary*>& runs) {
+  std::vector<std::string> machines;
+  for (const RunSummary* run : runs) add_new(machines, machine_text(*run));
+  return with_machines(title, machines);
+}
+
 void add_command(std::vector<std::string>& commands, const RunRecord& record) {
   add_new(commands, command_text(record.argv));
 }
 
 void add_command(Figure& figure, const RunSummary& run) { add_command(figure.commands, *run.record); }
+
+void add_to_figure(Section& section, Figure figure) {
+  for (Panel& panel : figure.panels) panel.commands = figure.commands;
+  for (Block& block : section.blocks) {
+    Figure* known = std::get_if<Figure>(&block);
+    if (known == nullptr || known->name != figure.name) continue;
+    for (Panel& panel : figure.panels) known->panels.push_back(std::move(panel));
+    for (const std::string& command : figure.commands) add_new(known->commands, command);
+    return;
+  }
+  section.blocks.push_back(std::move(figure));
+}
 
 void add_commands(Figure& figure, const Sweep& sweep) {
   for (const SweepSeries& series : sweep.series) {

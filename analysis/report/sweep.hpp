@@ -57,10 +57,23 @@ std::vector<std::vector<const RunSummary*>> most_telling(
 /// The run's label, with its tile where another of `runs` in its direction has the same.
 std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run);
 
+/// The machine that its bytes or times are of: "NVIDIA H200", "h200 model", or a CPU's name.
+std::string machine_text(const RunSummary& run);
+/// "Roofline (NVIDIA H200)": a heading that depends on machines names them; of many, how many.
+std::string with_machines(const std::string& title, const std::vector<std::string>& machines);
+/// Those with counters.
+std::vector<const RunSummary*> measured_runs(const std::vector<RunSummary>& runs);
+/// The same for a section of these runs.
+std::string with_machines(const std::string& title, const std::vector<const RunSummary*>& runs);
+
 /// Notes how to make `record` again, once however often it is noted.
 void add_command(std::vector<std::string>& commands, const RunRecord& record);
 /// Notes how to make the record of `run` again, once for each record.
 void add_command(Figure& figure, const RunSummary& run);
+
+/// Adds the panels and commands of `figure` to the figure of its name in the section; adds it where there is
+/// none.
+void add_to_figure(Section& section, Figure figure);
 
 /// What stays fixed in a sweep, in words: "B1 H16 D128 fp16 causal, h200 model".
 std::string describe_fixed(const Sweep& sweep, bool with_seqlen);

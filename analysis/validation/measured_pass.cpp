@@ -13,6 +13,12 @@ double relative(std::optional<std::int64_t> measured, std::int64_t closed_form) 
   return static_cast<double>(*measured - closed_form) / static_cast<double>(closed_form);
 }
 
+bool nearly_compulsory(std::int64_t read_bytes, const PassRecord& pass) {
+  constexpr double kNearly = 1.05;
+  return static_cast<double>(read_bytes) <=
+         kNearly * static_cast<double>(pass.closed_form->compulsory_read_bytes);
+}
+
 }  // namespace
 
 double MeasuredPass::read_error() const {
@@ -37,11 +43,15 @@ bool MeasuredPass::has_dram() const {
   return pass->simulated && pass->measured->dram_read_bytes && pass->closed_form->compulsory_read_bytes > 0;
 }
 
-bool MeasuredPass::fits() const {
-  constexpr double kNearlyCompulsory = 1.05;
-  return static_cast<double>(pass->simulated->dram_read_bytes) <=
-         kNearlyCompulsory * static_cast<double>(pass->closed_form->compulsory_read_bytes);
+bool MeasuredPass::reads_once() const {
+  return nearly_compulsory(pass->closed_form->sm_l2_read_bytes, *pass);
 }
+
+bool MeasuredPass::leaves_floor() const {
+  return !fits() || !nearly_compulsory(*pass->measured->dram_read_bytes, *pass);
+}
+
+bool MeasuredPass::fits() const { return nearly_compulsory(pass->simulated->dram_read_bytes, *pass); }
 
 std::int64_t MeasuredPass::expected_dram_reads() const {
   return pass->simulated->dram_read_bytes + pass->measured->instruction_fetch_bytes.value_or(0);

@@ -26,8 +26,12 @@ struct MeasuredPass {
 
   /// Whether there is something to compare: a pass that only writes reads nothing.
   bool has_dram() const;
-  /// Whether the model says that the L2 saves all but a twentieth of what it can save. Of a pass that
-  /// has_dram(), as all that follow.
+  /// Whether it reads about every byte once, so that there is nothing for an L2 to save and no model to test.
+  bool reads_once() const;
+  /// Whether the model or the device reads more than what is compulsory: where a model can fail. Of a pass
+  /// that has_dram(), as all that follow.
+  bool leaves_floor() const;
+  /// Whether the model says that the L2 saves all but a twentieth of what it can save.
   bool fits() const;
   /// Bytes that the model expects of the counter: simulated DRAM reads, and the code and constants that L2
   /// fetched, which no simulation knows, where they were measured.

@@ -22,7 +22,8 @@ TEST_CASE("report writes a folder, fills marked texts, and says what it wrote") 
   write_run_record(record_of({run_of("cpu:flash2")}), (folder.path() / "run.json").string());
   std::ofstream(folder.path() / "README.md") << "mine\n<!-- generated: summary -->\n<!-- /generated -->\n";
   const ProgramResult result =
-      run_program({"report", "run.json", "--out", "pages", "--fill", "README.md"}, folder.path());
+      run_program({"report", "run.json", "--holdout", "run.json", "--out", "pages", "--fill", "README.md"},
+                  folder.path());
   CAPTURE(result.err);
   CHECK(result.exit_code == 0);
   CHECK(result.out.find("pages/report.html\n") != std::string::npos);
@@ -35,6 +36,7 @@ TEST_CASE("report writes a folder, fills marked texts, and says what it wrote") 
 TEST_CASE("report refuses what it cannot read or write, and writes nothing") {
   check_refused({{"report"}, {"RECORD", "at least one"}});
   check_refused({{"report", "absent.json"}, {"absent.json"}});
+  check_refused({{"report", "--holdout", "absent.json"}, {"absent.json"}});
   check_refused({{"report", "/dev/null"}, {"/dev/null"}});
   const TemporaryFolder folder;
   const std::string record = (folder.path() / "run.json").string();

@@ -24,6 +24,7 @@ struct ReportArguments {
   std::vector<std::string> records;
   std::string out = "report";
   std::vector<std::string> fill;
+  std::vector<std::string> holdout;
 };
 
 /// How a text at `file` reaches `folder`.
@@ -33,7 +34,7 @@ std::string relative_folder(const std::string& file, const fs::path& folder) {
 }
 
 int run_report(const ReportArguments& arguments, const CommandContext& context) {
-  if (arguments.records.empty()) {
+  if (arguments.records.empty() && arguments.holdout.empty()) {
     throw BadInput("RECORD", "(none)", "at least one file written by --json of another command is needed");
   }
   ReportRecords records;
@@ -42,6 +43,9 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   for (const std::string& path : paths) {
     records.add(path, read_text_file(path));
   }
+  paths = arguments.holdout;
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) records.holdout.push_back(read_run_record(path));
   join_simulations(records.runs);
   const Document document = make_report(records);
 
@@ -73,6 +77,12 @@ void add_report_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_report(*arguments, context); });
   command.add_option("records", arguments->records, "records that other commands wrote with --json")
       ->type_name("RECORD");
+  command
+      .add_option(
+          "--holdout", arguments->holdout,
+          "measured records of problems that nothing in the model was fitted to; scored by themselves")
+      ->type_name("RECORD...")
+      ->expected(1, CLI::detail::expected_max_vector_size);
   command.add_option("--out", arguments->out, "folder to write into")
       ->type_name("DIR")
       ->capture_default_str();

@@ -12,7 +12,6 @@
 #include "analysis/records/output_path.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/report/figures/charts.hpp"
-#include "analysis/report/figures/gnuplot.hpp"
 #include "common/number_format.hpp"
 #include "profiler/timing/timeline.hpp"
 
@@ -25,16 +24,16 @@ constexpr std::size_t kMostPoints = 600;  // of a line; what is finer cannot be 
 struct Line {
   const char* title;
   double TimelineSample::*member;
-  const char* color;
+  Color color;
   Dash dash;
 };
 
 // Colours as in the report, apart in grey by their dashes.
 constexpr Line kShares[] = {
-    {"DRAM read", &TimelineSample::dram_read_share, "#1f77b4", Dash::solid},
-    {"DRAM written", &TimelineSample::dram_write_share, "#d95f02", Dash::dashed},
-    {"tensor pipes", &TimelineSample::tensor_share, "#222222", Dash::solid},
-    {"SMs with work", &TimelineSample::sm_active_share, "#999999", Dash::dotted},
+    {"DRAM read", &TimelineSample::dram_read_share, Color::blue, Dash::solid},
+    {"DRAM written", &TimelineSample::dram_write_share, Color::vermilion, Dash::dashed},
+    {"tensor pipes", &TimelineSample::tensor_share, Color::ink, Dash::solid},
+    {"SMs with work", &TimelineSample::sm_active_share, Color::grey, Dash::dotted},
 };
 
 /// The samples from the first in which the device did something to the last.
@@ -71,10 +70,9 @@ std::string plot_of(const std::vector<TimelineSample>& samples) {
     Look look;
     look.color = line.color;
     look.dash = line.dash;
-    look.width = 1.2;
     chart.series.push_back({line.title, look, points_of(samples, line.member)});
   }
-  return draw(chart);
+  return to_svg({.name = "timeline", .title = "The device against time", .panels = {{"", draw(chart)}}});
 }
 
 constexpr const char* kSchema = "tilescope.timeline/1";
@@ -124,17 +122,8 @@ Timeline read_record(const std::string& path) {
   }
 }
 
-bool has_gnuplot() {
-  try {
-    gnuplot_version();
-    return true;
-  } catch (const MachineLacks&) {
-    return false;
-  }
-}
-
 /// Says what was seen and, if there is something to see, plots it.
-void present(const Timeline& timeline, const std::string& path, bool plot, const CommandContext& context) {
+void present(const Timeline& timeline, const std::string& path, const CommandContext& context) {
   const std::vector<TimelineSample> busy = busy_part(timeline.samples);
   if (busy.empty()) {
     context.print(fmt::format("{} samples of {}, none of them with work on the device: no plot\n",
@@ -150,12 +139,6 @@ void present(const Timeline& timeline, const std::string& path, bool plot, const
                             timeline.device, timeline.chip, busy.size(), 1e6 * timeline.interval_s,
                             format_bytes(read_bytes), format_bytes(write_bytes),
                             timeline.overflowed ? "; samples were lost: take a longer --interval" : ""));
-  if (!plot) {
-    context.print(
-        "no plot: gnuplot is missing; --timeline FILE.svg --samples RECORD.json plots the record where "
-        "it is\n");
-    return;
-  }
   write_file_atomically("--timeline", path, plot_of(busy));
   context.print(path + ": DRAM, tensor pipes and SMs against time\n");
 }
@@ -187,17 +170,15 @@ void profile_timeline(const TimelineOptions& options, const std::function<void()
         fmt::format("must lie in {:g} ... {:g} microseconds", kLeastInterval_us, kMostInterval_us));
   }
   require_writable_file("--timeline", options.plot);
-  const bool plot = has_gnuplot();
-  if (!plot && !context.wants_json()) gnuplot_version();  // says what is missing, before anything runs
   const Timeline timeline = sample_timeline(1e-6 * options.interval_us, work);
   context.write_json(record_of(timeline, context).dump() + "\n");
-  present(timeline, options.plot, plot, context);
+  present(timeline, options.plot, context);
 }
 
 void plot_timeline(const TimelineOptions& options, const CommandContext& context) {
   const Timeline timeline = read_record(options.samples);
   require_writable_file("--timeline", options.plot);
-  present(timeline, options.plot, true, context);
+  present(timeline, options.plot, context);
 }
 
 }  // namespace tilescope::cli

@@ -16,12 +16,12 @@ struct TimelineOptions {
 };
 
 /// Samples the device while `work` runs and writes the plot, and the record of schema tilescope.timeline/1
-/// where --json says. Where gnuplot is missing, a record alone will do.
+/// where --json says.
 /// @throws BadInput before anything runs, MachineLacks
 void profile_timeline(const TimelineOptions& options, const std::function<void()>& work,
                       const CommandContext& context);
 
-/// Writes the plot of the record options.samples. @throws BadInput, MachineLacks without gnuplot
+/// Writes the plot of the record options.samples. @throws BadInput
 void plot_timeline(const TimelineOptions& options, const CommandContext& context);
 
 }  // namespace tilescope::cli

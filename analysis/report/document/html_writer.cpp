@@ -12,29 +12,6 @@ namespace {
 
 constexpr std::string_view kBoundary = "SM<->L2";
 
-std::string escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 /// The text up to `end`, and past it; nothing when `end` does not follow.
 bool take_until(std::string_view& rest, std::string_view end, std::string_view& taken) {
   const std::size_t at = rest.find(end);
@@ -51,17 +28,17 @@ std::string inline_html(std::string_view rest) {
   while (!rest.empty()) {
     std::string_view ahead = rest.substr(1);
     if (rest.starts_with(kBoundary)) {
-      html +=
-          fmt::format("<span class=\"term\">{}</span>", escape(kBoundary));  // browsers break it at its dash
+      // Browsers break it at its dash.
+      html += fmt::format("<span class=\"term\">{}</span>", escape_markup(kBoundary));
       ahead = rest.substr(kBoundary.size());
     } else if (rest.starts_with("**") && (ahead = rest.substr(2), take_until(ahead, "**", inner))) {
       html += "<strong>" + inline_html(inner) + "</strong>";
     } else if (rest.starts_with("`") && take_until(ahead, "`", inner)) {
-      html += "<code>" + escape(inner) + "</code>";
+      html += "<code>" + escape_markup(inner) + "</code>";
     } else if (rest.starts_with("[") && take_until(ahead, "](", inner) && take_until(ahead, ")", address)) {
-      html += fmt::format("<a href=\"{}\">{}</a>", escape(address), inline_html(inner));
+      html += fmt::format("<a href=\"{}\">{}</a>", escape_markup(address), inline_html(inner));
     } else {
-      html += escape(rest.substr(0, 1));
+      html += escape_markup(rest.substr(0, 1));
       ahead = rest.substr(1);
     }
     rest = ahead;
@@ -69,23 +46,33 @@ std::string inline_html(std::string_view rest) {
   return html;
 }
 
-/// The SVG element alone, scaled by the page, its ids made unique on the page.
-std::string inline_svg(const Figure& figure) {
-  std::string svg = figure.svg.substr(figure.svg.find("<svg"));
-  const auto replace_all = [&svg](std::string_view from, const std::string& to) {
-    for (std::size_t at = 0; (at = svg.find(from, at)) != std::string::npos; at += to.size()) {
-      svg.replace(at, from.size(), to);
+std::string svg_element(const Drawing& drawing, const std::string& label) {
+  return fmt::format("<svg class=\"fig\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+                     kDrawingWidth, drawing.height, escape_markup(label), drawing.elements);
+}
+
+/// Rows under headings, each with its heading in a column of its own, so that they can be sorted.
+Table with_group_column(const Table& table) {
+  const auto is_heading = [&table](const auto& row) { return row.size() == 1 && table.columns.size() > 1; };
+  if (std::none_of(table.rows.begin(), table.rows.end(), is_heading)) return table;
+  Table flat{table.caption, table.columns, {}, {}};
+  flat.columns.insert(flat.columns.begin(), {table.group_header});
+  std::string heading;
+  for (const auto& row : table.rows) {
+    if (is_heading(row)) {
+      heading = row.front();
+      continue;
     }
-  };
-  for (const std::string_view mark : {"id='", "id=\"", "href='#", "href=\"#", "url(#"}) {
-    replace_all(mark, std::string(mark) + figure.name + "-");
+    flat.rows.push_back({heading});
+    flat.rows.back().insert(flat.rows.back().end(), row.begin(), row.end());
   }
-  svg.insert(4, fmt::format(" role=\"img\" aria-label=\"{}\"", escape(figure.title)));
-  return svg;
+  return flat;
 }
 
 struct HtmlWriter {
   std::string html;
+  std::string section_title;
+  bool has_records = false;  // a section that says where the numbers come from
 
   void operator()(const Paragraph& paragraph) { html += "<p>" + inline_html(paragraph.text) + "</p>\n"; }
 
@@ -96,54 +83,82 @@ struct HtmlWriter {
   }
 
   void operator()(const CommandLines& commands) {
-    html += "<pre>";
+    html += fmt::format("<details class=\"command\"><summary>{}</summary>\n<pre tabindex=\"0\">",
+                        commands.lines.size() > 1 ? "Commands" : "Command");
     for (const std::string& line : commands.lines) {
       html += &line == &commands.lines.front() ? "" : "\n";
-      add_words(line);
+      html += escape_markup(line);
     }
-    html += "</pre>\n";
+    html += "</pre></details>\n";
   }
 
-  void operator()(const Table& table) {
-    html += "<table>\n";
-    if (!table.caption.empty()) html += "<caption>" + inline_html(table.caption) + "</caption>\n";
-    html += "<thead><tr>";
-    for (const Table::Column& column : table.columns) add_cell("th", column, column.header);
-    html += "</tr></thead>\n<tbody>\n";
-    for (const auto& row : table.rows) {
-      if (row.size() == 1 && table.columns.size() > 1) {
-        html += fmt::format("<tr class=\"group\"><th colspan=\"{}\">{}</th></tr>\n", table.columns.size(),
-                            inline_html(row.front()));
-        continue;
-      }
-      html += "<tr>";
-      for (std::size_t i = 0; i < row.size(); ++i) add_cell("td", table.columns[i], row[i]);
-      html += "</tr>\n";
+  void operator()(const Table& grouped) {
+    const Table table = with_group_column(grouped);
+    const bool folded = table.rows.size() > kMostOpenRows;
+    if (folded) {
+      html += fmt::format("<p class=\"caption\">{}</p>\n<details class=\"long\"><summary>{} rows</summary>\n",
+                          inline_html(table.caption), table.rows.size());
     }
-    html += "</tbody>\n</table>\n";
+    std::string classes;  // which columns are numbers: report.css aligns them
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      if (table.columns[i].numeric) classes += fmt::format("{}n{}", classes.empty() ? "" : " ", i + 1);
+    }
+    html += fmt::format(
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{}\">\n",
+        escape_markup("Table: " + section_title), classes);
+    if (!folded && !table.caption.empty()) {
+      html += "<caption>" + inline_html(table.caption) + "</caption>\n";
+    }
+    html += "<thead><tr>";
+    for (const Table::Column& column : table.columns) {
+      html += "<th scope=\"col\">" + inline_html(column.header) + "</th>";
+    }
+    html += "</tr></thead>\n<tbody>\n";
+    for (const auto& row : table.rows) {  // end tags that HTML does without would be a quarter of a page
+      html += "<tr><th scope=\"row\">" + inline_html(row.front());
+      for (std::size_t i = 1; i < row.size(); ++i) html += "<td>" + inline_html(row[i]);
+      html += "\n";
+    }
+    html += "</tbody>\n</table>\n</div>\n";
+    if (folded) html += "</details>\n";
   }
 
   void operator()(const Figure& figure) {
-    html += fmt::format("<figure id=\"{}\">\n{}\n<figcaption><strong>{}</strong> {}\n", figure.name,
-                        inline_svg(figure), inline_html(figure.title), inline_html(figure.caption));
-    if (!figure.commands.empty()) (*this)(CommandLines{reproduction(figure.commands)});
+    html += fmt::format("<figure id=\"{}\">\n<h3>{}</h3>\n<div class=\"panels{}\">\n", figure.name,
+                        inline_html(figure.title), figure.panels.size() > 1 ? "" : " one");
+    for (const Panel& panel : figure.panels) add_panel(figure, panel);
+    html += "</div>\n";
+    if (figure.legend.height > 0) {
+      html += "<div class=\"legend\">" + svg_element(figure.legend, "Legend of " + figure.title) + "</div>\n";
+    }
+    html += fmt::format("<figcaption>{}\n", inline_html(figure.caption));
+    if (!figure.commands.empty()) {
+      (*this)(CommandLines{reproduction(figure.commands)});
+      if (has_records) html += "<p><a href=\"#records\">Commit, time and machine of these records</a></p>\n";
+    }
     html += "</figcaption>\n</figure>\n";
   }
 
- private:
-  /// Keeps each word of a command in one piece: browsers break lines inside "--option".
-  void add_words(std::string_view line) {
-    for (std::size_t start = 0; start < line.size();) {
-      const std::size_t end = std::min(line.find(' ', start), line.size());
-      html += fmt::format("<span class=\"term\">{}</span>{}", escape(line.substr(start, end - start)),
-                          end < line.size() ? " " : "");
-      start = end + 1;
-    }
+  void add_verdict(const Finding& verdict) {
+    constexpr const char* outcomes[] = {"good", "mixed", "bad", "told"};
+    html += fmt::format(
+        "<section class=\"verdict {}\">\n<h2>{}</h2>\n<p class=\"figure\">{}</p>\n<p>{}{}</p>\n</section>\n",
+        outcomes[static_cast<std::size_t>(verdict.outcome)], escape_markup(verdict.question),
+        inline_html(verdict.number), inline_html(verdict.sentence),
+        verdict.section.empty() ? "" : fmt::format(" <a href=\"#{}\">More</a>", verdict.section));
   }
 
-  void add_cell(std::string_view element, const Table::Column& column, std::string_view text) {
-    html += fmt::format("<{}{}>{}</{}>", element, column.numeric ? " class=\"number\"" : "",
-                        inline_html(text), element);
+ private:
+  void add_panel(const Figure& figure, const Panel& panel) {
+    const bool one = figure.panels.size() == 1;
+    const std::vector<std::string>& commands = panel.commands.empty() ? figure.commands : panel.commands;
+    std::string command = commands.empty() ? "" : commands.front();
+    if (commands.size() > 1) command += fmt::format("\nand {} more commands, below", commands.size() - 1);
+    html += fmt::format("<div class=\"panel\" data-p=\"{}\" data-c=\"{}\"{}>\n", escape_markup(panel.title),
+                        escape_markup(command), panel.steps ? " data-steps" : "");
+    if (!panel.title.empty() && !one) html += fmt::format("<h4>{}</h4>\n", inline_html(panel.title));
+    html += svg_element(panel.drawing, one ? figure.title : figure.title + " " + panel.title);
+    html += "</div>\n";
   }
 };
 
@@ -153,20 +168,31 @@ std::string to_html(const Document& document) {
   HtmlWriter writer;
   writer.html = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n"
-      "<style>\n{}</style>\n</head>\n<body>\n<h1>{}</h1>\n<p class=\"lead\">{}</p>\n<nav><ul>\n",
-      escape(document.title), embedded_file("templates/report.css"), escape(document.title),
-      inline_html(document.lead));
-  for (const Section& section : document.sections) {
-    writer.html += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", section.name, escape(section.title));
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" "
+      "href=\"data:,\">\n<title>{}</title>\n"
+      "<style>\n{}{}</style>\n</head>\n<body>\n<header>\n<h1>{}</h1>\n",
+      escape_markup(document.title), embedded_file("templates/report.css"),
+      embedded_file("templates/figure.css"), escape_markup(document.title));
+  if (!document.verdicts.empty()) {
+    writer.html += "<div class=\"verdicts\">\n";
+    for (const Finding& verdict : document.verdicts) writer.add_verdict(verdict);
+    writer.html += "</div>\n";
   }
-  writer.html += "</ul></nav>\n";
+  writer.html += fmt::format("<p class=\"lead\">{}</p>\n</header>\n<main>\n", inline_html(document.lead));
+  writer.has_records = std::any_of(document.sections.begin(), document.sections.end(),
+                                   [](const Section& section) { return section.name == "records"; });
   for (const Section& section : document.sections) {
-    writer.html += fmt::format("<section id=\"{}\">\n<h2>{}</h2>\n", section.name, escape(section.title));
+    writer.section_title = section.title;
+    // The anchor lies inside, so that browsers open the fold when they go to it.
+    writer.html += fmt::format(
+        "<details class=\"section\"{}>\n<summary><h2>{}</h2></summary>\n<div class=\"body\" id=\"{}\">\n",
+        section.open ? " open" : "", escape_markup(section.title), section.name);
     for (const Block& block : section.blocks) std::visit(writer, block);
-    writer.html += "</section>\n";
+    writer.html += "</div>\n</details>\n";
   }
-  return writer.html + "</body>\n</html>\n";
+  return writer.html + fmt::format("</main>\n<script>\n{}</script>\n</body>\n</html>\n",
+                                   embedded_file("templates/report.js"));
 }
 
 }  // namespace tilescope

@@ -28,12 +28,19 @@ struct MarkdownWriter {
     text += "\n";
   }
 
+  /// More than a few are rarely read, and then copied.
   void operator()(const CommandLines& commands) {
+    constexpr std::size_t kMostOpen = 3;
+    const bool folded = commands.lines.size() > kMostOpen;
+    if (folded) text += fmt::format("<details><summary>{} commands</summary>\n\n", commands.lines.size());
     text += fmt::format("```\n{}\n```\n\n", fmt::join(commands.lines, "\n"));
+    if (folded) text += "</details>\n\n";
   }
 
   void operator()(const Table& table) {
     if (!table.caption.empty()) text += table.caption + "\n\n";
+    const bool folded = table.rows.size() > kMostOpenRows;
+    if (folded) text += fmt::format("<details><summary>{} rows</summary>\n\n", table.rows.size());
     for (const Table::Column& column : table.columns) text += "| " + cell(column.header) + " ";
     text += "|\n";
     for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
@@ -45,7 +52,7 @@ struct MarkdownWriter {
       for (std::size_t i = row.size(); i < table.columns.size(); ++i) text += "| ";
       text += "|\n";
     }
-    text += "\n";
+    text += folded ? "\n</details>\n\n" : "\n";
   }
 
   void operator()(const Figure& figure) {
@@ -75,7 +82,15 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
 }
 
 std::string to_markdown(const Document& document, std::string_view figure_folder) {
-  MarkdownWriter writer{figure_folder, "# " + document.title + "\n\n" + document.lead + "\n\n"};
+  MarkdownWriter writer{figure_folder, "# " + document.title + "\n\n"};
+  if (!document.verdicts.empty()) {
+    Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
+    for (const Finding& verdict : document.verdicts) {
+      table.rows.push_back({verdict.question, "**" + verdict.number + "**", verdict.sentence});
+    }
+    writer(table);
+  }
+  writer.text += document.lead + "\n\n";
   for (const Section& section : document.sections) {
     writer.text += "## " + section.title + "\n\n";
     for (const Block& block : section.blocks) std::visit(writer, block);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report before it has a format: sections of paragraphs, tables and figures, written as HTML or Markdown.
+// A report before it has a format: verdicts, and sections of paragraphs, tables and figures, written as HTML
+// or Markdown.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,15 +37,37 @@ struct Table {
   std::vector<Column> columns;
   /// Each as long as `columns`, or of one cell: a heading over the rows below it.
   std::vector<std::vector<std::string>> rows;
+  /// Header of a column that repeats those headings in each of their rows, where readers can sort; if there
+  /// are any.
+  std::string group_header = "problem";
 };
 
-/// A plot with what to see in it and what reproduces it.
+/// Tables with more rows stand behind a fold.
+inline constexpr std::size_t kMostOpenRows = 12;
+
+/// What is drawn, as elements of SVG in a frame kDrawingWidth wide; classes as in templates/figure.css.
+struct Drawing {
+  double height = 0;
+  std::string elements;
+};
+inline constexpr double kDrawingWidth = 400;
+
+/// One plot of a figure.
+struct Panel {
+  std::string title;  // what tells it from the others, usually its problem
+  Drawing drawing;
+  std::vector<std::string> commands = {};  // those of the figure that made what it shows
+  bool steps = false;                      // its curves are known at steps, which a reader may walk through
+};
+
+/// Plots with what to see in them and what reproduces them.
 struct Figure {
-  std::string name;                   // file stem and anchor, e.g. "bytes-against-seqlen-forward"
-  std::string title;                  // inline text
-  std::string caption;                // inline text
-  std::vector<std::string> commands;  // that made the records behind it, without --json
-  std::string svg;                    // a whole SVG document
+  std::string name;                        // file stem and anchor, e.g. "bytes-against-seqlen-forward"
+  std::string title;                       // inline text: what is seen
+  std::string caption = {};                // inline text
+  std::vector<std::string> commands = {};  // that made the records behind it, without --json
+  std::vector<Panel> panels = {};          // small multiples, or one
+  Drawing legend = {};                     // of all panels, where they have none of their own
 };
 
 /// The lines that make records by `commands` and a report of them.
@@ -55,15 +79,29 @@ struct Section {
   std::string name;  // anchor
   std::string title;
   std::vector<Block> blocks;
+  bool open = false;  // to be seen without a click
+};
+
+enum class Outcome { good, mixed, bad, told };  // told: a number that is neither right nor wrong
+
+/// A question that opens a report: a number, and what it says in one sentence.
+struct Finding {
+  std::string question;
+  std::string number;
+  std::string sentence;  // inline text, with its machine
+  Outcome outcome = Outcome::told;
+  std::string section;  // that shows more
 };
 
 struct Document {
   std::string title;
   std::string lead;  // inline text
   std::vector<Section> sections;
+  std::vector<Finding> verdicts = {};
 };
 
-/// One page with its style and every figure inside; no script, nothing fetched.
+/// One page with its style, its script and every figure inside; nothing is fetched, and all is there without
+/// the script.
 std::string to_html(const Document& document);
 
 /// GitHub Markdown; figures are links to `figure_folder`/NAME.svg.
@@ -71,5 +109,11 @@ std::string to_markdown(const Document& document, std::string_view figure_folder
 
 /// One block alone, as it stands inside to_markdown().
 std::string to_markdown(const Block& block, std::string_view figure_folder);
+
+/// A whole SVG document of the figure: its panels side by side, its legend below.
+std::string to_svg(const Figure& figure);
+
+/// For text and attributes of HTML and SVG.
+std::string escape_markup(std::string_view text);
 
 }  // namespace tilescope

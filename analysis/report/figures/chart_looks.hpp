@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +19,23 @@ namespace tilescope {
 /// Hands out looks: the algorithms keep theirs, a second kernel of an algorithm takes the next spare one.
 class KernelLooks {
  public:
+  /// The one that `kernel` was given before, if it was.
+  Look take(std::optional<Algorithm> algorithm, const std::string& kernel) {
+    const auto known = by_kernel_.find(kernel);
+    if (known != by_kernel_.end()) return known->second;
+    return by_kernel_[kernel] = take(algorithm);
+  }
+  /// Those handed out by name.
+  const std::map<std::string, Look>& known() const { return by_kernel_; }
+
   Look take(std::optional<Algorithm> algorithm) {
-    static const std::vector<Look> own = {{.color = "#3d3d3d", .marker = Marker::circle},
-                                          {.color = "#c8640a", .marker = Marker::triangle},
-                                          {.color = "#0b62a4", .marker = Marker::square}};
-    static const std::vector<Look> spare = {{.color = "#7a3b9a", .marker = Marker::diamond},
-                                            {.color = "#2a8f6a", .marker = Marker::pentagon},
-                                            {.color = "#8a6d00", .marker = Marker::triangle_down},
-                                            {.color = "#a02c50", .marker = Marker::star}};
+    static const std::vector<Look> own = {{.color = Color::dark, .marker = Marker::circle},
+                                          {.color = Color::vermilion, .marker = Marker::triangle},
+                                          {.color = Color::blue, .marker = Marker::square}};
+    static const std::vector<Look> spare = {{.color = Color::purple, .marker = Marker::diamond},
+                                            {.color = Color::green, .marker = Marker::pentagon},
+                                            {.color = Color::amber, .marker = Marker::triangle_down},
+                                            {.color = Color::sky, .marker = Marker::star}};
     if (algorithm) {
       bool& used = used_[static_cast<std::size_t>(*algorithm)];
       if (!used) {
@@ -41,6 +52,7 @@ class KernelLooks {
   }
 
  private:
+  std::map<std::string, Look> by_kernel_;
   bool used_[3] = {};
   std::size_t next_spare_ = 0;
 };
@@ -51,8 +63,8 @@ inline Look at_dram(Look look) {
   return look;
 }
 
-inline const Look kFloorLook = {.color = "#222222", .dash = Dash::dash_dotted, .width = 1.5};
-inline const Look kBoundLook = {.color = "#222222", .dash = Dash::dotted, .width = 1.8};
+inline const Look kFloorLook = {.dash = Dash::dash_dotted};
+inline const Look kBoundLook = {.dash = Dash::dotted};
 
 /// A logarithmic axis of bytes round all points of `series`.
 inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSeries>& series) {
@@ -65,7 +77,7 @@ inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSerie
   }
   low /= 1.6;
   high *= 1.6;
-  return {label, logarithmic_ticks(low, high, format_bytes), low, high, true};
+  return {label, logarithmic_ticks(low, high, format_bytes), low, high, true, format_bytes};
 }
 
 /// A logarithmic axis with a tick at each of the powers of two (or other values) of `values`.
@@ -73,8 +85,12 @@ inline ChartAxis doubling_axis(const std::string& label, std::vector<std::int64_
                                std::string (*format)(std::int64_t)) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
-  ChartAxis axis{
-      label, {}, static_cast<double>(values.front()) / 1.12, static_cast<double>(values.back()) * 1.12, true};
+  ChartAxis axis{label,
+                 {},
+                 static_cast<double>(values.front()) / 1.12,
+                 static_cast<double>(values.back()) * 1.12,
+                 true,
+                 [format](double value) { return format(std::llround(value)); }};
   constexpr std::size_t kMostLabels = 9;
   const std::size_t stride = (values.size() + kMostLabels - 1) / kMostLabels;
   for (std::size_t i = 0; i < values.size(); i += stride) {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three kinds of chart in a report, as data, and their drawing through gnuplot.
+// The three kinds of chart in a report, as data, and their drawing.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {
 
@@ -14,6 +17,10 @@ struct ChartPoint {
   double y = 0;
 };
 
+/// Classes c0 ... of templates/figure.css: Okabe and Ito's colours, darker on white and lighter on black, so
+/// that each stands out from its ground.
+enum class Color { dark, grey, blue, vermilion, green, purple, sky, amber, ink };
+
 /// Line styles that stay apart in grey.
 enum class Dash { solid, dashed, dotted, dash_dotted };
 
@@ -21,11 +28,11 @@ enum class Dash { solid, dashed, dotted, dash_dotted };
 enum class Marker { none, circle, square, triangle, triangle_down, diamond, pentagon, cross, plus, star };
 
 struct Look {
-  const char* color = "#222222";  // a literal
+  Color color = Color::ink;
   Marker marker = Marker::none;
   bool filled = true;
   Dash dash = Dash::solid;
-  double width = 1.8;
+  bool line = true;  // or markers alone
 };
 
 struct LineSeries {
@@ -43,13 +50,16 @@ struct ChartAxis {
   double low = 0;
   double high = 1;
   bool logarithmic = true;
+  std::function<std::string(double)> format = nullptr;  // of a value that a reader points at
 };
 
 struct LineChart {
   ChartAxis x, y;
   std::vector<LineSeries> series;
 };
-std::string draw(const LineChart& chart);
+Drawing draw(const LineChart& chart, bool with_legend = true);
+/// A legend alone, of lines that may have no points.
+Drawing draw_legend(const std::vector<LineSeries>& series);
 
 /// A ceiling of a roofline. Work is FLOP or instructions, as the axes say.
 struct Roof {
@@ -57,7 +67,8 @@ struct Roof {
   double work_per_second = 0;              // level part; of a slanted roof the level where it ends
   std::optional<double> bytes_per_second;  // slanted part
   bool dashed = false;                     // datasheet figure rather than a measured one
-  bool label_below = false;                // where another line is close above
+  bool label_below = false;                // of a level roof, where another is close above
+  Color color = Color::grey;
 };
 
 /// One kernel at one rate, with an intensity for each boundary.
@@ -83,17 +94,16 @@ struct RooflineChart {
   std::vector<RooflineKernel> kernels;
   std::vector<RooflineArrow> arrows;
 };
-std::string draw(const RooflineChart& chart);
+Drawing draw(const RooflineChart& chart);
 
 struct BarPart {
-  const char* title = "";  // a literal, like the colour
-  const char* color = "#222222";
-  int pattern = 3;  // gnuplot's fill pattern; 3 is solid
+  const char* title = "";  // a literal
+  Color color = Color::ink;
 };
 
 struct StackedBar {
-  std::string label;            // left of the bar
-  std::string total;            // right of it
+  std::string label;            // above the bar
+  std::string total;            // at the end of that line
   std::vector<double> lengths;  // one for each part
 };
 
@@ -104,6 +114,6 @@ struct StackedChart {
   std::vector<StackedBar> bars;           // top to bottom
   std::vector<std::size_t> group_starts;  // bars before which a gap stands
 };
-std::string draw(const StackedChart& chart);
+Drawing draw(const StackedChart& chart);
 
 }  // namespace tilescope

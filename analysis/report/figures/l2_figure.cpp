@@ -28,7 +28,7 @@ std::vector<ChartPoint> curve_of(const RunSummary& run) {
   return points;
 }
 
-Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
+Figure l2_figure(const std::vector<const RunSummary*>& runs) {
   Figure figure;
   LineChart chart;
   KernelLooks palette;
@@ -49,7 +49,7 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
   for (std::int64_t size = 1; size <= last; size *= 2) {
     if (size >= *smallest) marks.push_back(size);
   }
-  chart.x = doubling_axis("L2 size", marks, format_capacity);
+  chart.x = doubling_axis("L2 size (bytes)", marks, format_capacity);
   for (LineSeries& line : chart.series) {
     std::erase_if(line.points, [&chart](const ChartPoint& point) { return point.x > chart.x.high; });
     line.points.push_back({chart.x.high, line.points.back().y});  // a larger L2 changes nothing more
@@ -62,7 +62,7 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
     const double x = static_cast<double>(bytes);
     if (x < chart.x.low || x > chart.x.high) return;
     chart.series.push_back({fmt::format("{}, {}", title, format_capacity(bytes)),
-                            {.color = "#777777", .dash = dash, .width = 1.3},
+                            {.color = Color::grey, .dash = dash},
                             {{x, y.low}, {x, y.high}}});
   };
   if (machine) {
@@ -71,13 +71,14 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
       mark_capacity("of it usable", machine->l2_effective_bytes.value, Dash::dashed);
     }
   }
-  figure.name = fmt::format("dram-against-l2-{}-{}", to_string(first.direction), number);
+  figure.name = fmt::format("dram-against-l2-{}", to_string(first.direction));
   figure.title = fmt::format("DRAM bytes against L2 size, {} pass.", to_string(first.direction));
-  figure.caption = fmt::format(
-      "{}, tile {}. Each line is one replay: the stack distance of an access is the smallest L2 that saves "
-      "it. A cliff stands where the tensors that concurrent CTAs share begin to fit.",
-      problem_text(first), to_string(first.tile));
-  figure.svg = draw(chart);
+  figure.caption =
+      "Each line is one replay, through an LRU: the stack distance of an access is the smallest L2 that "
+      "saves "
+      "it. A cliff stands where the tensors that concurrent CTAs share begin to fit.";
+  figure.panels = {{fmt::format("{}, {} model", problem_text(first), first.machine_model), draw(chart)}};
+  figure.panels.front().steps = true;
   return figure;
 }
 
@@ -85,19 +86,20 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs, int number) {
 
 std::optional<Section> l2_section(const std::vector<RunSummary>& runs) {
   Section section{"l2", "What the L2 saves", {}};
-  int numbers[2] = {};  // by direction
+  std::vector<const RunSummary*> shown;
   for (const auto& members : group_by_problem(headline_runs(runs))) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       std::vector<const RunSummary*> side;
       std::copy_if(
           members.begin(), members.end(), std::back_inserter(side),
           [direction](const RunSummary* run) { return run->direction == direction && has_curve(*run); });
-      if (!side.empty()) {
-        section.blocks.push_back(l2_figure(side, ++numbers[static_cast<int>(direction)]));
-      }
+      if (side.empty()) continue;
+      add_to_figure(section, l2_figure(side));
+      shown.insert(shown.end(), side.begin(), side.end());
     }
   }
   if (section.blocks.empty()) return std::nullopt;
+  section.title = with_machines(section.title, shown);
   return section;
 }
 

@@ -47,12 +47,12 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
        {std::pair(CeilingKind::sm_l2, "SM<->L2"), std::pair(CeilingKind::dram, "DRAM")}) {
     for (const Ceiling* ceiling : drawn(ceilings, kind)) {
       slanted.push_back({fmt::format("{} {}/s", name, format_bytes(ceiling->per_second)),
-                         level_of(!ceiling->measured), ceiling->per_second, !ceiling->measured, false});
+                         level_of(!ceiling->measured), ceiling->per_second, !ceiling->measured, false,
+                         kind == CeilingKind::dram ? Color::amber : Color::purple});
     }
   }
   std::stable_sort(slanted.begin(), slanted.end(),
                    [](const Roof& a, const Roof& b) { return *a.bytes_per_second > *b.bytes_per_second; });
-  slanted.back().label_below = true;
   roofs.insert(roofs.end(), slanted.begin(), slanted.end());
   return roofs;
 }
@@ -103,12 +103,12 @@ RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Work w
 }
 
 Figure named_figure(const char* name, const char* title, const Subjects& subjects,
-                    const RunCeilings& ceilings, int number) {
+                    const RunCeilings& ceilings) {
   const RunSummary& first = *subjects.front().run;
   Figure figure;
-  figure.name = fmt::format("{}-{}-{}", name, to_string(first.direction), number);
-  figure.title = fmt::format("{}, {} pass, {}.", title, to_string(first.direction), ceilings.machine_title);
-  figure.caption = problem_text(first);
+  figure.name = fmt::format("{}-{}", name, to_string(first.direction));
+  figure.title = fmt::format("{}, {} pass.", title, to_string(first.direction));
+  figure.panels = {{fmt::format("{}, {}", problem_text(first), ceilings.machine_title), {}}};
   for (const RooflineSubject& subject : subjects) add_command(figure, *subject.run);
   return figure;
 }
@@ -117,8 +117,8 @@ Figure named_figure(const char* name, const char* title, const Subjects& subject
 
 std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 
-Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, int number) {
-  Figure figure = named_figure("roofline", "Roofline", subjects, ceilings, number);
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
+  Figure figure = named_figure("roofline", "Roofline", subjects, ceilings);
   RooflineChart chart =
       chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate),
                [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
@@ -127,28 +127,28 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, in
   chart.format_rate = flops_rate;
   if (!chart.arrows.empty()) {
     const RooflineSubject &from = subjects[chart.arrows[0].from], &to = subjects[chart.arrows[0].to];
-    figure.caption += fmt::format(". From {} to {} the {} rate grows {}.", from.run->label, to.run->label,
-                                  from.timed && to.timed ? "measured" : "attainable",
-                                  format_ratio(to.flops_per_second() / from.flops_per_second()));
+    figure.panels.front().title +=
+        fmt::format(". From {} to {} the {} rate grows {}", from.run->label, to.run->label,
+                    from.timed && to.timed ? "measured" : "attainable",
+                    format_ratio(to.flops_per_second() / from.flops_per_second()));
   }
-  figure.svg = draw(chart);
+  figure.panels.front().drawing = draw(chart);
   return figure;
 }
 
-std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, int number) {
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings) {
   std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
   std::vector<Roof> roofs =
       roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
   if (subjects.empty() || roofs.empty()) return std::nullopt;
-  Figure figure =
-      named_figure("softmax-roofline", "Instruction roofline of the softmax", subjects, ceilings, number);
+  Figure figure = named_figure("softmax-roofline", "Instruction roofline of the softmax", subjects, ceilings);
   RooflineChart chart = chart_of(subjects, std::move(roofs), [](const RooflineSubject& subject) {
     return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
   });
   chart.x_label = "Exponential instructions of a warp, per byte at the boundary";
   chart.y_label = "Exponential instructions per second";
   chart.format_rate = instruction_rate;
-  figure.svg = draw(chart);
+  figure.panels.front().drawing = draw(chart);
   return figure;
 }
 

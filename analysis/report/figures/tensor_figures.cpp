@@ -17,16 +17,15 @@ struct TensorGroup {
   std::vector<TensorName> tensors;
 };
 
-/// The patterns (gnuplot's: 3 solid, 1 and 2 crossed, 4 to 7 hatched) tell the groups apart in grey.
 const std::vector<TensorGroup>& tensor_groups() {
   using enum TensorName;
   static const std::vector<TensorGroup> groups = {
-      {{"K, V", "#0b62a4", 3}, {k, v}},
-      {{"Q, O, dO", "#0b62a4", 4}, {q, out, dout}},
-      {{"dQ, dK, dV", "#2a8f6a", 5}, {dq, dk, dv}},
-      {{"fp32 sums of O, dQ, dK, dV", "#c8640a", 2}, {out_accum, dq_accum, dk_accum, dv_accum}},
-      {{"S, P, dP, dS", "#a8a8a8", 3}, {scores, probs, dprobs, dscores}},
-      {{"LSE, delta, m, l", "#222222", 3}, {lse, delta, row_max, row_sum}},
+      {{"K, V", Color::blue}, {k, v}},
+      {{"Q, O, dO", Color::sky}, {q, out, dout}},
+      {{"dQ, dK, dV", Color::green}, {dq, dk, dv}},
+      {{"fp32 sums of O, dQ, dK, dV", Color::vermilion}, {out_accum, dq_accum, dk_accum, dv_accum}},
+      {{"S, P, dP, dS", Color::grey}, {scores, probs, dprobs, dscores}},
+      {{"LSE, delta, m, l", Color::ink}, {lse, delta, row_max, row_sum}},
   };
   return groups;
 }
@@ -66,7 +65,7 @@ std::vector<double> bytes_by_group(const RunSummary& run) {
   return bytes;
 }
 
-Figure tensor_figure(const std::vector<const RunSummary*>& runs, int number) {
+Figure tensor_figure(const std::vector<const RunSummary*>& runs) {
   StackedChart chart;
   chart.x_label = "Bytes read and written at SM<->L2";
   chart.format_tick = format_bytes;
@@ -98,13 +97,12 @@ Figure tensor_figure(const std::vector<const RunSummary*>& runs, int number) {
     for (StackedBar& bar : chart.bars)
       bar.lengths.erase(bar.lengths.begin() + static_cast<std::ptrdiff_t>(part));
   }
-  figure.name = fmt::format("bytes-by-tensor-{}", number);
+  figure.name = "bytes-by-tensor";
   figure.title = "Bytes at SM<->L2 by tensor.";
-  figure.caption = fmt::format(
-      "{}. Closed form, all passes of a direction together. `standard` moves the N x N matrices; the flash "
-      "kernels move K and V again for each tile of Q, or Q, dO and the sums again for each tile of K and V.",
-      problem_text(*runs.front()));
-  figure.svg = draw(chart);
+  figure.caption =
+      "Closed form, all passes of a direction together. `standard` moves the N x N matrices; the flash "
+      "kernels move K and V again for each tile of Q, or Q, dO and the sums again for each tile of K and V.";
+  figure.panels = {{problem_text(*runs.front()), draw(chart)}};
   return figure;
 }
 
@@ -114,8 +112,8 @@ std::optional<Section> tensor_section(const std::vector<RunSummary>& runs) {
   Section section{"tensors", "Which tensors move", {}};
   constexpr std::size_t kMostDrawn = 4;
   for (const auto& members : most_telling(group_by_problem(headline_runs(runs)), kMostDrawn)) {
-    Figure figure = tensor_figure(members, static_cast<int>(section.blocks.size()) + 1);
-    if (!figure.svg.empty()) section.blocks.push_back(std::move(figure));
+    Figure figure = tensor_figure(members);
+    if (!figure.panels.empty()) add_to_figure(section, std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
   return section;

@@ -2,7 +2,10 @@
 // Bytes against sequence length and against block size.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "analysis/counts/lower_bounds.hpp"
+#include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/chart_looks.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
@@ -39,13 +42,11 @@ std::string series_title(const Sweep& sweep, const SweepSeries& series) {
 }
 
 /// Lines of every kernel at every boundary that the records know, over `x`.
-std::vector<LineSeries> boundary_lines(const Sweep& sweep, ValueOf x) {
+std::vector<LineSeries> boundary_lines(const Sweep& sweep, ValueOf x, KernelLooks& palette) {
   std::vector<LineSeries> lines;
   std::vector<Look> looks;
-  KernelLooks palette;
   for (const SweepSeries& series : sweep.series) {
-    const RunSummary& run = *series.points.front();
-    looks.push_back(palette.take(run.algorithm));
+    looks.push_back(palette.take(series.points.front()->algorithm, series_title(sweep, series)));
   }
   const auto add = [&](const char* boundary, BytesOf bytes, bool dram, bool measured) {
     for (std::size_t i = 0; i < sweep.series.size(); ++i) {
@@ -53,7 +54,7 @@ std::vector<LineSeries> boundary_lines(const Sweep& sweep, ValueOf x) {
                       dram ? at_dram(looks[i]) : looks[i], totals(sweep.series[i], bytes, x)};
       if (measured) {
         line.look.marker = dram ? Marker::cross : Marker::plus;
-        line.look.width = 0;
+        line.look.line = false;
       }
       if (!line.points.empty()) lines.push_back(std::move(line));
     }
@@ -138,17 +139,39 @@ std::int64_t last_common(const Sweep& sweep, ValueOf x_of) {
   return last;
 }
 
+bool is_measured(const Sweep& sweep) {
+  return std::any_of(sweep.series.begin(), sweep.series.end(), [](const SweepSeries& series) {
+    return series.points.front()->measured_sm_l2.has_value();
+  });
+}
+
+/// Kernels by their colours and markers, boundaries by their lines, and what is drawn beside them.
+std::vector<LineSeries> legend_lines(const KernelLooks& palette, const std::vector<LineSeries>& drawn,
+                                     bool measured) {
+  std::vector<LineSeries> lines;
+  for (const auto& [kernel, look] : palette.known()) lines.push_back({kernel, look, {}});
+  const Look grey{.color = Color::grey, .marker = Marker::circle};
+  lines.push_back({"SM<->L2, closed form", grey, {}});
+  lines.push_back({"DRAM, simulated", at_dram(grey), {}});
+  if (measured) {
+    lines.push_back({"SM<->L2, measured", {.color = Color::grey, .marker = Marker::plus, .line = false}, {}});
+    lines.push_back({"DRAM, measured", {.color = Color::grey, .marker = Marker::cross, .line = false}, {}});
+  }
+  for (const LineSeries& line : drawn) {
+    const bool beside = line.look.color == kFloorLook.color;
+    const bool known = std::any_of(lines.begin(), lines.end(),
+                                   [&line](const LineSeries& other) { return other.title == line.title; });
+    if (beside && !known) lines.push_back({line.title, line.look, {}});
+  }
+  return lines;
+}
+
 /// What the looks of boundary_lines() mean.
 std::string legend_of(const Sweep& sweep) {
   std::string text =
-      " Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
+      "Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
       "simulated; where the two coincide, the L2 saves nothing.";
-  for (const SweepSeries& series : sweep.series) {
-    if (series.points.front()->measured_sm_l2) {
-      return text + " Upright and slanting crosses: both as counters measured them.";
-    }
-  }
-  return text;
+  return is_measured(sweep) ? text + " Upright and slanting crosses: both as counters measured them." : text;
 }
 
 /// "tile 128x64", or that kernels differ in it.
@@ -156,7 +179,7 @@ std::string tile_of(const Sweep& sweep) {
   const TileShape tile = sweep.series.front().tile;
   const bool same = std::all_of(sweep.series.begin(), sweep.series.end(),
                                 [&](const SweepSeries& series) { return series.tile == tile; });
-  return same ? "tile " + to_string(tile) : "each kernel with its own tile";
+  return same ? "Tile " + to_string(tile) + "." : "Each kernel has its own tile.";
 }
 
 /// The sweeps in which kernels meet; all, where none meet in any.
@@ -166,65 +189,99 @@ std::vector<Sweep> most_compared(std::vector<Sweep> sweeps) {
   return sweeps;
 }
 
-/// The chart of a section's sweep, all but its caption. `number` counts the sweeps of one direction.
-Figure sweep_figure(const Section& section, const Sweep& sweep, int number, ChartAxis x,
-                    std::vector<LineSeries> lines) {
+std::vector<const RunSummary*> points_of(const std::vector<Sweep>& sweeps) {
+  std::vector<const RunSummary*> points;
+  for (const Sweep& sweep : sweeps) {
+    for (const SweepSeries& series : sweep.series)
+      points.insert(points.end(), series.points.begin(), series.points.end());
+  }
+  return points;
+}
+
+/// The sweeps of one direction that are shown together: those that were measured, or the others.
+std::vector<std::vector<Sweep>> by_kind(std::vector<Sweep> sweeps) {
+  std::map<std::pair<Direction, bool>, std::vector<Sweep>> kinds;
+  for (Sweep& sweep : sweeps) kinds[{sweep.direction, is_measured(sweep)}].push_back(std::move(sweep));
+  std::vector<std::vector<Sweep>> groups;
+  for (auto& [kind, members] : kinds) groups.push_back(std::move(members));
+  return groups;
+}
+
+/// Charts of sweeps, which share their axes, as the panels of a figure; all but its caption. `number` counts
+/// the figures of one direction.
+Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, int number,
+                    const std::string& x_label, ValueOf x, std::string (*x_text)(std::int64_t)) {
+  const bool by_length = x == seqlen_of;
+  const Sweep& first = sweeps.front();
+  KernelLooks palette;
+  std::vector<LineChart> charts;
+  std::vector<LineSeries> all;
+  std::vector<std::int64_t> values;
+  for (const Sweep& sweep : sweeps) {
+    std::vector<LineSeries>& lines = charts.emplace_back().series = boundary_lines(sweep, x, palette);
+    if (by_length) {
+      if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
+    }
+    lines.push_back(floor_line(sweep, x));
+    all.insert(all.end(), lines.begin(), lines.end());
+    const std::vector<std::int64_t> own = values_of(sweep, x);
+    values.insert(values.end(), own.begin(), own.end());
+  }
   Figure figure;
-  figure.name = fmt::format("bytes-against-{}-{}-{}", section.name, to_string(sweep.direction), number);
-  figure.title = fmt::format("{}, {} pass.", section.title, to_string(sweep.direction));
-  add_commands(figure, sweep);
-  ChartAxis y = byte_axis("Bytes read and written", lines);
-  figure.svg = draw(LineChart{std::move(x), std::move(y), std::move(lines)});
+  figure.name = fmt::format("bytes-against-{}-{}-{}", section.name, to_string(first.direction), number);
+  figure.title = fmt::format("{}, {} pass{}.", section.title, to_string(first.direction),
+                             is_measured(first) ? ", with what counters saw" : "");
+  for (std::size_t i = 0; i < sweeps.size(); ++i) {
+    charts[i].x = doubling_axis(x_label, values, x_text);
+    charts[i].y = byte_axis("Bytes read and written", all);
+    Figure one;
+    add_commands(one, sweeps[i]);
+    for (const std::string& command : one.commands) add_new(figure.commands, command);
+    figure.panels.push_back({describe_fixed(sweeps[i], !by_length), draw(charts[i], false), one.commands});
+  }
+  figure.legend = draw_legend(legend_lines(palette, all, is_measured(first)));
+  const std::int64_t last = last_common(first, x);
+  figure.caption =
+      legend_of(first) +
+      comparison_at(first, last, x, by_length ? "N = " + format_length(last) : fmt::format("{} rows", last));
   return figure;
 }
 
 }  // namespace
 
 std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
-  Section section{"seqlen", "Bytes against sequence length", {}};
+  Section section{"seqlen", "Bytes against sequence length", {}, true};
   int numbers[2] = {};  // by direction
-  for (const Sweep& sweep : most_compared(seqlen_sweeps(runs))) {
-    std::vector<LineSeries> lines = boundary_lines(sweep, seqlen_of);
-    if (lines.empty()) continue;
-    if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
-    lines.push_back(floor_line(sweep, seqlen_of));
-    Figure figure = sweep_figure(
-        section, sweep, ++numbers[static_cast<int>(sweep.direction)],
-        doubling_axis("Sequence length N (tokens)", values_of(sweep, seqlen_of), format_length), lines);
-    const std::int64_t last = last_common(sweep, seqlen_of);
+  for (const std::vector<Sweep>& sweeps : by_kind(most_compared(seqlen_sweeps(runs)))) {
+    Figure figure = sweep_figure(section, sweeps, ++numbers[static_cast<int>(sweeps.front().direction)],
+                                 "Sequence length N (tokens)", seqlen_of, format_length);
     figure.caption = fmt::format(
-        "{}, {}.{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
+        "{} At SM<->L2 all grow as N². At DRAM flash2 stays near the floor while what "
         "concurrent CTAs stream together fits the L2; flash1 runs one CTA a head, so that each head streams "
-        "its own. The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all registers "
-        "and shared memory as fast memory; the outputs are added.{}",
-        describe_fixed(sweep, false), tile_of(sweep), legend_of(sweep),
-        comparison_at(sweep, last, seqlen_of, "N = " + format_length(last)));
+        "its own. {} The lower bound on reads is that of Hong and Kung and of Saha and Ye, with all "
+        "registers "
+        "and shared memory as fast memory; the outputs are added.",
+        tile_of(sweeps.front()), figure.caption);
     section.blocks.emplace_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
+  section.title = with_machines(section.title, points_of(seqlen_sweeps(runs)));
   return section;
 }
 
 std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
   Section section{"block-size", "Bytes against block size", {}};
   int numbers[2] = {};  // by direction
-  for (const Sweep& sweep : most_compared(tile_sweeps(runs))) {
-    std::vector<LineSeries> lines = boundary_lines(sweep, block_of);
-    if (lines.empty()) continue;
-    lines.push_back(floor_line(sweep, block_of));
-    Figure figure = sweep_figure(section, sweep, ++numbers[static_cast<int>(sweep.direction)],
-                                 doubling_axis("Block size (rows of the tile that a CTA keeps)",
-                                               values_of(sweep, block_of), block_text),
-                                 lines);
-    const std::int64_t last = last_common(sweep, block_of);
-    figure.caption = fmt::format(
-        "{}.{} Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
-        "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.{}",
-        describe_fixed(sweep, true), legend_of(sweep),
-        comparison_at(sweep, last, block_of, fmt::format("{} rows", last)));
+  for (const std::vector<Sweep>& sweeps : by_kind(most_compared(tile_sweeps(runs)))) {
+    Figure figure = sweep_figure(section, sweeps, ++numbers[static_cast<int>(sweeps.front().direction)],
+                                 "Block size (rows of the tile that a CTA keeps)", block_of, block_text);
+    figure.caption +=
+        " Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
+        "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.";
     section.blocks.emplace_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;
+  section.title = with_machines(section.title, points_of(tile_sweeps(runs)));
   return section;
 }
 

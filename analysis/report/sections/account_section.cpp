@@ -11,6 +11,8 @@
 
 #include "analysis/counts/counted_causes.hpp"
 #include "analysis/counts/pass_metrics.hpp"
+#include "analysis/report/document/add_new.hpp"
+#include "analysis/report/sections/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 
@@ -130,7 +132,7 @@ std::optional<Paragraph> sent_check(const Groups& groups) {
 
 std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
   Groups groups;
-  std::vector<std::string> commands;
+  std::vector<std::string> commands, machines;
   for (const RunSummary& run : runs) {
     for (const PassRecord* pass : run.passes) {
       const auto accounted = account(run, *pass);
@@ -139,9 +141,11 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
               run.problem().head_dim}]
           .push_back(*accounted);
       add_command(commands, *run.record);
+      add_new(machines, machine_text(run));
     }
   }
   if (groups.empty()) return std::nullopt;
+  std::vector<Deviation> deviations;
   Table table{
       "Shares of the closed form's bytes: the least and the largest of any case. Left over is what was "
       "measured less the closed form less the causes. Spills are registers that ptxas keeps in local "
@@ -173,15 +177,25 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
     for (const AccountedPass& one : passes) {
       worst_read = std::max(worst_read, std::abs(one.read.left_over));
       worst_write = std::max(worst_write, std::abs(one.write.left_over));
+      const std::string problem = problem_text(*one.run);
+      deviations.push_back(
+          {kernel, pass, problem, "read", one.read.left_over, std::abs(one.read.left_over) <= kExactReads});
+      deviations.push_back({kernel, pass, problem, "written", one.write.left_over,
+                            std::abs(one.write.left_over) <= kExactWrites});
     }
     cases += passes.size();
   }
-  Section section{"account", "Every byte at SM<->L2", {}};
+  Section section{"account", with_machines("Every byte at SM<->L2", machines), {}};
   section.blocks.push_back(Paragraph{
       fmt::format("What a kernel moves between the SMs and L2 beyond its closed form, and the counters that "
                   "saw it. Of {} "
                   "passes none has more than {:.4f} % of its reads and {:.4f} % of its writes left over.",
                   cases, 100 * worst_read, 100 * worst_write)});
+  add_agreement(
+      section, deviations, "exact",
+      fmt::format("What is left over of each pass, once the counted causes are taken off. Exact: at most "
+                  "{:g} % of the closed form's reads and {:g} % of its writes.",
+                  100 * kExactReads, 100 * kExactWrites));
   if (const auto check = sent_check(groups)) section.blocks.push_back(*check);
   section.blocks.push_back(std::move(table));
   section.blocks.push_back(CommandLines{reproduction(commands)});

@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <tuple>
 
+#include "analysis/report/document/add_new.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/verdicts.hpp"
+#include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
@@ -55,22 +59,84 @@ bool was_judged(const RunEntry& run) {
                                            [](const auto& entry) { return entry.second.bound > 0; });
 }
 
-}  // namespace
+/// By the algorithm's place in the papers' order, kernel and element type.
+using JudgedKernels = std::map<std::tuple<int, std::string, ElementType>, Judged>;
 
-std::optional<Section> error_section(const std::vector<RunRecord>& records) {
-  std::map<std::tuple<int, std::string, ElementType>, Judged> by_kernel;
-  std::vector<std::string> commands;
+struct AllJudged {
+  JudgedKernels by_kernel;
+  std::vector<std::string> commands, machines;
+};
+
+AllJudged judge_all(const std::vector<RunRecord>& records) {
+  AllJudged all;
   for (const RunRecord& record : records) {
     bool used = false;
     for (const RunEntry& run : record.runs) {
       if (!was_judged(run)) continue;
       const std::optional<Algorithm> algorithm = algorithm_of_kernel(run.kernel);
-      add_verdict(by_kernel[{algorithm ? static_cast<int>(*algorithm) : 3, run.kernel, run.problem.dtype}],
-                  run);
+      add_verdict(
+          all.by_kernel[{algorithm ? static_cast<int>(*algorithm) : 3, run.kernel, run.problem.dtype}], run);
+      const bool on_device = run.kernel.starts_with("gpu:");
+      add_new(all.machines,
+              (on_device ? record.machine.name : record.machine.cpu).value_or("an unknown machine"));
       used = true;
     }
-    if (used) commands.push_back(command_text(record.argv));
+    if (used) all.commands.push_back(command_text(record.argv));
   }
+  return all;
+}
+
+/// One row a kernel, those with failures first.
+Table kernel_verdicts(const JudgedKernels& by_kernel) {
+  struct Verdicts {
+    std::string kernel, types;
+    std::int64_t cases = 0, failed = 0;
+    double worst = 0;
+  };
+  std::vector<Verdicts> kernels;
+  for (const auto& [key, judged] : by_kernel) {
+    const std::string& kernel = std::get<1>(key);
+    if (kernels.empty() || kernels.back().kernel != kernel) kernels.push_back({kernel, "", 0, 0, 0});
+    Verdicts& row = kernels.back();
+    row.types += (row.types.empty() ? "" : ", ") + std::string(to_string(std::get<2>(key)));
+    row.cases += judged.cases;
+    row.failed += judged.failed;
+    for (const auto& [tensor, share] : judged.worst_share) row.worst = std::max(row.worst, share);
+  }
+  std::stable_sort(kernels.begin(), kernels.end(),
+                   [](const Verdicts& a, const Verdicts& b) { return a.failed > b.failed; });
+  Table table{"", {{"kernel"}, {"verdict"}, {"largest error / bound", true}, {"element types"}}, {}};
+  for (const Verdicts& row : kernels) {
+    const std::string verdict = fmt::format("right in {} of {} cases", row.cases - row.failed, row.cases);
+    table.rows.push_back({row.kernel, row.failed > 0 ? "**" + verdict + "**" : verdict,
+                          fmt::format("{:.2f}", row.worst), row.types});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Finding> error_verdict(const std::vector<RunRecord>& records) {
+  const AllJudged all = judge_all(records);
+  if (all.by_kernel.empty()) return std::nullopt;
+  std::int64_t cases = 0, failed = 0;
+  std::set<std::string> kernels;
+  for (const auto& [key, judged] : all.by_kernel) {
+    cases += judged.cases;
+    failed += judged.failed;
+    kernels.insert(std::get<1>(key));
+  }
+  return Finding{
+      "Are the kernels right?",
+      failed == 0 ? fmt::format("all {}", cases) : fmt::format("{} of {}", cases - failed, cases),
+      fmt::format("**{}** cases of {} kernels lie within their bound round exact attention in fp64 ({}).",
+                  failed == 0 ? "Yes. All" : fmt::format("No. {} of {}", cases - failed, cases),
+                  kernels.size(), fmt::join(all.machines, ", ")),
+      failed == 0 ? Outcome::good : Outcome::bad, "errors"};
+}
+
+std::optional<Section> error_section(const std::vector<RunRecord>& records) {
+  const auto [by_kernel, commands, machines] = judge_all(records);
   if (by_kernel.empty()) return std::nullopt;
   Table table{"Largest error in any case over what it was held to (1.00 = just passed), by tensor.",
               {{"kernel"}, {"element type"}, {"cases", true}, {"failed", true}},
@@ -99,7 +165,7 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
     }
     table.rows.push_back(std::move(row));
   }
-  Section section{"errors", "Are the kernels right?", {}};
+  Section section{"errors", with_machines("Are the kernels right?", machines), {}};
   section.blocks.push_back(
       Paragraph{"Every kernel against exact attention in fp64. A tensor passes when its largest error is at "
                 "most 2 times (gradients: 3 times) that of standard attention in the same element type, "
@@ -112,8 +178,9 @@ std::optional<Section> error_section(const std::vector<RunRecord>& records) {
         "inside a tile and little else. The last two columns are the largest shares of these bounds, "
         "over all tensors."});
   }
+  section.blocks.push_back(kernel_verdicts(by_kernel));
   section.blocks.push_back(std::move(table));
-  section.blocks.push_back(CommandLines{std::move(commands)});
+  section.blocks.push_back(CommandLines{commands});
   return section;
 }
 
@@ -124,7 +191,7 @@ std::optional<Section> repeat_section(const std::vector<RunRecord>& records) {
     bool may_differ = false;
   };
   std::map<std::tuple<std::string, std::string, std::string>, Repeated> by_tensor;
-  std::vector<std::string> commands;
+  std::vector<std::string> commands, machines;
   for (const RunRecord& record : records) {
     bool used = false;
     for (const RunEntry& run : record.runs) {
@@ -142,7 +209,9 @@ std::optional<Section> repeat_section(const std::vector<RunRecord>& records) {
         used = true;
       }
     }
-    if (used) commands.push_back(command_text(record.argv));
+    if (!used) continue;
+    commands.push_back(command_text(record.argv));
+    add_new(machines, record.machine.name.value_or(record.machine.cpu.value_or("an unknown machine")));
   }
   if (by_tensor.empty()) return std::nullopt;
   Table table{"",
@@ -166,7 +235,7 @@ std::optional<Section> repeat_section(const std::vector<RunRecord>& records) {
   }
   return Section{
       "repeats",
-      "Are the results the same every time?",
+      with_machines("Are the results the same every time?", machines),
       {Paragraph{
            "Each problem was run again and again on fresh memory and compared bit by bit with the first "
            "run. Where atomic adds sum in any order, the spread stands beside the bound that the error "

@@ -53,7 +53,7 @@ std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
   if (table.rows.empty()) return std::nullopt;
   return Section{
       "speed",
-      "Speed",
+      with_machines("Speed on a CPU", machines),
       {Paragraph{fmt::format("On {}. The rate counts useful FLOP: 2 products forward and 5 backward over "
                              "the visible pairs. The last column is its share of the rate of a "
                              "single-precision matrix product by a BLAS library, on the same threads in the "

@@ -10,6 +10,7 @@
 #include "analysis/report/figures/chart_looks.hpp"
 #include "analysis/report/roofline_subject.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/verdicts.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 
@@ -127,7 +128,8 @@ Table ratio_table(const DeviceRuns& group) {
 /// Rows: problems. Columns: kernels, ours first. With a single kernel also its share of the datasheet's peak.
 Table rate_table(const DeviceRuns& group) {
   const std::vector<std::string> labels = group.labels();
-  Table table{fmt::format("{}, TFLOP/s.", group.direction == Direction::forward ? "Forward" : "Backward"),
+  Table table{fmt::format("{}, TFLOP/s, {}.", group.direction == Direction::forward ? "Forward" : "Backward",
+                          machine_text(*group.runs.front())),
               {{"problem"}},
               {}};
   for (const std::string& label : labels) table.columns.push_back({label, true});
@@ -175,18 +177,81 @@ std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim
   if (chart.series.size() < 2) return std::nullopt;
   highest *= 1.05;
   chart.x = doubling_axis("sequence length N", lengths, format_length);
-  chart.y = {"TFLOP/s", linear_ticks(highest, [](double value) { return fmt::format("{:g}", value); }), 0,
-             highest, false};
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  chart.y = {"TFLOP/s", linear_ticks(highest, number),
+             0,         highest,
+             false,     [number](double value) { return number(value) + " TFLOP/s"; }};
   const std::string_view direction = to_string(group.direction);
   return Figure{fmt::format("rate-against-seqlen-{}", direction),
                 fmt::format("Rate against sequence length, {} pass.", direction),
                 fmt::format("head_dim {}{}, {}; as many tokens at every length.", head_dim,
                             causal ? ", causal" : "", group.record->machine.name.value_or("unknown device")),
                 {command_text(group.record->argv)},
-                draw(chart)};
+                {{"", draw(chart)}}};
+}
+
+/// Of the rates of our fastest kernel over those of the fastest peer, problem by problem: the geometric mean,
+/// and of how many problems.
+std::pair<double, int> against_fastest_peer(const DeviceRuns& group) {
+  double sum = 0;
+  int count = 0;
+  for (const AttentionProblem& problem : group.problems()) {
+    double fastest[2] = {};  // the peers', ours
+    for (const RunSummary* run : group.runs) {
+      double& rate = fastest[is_ours(*run)];
+      if (run->problem() == problem) rate = std::max(rate, paper_rate(*run));
+    }
+    if (fastest[0] == 0 || fastest[1] == 0) continue;
+    sum += std::log(fastest[1] / fastest[0]);
+    ++count;
+  }
+  return {count > 0 ? std::exp(sum / count) : 0, count};
+}
+
+/// The share of a matrix product's rate that the fastest CPU kernel reaches.
+std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs) {
+  const RunSummary* fastest = nullptr;
+  double best = 0;
+  for (const RunSummary& run : runs) {
+    if (!run.median_seconds || !run.run->kernel.starts_with("cpu:") || run.passes.empty()) continue;
+    const auto& counters = run.passes.front()->counters;
+    const auto product = counters.find("sgemm_flops_per_second");
+    if (product == counters.end()) continue;
+    const double rate = std::visit([](auto value) { return static_cast<double>(value); }, product->second);
+    const double share = static_cast<double>(run.useful_flops) / *run.median_seconds / rate;
+    if (share > best) {
+      best = share;
+      fastest = &run;
+    }
+  }
+  if (!fastest) return std::nullopt;
+  return Finding{
+      "How fast are they?", fmt::format("{:.0f} %", 100 * best),
+      fmt::format("`{}` reaches {:.0f} % of the rate of a single-precision matrix product on the same "
+                  "threads: {}, {}, {}.",
+                  fastest->run->kernel, 100 * best, problem_text(*fastest), to_string(fastest->direction),
+                  machine_text(*fastest)),
+      Outcome::told, "speed"};
 }
 
 }  // namespace
+
+std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
+  for (const DeviceRuns& group : device_runs(runs)) {
+    const auto [ratio, count] = against_fastest_peer(group);
+    if (count == 0) continue;
+    const char* verdict = ratio >= 1 ? "Faster." : ratio >= 0.9 ? "Nearly as fast." : "Slower.";
+    return Finding{
+        "How fast are they?", format_ratio(ratio),
+        fmt::format(
+            "**{}** Our fastest kernel runs at {} the rate of the fastest library beside it, {} pass, "
+            "geometric mean over {} problems ({}).",
+            verdict, format_ratio(ratio), to_string(group.direction), count,
+            group.record->machine.name.value_or("unknown device")),
+        ratio >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
+  }
+  return cpu_speed_verdict(runs);
+}
 
 std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs) {
   Section section{"device-speed", "Speed on a device, beside other libraries", {}};
@@ -196,6 +261,7 @@ std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs)
     if (first && group.record != first) continue;  // one run, so that all were seen at the same clocks
     if (!first) {
       first = group.record;
+      section.title = with_machines(section.title, {group.runs.front()});
       section.blocks.push_back(Paragraph{fmt::format(
           "On {}, {} problems each way, beside the kernels of {}, problem by problem in turn in one run. "
           "Medians "
@@ -224,6 +290,7 @@ std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs) 
   for (const DeviceRuns& group : device_runs(runs)) {
     if (group.record != record) {
       record = group.record;
+      if (section.blocks.empty()) section.title = with_machines(section.title, {group.runs.front()});
       section.blocks.push_back(CommandLines{{command_text(record->argv)}});
       section.blocks.push_back(Paragraph{fmt::format(
           "On {}, L2 cold, by the papers' count of FLOP. A peak is the datasheet's for the element type.",

@@ -114,7 +114,10 @@ Table read_table(const std::string& caption, const std::vector<Sweep>& sweeps, V
 
 std::optional<Section> growth_section(const std::vector<RunSummary>& runs) {
   std::vector<std::string> commands;
-  Section section{"growth", "How the bytes grow with the sequence, the tile and the head", {}};
+  Section section{
+      "growth",
+      with_machines("How the bytes grow with the sequence, the tile and the head", measured_runs(runs)),
+      {}};
   for (Table& table : std::vector{
            seqlen_table(runs, commands),
            read_table("Exponent of the tile's side that sets how often the other axis is streamed (rows "

@@ -2,6 +2,7 @@
 // Device memory against the length of the sequence.
 #include <fmt/format.h>
 
+#include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/growth_exponent.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
@@ -31,7 +32,7 @@ std::optional<Section> memory_section(const std::vector<RunSummary>& runs) {
        {"x inputs and outputs", true},
        {"exponent of N", true}},
       {}};
-  std::vector<std::string> commands;
+  std::vector<std::string> commands, machines;
   for (const Sweep& sweep : seqlen_sweeps(runs)) {
     for (const SweepSeries& series : sweep.series) {
       std::vector<const RunSummary*> known;
@@ -52,11 +53,12 @@ std::optional<Section> memory_section(const std::vector<RunSummary>& runs) {
                             format_ratio(points.back().second / needed),
                             fmt::format("{:.2f}", growth_exponent({points.end() - 2, points.end()}))});
       add_command(commands, *last->record);
+      add_new(machines, last->record->machine.name.value_or("an unknown device"));
     }
   }
   if (table.rows.empty()) return std::nullopt;
   return Section{"memory",
-                 "Device memory against sequence length",
+                 with_machines("Device memory against sequence length", machines),
                  {std::move(table), CommandLines{reproduction(commands)}}};
 }
 

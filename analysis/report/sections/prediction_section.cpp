@@ -113,11 +113,13 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
   Section section{"predictions", "Predicted before it was measured", {}};
   std::vector<std::string> commands;
   std::string first_when, last_when;
+  std::vector<std::string> machines;
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const Choices& choices : groups) {
     for (const auto& [name, one] : choices) {
       add_command(commands, *one.predicted->record);
       add_command(commands, *one.measured->record);
+      add_new(machines, machine_text(*one.measured));
       last_when = std::max(last_when, one.predicted->record->when);
       if (first_when.empty() || one.measured->record->when < first_when)
         first_when = one.measured->record->when;
@@ -135,6 +137,7 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
       "their day made them; what the model says now is compared in the section on model and measurement.",
       last_when, first_when)});
   for (const auto& [first, second] : pairs) section.blocks.push_back(prediction_table(groups, first, second));
+  section.title = with_machines(section.title, machines);
   section.blocks.push_back(CommandLines{reproduction(commands)});
   return section;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/report/document/add_new.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
@@ -38,7 +39,7 @@ struct ProgressRanges {
 std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
   using Key = std::tuple<std::string, std::string, std::string, std::int64_t, std::string>;
   std::map<Key, ProgressRanges> by_pass;
-  std::vector<std::string> commands;
+  std::vector<std::string> commands, machines;
   for (const RunRecord& record : records) {
     for (const RunEntry& run : record.runs) {
       for (const PassRecord& pass : run.passes) {
@@ -57,6 +58,7 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
         if (pass.progress->rates.tpc_cv > 0) ranges.tpc_cv.add(100 * pass.progress->rates.tpc_cv);
         if (pass.progress->rates.clock_cv > 0) ranges.clock_cv.add(100 * pass.progress->rates.clock_cv);
         add_command(commands, record);
+        add_new(machines, record.machine.name.value_or("an unknown device"));
       }
     }
   }
@@ -94,8 +96,9 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
                           ranges.younger_rate.text(3), ranges.alone_rate.text(2), ranges.step_cv.text(1),
                           ranges.tpc_cv.text(3), ranges.clock_cv.text(3)});
   }
-  return Section{
-      "progress", "How unevenly CTAs proceed", {std::move(table), CommandLines{reproduction(commands)}}};
+  return Section{"progress",
+                 with_machines("How unevenly CTAs proceed", machines),
+                 {std::move(table), CommandLines{reproduction(commands)}}};
 }
 
 }  // namespace tilescope

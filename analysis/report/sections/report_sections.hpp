@@ -44,6 +44,8 @@ std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs)
 std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
 /// Every pass of the runs in the summary.
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
+/// Simulated against measured DRAM reads of problems that nothing was fitted to, the worst first.
+std::optional<Section> holdout_section(const std::vector<RunSummary>& runs);
 /// Formula and simulation against what was measured. @param noise_floor of the device that measured
 std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
                                         const std::vector<NoiseFloor>& noise_floor = {});

@@ -17,11 +17,11 @@ constexpr double kMebi = 1 << 20;
 constexpr struct {
   const char* access;
   Look look;
-} kLooks[] = {{kReadByAll, {.color = "#0b62a4", .marker = Marker::circle}},
-              {kReadByOne, {.color = "#c8640a", .marker = Marker::square}},
-              {kReducedByOne, {.color = "#3c8d40", .marker = Marker::triangle}},
-              {kReadByPartition, {.color = "#7a3b9a", .marker = Marker::diamond, .dash = Dash::dashed}},
-              {kReadRandom, {.color = "#a02c50", .marker = Marker::triangle_down, .dash = Dash::dashed}}};
+} kLooks[] = {{kReadByAll, {.color = Color::blue, .marker = Marker::circle}},
+              {kReadByOne, {.color = Color::vermilion, .marker = Marker::square}},
+              {kReducedByOne, {.color = Color::green, .marker = Marker::triangle}},
+              {kReadByPartition, {.color = Color::purple, .marker = Marker::diamond, .dash = Dash::dashed}},
+              {kReadRandom, {.color = Color::amber, .marker = Marker::triangle_down, .dash = Dash::dashed}}};
 
 bool has(const CeilingsRecord& record, const std::string& access) {
   return std::any_of(record.measured.l2.begin(), record.measured.l2.end(),
@@ -42,8 +42,12 @@ Figure residency_figure(const CeilingsRecord& record) {
     chart.series.push_back(std::move(series));
   }
   const auto number = [](double value) { return fmt::format("{:g}", value); };
-  chart.x = {"footprint [MiB]", linear_ticks(largest, number), 0, largest, false};
-  chart.y = {"found in L2 by the next pass [%]", linear_ticks(100, number), 0, 105, false};
+  chart.x = {"footprint [MiB]", linear_ticks(largest, number), 0, largest, false, [](double value) {
+               return fmt::format("{:g} MiB", value);
+             }};
+  chart.y = {"found in L2 by the next pass [%]", linear_ticks(100, number), 0, 105, false, [](double value) {
+               return fmt::format("{:.1f} %", value);
+             }};
   Figure figure;
   figure.name = "l2-residency";
   figure.title = fmt::format("What the L2 of an {} keeps.", record.measured.device);
@@ -64,7 +68,7 @@ Figure residency_figure(const CeilingsRecord& record) {
         " Pieces from places of chance fill the sets of the L2 unevenly, and are lost by degrees.";
   }
   figure.commands = {command_text(record.argv)};
-  figure.svg = draw(chart);
+  figure.panels = {{"", draw(chart)}};
   return figure;
 }
 
@@ -152,7 +156,7 @@ Table noise_floor_table(const CeilingsRecord& record) {
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records) {
   for (const CeilingsRecord& record : records) {
     const Ceilings& measured = record.measured;
-    Section section{"residency", "What the L2 keeps", {}};
+    Section section{"residency", with_machines("What the L2 keeps", std::vector{measured.device}), {}};
     if (!measured.l2.empty()) section.blocks = {residency_figure(record), residency_table(record)};
     if (!measured.l2_partitions.groups.empty()) section.blocks.push_back(partitions_table(record));
     if (!measured.noise_floor.empty()) section.blocks.push_back(noise_floor_table(record));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/roofline_figures.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
@@ -29,7 +30,9 @@ std::string limit_caption(const Subjects& subjects, const std::vector<Ceiling>& 
                         bytes                               ? format_bytes(ceiling.per_second)
                         : ceiling.kind == CeilingKind::peak ? format_flops(ceiling.per_second)
                                                             : format_count(ceiling.per_second),
-                        ceiling.measured ? "/s measured" : "/s stated");
+                        ceiling.measured     ? "/s measured"
+                        : ceiling.documented ? "/s stated"
+                                             : "/s **unverified**");
   }
   const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
   return text + (any_timed ? "." : ". Rates are those that the ceilings allow.");
@@ -95,6 +98,14 @@ Table empty_limit_table(const std::vector<Ceiling>& ceilings) {
   return table;
 }
 
+/// The ceiling that limits, and whether no document and no measurement stands behind it.
+std::string limit_text(const std::string& limit, const std::vector<Ceiling>& ceilings) {
+  const auto found = std::find_if(ceilings.begin(), ceilings.end(),
+                                  [&limit](const Ceiling& ceiling) { return ceiling.name == limit; });
+  const bool known = found == ceilings.end() || found->measured || found->documented;
+  return known ? limit : limit + " (unverified)";
+}
+
 void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>& ceilings) {
   const bool any_timed = std::any_of(subjects.begin(), subjects.end(), [](const auto& s) { return s.timed; });
   const auto number = [](const std::optional<double>& value) {
@@ -114,31 +125,23 @@ void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>
     for (const Ceiling& ceiling : ceilings) {
       row.push_back(percent(share_of(ceiling, subject.work, subject.seconds)));
     }
-    row.push_back(subject.limit);
+    row.push_back(limit_text(subject.limit, ceilings));
     table.rows.push_back(std::move(row));
   }
 }
 
-void add_drawn(Section& section, const Group& group, int number) {
+void add_figures(Section& section, const Group& group) {
   for (const Subjects* side : {&group.forward, &group.backward}) {
     if (side->empty()) continue;
-    section.blocks.push_back(roofline_figure(*side, group.ceilings, number));
-    if (auto figure = instruction_figure(*side, group.ceilings, number)) {
-      section.blocks.push_back(std::move(*figure));
-    }
+    add_to_figure(section, roofline_figure(*side, group.ceilings));
+    if (auto figure = instruction_figure(*side, group.ceilings)) add_to_figure(section, std::move(*figure));
   }
-  const std::vector<Ceiling> ceilings = firmest(group.ceilings.stated, group.ceilings.measured);
-  Table table = empty_limit_table(ceilings);
-  table.caption = limit_caption(group.all(), ceilings);
-  add_rows(table, group.all(), ceilings);
-  section.blocks.push_back(std::move(table));
 }
 
-/// The problems without charts; one table for each set of ceilings.
-void add_others(Section& section, const std::vector<Group>& groups) {
+/// One table for each set of ceilings.
+void add_tables(Section& section, const std::vector<Group>& groups) {
   std::vector<std::pair<std::string, Table>> tables;  // by machine and peak
   for (const Group& group : groups) {
-    if (group.drawn) continue;
     const std::vector<Ceiling> ceilings = firmest(group.ceilings.stated, group.ceilings.measured);
     const std::string key = group.ceilings.machine_title + ceilings.front().name;
     auto place =
@@ -146,7 +149,8 @@ void add_others(Section& section, const std::vector<Group>& groups) {
     if (place == tables.end()) {
       tables.emplace_back(key, empty_limit_table(ceilings));
       place = tables.end() - 1;
-      place->second.caption = limit_caption(group.all(), ceilings);
+      place->second.caption =
+          fmt::format("**{}.** {}", group.ceilings.machine_title, limit_caption(group.all(), ceilings));
     }
     place->second.rows.push_back({problem_text(group.first())});
     add_rows(place->second, group.all(), ceilings);
@@ -169,11 +173,13 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
                 "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
                 "takes a kernel's work longest, and the share of each that the kernel reaches."});
   const std::vector<Group> groups = groups_of(runs);
-  int number = 0;
   for (const Group& group : groups) {
-    if (group.drawn) add_drawn(section, group, ++number);
+    if (group.drawn) add_figures(section, group);
   }
-  add_others(section, groups);
+  add_tables(section, groups);
+  std::vector<std::string> machines;
+  for (const Group& group : groups) add_new(machines, group.ceilings.machine_title);
+  section.title = with_machines(section.title, machines);
   if (section.blocks.size() == 1) return std::nullopt;
   return section;
 }

@@ -71,7 +71,8 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   if (measured) table.columns.push_back({"DRAM measured", true});
   if (timed) table.columns.push_back({"time", true});
   for (const auto& members : group_by_problem(rows)) {
-    table.rows.push_back({problem_text(*members.front())});
+    table.rows.push_back(
+        {fmt::format("{}, {}", problem_text(*members.front()), machine_text(*members.front()))});
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       for (const RunSummary* run : members) {
         if (run->direction != direction) continue;
@@ -95,34 +96,42 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
       }
     }
   }
-  return Section{"summary", "Summary", {table}};
+  table.group_header = "problem and machine";
+  return Section{"summary", with_machines("Every kernel, problem by problem", rows), {table}};
 }
 
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
-  Section section{"passes", "Every pass", {}};
+  const std::vector<const RunSummary*> shown = headline_runs(runs);
+  Section section{"passes", with_machines("Every pass", shown), {}};
   section.blocks.push_back(
       Paragraph{"One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. DRAM bytes "
                 "and the hit rate, the share of the bytes that were found in L2, are simulated."});
-  for (const auto& members : group_by_problem(headline_runs(runs))) {
-    Table table{fmt::format("**{}**", problem_text(*members.front())),
-                {{"pass"},
-                 {"tile"},
-                 {"useful", true},
-                 {"SM<->L2 read", true},
-                 {"SM<->L2 written", true},
-                 {"compulsory read", true},
-                 {"compulsory written", true},
-                 {"DRAM read", true},
-                 {"DRAM written", true},
-                 {"hit rate", true}},
-                {}};
+  Table table{"",
+              {{"kernel"},
+               {"pass"},
+               {"tile"},
+               {"useful", true},
+               {"SM<->L2 read", true},
+               {"SM<->L2 written", true},
+               {"compulsory read", true},
+               {"compulsory written", true},
+               {"DRAM read", true},
+               {"DRAM written", true},
+               {"hit rate", true}},
+              {},
+              "problem and machine"};
+  for (const auto& members : group_by_problem(shown)) {
+    table.rows.push_back(
+        {fmt::format("{}, {}", problem_text(*members.front()), machine_text(*members.front()))});
     for (const RunSummary* run : members) {
-      table.rows.push_back({fmt::format("{}, {}", to_string(run->direction), run->label)});
-      for (const PassRecord* pass : run->passes) table.rows.push_back(pass_row(*pass));
+      for (const PassRecord* pass : run->passes) {
+        table.rows.push_back({run->label});
+        for (std::string& cell : pass_row(*pass)) table.rows.back().push_back(std::move(cell));
+      }
     }
-    section.blocks.push_back(std::move(table));
   }
-  if (section.blocks.size() == 1) return std::nullopt;
+  if (table.rows.empty()) return std::nullopt;
+  section.blocks.push_back(std::move(table));
   return section;
 }
 

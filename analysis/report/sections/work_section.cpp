@@ -81,8 +81,9 @@ std::optional<Section> work_section(const std::vector<RunSummary>& runs) {
     add_command(commands, *run.record);
   }
   if (table.rows.empty()) return std::nullopt;
-  return Section{
-      "work", "What is computed, by counters", {std::move(table), CommandLines{reproduction(commands)}}};
+  return Section{"work",
+                 with_machines("What is computed, by counters", measured_runs(runs)),
+                 {std::move(table), CommandLines{reproduction(commands)}}};
 }
 
 }  // namespace tilescope

@@ -19,6 +19,11 @@ TEST_CASE("verdicts have a section, and a failed case stands out in it") {
   const Document verdicts = make_report({{fixed_record({judged})}});
   CHECK(section_names(verdicts) == std::set<std::string>{"errors", "records"});
   CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | fp16 | 1 | **1** | 1.50 |"));
+  CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | **right in 0 of 1 cases** | 1.50 | fp16 |"));
+  REQUIRE(verdicts.verdicts.size() == 1);
+  CHECK(verdicts.verdicts[0].number == "0 of 1");
+  CHECK(contains(verdicts.verdicts[0].sentence, "**No. 0 of 1** cases of 1 kernels"));
+  CHECK(verdicts.verdicts[0].outcome == Outcome::bad);
 }
 
 TEST_CASE("what verify found of GPU kernels has columns and a section of its own") {

@@ -81,7 +81,7 @@ TEST_CASE(
 RunEntry off_by_200() {
   RunEntry run = reading(1000, true, {});
   PassRecord& pass = run.passes.front();
-  pass.closed_form = ClosedFormBytes{1, 1, 1000, 1000};
+  pass.closed_form = ClosedFormBytes{100000, 1, 1000, 1000};
   pass.measured = MeasuredBytes{1, 1, 1200, 0};
   return run;
 }
@@ -188,6 +188,48 @@ TEST_CASE("runs with pages at random places have rows of their own in the table 
   CHECK(cell(table, 1, "within") == "1 of 1");
   CHECK(contains(table.caption, "every page of the tensors lay at a random place"));
   CHECK_FALSE(contains(dram_reads({runs[0]}, {}).caption, "random place"));
+}
+
+TEST_CASE("passes that read every byte once are no test of a model, and a case of two records counts once") {
+  RunEntry copy = off_by_200();
+  copy.passes.front().closed_form->sm_l2_read_bytes = 1050;
+  CHECK(cell(dram_reads({off_by_200(), copy}, {}), 0, "cases") == "1");
+  RunRecord older = fixed_record({off_by_200()}), newer = fixed_record({off_by_200()});
+  newer.when = "2026-01-01T00:00:00Z";
+  newer.runs[0].passes.front().measured->dram_read_bytes = 1000;
+  const std::vector<RunRecord> records = {newer, older};
+  const auto section = measured_section(summarize(records));
+  REQUIRE(section);
+  CHECK(contains(to_markdown({"", "", {*section}}, "f"), "| **1 of 1** |"));
+}
+
+TEST_CASE("held-out problems are scored, the worst first, beside two baselines") {
+  const auto off_by = [](std::int64_t measured) {
+    RunEntry run = reading(3000, true, {});
+    PassRecord& pass = run.passes.front();
+    pass.closed_form = ClosedFormBytes{9000, 1, 1000, 1000};
+    pass.measured = MeasuredBytes{9000, 1, measured, 0};
+    return run;
+  };
+  RunEntry once = off_by(1000), at_floor = off_by(1000);
+  once.passes.front().closed_form->sm_l2_read_bytes = 1000;
+  at_floor.passes.front().simulated->dram_read_bytes = 1000;
+  ReportRecords records;
+  records.holdout = {fixed_record({off_by(3000), off_by(2000), off_by(4000), once, at_floor})};
+  const Document document = make_report(records);
+  REQUIRE(document.verdicts.size() == 1);
+  CHECK(document.verdicts[0].number == "1 of 3");
+  CHECK(document.verdicts[0].outcome == Outcome::bad);
+  CHECK(document.sections[0].name == "holdout");
+  const std::string text = to_markdown(document, "f");
+  for (const char* part : {"**1 of 3 passes within 15 %**, half of them within 25.0 %, the worst +50.0 %",
+                           "Left out are 1 passes", "and 1 that stay at the floor",
+                           "| 3 kB | **+50.0 %** | -50.0 % | +350.0 % |", "younger_rate", "NVIDIA H200 SXM"}) {
+    CAPTURE(part);
+    CHECK(contains(text, part));
+  }
+  CHECK(text.find("**+50.0 %**") < text.find("**-25.0 %**"));
+  CHECK(text.find("**-25.0 %**") < text.find("| +0.0 % |"));
 }
 
 TEST_CASE("bytes beyond the closed form are laid to the counters that saw them") {

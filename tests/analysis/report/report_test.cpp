@@ -3,12 +3,10 @@
 #include "analysis/report/report.hpp"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
-
 #include <filesystem>
 #include <set>
 
-#include "common/errors.hpp"
+#include "analysis/report/figures/charts.hpp"
 #include "tests/analysis/report/report_records.hpp"
 #include "tests/paths.hpp"
 
@@ -40,12 +38,18 @@ TEST_CASE("sections appear when their data are there") {
   for (const Figure* figure : figures(everything)) {
     CAPTURE(figure->name);
     CHECK(names.insert(figure->name).second);
-    CHECK(contains(figure->svg, "</svg>"));
+    CHECK(contains(to_svg(*figure), "</svg>"));
+    for (const Panel& panel : figure->panels) CHECK(panel.drawing.height > 100);
     CHECK(reproduction(figure->commands) ==
           std::vector<std::string>{"./tilescope simulate --causal 'a b' --json run.json",
                                    "./tilescope report run.json"});
   }
-  CHECK(names.size() == 11);
+  CHECK(names == std::set<std::string>{"bytes-against-seqlen-forward-1", "bytes-against-seqlen-backward-1",
+                                       "bytes-against-block-size-forward-1",
+                                       "bytes-against-block-size-backward-1", "bytes-by-tensor",
+                                       "dram-against-l2-forward", "dram-against-l2-backward",
+                                       "roofline-forward", "roofline-backward", "softmax-roofline-forward",
+                                       "softmax-roofline-backward"});
 }
 
 TEST_CASE("of many problems the largest have charts, and all a row") {
@@ -55,20 +59,22 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
     runs.back().problem.heads = runs.back().problem.heads_kv = heads;  // its bytes are of no interest here
   }
   const Document document = make_report({{fixed_record(runs)}});
-  std::set<std::string> names;
-  for (const Figure* figure : figures(document)) names.insert(figure->name);
-  CHECK(names.contains("roofline-forward-4"));
-  CHECK(names.contains("softmax-roofline-backward-4"));
-  CHECK_FALSE(names.contains("roofline-forward-5"));
-  const std::string markdown = to_markdown(document, "f");
-  const std::size_t roofline = markdown.find("## Roofline"), end = markdown.find("## Every pass");
-  const std::string section = markdown.substr(roofline, end - roofline);
-  for (const int heads : {1, 2}) {
-    CHECK(contains(section, "| **B1 H" + std::to_string(heads) + " N64 D64 fp16** |"));
+  for (const Figure* figure : figures(document)) {
+    if (!contains(figure->name, "roofline")) continue;
+    CAPTURE(figure->name);
+    REQUIRE(figure->panels.size() == 4);
+    for (const Panel& panel : figure->panels) {
+      CHECK(contains(panel.title, "NVIDIA H200"));
+      CHECK_FALSE(contains(panel.title, "H1 "));
+      CHECK_FALSE(contains(panel.title, "H2 "));
+    }
   }
-  for (const int heads : {3, 4, 5, 6}) {
-    CHECK(contains(section, "B1 H" + std::to_string(heads) + " N64 D64 fp16"));
-    CHECK_FALSE(contains(section, "| **B1 H" + std::to_string(heads) + " N64"));
+  const std::string markdown = to_markdown(document, "f");
+  const std::size_t roofline = markdown.find("## Roofline (NVIDIA H200"),
+                    end = markdown.find("\n## ", roofline + 1);
+  const std::string section = markdown.substr(roofline, end - roofline);
+  for (int heads = 1; heads <= 6; ++heads) {
+    CHECK(contains(section, "| **B1 H" + std::to_string(heads) + " N64 D64 fp16** |"));
   }
 }
 
@@ -86,21 +92,40 @@ TEST_CASE("equal records give equal bytes, free of this machine") {
   }
 }
 
-TEST_CASE("without gnuplot nothing is written, and the package is named") {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / "tilescope_report_test_absent";
-  std::filesystem::remove_all(folder);
-  const std::string path = getenv("PATH");
-  setenv("PATH", "/nowhere", 1);
-  std::string message;
-  try {
-    write_report({sweep_records()}, folder.string());
-  } catch (const MachineLacks& error) {
-    message = error.what();
+TEST_CASE("a limit that rests on an unverified number says so") {
+  const auto roofline_of = [](const char* machine) {
+    RunEntry run = simulated(Algorithm::flash2, 64, {16, 16});
+    for (PassRecord& pass : run.passes) pass.simulated->machine = machine;
+    const std::string text = to_markdown(make_report({{fixed_record({run})}}), "f");
+    return text.substr(text.find("## Roofline"));
+  };
+  CHECK(contains(roofline_of("h100-sxm"), "/s **unverified**"));
+  CHECK(contains(roofline_of("h100-sxm"), "SM<->L2 bandwidth (unverified) |"));
+  CHECK_FALSE(contains(roofline_of("h200"), "unverified"));
+}
+
+TEST_CASE("every heading that depends on a machine names it") {
+  const Document document = make_report({sweep_records()});
+  for (const Section& section : document.sections) {
+    if (section.name == "records" || section.name == "tensors") continue;
+    CAPTURE(section.title);
+    CHECK((contains(section.title, "h200 model") || contains(section.title, "NVIDIA H200")));
   }
-  setenv("PATH", path.c_str(), 1);
-  CHECK(contains(message, "gnuplot-nox"));
-  CHECK_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_CASE("equal points of charts have places inside the frame") {
+  LineChart chart;
+  chart.x = {"x", {{"1", 1}, {"1000000", 1.01}, {"100", 100}}, 1, 100};
+  chart.y = {"y", {{"0", 0}, {"5", 5}}, 0, 5, false};
+  chart.series = {{"a & b", {.color = Color::blue, .marker = Marker::circle}, {{1, 0}, {100, 5}}}};
+  const std::string without = draw(chart).elements;
+  CHECK(contains(without, "points=\"15.1,244 390,24\""));
+  CHECK(contains(without, "data-s=\"a &amp; b\""));
+  CHECK_FALSE(contains(without, "data-t"));
+  CHECK_FALSE(contains(without, ">1000000<"));  // no room beside its neighbour
+  chart.x.format = chart.y.format = [](double value) { return std::to_string(static_cast<int>(value)); };
+  CHECK(contains(draw(chart).elements, "data-t=\"1: 0|100: 5\""));
+  CHECK(draw(chart, false).height < draw(chart).height);
 }
 
 }  // namespace

@@ -13,26 +13,60 @@ using testing::contains;
 
 Document small_document() {
   Table table{"", {{"a"}, {"b", true}}, {{"x|y", "1"}, {"heading"}}};
-  Figure figure{
-      "fig", "A <figure>.", "See `it`.", {"run it"}, "<?xml?>\n<svg width=\"1\"><use href='#p'/></svg>"};
+  Figure figure{"fig",
+                "A <figure>.",
+                "See `it`.",
+                {"run it"},
+                {{"left", {10, "<path d=\"M0 0\"/>"}}, {"right", {20, ""}, {"other", "more"}}}};
   return {"T & t",
           "Lead **strong** SM<->L2 [there](address).",
           {{"one", "One", {Paragraph{"a < b"}, table, figure}}, {"two", "Two", {Bullets{{"item"}}}}}};
 }
 
-TEST_CASE("HTML escapes text, keeps inline marks and makes SVG ids unique") {
+TEST_CASE("HTML escapes text, keeps inline marks and tells each panel its problem and command") {
   const std::string html = to_html(small_document());
-  for (const char* part :
-       {"<title>T &amp; t</title>", "<strong>strong</strong>", "SM&lt;-&gt;L2",
-        "<a href=\"address\">there</a>", "a &lt; b", "A &lt;figure&gt;.", "<code>it</code>", "href='#fig-p'",
-        "<th colspan=\"2\">heading</th>", "<td class=\"number\">1</td>"}) {
+  for (const char* part : {"<title>T &amp; t</title>", "<strong>strong</strong>", "SM&lt;-&gt;L2",
+                           "<a href=\"address\">there</a>", "a &lt; b", "A &lt;figure&gt;.",
+                           "<code>it</code>", "<div class=\"panel\" data-p=\"left\" data-c=\"run it\">",
+                           "data-c=\"other\nand 1 more commands, below\"", "viewBox=\"0 0 400 10\"",
+                           "aria-label=\"A &lt;figure&gt;. right\"", "<th scope=\"col\">problem</th>",
+                           "<tr><th scope=\"row\"><td>x|y<td>1", "<table class=\"n3\">", "<h2>One</h2>"}) {
     CAPTURE(part);
     CHECK(contains(html, part));
   }
-  for (const char* part : {"<script", "src=", "@import", "<?xml", "url(http"}) {
+  for (const char* part : {"src=", "@import", "<?xml", "url(", "http"}) {
     CAPTURE(part);
     CHECK_FALSE(contains(html, part));
   }
+}
+
+TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
+  Document document = small_document();
+  Table table{"Long.", {{"n", true}}, {}};
+  for (std::size_t i = 0; i <= kMostOpenRows; ++i) table.rows.push_back({std::to_string(i)});
+  document.sections = {{"s", "S", {table}}};
+  CHECK(contains(to_html(document), "<summary>13 rows</summary>"));
+  CHECK(contains(to_markdown(document, "f"), "Long.\n\n<details><summary>13 rows</summary>\n\n| n |"));
+  table.rows.pop_back();
+  document.sections = {{"s", "S", {table}}};
+  CHECK_FALSE(contains(to_html(document), "<summary>12 rows"));
+  CHECK_FALSE(contains(to_markdown(document, "f"), "<details>"));
+  const Document small = small_document();
+  const std::string svg = to_svg(std::get<Figure>(small.sections[0].blocks[2]));
+  CHECK(svg.starts_with("<svg xmlns="));
+  for (const char* part :
+       {">left</text>", ">right</text>", "<title>A &lt;figure&gt;.</title>", "<path d=\"M0 0\"/>"}) {
+    CHECK(contains(svg, part));
+  }
+}
+
+TEST_CASE("verdicts come first") {
+  Document document = small_document();
+  document.verdicts = {{"Is it?", "1 of 2", "**Half.** So it is.", Outcome::mixed, "one"}};
+  const std::string html = to_html(document), markdown = to_markdown(document, "f");
+  CHECK(html.find("verdict mixed") < html.find("Lead"));
+  CHECK(contains(html, "<strong>Half.</strong> So it is. <a href=\"#one\">More</a>"));
+  CHECK(markdown.find("| Is it? | **1 of 2** | **Half.** So it is. |") < markdown.find("Lead"));
 }
 
 TEST_CASE("Markdown escapes bars in cells and links figures") {

@@ -24,6 +24,8 @@ TEST_CASE("a time on the CPU stands beside the rate of a matrix product in the s
   pass.counters = {{"threads", std::int64_t{2}}, {"sgemm_flops_per_second", 2 * rate}};
   const Document speed = make_report({{fixed_record({timed})}});
   CHECK(section_names(speed) == std::set<std::string>{"speed", "records"});
+  REQUIRE(speed.verdicts.size() == 1);
+  CHECK(speed.verdicts[0].number == "50 %");
   const std::string markdown = to_markdown(speed, "f");
   for (const char* part : {"| flash2 fused |", "| 2 | 2 ms | 5.0 % |", "| 50.0 % |"}) {
     CAPTURE(part);
@@ -56,6 +58,8 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   record.machine.libraries = "PyTorch 9";
   const Document document = make_report({{record}});
   CHECK(section_names(document) == std::set<std::string>{"device-speed", "device-rates", "records"});
+  REQUIRE(document.verdicts.size() == 1);
+  CHECK(document.verdicts[0].number == "0.79x");  // 0.5 and 1 and 1 of the fastest
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
        {"PyTorch 9", "3 problems", "| gpu:flash2-mma | 128 | none | 1.59 | 0.50 |",  // 4^(1/3)

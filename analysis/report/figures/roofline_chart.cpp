@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hierarchical roofline: ceilings, and the points of each kernel at each boundary, joined, because they
+// share the rate.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/report/figures/svg_frame.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr double kPlotHeight = 250;
+
+/// Axes round all roofs and kernels.
+std::pair<ChartAxis, ChartAxis> axes(const RooflineChart& chart) {
+  double x_low = HUGE_VAL, x_high = 0, y_low = HUGE_VAL, y_high = 0;
+  for (const RooflineKernel& kernel : chart.kernels) {
+    for (const auto& intensity : kernel.intensities) {
+      if (!intensity) continue;
+      x_low = std::min(x_low, *intensity);
+      x_high = std::max(x_high, *intensity);
+    }
+    y_low = std::min(y_low, kernel.work_per_second);
+  }
+  for (const Roof& roof : chart.roofs) y_high = std::max(y_high, roof.work_per_second);
+  x_low /= 2.5;
+  x_high *= 1.7;
+  y_low /= 2.2;
+  y_high *= 1.9;
+  return {{chart.x_label, logarithmic_ticks(x_low, x_high, format_number), x_low, x_high},
+          {chart.y_label, logarithmic_ticks(y_low, y_high, chart.format_rate), y_low, y_high}};
+}
+
+std::string roof_class(const Roof& roof) { return roof.dashed ? "l d1" : "l"; }
+
+/// A level roof bears its label, a slanted one has it in the legend: they lie too close.
+std::string draw_roof(const Roof& roof, const Frame& frame, const ChartAxis& x, const ChartAxis& y) {
+  const double slope = roof.bytes_per_second.value_or(0);
+  const double left = slope > 0 ? std::max(x.low, y.low / slope) : x.low;
+  const double end = slope > 0 ? roof.work_per_second / slope : x.high;
+  const double from_x = frame.x(left), from_y = frame.y(slope > 0 ? left * slope : roof.work_per_second);
+  const double to_x = frame.x(end), to_y = frame.y(roof.work_per_second);
+  std::string drawn = fmt::format("<g class=\"{}\"><path class=\"{}\" d=\"M{} {}L{} {}\"/></g>\n",
+                                  color_class(roof.color), roof_class(roof), coordinate(from_x),
+                                  coordinate(from_y), coordinate(to_x), coordinate(to_y));
+  if (slope > 0) return drawn;
+  return drawn + svg_text(frame.right, from_y + (roof.label_below ? 15 : -5), roof.label, "end");
+}
+
+/// At the first boundary the kernel's own marker, filled; at the second the same, open; at the third a cross.
+Look at_boundary(Look look, std::size_t boundary) {
+  look.filled = boundary == 0;
+  if (boundary == 2) look.marker = Marker::cross;
+  return look;
+}
+
+std::string marker(const Look& look, double x, double y) {
+  return fmt::format("<path class=\"{}\" d=\"{}\"/>", marker_class(look), marker_path(look.marker, x, y));
+}
+
+std::string draw_kernel(const RooflineKernel& kernel, const RooflineChart& chart, const Frame& frame) {
+  std::string points, texts, markers;
+  const double y = frame.y(kernel.work_per_second);
+  for (std::size_t b = 0; b < kernel.intensities.size(); ++b) {
+    if (!kernel.intensities[b]) continue;
+    const double x = frame.x(*kernel.intensities[b]);
+    points += fmt::format("{}{},{}", points.empty() ? "" : " ", coordinate(x), coordinate(y));
+    texts += fmt::format("{}{}: {} a byte, {}", texts.empty() ? "" : "|", chart.boundaries[b],
+                         format_number(*kernel.intensities[b]), chart.format_rate(kernel.work_per_second));
+    markers += marker(at_boundary(kernel.look, b), x, y);
+  }
+  return fmt::format(
+      "<g class=\"{}\" data-s=\"{}\"><polyline class=\"l\" points=\"{}\" data-t=\"{}\"/>{}</g>\n",
+      color_class(kernel.look.color), escape_markup(kernel.title), points, escape_markup(texts), markers);
+}
+
+std::string draw_arrow(const RooflineArrow& arrow, const RooflineChart& chart, const Frame& frame) {
+  const RooflineKernel &from = chart.kernels[arrow.from], &to = chart.kernels[arrow.to];
+  if (!from.intensities[arrow.boundary] || !to.intensities[arrow.boundary]) return "";
+  const double x = frame.x(*to.intensities[arrow.boundary]), y = frame.y(to.work_per_second);
+  const double from_x = frame.x(*from.intensities[arrow.boundary]), from_y = frame.y(from.work_per_second);
+  const double length = std::hypot(x - from_x, y - from_y);
+  if (length < 20) return "";
+  constexpr double kShort = 7, kHead = 6, kHalf = 2.6;
+  const double ux = (x - from_x) / length, uy = (y - from_y) / length;
+  const double tip_x = x - kShort * ux, tip_y = y - kShort * uy;
+  const double back_x = tip_x - kHead * ux, back_y = tip_y - kHead * uy;
+  return fmt::format("<path class=\"a\" d=\"M{} {}L{} {}M{} {}L{} {} {} {}\"/>\n",
+                     coordinate(from_x + kShort * ux), coordinate(from_y + kShort * uy), coordinate(tip_x),
+                     coordinate(tip_y), coordinate(back_x - kHalf * uy), coordinate(back_y + kHalf * ux),
+                     coordinate(tip_x), coordinate(tip_y), coordinate(back_x + kHalf * uy),
+                     coordinate(back_y - kHalf * ux));
+}
+
+}  // namespace
+
+Drawing draw(const RooflineChart& chart) {
+  const auto [x, y] = axes(chart);
+  const Frame frame(x, y, kPlotHeight);
+  std::string elements = frame.draw();
+  for (const Roof& roof : chart.roofs) elements += draw_roof(roof, frame, x, y);
+  for (const RooflineArrow& arrow : chart.arrows) elements += draw_arrow(arrow, chart, frame);
+  std::vector<LegendEntry> entries;
+  for (const RooflineKernel& kernel : chart.kernels) {
+    elements += draw_kernel(kernel, chart, frame);
+    entries.push_back({kernel.title, fmt::format("<g class=\"{}\">{}</g>", color_class(kernel.look.color),
+                                                 marker(kernel.look, 12, 0))});
+  }
+  for (std::size_t b = 0; b < chart.boundaries.size(); ++b) {
+    const Look look = at_boundary({.color = Color::grey, .marker = Marker::circle}, b);
+    entries.push_back({chart.boundaries[b],
+                       fmt::format("<g class=\"{}\">{}</g>", color_class(look.color), marker(look, 12, 0))});
+  }
+  for (const Roof& roof : chart.roofs) {
+    if (!roof.bytes_per_second) continue;
+    entries.push_back({roof.label, fmt::format("<g class=\"{}\"><path class=\"{}\" d=\"M0 0H24\"/></g>",
+                                               color_class(roof.color), roof_class(roof))});
+  }
+  const Drawing below = legend(entries, frame.end());
+  return {frame.end() + below.height, elements + below.elements};
+}
+
+}  // namespace tilescope

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/report/figures/svg_frame.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tilescope {
+namespace {
+
+constexpr double kTextHeight = 14, kSample = 24;
+
+}  // namespace
+
+double text_width(std::string_view text) {
+  constexpr double kWidestMean = 7.1;  // of fonts that are common for sans-serif, at 12.5 units
+  return kWidestMean * static_cast<double>(text.size());
+}
+
+std::string coordinate(double value) {
+  std::string text = fmt::format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text == "-0" ? "0" : text;
+}
+
+std::string svg_text(double x, double y, std::string_view text, const char* anchor) {
+  const std::string where =
+      std::string_view(anchor) == "start" ? "" : fmt::format(" text-anchor=\"{}\"", anchor);
+  return fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", coordinate(x), coordinate(y), where,
+                     escape_markup(text));
+}
+
+std::string marker_path(Marker marker, double x, double y) {
+  constexpr const char* shapes[] = {"",
+                                    "m-3.4 0a3.4 3.4 0 1 0 6.8 0a3.4 3.4 0 1 0-6.8 0z",
+                                    "m-3-3h6v6h-6z",
+                                    "m0-4.2l3.9 6.7h-7.8z",
+                                    "m0 4.2l3.9-6.7h-7.8z",
+                                    "m0-4.4l4.4 4.4-4.4 4.4-4.4-4.4z",
+                                    "m0-4l3.8 2.8-1.5 4.4h-4.6l-1.5-4.4z",
+                                    "m-3.4-3.4l6.8 6.8m0-6.8l-6.8 6.8",
+                                    "m-4.2 0h8.4m-4.2-4.2v8.4",
+                                    "m-4 0h8m-6-3.5l4 7m0-7l-4 7"};
+  return marker == Marker::none ? ""
+                                : fmt::format("M{} {}{}", coordinate(x), coordinate(y),
+                                              shapes[static_cast<std::size_t>(marker)]);
+}
+
+std::string color_class(Color color) { return fmt::format("c{}", static_cast<int>(color)); }
+
+std::string marker_class(const Look& look) { return look.filled ? "m" : "m o"; }
+
+Frame::Frame(const ChartAxis& x, const ChartAxis& y, double plot_height) : x_(x), y_(y) {
+  double labels = 0;
+  for (const auto& [label, value] : y.ticks) labels = std::max(labels, text_width(label));
+  left = labels + 8;
+  right = kDrawingWidth - 10;
+  top = 24;
+  bottom = top + plot_height;
+}
+
+double Frame::position(const ChartAxis& axis, double value, double from, double to) {
+  const double share = axis.logarithmic ? std::log(value / axis.low) / std::log(axis.high / axis.low)
+                                        : (value - axis.low) / (axis.high - axis.low);
+  return from + share * (to - from);
+}
+
+std::string Frame::draw() const {
+  std::string grid, labels;
+  double free_from = -1e9;
+  for (const auto& [label, value] : x_.ticks) {
+    const double at = x(value);
+    grid += fmt::format("M{} {}V{}", coordinate(at), coordinate(top), coordinate(bottom));
+    const double half = text_width(label) / 2;
+    const double centre = std::min(at, kDrawingWidth - half);
+    if (centre - half < free_from) continue;
+    free_from = centre + half + 4;
+    labels += svg_text(centre, bottom + 17, label, "middle");
+  }
+  double free_above = 1e9;
+  for (const auto& [label, value] : y_.ticks) {  // ascending
+    const double at = y(value);
+    grid += fmt::format("M{} {}H{}", coordinate(left), coordinate(at), coordinate(right));
+    if (at > free_above) continue;
+    free_above = at - kTextHeight;
+    labels += svg_text(left - 6, at + 4, label, "end");
+  }
+  labels += svg_text(0, 12, y_.label);
+  labels += svg_text(std::min((left + right) / 2, kDrawingWidth - text_width(x_.label) / 2), bottom + 35,
+                     x_.label, "middle");
+  return fmt::format("<path class=\"g\" d=\"{}\"/>\n<path class=\"a\" d=\"M{} {}V{}H{}\"/>\n", grid,
+                     coordinate(left), coordinate(top), coordinate(bottom), coordinate(right)) +
+         labels;
+}
+
+Drawing legend(const std::vector<LegendEntry>& entries, double top) {
+  if (entries.empty()) return {};
+  double widest = 0;
+  for (const LegendEntry& entry : entries)
+    widest = std::max(widest, kSample + 8 + text_width(entry.title) + 12);
+  const int columns = std::max(1, static_cast<int>(kDrawingWidth / widest));
+  Drawing drawing;
+  constexpr double kRow = 19;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto column = static_cast<double>(i % static_cast<std::size_t>(columns));
+    const auto row = static_cast<double>(i / static_cast<std::size_t>(columns));
+    drawing.elements +=
+        fmt::format("<g transform=\"translate({},{})\">{}", coordinate(column * kDrawingWidth / columns),
+                    coordinate(top + kRow * row + 10), entries[i].sample);
+    drawing.elements +=
+        fmt::format("<text x=\"{}\" y=\"4\">{}</text></g>\n", kSample + 8, escape_markup(entries[i].title));
+    drawing.height = kRow * (row + 1) + 4;
+  }
+  return drawing;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many cases of a kernel agree with what was expected, a row a kernel, and the others by size.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analysis/report/document/report_document.hpp"
+
+namespace tilescope {
+
+/// What is left over at SM<->L2 beside the closed form when all is accounted for; shares of the closed form.
+inline constexpr double kExactReads = 2e-4, kExactWrites = 1e-4;
+
+/// A case and how far it is off, in parts of 1.
+struct Deviation {
+  std::string kernel, pass, problem, side;  // side: "read", "written"
+  double off = 0;
+  bool agrees = true;
+};
+
+/// "118 of 118" cases and kernels.
+struct AgreementCount {
+  std::size_t agree = 0, all = 0;
+  std::string text() const;
+};
+AgreementCount count_agreeing(const std::vector<Deviation>& deviations);
+
+/// Those that do not agree, the largest first; then one row a kernel.
+/// @param word what they are if they agree: "exact"
+void add_agreement(Section& section, const std::vector<Deviation>& deviations, const std::string& word,
+                   const std::string& caption);
+
+}  // namespace tilescope

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "analysis/report/sections/verdicts.hpp"
+#include "analysis/report/sweep.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+std::optional<double> times_compulsory(const std::optional<ReadWriteBytes>& bytes, const RunSummary& run) {
+  if (!bytes || run.compulsory.total() == 0) return std::nullopt;
+  return static_cast<double>(bytes->total()) / static_cast<double>(run.compulsory.total());
+}
+
+std::optional<double> dram_ratio(const RunSummary& run) {
+  return times_compulsory(run.measured_dram ? run.measured_dram : run.simulated_dram, run);
+}
+std::optional<double> sm_l2_ratio(const RunSummary& run) {
+  return times_compulsory(run.measured_sm_l2 ? run.measured_sm_l2 : run.closed_form, run);
+}
+
+/// The forward run of an algorithm that moves least at DRAM, or null.
+const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm algorithm) {
+  const RunSummary* found = nullptr;
+  for (const RunSummary* run : runs) {
+    if (run->algorithm != algorithm || run->direction != Direction::forward || !dram_ratio(*run) ||
+        !sm_l2_ratio(*run)) {
+      continue;
+    }
+    if (found == nullptr || *dram_ratio(*run) < *dram_ratio(*found)) found = run;
+  }
+  return found;
+}
+
+/// The most telling problem on which both were measured, or else simulated.
+std::pair<const RunSummary*, const RunSummary*> standard_and_flash(const std::vector<RunSummary>& runs) {
+  auto problems = group_by_problem(headline_runs(runs));
+  std::erase_if(problems, [](const auto& members) {
+    return !least(members, Algorithm::standard) || !least(members, Algorithm::flash2);
+  });
+  if (problems.empty()) return {};
+  const auto measured = [](const auto& members) { return members.front()->measured_dram.has_value(); };
+  if (std::any_of(problems.begin(), problems.end(), measured)) std::erase_if(problems, std::not_fn(measured));
+  const auto members = most_telling(problems, 1).front();
+  return {least(members, Algorithm::standard), least(members, Algorithm::flash2)};
+}
+
+}  // namespace
+
+std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
+  const auto [standard, flash] = standard_and_flash(runs);
+  if (!flash) return std::nullopt;
+  const double dram = *dram_ratio(*flash);
+  constexpr double kNearly = 1.1;
+  return Finding{
+      "How many bytes do they move, against what they must?", format_ratio(dram),
+      fmt::format(
+          "**{}** At DRAM `{}` moves {} times the {} that it must ({} times at SM<->L2), `{}` {} times ({}): "
+          "{}, forward, {}, {}.",
+          dram <= kNearly ? "Hardly more." : "More.", flash->run->kernel, fmt::format("{:.2f}", dram),
+          format_bytes(static_cast<double>(flash->compulsory.total())),
+          fmt::format("{:.2f}", *sm_l2_ratio(*flash)), standard->run->kernel,
+          fmt::format("{:.3g}", *dram_ratio(*standard)), fmt::format("{:.3g}", *sm_l2_ratio(*standard)),
+          problem_text(*flash), machine_text(*flash), flash->measured_dram ? "measured" : "simulated"),
+      dram <= kNearly ? Outcome::good : Outcome::mixed, "summary"};
+}
+
+}  // namespace tilescope

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the model says of problems that nothing in it was fitted to, failures first, and what was fitted.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "analysis/report/document/add_new.hpp"
+#include "analysis/report/roofline_subject.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/verdicts.hpp"
+#include "analysis/report/sweep.hpp"
+#include "analysis/validation/measured_pass.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr double kTolerance = 0.15;  // of DRAM reads past the floor, as in the section on the fitted passes
+
+/// Passes about which a model can be wrong, the worst first, and how many others there are.
+struct Scored {
+  std::vector<MeasuredPass> telling;
+  std::size_t read_once = 0, at_floor = 0;
+
+  std::size_t within() const {
+    return static_cast<std::size_t>(
+        std::count_if(telling.begin(), telling.end(),
+                      [](const MeasuredPass& pass) { return std::abs(pass.dram_error()) <= kTolerance; }));
+  }
+  double median() const {
+    std::vector<double> errors;
+    for (const MeasuredPass& pass : telling) errors.push_back(std::abs(pass.dram_error()));
+    std::sort(errors.begin(), errors.end());
+    return errors[errors.size() / 2];
+  }
+  double worst() const { return telling.front().dram_error(); }
+};
+
+Scored score(const std::vector<RunSummary>& runs) {
+  Scored scored;
+  for (const MeasuredPass& pass : measured_passes(runs)) {
+    if (!pass.has_dram()) continue;
+    if (pass.reads_once()) {
+      ++scored.read_once;
+    } else if (!pass.leaves_floor()) {
+      ++scored.at_floor;
+    } else {
+      scored.telling.push_back(pass);
+    }
+  }
+  std::stable_sort(scored.telling.begin(), scored.telling.end(),
+                   [](const MeasuredPass& a, const MeasuredPass& b) {
+                     return std::abs(a.dram_error()) > std::abs(b.dram_error());
+                   });
+  return scored;
+}
+
+std::string percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+
+/// How far off a prediction of so many bytes would be.
+double error_of(std::int64_t predicted, const MeasuredPass& pass) {
+  return static_cast<double>(predicted) / static_cast<double>(*pass.pass->measured->dram_read_bytes) - 1;
+}
+
+/// Those beyond the tolerance, or the others.
+Table score_table(const Scored& scored, bool failures) {
+  Table table{
+      failures
+          ? fmt::format(
+                "**Beyond {:.0f} %**, the worst first. Two baselines beside the model: that the L2 saves "
+                "all that it can, and that it saves nothing.",
+                100 * kTolerance)
+          : fmt::format("Within {:.0f} %.", 100 * kTolerance),
+      {{"kernel"},
+       {"pass"},
+       {"problem"},
+       {"measured", true},
+       {"least ... largest launch", true},
+       {"model", true},
+       {"off by", true},
+       {"if all were saved", true},
+       {"if nothing were", true}},
+      {}};
+  for (const MeasuredPass& pass : scored.telling) {
+    if (failures != (std::abs(pass.dram_error()) > kTolerance)) continue;
+    const MeasuredBytes& measured = *pass.pass->measured;
+    const auto& range = measured.dram_read_range;
+    const auto bytes = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
+    table.rows.push_back({pass.kernel(), pass.pass->name, problem_text(*pass.run),
+                          bytes(*measured.dram_read_bytes),
+                          range ? fmt::format("{} ... {}", bytes((*range)[0]), bytes((*range)[1])) : "-",
+                          bytes(pass.expected_dram_reads()),
+                          failures ? "**" + percent(pass.dram_error()) + "**" : percent(pass.dram_error()),
+                          percent(error_of(pass.pass->closed_form->compulsory_read_bytes, pass)),
+                          percent(error_of(pass.pass->closed_form->sm_l2_read_bytes, pass))});
+  }
+  return table;
+}
+
+/// What the model of a machine takes from measurements, each with how it was found.
+Bullets fitted_numbers(const Machine& machine) {
+  Bullets numbers;
+  const auto add = [&numbers](const char* name, const std::string& value, const auto& fact) {
+    numbers.items.push_back(fmt::format("**{}**: {} ({}). {}", name, value, fact.kind, fact.source));
+  };
+  if (machine.cta_progress) {
+    std::vector<std::string> kernels;
+    for (const PassProgress& one : machine.cta_progress->value) add_new(kernels, one.kernel);
+    add("how CTAs of an SM proceed",
+        fmt::format("{} passes of {}", machine.cta_progress->value.size(), fmt::join(kernels, ", ")),
+        *machine.cta_progress);
+  }
+  if (machine.clock_cv)
+    add("spread of the SMs' clocks", fmt::format("{:.2g}", machine.clock_cv->value), *machine.clock_cv);
+  add("L2", format_capacity(machine.l2_bytes.value), machine.l2_bytes);
+  if (machine.l2_ways) add("lines of a set", std::to_string(machine.l2_ways->value), *machine.l2_ways);
+  if (machine.l2_dirty_ways) {
+    add("of them dirty at most", std::to_string(machine.l2_dirty_ways->value), *machine.l2_dirty_ways);
+  }
+  if (machine.sm_groups) {
+    add("groups of SMs beside a partition", std::to_string(machine.sm_groups->value.size()),
+        *machine.sm_groups);
+  }
+  return numbers;
+}
+
+std::size_t baseline_within(const Scored& scored,
+                            const std::function<std::int64_t(const MeasuredPass&)>& predicted) {
+  return static_cast<std::size_t>(std::count_if(
+      scored.telling.begin(), scored.telling.end(),
+      [&](const MeasuredPass& pass) { return std::abs(error_of(predicted(pass), pass)) <= kTolerance; }));
+}
+
+}  // namespace
+
+std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
+  const Scored scored = score(runs);
+  if (scored.telling.empty()) return std::nullopt;
+  std::vector<const RunSummary*> all;
+  std::vector<std::string> commands;
+  for (const RunSummary& run : runs) {
+    all.push_back(&run);
+    add_command(commands, *run.record);
+  }
+  Section section{
+      "holdout", with_machines("Is the model right about what nothing was fitted to", all), {}, true};
+  const std::size_t count = scored.telling.size();
+  section.blocks.push_back(Paragraph{fmt::format(
+      "Problems of which no number of the model knows: it was simulated when they were measured, and has not "
+      "been "
+      "changed for them. **{} of {} passes within {:.0f} %**, half of them within {:.1f} %, the worst {}. "
+      "That the L2 "
+      "saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out are {} passes that "
+      "read every "
+      "byte once, about which any model is right, and {} that stay at the floor, as the model says.",
+      scored.within(), count, 100 * kTolerance, 100 * scored.median(), percent(scored.worst()),
+      100 * kTolerance,
+      baseline_within(scored,
+                      [](const MeasuredPass& pass) { return pass.pass->closed_form->compulsory_read_bytes; }),
+      baseline_within(scored,
+                      [](const MeasuredPass& pass) { return pass.pass->closed_form->sm_l2_read_bytes; }),
+      scored.read_once, scored.at_floor)});
+  for (const bool failures : {true, false}) {
+    if (Table table = score_table(scored, failures); !table.rows.empty())
+      section.blocks.push_back(std::move(table));
+  }
+  if (const auto machine = machine_of(runs.front())) {
+    section.blocks.push_back(Paragraph{fmt::format(
+        "What the model takes from measurements of {}, and what was fitted. None of it knows these problems.",
+        machine->title)});
+    section.blocks.push_back(fitted_numbers(*machine));
+  }
+  section.blocks.push_back(CommandLines{commands});
+  return section;
+}
+
+std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,
+                                     const std::vector<RunSummary>& holdout) {
+  const bool held_out = !score(holdout).telling.empty();
+  const Scored scored = score(held_out ? holdout : runs);
+  if (scored.telling.empty()) return std::nullopt;
+  std::vector<std::string> machines;
+  for (const MeasuredPass& pass : scored.telling) add_new(machines, machine_text(*pass.run));
+  const std::size_t within = scored.within(), all = scored.telling.size();
+  return Finding{
+      "Is the model right?", fmt::format("{} of {}", within, all),
+      fmt::format("**{}** DRAM reads of {} of {} passes {} came out within {:.0f} %, half of them within "
+                  "{:.1f} %, the worst {} ({}).",
+                  within == all      ? "Yes."
+                  : 2 * within > all ? "Mostly."
+                                     : "No.",
+                  within, all, held_out ? "that nothing was fitted to" : "of which some were fitted",
+                  100 * kTolerance, 100 * scored.median(), percent(scored.worst()),
+                  fmt::join(machines, ", ")),
+      within == all      ? Outcome::good
+      : 2 * within > all ? Outcome::mixed
+                         : Outcome::bad,
+      held_out ? "holdout" : "measured"};
+}
+
+}  // namespace tilescope

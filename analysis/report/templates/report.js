@@ -1,0 +1,114 @@
+// Answers to the pointer and the keyboard, sorts and filters long tables, walks along curves. All that it shows stands
+// on the page.
+(() => {
+  'use strict';
+  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+  const make = (name, properties = {}) => Object.assign(document.createElement(name), properties);
+  const shape = (svg, name, attributes) => {
+    const element = svg.appendChild(document.createElementNS(svg.namespaceURI, name));
+    for (const key in attributes) element.setAttribute(key, attributes[key]);
+    return element;
+  };
+
+  // Figures: the nearest point says its value, problem and command.
+  const tip = document.body.appendChild(make('div', {id: 'tip', hidden: true}));
+  tip.setAttribute('role', 'status');
+  const pointsOf = element => {
+    const texts = element.dataset.t.split('|'), series = element.parentNode.dataset.s;
+    if (element.points) return texts.map((text, i) => ({x: element.points[i].x, y: element.points[i].y, series, text}));
+    const box = element.getBBox();
+    return [{x: box.x + box.width / 2, y: box.y + box.height / 2, text: texts[0]}];
+  };
+  for (const panel of all('.panel')) {
+    const svg = panel.querySelector('svg');
+    let points, at = -1, ring;
+    const show = i => {
+      at = i;
+      const point = points[i], box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
+      ring ??= shape(svg, 'circle', {r: 7, class: 'mark'});
+      ring.setAttribute('cx', point.x);
+      ring.setAttribute('cy', point.y);
+      tip.textContent = [point.series, point.text, panel.dataset.p, panel.dataset.c].filter(Boolean).join('\n');
+      tip.hidden = false;
+      const left = box.left + point.x * scale + 14;
+      tip.style.left = scrollX + Math.max(8, Math.min(left, innerWidth - tip.offsetWidth - 12)) + 'px';
+      tip.style.top = scrollY + box.top + point.y * scale + 14 + 'px';
+    };
+    const load = () => points ??= all('[data-t]', svg).flatMap(pointsOf);
+    const hide = () => { tip.hidden = true; ring?.remove(); ring = undefined; };
+    svg.tabIndex = 0;
+    svg.onpointermove = svg.onpointerdown = event => {
+      const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
+      const x = (event.clientX - box.left) * scale, y = (event.clientY - box.top) * scale;
+      let nearest = -1, least = 60;
+      load().forEach((point, i) => {
+        const distance = Math.hypot(point.x - x, point.y - y);
+        if (distance < least) [nearest, least] = [i, distance];
+      });
+      nearest < 0 ? hide() : show(nearest);
+    };
+    svg.onpointerleave = svg.onblur = hide;
+    svg.onkeydown = event => {
+      const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+      if (!step || !load().length) return;
+      event.preventDefault();
+      show((at + step + points.length) % points.length);
+    };
+    if ('steps' in panel.dataset) {
+      const curves = all('g[data-s] > [data-t]', svg).map(pointsOf).filter(curve => curve.length > 3);
+      const steps = [...new Map(curves.flat().map(point => [point.x, point.text.split(': ')[0]]))].sort((a, b) => a[0] - b[0]);
+      const cut = shape(svg, 'path', {class: 'cut c1'});
+      const says = make('output'), slider = make('input', {type: 'range', min: 0, max: steps.length - 1});
+      slider.oninput = () => {
+        const [x, size] = steps[slider.value];
+        cut.setAttribute('d', `M${x} 24V244`);
+        says.textContent = `${size}: ` + curves.map(curve => {
+          const point = curve.filter(p => p.x <= x).pop();
+          return point && `${point.series} ${point.text.split(': ')[1]}`;
+        }).filter(Boolean).join(', ');
+      };
+      const label = make('label', {className: 'tools', textContent: 'L2 size '});
+      label.append(slider, says);
+      panel.append(label);
+      slider.value = steps.length >> 1;
+      slider.oninput();
+    }
+  }
+
+  // Long tables: a click on a header sorts; kernel, pass and problem can be chosen.
+  const number = text => {
+    const [, value, prefix] = text.match(/^(?:[^\d+-]*)([+-]?[\d.]+(?:e[+-]\d+)?)\s*([nuµmkKMGT]?)(?=i?B|s|FLOP|\/s|$)/) || [];
+    return value === undefined ? NaN : value * ({n: 1e-9, u: 1e-6, µ: 1e-6, m: 1e-3, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12}[prefix] || 1);
+  };
+  for (const fold of all('.long')) {
+    const table = fold.querySelector('table'), body = table.tBodies[0], rows = [...body.rows], chosen = {};
+    const text = (row, i) => row.cells[i].textContent.trim();
+    const tools = make('div', {className: 'tools'}), count = make('output');
+    const filter = () => {
+      for (const row of rows) row.hidden = Object.entries(chosen).some(([i, value]) => value && text(row, i) !== value);
+      count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows`;
+    };
+    [...table.tHead.rows[0].cells].forEach((head, i) => {
+      const name = head.textContent, button = make('button', {type: 'button', title: 'Sort'});
+      button.append(...head.childNodes);
+      head.append(button);
+      button.onclick = () => {
+        const sign = head.ariaSort === 'ascending' ? -1 : 1;
+        for (const other of head.parentNode.cells) other.ariaSort = null;
+        head.ariaSort = sign > 0 ? 'ascending' : 'descending';
+        const compare = (a, b) => number(a) - number(b) || a.localeCompare(b);
+        body.append(...rows.sort((a, b) => sign * compare(text(a, i), text(b, i))));
+      };
+      if (!/^(kernel|pass|problem|machine)\b/.test(name)) return;
+      const select = make('select'), label = make('label', {textContent: name + ' '});
+      for (const value of ['', ...new Set(rows.map(row => text(row, i)))]) select.append(new Option(value || 'all', value));
+      if (select.options.length < 3) return;
+      select.onchange = () => { chosen[i] = select.value; filter(); };
+      label.append(select);
+      tools.append(label);
+    });
+    tools.append(count);
+    filter();
+    fold.querySelector('.wide').before(tools);
+  }
+})();
