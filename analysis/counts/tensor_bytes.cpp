@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/counts/tensor_bytes.hpp"
 
+#include <iterator>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace tilescope {
 
@@ -20,6 +23,16 @@ std::int64_t tensor_bytes(std::span<const TileProgram> programs) {
     add(program.epilogue, program.problem);
   }
   return bytes;
+}
+
+std::int64_t tensor_bytes(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+                          const ProgramOptions& options) {
+  std::vector<TileProgram> programs = kernel.programs(Direction::forward, problem, options);
+  if (direction == Direction::backward) {
+    auto backward = kernel.programs(Direction::backward, problem, options);
+    std::move(backward.begin(), backward.end(), std::back_inserter(programs));
+  }
+  return tensor_bytes(programs);
 }
 
 }  // namespace tilescope

@@ -159,6 +159,8 @@ struct RunEntry {
   std::optional<Scan> scan = std::nullopt;         // of the inner tiles, where it was chosen
   std::optional<InputKind> inputs = std::nullopt;  // what was computed on
   std::optional<std::string> l2 = std::nullopt;    // "cold" or "warm": before each pass was measured
+  /// Rows of each output that were judged right before anything was measured; 0: none, `false` in the file.
+  std::optional<std::int64_t> verified = std::nullopt;
   /// Where its tensors lay, measured and simulated.
   PagePlacement pages = PagePlacement::contiguous;
   /// By direction, "forward" or "backward": device memory that its tensors took.

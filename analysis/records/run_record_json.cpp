@@ -49,6 +49,16 @@ struct L2StateName {
   }
 };
 
+/// A number of rows, or false.
+struct RowsOrFalse {
+  Json write(std::int64_t rows) const { return rows > 0 ? Json(rows) : Json(false); }
+  std::int64_t read(const JsonField& field) const {
+    if (!field.value().is_boolean()) return field.integer(1);
+    if (field.boolean()) field.refuse("must be a number of rows, or false");
+    return 0;
+  }
+};
+
 /// Integers stay integers.
 struct Counter {
   Json write(const CounterValue& value) const {
@@ -208,6 +218,7 @@ static void list(Fields& fields, Of<Fields, RunEntry>& run) {
   fields.optional("scan", Named(parse_scan), run.scan);
   fields.optional("inputs", Named(parse_input_kind), run.inputs);
   fields.optional("l2", L2StateName{}, run.l2);
+  fields.optional("verified", RowsOrFalse{}, run.verified);
   fields.unless(PagePlacement::contiguous, "pages", Named(parse_page_placement), run.pages, "memory");
   fields.optional("cases", kCount, run.cases);
   fields.optional("failed", kCount, run.failed);

@@ -14,6 +14,7 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
+#include "analysis/cli/verify/rows_before.hpp"
 #include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/output_path.hpp"
@@ -29,6 +30,7 @@ namespace {
 struct BenchArguments {
   ProblemOptions problem;
   KernelOptions kernel;
+  RowsBefore rows;
   std::optional<std::string> sweep, threads, repetitions, seconds, rounds;
   bool peers = false, tune = false;
   std::string tune_file;
@@ -36,16 +38,6 @@ struct BenchArguments {
 };
 
 bool on_device(const BenchmarkCase& c) { return c.kernel->name.starts_with("gpu:"); }
-
-/// Of all tensors that a case holds while it is timed. [bytes]
-std::int64_t bytes_needed(const BenchmarkCase& c) {
-  std::vector<TileProgram> programs = c.kernel->programs(Direction::forward, c.problem, c.options);
-  if (c.direction == Direction::backward) {
-    const auto backward = c.kernel->programs(Direction::backward, c.problem, c.options);
-    programs.insert(programs.end(), backward.begin(), backward.end());
-  }
-  return tensor_bytes(programs);
-}
 
 std::vector<AttentionProblem> chosen_problems(const BenchArguments& arguments) {
   if (arguments.sweep && arguments.problem.given()) {
@@ -92,10 +84,16 @@ std::vector<BenchmarkCase> plan_cases(const BenchArguments& arguments, int threa
   return cases;
 }
 
+std::vector<RowsJob> rows_jobs(const std::vector<BenchmarkCase>& cases) {
+  std::vector<RowsJob> jobs;
+  for (const BenchmarkCase& c : cases) jobs.push_back({c.kernel, c.problem, c.direction, c.options});
+  return jobs;
+}
+
 void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settings,
                const CommandContext& context, RunRecord& record) {
   std::int64_t bytes = 0;
-  for (const BenchmarkCase& c : cases) bytes += bytes_needed(c);
+  for (const BenchmarkCase& c : cases) bytes += tensor_bytes(*c.kernel, c.problem, c.direction, c.options);
   require_memory(bytes, "these benchmarks");
   BenchmarkResults results;
   {
@@ -110,7 +108,6 @@ void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settin
 
 void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettings settings,
                   const BenchArguments& arguments, const CommandContext& context, RunRecord& record) {
-  for (const BenchmarkCase& c : cases) require_runnable(*c.kernel);
   std::unique_ptr<PeerProcess> peers;
   if (arguments.peers) {
     try {
@@ -135,7 +132,7 @@ void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettin
 }
 
 /// Times every tile shape of the kernels and keeps the fastest.
-int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, const CommandContext& context) {
+int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const CommandContext& context) {
   if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
   if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
   const BenchSweep& sweep = find_bench_sweep(arguments.sweep.value_or("tune"));
@@ -168,6 +165,7 @@ int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, cons
     context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
     return kFine;
   }
+  if (!arguments.rows.judge(rows_jobs(cases), context)) return kCheckFailed;
   Progress progress(context, "timing", settings.rounds * static_cast<std::int64_t>(cases.size()));
   settings.on_sample = [&](const std::string& name) { progress.step(name); };
   const DeviceBenchmarkResults results = run_device_benchmarks(cases, settings);
@@ -188,7 +186,7 @@ int tune(const BenchArguments& arguments, DeviceBenchmarkSettings settings, cons
   return kFine;
 }
 
-int bench(const BenchArguments& arguments, const CommandContext& context) {
+int bench(BenchArguments& arguments, const CommandContext& context) {
   const auto count_or = [](int otherwise, const char* field, const std::optional<std::string>& text,
                            int most) {
     return text ? static_cast<int>(parse_integer_in(field, *text, 1, most)) : otherwise;
@@ -207,6 +205,7 @@ int bench(const BenchArguments& arguments, const CommandContext& context) {
 
   if (arguments.tune) return tune(arguments, device_settings, context);
   std::vector<BenchmarkCase> cases = plan_cases(arguments, threads);
+  const std::vector<RowsJob> jobs = rows_jobs(cases);
   const auto device =
       std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !on_device(c); });
   const std::vector<BenchmarkCase> device_cases(device, cases.end());
@@ -214,9 +213,12 @@ int bench(const BenchArguments& arguments, const CommandContext& context) {
   if (arguments.peers && device_cases.empty()) {
     throw BadInput("peers", "given", "needs a kernel on the device beside them: --kernel gpu:...");
   }
+  for (const BenchmarkCase& c : device_cases) require_runnable(*c.kernel);
+  if (!arguments.rows.judge(jobs, context)) return kCheckFailed;
   RunRecord record = start_record(context.argv);
   if (!device_cases.empty()) bench_device(device_cases, device_settings, arguments, context, record);
   if (!cases.empty()) bench_cpu(cases, settings, context, record);
+  arguments.rows.note_in(record.runs);
   context.write_json(to_json_text(record));
   return kFine;
 }
@@ -231,6 +233,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return bench(*arguments, context); });
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
+  arguments->rows.add_to(command);
   command.add_option("--sweep", arguments->sweep, "a named list of problems (tilescope list sweeps)")
       ->type_name("NAME");
   command.add_option("--threads", arguments->threads, "CPU: OpenMP threads (default: all)");

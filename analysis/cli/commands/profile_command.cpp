@@ -220,7 +220,9 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     if (arguments.timeline.plot.empty()) {
       return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
     }
-    profile_timeline(arguments.timeline, kernels_in_turn(arguments.kernels), context);
+    const auto in_turn = kernels_in_turn(arguments.kernels, context);
+    if (!in_turn) return kCheckFailed;
+    profile_timeline(arguments.timeline, in_turn, context);
     return kFine;
   }
   if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);

@@ -55,13 +55,6 @@ void add_measurement(PassRecord& pass, const WorkMeasurement& work) {
                          work.time.samples_s,  work.time.throttled, work.time.mean_sm_clock_hz};
 }
 
-/// The driver overwrites freed memory in the background, at some 0.4 TB/s on an H200, and what it writes is
-/// counted with a kernel's own bytes. Waits as long as it may take after tensors like these were freed.
-void wait_until_cleared(std::int64_t bytes) {
-  constexpr double kBytesPerSecond = 1e11;
-  std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / kBytesPerSecond));
-}
-
 /// Measures the passes of one direction into `passes`, which are the job's from the first of that direction
 /// on; times are those of the first placement. @return the device memory that they took
 std::int64_t measure_direction(const Job& job, Direction direction, const Machine& machine,
@@ -73,7 +66,7 @@ std::int64_t measure_direction(const Job& job, Direction direction, const Machin
     const bool first = placement == 0;
     PassRunner runner(*job.kernel, job.problem, direction, options,
                       counted.placements > 0 ? std::optional<std::uint64_t>(placement) : std::nullopt);
-    wait_until_cleared(runner.device_bytes());
+    std::this_thread::sleep_for(time_to_clear(runner.device_bytes()));  // as many as the last runner freed
     for (std::size_t i = 0; i < runner.programs().size(); ++i) {
       const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
       const auto launch = [&](CUstream_st* stream) { runner.launch(i, stream); };
@@ -136,6 +129,7 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
   problem.add_to(command);
   kernel.add_to(command, true);
   sweep.add_to(command);
+  rows.add_to(command);
   command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
       ->type_name("NAME|FILE.json")
       ->group("Machine");
@@ -173,10 +167,12 @@ int ProfileKernelOptions::placements() const {
   return static_cast<int>(parse_integer_in("--placements", *placements_text, 1, kMostLaunches));
 }
 
-std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
+std::function<void()> kernels_in_turn(ProfileKernelOptions& arguments, const CommandContext& context) {
   constexpr int kLaunches = 10;  // of each pass
-  const auto plan = std::make_shared<Plan>(plan_jobs(arguments, load_machine(arguments.machine)));
+  const Machine machine = load_machine(arguments.machine);
+  const auto plan = std::make_shared<Plan>(plan_jobs(arguments, machine));
   for (const Job& job : plan->jobs) require_runnable(job.kernel->row);
+  if (!arguments.rows.judge(rows_jobs(*plan, machine), context)) return nullptr;
   return [plan] {
     for (const Job& job : plan->jobs) {
       for (const Direction direction : job.directions) {
@@ -190,7 +186,7 @@ std::function<void()> kernels_in_turn(const ProfileKernelOptions& arguments) {
   };
 }
 
-int profile_kernels(const ProfileKernelOptions& arguments, const std::string& metrics, L2State l2,
+int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics, L2State l2,
                     const CommandContext& context) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kBetweenSaves{5};
@@ -203,6 +199,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
   const TimerOptions timing{
       .l2 = l2, .warm_up = 1, .max_samples = 100, .min_time_s = 0.02, .time_limit_s = 1.5};
   WorkProfiler profiler(metrics, timing);
+  if (!arguments.rows.judge(rows_jobs(plan, machine), context)) return kCheckFailed;
   RunRecord record = start_measured_record(context, profiler);
   auto saved = Clock::now();
   {
@@ -217,6 +214,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
         if (!arguments.sweep.given()) throw;
         plan.left_out.push_back(job.title() + ": " + lack.what());
       }
+      arguments.rows.note_in(record.runs);
       // What has been measured is not lost with the process.
       if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
       context.write_json(to_json_text(record));

@@ -10,6 +10,7 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
+#include "analysis/cli/verify/rows_before.hpp"
 #include "profiler/timing/timed_samples.hpp"
 
 namespace tilescope::cli {
@@ -23,6 +24,7 @@ struct ProfileKernelOptions {
   std::optional<std::string> launches_text;    // of --launches, as it was typed
   std::optional<std::string> placements_text;  // of --placements
   bool cta_progress = false;                   // the steps of CTAs are timed instead
+  RowsBefore rows;
 
   void add_to(CLI::App& command);
   /// Launches of each pass that counters are taken from. @throws BadInput unless in 1 ... 100
@@ -35,18 +37,19 @@ struct ProfileKernelOptions {
 };
 
 /// Measures every kernel on every problem, and writes one record of schema tilescope.run/1. Combinations of a
-/// sweep that a kernel refuses, or that do not fit in device memory, are left out and named.
+/// sweep that a kernel refuses, or that do not fit in device memory, are left out and named. Sampled rows of
+/// all are judged before.
 /// @param metrics as choose_metrics takes them @returns an ExitCode
 /// @throws BadInput, MachineLacks without a device, libcupti or the permission to count
-int profile_kernels(const ProfileKernelOptions& options, const std::string& metrics, L2State l2,
+int profile_kernels(ProfileKernelOptions& options, const std::string& metrics, L2State l2,
                     const CommandContext& context);
 
 /// Notes when the CTAs of every pass begin their steps, and writes how evenly they do.
 /// @returns an ExitCode @throws BadInput, MachineLacks without a device or a step clock in the kernels
-int profile_progress(const ProfileKernelOptions& options, const CommandContext& context);
+int profile_progress(ProfileKernelOptions& options, const CommandContext& context);
 
-/// What runs each pass of every kernel and problem some times, without measuring it.
-/// @throws BadInput, MachineLacks without a device
-std::function<void()> kernels_in_turn(const ProfileKernelOptions& options);
+/// What runs each pass of every kernel and problem some times, without measuring it; nothing, where rows of
+/// one are wrong. @throws BadInput, MachineLacks without a device
+std::function<void()> kernels_in_turn(ProfileKernelOptions& options, const CommandContext& context);
 
 }  // namespace tilescope::cli

@@ -43,4 +43,15 @@ Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
   return plan;
 }
 
+std::vector<RowsJob> rows_jobs(const Plan& plan, const Machine& machine) {
+  std::vector<RowsJob> jobs;
+  for (const Job& job : plan.jobs) {
+    for (const Direction direction : job.directions) {
+      jobs.push_back({&job.kernel->row, job.problem, direction,
+                      options_on(machine, job.kernel->row, job.problem, direction, job.options)});
+    }
+  }
+  return jobs;
+}
+
 }  // namespace tilescope::cli

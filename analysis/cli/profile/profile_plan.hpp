@@ -33,4 +33,7 @@ struct Plan {
 /// @throws BadInput where no kernel is named, or one refuses the only problem
 Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine);
 
+/// What is to be judged before, with the options that it is measured with.
+std::vector<RowsJob> rows_jobs(const Plan& plan, const Machine& machine);
+
 }  // namespace tilescope::cli

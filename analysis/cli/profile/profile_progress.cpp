@@ -22,12 +22,13 @@ bool same_work_on_all_sms(const TileProgram& program, std::int64_t places) {
 
 }  // namespace
 
-int profile_progress(const ProfileKernelOptions& arguments, const CommandContext& context) {
+int profile_progress(ProfileKernelOptions& arguments, const CommandContext& context) {
   constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
   constexpr int kClockLaunches = 5;
   const Machine machine = load_machine(arguments.machine);
   const Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
+  if (!arguments.rows.judge(rows_jobs(plan, machine), context)) return kCheckFailed;
   RunRecord record = start_record(context.argv);
   const DeviceFacts device = *device_facts();
   record.machine.name = device.name;
@@ -84,6 +85,7 @@ int profile_progress(const ProfileKernelOptions& arguments, const CommandContext
     }
     record.runs.push_back(std::move(run));
   }
+  arguments.rows.note_in(record.runs);
   context.print(
       align_columns(table, "", {false, false, false, true, true, true, true, true, true, true, true}));
   context.write_json(to_json_text(record));

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/verify/verify_rows.hpp"
 
-#include <iterator>
-#include <utility>
-#include <vector>
-
 #include "analysis/counts/tensor_bytes.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/sampled_rows.hpp"
@@ -16,12 +12,7 @@ namespace {
 
 void run_on_cpu(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                 const ProgramOptions& forward, const ProgramOptions& options, RowJudge& judge) {
-  std::vector<TileProgram> programs = kernel.programs(Direction::forward, problem, forward);
-  if (direction == Direction::backward) {
-    auto backward = kernel.programs(Direction::backward, problem, options);
-    std::move(backward.begin(), backward.end(), std::back_inserter(programs));
-  }
-  require_memory(tensor_bytes(programs), "verifying rows of " + describe(problem));
+  require_memory(tensor_bytes(kernel, problem, direction, options), "verifying rows of " + describe(problem));
   TensorSet tensors(problem);
   fill_random_inputs(tensors, direction, InputKind::normal);
   const auto read = [&tensors](TensorName name, std::int64_t head) { return copy_head(tensors[name], head); };

@@ -60,6 +60,7 @@ RunRecord full_record() {
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;
   record.runs[1].l2 = "warm";
+  record.runs[1].verified = 16;
   record.runs[1].pages = PagePlacement::random;
   record.runs[1].passes.front().simulated->dram_read_range = {6, 9};
   record.runs[1].passes.front().measured->dram_read_range = {8, 11};
@@ -130,6 +131,16 @@ TEST_CASE("absent parts are left out, never zero") {
   CHECK(valid_json()["runs"][1]["pages"] == "random");
 }
 
+TEST_CASE("rows judged before measuring are a number or false; older records say nothing") {
+  RunRecord record = full_record();
+  CHECK_FALSE(valid_json()["runs"][0].contains("verified"));
+  CHECK(valid_json()["runs"][1]["verified"] == 16);
+  record.runs[0].verified = 0;
+  const Json json = Json::parse(to_json_text(record));
+  CHECK(json["runs"][0]["verified"] == false);
+  CHECK(parse_run_record("f", json.dump()) == record);
+}
+
 TEST_CASE("argv that is not UTF-8 does not make a record impossible") {
   RunRecord record = full_record();
   record.argv = {"\xff\xfe"};
@@ -185,6 +196,11 @@ TEST_CASE("another schema, missing fields, wrong types and negative counts are n
   json = valid_json();
   json["runs"][1]["pages"] = "strewn";
   expect(json, {"runs[1].pages", "strewn", "contiguous or random"});
+  for (const Json& wrong : {Json(true), Json(0)}) {
+    json = valid_json();
+    json["runs"][1]["verified"] = wrong;
+    expect(json, {"runs[1].verified"});
+  }
   json = valid_json();
   json["runs"][1]["scan"] = "zigzag";
   expect(json, {"runs[1].scan", "zigzag", "sawtooth"});
