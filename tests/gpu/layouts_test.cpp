@@ -87,7 +87,7 @@ TEST_CASE("the layout of gpu:split-k") {
                   Layout::end());
 }
 
-void check_forward(const simt::ForwardLayout& layout) {
+void check_forward(const cuda_cores::ForwardLayout& layout) {
   const int q = layout.tile.block_m * layout.dim, kv = layout.tile.block_n * layout.dim;
   check_partition({{layout.q(), q},
                    {layout.k(), kv},
@@ -97,7 +97,7 @@ void check_forward(const simt::ForwardLayout& layout) {
                   layout.end());
 }
 
-void check_backward(const simt::BackwardLayout& layout) {
+void check_backward(const cuda_cores::BackwardLayout& layout) {
   const int q = layout.tile.block_m * layout.dim, kv = layout.tile.block_n * layout.dim;
   const int scores = layout.tile.block_m * layout.tile.block_n;
   std::vector<Region> regions = {{layout.q(), q},  {layout.dout(), q},       {layout.k(), kv},

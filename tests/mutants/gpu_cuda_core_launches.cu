@@ -26,7 +26,7 @@ constexpr int kPoisonBytes = 160 * 1024;  // what a CTA may have on sm_80
 
 __global__ void poison_shared_pass() {
   for (int i = static_cast<int>(threadIdx.x); i < kPoisonBytes / 4; i += static_cast<int>(blockDim.x)) {
-    reinterpret_cast<volatile int*>(simt::dynamic_shared)[i] = -1;  // NaN as fp32 and as fp16
+    reinterpret_cast<volatile int*>(cuda_cores::dynamic_shared)[i] = -1;  // NaN as fp32 and as fp16
   }
 }
 
@@ -57,7 +57,7 @@ void Flash2Simt::launch(const TileProgram& program, const KernelArguments& argum
   poison_shared_memory(stream);
   constexpr Tiles kTiles = tiles(kDim);
   constexpr TileShape kForward = kTiles.forward, kBackward = kTiles.backward, kDq = kTiles.dq;
-  const bool extras = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  const bool all_features = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
   const auto launch = [&](void (*kernel)(KernelArguments)) {
     launch_pass(kernel, program, launch_shape(program), arguments, stream);
   };
@@ -69,18 +69,22 @@ void Flash2Simt::launch(const TileProgram& program, const KernelArguments& argum
     case PassName::convert:
       return launch_convert(program, arguments, stream);
     case PassName::forward:
-      return launch(extras ? simt::flash2_simt_forward<kDim, kForward.block_m, kForward.block_n, true>
-                           : simt::flash2_simt_forward<kDim, kForward.block_m, kForward.block_n, false>);
+      return launch(all_features
+                        ? cuda_cores::flash2_simt_forward<kDim, kForward.block_m, kForward.block_n, true>
+                        : cuda_cores::flash2_simt_forward<kDim, kForward.block_m, kForward.block_n, false>);
     case PassName::dkdvdq:
       return launch(
-          extras ? simt::flash2_simt_kv_backward<kDim, kBackward.block_m, kBackward.block_n, true, true>
-                 : simt::flash2_simt_kv_backward<kDim, kBackward.block_m, kBackward.block_n, true, false>);
+          all_features
+              ? cuda_cores::flash2_simt_kv_backward<kDim, kBackward.block_m, kBackward.block_n, true, true>
+              : cuda_cores::flash2_simt_kv_backward<kDim, kBackward.block_m, kBackward.block_n, true, false>);
     case PassName::dkdv:
-      return launch(simt::flash2_simt_kv_backward<kDim, kBackward.block_m, kBackward.block_n, false, true>);
+      return launch(
+          cuda_cores::flash2_simt_kv_backward<kDim, kBackward.block_m, kBackward.block_n, false, true>);
     case PassName::dqdkdv:
-      return launch(simt::flash2_simt_q_backward<kDim, kBackward.block_m, kBackward.block_n, true, true>);
+      return launch(
+          cuda_cores::flash2_simt_q_backward<kDim, kBackward.block_m, kBackward.block_n, true, true>);
     case PassName::dq:
-      return launch(simt::flash2_simt_q_backward<kDim, kDq.block_m, kDq.block_n, false, true>);
+      return launch(cuda_cores::flash2_simt_q_backward<kDim, kDq.block_m, kDq.block_n, false, true>);
     default:
       throw std::logic_error("gpu:flash2-simt has no such pass");
   }

@@ -16,28 +16,28 @@ void poison_shared_memory(cudaStream_t stream);
 
 namespace {
 
-using gpu::Features;
+using sm80::Features;
 using PassKernel = void (*)(KernelArguments);
 
 PassKernel bf16_kernel(PassName pass) {
   constexpr ElementType kType = ElementType::bf16;
-  constexpr Features kFeatures = Features::general_dropout;
-  if (pass == PassName::forward) return gpu::flash2_mma_forward<kType, 128, kFeatures>;
-  if (pass == PassName::dq) return gpu::flash2_mma_dq<kType, 128, kFeatures>;
-  return gpu::flash2_mma_dkdv<kType, 128, false, kFeatures>;
+  constexpr Features kFeatures = Features::all;
+  if (pass == PassName::forward) return sm80::flash2_mma_forward<kType, 128, kFeatures>;
+  if (pass == PassName::dq) return sm80::flash2_mma_dq<kType, 128, kFeatures>;
+  return sm80::flash2_mma_dkdv<kType, 128, false, kFeatures>;
 }
 
 PassKernel fp16_kernel(PassName pass, bool observed, bool drops) {
   constexpr ElementType kType = ElementType::fp16;
   if (pass == PassName::forward) {
-    return observed && drops ? gpu::flash2_mma_forward<kType, 64, Features::general_dropout>
-           : observed        ? gpu::flash2_mma_forward<kType, 64, Features::general>
-           : drops           ? gpu::flash2_mma_forward<kType, 64, Features::dropout>
-                             : gpu::flash2_mma_forward<kType, 64, Features::plain>;
+    return observed && drops ? sm80::flash2_mma_forward<kType, 64, Features::all>
+           : observed        ? sm80::flash2_mma_forward<kType, 64, Features::general>
+           : drops           ? sm80::flash2_mma_forward<kType, 64, Features::dropout>
+                             : sm80::flash2_mma_forward<kType, 64, Features::plain>;
   }
-  return observed ? gpu::flash2_mma_dkdv<kType, 64, true, Features::general_dropout>
-         : drops  ? gpu::flash2_mma_dkdv<kType, 64, true, Features::dropout>
-                  : gpu::flash2_mma_dkdv<kType, 64, true, Features::plain>;
+  return observed ? sm80::flash2_mma_dkdv<kType, 64, true, Features::all>
+         : drops  ? sm80::flash2_mma_dkdv<kType, 64, true, Features::dropout>
+                  : sm80::flash2_mma_dkdv<kType, 64, true, Features::plain>;
 }
 
 }  // namespace

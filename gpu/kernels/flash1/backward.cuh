@@ -11,7 +11,7 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// Line 21, dQ += dS K in slow memory.
 template <typename Tile>
@@ -38,8 +38,8 @@ __device__ inline void prefetch_rows(const GlobalRows<float>& rows) {
   }
 }
 
-/// One CTA: a whole key/value head. `Extras`: dropout, a negative scale and the tile log.
-template <typename Element, int Dim, int BlockM, int BlockN, bool Extras>
+/// One CTA: a whole key/value head. `AllFeatures`: dropout, a negative scale and the tile log.
+template <typename Element, int Dim, int BlockM, int BlockN, bool AllFeatures>
 __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     flash1_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
@@ -94,16 +94,17 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
       note_step(args, visited);
       const int head = tiles.head, m_block = tiles.m_block();
       const int first_query = m_block * BlockM;
-      const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, visited++, batch, head, m_block, n_block);
+      const TileLogEntry entry(AllFeatures ? args.log : DeviceTileLog{}, visited++, batch, head, m_block,
+                               n_block);
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();
       delta_rows.put(Lane::in_cta(), rows_of(TensorName::out), shared.dout, shared.delta);
       typename Tiles::Scores scores;
       multiply_scores(role, shared, scores);
-      exchange_scores<Extras, Element>(role, shared, first_query, first_key, range.full(m_block), args,
-                                       batch * args.heads + head, ProbsFromMaxAndSum{row_max_of, row_sum_of},
-                                       entry, scores);
+      exchange_scores<AllFeatures, Element>(role, shared, first_query, first_key, range.full(m_block), args,
+                                            batch * args.heads + head,
+                                            ProbsFromMaxAndSum{row_max_of, row_sum_of}, entry, scores);
       tiles.advance();
       const bool more = step + 1 < steps;
       if (more) ahead.fetch(rows_of(streamed));
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
             query_rows<float>(args, TensorName::dq_accum, batch, tiles.head, tiles.m_block() * BlockM));
       }
       multiply_gradient(role, shared, gradient);
-      if constexpr (Extras) {
+      if constexpr (AllFeatures) {
         if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
       }
       const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
@@ -132,4 +133,4 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

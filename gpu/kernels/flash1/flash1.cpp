@@ -17,10 +17,11 @@ LaunchShape Flash1::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
   switch (program.name) {
     case PassName::forward:
-      return {kForwardGroups * simt::kThreads, forward_layout(program.tile, dim).bytes(), kForwardCtasPerSm};
+      return {kForwardGroups * cuda_cores::kThreads, forward_layout(program.tile, dim).bytes(),
+              kForwardCtasPerSm};
     case PassName::dkdvdq:
-      return {simt::kBackwardGroups * simt::kThreads, backward_layout(program.tile, dim).bytes(),
-              simt::kBackwardCtasPerSm};
+      return {cuda_cores::kBackwardGroups * cuda_cores::kThreads, backward_layout(program.tile, dim).bytes(),
+              cuda_cores::kBackwardCtasPerSm};
     default:
       return {kElementwiseThreads, 0};
   }

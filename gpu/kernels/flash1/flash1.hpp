@@ -54,11 +54,11 @@ struct Flash1 {
   static constexpr int kForwardCtasPerSm = 1;
 
   /// With two shares of each row of O.
-  static constexpr simt::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
+  static constexpr cuda_cores::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
     return {tile, padded_dim, 2};
   }
   /// With m, delta and l.
-  static constexpr simt::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
+  static constexpr cuda_cores::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
     return {tile, padded_dim, 3};
   }
 };
@@ -66,8 +66,8 @@ struct Flash1 {
 static_assert([] {
   for (int dim : {64, 128, 256}) {
     const Flash1::PassShapes tiles = Flash1::shapes(dim);
-    if (Flash1::forward_layout(tiles.forward, dim).bytes() > simt::kMaxSharedBytes ||
-        Flash1::backward_layout(tiles.backward, dim).bytes() > simt::kMaxSharedBytes) {
+    if (Flash1::forward_layout(tiles.forward, dim).bytes() > cuda_cores::kMaxSharedBytes ||
+        Flash1::backward_layout(tiles.backward, dim).bytes() > cuda_cores::kMaxSharedBytes) {
       return false;
     }
   }

@@ -12,7 +12,7 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// Scores of a tile become P relative to the tile's own maximum. @return that maximum and the row's sum
 struct TileRow {
@@ -82,7 +82,7 @@ struct MergedRow {
 
 /// Line 12: O stays normalised and goes back to slow memory. `shares` are old_share and tile_share by row.
 /// @return the sum of what this thread wrote, for the tile log
-template <bool Extras, typename Tile>
+template <bool AllFeatures, typename Tile>
 __device__ inline double merge_out(Lane lane, const GlobalRows<float>& out, const float2* shares,
                                    const RowsBefore<Tile>& before, const Tile& product) {
   double sum = 0.0;
@@ -96,16 +96,17 @@ __device__ inline double merge_out(Lane lane, const GlobalRows<float>& out, cons
       const float4 merged = {fmaf(tile_share, p.x, old_share * o.x), fmaf(tile_share, p.y, old_share * o.y),
                              fmaf(tile_share, p.z, old_share * o.z), fmaf(tile_share, p.w, old_share * o.w)};
       store_quad(out, row, Tile::col(lane, 4 * q), merged);
-      if (Extras && row < out.rows) sum += static_cast<double>(merged.x) + merged.y + merged.z + merged.w;
+      if (AllFeatures && row < out.rows)
+        sum += static_cast<double>(merged.x) + merged.y + merged.z + merged.w;
     }
   }
   return sum;
 }
 
 /// One CTA: a whole query head. A row's softmax is the work of one warp, and P V is laid over all of them in
-/// the parts that are nearest to squares; the rows' shares go through shared memory with P. `Extras`:
+/// the parts that are nearest to squares; the rows' shares go through shared memory with P. `AllFeatures`:
 /// dropout, a negative scale and the tile log.
-template <typename Element, int Dim, int BlockM, int BlockN, int Groups, bool Extras>
+template <typename Element, int Dim, int BlockM, int BlockN, int Groups, bool AllFeatures>
 __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
     flash1_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
@@ -148,7 +149,8 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
       const int first_query = m_block * BlockM;
       const bool full = range.full(m_block), more = step + 1 < range.count();
       const RunningRows rows(args, batch, head, first_query);
-      const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, visited++, batch, head, m_block, n_block);
+      const TileLogEntry entry(AllFeatures ? args.log : DeviceTileLog{}, visited++, batch, head, m_block,
+                               n_block);
       __pipeline_commit();
       __pipeline_wait_prior(0);
       __syncthreads();  // Q is there, and the last step has read P and the shares
@@ -162,7 +164,7 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
       Scores scores;
       multiply_nt<64>(lane, q_tile, k_tile, scores);
       const ScorePlace<Scores> place(lane, first_query, first_key);
-      if constexpr (Extras) {
+      if constexpr (AllFeatures) {
         multiply_scores(scores, args.score_sign);
         if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
       }
@@ -188,13 +190,13 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
           sum[run].store(rows.sum, Scores::row(lane, run * kRun));
         }
       }
-      if constexpr (Extras) {
+      if constexpr (AllFeatures) {
         if (args.dropout.active()) {
           place.drop(place.kept(args.dropout, work.batch_head), args.dropout.keep_scale, scores);
         }
       }
       round_tile<Element>(scores);
-      if constexpr (Extras) {
+      if constexpr (AllFeatures) {
         if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
       }
       if (more) q_ahead.fetch(group_q_rows(step + 1));
@@ -204,10 +206,10 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
       if (more) q_ahead.land(group_q_tile, group_q_rows(step + 1));
       Product product{};
       probs.multiply(lane, v_tile, product);
-      const double accum = merge_out<Extras>(lane, rows.out, shares, before, product);
-      if (Extras && entry.open()) entry.add(&DeviceTileState::accum, accum);
+      const double accum = merge_out<AllFeatures>(lane, rows.out, shares, before, product);
+      if (AllFeatures && entry.open()) entry.add(&DeviceTileState::accum, accum);
     }
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

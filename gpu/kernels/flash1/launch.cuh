@@ -8,21 +8,22 @@
 
 namespace tilescope {
 
-/// The pass forward or dkdvdq. `Extras`: dropout, a negative scale and the tile log.
-template <typename Element, int Dim, bool Extras>
+/// The pass forward or dkdvdq. `AllFeatures`: dropout, a negative scale and the tile log.
+template <typename Element, int Dim, bool AllFeatures>
 void launch_flash1_pass(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   constexpr TileShape kForward = Flash1::shapes(Dim).forward, kBackward = Flash1::shapes(Dim).backward;
-  const auto kernel = program.name == PassName::forward
-                          ? simt::flash1_forward<Element, Dim, kForward.block_m, kForward.block_n,
-                                                 Flash1::kForwardGroups, Extras>
-                          : simt::flash1_backward<Element, Dim, kBackward.block_m, kBackward.block_n, Extras>;
+  const auto kernel =
+      program.name == PassName::forward
+          ? cuda_cores::flash1_forward<Element, Dim, kForward.block_m, kForward.block_n,
+                                       Flash1::kForwardGroups, AllFeatures>
+          : cuda_cores::flash1_backward<Element, Dim, kBackward.block_m, kBackward.block_n, AllFeatures>;
   launch_pass(kernel, program, Flash1::launch_shape(program), arguments, stream);
 }
 template <typename Element, int Dim>
 void launch_flash1_pass(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
-  const bool extras = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
-  (extras ? launch_flash1_pass<Element, Dim, true>
-          : launch_flash1_pass<Element, Dim, false>)(program, arguments, stream);
+  const bool all_features = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  (all_features ? launch_flash1_pass<Element, Dim, true>
+                : launch_flash1_pass<Element, Dim, false>)(program, arguments, stream);
 }
 
 template <typename Element>

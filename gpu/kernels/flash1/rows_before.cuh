@@ -5,7 +5,7 @@
 
 #include "gpu/primitives/cuda_cores/product.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 template <typename Tile>
 struct RowsBefore {
@@ -24,4 +24,4 @@ struct RowsBefore {
   }
 };
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

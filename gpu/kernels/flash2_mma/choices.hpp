@@ -12,8 +12,8 @@ namespace tilescope {
 /// dropout, with rows that are not made of 16-byte chunks, and under observation.
 template <typename Shape>
 struct MmaChoices {
-  static constexpr int kMost = 6;
-  Shape shapes[kMost] = {};
+  static constexpr int kMaxCount = 6;
+  Shape shapes[kMaxCount] = {};
   int count = 0;
 
   template <typename... Others>
@@ -76,7 +76,7 @@ constexpr MmaChoices<MmaDqShape> mma_dq_choices(int head_dim) {
   return {own};
 }
 
-namespace gpu {
+namespace sm80 {
 
 /// The plain pass at one of its choices after the first.
 void launch_flash2_mma_forward_tuned(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
@@ -92,5 +92,5 @@ void dispatch_choice(int index, Body&& body) {
   }
 }
 
-}  // namespace gpu
+}  // namespace sm80
 }  // namespace tilescope

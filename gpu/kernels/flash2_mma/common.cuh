@@ -12,7 +12,7 @@
 #include "gpu/primitives/sm80/tile_copy.cuh"
 #include "gpu/primitives/sm80/warp_gemm.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 #if defined(__CUDA_ARCH__)
 inline constexpr int kComputeCapabilityMajor = __CUDA_ARCH__ / 100;
@@ -200,4 +200,4 @@ __device__ __forceinline__ void stage_output(SharedTile<kCols> tile,
   }
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

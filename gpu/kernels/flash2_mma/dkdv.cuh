@@ -19,7 +19,7 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/sm80/gather_columns.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// The tiles of the pass in shared memory, and the addresses of its statistics.
 template <int kHeadDim, MmaDkdvShape kShape>
@@ -170,8 +170,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     // compute: S^T = K Q^T, 32 keys x warp_queries
     WarpAccumulator<2, kQueryBlocks> p;
     p.clear();
-    multiply_abt<kType, kHeadDim>(p, DownView<kHeadDim>(shared.k(), lane).at(2 * warp_n, 0),
-                                  AcrossView<kHeadDim>(shared.q(stage), lane).at(kQueryBlocks * warp_m, 0));
+    multiply_abt<kType, kHeadDim>(
+        p, LdmatrixByColumns<kHeadDim>(shared.k(), lane).at(2 * warp_n, 0),
+        LdmatrixByRows<kHeadDim>(shared.q(stage), lane).at(kQueryBlocks * warp_m, 0));
     const int warp_key = first_key + 32 * warp_n;
     const int warp_query = first_query + kShape.warp_queries() * warp_m;
     const int visited = (step.head - work.first_head) * range.count() + step.position;
@@ -205,9 +206,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     };
     WarpAccumulator<2, kQueryBlocks> ds;
     ds.clear();
-    multiply_abt<kType, kHeadDim>(ds, DownView<kHeadDim>(shared.v(), lane).at(2 * warp_n, 0),
-                                  AcrossView<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0),
-                                  exponentiate);
+    multiply_abt<kType, kHeadDim>(
+        ds, LdmatrixByColumns<kHeadDim>(shared.v(), lane).at(2 * warp_n, 0),
+        LdmatrixByRows<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0), exponentiate);
 
     // dS^T = P^T * (dP^T - delta), with P before its dropout and rounding
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
@@ -255,8 +256,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     }
 
     // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there
-    const auto dout_view = DownView<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);
-    const auto q_view = DownView<kHeadDim>(shared.q(stage), lane).at(0, kColBlocks * warp_m);
+    const auto dout_view = LdmatrixByColumns<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);
+    const auto q_view = LdmatrixByColumns<kHeadDim>(shared.q(stage), lane).at(0, kColBlocks * warp_m);
 #pragma unroll
     for (int k = 0; k < kQueryBlocks; ++k) {
       step_ab<kType>(dv, p_own[k], dout_view.at(kQueryBlocks * warp_m, 0), k);
@@ -279,8 +280,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
                            (dq_query + (lane >> 2)) * args[TensorName::dq_accum].row_stride + dq_col;
     if constexpr (kFused) {
       const auto left_view =
-          AcrossView<kTile.block_m>(shared.dscores(), lane).at(0, (dq_query - first_query) / 16);
-      const auto k_view = DownView<kHeadDim>(shared.k(), lane).at(0, dq_col / 16);
+          LdmatrixByRows<kTile.block_m>(shared.dscores(), lane).at(0, (dq_query - first_query) / 16);
+      const auto k_view = LdmatrixByColumns<kHeadDim>(shared.k(), lane).at(0, dq_col / 16);
       dq.clear();
 #pragma unroll
       for (int k = 0; k < kTile.block_n / 16; ++k) {
@@ -309,8 +310,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     };
 
     // dV and dK over the other warps' queries
-    const DownView<kTile.block_m> probs_view(shared.probs(), lane);
-    const DownView<kTile.block_m> dscores_view(shared.dscores(), lane);
+    const LdmatrixByColumns<kTile.block_m> probs_view(shared.probs(), lane);
+    const LdmatrixByColumns<kTile.block_m> dscores_view(shared.dscores(), lane);
 #pragma unroll
     for (int other = 1; other < kShape.warps_m(); ++other) {
       const int query_block = (warp_m + other) % kShape.warps_m() * kQueryBlocks;
@@ -361,4 +362,4 @@ void launch_flash2_mma_dkdv(const TileProgram& program, LaunchShape shape, const
   });
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

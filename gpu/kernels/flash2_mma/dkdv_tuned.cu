@@ -3,7 +3,7 @@
 #include "gpu/kernels/flash2_mma/choices.hpp"
 #include "gpu/kernels/flash2_mma/dkdv.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 namespace {
 
 template <int kHeadDim, int kChoice>
@@ -27,4 +27,4 @@ void launch_flash2_mma_dkdv_tuned(const TileProgram& program, LaunchShape shape,
   });
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -9,7 +9,7 @@
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 template <int kHeadDim>
 struct DefaultDq {
@@ -79,8 +79,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
       }
     }
   }
-  const auto q_view = DownView<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
-  const auto dout_view = DownView<kHeadDim>(dout_tile, lane).at(warp * kMBlocks, 0);
+  const auto q_view = LdmatrixByColumns<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
+  const auto dout_view = LdmatrixByColumns<kHeadDim>(dout_tile, lane).at(warp * kMBlocks, 0);
 
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> p;
     p.clear();
-    multiply_abt<kType, kHeadDim>(p, q_view, AcrossView<kHeadDim>(k_tile(stage), lane));
+    multiply_abt<kType, kHeadDim>(p, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane));
     const int first_key = n_block * kTile.block_n;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     if (entry.open()) {
@@ -120,7 +120,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     };
     WarpAccumulator<kMBlocks, kNBlocks> ds;
     ds.clear();
-    multiply_abt<kType, kHeadDim>(ds, dout_view, AcrossView<kHeadDim>(v_tile(stage), lane), exponentiate);
+    multiply_abt<kType, kHeadDim>(ds, dout_view, LdmatrixByRows<kHeadDim>(v_tile(stage), lane), exponentiate);
 
     // dS = P * (dP - delta)
     double probs_sum = 0.0, dprobs_sum = 0.0;
@@ -156,7 +156,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     }
 
     // dQ += dS K
-    const DownView<kHeadDim> k_view(k_tile(stage), lane);
+    const LdmatrixByColumns<kHeadDim> k_view(k_tile(stage), lane);
 #pragma unroll
     for (int k = 0; k < kNBlocks; ++k) {
       Fragment left[kMBlocks];
@@ -193,4 +193,4 @@ void launch_flash2_mma_dq(const TileProgram& program, LaunchShape shape, const K
   });
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -3,7 +3,7 @@
 #include "gpu/kernels/flash2_mma/choices.hpp"
 #include "gpu/kernels/flash2_mma/dq.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 namespace {
 
 template <int kHeadDim, int kChoice>
@@ -24,4 +24,4 @@ void launch_flash2_mma_dq_tuned(const TileProgram& program, LaunchShape shape,
   });
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -14,7 +14,7 @@
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// Running maximum (of unscaled scores) and sum of a lane's rows: row lane / 4 + 8 half of row block i. Sums
 /// are the lane's own until the end; maxima are the row's.
@@ -122,7 +122,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   }
   const float scale = exponent_scale(args);
 
-  const auto q_view = DownView<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
+  const auto q_view = LdmatrixByColumns<kHeadDim>(q_tile, lane).at(warp * kMBlocks, 0);
   if (!range.empty()) {
     load_tile<kAccess, kTile.block_m, kThreads>(
         q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
@@ -142,7 +142,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;
     s.clear();
-    multiply_abt<kType, kHeadDim>(s, q_view, AcrossView<kHeadDim>(k_tile(stage), lane));
+    multiply_abt<kType, kHeadDim>(s, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane));
     const int warp_query = first_query + warp * kShape.warp_rows();
     const int first_key = n_block * kTile.block_n;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
@@ -172,7 +172,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
 
     // O += P V
-    const DownView<kHeadDim> v_view(v_tile(stage), lane);
+    const LdmatrixByColumns<kHeadDim> v_view(v_tile(stage), lane);
 #pragma unroll
     for (int k = 0; k < kNBlocks; ++k) {
       Fragment p[kMBlocks];
@@ -214,4 +214,4 @@ void launch_flash2_mma_forward(const TileProgram& program, LaunchShape shape,
   });
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -3,7 +3,7 @@
 #include "gpu/kernels/flash2_mma/choices.hpp"
 #include "gpu/kernels/flash2_mma/forward.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 namespace {
 
 template <int kHeadDim, int kChoice>
@@ -24,4 +24,4 @@ void launch_flash2_mma_forward_tuned(const TileProgram& program, LaunchShape sha
   });
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -9,12 +9,11 @@
 namespace tilescope {
 namespace {
 
-gpu::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
+sm80::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
-  const bool general = arguments.log.states || !gpu::operands_in_chunks(arguments);
-  if (!general) return dropout ? gpu::Features::dropout : gpu::Features::plain;
-  return dropout || program.name != PassName::forward ? gpu::Features::general_dropout
-                                                      : gpu::Features::general;
+  const bool general = arguments.log.states || !sm80::operands_in_chunks(arguments);
+  if (!general) return dropout ? sm80::Features::dropout : sm80::Features::plain;
+  return dropout || program.name != PassName::forward ? sm80::Features::all : sm80::Features::general;
 }
 
 int compute_capability_major() {
@@ -27,24 +26,24 @@ int compute_capability_major() {
 
 using Launch = void (*)(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 
-template <gpu::Features kFeatures>
+template <sm80::Features kFeatures>
 Launch launch_of(PassName pass) {
-  if (pass == PassName::dq) return gpu::launch_flash2_mma_dq<kFeatures>;
-  return gpu::launch_flash2_mma_dkdv<kFeatures>;
+  if (pass == PassName::dq) return sm80::launch_flash2_mma_dq<kFeatures>;
+  return sm80::launch_flash2_mma_dkdv<kFeatures>;
 }
 
-Launch launch_of(PassName pass, gpu::Features features) {
-  using enum gpu::Features;
+Launch launch_of(PassName pass, sm80::Features features) {
+  using enum sm80::Features;
   const bool forward = pass == PassName::forward;
   switch (features) {
     case plain:
-      return forward ? gpu::launch_flash2_mma_forward<plain> : launch_of<plain>(pass);
+      return forward ? sm80::launch_flash2_mma_forward<plain> : launch_of<plain>(pass);
     case dropout:
-      return forward ? gpu::launch_flash2_mma_forward<dropout> : launch_of<dropout>(pass);
+      return forward ? sm80::launch_flash2_mma_forward<dropout> : launch_of<dropout>(pass);
     case general:
-      return gpu::launch_flash2_mma_forward<general>;
+      return sm80::launch_flash2_mma_forward<general>;
     default:
-      return forward ? gpu::launch_flash2_mma_forward<general_dropout> : launch_of<general_dropout>(pass);
+      return forward ? sm80::launch_flash2_mma_forward<all> : launch_of<all>(pass);
   }
 }
 
@@ -59,8 +58,8 @@ int choice_of(const TileProgram& program) {
 
 Launch tuned_launch_of(PassName pass) {
   if constexpr (kHasTuner) {
-    if (pass == PassName::forward) return gpu::launch_flash2_mma_forward_tuned;
-    return pass == PassName::dq ? gpu::launch_flash2_mma_dq_tuned : gpu::launch_flash2_mma_dkdv_tuned;
+    if (pass == PassName::forward) return sm80::launch_flash2_mma_forward_tuned;
+    return pass == PassName::dq ? sm80::launch_flash2_mma_dq_tuned : sm80::launch_flash2_mma_dkdv_tuned;
   } else {
     throw MachineLacks(std::string(kTunerLack));
   }
@@ -71,9 +70,9 @@ Launch tuned_launch_of(PassName pass) {
 void Flash2Mma::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
-  const gpu::Features features = needed_features(program, arguments);
+  const sm80::Features features = needed_features(program, arguments);
   const bool tuned = choice_of(program) > 0;
-  if (tuned && features != gpu::Features::plain) {
+  if (tuned && features != sm80::Features::plain) {
     throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
                    "only the kernel's own tile is compiled to be observed");
   }

@@ -7,17 +7,17 @@
 
 #include "gpu/registry/gpu_kernel.hpp"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment and log
 /// the tiles that they visit; the others stay free of the registers and branches that this costs.
-enum class Features : std::uint8_t { plain, dropout, general, general_dropout };
-constexpr bool has_dropout(Features f) { return f == Features::dropout || f == Features::general_dropout; }
-constexpr bool is_general(Features f) { return f == Features::general || f == Features::general_dropout; }
+enum class Features : std::uint8_t { plain, dropout, general, all };
+constexpr bool has_dropout(Features f) { return f == Features::dropout || f == Features::all; }
+constexpr bool is_general(Features f) { return f == Features::general || f == Features::all; }
 
 template <Features kFeatures>
 void launch_flash2_mma_forward(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
-/// Passes dkdv and dkdvdq. Not instantiated for Features::general: general_dropout serves both.
+/// Passes dkdv and dkdvdq. Not instantiated for Features::general: `all` serves it too.
 template <Features kFeatures>
 void launch_flash2_mma_dkdv(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 template <Features kFeatures>
@@ -42,4 +42,4 @@ void dispatch_mma(const AttentionProblem& problem, Body&& body) {
   return by_dim.template operator()<ElementType::bf16>();
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -11,10 +11,10 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// One CTA: one kv tile of one key/value head, past every query head of its group.
-template <int Dim, int BlockM, int BlockN, bool Fused, bool Extras>
+template <int Dim, int BlockM, int BlockN, bool Fused, bool AllFeatures>
 __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     flash2_simt_kv_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
@@ -49,16 +49,16 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     note_step(args, step);
     const int head = tiles.head, m_block = tiles.m_block();
     const int first_query = m_block * BlockM;
-    const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
+    const TileLogEntry entry(AllFeatures ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
     typename Tiles::Scores scores;
     multiply_scores(role, shared, scores);
-    exchange_scores<Extras, float>(role, shared, first_query, first_key, range.full(m_block), args,
-                                   batch * args.heads + head, ProbsFromLse{shared.lse}, entry, scores);
+    exchange_scores<AllFeatures, float>(role, shared, first_query, first_key, range.full(m_block), args,
+                                        batch * args.heads + head, ProbsFromLse{shared.lse}, entry, scores);
     multiply_gradient(role, shared, gradient);
-    if constexpr (Extras) {
+    if constexpr (AllFeatures) {
       if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(gradient));
     }
     __syncthreads();  // dS is whole; Q, dO, LSE and delta have been read by all
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
 
 /// One CTA: one q tile of one query head. `ReduceKv`: the rows order, which reduces dK and dV; else
 /// the dq pass of the split order.
-template <int Dim, int BlockM, int BlockN, bool ReduceKv, bool Extras>
+template <int Dim, int BlockM, int BlockN, bool ReduceKv, bool AllFeatures>
 __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     flash2_simt_q_backward(const __grid_constant__ KernelArguments args) {
   using Tiles = BackwardTiles<Dim, BlockM, BlockN>;
@@ -122,14 +122,14 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     note_step(args, step);
     const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int first_key = n_block * BlockN;
-    const TileLogEntry entry(Extras ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
+    const TileLogEntry entry(AllFeatures ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
     typename Tiles::Scores scores;
     multiply_scores(role, shared, scores);
-    exchange_scores<Extras, float>(role, shared, first_query, first_key, range.full(n_block), args,
-                                   work.batch_head, ProbsFromLse{shared.lse}, entry, scores);
+    exchange_scores<AllFeatures, float>(role, shared, first_query, first_key, range.full(n_block), args,
+                                        work.batch_head, ProbsFromLse{shared.lse}, entry, scores);
     if (!first) load_keys(TensorName::v, shared.v, step + 1);
     if constexpr (ReduceKv) {
       typename Tiles::KvGradient part{};
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     }
     __syncthreads();  // dS is whole
     multiply_nn(Lane::in_cta(), shared.dscores, shared.k, dq);
-    if constexpr (Extras) {
+    if constexpr (AllFeatures) {
       if (entry.open()) entry.add(&DeviceTileState::accum, sum_of(dq));
     }
     __syncthreads();  // K and dS have been read by all
@@ -151,4 +151,4 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
                  args.softmax_scale, dq);
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -9,7 +9,7 @@
 
 namespace tilescope {
 
-template <bool Extras>
+template <bool AllFeatures>
 void launch_flash2_simt_backward_build(const TileProgram& program, const KernelArguments& arguments,
                                        cudaStream_t stream) {
   dispatch_head_dim(program.problem.head_dim, [&]<int CompiledDim>() {
@@ -21,13 +21,14 @@ void launch_flash2_simt_backward_build(const TileProgram& program, const KernelA
     constexpr int kM = kTile.block_m, kN = kTile.block_n;
     switch (program.name) {
       case PassName::dkdv:
-        return launch(simt::flash2_simt_kv_backward<kDim, kM, kN, false, Extras>);
+        return launch(cuda_cores::flash2_simt_kv_backward<kDim, kM, kN, false, AllFeatures>);
       case PassName::dkdvdq:
-        return launch(simt::flash2_simt_kv_backward<kDim, kM, kN, true, Extras>);
+        return launch(cuda_cores::flash2_simt_kv_backward<kDim, kM, kN, true, AllFeatures>);
       case PassName::dqdkdv:
-        return launch(simt::flash2_simt_q_backward<kDim, kM, kN, true, Extras>);
+        return launch(cuda_cores::flash2_simt_q_backward<kDim, kM, kN, true, AllFeatures>);
       case PassName::dq:
-        return launch(simt::flash2_simt_q_backward<kDim, kDqTile.block_m, kDqTile.block_n, false, Extras>);
+        return launch(
+            cuda_cores::flash2_simt_q_backward<kDim, kDqTile.block_m, kDqTile.block_n, false, AllFeatures>);
       default:
         throw std::logic_error("gpu:flash2-simt has no pass " + std::string(to_string(program.name)));
     }

@@ -20,14 +20,14 @@ ProgramOptions Flash2Simt::default_options(const AttentionProblem& problem) {
 
 LaunchShape Flash2Simt::launch_shape(const TileProgram& program) {
   const int dim = padded_dim(program.problem.head_dim);
-  LaunchShape shape{.threads_per_cta = simt::kThreads};
+  LaunchShape shape{.threads_per_cta = cuda_cores::kThreads};
   if (program.name == PassName::forward) {
     shape.shared_bytes = forward_layout(program.tile, dim).bytes();
     shape.ctas_per_sm = forward_ctas_per_sm(dim);
   } else if (!program.phases.empty()) {
-    shape.threads_per_cta = simt::kBackwardGroups * simt::kThreads;
+    shape.threads_per_cta = cuda_cores::kBackwardGroups * cuda_cores::kThreads;
     shape.shared_bytes = backward_layout(program.tile, dim).bytes();
-    shape.ctas_per_sm = simt::kBackwardCtasPerSm;
+    shape.ctas_per_sm = cuda_cores::kBackwardCtasPerSm;
   }
   return shape;
 }

@@ -62,11 +62,11 @@ struct Flash2Simt {
 
   static constexpr int forward_ctas_per_sm(int padded_dim) { return padded_dim <= 192 ? 2 : 1; }
 
-  static constexpr simt::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
+  static constexpr cuda_cores::ForwardLayout forward_layout(TileShape tile, int padded_dim) {
     return {tile, padded_dim};
   }
   /// With LSE and delta.
-  static constexpr simt::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
+  static constexpr cuda_cores::BackwardLayout backward_layout(TileShape tile, int padded_dim) {
     return {tile, padded_dim, 2};
   }
 };
@@ -75,9 +75,9 @@ static_assert([] {
   for (int head_dim : kCompiledHeadDims) {
     const int dim = Flash2Simt::padded_dim(head_dim);
     const Flash2Simt::Tiles tiles = Flash2Simt::tiles(dim);
-    if (Flash2Simt::forward_layout(tiles.forward, dim).bytes() > simt::kMaxSharedBytes ||
-        Flash2Simt::backward_layout(tiles.backward, dim).bytes() > simt::kMaxSharedBytes ||
-        Flash2Simt::backward_layout(tiles.dq, dim).bytes() > simt::kMaxSharedBytes) {
+    if (Flash2Simt::forward_layout(tiles.forward, dim).bytes() > cuda_cores::kMaxSharedBytes ||
+        Flash2Simt::backward_layout(tiles.backward, dim).bytes() > cuda_cores::kMaxSharedBytes ||
+        Flash2Simt::backward_layout(tiles.dq, dim).bytes() > cuda_cores::kMaxSharedBytes) {
       return false;
     }
   }

@@ -11,7 +11,7 @@ void launch_flash2_simt_forward(const TileProgram& program, const KernelArgument
   dispatch_head_dim(program.problem.head_dim, [&]<int CompiledDim>() {
     constexpr int kDim = Flash2Simt::padded_dim(CompiledDim);
     constexpr TileShape kTile = Flash2Simt::tiles(kDim).forward;
-    launch_pass(simt::flash2_simt_forward<kDim, kTile.block_m, kTile.block_n, false>, program,
+    launch_pass(cuda_cores::flash2_simt_forward<kDim, kTile.block_m, kTile.block_n, false>, program,
                 Flash2Simt::launch_shape(program), arguments, stream);
   });
 }

@@ -11,7 +11,7 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// Adds this thread's part of the rows' state to the tile log.
 template <typename Tile>
@@ -53,8 +53,8 @@ __device__ inline void finish_forward(Lane lane, const KernelArguments& args, in
   }
 }
 
-/// One CTA: q tile work.first_block of one head. `Extras`: dropout, a negative scale and the tile log.
-template <int Dim, int BlockM, int BlockN, bool Extras>
+/// One CTA: q tile work.first_block of one head. `AllFeatures`: dropout, a negative scale and the tile log.
+template <int Dim, int BlockM, int BlockN, bool AllFeatures>
 __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim))
     flash2_simt_forward(const __grid_constant__ KernelArguments args) {
   constexpr TileShape kTile{BlockM, BlockN};
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
 
     const ScorePlace<Scores> place(lane, first_query, first_key);
     [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
-    if constexpr (Extras) {
+    if constexpr (AllFeatures) {
       multiply_scores(scores, args.score_sign);
       if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
     }
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
     } else {
       softmax_step<true>(place, args, scores, statistics, accum);
     }
-    if constexpr (Extras) {
+    if constexpr (AllFeatures) {
       if (args.dropout.active()) {
         place.drop(place.kept(args.dropout, work.batch_head), args.dropout.keep_scale, scores);
       }
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
     __pipeline_wait_prior(1);  // V; the next K may still be on its way
     __syncthreads();
     probs.multiply(lane, v_tile, accum);
-    if constexpr (Extras) {
+    if constexpr (AllFeatures) {
       if (entry.open()) log_rows(lane, args, entry, first_query, statistics, accum);
     }
     __syncthreads();
@@ -135,4 +135,4 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
   finish_forward(lane, args, batch, head, first_query, statistics, accum);
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -7,11 +7,11 @@
 namespace tilescope {
 
 void Flash2Simt::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
-  const bool extras = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  const bool all_features = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
   switch (program.name) {
     case PassName::forward:
-      return (extras ? launch_flash2_simt_forward_extras : launch_flash2_simt_forward)(program, arguments,
-                                                                                       stream);
+      return (all_features ? launch_flash2_simt_forward_all_features : launch_flash2_simt_forward)(
+          program, arguments, stream);
     case PassName::delta:
       return launch_delta(program, arguments, stream);
     case PassName::init:
@@ -19,8 +19,8 @@ void Flash2Simt::launch(const TileProgram& program, const KernelArguments& argum
     case PassName::convert:
       return launch_convert(program, arguments, stream);
     default:
-      return (extras ? launch_flash2_simt_backward_extras : launch_flash2_simt_backward)(program, arguments,
-                                                                                         stream);
+      return (all_features ? launch_flash2_simt_backward_all_features : launch_flash2_simt_backward)(
+          program, arguments, stream);
   }
 }
 

@@ -9,7 +9,7 @@
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/work_item.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 namespace {
 
 constexpr int kWarps = SplitK::kWarps, kThreads = 32 * kWarps, kDim = SplitK::kHeadDim;
@@ -130,8 +130,8 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
 
     WarpAccumulator<kMBlocks, 1> s;
     s.clear();
-    multiply_abt<kType, kDim>(s, DownView<kDim>(q_tile, lane),
-                              AcrossView<kDim>(k_tile(step % 2), lane).at(warp, 0));
+    multiply_abt<kType, kDim>(s, LdmatrixByColumns<kDim>(q_tile, lane),
+                              LdmatrixByRows<kDim>(k_tile(step % 2), lane).at(warp, 0));
     const int first_key = n_block * kTile.block_n + warp * kWarpKeys;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     if (entry.open()) {
@@ -173,7 +173,7 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
     Fragment p[kMBlocks];
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) p[i] = as_left_operand<kType>(s.tile[i][0], s.tile[i][1]);
-    step_ab<kType>(part, p, DownView<kDim>(v_tile(step % 2), lane).at(warp, 0), 0);
+    step_ab<kType>(part, p, LdmatrixByColumns<kDim>(v_tile(step % 2), lane).at(warp, 0), 0);
     parts.put(warp, part, lane);
     __syncthreads();
 #pragma unroll
@@ -232,11 +232,11 @@ void launch_as(const TileProgram& program, const KernelArguments& arguments, CUs
 }
 
 }  // namespace
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80
 
 void tilescope::SplitK::launch(const TileProgram& program, const KernelArguments& arguments,
                                CUstream_st* stream) {
-  const bool general = arguments.log.states || !gpu::operands_in_chunks(arguments);
-  general ? gpu::launch_as<gpu::Features::general>(program, arguments, stream)
-          : gpu::launch_as<gpu::Features::plain>(program, arguments, stream);
+  const bool general = arguments.log.states || !sm80::operands_in_chunks(arguments);
+  general ? sm80::launch_as<sm80::Features::general>(program, arguments, stream)
+          : sm80::launch_as<sm80::Features::plain>(program, arguments, stream);
 }

@@ -20,15 +20,16 @@ void launch_standard_product(const TileProgram& program, const KernelArguments& 
   };
   if (!program.prologue.empty()) {  // left operand, {right operand, product}
     const float factor = program.name == PassName::scores ? StoredScoreScale(program.problem).factor : 1.0f;
-    const simt::RowsTimesRows names{program.prologue[0].tensor, program.phases[0][0].tensor,
-                                    program.phases[0][1].tensor, factor};
-    return launch(simt::rows_times_rows<Element, Dim, kM, kN>, names);
+    const cuda_cores::RowsTimesRows names{program.prologue[0].tensor, program.phases[0][0].tensor,
+                                          program.phases[0][1].tensor, factor};
+    return launch(cuda_cores::rows_times_rows<Element, Dim, kM, kN>, names);
   }
   const TensorName matrix = program.phases[0][0].tensor;
-  const simt::MatrixTimesRows names{matrix, program.phases[0][1].tensor, program.epilogue[0].tensor,
-                                    matrix == TensorName::dscores ? arguments.softmax_scale : 1.0f};
-  if (program.axis == Axis::q) return launch(simt::matrix_times_rows<Element, Dim, kM, kN, Axis::q>, names);
-  launch(simt::matrix_times_rows<Element, Dim, kM, kN, Axis::kv>, names);
+  const cuda_cores::MatrixTimesRows names{matrix, program.phases[0][1].tensor, program.epilogue[0].tensor,
+                                          matrix == TensorName::dscores ? arguments.softmax_scale : 1.0f};
+  if (program.axis == Axis::q)
+    return launch(cuda_cores::matrix_times_rows<Element, Dim, kM, kN, Axis::q>, names);
+  launch(cuda_cores::matrix_times_rows<Element, Dim, kM, kN, Axis::kv>, names);
 }
 
 /// The passes on whole rows: softmax and dscores.
@@ -36,11 +37,11 @@ template <typename Element>
 void launch_standard_rows(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   const bool fits = Standard::row_fits(program.name, program.problem.seqlen_k);
   if (program.name == PassName::dscores) {
-    return launch_grid(simt::gradient_rows<Element>, program, Standard::launch_shape(program), stream,
+    return launch_grid(cuda_cores::gradient_rows<Element>, program, Standard::launch_shape(program), stream,
                        arguments, program.tile.block_m, fits);
   }
   const StoredScoreScale scale(program.problem);
-  launch_grid(simt::softmax_rows<Element>, program, Standard::launch_shape(program), stream, arguments,
+  launch_grid(cuda_cores::softmax_rows<Element>, program, Standard::launch_shape(program), stream, arguments,
               program.tile.block_m, fits, scale.rest, scale.log2);
 }
 

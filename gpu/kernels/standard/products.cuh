@@ -9,7 +9,7 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/backward.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// The tiles of an unmasked matrix: standard attention visits all of them.
 __device__ inline VisibleBand dense(VisibleBand band) {
@@ -197,4 +197,4 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -8,7 +8,7 @@
 #include "gpu/primitives/common/work_item.cuh"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// Reduces one value a thread over the CTA. Every thread gets the result.
 template <typename Combine>
@@ -137,4 +137,4 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -83,7 +83,7 @@ struct Standard {
 
 static_assert([] {
   for (int dim : {64, 128, 256}) {
-    if (Standard::ProductLayout{Standard::tile(dim), dim}.bytes() > simt::kMaxSharedBytes) return false;
+    if (Standard::ProductLayout{Standard::tile(dim), dim}.bytes() > cuda_cores::kMaxSharedBytes) return false;
   }
   return true;
 }());

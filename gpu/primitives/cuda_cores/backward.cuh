@@ -11,7 +11,7 @@
 #include "gpu/primitives/cuda_cores/layouts.hpp"
 #include "gpu/primitives/cuda_cores/softmax.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 enum class Role : int { probs, dscores };
 /// That of this thread's group.
@@ -86,24 +86,25 @@ __device__ inline void multiply_scores(Role role, const BackwardShared<Dim, Bloc
 
 /// From S in the first group and dP in the second to P and dS in shared memory, as their products take them:
 /// with mask, dropout, rounding to the element type and sign. Each group has its own when this returns, and
-/// the first group's P can be read by all. Without `Extras` there is no dropout, sign or log. Source:
+/// the first group's P can be read by all. Without `AllFeatures` there is no dropout, sign or log. Source:
 /// FlashAttention-2, Algorithm 2, lines 11 and 14; FlashAttention, Algorithm 4, lines 13 and 20.
-template <bool Extras, typename Element, int Dim, int BlockM, int BlockN, typename Tile, typename Probability>
+template <bool AllFeatures, typename Element, int Dim, int BlockM, int BlockN, typename Tile,
+          typename Probability>
 __device__ inline void exchange_scores(Role role, const BackwardShared<Dim, BlockM, BlockN>& shared,
                                        int tile_query, int tile_key, bool full, const KernelArguments& args,
                                        int batch_head, const Probability& probability,
                                        const TileLogEntry& entry, Tile& tile) {
   const Lane lane = Lane::in_group();
   const ScorePlace<Tile> place(lane, tile_query, tile_key);
-  const bool dropout = Extras && args.dropout.active();
+  const bool dropout = AllFeatures && args.dropout.active();
   [[maybe_unused]] const std::uint64_t kept = dropout ? place.kept(args.dropout, batch_head) : 0;
   const auto log = [&](double DeviceTileState::*field) {
-    if constexpr (Extras) {
+    if constexpr (AllFeatures) {
       if (entry.open()) entry.add(field, place.visible_sum(args.band, tile));
     }
   };
   if (role == Role::probs) {
-    if constexpr (Extras) multiply_scores(tile, args.score_sign);
+    if constexpr (AllFeatures) multiply_scores(tile, args.score_sign);
     log(&DeviceTileState::scores);
     if (full) {
       probability_step<false>(place, tile_query, args, probability, tile);
@@ -237,4 +238,4 @@ class DeltaRows {
   RawQuad<Element> raw_[kRowsHere][kQuadsHere];
 };
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -3,7 +3,7 @@
 // it.
 #pragma once
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 inline constexpr int kWarps =
     4;  // FlashAttention-2's choice for 128-row tiles: more would share the rows out
@@ -13,4 +13,4 @@ inline constexpr int kBackwardCtasPerSm = 1;
 inline constexpr int kLaneRows = 4;  // lanes of a warp along the rows of a product
 inline constexpr int kLaneCols = 8;  // and along its columns
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -6,7 +6,7 @@
 #include "cpu_ref/kernels/chip.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// What a CTA may have on the oldest architecture that the kernels are meant for. [bytes]
 inline constexpr int kMaxSharedBytes = static_cast<int>(kSm80.shared_bytes_per_cta);
@@ -41,4 +41,4 @@ struct BackwardLayout {
   constexpr int bytes() const { return 4 * end(); }
 };
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -6,7 +6,7 @@
 
 #include "gpu/primitives/cuda_cores/tile.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// This thread's part of a Rows x Cols matrix over which WarpRows x WarpCols warps are laid. Rows and columns
 /// come in fours of neighbours, 32 apart, so that all of them are reached from one address in a SharedTile.
@@ -295,4 +295,4 @@ __device__ inline void put_transposed(Lane lane, SharedTile<Rows> tile,
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -6,7 +6,7 @@
 #include "gpu/primitives/common/tile_log.cuh"
 #include "gpu/primitives/cuda_cores/product.cuh"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 /// Which entries of the score matrix a thread's tile holds: queries down the rows, keys across the columns.
 template <typename Tile>
@@ -215,4 +215,4 @@ __device__ inline void probability_step(const ScorePlace<Tile>& place, int tile_
   }
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

@@ -13,7 +13,7 @@
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
 
-namespace tilescope::simt {
+namespace tilescope::cuda_cores {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
@@ -376,4 +376,4 @@ __device__ inline void reduce_quad(const GlobalRows<float>& target, int row, int
   for (int x = 0; x < 4 && col + x < target.cols; ++x) atomicAdd(target.at(row, col + x), each[x]);
 }
 
-}  // namespace tilescope::simt
+}  // namespace tilescope::cuda_cores

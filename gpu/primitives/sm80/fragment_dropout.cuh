@@ -8,7 +8,7 @@
 #include "cpu_ref/numeric/philox.hpp"
 #include "gpu/primitives/sm80/mma.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// Bit e: whether accumulator element e is kept.
 using KeepBits = std::uint32_t;
@@ -64,4 +64,4 @@ __device__ __forceinline__ KeepBits keep_keys_by_queries(const DropoutMask& drop
   return keep;
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -4,7 +4,7 @@
 
 #include "gpu/primitives/sm80/mma.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// Half `half` (rows l / 4 + 8 half) of two neighbouring accumulators, regrouped so that each lane holds four
 /// neighbouring columns: an even lane of the left accumulator, an odd lane of the right one. The four lanes
@@ -21,4 +21,4 @@ __device__ __forceinline__ float4 gather_columns(const Accumulator& left, const 
 /// The first of those columns, counted from the left accumulator's first.
 __device__ __forceinline__ int gathered_column(int lane) { return 8 * (lane & 1) + 4 * (lane >> 1 & 1); }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

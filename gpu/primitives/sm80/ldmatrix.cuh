@@ -6,7 +6,7 @@
 
 #include "gpu/primitives/sm80/mma.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// Lanes 8 i ... 8 i + 7 give the addresses of the eight 16-byte rows of matrix i, which lands in x[i].
 /// @param address in the shared window [bytes], 16-byte aligned
@@ -54,4 +54,4 @@ __device__ __forceinline__ float2 load_shared_float2(std::uint32_t address) {
   return value;
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -7,7 +7,7 @@
 
 #include "cpu_ref/schedule/problem.hpp"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// A 16 x 16 operand of 16-bit elements, spread over a warp: four 8 x 8 matrices, two elements a register.
 struct Fragment {
@@ -72,4 +72,4 @@ __device__ __forceinline__ Fragment as_left_operand(const Accumulator& left, con
            pack<kType>(right.x[0], right.x[1]), pack<kType>(right.x[2], right.x[3])}};
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

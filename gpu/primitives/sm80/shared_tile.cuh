@@ -6,7 +6,7 @@
 
 #include "gpu/primitives/sm80/ldmatrix.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// Rows of kCols elements. The 16-byte chunks of a row are permuted by XOR with the row's number modulo 8, so
 /// that the same chunk of eight consecutive rows covers all 32 banks: ldmatrix, cp.async and the stores of
@@ -36,15 +36,15 @@ struct SharedTile {
   }
 };
 
-/// The order in which ldmatrix takes the quarters of a 16 x 16 block. mma wants its operands in neighbouring
-/// registers, so the order decides what a block can be read as without moves.
-enum class Quarters : std::uint8_t {
-  down,    // (top, left), (bottom, left), (top, right), (bottom, right)
-  across,  // (top, left), (top, right), (bottom, left), (bottom, right)
+/// The order in which ldmatrix takes the four 8 x 8 matrices of a 16 x 16 block. mma wants its operands in
+/// neighbouring registers, so the order decides what a block can be read as without moves.
+enum class MatrixOrder : std::uint8_t {
+  by_columns,  // (top, left), (bottom, left), (top, right), (bottom, right)
+  by_rows,     // (top, left), (top, right), (bottom, left), (bottom, right)
 };
 
 /// A lane's view of the 16 x 16 blocks of a tile, for ldmatrix. Block indices count from the view's corner.
-template <int kCols, Quarters kOrder>
+template <int kCols, MatrixOrder kOrder>
 struct TileView {
   using Tile = SharedTile<kCols>;
 
@@ -54,8 +54,8 @@ struct TileView {
   __device__ __forceinline__ TileView(Tile tile, int lane) : base(tile.base) {
     const int low = lane >> 3 & 1;
     const int high = lane >> 4;
-    const int row = (lane & 7) + 8 * (kOrder == Quarters::down ? low : high);
-    const int chunk = kOrder == Quarters::down ? high : low;
+    const int row = (lane & 7) + 8 * (kOrder == MatrixOrder::by_columns ? low : high);
+    const int chunk = kOrder == MatrixOrder::by_columns ? high : low;
     offset = row * Tile::kRowBytes + ((chunk ^ (lane & 7)) << 4);
   }
 
@@ -73,19 +73,19 @@ struct TileView {
            (col_block >> 2) * 128;
   }
 
-  /// down: the block as a left operand. across: as two right operands of a b^T (block rows 0-7, 8-15).
+  /// by_columns: the block as a left operand. by_rows: as two right operands of a b^T (block rows 0-7, 8-15).
   __device__ __forceinline__ Fragment load(int row_block, int col_block) const {
     return ldmatrix(address(row_block, col_block));
   }
-  /// down: two right operands of a b (block columns 0-7, 8-15). across: the block's transpose as a left
-  /// operand.
+  /// by_columns: two right operands of a b (block columns 0-7, 8-15). by_rows: the block's transpose as a
+  /// left operand.
   __device__ __forceinline__ Fragment load_transposed(int row_block, int col_block) const {
     return ldmatrix_transposed(address(row_block, col_block));
   }
 };
 template <int kCols>
-using DownView = TileView<kCols, Quarters::down>;
+using LdmatrixByColumns = TileView<kCols, MatrixOrder::by_columns>;
 template <int kCols>
-using AcrossView = TileView<kCols, Quarters::across>;
+using LdmatrixByRows = TileView<kCols, MatrixOrder::by_rows>;
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of accumulators on their way through the softmax, and reductions over the four lanes that share one.
+// Rows of accumulators on their way through the softmax.
 #pragma once
 
+#include "gpu/primitives/common/quad_reduce.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm80/mma.cuh"
 
-namespace tilescope::gpu {
-
-__device__ __forceinline__ float row_max_of_quad(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, 2));
-}
-__device__ __forceinline__ float row_sum_of_quad(float x) {
-  x += __shfl_xor_sync(0xFFFFFFFFu, x, 1);
-  return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
-}
+namespace tilescope::sm80 {
 
 /// The largest of a lane's entries in the upper or lower half of a row of accumulators.
 template <int kBlocks>
@@ -51,4 +43,4 @@ __device__ __forceinline__ void scale_half_row(Accumulator (&row)[kBlocks], int 
   }
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -7,7 +7,7 @@
 #include "gpu/primitives/common/cp_async.cuh"
 #include "gpu/primitives/sm80/shared_tile.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// One head of a 16-bit (B, H, N, D) tensor in global memory.
 struct GlobalRows {
@@ -84,4 +84,4 @@ __device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalR
   }
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -5,7 +5,7 @@
 #include "gpu/primitives/sm80/mma.cuh"
 #include "gpu/primitives/sm80/shared_tile.cuh"
 
-namespace tilescope::gpu {
+namespace tilescope::sm80 {
 
 /// A (16 kMBlocks) x (16 kNBlocks) block of fp32 accumulators, spread over a warp.
 template <int kMBlocks, int kNBlocks>
@@ -34,7 +34,8 @@ struct WarpAccumulator {
 /// acc += a * b^T for one depth step of 16: block column k of b, whose rows are acc's columns.
 template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
 __device__ __forceinline__ void step_abt(WarpAccumulator<kMBlocks, kNBlocks>& acc,
-                                         const Fragment (&a)[kMBlocks], const AcrossView<kCols>& b, int k) {
+                                         const Fragment (&a)[kMBlocks], const LdmatrixByRows<kCols>& b,
+                                         int k) {
 #pragma unroll
   for (int j = 0; j < kNBlocks; ++j) {
     const Fragment f = b.load(j, k);
@@ -49,7 +50,8 @@ __device__ __forceinline__ void step_abt(WarpAccumulator<kMBlocks, kNBlocks>& ac
 /// acc += a * b for one depth step of 16: block row k of b, whose columns are acc's columns.
 template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
 __device__ __forceinline__ void step_ab(WarpAccumulator<kMBlocks, kNBlocks>& acc,
-                                        const Fragment (&a)[kMBlocks], const DownView<kCols>& b, int k) {
+                                        const Fragment (&a)[kMBlocks], const LdmatrixByColumns<kCols>& b,
+                                        int k) {
 #pragma unroll
   for (int j = 0; j < kNBlocks; ++j) {
     const Fragment f = b.load_transposed(k, j);
@@ -71,8 +73,8 @@ struct NoInterleave {
 template <ElementType kType, int kDepth, int kMBlocks, int kNBlocks, int kCols,
           typename Interleave = NoInterleave>
 __device__ __forceinline__ void multiply_abt(WarpAccumulator<kMBlocks, kNBlocks>& acc,
-                                             const DownView<kCols>& a, const AcrossView<kCols>& b,
-                                             Interleave interleave = {}) {
+                                             const LdmatrixByColumns<kCols>& a,
+                                             const LdmatrixByRows<kCols>& b, Interleave interleave = {}) {
 #pragma unroll
   for (int k = 0; k < kDepth / 16; ++k) {
     Fragment left[kMBlocks];
@@ -83,4 +85,4 @@ __device__ __forceinline__ void multiply_abt(WarpAccumulator<kMBlocks, kNBlocks>
   }
 }
 
-}  // namespace tilescope::gpu
+}  // namespace tilescope::sm80

@@ -5,8 +5,8 @@
 
 namespace tilescope {
 
-void launch_flash2_simt_backward_extras(const TileProgram& program, const KernelArguments& arguments,
-                                        CUstream_st* stream) {
+void launch_flash2_simt_backward_all_features(const TileProgram& program, const KernelArguments& arguments,
+                                              CUstream_st* stream) {
   launch_flash2_simt_backward_build<true>(program, arguments, stream);
 }
 

@@ -6,12 +6,12 @@
 
 namespace tilescope {
 
-void launch_flash2_simt_forward_extras(const TileProgram& program, const KernelArguments& arguments,
-                                       CUstream_st* stream) {
+void launch_flash2_simt_forward_all_features(const TileProgram& program, const KernelArguments& arguments,
+                                             CUstream_st* stream) {
   dispatch_head_dim(program.problem.head_dim, [&]<int CompiledDim>() {
     constexpr int kDim = Flash2Simt::padded_dim(CompiledDim);
     constexpr TileShape kTile = Flash2Simt::tiles(kDim).forward;
-    launch_pass(simt::flash2_simt_forward<kDim, kTile.block_m, kTile.block_n, true>, program,
+    launch_pass(cuda_cores::flash2_simt_forward<kDim, kTile.block_m, kTile.block_n, true>, program,
                 Flash2Simt::launch_shape(program), arguments, stream);
   });
 }
