@@ -155,6 +155,27 @@ std::optional<Divergence> wrong_delta(const Reference& reference, const TileProg
   return std::nullopt;
 }
 
+/// Of the fp32 sums that the pass adds to in memory, by their rows: as near as the tiles themselves, where
+/// wrong_sums() allows what the rounded output is allowed.
+std::optional<Divergence> wrong_added_row(const TileProgram& program, const TileReplay& replay,
+                                          const TensorSet& tensors) {
+  for (TensorName name : {TensorName::dq_accum, TensorName::dk_accum, TensorName::dv_accum}) {
+    const std::span<const ExactSum> rows = replay.added_rows(name);
+    if (rows.empty() || tensors[name].empty() || !writes(program, name)) continue;
+    const std::vector<double> values = to_fp64(tensors[name]);
+    const std::size_t cols = values.size() / rows.size();
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      double sum = 0;
+      for (std::size_t col = 0; col < cols; ++col) sum += values[row * cols + col];
+      if (rows[row].admits(sum)) continue;
+      return at_element(
+          program, name, static_cast<std::int64_t>(row * cols),
+          text("the row's sum is ", sum, ", exact ", rows[row].value, " +- ", rows[row].tolerance));
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string describe(const Divergence& divergence, const AttentionProblem& problem) {
@@ -249,7 +270,7 @@ std::optional<Divergence> first_wrong_state(const TileProgram& program, const Pa
       }
     }
   }
-  return std::nullopt;
+  return wrong_added_row(program, replay, tensors);
 }
 
 std::optional<Divergence> first_wrong_tensor(const Reference& reference, const TileProgram& program,

@@ -33,7 +33,8 @@ std::optional<Divergence> first_wrong_access(const TileProgram& program, const P
 /// that do not multiply work on whole rows and visit no tiles.
 std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log);
 
-/// The first tile whose state is not what fp64 gives for the same tiles in the same order.
+/// The first tile whose state is not what fp64 gives for the same tiles in the same order; after them the
+/// first row of sums in memory that is not what the tiles add up to.
 /// @param tensors  as TileReplay takes them
 std::optional<Divergence> first_wrong_state(const TileProgram& program, const PassLog& log,
                                             const TensorSet& tensors);

@@ -45,7 +45,20 @@ TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors)
     dout_ = Matrix(tensors[TensorName::dout]);
     out_ = Matrix(tensors[TensorName::out]);
     lse_ = to_fp64(tensors[TensorName::lse]);
+    if (program.axis == Axis::kv) {
+      added_dq_.resize(q_.row_sums.size());
+    } else {
+      added_dk_.resize(k_.row_sums.size());
+      added_dv_.resize(k_.row_sums.size());
+    }
   }
+}
+
+std::span<const ExactSum> TileReplay::added_rows(TensorName name) const {
+  if (name == TensorName::dq_accum) return added_dq_;
+  if (name == TensorName::dk_accum) return added_dk_;
+  if (name == TensorName::dv_accum) return added_dv_;
+  return {};
 }
 
 bool TileReplay::can_replay(const TileProgram& program) {
@@ -178,15 +191,20 @@ void TileReplay::backward_row(std::int64_t query_row, std::int64_t first_key_row
         prob * difference, prob_slack * std::abs(difference) + prob * (kept * dprob.slack + delta.slack));
     state.dscores.add(dscore.value, dscore.tolerance);
 
-    const auto add_product = [&accum](const ExactSum& factor, const Matrix& matrix, std::size_t row) {
-      accum.add(factor.value * matrix.row_sums[row],
-                (factor.tolerance + kSumSlack * std::abs(factor.value)) * matrix.row_magnitudes[row]);
+    const auto add_product = [](ExactSum& sum, const ExactSum& factor, const Matrix& matrix,
+                                std::size_t row) {
+      sum.add(factor.value * matrix.row_sums[row],
+              (factor.tolerance + kSumSlack * std::abs(factor.value)) * matrix.row_magnitudes[row]);
     };
+    const auto key_index = static_cast<std::size_t>(key_row);
     if (program_->axis == Axis::q) {
-      add_product(dscore, k_, static_cast<std::size_t>(key_row));
+      add_product(accum, dscore, k_, key_index);
+      add_product(added_dk_[key_index], dscore, q_, query);
+      add_product(added_dv_[key_index], entering, dout_, query);
     } else {
-      add_product(dscore, q_, query);
-      add_product(entering, dout_, query);
+      add_product(accum, dscore, q_, query);
+      add_product(accum, entering, dout_, query);
+      add_product(added_dq_[query], dscore, k_, key_index);
     }
   }
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -48,6 +49,10 @@ class TileReplay {
   /// The state after the step at the tile of `visited`, whose sums are not looked at.
   ExactTileState step(const TileState& visited);
 
+  /// Row sums of what the steps so far add to memory, of a backward pass: to dq_accum where a CTA owns keys,
+  /// to dk_accum and dv_accum where it owns queries; nothing for other tensors.
+  std::span<const ExactSum> added_rows(TensorName name) const;
+
  private:
   /// The running statistics of a query row.
   struct Row {
@@ -82,6 +87,7 @@ class TileReplay {
   std::vector<double> lse_;
   std::vector<Row> rows_;                                 // (B, H, Nq), forward
   std::map<std::tuple<int, int, int>, ExactSum> accums_;  // by batch, head, owned block; backward
+  std::vector<ExactSum> added_dq_, added_dk_, added_dv_;  // (B, H, Nq), (B, Hkv, Nk)
 };
 
 }  // namespace tilescope

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one mutant of the CPU side after the other and looks which check sees it. Fails if one survives, if
-// locate blames another pass or quantity than the mutant declares, or if a check complains where no mutant is
-// active. Beside each stands what a plain tolerance of 1e-2 would have said. Usage: test_cpu_mutants
+// locate blames another pass, quantity or tile than the mutant declares, or if a check complains where no
+// mutant is active. Beside each stands what a plain tolerance of 1e-2 would have said. Usage:
+// test_cpu_mutants
 // [--suggest] [--only NAME]
 #include <algorithm>
 #include <cstdio>
@@ -64,7 +65,7 @@ std::vector<Case> prepare_cases() {
 struct Sighting {
   std::optional<std::string> check;  // the first that saw it, and where
   std::map<std::string, std::string>
-      at;  // "PASS QUANTITY" that locate blames, by kernel that the judge refused
+      at;  // "PASS QUANTITY TILE" that locate blames, by kernel that the judge refused
   bool by_plain_tolerance = false;
 };
 
@@ -89,7 +90,7 @@ std::string located(int mutant, Reference& reference, const Run& run) {
   TileObserver observer;
   judge_mutant(mutant, reference, run, &observer);
   const auto where = first_divergence(reference, *run.kernel, run.options, run.direction, observer);
-  return where ? std::string(to_string(where->pass)) + " " + where->quantity : "nothing";
+  return where ? place_of(*where) : "nothing";
 }
 
 Sighting judge_all(int mutant, std::vector<Case>& cases) {

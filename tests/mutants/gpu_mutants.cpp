@@ -110,9 +110,10 @@ std::vector<Case> prepare_cases() {
 }
 
 struct Sighting {
-  std::string check;                      // the first that saw the mutant, and where; empty: none
-  std::map<std::string, std::string> at;  // "PASS QUANTITY" that locate blames, by kernel that was refused
-  std::string first_divergence;           // in words, of the first such kernel
+  std::string check;  // the first that saw the mutant, and where; empty: none
+  std::map<std::string, std::string>
+      at;                        // "PASS QUANTITY TILE" that locate blames, by kernel that was refused
+  std::string first_divergence;  // in words, of the first such kernel
   bool by_plain_tolerance = false;
 };
 
@@ -156,7 +157,7 @@ void look_at(Case& c, Sighting& sighting) {
     if (!where) return;
     if (sighting.first_divergence.empty())
       sighting.first_divergence = describe(*where, c.reference.problem());
-    sighting.at[kernel] = std::string(to_string(where->pass)) + " " + where->quantity;
+    sighting.at[kernel] = place_of(*where);
   } catch (const DeviceError& error) {
     if (sighting.check.empty()) sighting.check = error.what();
   }

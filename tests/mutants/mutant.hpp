@@ -4,7 +4,10 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "cpu_ref/judge/locate.hpp"
 
 namespace tilescope {
 
@@ -12,7 +15,7 @@ struct Mutant {
   std::string name;
   std::string what;             // goes wrong
   std::string by;               // the check that sees it where the judge cannot, and why locate cannot know
-  std::vector<std::string> at;  // "KERNEL PASS QUANTITY" that locate must blame; the quantity may be left out
+  std::vector<std::string> at;  // "KERNEL PASS QUANTITY TILE" that locate must blame; the end may be left out
 };
 
 /// In the order of their numbers, from 1.
@@ -20,9 +23,19 @@ inline const std::vector<Mutant> kMutants = {
 #include "tests/mutants/mutant_list.inc"
 };
 
+/// "PASS QUANTITY b0 h1 m2 n3": the last are batch, head, m_block and n_block.
+inline std::string place_of(const Divergence& where) {
+  std::string place = std::string(to_string(where.pass)) + " " + where.quantity;
+  for (const auto& [name, index] :
+       {std::pair{'b', where.batch}, {'h', where.head}, {'m', where.m_block}, {'n', where.n_block}}) {
+    if (index >= 0) (place += ' ') += name + std::to_string(index);
+  }
+  return place;
+}
+
 /// What of a mutant's declarations did not come true; empty: nothing.
 /// @param check  what saw it first; empty: nothing did
-/// @param at  "PASS QUANTITY" that locate blames, by kernel that was refused
+/// @param at  as place_of() says it, by kernel that was refused
 inline std::string broken_promise(const Mutant& mutant, const std::string& check,
                                   const std::map<std::string, std::string>& at) {
   if (check.empty()) return "SURVIVES";
