@@ -79,6 +79,8 @@ struct KernelArguments {
     return tensors[static_cast<int>(name)];
   }
   TILESCOPE_HOST_DEVICE int group_size() const { return heads / heads_kv; }
+  /// Whether a plain instance of the CUDA-core rungs does not do: dropout, a negative scale, the tile log.
+  bool need_all_features() const { return dropout.active() || score_sign < 0 || log.states; }
 };
 
 /// Whether the rows of these tensors start at whole chunks of 8 elements, 16 bytes of a 16-bit type, and hold

@@ -57,7 +57,7 @@ void Flash2Simt::launch(const TileProgram& program, const KernelArguments& argum
   poison_shared_memory(stream);
   constexpr Tiles kTiles = tiles(kDim);
   constexpr TileShape kForward = kTiles.forward, kBackward = kTiles.backward, kDq = kTiles.dq;
-  const bool all_features = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  const bool all_features = arguments.need_all_features();
   const auto launch = [&](void (*kernel)(KernelArguments)) {
     launch_pass(kernel, program, launch_shape(program), arguments, stream);
   };

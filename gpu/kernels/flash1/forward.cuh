@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
       multiply_nt<64>(lane, q_tile, k_tile, scores);
       const ScorePlace<Scores> place(lane, first_query, first_key);
       if constexpr (AllFeatures) {
-        multiply_scores(scores, args.score_sign);
+        sign_scores(scores, args);
         if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
       }
 #pragma unroll

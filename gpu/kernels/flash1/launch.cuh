@@ -21,7 +21,7 @@ void launch_flash1_pass(const TileProgram& program, const KernelArguments& argum
 }
 template <typename Element, int Dim>
 void launch_flash1_pass(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
-  const bool all_features = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  const bool all_features = arguments.need_all_features();
   (all_features ? launch_flash1_pass<Element, Dim, true>
                 : launch_flash1_pass<Element, Dim, false>)(program, arguments, stream);
 }

@@ -184,6 +184,28 @@ __device__ __forceinline__ float rounded(float value) {
   return unpack<kType>(pack<kType>(value, 0.0f)).x;
 }
 
+/// Adds the scores of a block to the tile log, as the softmax would take them without a mask.
+template <bool kKeyRows, int kMBlocks, int kNBlocks>
+__device__ __forceinline__ void log_scores(const TileLogEntry& entry, const KernelArguments& args,
+                                           const WarpAccumulator<kMBlocks, kNBlocks>& s, int first_row,
+                                           int first_col, int lane) {
+  if (!entry.open()) return;
+  entry.add(&DeviceTileState::scores,
+            visible_sum<kKeyRows>(s, args.band, first_row, first_col, lane,
+                                  [&](float x) { return signed_product(x, args); }));
+}
+
+/// Products of a forward pass become scores: with the sign of the scale, -inf where a query does not see the
+/// key. A tile that needs neither is left as it is.
+template <int kMBlocks, int kNBlocks>
+__device__ __forceinline__ void sign_and_mask(WarpAccumulator<kMBlocks, kNBlocks>& s,
+                                              const KernelArguments& args, bool full, int first_query,
+                                              int first_key, int lane) {
+  if (full && !(args.score_sign < 0.0f)) return;
+  s.scale(args.score_sign);
+  mask_queries_by_keys(s, args.band, first_query, first_key, lane, kMinusInfinity);
+}
+
 /// Rounds a warp's share of an output tile into shared memory, for coalesced stores.
 template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
 __device__ __forceinline__ void stage_output(SharedTile<kCols> tile,

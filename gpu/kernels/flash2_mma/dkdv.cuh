@@ -178,10 +178,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     const int visited = (step.head - work.first_head) * range.count() + step.position;
     note_step(args, visited);
     const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, n_block);
-    if (entry.open()) {
-      entry.add(&DeviceTileState::scores, visible_sum<true>(p, args.band, warp_key, warp_query, lane,
-                                                            [&](float x) { return args.score_sign * x; }));
-    }
+    log_scores<true>(entry, args, p, warp_key, warp_query, lane);
     if (!range.full(m_block)) {
       mask_keys_by_queries(p, args.band, warp_key, warp_query, lane, masked_product(args));
     }

@@ -98,10 +98,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     multiply_abt<kType, kHeadDim>(p, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane));
     const int first_key = n_block * kTile.block_n;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    if (entry.open()) {
-      entry.add(&DeviceTileState::scores, visible_sum<false>(p, args.band, warp_query, first_key, lane,
-                                                             [&](float x) { return args.score_sign * x; }));
-    }
+    log_scores<false>(entry, args, p, warp_query, first_key, lane);
     if (!range.full(n_block)) {
       mask_queries_by_keys(p, args.band, warp_query, first_key, lane, masked_product(args));
     }

@@ -9,8 +9,8 @@
 namespace tilescope {
 namespace {
 
-/// The smallest L2 of a chip that the kernels are meant for: NVIDIA A100 Tensor Core GPU Architecture,
-/// table 4.
+/// The smallest L2 of a chip that the kernels are meant for: 40 MB (NVIDIA A100 Tensor Core GPU Architecture,
+/// section "40 GB HBM2 and 40 MB L2 Cache").
 constexpr std::int64_t kSmallestL2Bytes = 40 << 20;
 
 /// Heads whose tensors stay in L2 while the CTAs of a section stream them: q, k, v, dout and the fp32

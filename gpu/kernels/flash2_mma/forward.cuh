@@ -146,14 +146,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     const int warp_query = first_query + warp * kShape.warp_rows();
     const int first_key = n_block * kTile.block_n;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    if (entry.open()) {
-      entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, warp_query, first_key, lane,
-                                                             [&](float x) { return args.score_sign * x; }));
-    }
-    if (!range.full(n_block) || args.score_sign < 0.0f) {
-      s.scale(args.score_sign);
-      mask_queries_by_keys(s, args.band, warp_query, first_key, lane, kMinusInfinity);
-    }
+    log_scores<false>(entry, args, s, warp_query, first_key, lane);
+    sign_and_mask(s, args, range.full(n_block), warp_query, first_key, lane);
 
     softmax_step(s, rows, out, scale);
     if constexpr (kDropout) {

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
     const ScorePlace<Scores> place(lane, first_query, first_key);
     [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if constexpr (AllFeatures) {
-      multiply_scores(scores, args.score_sign);
+      sign_scores(scores, args);
       if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
     }
     if (range.full(n_block)) {

@@ -7,7 +7,7 @@
 namespace tilescope {
 
 void Flash2Simt::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
-  const bool all_features = arguments.dropout.active() || arguments.score_sign < 0 || arguments.log.states;
+  const bool all_features = arguments.need_all_features();
   switch (program.name) {
     case PassName::forward:
       return (all_features ? launch_flash2_simt_forward_all_features : launch_flash2_simt_forward)(

@@ -134,14 +134,8 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
                               LdmatrixByRows<kDim>(k_tile(step % 2), lane).at(warp, 0));
     const int first_key = n_block * kTile.block_n + warp * kWarpKeys;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    if (entry.open()) {
-      entry.add(&DeviceTileState::scores, visible_sum<false>(s, args.band, first_query, first_key, lane,
-                                                             [&](float x) { return args.score_sign * x; }));
-    }
-    if (!range.full(n_block) || args.score_sign < 0.0f) {
-      s.scale(args.score_sign);
-      mask_queries_by_keys(s, args.band, first_query, first_key, lane, kMinusInfinity);
-    }
+    log_scores<false>(entry, args, s, first_query, first_key, lane);
+    sign_and_mask(s, args, range.full(n_block), first_query, first_key, lane);
 
     // The rows' maxima, which the warps must agree on.
 #pragma unroll

@@ -22,6 +22,11 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+/// The product with the sign of the softmax scale.
+__device__ __forceinline__ float signed_product(float product, const KernelArguments& args) {
+  return args.score_sign * product;
+}
+
 __device__ __forceinline__ float score_exponent(float product, float scale, float shift) {
   return fmaf(product, scale, shift);
 }
@@ -59,10 +64,10 @@ __device__ __forceinline__ float exponent_scale(const KernelArguments& args) {
 /// In a backward pass on tensor cores the sign of the softmax scale stands in `scale`, and a masked product
 /// is what that takes to an exponent of -inf.
 __device__ __forceinline__ float signed_exponent_scale(const KernelArguments& args) {
-  return args.score_sign * exponent_scale(args);
+  return signed_product(exponent_scale(args), args);
 }
 __device__ __forceinline__ float masked_product(const KernelArguments& args) {
-  return args.score_sign * kMinusInfinity;
+  return signed_product(kMinusInfinity, args);
 }
 
 /// Minus the shift of a row, from its LSE. A row that sees no key has lse = -inf and only masked scores.

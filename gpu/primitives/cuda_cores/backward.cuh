@@ -104,7 +104,7 @@ __device__ inline void exchange_scores(Role role, const BackwardShared<Dim, Bloc
     }
   };
   if (role == Role::probs) {
-    if constexpr (AllFeatures) multiply_scores(tile, args.score_sign);
+    if constexpr (AllFeatures) sign_scores(tile, args);
     log(&DeviceTileState::scores);
     if (full) {
       probability_step<false>(place, tile_query, args, probability, tile);

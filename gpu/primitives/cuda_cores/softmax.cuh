@@ -73,12 +73,13 @@ struct ScorePlace {
   }
 };
 
+/// Puts the sign of the softmax scale on a tile of products.
 template <typename Tile>
-__device__ inline void multiply_scores(Tile& scores, float factor) {
+__device__ inline void sign_scores(Tile& scores, const KernelArguments& args) {
 #pragma unroll
   for (auto& row : scores.x) {
 #pragma unroll
-    for (float& score : row) score *= factor;
+    for (float& score : row) score = signed_product(score, args);
   }
 }
 
