@@ -118,6 +118,11 @@ TEST_CASE("a graph that was updated is measured as what it has become") {
   CHECK(counted(profiled("graphs")) == std::map<std::string, int>{{"alone", 1}, {"graph of 3 kernels", 1}});
 }
 
+TEST_CASE("a graph with a node that was given another kernel is measured as what it has become") {
+  CHECK(counted(profiled("graph-node")) ==
+        std::map<std::string, int>{{"alone", 1}, {"second", 1}, {"third", 1}, {"fourth", 1}});
+}
+
 TEST_CASE("counters that were switched on are switched off when their session cannot be made") {
   const std::string log = (std::filesystem::temp_directory_path() / "tilescope-fake-log").string();
   std::filesystem::remove(log);

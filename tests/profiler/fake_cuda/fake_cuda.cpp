@@ -192,8 +192,8 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* p
 }
 
 CUresult cuGraphInstantiate(CUgraphExec* executable, CUgraph graph, unsigned long long) {
-  *executable =
-      reinterpret_cast<CUgraphExec>(new fake_cuda::Graph(*reinterpret_cast<fake_cuda::Graph*>(graph)));
+  auto* made_from = reinterpret_cast<fake_cuda::Graph*>(graph);
+  *executable = reinterpret_cast<CUgraphExec>(new fake_cuda::Graph{made_from->kernels, made_from});
   CUpti_GraphData graph_facts = graph_data(graph, *executable);
   CUpti_ResourceData data{};
   data.resourceDescriptor = &graph_facts;
@@ -204,8 +204,21 @@ CUresult cuGraphInstantiate(CUgraphExec* executable, CUgraph graph, unsigned lon
 CUresult cuGraphExecUpdate(CUgraphExec executable, CUgraph graph, CUgraphExecUpdateResultInfo* result) {
   const cuGraphExecUpdate_v2_params parameters{executable, graph, result};
   return between_callbacks(CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2, nullptr, parameters, [&] {
-    *reinterpret_cast<fake_cuda::Graph*>(executable) = *reinterpret_cast<fake_cuda::Graph*>(graph);
+    reinterpret_cast<fake_cuda::Graph*>(executable)->kernels =
+        reinterpret_cast<fake_cuda::Graph*>(graph)->kernels;
   });
+}
+
+/// The node is of the graph that the executable was made from.
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS* kernel) {
+  const cuGraphExecKernelNodeSetParams_v2_params parameters{executable, node, kernel};
+  return between_callbacks(
+      CUPTI_DRIVER_TRACE_CBID_cuGraphExecKernelNodeSetParams_v2, nullptr, parameters, [&] {
+        auto& graph = *reinterpret_cast<fake_cuda::Graph*>(executable);
+        const auto place = reinterpret_cast<const char* const*>(node) - graph.made_from->kernels.data();
+        graph.kernels[static_cast<std::size_t>(place)] = reinterpret_cast<const char*>(kernel->func);
+      });
 }
 
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {

@@ -12,6 +12,7 @@ inline constexpr const char* kEndless = "endless_kernel";  // a kernel that neve
 /// What a CUgraph and a CUgraphExec point to.
 struct Graph {
   std::vector<const char*> kernels;
+  const Graph* made_from = nullptr;  // of a CUgraphExec
 };
 
 }  // namespace fake_cuda

@@ -90,6 +90,27 @@ void graphs() {
   check(cuGraphLaunch(executable, nullptr));
 }
 
+/// A node of an executable graph gets another kernel, before and after the whole graph gets another.
+void graph_node() {
+  use(0);
+  auto* graph = new fake_cuda::Graph{{"alone"}};
+  const auto node = reinterpret_cast<CUgraphNode>(graph->kernels.data());
+  CUgraphExec executable = nullptr;
+  check(cuGraphInstantiate(&executable, reinterpret_cast<CUgraph>(graph), 0));
+  check(cuGraphLaunch(executable, nullptr));
+  const auto set_node = [&](const char* name) {
+    CUDA_KERNEL_NODE_PARAMS parameters{};
+    parameters.func = reinterpret_cast<CUfunction>(const_cast<char*>(name));
+    check(cuGraphExecKernelNodeSetParams(executable, node, &parameters));
+    check(cuGraphLaunch(executable, nullptr));
+  };
+  set_node("second");
+  CUgraphExecUpdateResultInfo result{};
+  check(cuGraphExecUpdate(executable, graph_of({"third"}), &result));
+  check(cuGraphLaunch(executable, nullptr));
+  set_node("fourth");
+}
+
 void collective_in_graph() {
   CUgraphExec executable = nullptr;
   for (int device = 0; device < 2; ++device) {
@@ -117,6 +138,7 @@ int main(int count, char** arguments) {
       {"collective-threads", collective_of_two_threads},
       {"collective-graph", collective_in_graph},
       {"graphs", graphs},
+      {"graph-node", graph_node},
       {"hang", hangs},
   };
   check(cuInit(0));

@@ -12,7 +12,7 @@
 
 #include "common/errors.hpp"
 #include "profiler/injection/event_file.hpp"
-#include "profiler/injection/launch_filter.hpp"
+#include "profiler/injection/injected/launch_filter.hpp"
 #include "profiler/injection/profile_request.hpp"
 #include "profiler/injection/profiled_command.hpp"
 #include "tests/paths.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/injection/launch_facts.hpp"
+#include "profiler/injection/injected/launch_facts.hpp"
 
 namespace tilescope {
 namespace {
@@ -106,33 +106,30 @@ void add_function_facts(const DriverLibrary& driver, CUfunction handle, LaunchFa
   if (!facts.cluster && width && height && depth && *width > 0) facts.cluster = {{*width, *height, *depth}};
 }
 
-std::vector<KernelMeasurement> kernels_of_graph(const DriverLibrary& driver, CUgraph graph) {
-  std::size_t count = 0;
-  TILESCOPE_DRIVER_CALL(driver, cuGraphGetNodes, graph, nullptr, &count);
-  std::vector<CUgraphNode> nodes(count);
-  TILESCOPE_DRIVER_CALL(driver, cuGraphGetNodes, graph, nodes.data(), &count);
-  std::vector<KernelMeasurement> kernels;
-  for (const CUgraphNode node : nodes) {
-    CUgraphNodeType type{};
-    TILESCOPE_DRIVER_CALL(driver, cuGraphNodeGetType, node, &type);
-    if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-      CUgraph child = nullptr;
-      TILESCOPE_DRIVER_CALL(driver, cuGraphChildGraphNodeGetGraph, node, &child);
-      const auto inner = kernels_of_graph(driver, child);
-      kernels.insert(kernels.end(), inner.begin(), inner.end());
-    } else if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
-      CUDA_KERNEL_NODE_PARAMS parameters{};
-      TILESCOPE_DRIVER_CALL(driver, cuGraphKernelNodeGetParams, node, &parameters);
-      CUfunction function = parameters.func;
-      if (!function) TILESCOPE_DRIVER_CALL(driver, cuKernelGetFunction, &function, parameters.kern);
-      const char* name = nullptr;
-      TILESCOPE_DRIVER_CALL(driver, cuFuncGetName, &name, function);
-      KernelMeasurement kernel{demangle(name), geometry(parameters), {}, {}, {}};
-      add_function_facts(driver, function, kernel.launch);
-      kernels.push_back(std::move(kernel));
-    }
-  }
-  return kernels;
+namespace {
+
+/// @param function  nullptr: of `kernel`
+template <class Parameters>
+KernelMeasurement node_facts(const DriverLibrary& driver, const Parameters& parameters, CUfunction function,
+                             CUkernel kernel) {
+  if (!function) TILESCOPE_DRIVER_CALL(driver, cuKernelGetFunction, &function, kernel);
+  const char* name = nullptr;
+  TILESCOPE_DRIVER_CALL(driver, cuFuncGetName, &name, function);
+  KernelMeasurement measurement{demangle(name), geometry(parameters), {}, {}, {}};
+  add_function_facts(driver, function, measurement.launch);
+  return measurement;
+}
+
+}  // namespace
+
+KernelMeasurement kernel_of_node(const DriverLibrary& driver, const CUDA_KERNEL_NODE_PARAMS_v1& parameters) {
+  return node_facts(driver, parameters, parameters.func, nullptr);
+}
+KernelMeasurement kernel_of_node(const DriverLibrary& driver, const CUDA_KERNEL_NODE_PARAMS_v2& parameters) {
+  return node_facts(driver, parameters, parameters.func, parameters.kern);
+}
+KernelMeasurement kernel_of_node(const DriverLibrary& driver, const CUDA_KERNEL_NODE_PARAMS_v3& parameters) {
+  return node_facts(driver, parameters, parameters.func, parameters.kern);
 }
 
 }  // namespace tilescope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/injection/nvtx_ranges.hpp"
+#include "profiler/injection/injected/nvtx_ranges.hpp"
 
 #include <map>
 #include <vector>
@@ -24,6 +24,24 @@ std::vector<bool>& nesting(const void* domain) {
 NvtxRanges*& connected() {
   static NvtxRanges* ranges = nullptr;
   return ranges;
+}
+
+/// A name in UTF-8, in which the filter is written. What is no code point becomes a question mark.
+std::string to_utf8(const wchar_t* name) {
+  std::string text;
+  for (; name && *name; ++name) {
+    auto code = static_cast<std::uint32_t>(*name);
+    if (code > 0x10FFFF) code = '?';
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+      continue;
+    }
+    const int following = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // bytes of six bits each
+    constexpr std::uint32_t kFirst[] = {0, 0xC0, 0xE0, 0xF0};
+    text += static_cast<char>(kFirst[following] | code >> 6 * following);
+    for (int i = following - 1; i >= 0; --i) text += static_cast<char>(0x80 | (code >> 6 * i & 0x3F));
+  }
+  return text;
 }
 
 /// Names that the process registered, to be passed as handles ever after. A handle is the name's place here.
@@ -56,20 +74,46 @@ RegisteredNames& registered_names() {
 nvtxStringHandle_t register_name(nvtxDomainHandle_t, const char* name) {
   return registered_names().add(name);
 }
-
-const char* name_of(const nvtxEventAttributes_t* event) {
-  if (!event) return nullptr;
-  if (event->messageType == NVTX_MESSAGE_TYPE_REGISTERED) {
-    return registered_names().find(event->message.registered);
-  }
-  return event->messageType == NVTX_MESSAGE_TYPE_ASCII ? event->message.ascii : nullptr;
+nvtxStringHandle_t register_wide_name(nvtxDomainHandle_t, const wchar_t* name) {
+  return registered_names().add(to_utf8(name).c_str());
 }
+
+/// The name that an event carries, for as long as this lives.
+class EventName {
+ public:
+  explicit EventName(const nvtxEventAttributes_t* event) {
+    if (!event) return;
+    switch (event->messageType) {
+      case NVTX_MESSAGE_TYPE_REGISTERED:
+        text_ = registered_names().find(event->message.registered);
+        return;
+      case NVTX_MESSAGE_TYPE_ASCII:
+        text_ = event->message.ascii;
+        return;
+      case NVTX_MESSAGE_TYPE_UNICODE:
+        narrow_ = to_utf8(event->message.unicode);
+        text_ = narrow_.c_str();
+        return;
+      default:
+        return;
+    }
+  }
+  EventName(const EventName&) = delete;
+  EventName& operator=(const EventName&) = delete;
+  /// nullptr: none
+  const char* text() const { return text_; }
+
+ private:
+  std::string narrow_;
+  const char* text_ = nullptr;
+};
 
 int push_ascii(const char* name) {
   connected()->push(nullptr, name);
   return 0;
 }
-int push_event(const nvtxEventAttributes_t* event) { return push_ascii(name_of(event)); }
+int push_wide(const wchar_t* name) { return push_ascii(to_utf8(name).c_str()); }
+int push_event(const nvtxEventAttributes_t* event) { return push_ascii(EventName(event).text()); }
 int pop() {
   connected()->pop(nullptr);
   return 0;
@@ -79,10 +123,11 @@ nvtxRangeId_t start_ascii(const char* name) {
   connected()->start(id, name);
   return id;
 }
-nvtxRangeId_t start_event(const nvtxEventAttributes_t* event) { return start_ascii(name_of(event)); }
+nvtxRangeId_t start_wide(const wchar_t* name) { return start_ascii(to_utf8(name).c_str()); }
+nvtxRangeId_t start_event(const nvtxEventAttributes_t* event) { return start_ascii(EventName(event).text()); }
 void end(nvtxRangeId_t id) { connected()->end(id); }
 int domain_push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event) {
-  connected()->push(domain, name_of(event));
+  connected()->push(domain, EventName(event).text());
   return 0;
 }
 int domain_pop(nvtxDomainHandle_t domain) {
@@ -151,9 +196,11 @@ bool connect_nvtx(const void* (*get_export_table)(std::uint32_t), NvtxRanges& ra
   connected() = &ranges;
   const bool plain = hook_up(*callbacks, NVTX_CB_MODULE_CORE,
                              {{NVTX_CBID_CORE_RangePushA, untyped(push_ascii)},
+                              {NVTX_CBID_CORE_RangePushW, untyped(push_wide)},
                               {NVTX_CBID_CORE_RangePushEx, untyped(push_event)},
                               {NVTX_CBID_CORE_RangePop, untyped(pop)},
                               {NVTX_CBID_CORE_RangeStartA, untyped(start_ascii)},
+                              {NVTX_CBID_CORE_RangeStartW, untyped(start_wide)},
                               {NVTX_CBID_CORE_RangeStartEx, untyped(start_event)},
                               {NVTX_CBID_CORE_RangeEnd, untyped(end)}});
   const bool domains = hook_up(*callbacks, NVTX_CB_MODULE_CORE2,
@@ -161,7 +208,8 @@ bool connect_nvtx(const void* (*get_export_table)(std::uint32_t), NvtxRanges& ra
                                 {NVTX_CBID_CORE2_DomainRangePop, untyped(domain_pop)},
                                 {NVTX_CBID_CORE2_DomainRangeStartEx, untyped(domain_start)},
                                 {NVTX_CBID_CORE2_DomainRangeEnd, untyped(domain_end)},
-                                {NVTX_CBID_CORE2_DomainRegisterStringA, untyped(register_name)}});
+                                {NVTX_CBID_CORE2_DomainRegisterStringA, untyped(register_name)},
+                                {NVTX_CBID_CORE2_DomainRegisterStringW, untyped(register_wide_name)}});
   return plain || domains;
 }
 

@@ -30,7 +30,9 @@ LaunchCall read_launch_call(CUpti_CallbackId id, const void* parameters);
 /// does not tell stays absent.
 void add_function_facts(const DriverLibrary& driver, CUfunction function, LaunchFacts& facts);
 
-/// The kernels of a graph and of its child graphs, in the graph's own order.
-std::vector<KernelMeasurement> kernels_of_graph(const DriverLibrary& driver, CUgraph graph);
+/// The kernel of a graph's node, by the parameters that the node has or is given.
+KernelMeasurement kernel_of_node(const DriverLibrary& driver, const CUDA_KERNEL_NODE_PARAMS_v1& parameters);
+KernelMeasurement kernel_of_node(const DriverLibrary& driver, const CUDA_KERNEL_NODE_PARAMS_v2& parameters);
+KernelMeasurement kernel_of_node(const DriverLibrary& driver, const CUDA_KERNEL_NODE_PARAMS_v3& parameters);
 
 }  // namespace tilescope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/injection/nvtx_ranges.hpp"
+#include "profiler/injection/injected/nvtx_ranges.hpp"
 
 #include <doctest/doctest.h>
 
@@ -113,9 +113,35 @@ TEST_CASE("a registered name counts like one that is spelled out") {
     pop(nullptr);
     CHECK(!ranges.inside());
   }
+  const auto register_wide = reinterpret_cast<nvtxStringHandle_t (*)(nvtxDomainHandle_t, const wchar_t*)>(
+      domain_functions[NVTX_CBID_CORE2_DomainRegisterStringW]);
+  REQUIRE((register_wide != nullptr));
+  event.message.registered = register_wide(nullptr, L"step 3");
+  push(nullptr, &event);
+  CHECK(ranges.inside());
+  pop(nullptr);
   event.message.registered = reinterpret_cast<nvtxStringHandle_t>(&event);  // nobody's handle
   push(nullptr, &event);
   CHECK(!ranges.inside());
   pop(nullptr);
+}
+
+TEST_CASE("a name in wide characters matches as it is written in UTF-8") {
+  static NvtxRanges ranges("^Schritt \xC3\xBC \xE2\x88\x87 \xF0\x9D\x84\x9E$");
+  REQUIRE(connect_nvtx(export_table, ranges));
+  const auto push = reinterpret_cast<int (*)(nvtxDomainHandle_t, const nvtxEventAttributes_t*)>(
+      domain_functions[NVTX_CBID_CORE2_DomainRangePushEx]);
+  const auto pop =
+      reinterpret_cast<int (*)(nvtxDomainHandle_t)>(domain_functions[NVTX_CBID_CORE2_DomainRangePop]);
+  nvtxEventAttributes_t event{};
+  event.messageType = NVTX_MESSAGE_TYPE_UNICODE;
+  for (const auto& [name, matches] :
+       {std::pair(L"Schritt \u00FC \u2207 \U0001D11E", true), {L"Schritt u", false}}) {
+    event.message.unicode = name;
+    push(nullptr, &event);
+    CHECK(ranges.inside() == matches);
+    pop(nullptr);
+    CHECK(!ranges.inside());
+  }
 }
 #endif

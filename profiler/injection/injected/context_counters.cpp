@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/injection/context_counters.hpp"
+#include "profiler/injection/injected/context_counters.hpp"
 
 #include <algorithm>
 
