@@ -38,6 +38,20 @@ std::optional<double> median_seconds(std::span<const KernelMeasurement> kernels,
   return median_of(medians);
 }
 
+std::optional<double> mean_counter(std::span<const KernelMeasurement> kernels, const KernelGroup& group,
+                                   const std::string& counter) {
+  double sum = 0;
+  std::int64_t launches = 0;
+  for (const KernelMeasurement& kernel : kernels) {
+    const auto value = kernel.counters.find(counter);
+    if (value == kernel.counters.end() || !group.holds(kernel)) continue;
+    sum += value->second;
+    ++launches;
+  }
+  if (launches == 0) return std::nullopt;
+  return sum / static_cast<double>(launches);
+}
+
 std::string mean_bytes_text(const KernelGroup& group, const std::string& metric) {
   const auto mean = group.measured.find(metric);
   return mean == group.measured.end() ? "-" : format_bytes(mean->second);

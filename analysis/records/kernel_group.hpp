@@ -32,6 +32,10 @@ std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kerne
 /// Of the medians of the group's launches; nothing where none was timed.
 std::optional<double> median_seconds(std::span<const KernelMeasurement> kernels, const KernelGroup& group);
 
+/// Of a counter, by CUPTI's name, over the group's launches that have it; nothing where none has.
+std::optional<double> mean_counter(std::span<const KernelMeasurement> kernels, const KernelGroup& group,
+                                   const std::string& counter);
+
 /// A metric's mean as bytes, or a dash where no launch has it.
 std::string mean_bytes_text(const KernelGroup& group, const std::string& metric);
 

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "analysis/cli/tables/profile_output.hpp"
 #include "tests/cli/diff_records.hpp"
 
 namespace tilescope::testing {
@@ -16,6 +17,24 @@ TEST_CASE("counters that were asked for by name are printed, and those behind me
   CHECK(table.find("dram__bytes_read") == std::string::npos);
   CHECK(cli::counter_table(run, Direction::forward, "traffic").empty());
   CHECK(cli::counter_table(run, Direction::backward, "lts__t_sectors.sum").empty());
+}
+
+TEST_CASE("so are those of a command's kernels: their means over the launches that have them") {
+  KernelRecord record;
+  record.metrics = "traffic,lts__t_sectors.sum";
+  for (const double sectors : {10.0, 25.0}) {
+    KernelMeasurement kernel;
+    kernel.name = "gemm";
+    kernel.counters = {{"lts__t_sectors.sum", sectors}, {"dram__bytes_read.sum", 2.5}};
+    record.kernels.push_back(kernel);
+  }
+  record.kernels.push_back({.name = "uncounted", .launch = {}, .counters = {}, .measured = {}, .time = {}});
+  const std::string table = cli::counter_table(record);
+  CHECK(table.find("lts__t_sectors.sum  17.5  gemm") != std::string::npos);
+  CHECK(table.find("dram__bytes_read") == std::string::npos);
+  CHECK(table.find("uncounted") == std::string::npos);
+  record.metrics = "traffic";
+  CHECK(cli::counter_table(record).empty());
 }
 
 }  // namespace tilescope::testing

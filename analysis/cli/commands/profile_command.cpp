@@ -239,7 +239,7 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   injection_library();  // a build without it cannot profile anything
 
   const KernelRecord record = measure(arguments, context);
-  if (!record.kernels.empty()) context.print(kernel_table(record));
+  if (!record.kernels.empty()) context.print(kernel_table(record) + counter_table(record));
   context.print(conclusion(record));
   context.write_json(to_json_text(record));
   return static_cast<int>(*record.exit_code);

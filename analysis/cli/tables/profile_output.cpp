@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/records/kernel_group.hpp"
@@ -13,6 +14,8 @@
 
 namespace tilescope::cli {
 namespace {
+
+constexpr std::size_t kNameLength = 80;  // of a kernel
 
 std::string how(const CollectionFacts& facts) {
   if (facts.replay != "kernel" && facts.l2 == "warm") {
@@ -30,7 +33,6 @@ std::string how(const CollectionFacts& facts) {
 }  // namespace
 
 std::string kernel_table(const KernelRecord& record) {
-  constexpr std::size_t kNameLength = 80;
   std::vector<std::vector<std::string>> table = {{"launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write",
                                                   "time", "grid", "block",
                                                   "kernel (means over its launches, median time)"}};
@@ -48,6 +50,18 @@ std::string kernel_table(const KernelRecord& record) {
     table.push_back(std::move(row));
   }
   return align_columns(table, "", {true, true, true, true, true, true});
+}
+
+std::string counter_table(const KernelRecord& record) {
+  std::vector<std::vector<std::string>> rows = {{"counter", "mean", "kernel"}};
+  for (const KernelGroup& group : group_launches(record.kernels)) {
+    std::istringstream names(record.metrics);
+    for (std::string name; std::getline(names, name, ',');) {
+      const auto mean = mean_counter(record.kernels, group, name);
+      if (mean) rows.push_back({name, fmt::format("{:.15g}", *mean), group.name.substr(0, kNameLength)});
+    }
+  }
+  return rows.size() == 1 ? "" : align_columns(rows, "", {false, true, false});
 }
 
 std::string conclusion(const KernelRecord& record) {
