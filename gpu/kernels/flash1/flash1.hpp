@@ -3,32 +3,20 @@
 #pragma once
 
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/primitives/cuda_cores/early_rung.hpp"
 #include "gpu/primitives/cuda_cores/layouts.hpp"
-#include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
 
-struct Flash1 {
+struct Flash1 : EarlyRung {
   static constexpr std::string_view name = "gpu:flash1";
   static constexpr std::string_view summary =
       "FlashAttention on CUDA cores: kv outer, O, l and m through memory at every step, one CTA a head";
   static constexpr Algorithm algorithm = Algorithm::flash1;
   static constexpr int rung = 2;
-  /// Head dimensions that the kernels are compiled for: a historical rung is worth three, not seven.
-  static constexpr int kHeadDims[] = {64, 128, 256};
-  static constexpr FeatureSet kFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
-                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
-                                        Feature::dropout, Feature::signed_scale, Feature::bnhd_rows};
-  static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kHeadDims};
-  static constexpr ChipRange chips{.first = 80};
-  static std::vector<BackwardOrder> backward_orders() { return {}; }
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
-
-  static constexpr int padded_dim(std::int64_t head_dim) {
-    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
-  }
 
   struct PassShapes {
     TileShape forward, backward;

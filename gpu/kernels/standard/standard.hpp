@@ -3,32 +3,21 @@
 #pragma once
 
 #include "gpu/primitives/cuda_cores/cta_shape.hpp"
+#include "gpu/primitives/cuda_cores/early_rung.hpp"
 #include "gpu/primitives/cuda_cores/layouts.hpp"
-#include "gpu/registry/gpu_kernel.hpp"
 
 namespace tilescope {
 
-struct Standard {
+struct Standard : EarlyRung {
   static constexpr std::string_view name = "gpu:standard";
   static constexpr std::string_view summary =
       "attention with S and P in device memory, the papers' baseline, on CUDA cores";
   static constexpr Algorithm algorithm = Algorithm::standard;
   static constexpr int rung = 1;
-  /// Head dimensions that the products are compiled for: a baseline is worth three, not seven.
-  static constexpr int kHeadDims[] = {64, 128, 256};
-  static constexpr FeatureSet kFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
-                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
-                                        Feature::dropout, Feature::signed_scale, Feature::bnhd_rows};
-  static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kHeadDims};
-  static constexpr ChipRange chips{.first = 80};
-  static std::vector<BackwardOrder> backward_orders() { return {}; }
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
-  static constexpr int padded_dim(std::int64_t head_dim) {
-    return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
-  }
   /// Of all passes. Two CTAs fit an SM of sm_90.
   static constexpr TileShape tile(int padded_dim) {
     if (padded_dim == 64) return {128, 64};  // Q, K and S: 80 KiB
