@@ -217,7 +217,7 @@ int bench(const BenchArguments& arguments, const CommandContext& context) {
   RunRecord record = start_record(context.argv);
   if (!device_cases.empty()) bench_device(device_cases, device_settings, arguments, context, record);
   if (!cases.empty()) bench_cpu(cases, settings, context, record);
-  context.write_json(to_json_text(record));
+  context.write_record(record);
   return kFine;
 }
 
@@ -229,6 +229,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "bench",
                   "times of the kernels, beside a BLAS matrix product or other libraries' attention",
                   [arguments, &context] { return bench(*arguments, context); });
+  add_raw_option(command, context);
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
   command.add_option("--sweep", arguments->sweep, "a named list of problems (tilescope list sweeps)")

@@ -219,7 +219,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
       }
       // What has been measured is not lost with the process.
       if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
-      context.write_json(to_json_text(record));
+      context.write_record(record);
       saved = Clock::now();
     }
   }
@@ -237,7 +237,7 @@ int profile_kernels(const ProfileKernelOptions& arguments, const std::string& me
       }
     }
   }
-  context.write_json(to_json_text(record));
+  context.write_record(record);
   return kFine;
 }
 

@@ -86,7 +86,7 @@ int profile_progress(const ProfileKernelOptions& arguments, const CommandContext
   }
   context.print(
       align_columns(table, "", {false, false, false, true, true, true, true, true, true, true, true}));
-  context.write_json(to_json_text(record));
+  context.write_record(record);
   return kFine;
 }
 
