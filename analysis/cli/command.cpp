@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "analysis/records/atomic_file.hpp"
+#include "analysis/records/run_record.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -44,6 +45,16 @@ void CommandContext::print(std::string_view text) const {
 
 void CommandContext::write_json(std::string_view text) const {
   if (wants_json()) write_file_atomically("--json", json, text);
+}
+
+void CommandContext::write_record(const RunRecord& record) const {
+  if (wants_json()) write_json(to_json_text(raw ? record : without_samples(record)));
+}
+
+void add_raw_option(CLI::App& command, CommandContext& context) {
+  command.add_flag(
+      "--raw", context.raw,
+      "keep every sample of a time in the record, not just their number, median, least and noise");
 }
 
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,

@@ -10,6 +10,10 @@
 
 #include "common/errors.hpp"
 
+namespace tilescope {
+struct RunRecord;
+}
+
 namespace tilescope::cli {
 
 /// How `tilescope` ends.
@@ -29,18 +33,25 @@ struct CommandContext {
   std::function<int()> action;          // the chosen command; returns an ExitCode
   mutable bool progress_shown = false;  // a Progress line stands on the terminal
 
+  bool raw = false;  // records keep every sample
+
   bool wants_json() const { return !json.empty(); }
   /// Text for people, on standard output; nothing with --quiet or `--json -`. A reader that has left
   /// (`| head -1`) is no error: the work goes on, so that files and the exit code stay true.
   void print(std::string_view text) const;
   /// A record to where --json says, whole or not at all; nothing without --json.
   void write_json(std::string_view text) const;
+  /// The same; without the samples of times unless --raw.
+  void write_record(const RunRecord& record) const;
 };
 
 /// Adds subcommand `name` with --help, --json and --quiet. main() calls `action` after all options are
 /// parsed and the --json target is known to be writable.
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
                       const std::string& summary, std::function<int()> action);
+
+/// --raw, of commands that take times.
+void add_raw_option(CLI::App& command, CommandContext& context);
 
 /// Progress of long work: one line on standard error that rewrites itself, and makes way for what is printed.
 /// Nothing in a pipe or with --quiet.
@@ -72,6 +83,7 @@ void add_diff_command(CLI::App& app, CommandContext& context);
 void add_explain_command(CLI::App& app, CommandContext& context);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_profile_command(CLI::App& app, CommandContext& context);
+void add_record_command(CLI::App& app, CommandContext& context);
 void add_report_command(CLI::App& app, CommandContext& context);
 void add_run_command(CLI::App& app, CommandContext& context);
 void add_simulate_command(CLI::App& app, CommandContext& context);

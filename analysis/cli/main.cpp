@@ -71,6 +71,7 @@ void add_commands(CLI::App& app, CommandContext& context) {
   add_profile_command(app, context);
   add_ceilings_command(app, context);
   add_report_command(app, context);
+  add_record_command(app, context);
   add_explain_command(app, context);
   add_diff_command(app, context);
   add_list_command(app, context);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "common/errors.hpp"
+#include "profiler/records/json_tables.hpp"
 
 namespace tilescope {
 namespace {
@@ -38,7 +39,9 @@ std::string read_text_file(const std::string& path) {
 
 Json parse_json(const std::string& source, std::string_view text) {
   try {
-    return Json::parse(text);
+    return without_tables(Json::parse(text));
+  } catch (const DamagedTable& error) {
+    throw BadInput(source + ": " + error.what());
   } catch (const Json::exception& error) {  // truncated, or a number that overflows
     std::string reason = error.what();
     const std::size_t colon = reason.find("] ");  // drop the library's own numbering of errors

@@ -31,7 +31,7 @@ std::vector<KernelGroup> group_launches(std::span<const KernelMeasurement> kerne
 std::optional<double> median_seconds(std::span<const KernelMeasurement> kernels, const KernelGroup& group) {
   std::vector<double> medians;
   for (const KernelMeasurement& kernel : kernels) {
-    const bool timed = kernel.time && !kernel.time->samples_s.empty();
+    const bool timed = kernel.time && kernel.time->any();
     if (timed && group.holds(kernel)) medians.push_back(kernel.time->median_s());
   }
   if (medians.empty()) return std::nullopt;

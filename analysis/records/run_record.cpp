@@ -53,4 +53,15 @@ RunRecord start_record(std::vector<std::string> argv) {
       .argv = std::move(argv), .git = built_from(), .when = utc_now(), .machine = this_machine(), .runs = {}};
 }
 
+RunRecord without_samples(RunRecord record) {
+  for (RunEntry& run : record.runs) {
+    for (PassRecord& pass : run.passes) {
+      if (!pass.time || pass.time->samples_s.empty()) continue;
+      pass.time->samples = static_cast<std::int64_t>(pass.time->samples_s.size());
+      pass.time->samples_s.clear();
+    }
+  }
+  return record;
+}
+
 }  // namespace tilescope

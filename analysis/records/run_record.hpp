@@ -89,10 +89,11 @@ struct MeasuredBytes {
 struct TimeRecord {
   double median_s = 0;
   double min_s = 0;
-  double noise = 0;  // relative standard deviation, 1.0 = 100 %
-  std::vector<double> samples_s;
+  double noise = 0;                                      // relative standard deviation, 1.0 = 100 %
+  std::vector<double> samples_s;                         // empty where only what they come to was kept
   std::optional<std::int64_t> throttled = std::nullopt;  // samples dropped because the clock was low
   std::optional<double> sm_clock_hz = std::nullopt;      // mean over the samples
+  std::optional<std::int64_t> samples = std::nullopt;    // how many there were, where they were not kept
   bool operator==(const TimeRecord&) const = default;
 };
 
@@ -213,6 +214,9 @@ std::string utc_now();
 RunRecord start_record(std::vector<std::string> argv);
 
 std::string to_json_text(const RunRecord& record);
+/// `record` with the number of samples in place of the samples of each time: what it says does not depend on
+/// them.
+RunRecord without_samples(RunRecord record);
 /// @param source what error messages call the text, usually its path
 /// @throws BadInput naming source, field and value on damaged JSON, another schema, or a wrong value
 RunRecord parse_run_record(const std::string& source, std::string_view text);

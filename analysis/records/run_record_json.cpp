@@ -144,7 +144,8 @@ static void list(Fields& fields, Of<Fields, TimeRecord>& time) {
   fields.required("noise", Number{}, time.noise);
   fields.optional("throttled", kCount, time.throttled);
   fields.optional("sm_clock_hz", Positive{}, time.sm_clock_hz);
-  fields.items("samples_s", Positive{}, time.samples_s);
+  fields.optional("samples", kCount, time.samples);
+  fields.items_if_any("samples_s", Positive{}, time.samples_s);
 }
 
 template <typename Fields>

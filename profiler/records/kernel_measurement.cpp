@@ -59,8 +59,10 @@ void take(const Json& json, const char* key, std::optional<T>& value) {
 
 }  // namespace
 
-double KernelTime::median_s() const { return median_of(samples_s); }
-double KernelTime::min_s() const { return *std::min_element(samples_s.begin(), samples_s.end()); }
+double KernelTime::median_s() const { return summary ? summary->median_s : median_of(samples_s); }
+double KernelTime::min_s() const {
+  return summary ? summary->min_s : *std::min_element(samples_s.begin(), samples_s.end());
+}
 
 void to_json(Json& json, const KernelMeasurement& kernel) {
   Json launch{{"grid", kernel.launch.grid}, {"block", kernel.launch.block}};
@@ -72,9 +74,12 @@ void to_json(Json& json, const KernelMeasurement& kernel) {
   if (!kernel.measured.empty()) json["measured"] = numbers(kernel.measured);
   if (!kernel.counters.empty()) json["counters"] = numbers(kernel.counters);
   if (kernel.time) {
-    json["time"] = Json{{"median_s", kernel.time->median_s()},
-                        {"min_s", kernel.time->min_s()},
-                        {"samples_s", kernel.time->samples_s}};
+    json["time"] = Json{{"median_s", kernel.time->median_s()}, {"min_s", kernel.time->min_s()}};
+    if (kernel.time->summary) {
+      json["time"]["samples"] = kernel.time->summary->samples;
+    } else {
+      json["time"]["samples_s"] = kernel.time->samples_s;
+    }
   }
 }
 
@@ -91,7 +96,14 @@ void from_json(const Json& json, KernelMeasurement& kernel) {
   kernel.measured = read_numbers(json, "measured");
   kernel.counters = read_numbers(json, "counters");
   if (json.contains("time")) {
-    kernel.time = KernelTime{json.at("time").at("samples_s").get<std::vector<double>>()};
+    const Json& time = json.at("time");
+    kernel.time.emplace();
+    if (time.contains("samples")) {
+      kernel.time->summary = {time.at("median_s").get<double>(), time.at("min_s").get<double>(),
+                              time.at("samples").get<std::int64_t>()};
+    } else {
+      kernel.time->samples_s = time.at("samples_s").get<std::vector<double>>();
+    }
   }
 }
 

@@ -26,6 +26,15 @@ struct LaunchFacts {
 /// Times of a run without counters.
 struct KernelTime {
   std::vector<double> samples_s;
+  /// Where the samples themselves were not kept.
+  struct Summary {
+    double median_s, min_s;
+    std::int64_t samples;
+    bool operator==(const Summary&) const = default;
+  };
+  std::optional<Summary> summary = std::nullopt;
+
+  bool any() const { return !samples_s.empty() || summary; }
   double median_s() const;
   double min_s() const;
   bool operator==(const KernelTime&) const = default;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "common/errors.hpp"
+#include "profiler/records/json_tables.hpp"
 
 namespace tilescope {
 namespace {
@@ -45,12 +46,14 @@ std::string to_json_text(const KernelRecord& record) {
 
 KernelRecord parse_kernel_record(const std::string& source, std::string_view text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = without_tables(Json::parse(text));
     const std::string schema = json.at("schema").get<std::string>();
     if (schema != kKernelsSchema) {
       throw BadInput(source + ": schema", schema, "must be " + std::string(kKernelsSchema));
     }
     return read(json);
+  } catch (const DamagedTable& error) {
+    throw BadInput(source + ": " + error.what());
   } catch (const Json::exception& error) {
     throw BadInput(source + " is no record of kernels: " + error.what());
   }

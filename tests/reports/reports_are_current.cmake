@@ -2,11 +2,15 @@
 # Makes reports/ and the generated parts of the texts again from the committed records, and compares byte for
 # byte.
 # Usage: cmake -D PROGRAM=tilescope -D SOURCE=repository -D WORK=scratch -P reports_are_current.cmake
-file(GLOB records RELATIVE ${SOURCE} ${SOURCE}/reports/data/*.json)
+# With -D RECORDS=folder from the records of another reports/data.
+if(NOT RECORDS)
+  set(RECORDS ${SOURCE})
+endif()
+file(GLOB records RELATIVE ${RECORDS} ${RECORDS}/reports/data/*.json)
 if(NOT records)
   message(FATAL_ERROR "no records in reports/data")
 endif()
-file(GLOB holdout RELATIVE ${SOURCE} ${SOURCE}/reports/data/holdout-*/*.json)
+file(GLOB holdout RELATIVE ${RECORDS} ${RECORDS}/reports/data/holdout-*/*.json)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/reports)
 set(texts)
@@ -20,7 +24,7 @@ foreach(text README.md reports/README.md reports/io_complexity.md)
   list(APPEND fill --fill ${WORK}/${text})
 endforeach()
 execute_process(COMMAND ${PROGRAM} report ${records} --holdout ${holdout} --out ${WORK}/reports ${fill} --quiet
-  WORKING_DIRECTORY ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE complaint)
+  WORKING_DIRECTORY ${RECORDS} RESULT_VARIABLE failed ERROR_VARIABLE complaint)
 if(failed)
   message(FATAL_ERROR "tilescope report failed: ${complaint}")
 endif()

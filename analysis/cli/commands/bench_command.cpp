@@ -219,7 +219,7 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   if (!device_cases.empty()) bench_device(device_cases, device_settings, arguments, context, record);
   if (!cases.empty()) bench_cpu(cases, settings, context, record);
   arguments.rows.note_in(record.runs);
-  context.write_json(to_json_text(record));
+  context.write_record(record);
   return kFine;
 }
 
@@ -231,6 +231,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "bench",
                   "times of the kernels, beside a BLAS matrix product or other libraries' attention",
                   [arguments, &context] { return bench(*arguments, context); });
+  add_raw_option(command, context);
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
   arguments->rows.add_to(command);

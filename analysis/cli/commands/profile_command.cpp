@@ -253,6 +253,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   CLI::App& command =
       add_command(app, context, "profile", "counters and times of TileScope's kernels, or of a command's",
                   [arguments, &context] { return run_profile(*arguments, context); });
+  add_raw_option(command, context);
   arguments->kernels.add_to(command);
   command.add_option("--l2", arguments->l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
       ->type_name("cold|warm");

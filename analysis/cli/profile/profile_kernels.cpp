@@ -217,7 +217,7 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
       arguments.rows.note_in(record.runs);
       // What has been measured is not lost with the process.
       if (context.json == "-" || Clock::now() - saved < kBetweenSaves) continue;
-      context.write_json(to_json_text(record));
+      context.write_record(record);
       saved = Clock::now();
     }
   }
@@ -235,7 +235,7 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
       }
     }
   }
-  context.write_json(to_json_text(record));
+  context.write_record(record);
   return kFine;
 }
 

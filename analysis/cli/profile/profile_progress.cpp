@@ -88,7 +88,7 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
   arguments.rows.note_in(record.runs);
   context.print(
       align_columns(table, "", {false, false, false, true, true, true, true, true, true, true, true}));
-  context.write_json(to_json_text(record));
+  context.write_record(record);
   return kFine;
 }
 

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/records/compact_record.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/run_record.hpp"
+#include "profiler/records/json_tables.hpp"
+#include "profiler/records/kernel_record.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr int kTimeDigits = 9;   // nanoseconds of a second
+constexpr int kRateDigits = 6;   // of clocks, and of how times spread
+constexpr int kErrorDigits = 5;  // rounded up: an error is held to its bound, and a later one to this one
+
+double printed(double value, int digits) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return std::strtod(text, nullptr);
+}
+
+double to_digits(double value, int digits, bool up) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double nearest = printed(value, digits);
+  if (!up || nearest >= value) return nearest;
+  const double unit = std::pow(10.0, std::floor(std::log10(std::abs(value))) - digits + 1);
+  return std::max(value, printed(nearest + unit, digits));
+}
+
+/// All numbers of a part but its integers.
+void round_numbers(Json& part, int digits, bool up) {
+  if (part.is_number_float()) part = to_digits(part.get<double>(), digits, up);
+  if (!part.is_structured()) return;
+  for (Json& value : part) round_numbers(value, digits, up);
+}
+
+void shorten_time(Json& time) {
+  for (auto& [key, value] : time.items()) {
+    round_numbers(value, key == "median_s" || key == "min_s" ? kTimeDigits : kRateDigits, false);
+  }
+  if (!time.contains("samples_s")) return;
+  time["samples"] = time["samples_s"].size();
+  time.erase("samples_s");
+}
+
+/// Counters that say in sectors, or of clocks, what `measured` and `time` say of a pass.
+constexpr const char* kToldElsewhere[] = {
+    "dram__cycles_elapsed.avg.per_second",
+    "sm__cycles_elapsed.avg.per_second",
+    "smsp__inst_executed.sum",
+    "lts__d_sectors_fill_device.sum",
+    "lts__t_sectors_srcunit_tex_op_read.sum",
+    "dram__bytes_write.sum",
+};
+
+/// Of a measured pass the model's bytes at the one size of L2 that it was measured with, and the counters
+/// that say more than `measured`.
+void shorten_measured(Json& pass) {
+  if (!pass.contains("measured")) return;
+  if (pass.contains("simulated")) pass["simulated"].erase("l2_curve");
+  if (!pass.contains("counters")) return;
+  for (const char* counter : kToldElsewhere) pass["counters"].erase(counter);
+  if (pass["counters"].empty()) pass.erase("counters");
+}
+
+/// Of a pass of a run, or a kernel's launch.
+void shorten_pass(Json& pass) {
+  if (pass.contains("time")) shorten_time(pass["time"]);
+  for (const char* key : {"counters", "measured"}) {
+    if (pass.contains(key)) round_numbers(pass[key], kRateDigits, false);
+  }
+  // Bytes of a pass that was only run to be judged: they follow from problem and tile.
+  if (!pass.contains("time") && !pass.contains("measured") && !pass.contains("simulated")) {
+    pass.erase("closed_form");
+  }
+}
+
+void shorten_run(Json& run) {
+  for (const char* key : {"error", "mirror_error", "repeats"}) {
+    if (run.contains(key)) round_numbers(run[key], kErrorDigits, true);
+  }
+  for (Json& pass : run["passes"]) {
+    shorten_pass(pass);
+    shorten_measured(pass);
+  }
+}
+
+}  // namespace
+
+std::string compact_record(const std::string& source, std::string_view text) {
+  Json json = parse_json(source, text);
+  const JsonField field(source, json);
+  const std::string schema = field.at("schema").text();
+  if (!schema.starts_with("tilescope.")) field.at("schema").refuse("must be that of a record");
+  if (schema == kRunSchema) {
+    parse_run_record(source, text);
+    for (Json& run : json["runs"]) shorten_run(run);
+  }
+  if (schema == kKernelsSchema) {
+    parse_kernel_record(source, text);
+    for (Json& kernel : json["kernels"]) shorten_pass(kernel);
+  }
+  return table_text(with_tables(json));
+}
+
+}  // namespace tilescope

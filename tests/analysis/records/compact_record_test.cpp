@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The form of a record that is kept: shorter, and no poorer in what its readers know.
+#include "analysis/records/compact_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analysis/records/run_record.hpp"
+#include "common/errors.hpp"
+
+namespace tilescope {
+namespace {
+
+RunRecord record_of_runs(int runs) {
+  RunRecord record = start_record({"tilescope", "profile"});
+  for (int i = 0; i < runs; ++i) {
+    RunEntry& run = record.runs.emplace_back();
+    run.problem = {.batch = 1, .heads = 4, .heads_kv = 4, .seqlen_q = 128 << i, .seqlen_k = 128 << i};
+    run.problem.softmax_scale = 0.1234567890123;  // an input: to the last digit
+    run.kernel = "gpu:flash2-mma";
+    PassRecord& pass = run.passes.emplace_back();
+    pass.name = "forward";
+    pass.tile = {128, 64};
+    pass.closed_form = {1000 + i, 2, 3, 4};
+    pass.simulated = {"h200", 1000, 132, 5, 6, 7, 8, 0.123456789, {{10, 7, 8}, {20, 3, 2}}};
+    pass.measured = MeasuredBytes{9, 10, 11, 12};
+    pass.time = TimeRecord{1.234567890123e-3, 1.2e-3, 0.01, {1.234567890123e-3, 1.2e-3, 1.5e-3}};
+    pass.counters = {{"dram__bytes_read.sum", std::int64_t{(std::int64_t{1} << 60) + 1}},
+                     {"smsp__inst_executed.sum", std::int64_t{7}}};
+    run.error = {{"o", {1.000001e-3, 1e-4, 2, 0, 2e-3}}};
+  }
+  return record;
+}
+
+TEST_CASE(
+    "of a compact record nothing is gone but samples, digits of times and errors, and what is told "
+    "elsewhere") {
+  const RunRecord record = record_of_runs(3);
+  const std::string text = to_json_text(record), compact = compact_record("r.json", text);
+  CHECK(compact.size() < text.size() / 2);
+  RunRecord expected = without_samples(record);
+  for (RunEntry& run : expected.runs) {
+    run.passes[0].time->median_s = 1.23456789e-3;
+    run.passes[0].simulated->l2_curve.clear();  // it was measured with one L2
+    run.passes[0].counters.erase("smsp__inst_executed.sum");
+    run.error["o"].max_abs = 1.0001e-3;  // up, so that an error that has not grown is within it
+  }
+  CHECK(expected.runs[0].passes[0].time->samples == 3);
+  CHECK(parse_run_record("r.json", compact) == expected);
+}
+
+TEST_CASE("a compact record stays as it is, and is no place to write over what is no record") {
+  const std::string compact = compact_record("r.json", to_json_text(record_of_runs(2)));
+  CHECK(compact_record("r.json", compact) == compact);
+  for (const char* text : {"{}", "3", "{\"schema\": \"other/1\"}", "{\"schema\": \"tilescope.run/1\"}"}) {
+    CHECK_THROWS_WITH_AS(compact_record("r.json", text), doctest::Contains("r.json"), BadInput);
+  }
+}
+
+TEST_CASE("damage to a table of a record is named with its file") {
+  std::string compact = compact_record("r.json", to_json_text(record_of_runs(2)));
+  const std::size_t row = compact.find("\n   [");
+  compact.insert(row + 5, "7,");
+  CHECK_THROWS_WITH_AS(parse_run_record("r.json", compact),
+                       doctest::Contains("r.json: a table must have rows of"), BadInput);
+}
+
+}  // namespace
+}  // namespace tilescope
