@@ -4,9 +4,29 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
+
+#include "analysis/cli/tables/profile_output.hpp"
 #include "tests/cli/diff_records.hpp"
 
 namespace tilescope::testing {
+
+TEST_CASE("a command's kernels are printed with the counters that were asked for, within 100 columns") {
+  KernelRecord record;
+  record.metrics = "traffic,lts__t_sectors.sum";
+  KernelMeasurement kernel;
+  kernel.name = "void " + std::string(150, 'k') + "<float>(int*)";
+  kernel.counters = {{"lts__t_sectors.sum", 12345}};
+  kernel.measured = {{"sm_l2_read_bytes", 2e9}};
+  record.kernels = {kernel};
+  const std::string table = cli::kernel_table(record);
+  CAPTURE(table);
+  CHECK(table.find("lts__t_sectors.sum") != std::string::npos);
+  CHECK(table.find("12345") != std::string::npos);
+  CHECK(table.find("2 GB") != std::string::npos);
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
+}
 
 TEST_CASE("counters that were asked for by name are printed, and those behind metrics are not") {
   RunEntry run = run_of("gpu:a");

@@ -137,7 +137,7 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
   kernel.add_to(command, true);
   sweep.add_to(command);
   command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
-      ->type_name("NAME|FILE.json")
+      ->type_name("MACHINE|FILE.json")
       ->group("Machine");
   command
       .add_option(
