@@ -19,10 +19,10 @@ std::int64_t tile_accesses(const TileProgram& program) {
   return accesses;
 }
 
-double replay_seconds(std::span<const PlannedPass> passes) {
+double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve) {
   double accesses = 0;
   for (const PlannedPass& pass : passes) accesses += static_cast<double>(tile_accesses(pass.program));
-  return accesses / kAccessesPerSecond;
+  return accesses / (l2_curve ? kAccessesPerSecondWithCurve : kAccessesPerSecond);
 }
 
 std::string about_seconds(double seconds) {

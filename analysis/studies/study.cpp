@@ -47,7 +47,7 @@ struct Simulations {
     ProgramOptions options = ProgramOptions::with_tile(tile);
     options.backward = backward;
     std::vector<PlannedPass> passes = plan_passes(kernel, problem, directions, options, machine);
-    const double seconds = replay_seconds(passes);
+    const double seconds = replay_seconds(passes, keep_curves);
     tasks.push_back({fmt::format("{} {}", kernel.name, describe(problem)),
                      [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {
                        return std::vector<RunEntry>{

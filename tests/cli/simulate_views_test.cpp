@@ -34,6 +34,9 @@ TEST_CASE("several kernels make one compact table, --detail has the passes") {
   CHECK(contains(compact, "backward must move"));
   CHECK_FALSE(contains(compact, "L2 hit rate"));
   std::vector<std::string> detail = four;
+  const std::string curve =
+      simulated({"--seqlen", "512", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--curve"});
+  CHECK_FALSE(contains(curve, "L2 hit rate"));
   detail.push_back("--detail");
   CHECK(contains(simulated(detail), "L2 hit rate"));
 }

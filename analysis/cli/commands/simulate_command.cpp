@@ -241,7 +241,7 @@ void print_plan(const std::vector<SimulateJob>& jobs, const SimulationOptions& h
                 const CommandContext& context) {
   double all = 0;
   for (const SimulateJob& job : jobs) {
-    const double seconds = how.replay ? replay_seconds(job.passes) : 0;
+    const double seconds = how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
     all += seconds;
     context.print(fmt::format("{} {} on {}: {} passes, {}\n", job.kernel->name, describe(job.problem),
                               job.machine->name, job.passes.size(), about_seconds(seconds)));
@@ -295,7 +295,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, how, context));
   if (arguments.sweep.given()) {
     context.print("\n" + simulated_sweep_table(record.runs));
-  } else if (jobs.size() == 1 || arguments.detail || arguments.curve) {
+  } else if (jobs.size() == 1 || arguments.detail) {
     print_details(jobs, record.runs, directions, arguments, how, context);
   } else {
     print_comparison(jobs, record.runs, machines, how, context);
@@ -365,7 +365,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       ->excludes("--tile")
       ->excludes("--sweep");
   command.add_flag("--closed-form", arguments->closed_form_only, "formulas alone, no replay")->group(kGroup);
-  command.add_flag("--curve", arguments->curve, "also DRAM bytes against L2 size, with the details")
+  command.add_flag("--curve", arguments->curve, "also DRAM bytes against L2 size; printed with the details")
       ->group(kGroup);
   command
       .add_flag("--tune-bytes", arguments->tune_bytes,
