@@ -47,11 +47,18 @@ std::vector<std::string> nearest_names(std::string_view text, const std::vector<
 
 UnknownName unknown_name(const std::string& field, std::string_view text,
                          const std::vector<std::string>& names) {
+  constexpr std::size_t kMostListed = 10;
   const std::vector<std::string> nearest = nearest_names(text, names);
   const std::string guess =
-      nearest.empty() ? "" : fmt::format(" (did you mean {}?)", fmt::join(nearest, " or "));
-  return UnknownName(field, fmt::format("'{}'", text),
-                     fmt::format("must be one of {}{}", fmt::join(names, ", "), guess), nearest);
+      nearest.empty() ? "" : fmt::format("did you mean {}? It ", fmt::join(nearest, " or "));
+  const std::size_t listed = std::min(names.size(), kMostListed);
+  const std::string others = listed < names.size() ? fmt::format(" or {} more", names.size() - listed) : "";
+  return UnknownName(
+      field, fmt::format("'{}'", text),
+      fmt::format("{}must be one of {}{}", guess,
+                  fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
+                  others),
+      nearest);
 }
 
 }  // namespace tilescope

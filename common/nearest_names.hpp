@@ -15,7 +15,8 @@ namespace tilescope {
 std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string>& names,
                                        std::size_t most = 3);
 
-/// The error for an unknown name: the field, the name given, its nearest if there are any, and all allowed.
+/// The error for an unknown name: the field, the name given, its nearest if there are any, and then at most
+/// ten of those allowed.
 UnknownName unknown_name(const std::string& field, std::string_view text,
                          const std::vector<std::string>& names);
 

@@ -7,10 +7,13 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/run_record.hpp"
 
@@ -23,6 +26,40 @@ void write_stdout(std::string_view text) {
   if (written && std::fflush(stdout) == 0) return;
   if (errno == EPIPE) return;
   throw MachineLacks(fmt::format("standard output cannot be written ({})", std::strerror(errno)));
+}
+
+bool colours_wanted() {
+  const char* const no_color = std::getenv("NO_COLOR");  // https://no-color.org: set and not empty
+  const char* const terminal = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) != 0 && (no_color == nullptr || *no_color == 0) &&
+         (terminal == nullptr || std::string_view(terminal) != "dumb");
+}
+
+/// Failures red, what passed green, commands bold: on whole words, so that columns stay where they are.
+std::string coloured(std::string_view text) {
+  struct Look {
+    std::string_view opens, code;
+  };
+  constexpr Look kLines[] = {{"FAIL ", "31"}, {"ok   ", "32"}, {"$ ./tilescope ", "1"}};
+  constexpr std::string_view kRegression = "REGRESSION";
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string line(text.substr(0, end));
+    for (const Look& look : kLines) {
+      if (!line.starts_with(look.opens)) continue;
+      const std::size_t word = look.code == "1" ? line.size() : look.opens.find(' ');
+      line = fmt::format("\033[{}m{}\033[0m{}", look.code, line.substr(0, word), line.substr(word));
+    }
+    if (const std::size_t at = line.find(kRegression); at != std::string::npos) {
+      line.insert(at + kRegression.size(), "\033[0m");
+      line.insert(at, "\033[31m");
+    }
+    out += line;
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  return out;
 }
 
 void clear_progress(const CommandContext& context) {
@@ -40,7 +77,7 @@ std::size_t terminal_columns() {
 void CommandContext::print(std::string_view text) const {
   if (quiet || json == "-") return;
   clear_progress(*this);
-  write_stdout(text);
+  write_stdout(colours_wanted() ? coloured(text) : text);
 }
 
 void CommandContext::write_json(std::string_view text) const {
@@ -59,7 +96,7 @@ void add_raw_option(CLI::App& command, CommandContext& context) {
 
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,
                       const std::string& summary, std::function<int()> action) {
-  CLI::App& command = *app.add_subcommand(name, summary);
+  CLI::App& command = *app.add_subcommand(name, summary)->group(kCommandsGroup);
   const auto set_json = [&context](const std::string& path) {
     if (path.empty()) throw BadInput("--json", "''", "must be a path that can be written, or -");
     context.json = path;
@@ -67,8 +104,10 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
   command
       .add_option_function<std::string>("--json", set_json,
                                         "write the record to FILE, or to standard output for -")
-      ->type_name("FILE|-");
-  command.add_flag("--quiet", context.quiet, "print no text; the exit code tells");
+      ->type_name("FILE|-")
+      ->group(kOutputGroup);
+  command.add_flag("--quiet", context.quiet, "print no text; the exit code tells")->group(kOutputGroup);
+  command.get_help_ptr()->group(kOutputGroup);
   command.final_callback([&context, action = std::move(action)] { context.action = action; });
   return command;
 }

@@ -78,9 +78,11 @@ using CommandRunner = int (*)(const std::vector<std::string>& argv);
 // One a subcommand, each in the file of its name.
 void add_bench_command(CLI::App& app, CommandContext& context);
 void add_ceilings_command(CLI::App& app, CommandContext& context);
+void add_compare_command(CLI::App& app, CommandContext& context);
 void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_diff_command(CLI::App& app, CommandContext& context);
 void add_explain_command(CLI::App& app, CommandContext& context);
+void add_help_commands(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_list_command(CLI::App& app, CommandContext& context);
 void add_profile_command(CLI::App& app, CommandContext& context);
 void add_record_command(CLI::App& app, CommandContext& context);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `tilescope`: finds the command, runs it, and turns every way it can fail into one sentence on
 // standard error and an exit code.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -11,6 +13,7 @@
 #include <new>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/records/output_path.hpp"
 #include "common/nearest_names.hpp"
 
@@ -37,9 +40,9 @@ std::vector<std::string> command_names(const CLI::App& app) {
 
 /// Looks at the first word before CLI11 does, which would only say that something was not expected.
 void require_known_command(const CLI::App& app, const std::vector<std::string>& argv) {
-  const std::string word = argv.size() < 2 ? "" : argv[1];
+  const std::string& word = argv[1];
   std::vector<std::string> names = command_names(app);
-  names.insert(names.end(), {"--help", "--version"});
+  names.insert(names.end(), {"--help", "-h", "--version"});
   if (std::find(names.begin(), names.end(), word) != names.end()) return;
   throw unknown_name("command", word, names);
 }
@@ -60,11 +63,22 @@ BadInput unexpected_argument(const CLI::App& app) {
 
 int run(const std::vector<std::string>& argv);
 
+/// What somebody sees who types nothing but the name.
+constexpr const char* kGreeting = R"(TileScope: {}
+
+  tilescope demo                          a first look: verify, simulate, and a page to open
+  tilescope simulate --preset llama3-8b   bytes of an attention layer on a GPU that need not be here
+  tilescope verify --quick                every kernel against exact attention
+  tilescope list                          kernels, machines, problems, ...: the names that options take
+  tilescope --help                        all commands; tilescope COMMAND --help has options and examples
+)";
+
 /// In the order in which --help lists them.
 void add_commands(CLI::App& app, CommandContext& context) {
   add_demo_command(app, context, run);
   add_verify_command(app, context);
   add_simulate_command(app, context);
+  add_compare_command(app, context);
   add_study_command(app, context);
   add_run_command(app, context);
   add_bench_command(app, context);
@@ -75,18 +89,23 @@ void add_commands(CLI::App& app, CommandContext& context) {
   add_explain_command(app, context);
   add_diff_command(app, context);
   add_list_command(app, context);
+  add_help_commands(app, context, run);
 }
 
 int run(const std::vector<std::string>& argv) {
   CLI::App app(kPurpose, "tilescope");
   app.set_version_flag("--version", "tilescope " TILESCOPE_VERSION);
-  app.set_help_flag("--help", "print this help and exit");  // no -h: it reads like --heads
+  app.set_help_flag("-h,--help", "print this help and exit");
   app.require_subcommand(1);
   app.footer(
       "A command's own options: tilescope COMMAND --help. The launcher ./tilescope also knows `test`.");
-  app.get_formatter()->column_width(34);
+  set_help_format(app);
   CommandContext context;
   context.argv = argv;
+  if (argv.size() < 2) {
+    context.print(fmt::format(kGreeting, kPurpose));
+    return kFine;
+  }
   add_commands(app, context);
   try {
     require_known_command(app, argv);

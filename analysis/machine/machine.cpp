@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "analysis/machine/machine_fields.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/sm_groups_json.hpp"
 #include "common/installed_files.hpp"
@@ -127,6 +128,11 @@ ProgressRates Machine::progress_of(std::string_view kernel, std::string_view pas
   return {.clock_cv = clock_cv ? clock_cv->value : 0.0};
 }
 
+bool Machine::knows_progress_of(std::string_view kernel) const {
+  return cta_progress && std::any_of(cta_progress->value.begin(), cta_progress->value.end(),
+                                     [kernel](const PassProgress& pass) { return pass.kernel == kernel; });
+}
+
 std::optional<SplitL2Shape> Machine::split_l2() const {
   if (!l2_ways || !sm_groups) return std::nullopt;
   SplitL2Shape shape{l2_bytes.value / kL2Partitions, l2_ways->value, sm_groups->value};
@@ -156,6 +162,7 @@ std::optional<double> Machine::peak_flops(ElementType type) const {
 Machine parse_machine(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   const JsonField field(source, json);
+  require_machine_fields(source, json);
   Machine machine;
   machine.name = field.at("name").text();
   machine.title = field.at("title").text();
@@ -237,8 +244,25 @@ std::vector<std::string> machine_names() {
   return names;
 }
 
+namespace {
+
+/// Records know a machine by its name, which therefore must not mean two.
+void require_own_name(const std::string& path, const Machine& machine) {
+  const fs::path shipped = machine_folder() / (machine.name + ".json");
+  std::error_code ignored;
+  if (!fs::exists(shipped, ignored) || parse_machine(shipped, read_text_file(shipped)) == machine) return;
+  throw BadInput(path + ": name", machine.name,
+                 "must be a name of its own: the machine of that name that TileScope ships is another");
+}
+
+}  // namespace
+
 Machine load_machine(const std::string& name_or_path) {
-  if (name_or_path.ends_with(".json")) return parse_machine(name_or_path, read_text_file(name_or_path));
+  if (name_or_path.ends_with(".json")) {
+    const Machine machine = parse_machine(name_or_path, read_text_file(name_or_path));
+    require_own_name(name_or_path, machine);
+    return machine;
+  }
   const std::vector<std::string> names = machine_names();
   if (std::find(names.begin(), names.end(), name_or_path) == names.end()) {
     const UnknownName unknown = unknown_name("machine", name_or_path, names);
@@ -246,6 +270,17 @@ Machine load_machine(const std::string& name_or_path) {
   }
   const std::string path = machine_folder() / (name_or_path + ".json");
   return parse_machine(path, read_text_file(path));
+}
+
+Machine with_measured_ceilings(Machine machine) {
+  const std::vector<std::string> names = machine_names();
+  const std::string name = machine.name + "-measured";
+  if (std::find(names.begin(), names.end(), name) == names.end()) return machine;
+  const Machine measured = load_machine(name);
+  machine.dram_bytes_per_second = measured.dram_bytes_per_second;
+  if (measured.l2_bytes_per_second) machine.l2_bytes_per_second = measured.l2_bytes_per_second;
+  for (const auto& [type, peak] : measured.peak_flops_per_second) machine.peak_flops_per_second[type] = peak;
+  return machine;
 }
 
 }  // namespace tilescope

@@ -95,6 +95,8 @@ struct Machine {
   /// program that does not fit (see fits) can still be replayed.
   std::int64_t resident_ctas_per_sm(std::int64_t shared_bytes) const;
   bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
+  /// Whether some pass of the kernel was measured for cta_progress.
+  bool knows_progress_of(std::string_view kernel) const;
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
   /// Of all SMs; nothing when the file does not say.
@@ -105,6 +107,9 @@ struct Machine {
 /// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
 /// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
 Machine load_machine(const std::string& name_or_path);
+/// `machine` with the ceilings of NAME-measured in place of those stated, where TileScope ships such a file:
+/// a verdict rests on what was measured.
+Machine with_measured_ceilings(Machine machine);
 /// @param source what error messages call the text
 Machine parse_machine(const std::string& source, std::string_view text);
 /// The file of a machine; parse_machine reads it back.

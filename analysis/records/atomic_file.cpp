@@ -5,10 +5,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 
-#include "common/errors.hpp"
+#include "analysis/records/output_path.hpp"
 
 namespace tilescope {
 namespace {
@@ -29,10 +28,6 @@ int write_path(const std::string& path, std::string_view content) {
   return error;
 }
 
-[[noreturn]] void refuse(const std::string& field, const std::string& path, int error) {
-  throw BadInput(field, path, std::string("cannot be written: ") + std::strerror(error));
-}
-
 }  // namespace
 
 void write_file_atomically(const std::string& field, const std::string& path, std::string_view content) {
@@ -40,14 +35,14 @@ void write_file_atomically(const std::string& field, const std::string& path, st
   if (path == "-") {
     const int error = write_all(stdout, content);
     const bool reader_left = error == EPIPE;  // `| head -1` has what it wanted
-    if (error != 0 && !reader_left) refuse(field, "standard output", error);
+    if (error != 0 && !reader_left) refuse_write(field, "standard output", error);
     return;
   }
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
-    if (fs::is_directory(status)) refuse(field, path, EISDIR);
-    if (const int error = write_path(path, content)) refuse(field, path, error);
+    if (fs::is_directory(status)) refuse_write(field, path, EISDIR);
+    if (const int error = write_path(path, content)) refuse_write(field, path, error);
     return;
   }
   // Through a symbolic link, the file that it points at is replaced, not the link.
@@ -57,7 +52,7 @@ void write_file_atomically(const std::string& field, const std::string& path, st
   if (error == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
   if (error == 0) return;
   fs::remove(temporary, ignored);
-  refuse(field, path, error);
+  refuse_write(field, path, error);
 }
 
 }  // namespace tilescope

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analysis/records/output_path.hpp"
 #include "common/errors.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 
@@ -254,7 +255,7 @@ void write_npy_files(const std::string& field, const std::string& folder,
   const auto refuse = [&](const std::string& path, int error) {
     std::error_code ignored;
     for (const NpyOutput& output : outputs) fs::remove(temporary_name(output), ignored);
-    throw BadInput(field, path, fmt::format("cannot be written: {}", std::strerror(error)));
+    refuse_write(field, path, error);
   };
   for (const NpyOutput& output : outputs) {
     if (fs::is_directory(final_name(output))) refuse(final_name(output), EISDIR);

@@ -16,8 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const std::string& field, const std::string& path, int error) {
-  throw BadInput(field, path.empty() ? "''" : path,
-                 std::string("must be a path that can be written (") + std::strerror(error) + ")");
+  refuse_write(field, path.empty() ? "''" : path, error);
 }
 
 /// Makes a file beside `path` and removes it; permission bits alone do not tell (read-only mounts, quotas).
@@ -40,11 +39,32 @@ void require_writable_file(const std::string& field, const std::string& path) {
   if (!fs::exists(status) || fs::is_regular_file(status)) probe(field, path, path);
 }
 
-void require_writable_folder(const std::string& field, const std::string& path) {
+CreatedFolders::~CreatedFolders() {
+  std::error_code ignored;  // what is not empty stays
+  for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) fs::remove(*folder, ignored);
+}
+
+CreatedFolders require_writable_folder(const std::string& field, const std::string& path) {
+  CreatedFolders created;
   std::error_code error;
-  fs::create_directories(path, error);
+  fs::path parent;
+  for (const fs::path& name : fs::path(path)) {
+    parent /= name;
+    if (!error && fs::create_directory(parent, error)) created.add(parent);
+  }
   if (!fs::is_directory(path)) refuse(field, path, error ? error.value() : ENOTDIR);
   probe(field, path, path + "/probe");
+  return created;
+}
+
+void refuse_write(const std::string& field, const std::string& path, int error) {
+  for (const int machine : {ENOSPC, EDQUOT, EFBIG, EIO}) {
+    if (error != machine) continue;
+    throw MachineLacks(field + " = " + path + " cannot be written (" + std::strerror(error) +
+                       "): make room, or name another place");
+  }
+  throw BadInput(field, path,
+                 std::string("must be a path that can be written (") + std::strerror(error) + ")");
 }
 
 }  // namespace tilescope

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "common/nearest_names.hpp"
+#include "common/quantity.hpp"
 
 namespace tilescope {
 namespace {
@@ -128,6 +128,14 @@ std::string why_not_compared(const RecordDiff& diff, std::string_view name) {
   return has_value(now, name) ? "BASE does not have it" : "neither record has it";
 }
 
+/// Whether an amount typed with `unit` can be of a metric that answers to `name`.
+bool has_unit(std::string_view name, std::string_view unit) {
+  return unit.empty() ||
+         std::any_of(record_metrics().begin(), record_metrics().end(), [&](const RecordMetric& metric) {
+           return metric.answers_to(name) && metric.unit == unit;
+         });
+}
+
 }  // namespace
 
 NamedBudget parse_budget(std::string_view text) {
@@ -150,13 +158,13 @@ NamedBudget parse_budget(std::string_view text) {
   std::string_view amount = text.substr(equals + 1);
   named.budget.relative = amount.ends_with('%');
   if (named.budget.relative) amount.remove_suffix(1);
-  const char* const end = amount.data() + amount.size();
-  const auto [stopped, error] = std::from_chars(amount.data(), end, named.budget.amount);
-  if (error != std::errc() || stopped != end || !(named.budget.amount >= 0)) {
-    throw BadInput(
-        "--budget", fmt::format("'{}'", text),
-        "the amount must be a percentage as in 5%, or a number in the metric's unit, and at least 0");
+  const std::optional<Quantity> quantity = read_quantity(amount);
+  if (!quantity || !(quantity->value >= 0) || !has_unit(named.name, quantity->unit)) {
+    throw BadInput("--budget", fmt::format("'{}'", text),
+                   "the amount must be a percentage as in 5%, or a number in the metric's unit as in 1GB or "
+                   "2ms, and at least 0");
   }
+  named.budget.amount = quantity->value;
   if (named.budget.relative) named.budget.amount /= 100;
   return named;
 }

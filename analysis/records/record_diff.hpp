@@ -18,7 +18,7 @@ struct NamedBudget {
   std::string text;  // as it was typed
 };
 
-/// Reads "dram_read_bytes=5%" or "max_abs=1e-5" (an amount in the metric's unit).
+/// Reads "dram_read_bytes=5%", "dram_read_bytes=1GB" or "max_abs=1e-5" (an amount in the metric's unit).
 /// @throws BadInput on an unknown metric (naming the nearest) or an amount that is negative or no number
 NamedBudget parse_budget(std::string_view text);
 

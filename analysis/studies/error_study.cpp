@@ -54,16 +54,21 @@ std::vector<RunEntry> errors_in(ElementType dtype, const ExactAttention& unround
 
 }  // namespace
 
+/// Exact attention on the CPU, and three kernels.
+constexpr double kSecondsAType = 4;
+
 std::vector<StudyTask> error_study(const Machine&) {
   const auto unrounded = std::make_shared<std::optional<ExactAttention>>();  // shared by the tasks
   std::vector<StudyTask> tasks;
   for (const ElementType dtype : kElementTypes) {
-    tasks.push_back({std::string(to_string(dtype)), [dtype, unrounded] {
+    tasks.push_back({std::string(to_string(dtype)),
+                     [dtype, unrounded] {
                        if (!*unrounded) {
                          *unrounded = exact_attention(outlier_inputs(ElementType::fp32), Direction::forward);
                        }
                        return errors_in(dtype, **unrounded);
-                     }});
+                     },
+                     kSecondsAType});
   }
   return tasks;
 }

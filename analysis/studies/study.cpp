@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/replay/replay_cost.hpp"
 #include "analysis/replay/simulate_run.hpp"
 #include "analysis/studies/error_study.hpp"
 #include "common/nearest_names.hpp"
@@ -46,11 +47,13 @@ struct Simulations {
     ProgramOptions options = ProgramOptions::with_tile(tile);
     options.backward = backward;
     std::vector<PlannedPass> passes = plan_passes(kernel, problem, directions, options, machine);
+    const double seconds = replay_seconds(passes, keep_curves);
     tasks.push_back({fmt::format("{} {}", kernel.name, describe(problem)),
                      [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {
                        return std::vector<RunEntry>{
                            simulate_run(kernel, problem, passes, machine, {.l2_curve = keep})};
-                     }});
+                     },
+                     seconds});
   }
 };
 

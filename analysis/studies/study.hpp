@@ -17,6 +17,7 @@ namespace tilescope {
 struct StudyTask {
   std::string label;
   std::function<std::vector<RunEntry>()> run;
+  double seconds = 0;  // that it may take on one core, an estimate
 };
 
 struct Study {

@@ -23,10 +23,6 @@ struct Files {
   }
 };
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("diff passes on equal records and fails on a regression beyond the budget") {

@@ -12,13 +12,13 @@
 namespace tilescope::cli {
 namespace {
 
-struct Parsed {
+struct ParsedProblem {
   AttentionProblem problem;
   std::vector<Direction> directions;
   bool given = false;
 };
 
-Parsed parse(std::vector<std::string> words) {
+ParsedProblem parse_problem(std::vector<std::string> words) {
   CLI::App app;
   ProblemOptions options;
   options.add_to(app);
@@ -30,13 +30,13 @@ Parsed parse(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("heads_kv follows heads, seqlen_k follows seqlen_q, unless given") {
-  CHECK(parse({"--heads", "6"}).problem.heads_kv == 6);
-  CHECK(parse({"--heads", "6", "--heads-kv", "2"}).problem.heads_kv == 2);
-  CHECK(parse({"--heads-kv", "2"}).problem.heads == 8);
-  CHECK(parse({"--seqlen-q", "100"}).problem.seqlen_k == 100);
-  CHECK(parse({"--seqlen-q", "100", "--seqlen-k", "7"}).problem.seqlen_k == 7);
-  CHECK(parse({"--seqlen-k", "7"}).problem.seqlen_q == 1024);
-  const AttentionProblem square = parse({"--seqlen", "33"}).problem;
+  CHECK(parse_problem({"--heads", "6"}).problem.heads_kv == 6);
+  CHECK(parse_problem({"--heads", "6", "--heads-kv", "2"}).problem.heads_kv == 2);
+  CHECK(parse_problem({"--heads-kv", "2"}).problem.heads == 8);
+  CHECK(parse_problem({"--seqlen-q", "100"}).problem.seqlen_k == 100);
+  CHECK(parse_problem({"--seqlen-q", "100", "--seqlen-k", "7"}).problem.seqlen_k == 7);
+  CHECK(parse_problem({"--seqlen-k", "7"}).problem.seqlen_q == 1024);
+  const AttentionProblem square = parse_problem({"--seqlen", "33"}).problem;
   CHECK(square.seqlen_q == 33);
   CHECK(square.seqlen_k == 33);
 }
@@ -55,33 +55,33 @@ TEST_CASE("every problem option reaches its field") {
                                   .softmax_scale = -0.25,
                                   .dropout = 0.5,
                                   .seed = 18446744073709551615u};
-  const Parsed parsed = parse({"--batch",      "2",
-                               "--heads",      "4",
-                               "--heads-kv=2", "--seqlen-q",
-                               "10",           "--seqlen-k",
-                               "12",           "--head-dim",
-                               "40",           "--dtype",
-                               "bf16",         "--causal",
-                               "--window",     "5,-1",
-                               "--scale",      "-0.25",
-                               "--dropout",    "0.5",
-                               "--seed",       "18446744073709551615",
-                               "--pass",       "fwd+bwd"});
+  const ParsedProblem parsed = parse_problem({"--batch",      "2",
+                                              "--heads",      "4",
+                                              "--heads-kv=2", "--seqlen-q",
+                                              "10",           "--seqlen-k",
+                                              "12",           "--head-dim",
+                                              "40",           "--dtype",
+                                              "bf16",         "--causal",
+                                              "--window",     "5,-1",
+                                              "--scale",      "-0.25",
+                                              "--dropout",    "0.5",
+                                              "--seed",       "18446744073709551615",
+                                              "--pass",       "fwd+bwd"});
   CHECK(parsed.problem == expected);
   CHECK(parsed.directions == std::vector{Direction::forward, Direction::backward});
   CHECK(parsed.given);
 }
 
 TEST_CASE("a preset is a starting point") {
-  CHECK_FALSE(parse({}).given);
-  CHECK(parse({}).directions == std::vector{Direction::forward});
-  CHECK(parse({"--pass", "bwd"}).directions == std::vector{Direction::backward});
+  CHECK_FALSE(parse_problem({}).given);
+  CHECK(parse_problem({}).directions == std::vector{Direction::forward});
+  CHECK(parse_problem({"--pass", "bwd"}).directions == std::vector{Direction::backward});
   for (const Preset& preset : presets()) {
-    CHECK(parse({"--preset", std::string(preset.name)}).problem == preset.problem);
+    CHECK(parse_problem({"--preset", std::string(preset.name)}).problem == preset.problem);
   }
   AttentionProblem expected = find_preset("llama3-8b").problem;
   expected.batch = 3;
-  CHECK(parse({"--batch", "3", "--preset", "llama3-8b"}).problem == expected);
+  CHECK(parse_problem({"--batch", "3", "--preset", "llama3-8b"}).problem == expected);
 }
 
 TEST_CASE("bad problem options are refused by field, value and what is allowed") {
@@ -134,7 +134,7 @@ TEST_CASE("bad problem options are refused by field, value and what is allowed")
   for (const Bad& bad : cases) {
     std::string message;
     try {
-      parse(bad.words);
+      parse_problem(bad.words);
     } catch (const BadInput& error) {
       message = error.what();
     }

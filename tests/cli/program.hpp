@@ -12,6 +12,10 @@
 
 namespace tilescope::testing {
 
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 struct BadCommand {
   std::vector<std::string> arguments;
   std::vector<std::string> said;  // field, value and what is allowed

@@ -56,9 +56,9 @@ TEST_CASE("the README's table has the commands of --help") {
     if (line.starts_with("| `")) documented.push_back(line.substr(3, line.find('`', 3) - 3));
   }
   const std::vector<std::string> help = lines_of(std::istringstream(run_program({"--help"}).out));
-  for (auto line = std::find(help.begin(), help.end(), "Subcommands:") + 1; line < help.end(); ++line) {
+  for (auto line = std::find(help.begin(), help.end(), "Commands:") + 1; line < help.end(); ++line) {
     if (line->empty()) break;
-    offered.push_back(words_of(*line)[0]);
+    if (!line->starts_with("   ")) offered.push_back(words_of(*line)[0]);  // else the rest of a summary
   }
   std::sort(documented.begin(), documented.end());
   std::sort(offered.begin(), offered.end());

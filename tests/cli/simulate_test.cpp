@@ -33,7 +33,7 @@ TEST_CASE("simulate prints a table and writes a record that reads back") {
   CHECK(both.err.empty());
   for (const char* part :
        {"SM<->L2 read, closed form", "DRAM read, simulated", "L2 hit rate", "compulsory read",
-        "FLOP/B at DRAM", "limited by", "at least", "dkdvdq", "unverified"}) {
+        "FLOP/B at DRAM", "limited by", "the least", "dkdvdq", "measured"}) {
     CAPTURE(part);
     CHECK(contains(both.out, part));
   }
@@ -118,7 +118,7 @@ TEST_CASE("a sweep simulates every combination, a line and an entry of the recor
   CHECK(record.runs[11].problem.seqlen_k == 1024);
   const std::string& text = result.out;
   CHECK(std::count(text.begin(), text.end(), '\n') >= 13);
-  for (const char* part : {"DRAM read", "cpu:flash1 forward", "N1024", "sawtooth"})
+  for (const char* part : {"DRAM read", "flash1, forward on h200", "N1024", "sawtooth"})
     CHECK(contains(text, part));
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("what simulate cannot take is refused by field and value, with exit co
   refuse({"--machine", "h20O"}, {"machine", "h20O", "h200", "a100-40gb"});
   refuse({"--machine", "absent.json"}, {"absent.json"});
   refuse({"--l2-bytes", "-1"}, {"l2-bytes", "-1"});
-  refuse({"--l2-bytes", "32MiB"}, {"l2-bytes", "32MiB"});
+  refuse({"--l2-bytes", "32M"}, {"l2-bytes", "32M", "32MiB"});
   refuse({"--pages", "strewn"}, {"pages", "strewn", "contiguous or random"});
   refuse({"--pages", "random", "--record", "run.json"}, {"--pages", "--record"});
   refuse({"--ctas-per-sm", "0"}, {"ctas-per-sm", "0"});

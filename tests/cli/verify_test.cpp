@@ -50,7 +50,7 @@ TEST_CASE("verify judges one problem on the kernels that are named, one line eac
 }
 
 TEST_CASE("without a problem verify runs a sweep over all kernels that run here") {
-  const ProgramResult result = run_program({"verify", "--quick"});
+  const ProgramResult result = run_program({"verify", "--quick", "-v"});
   CHECK(result.exit_code == 0);
   CHECK(result.err == "");  // no progress line in a pipe
   CHECK(count(result.out, "\nFAIL") == 0);
@@ -100,8 +100,9 @@ TEST_CASE("verify --repeat compares the bits of many runs") {
 
 TEST_CASE("verify --worst records one case for many") {
   const TemporaryFolder folder;
-  const ProgramResult result = run_program(
-      {"verify", "--quick", "--worst", "--kernel", "cpu:flash1", "--json", "worst.json"}, folder.path());
+  const ProgramResult result =
+      run_program({"verify", "--quick", "-v", "--worst", "--kernel", "cpu:flash1", "--json", "worst.json"},
+                  folder.path());
   CHECK(result.exit_code == 0);
   const RunRecord record = read_run_record((folder.path() / "worst.json").string());
   std::int64_t cases = 0;
@@ -111,6 +112,14 @@ TEST_CASE("verify --worst records one case for many") {
   }
   CHECK(cases == count(result.out, "\nok   ") + 1);  // one a line, the first has none before it
   CHECK(static_cast<std::int64_t>(record.runs.size()) < cases);
+}
+
+TEST_CASE("a sweep prints failures and a summary, every run only with -v") {
+  const ProgramResult quiet = run_program({"verify", "--quick", "--kernel", "cpu:flash1"});
+  CHECK(quiet.exit_code == 0);
+  CHECK(count(quiet.out, "\n") == 1);
+  CHECK(quiet.out.find("passed, 0 failed") != std::string::npos);
+  CHECK(count(run_program({"verify", "--quick", "--kernel", "cpu:flash1", "-v"}).out, "\nok   ") > 50);
 }
 
 TEST_CASE("verify --rows judges sampled rows of a long problem") {

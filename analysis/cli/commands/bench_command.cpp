@@ -10,6 +10,7 @@
 
 #include "analysis/cli/bench/bench_tune.hpp"
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
@@ -69,10 +70,12 @@ std::vector<BenchmarkCase> plan_cases(const BenchArguments& arguments, int threa
   for (const AttentionProblem& problem : chosen_problems(arguments)) {
     for (const Direction direction : directions) {
       for (const Kernel* kernel : kernels) {
-        const ProgramOptions options = arguments.kernel.tuned_options(*kernel, problem, arguments.tune_file);
-        if (!picks && kernel->refusal(problem, direction, options)) continue;
-        require_supported(*kernel, problem, direction, options);
-        cases.push_back({kernel, problem, direction, options, threads});
+        const AttentionProblem own =
+            arguments.problem.given() ? arguments.problem.in_type_of(*kernel, problem) : problem;
+        const ProgramOptions options = arguments.kernel.tuned_options(*kernel, own, arguments.tune_file);
+        if (!picks && kernel->refusal(own, direction, options)) continue;
+        require_supported(*kernel, own, direction, options);
+        cases.push_back({kernel, own, direction, options, threads});
       }
     }
   }
@@ -149,7 +152,8 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   }
   const DeviceFacts device = device_facts().value();
   if (!kHasTuner) throw MachineLacks(std::string(kTunerLack));
-  require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
+  const CreatedFolders created =
+      require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
 
   std::vector<TuningTask> tasks;
   std::vector<BenchmarkCase> cases;
@@ -237,11 +241,13 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   arguments->rows.add_to(command);
   command.add_option("--sweep", arguments->sweep, "a named list of problems (tilescope list sweeps)")
       ->type_name("NAME");
-  command.add_option("--threads", arguments->threads, "CPU: OpenMP threads (default: all)");
-  command.add_option("--repetitions", arguments->repetitions, "CPU: samples of each time (default: 5)");
-  command.add_option("--seconds", arguments->seconds, "CPU: length of a sample (default: 0.3)");
-  command.add_option("--rounds", arguments->rounds,
-                     "GPU: turns that each kernel takes on a problem (default: 2)");
+  command.add_option("--threads", arguments->threads, "CPU: OpenMP threads; default all")->type_name("N");
+  command.add_option("--repetitions", arguments->repetitions, "CPU: samples of each time; default 5")
+      ->type_name("N");
+  command.add_option("--seconds", arguments->seconds, "CPU: length of a sample; default 0.3")->type_name("S");
+  command
+      .add_option("--rounds", arguments->rounds, "GPU: turns that each kernel takes on a problem; default 2")
+      ->type_name("N");
   command.add_flag("--tune", arguments->tune,
                    "GPU: time every tile shape of the kernels and keep the fastest for later runs");
   command.add_option("--tune-file", arguments->tune_file, "GPU: where tuned tiles are kept and looked for")
@@ -249,6 +255,10 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--peers", arguments->peers, "GPU: time PyTorch's and Triton's kernels in the same run");
   command.add_option("--python", arguments->python, "GPU: the Python that has them (python3)")
       ->type_name("PROGRAM");
+  show_examples(command, {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",
+                           "one problem, beside the matrix product of a BLAS"},
+                          {"bench --kernel gpu:flash2-mma --seqlen 4k --peers",
+                           "on a device, beside PyTorch and Triton"}});
 }
 
 }  // namespace tilescope::cli

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/machine/measured_machine.hpp"
 #include "analysis/records/atomic_file.hpp"
@@ -116,11 +117,14 @@ void add_ceilings_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "ceilings", "measured bandwidth and math peaks of this machine",
                   [arguments, &context] { return run_ceilings(*arguments, context); });
   command.add_option("--machine", arguments->base, "machine that gives what is not measured (h200)")
-      ->type_name("NAME|FILE.json");
+      ->type_name("MACHINE|FILE.json");
   command.add_option("--from", arguments->from, "instead of measuring: the ceilings of a record")
       ->type_name("RECORD.json");
   command.add_option("--out", arguments->out, "write a machine file with the measured ceilings")
       ->type_name("FILE.json");
+  show_examples(command, {{"ceilings --json ceilings.json", "what this device reaches, in a record"},
+                          {"ceilings --from ceilings.json --out my-gpu.json",
+                           "a machine file from it, for simulate --machine"}});
 }
 
 }  // namespace tilescope::cli

@@ -9,11 +9,13 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/tables/text_table.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/tables/next_steps.hpp"
+#include "analysis/cli/tables/simulate_tables.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/output_path.hpp"
 #include "common/number_format.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -60,19 +62,30 @@ std::string verify_summary(const RunRecord& record, int exit_code) {
                      exit_code == kFine ? "every output within its bound" : "NOT ALL WITHIN THEIR BOUND");
 }
 
-/// What each kernel must move and what it does move, one line a kernel and direction.
-std::string traffic_table(const RunRecord& record) {
-  std::vector<Words> rows = {{"kernel", "", "must move", "SM<->L2", "", "DRAM",
-                              "on " + record.runs.at(0).passes.at(0).simulated->machine}};
-  const std::vector<RunRecord> records = {record};  // which the summaries point into
-  for (const RunSummary& run : summarize(records)) {
-    const double least = static_cast<double>(run.compulsory.total());
-    const double chip = static_cast<double>(run.closed_form->total());
-    const double dram = static_cast<double>(run.simulated_dram->total());
-    rows.push_back({run.label, std::string(to_string(run.direction)), format_bytes(least), format_bytes(chip),
-                    format_ratio(chip / least), format_bytes(dram), format_ratio(dram / least)});
+/// The table that the command itself would print.
+std::string traffic_table(const RunRecord& record, const std::string& machine) {
+  return comparison_table(record.runs, {with_measured_ceilings(load_machine(machine))}) + "\n";
+}
+
+/// Model and counters side by side, where there is a device that may be counted on.
+void measure(Tour& tour, const CommandContext& context) {
+  if (!device_facts()) return;
+  context.print("Does the device say the same?\n\n");
+  try {
+    const RunRecord measured = tour.record(
+        "measured", {"profile", "--kernel", "gpu:flash2-mma", "--preset", "llama3-8b", "--pass", "fwd+bwd"});
+    for (const RunEntry& run : measured.runs) {
+      for (const PassRecord& pass : run.passes) {
+        if (!pass.measured || !pass.measured->sm_l2_read_bytes || !pass.closed_form) continue;
+        context.print(fmt::format("  {}: {} read by the SMs, by formula {}\n", pass.name,
+                                  format_bytes(static_cast<double>(*pass.measured->sm_l2_read_bytes)),
+                                  format_bytes(static_cast<double>(pass.closed_form->sm_l2_read_bytes))));
+      }
+    }
+  } catch (const MachineLacks& lack) {
+    context.print(fmt::format("  not measured: {}\n", lack.what()));
   }
-  return align_columns(rows, "  ", {false, false, true, true, true, true, true}) + "\n";
+  context.print("\n");
 }
 
 /// Lengths and block sizes to draw curves through, and the first paper's own experiment.
@@ -86,8 +99,7 @@ void sweep(Tour& tour, const Words& kernels) {
 }
 
 int demo(const std::string& folder, const CommandContext& context, CommandRunner run) {
-  require_writable_folder("--out", folder);
-  require_writable_folder("--out", folder + "/data");
+  const CreatedFolders created = require_writable_folder("--out", folder + "/data");
   const auto start = std::chrono::steady_clock::now();
   const Words kernels = {"--kernel", "cpu:standard", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2"};
   Tour tour(context, run, folder);
@@ -100,16 +112,20 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
   for (const auto& [preset, machine] : {std::pair("gpt2-medium", "a100-40gb"), {"llama3-8b", "h200"}}) {
     Words words = {"simulate", "--preset", preset, "--machine", machine, "--pass", "fwd+bwd", "--curve"};
     words.insert(words.end(), kernels.begin(), kernels.end());
-    context.print(traffic_table(tour.record(preset, words)));
+    context.print(traffic_table(tour.record(preset, words), machine));
   }
+  measure(tour, context);
 
   context.print("How does that change with the length and the block size?\n\n");
   sweep(tour, kernels);
   context.print("\n");
   tour.report();
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  context.print(
-      fmt::format("\nDone in {:.1f} s. Open {}/report.html in a browser.\n", elapsed.count(), folder));
+  context.print(fmt::format("\nDone in {:.1f} s. Open {}/report.html in a browser. To try next:\n\n",
+                            elapsed.count(), folder));
+  for (const NextStep& step : next_steps(device_facts().has_value(), pytorch_is_here())) {
+    context.print(fmt::format("  ./tilescope {}\n      {}\n", step.command, step.what));
+  }
   context.write_json(Json{{"records", tour.records()}, {"report", folder + "/report.html"}}.dump(2) + "\n");
   return tour.worst_exit_code();
 }
@@ -124,6 +140,8 @@ void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run)
   command.add_option("--out", *folder, "folder for the records and the report")
       ->type_name("DIR")
       ->capture_default_str();
+  show_examples(command, {{"demo", "everything, into the folder report/"},
+                          {"demo --out /tmp/look", "the same, elsewhere"}});
 }
 
 }  // namespace tilescope::cli

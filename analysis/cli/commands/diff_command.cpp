@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope diff BASE NEW`: what moved between two records, and whether it moved too far. A gate for CI.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/tables/text_table.hpp"
+#include "analysis/explain/difference.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/kernel_runs.hpp"
 #include "analysis/records/record_diff.hpp"
+#include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -57,40 +63,107 @@ std::string verdict(const RecordDiff& diff, bool allow_gone) {
                     : "what is gone cannot be judged (--allow-gone lets it pass)";
 }
 
-std::string as_text(const RecordDiff& diff, bool allow_gone) {
-  std::string text;
+/// Of a run that both have, what moved and what is gone, a row each.
+std::vector<std::vector<std::string>> rows_of(const RunChange& run) {
+  std::vector<std::vector<std::string>> rows;
+  for (const MetricChange& change : run.changes) {
+    if (!change.moved()) continue;
+    const auto [base, now] = format_pair(change);
+    rows.push_back({change.metric->name(), where_in_words(*run.now, change.where), base, now,
+                    format_change(change), format_budget(change), change.regressed ? "REGRESSION" : ""});
+  }
+  for (const GoneMetric& gone : run.gone) {
+    rows.push_back({gone.metric->name(), where_in_words(*run.now, gone.where), gone.reason});
+  }
+  return rows;
+}
+
+/// Why the bytes of a run moved, a sentence a direction; empty where nothing of it can be taken apart.
+std::vector<std::string> explanations(const RunChange& run) {
+  const auto moved = [](const MetricChange& change) { return change.moved() && change.metric->unit == "B"; };
+  if (std::none_of(run.changes.begin(), run.changes.end(), moved) && run.gone.empty()) return {};
+  const Kernel* kernel = nullptr;
+  for (const Kernel* known : all_kernels()) {
+    if (known->name == run.now->kernel) kernel = known;
+  }
+  std::vector<std::string> sentences;
+  if (kernel == nullptr || without_problem(*run.now)) return sentences;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const std::string why =
+        why_different({"BASE", kernel, run.base}, {"NEW", kernel, run.now}, direction, nullptr);
+    if (!why.empty()) sentences.push_back(fmt::format("{}: {}", to_string(direction), why));
+  }
+  if (sentences.empty()) {
+    sentences.push_back(
+        "a record holds bytes that this version's tile programs do not move: simulate both again");
+  }
+  return sentences;
+}
+
+std::string summary_line(const RecordDiff& diff, bool allow_gone) {
   std::size_t compared = 0, moved = 0, lost = 0;
   for (const RunChange& run : diff.common) {
-    std::vector<std::vector<std::string>> rows;
     compared += run.changes.size();
-    for (const MetricChange& change : run.changes) {
-      if (!change.moved()) continue;
-      ++moved;
-      const auto [base, now] = format_pair(change);
-      rows.push_back({change.metric->name(), where_in_words(*run.now, change.where), base + " ->", now,
-                      format_change(change), "budget " + format_budget(change),
-                      change.regressed ? "REGRESSION" : ""});
+    lost += run.gone.size();
+    for (const MetricChange& change : run.changes) moved += change.moved() ? 1 : 0;
+  }
+  return fmt::format("{} runs in both, {} new, {} gone; {} values compared, {} moved, {} gone: {}\n",
+                     diff.common.size(), diff.only_now.size(), diff.only_base.size(), compared, moved, lost,
+                     verdict(diff, allow_gone));
+}
+
+std::string as_text(const RecordDiff& diff, bool allow_gone, bool explain) {
+  std::string text;
+  for (const RunChange& run : diff.common) {
+    std::vector<std::vector<std::string>> rows = rows_of(run);
+    if (rows.empty()) continue;
+    for (std::vector<std::string>& row : rows) {
+      if (row.size() < 4) continue;
+      row[2] += " ->";
+      row[5] = "budget " + row[5];
     }
-    for (const GoneMetric& gone : run.gone) {
-      rows.push_back({gone.metric->name(), where_in_words(*run.now, gone.where), gone.reason});
-      ++lost;
+    text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
+    if (!explain) continue;
+    for (const std::string& sentence : explanations(run)) {
+      for (const std::string& line : wrap_words(sentence, 96)) text += "    " + line + "\n";
     }
-    if (!rows.empty()) text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
   }
   for (const RunEntry* run : diff.only_now) text += "new   " + run_name(*run) + "\n";
   for (const RunEntry* run : diff.only_base) text += "gone  " + run_name(*run) + "\n";
-  return text + fmt::format("{} runs in both, {} new, {} gone; {} values compared, {} moved, {} gone: {}\n",
-                            diff.common.size(), diff.only_now.size(), diff.only_base.size(), compared, moved,
-                            lost, verdict(diff, allow_gone));
+  return text + summary_line(diff, allow_gone);
+}
+
+/// For a pull request: the verdict first, then a table a run.
+std::string as_markdown(const RecordDiff& diff, bool allow_gone, bool explain) {
+  std::string text = fmt::format("**{}**\n\n{}", verdict(diff, allow_gone), summary_line(diff, allow_gone));
+  for (const RunChange& run : diff.common) {
+    const std::vector<std::vector<std::string>> rows = rows_of(run);
+    if (rows.empty()) continue;
+    text += fmt::format(
+        "\n`{}`\n\n| metric | of | base | new | change | budget | |\n|---|---|---:|---:|---:|---:|---|\n",
+        run_name(*run.now));
+    for (std::vector<std::string> row : rows) {
+      row.resize(7);
+      text += fmt::format("| {} |\n", fmt::join(row, " | "));
+    }
+    if (!explain) continue;
+    for (const std::string& sentence : explanations(run)) text += "\n" + sentence + "\n";
+  }
+  for (const RunEntry* run : diff.only_now) text += fmt::format("\n- new: `{}`\n", run_name(*run));
+  for (const RunEntry* run : diff.only_base) text += fmt::format("\n- gone: `{}`\n", run_name(*run));
+  return text;
 }
 
 struct DiffOptions {
   std::string base, now;
   std::vector<std::string> budgets;
-  bool allow_gone = false;
+  bool allow_gone = false, explain = false;
+  std::string format = "text";
 };
 
 int diff(const DiffOptions& options, const CommandContext& context) {
+  if (options.format != "text" && options.format != "md")
+    throw unknown_name("format", options.format, {"text", "md"});
   std::vector<NamedBudget> budgets;
   for (const std::string& text : options.budgets) budgets.push_back(parse_budget(text));
   for (const auto& [path, field] : {std::pair(options.base, "BASE"), std::pair(options.now, "NEW")}) {
@@ -105,7 +178,8 @@ int diff(const DiffOptions& options, const CommandContext& context) {
   }
   require_compared(diff, budgets);
   context.write_json(to_json_text(diff));
-  context.print(as_text(diff, options.allow_gone));
+  context.print(options.format == "md" ? as_markdown(diff, options.allow_gone, options.explain)
+                                       : as_text(diff, options.allow_gone, options.explain));
   return diff.passes(options.allow_gone) ? kFine : kCheckFailed;
 }
 
@@ -118,17 +192,24 @@ void add_diff_command(CLI::App& app, CommandContext& context) {
       "what moved between two records, of runs or of a command's kernels; fails on a regression, and on "
       "what is gone",
       [options, &context] { return diff(*options, context); });
-  command.add_option("BASE", options->base, "the record to hold against");
-  command.add_option("NEW", options->now, "the record to judge");
+  command.add_option("BASE", options->base, "the record to hold against")->type_name("BASE.json");
+  command.add_option("NEW", options->now, "the record to judge")->type_name("NEW.json");
   command
       .add_option("--budget", options->budgets,
-                  "allowed increase of a metric (tilescope list metrics), as in dram_read_bytes=5% or "
-                  "max_abs=1e-5; may be repeated")
+                  "allowed increase of a metric (tilescope list metrics), as in dram_read_bytes=5%, "
+                  "dram_read_bytes=1GB or max_abs=1e-5; may be repeated")
       ->type_name("METRIC=AMOUNT")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
   command.add_flag("--allow-gone", options->allow_gone,
                    "pass although runs or metrics of BASE are not in NEW, or cannot be compared");
+  command.add_flag("--explain", options->explain, "why bytes moved: which tensor, and through which choice");
+  command.add_option("--format", options->format, "text, or Markdown for a pull request; default text")
+      ->type_name("text|md");
+  show_examples(
+      command,
+      {{"diff base.json new.json --budget dram_read_bytes=5%", "fails where a run reads more"},
+       {"diff base.json new.json --explain --format md", "a comment for a pull request, with the reasons"}});
 }
 
 }  // namespace tilescope::cli

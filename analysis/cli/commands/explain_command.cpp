@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json_fields.hpp"
@@ -54,6 +55,10 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
       ->type_name("K");
   command.add_option("--count", arguments->choice.count, "at most so many launches")->type_name("K");
   arguments->problem.add_to(command);
+  show_examples(command,
+                {{"explain kernels.json --heads 16 --seqlen 4k --head-dim 128 --dtype fp16",
+                  "the tiles behind the kernels of a record"},
+                 {"explain kernels.json --preset fa2-16k --kernel-filter flash_fwd", "of some of them"}});
 }
 
 }  // namespace tilescope::cli

@@ -3,15 +3,20 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/machine/machine.hpp"
+#include "analysis/machine/machine_fields.hpp"
 #include "analysis/records/record_metrics.hpp"
+#include "analysis/replay/replay_cost.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
+#include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
@@ -90,11 +95,27 @@ std::vector<Entry> list_problems() {
   return entries;
 }
 
+std::vector<Entry> list_models() {
+  std::vector<Entry> entries;
+  for (const ModelShape& model : model_shapes()) {
+    entries.push_back(
+        {std::string(model.name),
+         fmt::format("{} layers, H{}/{} D{}{}", model.layers, model.heads, model.heads_kv, model.head_dim,
+                     model.window > 0 ? fmt::format(" window {}", model.window) : ""),
+         fmt::format("{}; {}", model.title, model.source)});
+  }
+  return entries;
+}
+
 std::vector<Entry> list_studies() {
   std::vector<Entry> entries;
   for (const Study& study : studies()) {
     const std::string where = study.default_machine.empty() ? "this CPU" : std::string(study.default_machine);
-    entries.push_back({std::string(study.name), where, std::string(study.summary)});
+    const Machine machine = study.default_machine.empty() ? Machine{} : load_machine(where);
+    double seconds = 0;
+    for (const StudyTask& task : study.plan(machine)) seconds += task.seconds;
+    entries.push_back({std::string(study.name), fmt::format("{}, {}", where, about_seconds(seconds)),
+                       std::string(study.summary)});
   }
   return entries;
 }
@@ -149,17 +170,34 @@ std::vector<Entry> list_counters() {
 struct Catalogue {
   std::string name;
   std::vector<Entry> (*entries)();
+  std::string_view summary;
 };
 
 const std::vector<Catalogue>& catalogues() {
-  static const std::vector<Catalogue> all = {{"counters", list_counters}, {"kernels", list_kernels},
-                                             {"machines", list_machines}, {"metrics", list_metrics},
-                                             {"problems", list_problems}, {"studies", list_studies},
-                                             {"sweeps", list_sweeps}};
+  static const std::vector<Catalogue> all = {
+      {"counters", list_counters, "what profile --metrics takes"},
+      {"kernels", list_kernels, "what --kernel takes, and what each kernel can"},
+      {"machines", list_machines, "what --machine takes"},
+      {"metrics", list_metrics, "what diff --budget takes"},
+      {"models", list_models, "what --model takes"},
+      {"problems", list_problems, "what --preset takes"},
+      {"studies", list_studies, "what study takes"},
+      {"sweeps", list_sweeps, "what bench --sweep takes"}};
   return all;
 }
 
+std::vector<Entry> list_lists() {
+  std::vector<Entry> entries;
+  for (const Catalogue& catalogue : catalogues()) {
+    entries.push_back({catalogue.name, fmt::format("{} names", catalogue.entries().size()),
+                       std::string(catalogue.summary)});
+  }
+  return entries;
+}
+
 const Catalogue& find_catalogue(const std::string& name) {
+  static const Catalogue kLists = {"lists", list_lists, ""};
+  if (name.empty()) return kLists;
   std::vector<std::string> names;
   for (const Catalogue& catalogue : catalogues()) {
     if (catalogue.name == name) return catalogue;
@@ -168,14 +206,43 @@ const Catalogue& find_catalogue(const std::string& name) {
   throw unknown_name("list", name, names);
 }
 
-std::string as_table(const std::vector<Entry>& entries) {
-  std::vector<std::vector<std::string>> rows, facts;
+/// Name, fact and summary in columns; a summary goes on under itself.
+std::string entry_table(const std::vector<Entry>& entries) {
+  std::size_t name = 0, detail = 0;
   for (const Entry& entry : entries) {
-    if (entry.columns.empty()) {
-      rows.push_back({entry.name, entry.detail, entry.summary});
-      continue;
+    name = std::max(name, entry.name.size());
+    if (entry.columns.empty()) detail = std::max(detail, entry.detail.size());
+  }
+  constexpr std::size_t kLongestDetail = 44, kLongestName = 34;
+  const std::size_t before =
+      std::min(name, kLongestName) + 2 + (detail > 0 ? std::min(detail, kLongestDetail) + 2 : 0);
+  std::string text;
+  for (const Entry& entry : entries) {
+    std::string line = fmt::format("{:<{}}  ", entry.name, std::min(name, kLongestName));
+    if (entry.columns.empty() && detail > 0)
+      line += fmt::format("{:<{}}  ", entry.detail, std::min(detail, kLongestDetail));
+    std::vector<std::string> parts = wrap_words(entry.summary, kTextWidth - before);
+    const bool fits = std::all_of(parts.begin(), parts.end(), [before](const std::string& part) {
+      return part.size() <= kTextWidth - before;
+    });
+    const std::size_t indent = fits && line.size() <= before ? before : 4;  // else on lines of its own
+    if (indent < before) {
+      parts = wrap_words(entry.summary, kTextWidth - indent);
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+      line = std::string(indent, ' ');
     }
-    rows.push_back({entry.name, entry.summary});
+    for (const std::string& part : parts) {
+      text += line + part + "\n";
+      line = std::string(indent, ' ');
+    }
+  }
+  return text;
+}
+
+std::string as_table(const std::vector<Entry>& entries) {
+  std::vector<std::vector<std::string>> facts;
+  for (const Entry& entry : entries) {
+    if (entry.columns.empty()) continue;
     if (facts.empty()) {
       facts.push_back({""});
       for (const auto& [heading, fact] : entry.columns) facts.back().push_back(heading);
@@ -183,7 +250,7 @@ std::string as_table(const std::vector<Entry>& entries) {
     facts.push_back({entry.name});
     for (const auto& [heading, fact] : entry.columns) facts.back().push_back(fact);
   }
-  return align_columns(rows) + (facts.empty() ? "" : "\n" + align_columns(facts));
+  return entry_table(entries) + (facts.empty() ? "" : "\n" + fold_columns(facts, "", false));
 }
 
 std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {
@@ -199,16 +266,25 @@ std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entrie
 
 void add_list_command(CLI::App& app, CommandContext& context) {
   const auto what = std::make_shared<std::string>();
-  CLI::App& command = add_command(app, context, "list", "the names that options take", [what, &context] {
-    const Catalogue& catalogue = find_catalogue(*what);
-    const std::vector<Entry> entries = catalogue.entries();
-    context.print(as_table(entries));
-    context.write_json(as_json(catalogue, entries));
-    return kFine;
-  });
+  const auto wants_template = std::make_shared<bool>(false);
+  CLI::App& command =
+      add_command(app, context, "list", "the names that options take", [what, wants_template, &context] {
+        if (*wants_template) {
+          if (*what != "machines") throw BadInput("--template", "given", "must stand with machines");
+          context.print(machine_template());
+          return kFine;
+        }
+        const Catalogue& catalogue = find_catalogue(*what);
+        const std::vector<Entry> entries = catalogue.entries();
+        context.print(as_table(entries));
+        context.write_json(as_json(catalogue, entries));
+        return kFine;
+      });
   std::string choices;
   for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
-  command.add_option("what", *what, "which names")->type_name(choices);
+  command.add_option("what", *what, "which names; without it, what there is to list")->type_name(choices);
+  command.add_flag("--template", *wants_template, "of machines: a file to fill in, for --machine FILE.json");
+  show_examples(command, {{"list kernels", "what each can"}, {"list machines --json -", "as JSON"}});
 }
 
 }  // namespace tilescope::cli

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/profile/profile_kernels.hpp"
 #include "analysis/cli/profile/profile_timeline.hpp"
 #include "analysis/cli/tables/ncu_comparison.hpp"
@@ -239,9 +240,14 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   injection_library();  // a build without it cannot profile anything
 
   const KernelRecord record = measure(arguments, context);
-  if (!record.kernels.empty()) context.print(kernel_table(record) + counter_table(record));
+  if (!record.kernels.empty()) context.print(kernel_table(record));
   context.print(conclusion(record));
   context.write_json(to_json_text(record));
+  if (record.kernels.empty() && *record.exit_code == 0) {
+    fmt::print(stderr, "tilescope: no kernel was measured{}\n",
+               record.messages.empty() ? "" : ": " + record.messages.front());
+    return kCheckFailed;
+  }
   return static_cast<int>(*record.exit_code);
 }
 
@@ -264,9 +270,12 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
   command
       .add_option("--nvtx", request.nvtx_filter, "measure kernels launched inside an NVTX range of that name")
       ->type_name("REGEX");
-  command.add_option("--skip", request.skip, "matching launches to let pass first")
+  command.add_option("--skip", request.skip, "matching launches to let pass first; default 0")
+      ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--count", request.count, "matching launches to measure")->check(CLI::PositiveNumber);
+  command.add_option("--count", request.count, "matching launches to measure; default all")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   command
       .add_option("--replay", arguments->replay,
                   "what to repeat for counters that need several passes (kernel)")
@@ -276,8 +285,10 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       .add_option("--timeline", arguments->timeline.plot,
                   "instead of counting kernels: plot DRAM and tensor use of device 0 against time")
       ->type_name("FILE.svg");
-  command.add_option("--interval", arguments->timeline.interval_us,
-                     "microseconds of a --timeline sample (100)");
+  command
+      .add_option("--interval", arguments->timeline.interval_us,
+                  "microseconds of a --timeline sample; default 100")
+      ->type_name("N");
   command
       .add_option("--samples", arguments->timeline.samples,
                   "instead of running anything: the --timeline of a record")
@@ -304,8 +315,13 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
-  command.footer(
-      "With a command, exits as the command does. With --json - its standard output goes to standard error.");
+  show_examples(
+      command,
+      {{"profile --metrics traffic --json k.json -- python3 script.py", "bytes of every kernel of a script"},
+       {"profile --kernel gpu:flash2-mma --seqlen 4k --dtype fp16",
+        "a kernel of TileScope, beside its formula"}},
+      "With a command, exits as the command does, or with 1 where no kernel was measured. With --json - its "
+      "standard output goes to standard error.");
 }
 
 }  // namespace tilescope::cli

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/json_fields.hpp"
 #include "analysis/records/output_path.hpp"
@@ -55,8 +56,8 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
     const std::string figures = relative_folder(path, fs::path(arguments.out) / kFigureFolder);
     files.push_back({path, fill_generated_parts(path, read_text_file(path), document, figures)});
   }
-  require_writable_folder("--out", arguments.out);
-  require_writable_folder("--out", (fs::path(arguments.out) / kFigureFolder).string());
+  const CreatedFolders created =
+      require_writable_folder("--out", (fs::path(arguments.out) / kFigureFolder).string());
   for (const std::string& path : arguments.fill) require_writable_file("--fill", path);
   auto written = nlohmann::ordered_json::array();
   for (const ReportFile& file : files) {
@@ -92,6 +93,8 @@ void add_report_command(CLI::App& app, CommandContext& context) {
       ->type_name("FILE")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
+  show_examples(command, {{"report run.json --out report", "report.html and report.md from one record"},
+                          {"report reports/data/*.json", "from many, into the folder report/"}});
 }
 
 }  // namespace tilescope::cli

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/counts/tensor_bytes.hpp"
@@ -159,12 +160,12 @@ int run(const CommandContext& context, const RunOptions& options) {
   const bool random = files.empty();
   if (options.save_inputs && !random) throw BadInput("--save-inputs must be left out where files are given");
   require_inputs_kept(options, files);
-  const AttentionProblem problem =
-      random ? options.problem.problem() : problem_of_files(files, options.problem);
   const InputKind kind = options.inputs ? parse_input_kind(*options.inputs) : InputKind::normal;
   const bool backward =
       random ? options.problem.directions().back() == Direction::backward : files.size() == 4;
   const Kernel& kernel = *options.kernel.kernels({"cpu:flash2"}).front();
+  const AttentionProblem problem = random ? options.problem.in_type_of(kernel, options.problem.problem())
+                                          : problem_of_files(files, options.problem);
   const ProgramOptions program_options = options.kernel.tuned_options(kernel, problem);
   std::vector<PlannedPass> passes;
   std::vector<TileProgram> programs;
@@ -178,7 +179,7 @@ int run(const CommandContext& context, const RunOptions& options) {
   }
   require_runnable(kernel);
   require_memory(tensor_bytes(programs), fmt::format("{} on {}", kernel.name, describe(problem)));
-  require_writable_folder("out", *options.out);
+  const CreatedFolders created = require_writable_folder("out", *options.out);
 
   TensorSet tensors(problem);
   load_inputs(context, files, tensors);
@@ -232,6 +233,9 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   options->kernel.add_to(command);
   options->problem.add_to(command);
+  show_examples(command,
+                {{"run --seqlen 256 --out /tmp/o", "random inputs; o.npy and lse.npy"},
+                 {"run --q q.npy --k k.npy --v v.npy --dout dout.npy --out grads", "gradients too"}});
 }
 
 }  // namespace tilescope::cli

@@ -2,18 +2,23 @@
 // `tilescope simulate`: bytes and FLOPs of a kernel's passes on a machine model, by formula and by replay.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <sstream>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
+#include "analysis/cli/simulate/simulate_job.hpp"
+#include "analysis/cli/simulate/tune_bytes.hpp"
 #include "analysis/cli/tables/simulate_tables.hpp"
-#include "analysis/counts/closed_form.hpp"
+#include "analysis/replay/replay_cost.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "analysis/replay/simulate_run.hpp"
 #include "common/number_format.hpp"
@@ -26,11 +31,15 @@ struct SimulateArguments {
   KernelOptions kernel;
   SweepAxes sweep;
   std::string machine = "h200";
+  std::vector<std::string> compare;
   std::string pages = "contiguous";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
   std::string record;
   bool closed_form_only = false;
   bool curve = false;
+  bool detail = false;
+  bool tune_bytes = false;
+  bool dry_run = false;
 };
 
 /// The tile of FlashAttention's Algorithm 1, line 1, for the on-chip memory of --sram-bytes.
@@ -45,7 +54,7 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const std::int64_t sram_bytes = *arguments.sram_bytes == "machine"
                                       ? machine.shared_bytes_per_cta.value
-                                      : parse_integer_in("sram-bytes", *arguments.sram_bytes, 1, kMost);
+                                      : parse_bytes_in("sram-bytes", *arguments.sram_bytes, 1, kMost);
   const std::int64_t m = std::max<std::int64_t>(1, sram_bytes / element_bytes(problem.dtype));
   const TileShape tile = flash1_tile_rule(m, problem.head_dim);
   const std::int64_t needed = flash1_sram_elements_needed(tile, problem.head_dim);
@@ -84,20 +93,6 @@ std::string fit_remarks(const std::vector<PlannedPass>& passes, const Machine& m
         format_capacity(machine.shared_bytes_per_cta.value));
   }
   return text;
-}
-
-RunEntry replay(const Kernel& kernel, const AttentionProblem& problem, const std::vector<PlannedPass>& passes,
-                const Machine& machine, SimulationOptions options, const CommandContext& context) {
-  constexpr std::int64_t kSteps = 200;
-  std::int64_t ctas = 0, retired = 0;
-  for (const PlannedPass& pass : passes) ctas += pass.program.num_ctas();
-  Progress progress(context, fmt::format("replaying {}", kernel.name), kSteps);
-  options.on_retired = [&] {
-    const std::int64_t before = retired * kSteps / ctas;
-    ++retired;
-    for (std::int64_t step = before; step < retired * kSteps / ctas; ++step) progress.step();
-  };
-  return simulate_run(kernel, problem, passes, machine, options);
 }
 
 /// Measured and simulated DRAM bytes of a pass, where both are there.
@@ -155,52 +150,54 @@ int simulate_again(const SimulateArguments& arguments, const CommandContext& con
   return kFine;
 }
 
-/// One kernel on one problem, planned before anything is replayed: all are refused or none.
-struct Job {
-  const Kernel* kernel;
-  AttentionProblem problem;
-  std::vector<PlannedPass> passes;
-};
+/// Those of --machine, with commas between them, and of --compare.
+std::vector<Machine> chosen_machines(const SimulateArguments& arguments) {
+  std::vector<Machine> machines;
+  const auto add = [&machines](const std::string& names) {
+    std::istringstream list(names);
+    for (std::string name; std::getline(list, name, ',');) {
+      Machine machine = load_machine(name);
+      const auto same = [&machine](const Machine& other) { return other.name == machine.name; };
+      if (std::none_of(machines.begin(), machines.end(), same)) machines.push_back(std::move(machine));
+    }
+  };
+  add(arguments.machine);
+  for (const std::string& names : arguments.compare) add(names);
+  if (machines.empty()) throw BadInput("machine", "'" + arguments.machine + "'", "must name one");
+  return machines;
+}
 
-std::vector<Job> plan_jobs(const SimulateArguments& arguments, const std::vector<Direction>& directions,
-                           const std::optional<PaperTile>& paper, const Machine& machine) {
-  std::vector<Job> jobs;
+/// The kernels named, or the one that fits the machine.
+std::vector<const Kernel*> chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
+                                          const Machine& machine) {
+  if (arguments.kernel.given()) return arguments.kernel.kernels({});
+  if (arguments.sram_bytes) return {&find_kernel("cpu:flash2")};  // which takes any tile
+  return {&default_kernel(machine, problem, arguments.kernel)};
+}
+
+std::vector<SimulateJob> plan_jobs(const SimulateArguments& arguments,
+                                   const std::vector<Direction>& directions,
+                                   const std::optional<PaperTile>& paper,
+                                   const std::vector<Machine>& machines) {
+  std::vector<SimulateJob> jobs;
   for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
-    for (const Kernel* kernel : arguments.kernel.kernels({"cpu:flash2"})) {
-      ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, point.problem));
-      if (paper) options.set_tile(paper->tile);
-      for (const Direction direction : directions) {
-        require_supported(*kernel, point.problem, direction, options);
-        useful_flops(point.problem, direction);  // refuses what overflows, as below
+    for (const Machine& machine : machines) {
+      for (const Kernel* kernel : chosen_kernels(arguments, point.problem, machines.front())) {
+        AttentionProblem problem = point.problem;
+        if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(*kernel, problem);
+        ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, problem));
+        if (paper) options.set_tile(paper->tile);
+        jobs.push_back(plan_job(*kernel, problem, options, directions, machine));
       }
-      jobs.push_back(
-          {kernel, point.problem, plan_passes(*kernel, point.problem, directions, options, machine)});
-      for (const PlannedPass& pass : jobs.back().passes) executed_flops(pass.program);
     }
   }
   return jobs;
 }
 
-void print_run(const Job& job, const RunEntry& run, const std::vector<Direction>& directions,
-               const SimulateArguments& arguments, const SimulationOptions& how, const Machine& machine,
-               const CommandContext& context) {
-  for (const Direction direction : directions) {
-    context.print(fmt::format("\n{}, {}\n{}{}", run.kernel, to_string(direction),
-                              pass_table(run, direction, machine),
-                              bound_lines(run, direction, job.kernel->algorithm, machine)));
-    if (arguments.curve && how.replay) context.print(curve_table(run, direction));
-  }
-  if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(job.passes, machine));
-}
-
-int simulate(const SimulateArguments& arguments, const CommandContext& context) {
-  if (!arguments.record.empty()) return simulate_again(arguments, context);
-  const AttentionProblem problem = arguments.problem.problem();
-  const std::vector<Direction> directions = arguments.problem.directions();
-  const Machine machine = load_machine(arguments.machine);
+SimulationOptions simulation_options(const SimulateArguments& arguments, const Machine& machine) {
   SimulationOptions how;
   if (const auto& text = arguments.l2_bytes) {
-    how.l2_bytes = parse_integer_in("l2-bytes", *text, 0, std::int64_t{1} << 50);
+    how.l2_bytes = parse_bytes_in("l2-bytes", *text, 0, std::int64_t{1} << 50);
   }
   if (const auto& text = arguments.ctas_per_sm) {
     how.ctas_per_sm = parse_integer_in("ctas-per-sm", *text, 1, machine.ctas_per_sm.value);
@@ -208,21 +205,105 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   how.replay = !arguments.closed_form_only;
   how.l2_curve = arguments.curve;
   how.pages = parse_page_placement(arguments.pages);
-  const std::optional<PaperTile> paper = paper_tile(arguments, problem, machine);
-  const std::vector<Job> jobs = plan_jobs(arguments, directions, paper, machine);
+  return how;
+}
 
-  if (!arguments.sweep.given()) context.print(describe(problem) + "\n");
-  context.print(machine_line(machine, how) + ceiling_line(machine, problem.dtype));
+void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
+                   const std::vector<Direction>& directions, const SimulateArguments& arguments,
+                   const SimulationOptions& how, const CommandContext& context) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const Machine rated = with_measured_ceilings(*jobs[i].machine);
+    for (const Direction direction : directions) {
+      context.print(fmt::format("\n{}, {}\n{}{}", runs[i].kernel, to_string(direction),
+                                pass_table(runs[i], direction, rated),
+                                bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated)));
+      if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
+    }
+    if (how.replay) context.print(dram_basis(runs[i], *jobs[i].machine, how.l2_bytes));
+    if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(jobs[i].passes, *jobs[i].machine));
+  }
+}
+
+void print_comparison(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
+                      const std::vector<Machine>& machines, const SimulationOptions& how,
+                      const CommandContext& context) {
+  std::vector<Machine> rated;
+  for (const Machine& machine : machines) rated.push_back(with_measured_ceilings(machine));
+  context.print(comparison_table(runs, rated));
+  if (how.replay) context.print("\n");
+  for (std::size_t i = 0; i < jobs.size() && how.replay; ++i) {
+    context.print(dram_basis(runs[i], *jobs[i].machine, how.l2_bytes));
+  }
+  context.print("--detail has every pass.\n");
+}
+
+void print_plan(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
+                const CommandContext& context) {
+  double all = 0;
+  for (const SimulateJob& job : jobs) {
+    const double seconds = how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
+    all += seconds;
+    context.print(fmt::format("{} {} on {}: {} passes, {}\n", job.kernel->name, describe(job.problem),
+                              job.machine->name, job.passes.size(), about_seconds(seconds)));
+  }
+  context.print(fmt::format("{} runs, {}\n", jobs.size(), about_seconds(all)));
+}
+
+int simulate_tuning(const SimulateArguments& arguments, const Machine& machine,
+                    const CommandContext& context) {
+  if (arguments.sweep.given() || arguments.kernel.tile_given() || arguments.sram_bytes) {
+    throw BadInput("--tune-bytes", "given", "must stand without --sweep, --tile and --sram-bytes");
+  }
+  const SimulationOptions how = simulation_options(arguments, machine);
+  RunRecord record = start_record(context.argv);
+  for (const Kernel* kernel : chosen_kernels(arguments, arguments.problem.problem(), machine)) {
+    const AttentionProblem problem = arguments.problem.in_type_of(*kernel, arguments.problem.problem());
+    context.print(fmt::format("{}, {}\n{}", kernel->name, describe(problem), machine_line(machine, how)));
+    for (const Direction direction : arguments.problem.directions()) {
+      const ByteTuning tuning =
+          tune_bytes(*kernel, problem, direction, arguments.kernel.program_options(*kernel, problem), machine,
+                     how, context);
+      context.print("\n" + tuning_text(tuning, direction));
+      record.runs.insert(record.runs.end(), tuning.front.begin(), tuning.front.end());
+    }
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+int simulate(const SimulateArguments& arguments, const CommandContext& context) {
+  if (!arguments.record.empty()) return simulate_again(arguments, context);
+  const std::vector<Direction> directions = arguments.problem.directions();
+  const std::vector<Machine> machines = chosen_machines(arguments);
+  if (arguments.tune_bytes) return simulate_tuning(arguments, machines.front(), context);
+  const SimulationOptions how = simulation_options(arguments, machines.front());
+  const std::optional<PaperTile> paper = paper_tile(arguments, arguments.problem.problem(), machines.front());
+  const std::vector<SimulateJob> jobs = plan_jobs(arguments, directions, paper, machines);
+
+  if (arguments.dry_run) {
+    print_plan(jobs, how, context);
+    return kFine;
+  }
+  if (!arguments.sweep.given()) context.print(describe(jobs.front().problem) + "\n");
+  for (const Machine& machine : machines) {
+    context.print(machine_line(machine, how) +
+                  ceiling_line(with_measured_ceilings(machine), jobs.front().problem.dtype));
+  }
   if (paper) context.print(paper->remark);
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
-  for (const Job& job : jobs) {
-    record.runs.push_back(replay(*job.kernel, job.problem, job.passes, machine, how, context));
-    if (!arguments.sweep.given()) {
-      print_run(job, record.runs.back(), directions, arguments, how, machine, context);
-    }
+  for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, how, context));
+  if (arguments.sweep.given()) {
+    context.print("\n" + simulated_sweep_table(record.runs));
+  } else if (jobs.size() == 1 || arguments.detail) {
+    print_details(jobs, record.runs, directions, arguments, how, context);
+  } else {
+    print_comparison(jobs, record.runs, machines, how, context);
   }
-  if (arguments.sweep.given()) context.print("\n" + simulated_sweep_table(record.runs));
+  if (const ModelShape* model = arguments.problem.model()) {
+    context.print("\n");
+    for (const RunEntry& run : record.runs) context.print(model_line(run, *model));
+  }
   if (how.replay) record.cost = cost_since(start);
   context.write_json(to_json_text(record));
   return kFine;
@@ -246,13 +327,20 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
           ->type_name("FILE");
   constexpr const char* kGroup = "Machine";
   command
-      .add_option("--machine", arguments->machine,
-                  "a machine's name (tilescope list machines) or a file; default h200")
-      ->type_name("NAME|FILE.json")
+      .add_option(
+          "--machine", arguments->machine,
+          "a machine's name (tilescope list machines) or a file, or several with commas; default h200")
+      ->type_name("MACHINE|FILE.json")
       ->group(kGroup);
+  command.add_option("--compare", arguments->compare, "another machine beside it; may be repeated")
+      ->type_name("MACHINE|FILE.json")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(kGroup)
+      ->excludes(record);
   command
       .add_option("--l2-bytes", arguments->l2_bytes, "capacity of an LRU cache in place of the machine's L2")
-      ->type_name("N")
+      ->type_name("BYTES")
       ->group(kGroup);
   command
       .add_option(
@@ -272,12 +360,31 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command
       .add_option("--sram-bytes", arguments->sram_bytes,
                   "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory")
-      ->type_name("N|machine")
+      ->type_name("BYTES|machine")
       ->group(kGroup)
       ->excludes("--tile")
       ->excludes("--sweep");
   command.add_flag("--closed-form", arguments->closed_form_only, "formulas alone, no replay")->group(kGroup);
-  command.add_flag("--curve", arguments->curve, "also DRAM bytes against L2 size")->group(kGroup);
+  command.add_flag("--curve", arguments->curve, "also DRAM bytes against L2 size; printed with the details")
+      ->group(kGroup);
+  command
+      .add_flag("--tune-bytes", arguments->tune_bytes,
+                "which tiles, orders and scans move least: the Pareto front of SM<->L2 and DRAM bytes")
+      ->group(kGroup)
+      ->excludes(record);
+  command.add_flag("--dry-run", arguments->dry_run, "what would be simulated, and how long it may take");
+  command.add_flag("--detail", arguments->detail,
+                   "every pass, where several kernels or machines stand side by side");
+  show_examples(
+      command,
+      {{"simulate --preset llama3-8b --pass fwd+bwd", "every pass of one layer on an H200"},
+       {"simulate --preset gpt2-medium --kernel cpu:flash1 --kernel cpu:flash2", "two kernels side by side"},
+       {"simulate --model llama3-70b --tp 8 --decode --seqlen 32k",
+        "bytes of a layer, of the model and of a token"},
+       {"simulate --preset llama3-8b --machine a100-80gb,h200", "two machines side by side"},
+       {"simulate --preset llama3-8b --tune-bytes", "which tile, order and scan would move less"},
+       {"simulate --sweep seqlen=1k..16k --heads 16 --dtype fp16 --machine a100-80gb",
+        "bytes against length"}});
 }
 
 }  // namespace tilescope::cli

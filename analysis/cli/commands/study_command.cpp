@@ -2,10 +2,13 @@
 // `tilescope study`: the sweeps behind the figures of a report.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
 
 namespace tilescope::cli {
@@ -14,6 +17,7 @@ namespace {
 struct StudyArguments {
   std::string name;
   std::string machine;
+  bool dry_run = false;
 };
 
 std::vector<std::string> study_names() {
@@ -55,11 +59,23 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
       arguments.machine.empty() ? std::string(study.default_machine) : arguments.machine;
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
   const std::vector<StudyTask> tasks = study.plan(model);
+  double seconds = 0;
+  for (const StudyTask& task : tasks) seconds += task.seconds;
+  context.print(fmt::format("{}: {} tasks on {}, {}\n", study.name, tasks.size(),
+                            machine.empty() ? "this CPU" : machine, about_seconds(seconds)));
+  if (arguments.dry_run) {
+    for (const StudyTask& task : tasks) {
+      context.print(fmt::format("  {}: {}\n", task.label, about_seconds(task.seconds)));
+    }
+    return kFine;
+  }
+  const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   for (std::vector<RunEntry>& runs : run_tasks(study, tasks, context)) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
-  context.print(fmt::format("{}: {} runs{}\n", study.name, record.runs.size(),
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  context.print(fmt::format("{}: {} runs in {:.1f} s{}\n", study.name, record.runs.size(), elapsed.count(),
                             context.wants_json() ? ""
                                                  : "; --json FILE keeps them, and `tilescope report FILE` "
                                                    "turns them into figures"));
@@ -77,7 +93,10 @@ void add_study_command(CLI::App& app, CommandContext& context) {
   command.add_option("name", arguments->name, "which (tilescope list studies)")
       ->type_name(fmt::format("{}", fmt::join(study_names(), "|")));
   command.add_option("--machine", arguments->machine, "a machine's name or file; default: the study's own")
-      ->type_name("NAME|FILE.json");
+      ->type_name("MACHINE|FILE.json");
+  command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
+  show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},
+                          {"list studies", "all of them, with what they take"}});
 }
 
 }  // namespace tilescope::cli

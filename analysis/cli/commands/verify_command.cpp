@@ -8,8 +8,10 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
@@ -33,7 +35,7 @@ struct VerifyOptions {
   KernelOptions kernel;
   std::optional<std::string> inputs;
   std::optional<std::string> repeat, rows;
-  bool quick = false, full = false, locate = false, worst = false;
+  bool quick = false, full = false, locate = false, worst = false, verbose = false;
 };
 
 /// Those named, or all that can run here.
@@ -143,6 +145,18 @@ class MirrorShares {
   std::map<ElementType, Share> shares_;
 };
 
+/// The text without the lines of runs that passed: those of a sweep are hundreds.
+std::string without_passed(const std::string& text) {
+  std::string kept;
+  bool passed = false;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(' ')) passed = line.starts_with("ok ");
+    if (!passed) kept += line + "\n";
+  }
+  return kept;
+}
+
 std::vector<VerifyJob> planned_jobs(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
   if (options.problem.given() || options.problem.pass_given() || options.inputs) {
     return problem_jobs(options, kernels);
@@ -202,6 +216,7 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   RunRecord record = start_record(context.argv);
   if (any_on_device(kernels)) add_device(record.machine);
   MirrorShares mirror_shares;
+  const bool every_line = options.verbose || options.locate || jobs.size() == 1;
   int passed = 0, failed = 0, refused = 0;
   double share_between_kernels = 0;
   {
@@ -210,7 +225,7 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
       return options.repeat ? judge_repeats(job, static_cast<int>(repeat)) : judge(job, options.locate);
     };
     judge_all(jobs, judge_one, [&](VerifyOutcome& outcome) {
-      context.print(outcome.text);
+      context.print(every_line ? outcome.text : without_passed(outcome.text));
       for (const RunEntry& entry : outcome.entries) mirror_shares.add(entry);
       std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
       passed += outcome.passed;
@@ -246,10 +261,13 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--quick", options->quick, "a small part of the sweep");
   command.add_flag("--full", options->full, "the sweep with every element type at every length");
   command.add_flag("--locate", options->locate, "look for the first divergent tile of every case");
+  command.add_flag("-v,--verbose", options->verbose, "a line for every run, not only for those that fail");
   command.add_flag("--worst", options->worst,
                    "record the worst cases only, one for each kernel, element type, mask and head grouping");
-  command.add_option("--repeat", options->repeat,
-                     "run each problem so many times and compare the bits (default problems: a few)");
+  command
+      .add_option("--repeat", options->repeat,
+                  "run each problem so many times and compare the bits (default problems: a few)")
+      ->type_name("N");
   command
       .add_option("--rows", options->rows,
                   "judge so many query rows and key rows of one problem, chosen at random: at any length")
@@ -258,6 +276,9 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
+  show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
+                          {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",
+                           "one problem, and the first tile that diverges"}});
 }
 
 }  // namespace tilescope::cli

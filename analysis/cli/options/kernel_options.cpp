@@ -8,8 +8,11 @@ namespace tilescope::cli {
 
 void KernelOptions::add_to(CLI::App& command, bool several) {
   constexpr const char* kGroup = "Kernel";
-  command.add_option("--kernel", names_, several ? "a kernel's name; may be repeated" : "a kernel's name")
-      ->type_name("NAME")
+  command
+      .add_option("--kernel", names_,
+                  several ? "its name (tilescope list kernels); may be repeated"
+                          : "its name (tilescope list kernels)")
+      ->type_name("KERNEL")
       ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
       ->allow_extra_args(false)
       ->group(kGroup);
@@ -22,9 +25,12 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
   const auto add_name = [&](const char* flag, const char* type, auto& target, const char* help) {
     command.add_option(flag, target, help)->type_name(type)->group(kGroup);
   };
-  add_name("--backward", "split|fused|rows", backward_, "order of the backward pass");
-  add_name("--order", "row-major|longest-first|head-swizzled", order_, "order in which CTAs are issued");
-  add_name("--scan", "ascending|descending|sawtooth", scan_, "order in which a CTA walks its tiles");
+  add_name("--backward", "split|fused|rows", backward_,
+           "order of the backward pass; default: the kernel's first");
+  add_name("--order", "row-major|longest-first|head-swizzled", order_,
+           "order in which CTAs are issued; default: the kernel's");
+  add_name("--scan", "ascending|descending|sawtooth", scan_,
+           "order in which a CTA walks its tiles; default ascending");
 }
 
 std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>& otherwise) const {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/errors.hpp"
+#include "common/quantity.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -32,8 +33,8 @@ Number read_or_refuse(const std::string& field, std::string_view text, const cha
 std::optional<std::pair<std::int64_t, std::int64_t>> read_pair(std::string_view text, char separator) {
   const std::size_t middle = text.find(separator);
   if (middle == std::string_view::npos) return std::nullopt;
-  const auto first = read_whole<std::int64_t>(text.substr(0, middle));
-  const auto second = read_whole<std::int64_t>(text.substr(middle + 1));
+  const auto first = read_count(text.substr(0, middle));
+  const auto second = read_count(text.substr(middle + 1));
   if (!first || !second) return std::nullopt;
   return std::pair(*first, *second);
 }
@@ -41,16 +42,39 @@ std::optional<std::pair<std::int64_t, std::int64_t>> read_pair(std::string_view 
 }  // namespace
 
 std::int64_t parse_integer(const std::string& field, std::string_view text) {
-  return read_or_refuse<std::int64_t>(field, text, "must be an integer of at most 63 bits");
+  const std::optional<std::int64_t> value = read_count(text);
+  if (!value) {
+    throw BadInput(field, "'" + std::string(text) + "'",
+                   "must be an integer of at most 63 bits, as in 4096 or 4k");
+  }
+  return *value;
 }
 
-std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
-                              std::int64_t most) {
-  const std::int64_t value = parse_integer(field, text);
+namespace {
+
+std::int64_t require_in(const std::string& field, std::string_view text, std::int64_t value,
+                        std::int64_t least, std::int64_t most) {
   if (value < least || value > most) {
     throw BadInput(field, std::string(text), fmt::format("must lie in {} ... {}", least, most));
   }
   return value;
+}
+
+}  // namespace
+
+std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
+                              std::int64_t most) {
+  return require_in(field, text, parse_integer(field, text), least, most);
+}
+
+std::int64_t parse_bytes_in(const std::string& field, std::string_view text, std::int64_t least,
+                            std::int64_t most) {
+  const std::optional<std::int64_t> value = read_bytes(text);
+  if (!value) {
+    throw BadInput(field, "'" + std::string(text) + "'",
+                   "must be bytes, as in 52428800, 50MB (10^6) or 32MiB (2^20)");
+  }
+  return require_in(field, text, *value, least, most);
 }
 
 std::uint64_t parse_unsigned(const std::string& field, std::string_view text) {

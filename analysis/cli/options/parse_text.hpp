@@ -11,11 +11,14 @@
 
 namespace tilescope::cli {
 
-/// @throws BadInput unless all of `text` is a decimal integer of 64 bits
+/// @throws BadInput unless all of `text` is an integer of 64 bits, also as in 4k (read_count)
 std::int64_t parse_integer(const std::string& field, std::string_view text);
 /// The same. @throws BadInput also unless it lies in least ... most
 std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
                               std::int64_t most);
+/// Of bytes: also as in 50MB and 32MiB. @throws BadInput
+std::int64_t parse_bytes_in(const std::string& field, std::string_view text, std::int64_t least,
+                            std::int64_t most);
 /// @throws BadInput unless all of `text` is a decimal integer in 0 ... 2^64 - 1
 std::uint64_t parse_unsigned(const std::string& field, std::string_view text);
 /// @throws BadInput unless all of `text` is a number. "inf" and "nan" are numbers here: who needs a finite

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include "analysis/cli/options/parse_text.hpp"
+#include "common/nearest_names.hpp"
+#include "cpu_ref/kernels/features.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -32,38 +34,63 @@ void ProblemOptions::add_to(CLI::App& command) {
   const auto add_name = [&](const char* flag, const char* type, auto& target, const char* help) {
     command.add_option(flag, target, help)->type_name(type)->group(kGroup);
   };
-  add_name("--preset", "NAME", preset_, "a named problem (tilescope list problems)");
-  add_integer("--batch", "batch", batch_, "B");
-  add_integer("--heads", "heads", heads_, "query heads H");
+  add_name("--preset", "PRESET", preset_, "a named problem (tilescope list problems)");
+  add_name("--model", "MODEL", model_,
+           "one layer of a published model (tilescope list models): causal, bf16");
+  add_integer("--tp", "tp", tensor_parallel_, "of --model: devices that share the heads; default 1");
+  command
+      .add_flag("--decode", decode_,
+                "of --model: one query a sequence, behind --seqlen keys; default a whole prompt")
+      ->group(kGroup);
+  add_integer("--batch", "batch", batch_, "B; default 1");
+  add_integer("--heads", "heads", heads_, "query heads H; default 8");
   add_integer("--heads-kv", "heads_kv", heads_kv_, "key/value heads; divides --heads, its default");
-  add_integer("--seqlen", "seqlen", seqlen_, "N: queries and keys alike");
-  add_integer("--seqlen-q", "seqlen_q", seqlen_q_, "queries");
+  add_integer("--seqlen", "seqlen", seqlen_, "N: queries and keys alike, as in 4096 or 4k; default 1k");
+  add_integer("--seqlen-q", "seqlen_q", seqlen_q_, "queries, where there are more or fewer than keys");
   add_integer("--seqlen-k", "seqlen_k", seqlen_k_, "keys; default: as many as queries");
-  add_integer("--head-dim", "head_dim", head_dim_, "D, 1 ... 256");
-  add_name("--dtype", "TYPE", dtype_, "fp32, fp16, bf16, fp8e4m3 or fp8e5m2");
-  command.add_flag("--causal", causal_, "no query sees a later key (aligned bottom-right)")->group(kGroup);
+  add_integer("--head-dim", "head_dim", head_dim_, "D, 1 ... 256; default 64");
+  add_name("--dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", dtype_,
+           "element type of the inputs; default fp32, or the kernel's first");
+  command.add_flag("--causal", causal_, "no query sees a later key (masks are aligned bottom-right)")
+      ->group(kGroup);
   add_parsed(command, "--window", "window", "L,R", window_, parse_window,
              "keys seen left and right of the diagonal; -1: no limit");
   add_parsed(command, "--scale", "scale", "X", scale_, parse_number, "softmax scale; default 1/sqrt(D)");
-  add_parsed(command, "--dropout", "dropout", "P", dropout_, parse_number, "share of P that is dropped");
-  add_parsed(command, "--seed", "seed", "S", seed_, parse_unsigned, "of inputs and of dropout");
+  add_parsed(command, "--dropout", "dropout", "P", dropout_, parse_number,
+             "share of the probabilities that is dropped, 0 <= P < 1; default 0");
+  add_parsed(command, "--seed", "seed", "S", seed_, parse_unsigned, "of inputs and of dropout; default 0");
   add_name("--pass", "fwd|bwd|fwd+bwd", pass_, "direction; default fwd");
 }
 
 bool ProblemOptions::given() const {
-  return preset_ || dtype_ || batch_ || heads_ || heads_kv_ || seqlen_ || seqlen_q_ || seqlen_k_ ||
-         head_dim_ || window_ || scale_ || dropout_ || seed_ || causal_;
+  return preset_ || model_ || tensor_parallel_ || decode_ || dtype_ || batch_ || heads_ || heads_kv_ ||
+         seqlen_ || seqlen_q_ || seqlen_k_ || head_dim_ || window_ || scale_ || dropout_ || seed_ || causal_;
 }
 
+AttentionProblem ProblemOptions::base() const {
+  if (!model_) {
+    if (tensor_parallel_) throw BadInput("tp", std::to_string(*tensor_parallel_), "must stand with --model");
+    if (decode_)
+      throw BadInput("--decode", "given", "must stand with --model; else --seqlen-q 1 says the same");
+    return preset_ ? find_preset(*preset_).problem : kDefaultProblem;
+  }
+  if (preset_) throw BadInput("model", *model_, "must stand without --preset");
+  constexpr std::int64_t kPrompt = 8192;
+  return layer_problem(find_model(*model_), tensor_parallel_.value_or(1), 1, seqlen_.value_or(kPrompt),
+                       decode_);
+}
+
+const ModelShape* ProblemOptions::model() const { return model_ ? &find_model(*model_) : nullptr; }
+
 AttentionProblem ProblemOptions::problem() const {
-  AttentionProblem p = preset_ ? find_preset(*preset_).problem : kDefaultProblem;
+  AttentionProblem p = base();
   if (seqlen_ && (seqlen_q_ || seqlen_k_)) {
     throw BadInput("seqlen", std::to_string(*seqlen_), "must stand without --seqlen-q and --seqlen-k");
   }
   p.batch = batch_.value_or(p.batch);
   if (heads_) p.heads = p.heads_kv = *heads_;
   p.heads_kv = heads_kv_.value_or(p.heads_kv);
-  if (seqlen_) p.seqlen_q = p.seqlen_k = *seqlen_;
+  if (seqlen_ && !model_) p.seqlen_q = p.seqlen_k = *seqlen_;
   if (seqlen_q_) p.seqlen_q = p.seqlen_k = *seqlen_q_;
   p.seqlen_k = seqlen_k_.value_or(p.seqlen_k);
   p.head_dim = head_dim_.value_or(p.head_dim);
@@ -77,6 +104,7 @@ AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
     if (given) throw BadInput(field, fmt::format("{}", *given), "must be left out, the files tell it");
   };
   refuse("preset", preset_);
+  refuse("model", model_);
   refuse("batch", batch_);
   refuse("heads", heads_);
   refuse("heads_kv", heads_kv_);
@@ -96,6 +124,17 @@ void ProblemOptions::set_features(AttentionProblem& p) const {
   if (scale_) p.softmax_scale = scale_;
   p.dropout = dropout_.value_or(p.dropout);
   p.seed = seed_.value_or(p.seed);
+}
+
+AttentionProblem ProblemOptions::in_type_of(const Kernel& kernel, AttentionProblem problem) const {
+  const FeatureSet& types = kernel.can.forward;
+  if (dtype_ || preset_ || model_ || types.has(feature_of(problem.dtype))) return problem;
+  for (const ElementType type : kElementTypes) {
+    if (!types.has(feature_of(type))) continue;
+    problem.dtype = type;
+    break;
+  }
+  return problem;
 }
 
 std::vector<Direction> ProblemOptions::directions() const {

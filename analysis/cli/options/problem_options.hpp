@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "analysis/studies/model_shapes.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 
 namespace tilescope::cli {
 
-/// --preset, the shapes, element type, mask, scale, dropout, seed and --pass. Must outlive the parsing.
+/// --preset or --model, the shapes, element type, mask, scale, dropout, seed and --pass. Must outlive the
+/// parsing.
 class ProblemOptions {
  public:
   void add_to(CLI::App& command);
@@ -26,18 +29,25 @@ class ProblemOptions {
   AttentionProblem problem_of(AttentionProblem shapes) const;
   /// What --pass asks for; forward without it. @throws BadInput
   std::vector<Direction> directions() const;
+  /// The model that --model named, of which the problem is one layer on one device; null without it.
+  const ModelShape* model() const;
   bool pass_given() const { return pass_.has_value(); }
   bool dtype_given() const { return dtype_.has_value(); }
+  /// `problem` in an element type that `kernel` has, unless --dtype or --preset chose one.
+  AttentionProblem in_type_of(const Kernel& kernel, AttentionProblem problem) const;
 
  private:
   void set_features(AttentionProblem& problem) const;
 
-  std::optional<std::string> preset_, dtype_, pass_;
+  AttentionProblem base() const;
+
+  std::optional<std::string> preset_, model_, dtype_, pass_;
+  std::optional<std::int64_t> tensor_parallel_;
   std::optional<std::int64_t> batch_, heads_, heads_kv_, seqlen_, seqlen_q_, seqlen_k_, head_dim_;
   std::optional<std::pair<std::int64_t, std::int64_t>> window_;
   std::optional<double> scale_, dropout_;
   std::optional<std::uint64_t> seed_;
-  bool causal_ = false;
+  bool causal_ = false, decode_ = false;
 };
 
 }  // namespace tilescope::cli

@@ -143,6 +143,11 @@ void SweepAxes::add_to(CLI::App& command) {
       ->group("Problem");
 }
 
+bool SweepAxes::sets(std::string_view axis) const {
+  return std::any_of(texts_.begin(), texts_.end(),
+                     [axis](const std::string& text) { return text.substr(0, text.find('=')) == axis; });
+}
+
 std::vector<SweepPoint> SweepAxes::points(const AttentionProblem& base) const {
   std::vector<Draft> drafts(1);
   drafts.front().point.problem = base;

@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cpu_ref/schedule/tile_program.hpp"
@@ -28,6 +29,8 @@ class SweepAxes {
  public:
   void add_to(CLI::App& command);
   bool given() const { return !texts_.empty(); }
+  /// Whether some --sweep is of that axis.
+  bool sets(std::string_view axis) const;
   /// Every combination, the last axis varying fastest; `base` alone without axes. tokens and hidden set the
   /// batch and the heads from what the other axes set: batch = tokens / seqlen, heads = hidden / head_dim.
   /// @throws BadInput on an unknown axis or a value that cannot be

@@ -131,7 +131,7 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
   sweep.add_to(command);
   rows.add_to(command);
   command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
-      ->type_name("NAME|FILE.json")
+      ->type_name("MACHINE|FILE.json")
       ->group("Machine");
   command
       .add_option(

@@ -33,7 +33,10 @@ Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
   for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
     for (const GpuKernel* kernel : kernels) {
       Job job{kernel, point.problem, {}, {}, {}};
-      job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, point.problem));
+      if (!arguments.sweep.sets("dtype")) {
+        job.problem = arguments.problem.in_type_of(kernel->row, point.problem);
+      }
+      job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, job.problem));
       job.directions = taken_directions(arguments, job, plan);
       if (job.directions.empty()) continue;
       job.passes = plan_passes(kernel->row, job.problem, job.directions, job.options, machine);

@@ -99,8 +99,7 @@ TileShape tile_of_most_work(const RunEntry& run, Direction direction) {
 std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
                            const Machine& machine) {
   std::vector<std::vector<std::string>> rows = {{"pass", "boundary", "closed form", "simulated", "measured",
-                                                 "/ closed form", "/ simulated", "/ compulsory",
-                                                 "/ lower bound"}};
+                                                 "/ closed", "/ simul.", "/ must", "/ bound"}};
   const PassRecord total = direction_total(run, direction).value();
   std::vector<Boundary> whole = boundaries(total);
   whole[0].lower_bound = read_bound(run.problem, direction, algorithm, sm_memory(machine)).bytes();
@@ -157,25 +156,24 @@ std::string time_table(const RunEntry& run, Direction direction) {
 }
 
 std::string sweep_table(const std::vector<RunEntry>& runs) {
-  std::vector<std::vector<std::string>> rows = {{"SM<-L2", "/ closed form", "SM->L2", "/ closed form",
-                                                 "DRAM read", "/ simulated", "/ compulsory", "DRAM write",
-                                                 "time", "rate", "kernel"}};
+  std::vector<std::vector<std::string>> rows = {{"", "SM<-L2", "/ closed", "SM->L2", "/ closed", "DRAM read",
+                                                 "/ simul.", "/ must", "DRAM write", "time"}};
   for (const RunEntry& run : runs) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       const std::optional<PassRecord> total = direction_total(run, direction);
       if (!total) continue;
       const std::vector<Boundary> b = boundaries(*total);
       const TileShape tile = tile_of_most_work(run, direction);
-      rows.push_back({bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
+      const std::string speed = total->time ? ": " + rate(total->flops, total->time->median_s) : "";
+      rows.push_back({fmt::format("{} {} {}x{} {}{}", run.kernel, to_string(direction), tile.block_m,
+                                  tile.block_n, describe(run.problem), speed),
+                      bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
                       off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
                       off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
-                      bytes(b[3].measured), total->time ? format_seconds(total->time->median_s) : "-",
-                      total->time ? rate(total->flops, total->time->median_s) : "-",
-                      fmt::format("{} {} {}x{} {}", run.kernel, to_string(direction), tile.block_m,
-                                  tile.block_n, describe(run.problem))});
+                      bytes(b[3].measured), total->time ? format_seconds(total->time->median_s) : "-"});
     }
   }
-  return align_columns(rows, "", std::vector<bool>(10, true));
+  return align_below(rows);
 }
 
 }  // namespace tilescope::cli

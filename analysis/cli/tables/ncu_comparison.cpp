@@ -16,14 +16,14 @@
 namespace tilescope::cli {
 namespace {
 
-struct Column {
+struct ComparedColumn {
   const char* title;
   const char* metric;
   const char* counter;  // of ncu, and of a record that has not the metric
   bool bytes;
 };
 
-constexpr Column kColumns[] = {
+constexpr ComparedColumn kComparedColumns[] = {
     {"SM<-L2", "sm_l2_read_bytes", "l1tex__m_xbar2l1tex_read_bytes.sum", true},
     {"SM->L2", "sm_l2_write_bytes", "l1tex__m_l1tex2xbar_write_bytes.sum", true},
     {"DRAM read", "dram_read_bytes", "dram__bytes_read.sum", true},
@@ -69,19 +69,19 @@ std::string ncu_comparison(const std::vector<std::vector<KernelMeasurement>>& ou
   require_same_launches(own, theirs);
   const NamePattern pattern(filter);
   std::string text = "| kernel | grid |", rule = "|---|---|";
-  for (const Column& column : kColumns) {
+  for (const ComparedColumn& column : kComparedColumns) {
     text += fmt::format(" {} | against ncu |", column.title);
     rule += "---:|---:|";
   }
   text += " DRAM write |\n" + rule + "---:|\n";
-  std::vector<std::optional<double>> worst(std::size(kColumns));
+  std::vector<std::optional<double>> worst(std::size(kComparedColumns));
   for (std::size_t i = 0; i < own.size(); ++i) {
     const KernelMeasurement& kernel = own[i].first;
     if (!pattern.in(kernel.name)) continue;
     const auto& grid = kernel.launch.grid;
     text += fmt::format("| {} | {}x{}x{} |", short_name(kernel.name), grid[0], grid[1], grid[2]);
-    for (std::size_t c = 0; c < std::size(kColumns); ++c) {
-      const Column& column = kColumns[c];
+    for (std::size_t c = 0; c < std::size(kComparedColumns); ++c) {
+      const ComparedColumn& column = kComparedColumns[c];
       const auto value = spread_of(own[i], column.metric, column.counter);
       const auto reference = spread_of(theirs[i], column.metric, column.counter);
       if (!value || !reference || reference->median == 0) {

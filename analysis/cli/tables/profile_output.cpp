@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/records/kernel_group.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/number_format.hpp"
+#include "profiler/counters/metric_sets.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -30,38 +32,53 @@ std::string how(const CollectionFacts& facts) {
   return fmt::format("{} passes by kernel replay", facts.passes);
 }
 
+constexpr const char* kTrafficColumns[] = {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes",
+                                           "dram_write_bytes"};
+
+/// The metrics and counters that were asked for by their own names and have no column.
+std::vector<std::string> asked_for(const std::string& metrics) {
+  std::vector<std::string> names;
+  std::istringstream list(metrics);
+  for (std::string name; std::getline(list, name, ',');) {
+    const bool set = std::any_of(metric_sets().begin(), metric_sets().end(),
+                                 [&name](const MetricSet& other) { return other.name == name; });
+    const bool column =
+        std::find(std::begin(kTrafficColumns), std::end(kTrafficColumns), name) != std::end(kTrafficColumns);
+    if (!set && !column) names.push_back(name);
+  }
+  return names;
+}
+
+/// Mean over the group's launches; nothing where none has it.
+std::optional<double> mean_of(const KernelRecord& record, const KernelGroup& group, const std::string& name) {
+  if (const auto metric = group.measured.find(name); metric != group.measured.end()) return metric->second;
+  return mean_counter(record.kernels, group, name);
+}
+
 }  // namespace
 
 std::string kernel_table(const KernelRecord& record) {
-  std::vector<std::vector<std::string>> table = {{"launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write",
-                                                  "time", "grid", "block",
-                                                  "kernel (means over its launches, median time)"}};
+  constexpr std::size_t kNameLength = 100;
+  std::vector<std::vector<std::string>> table = {
+      {"", "launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write", "time", "grid", "block"}};
+  const std::vector<std::string> asked = asked_for(record.metrics);
+  std::vector<std::vector<std::string>> counted = {{"kernel", "asked for", "mean"}};
   for (const KernelGroup& group : group_launches(record.kernels)) {
-    std::vector<std::string> row = {std::to_string(group.launches)};
-    for (const char* metric :
-         {"sm_l2_read_bytes", "sm_l2_write_bytes", "dram_read_bytes", "dram_write_bytes"}) {
-      row.push_back(mean_bytes_text(group, metric));
-    }
+    std::vector<std::string> row = {group.name.substr(0, kNameLength), std::to_string(group.launches)};
+    for (const char* metric : kTrafficColumns) row.push_back(mean_bytes_text(group, metric));
     const auto seconds = median_seconds(record.kernels, group);
     row.push_back(seconds ? format_seconds(*seconds) : "-");
     row.push_back(fmt::format("{}", fmt::join(group.launch.grid, "x")));
     row.push_back(fmt::format("{}", fmt::join(group.launch.block, "x")));
-    row.push_back(group.name.substr(0, kNameLength));
     table.push_back(std::move(row));
-  }
-  return align_columns(table, "", {true, true, true, true, true, true});
-}
-
-std::string counter_table(const KernelRecord& record) {
-  std::vector<std::vector<std::string>> rows = {{"counter", "mean", "kernel"}};
-  for (const KernelGroup& group : group_launches(record.kernels)) {
-    std::istringstream names(record.metrics);
-    for (std::string name; std::getline(names, name, ',');) {
-      const auto mean = mean_counter(record.kernels, group, name);
-      if (mean) rows.push_back({name, fmt::format("{:.15g}", *mean), group.name.substr(0, kNameLength)});
+    for (const std::string& name : asked) {
+      const std::optional<double> mean = mean_of(record, group, name);
+      counted.push_back(
+          {short_kernel_name(group.name).substr(0, 40), name, mean ? fmt::format("{}", *mean) : "-"});
     }
   }
-  return rows.size() == 1 ? "" : align_columns(rows, "", {false, true, false});
+  const std::string text = "Means over a kernel's launches, median time:\n\n" + align_below(table);
+  return asked.empty() ? text : text + "\n" + align_columns(counted, "", {false, false, true});
 }
 
 std::string conclusion(const KernelRecord& record) {

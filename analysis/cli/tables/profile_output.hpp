@@ -10,10 +10,8 @@
 
 namespace tilescope::cli {
 
-/// One line a kernel and grid: means over its launches.
+/// One line a kernel and grid: means over its launches, and then of the counters that were asked for by name.
 std::string kernel_table(const KernelRecord& record);
-/// Counters that were asked for by name: means over a kernel's launches; nothing where there are none.
-std::string counter_table(const KernelRecord& record);
 /// How it was measured, and what is missing.
 std::string conclusion(const KernelRecord& record);
 /// Prints declared against measured and writes the record. @returns the exit code

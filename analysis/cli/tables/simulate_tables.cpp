@@ -8,11 +8,13 @@
 #include <functional>
 #include <utility>
 
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/counts/direction_total.hpp"
 #include "analysis/counts/lower_bounds.hpp"
 #include "analysis/counts/roofline.hpp"
+#include "analysis/counts/run_summary.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -67,11 +69,7 @@ class PassColumns {
     for (const PassRecord& column : columns_) row.push_back(cell(column));
   }
 
-  std::string text() const {
-    std::vector<bool> right(columns_.size() + 1, true);
-    right[0] = false;
-    return align_columns(rows_, "  ", right);
-  }
+  std::string text() const { return fold_columns(rows_, "  ", true); }
 
  private:
   std::vector<PassRecord> columns_;
@@ -112,13 +110,32 @@ void add_byte_rows(PassColumns& table) {
   }
 }
 
+constexpr const char* kFootnote = "* rests on a ceiling that is unverified: no document at hand states it\n";
+
+std::string with_footnote(std::string text) {
+  return text.find('*') == std::string::npos ? text : text + kFootnote;
+}
+
+struct Reach {
+  std::string limit;
+  std::optional<double> least_seconds, attainable;
+};
+
+/// What the machine allows a pass, or all of a direction's. A limit that no document states says so.
+Reach reach_of(const PassRecord& pass, const AttentionProblem& problem, const Machine& machine) {
+  const auto dram = pass.simulated ? std::optional(std::llround(dram_bytes(pass))) : std::nullopt;
+  const std::vector<Ceiling> ceilings = ceilings_of(machine, problem.dtype);
+  const Roofline roof = roofline(
+      {pass.flops, std::llround(sm_l2_bytes(pass)), dram, exponentials(problem, pass.name)}, ceilings);
+  const bool firm = std::none_of(ceilings.begin(), ceilings.end(), [&roof](const Ceiling& ceiling) {
+    return ceiling.name == roof.limit && !ceiling.documented;
+  });
+  return {roof.limit + (firm ? "" : "*"), roof.least_seconds, roof.attainable_flops_per_second};
+}
+
 void add_work_rows(PassColumns& table, const AttentionProblem& problem, const Machine& machine) {
   using Pass = PassRecord;
-  const auto reach = [&](const Pass& c) {
-    const auto dram = c.simulated ? std::optional(std::llround(dram_bytes(c))) : std::nullopt;
-    return roofline({c.flops, std::llround(sm_l2_bytes(c)), dram, exponentials(problem, c.name)},
-                    ceilings_of(machine, problem.dtype));
-  };
+  const auto reach = [&](const Pass& c) { return reach_of(c, problem, machine); };
   const auto intensity = [](const Pass& c, double bytes) {
     return c.flops == 0 || bytes == 0 ? std::string("-")
                                       : format_number(static_cast<double>(c.flops) / bytes);
@@ -132,23 +149,137 @@ void add_work_rows(PassColumns& table, const AttentionProblem& problem, const Ma
   }
   table.add("limited by", [&](const Pass& c) { return c.flops == 0 ? "bytes alone" : reach(c).limit; });
   table.add("attainable", [&](const Pass& c) {
-    const auto rate = reach(c).attainable_flops_per_second;
+    const auto rate = reach(c).attainable;
     return rate && c.flops > 0 ? format_flops(*rate) + "/s" : std::string("-");
   });
 }
 
 }  // namespace
 
+namespace {
+
+/// Of the pass that moves most.
+std::string main_tile(const RunEntry& run, Direction direction) {
+  const PassRecord* main = nullptr;
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction) continue;
+    if (main == nullptr || sm_l2_bytes(pass) > sm_l2_bytes(*main)) main = &pass;
+  }
+  return tile_text(*main);
+}
+
+/// "gpu:flash2-mma fused": the kernel, and which backward pass it has.
+std::string short_label(RunEntry run, Direction direction) {
+  run.order.reset();  // which stand below the table
+  run.scan.reset();
+  run.pages = PagePlacement::contiguous;
+  RunRecord alone;
+  alone.runs.push_back(std::move(run));
+  const std::vector<RunRecord> records = {std::move(alone)};
+  for (const RunSummary& summary : summarize(records)) {
+    if (summary.direction == direction) return summary.label;
+  }
+  return "";
+}
+
+const std::string& machine_name_of(const RunEntry& run) { return run.passes.front().simulated->machine; }
+
+/// The run's machine; the only one where nothing was replayed.
+const Machine& machine_behind(const RunEntry& run, const std::vector<Machine>& machines) {
+  for (const Machine& machine : machines) {
+    if (run.passes.front().simulated && machine.name == machine_name_of(run)) return machine;
+  }
+  return machines.front();
+}
+
+std::vector<std::string> comparison_row(const RunEntry& run, Direction direction, const PassRecord& total,
+                                        const Machine& machine, bool several_machines) {
+  const Reach reach = reach_of(total, run.problem, machine);
+  std::vector<std::string> row = {
+      short_label(run, direction), several_machines ? machine.name : main_tile(run, direction),
+      bytes(std::llround(sm_l2_bytes(total))), ratio(sm_l2_bytes(total), compulsory(total))};
+  row.push_back(total.simulated ? bytes(std::llround(dram_bytes(total))) : "-");
+  row.push_back(total.simulated ? ratio(dram_bytes(total), compulsory(total)) : "-");
+  row.push_back(reach.least_seconds ? format_seconds(*reach.least_seconds) : "-");
+  std::string limit = reach.limit;  // which its column says is one of a rate
+  if (const std::size_t word = limit.find(" bandwidth"); word != std::string::npos) limit.erase(word, 10);
+  row.push_back(limit);
+  return row;
+}
+
+}  // namespace
+
+std::string comparison_table(const std::vector<RunEntry>& runs, const std::vector<Machine>& machines) {
+  std::string text;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    std::vector<std::vector<std::string>> rows;
+    std::string must_move;
+    for (const RunEntry& run : runs) {
+      const std::optional<PassRecord> total = direction_total(run, direction);
+      if (!total) continue;
+      must_move = bytes(std::llround(compulsory(*total)));
+      rows.push_back(
+          comparison_row(run, direction, *total, machine_behind(run, machines), machines.size() > 1));
+    }
+    if (rows.empty()) continue;
+    rows.insert(rows.begin(), {std::string(to_string(direction)), machines.size() > 1 ? "machine" : "tile",
+                               "SM<->L2", "/ must", "DRAM", "/ must", "least time", "limited by"});
+    text += fmt::format("\n{} must move {}\n", to_string(direction), must_move) +
+            align_columns(rows, "  ", {false, false, true, true, true, true, true});
+  }
+  return with_footnote(text);
+}
+
+std::string dram_basis(const RunEntry& run, const Machine& machine, std::optional<std::int64_t> lru_bytes) {
+  const std::string orders = fmt::format("{} on {}: CTAs {}, tiles {}; ", run.kernel, machine.name,
+                                         to_string(run.order.value_or(TileOrder::row_major)),
+                                         to_string(run.scan.value_or(Scan::ascending)));
+  const std::optional<SplitL2Shape> split = machine.split_l2();
+  std::string model;
+  if (lru_bytes) {
+    model = fmt::format("an LRU cache of {}, as asked", format_capacity(*lru_bytes));
+  } else if (!split) {
+    model = fmt::format("an LRU cache of {} ({}), calibrated by no counters",
+                        format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
+  } else {
+    model = "an L2 in two partitions, calibrated by counters";
+    model += machine.knows_progress_of(run.kernel) ? ", and CTAs as they were measured to get on"
+                                                   : "; its CTAs are assumed to keep step";
+  }
+  std::string text;
+  for (const std::string& line : wrap_words("DRAM bytes of " + orders + model, kTextWidth - 4)) {
+    text += (text.empty() ? "  " : "    ") + line + "\n";
+  }
+  return text;
+}
+
+std::string model_line(const RunEntry& run, const ModelShape& model) {
+  std::string text;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const std::optional<PassRecord> total = direction_total(run, direction);
+    if (!total) continue;
+    const double layer = total->simulated ? dram_bytes(*total) : sm_l2_bytes(*total);
+    const auto tokens = static_cast<double>(run.problem.batch * run.problem.seqlen_q);
+    const auto layers = static_cast<double>(model.layers);
+    const std::string sentence = fmt::format(
+        "{} {}, {}: a device moves {} a layer at {}, {} in {} layers, {} of them a token", model.title,
+        to_string(direction), run.kernel, format_bytes(layer), total->simulated ? "DRAM" : "SM<->L2",
+        format_bytes(layer * layers), model.layers, format_bytes(layer * layers / tokens));
+    for (const std::string& line : wrap_words(sentence, kTextWidth)) text += line + "\n";
+  }
+  return text;
+}
+
 std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine) {
   PassColumns table(run, direction);
   add_byte_rows(table);
   add_work_rows(table, run.problem, machine);
-  return table.text();
+  return with_footnote(table.text());
 }
 
 std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
-  std::vector<std::vector<std::string>> rows = {
-      {"SM<-L2", "SM->L2", "DRAM read", "/ compulsory", "DRAM write", "kernel"}};
+  // By kernel and direction, in the order in which they come first.
+  std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> blocks;
   for (const RunEntry& run : runs) {
     const std::string choices = (run.order ? fmt::format(" {}", to_string(*run.order)) : "") +
                                 (run.scan ? fmt::format(" {}", to_string(*run.scan)) : "");
@@ -157,20 +288,30 @@ std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
       if (!total) continue;
       const ClosedFormBytes& closed = *total->closed_form;
       const std::optional<SimulatedBytes>& simulated = total->simulated;
-      const auto last =
-          std::find_if(run.passes.rbegin(), run.passes.rend(),
-                       [direction](const PassRecord& pass) { return pass.direction == direction; });
-      rows.push_back({bytes(closed.sm_l2_read_bytes), bytes(closed.sm_l2_write_bytes),
-                      simulated ? bytes(simulated->dram_read_bytes) : "-",
-                      simulated ? ratio(static_cast<double>(simulated->dram_read_bytes),
-                                        static_cast<double>(closed.compulsory_read_bytes))
-                                : "-",
-                      simulated ? bytes(simulated->dram_write_bytes) : "-",
-                      fmt::format("{} {} {} {}{}", run.kernel, to_string(direction), tile_text(*last),
-                                  describe(run.problem), choices)});
+      const std::string heading =
+          fmt::format("{}, {}{}", short_label(run, direction), to_string(direction), choices) +
+          (simulated ? " on " + machine_name_of(run) : "");
+      auto block = std::find_if(blocks.begin(), blocks.end(),
+                                [&heading](const auto& other) { return other.first == heading; });
+      if (block == blocks.end()) {
+        blocks.push_back({heading, {{"", "tile", "SM<-L2", "SM->L2", "DRAM read", "/ must", "DRAM write"}}});
+        block = blocks.end() - 1;
+      }
+      block->second.push_back({describe(run.problem), main_tile(run, direction),
+                               bytes(closed.sm_l2_read_bytes), bytes(closed.sm_l2_write_bytes),
+                               simulated ? bytes(simulated->dram_read_bytes) : "-",
+                               simulated ? ratio(static_cast<double>(simulated->dram_read_bytes),
+                                                 static_cast<double>(closed.compulsory_read_bytes))
+                                         : "-",
+                               simulated ? bytes(simulated->dram_write_bytes) : "-"});
     }
   }
-  return align_columns(rows, "", std::vector<bool>(5, true));
+  std::string text;
+  for (const auto& [heading, rows] : blocks) {
+    text += (text.empty() ? "" : "\n") + heading + "\n" +
+            align_columns(rows, "  ", {false, false, true, true, true, true, true});
+  }
+  return text;
 }
 
 std::string ceiling_line(const Machine& machine, ElementType dtype) {
@@ -186,8 +327,11 @@ std::string ceiling_line(const Machine& machine, ElementType dtype) {
     text += fmt::format(", SM<->L2 {}/s ({})", format_bytes(machine.l2_bytes_per_second->value),
                         machine.l2_bytes_per_second->kind);
   }
-  return text + fmt::format(", DRAM {}/s ({})\n", format_bytes(machine.dram_bytes_per_second.value),
-                            machine.dram_bytes_per_second.kind);
+  text += fmt::format(", DRAM {}/s ({})", format_bytes(machine.dram_bytes_per_second.value),
+                      machine.dram_bytes_per_second.kind);
+  std::string lines;
+  for (const std::string& line : wrap_words(text, kTextWidth)) lines += line + "\n";
+  return lines;
 }
 
 std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,
@@ -197,16 +341,13 @@ std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algo
   const auto add = [&](const char* boundary, std::int64_t read_bytes, const FastMemory& memory) {
     const ReadBound bound = read_bound(run.problem, direction, algorithm, memory);
     const std::string on_chip = format_capacity(memory.processors * memory.bytes_per_processor);
-    text += fmt::format("  {} reads: at least {} ", boundary, bytes(bound.bytes()));
-    if (bound.score_bound_vacuous()) {
-      text += fmt::format("(the inputs, once; the score bound says less: {}, with {} on chip)",
-                          bytes(bound.score_bytes), on_chip);
-    } else {
-      text += fmt::format("(score bound, with {} on chip; the inputs alone: {})", on_chip,
-                          bytes(bound.compulsory_bytes));
-    }
-    text += fmt::format(", this run {}\n",
-                        ratio(static_cast<double>(read_bytes), static_cast<double>(bound.bytes())));
+    const std::string least = bound.score_bound_vacuous()
+                                  ? fmt::format("every input once, with {} on chip", on_chip)
+                                  : fmt::format("forming the scores with {} on chip (every input once: {})",
+                                                on_chip, bytes(bound.compulsory_bytes));
+    text += fmt::format("  {} reads: {} the least, {}: {}\n", boundary,
+                        ratio(static_cast<double>(read_bytes), static_cast<double>(bound.bytes())),
+                        bytes(bound.bytes()), least);
   };
   add("SM<->L2", total.closed_form->sm_l2_read_bytes, sm_memory(machine));
   if (total.simulated) add("DRAM", total.simulated->dram_read_bytes, chip_memory(machine));

@@ -2,14 +2,28 @@
 // What `tilescope simulate` prints of a run. A direction that is asked for has passes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "analysis/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
+#include "analysis/studies/model_shapes.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope::cli {
+
+/// Kernels, or machines, side by side: a block for each direction with a line for each run, all of one
+/// problem.
+/// @param machines  those that were simulated, with the ceilings to judge by
+std::string comparison_table(const std::vector<RunEntry>& runs, const std::vector<Machine>& machines);
+
+/// What decides a run's DRAM bytes beside its tiles, and how far to trust them: the orders of CTAs and tiles,
+/// the model of the L2. @param lru_bytes  of an L2 that was asked for
+std::string dram_basis(const RunEntry& run, const Machine& machine, std::optional<std::int64_t> lru_bytes);
+
+/// What a layer's DRAM bytes make of a whole model, and of one of its tokens.
+std::string model_line(const RunEntry& run, const ModelShape& model);
 
 /// One column a pass, and one for their sum where there are several.
 std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine);

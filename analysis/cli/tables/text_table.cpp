@@ -28,4 +28,47 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows, con
   return text;
 }
 
+std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
+                         bool right) {
+  const auto widest = [&rows](std::size_t column) {
+    std::size_t width = 0;
+    for (const auto& row : rows) width = std::max(width, column < row.size() ? row[column].size() : 0);
+    return width;
+  };
+  std::size_t columns = 0;
+  for (const auto& row : rows) columns = std::max(columns, row.size());
+  std::string text;
+  for (std::size_t first = 1; first < columns;) {
+    std::size_t width = indent.size() + widest(0), last = first;
+    do {
+      width += 2 + widest(last++);
+    } while (last < columns && width + 2 + widest(last) <= kTextWidth);
+    std::vector<std::vector<std::string>> block;
+    for (const auto& row : rows) {
+      block.push_back({row.front()});
+      for (std::size_t i = first; i < std::min(last, row.size()); ++i) block.back().push_back(row[i]);
+    }
+    std::vector<bool> to_the_right(last - first + 1, right);
+    to_the_right[0] = false;
+    text += (text.empty() ? "" : "\n") + align_columns(block, indent, to_the_right);
+    first = last;
+  }
+  return text;
+}
+
+std::string align_below(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> numbers;
+  for (const auto& row : rows) numbers.emplace_back(row.begin() + 1, row.end());
+  const std::string aligned = align_columns(numbers, "  ", std::vector<bool>(rows.front().size(), true));
+  std::string text;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::size_t end = aligned.find('\n', at) + 1;
+    if (i > 0) text += rows[i].front() + "\n";
+    text += aligned.substr(at, end - at);
+    at = end;
+  }
+  return text;
+}
+
 }  // namespace tilescope::cli

@@ -2,14 +2,28 @@
 // Columns of text for a terminal.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace tilescope::cli {
 
+/// Columns that everything printed fits.
+inline constexpr std::size_t kTextWidth = 100;
+
 /// One line a row, columns two spaces apart, each line behind `indent`. Rows may be of different lengths.
 /// Columns marked in `right` are aligned to the right.
 std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent = "",
                           const std::vector<bool>& right = {});
+
+/// The same for columns that are too wide to stand side by side: in blocks below each other, each with the
+/// first column. @param right  whether the others are aligned to the right
+std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
+                         bool right);
+
+/// The same where a row opens with a text that is too long for a column: each row's first cell stands on a
+/// line of its own, the others aligned below it. The first row holds the headings; its first cell is left
+/// out.
+std::string align_below(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace tilescope::cli

@@ -5,8 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 
+#include "analysis/machine/machine_fields.hpp"
 #include "analysis/records/json_fields.hpp"
+#include "common/temporary_folder.hpp"
 #include "tests/paths.hpp"
 
 namespace tilescope {
@@ -74,6 +77,60 @@ TEST_CASE("a machine file may use the names that fields had before") {
   rename(json, "l2_effective_bytes", "l2_effective_fraction");
   json["l2_effective_fraction"]["value"] = 0.5;
   CHECK(parse_machine("h200", json.dump()).l2_effective_bytes.value == h200.l2_bytes.value / 2);
+}
+
+TEST_CASE("a machine file is held to its fields, to their units, and to a name of its own") {
+  const auto refused = [](const Json& json, std::initializer_list<const char*> said) {
+    const std::string message = machine_complaint(json);
+    CAPTURE(message);
+    for (const char* part : said) CHECK(message.find(part) != std::string::npos);
+  };
+  Json json = shipped("h200");
+  json["l2_bytes_per_secnd"] = json["l2_bytes_per_second"];
+  refused(json, {"l2_bytes_per_secnd", "did you mean l2_bytes_per_second"});
+  json = shipped("h200");
+  json["sm_count"]["comment"] = "all of them";
+  refused(json, {"sm_count", "comment", "value, kind, source"});
+  json = shipped("h200");
+  json["cta_progress"]["value"][0]["yonger_rate"] = 1.0;
+  refused(json, {"cta_progress", "did you mean younger_rate"});
+  json = shipped("h200");
+  json["l2_bytes"]["value"] = 60;  // MiB
+  refused(json, {"l2_bytes.value = 60", "bytes"});
+  json = shipped("h200");
+  json["sm_clock_hz"]["value"] = 1830;  // MHz
+  refused(json, {"sm_clock_hz.value", "Hz"});
+  json = shipped("h200");
+  json["peak_flops_per_second"]["fp16"]["value"] = 989.4;  // TFLOP/s
+  refused(json, {"peak_flops_per_second.fp16.value", "FLOP a second"});
+  json = shipped("h200");
+  json.erase("sm_count");
+  json.erase("chip");
+  json["l2_bytes"]["value"] = nullptr;
+  refused(json, {"chip, sm_count, l2_bytes are missing", "--template"});
+
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "mine.json").string();
+  json = shipped("h200");
+  std::ofstream(path) << json.dump();
+  CHECK(load_machine(path) == load_machine("h200"));  // a copy is the same machine
+  json["sm_count"]["value"] = 131;
+  json.erase("sm_groups");
+  json.erase("l2_ways");
+  json.erase("l2_dirty_ways");
+  std::ofstream(path) << json.dump();
+  CHECK(machine_complaint(path).find("must be a name of its own") != std::string::npos);
+}
+
+TEST_CASE("the template of a machine file becomes one when its numbers are filled in") {
+  Json json = parse_json("template", machine_template());
+  CHECK(machine_complaint(json).find("name, title, chip, sm_count") != std::string::npos);
+  const Json h200 = shipped("h200");
+  for (const auto& [key, value] : h200.items()) {
+    if (json.contains(key)) json[key] = value;
+  }
+  json["name"] = "mine";
+  CHECK(machine_complaint(json) == "");
 }
 
 TEST_CASE("an element type that a chip lacks has no peak") {

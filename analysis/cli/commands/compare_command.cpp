@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope compare A B`: two kernels, or one with other choices, and why they move different bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/simulate/simulate_job.hpp"
+#include "analysis/cli/tables/simulate_tables.hpp"
+#include "analysis/explain/difference.hpp"
+#include "common/nearest_names.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+struct CompareArguments {
+  ProblemOptions problem;
+  std::string one, other;
+  std::string machine = "h200";
+};
+
+/// KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER]
+struct Contender {
+  const Kernel* kernel = nullptr;
+  std::vector<std::pair<std::string, std::string>> choices;
+
+  ProgramOptions options(const AttentionProblem& problem) const {
+    ProgramOptions options = kernel->default_options(problem);
+    for (const auto& [name, value] : choices) {
+      if (name == "tile") options.set_tile(parse_tile("tile", value));
+      if (name == "order") options.order = parse_tile_order(value);
+      if (name == "scan") options.scan = parse_scan(value);
+      if (name == "backward") options.backward = parse_backward_order(value);
+    }
+    return options;
+  }
+};
+
+Contender parse_contender(const char* field, const std::string& text) {
+  if (text.empty()) throw BadInput(field, "''", "must be a kernel (tilescope list kernels); see --help");
+  std::istringstream words(text);
+  std::string word;
+  std::getline(words, word, ',');
+  Contender contender{&find_kernel(word), {}};
+  while (std::getline(words, word, ',')) {
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(0, equals);
+    const std::vector<std::string> names = {"tile", "order", "scan", "backward"};
+    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
+      throw unknown_name(std::string(field) + " choice", name, names);
+    }
+    contender.choices.emplace_back(name, word.substr(equals + 1));
+  }
+  return contender;
+}
+
+int compare(const CompareArguments& arguments, const CommandContext& context) {
+  const std::vector<Machine> machines = {load_machine(arguments.machine)};
+  const Machine& machine = machines.front();
+  const std::vector<Direction> directions = arguments.problem.directions();
+  std::vector<SimulateJob> jobs;
+  for (const auto& [field, text] : {std::pair("A", arguments.one), std::pair("B", arguments.other)}) {
+    const Contender contender = parse_contender(field, text);
+    AttentionProblem problem = arguments.problem.in_type_of(*contender.kernel, arguments.problem.problem());
+    if (!jobs.empty()) problem = jobs.front().problem;  // which both take, or B refuses
+    jobs.push_back(plan_job(*contender.kernel, problem, contender.options(problem), directions, machine));
+  }
+  context.print(describe(jobs.front().problem) + " on " + machine.title + "\n");
+  RunRecord record = start_record(context.argv);
+  for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.l2_curve = false}, context));
+  context.print(comparison_table(record.runs, {with_measured_ceilings(machine)}) + "\n");
+  for (const RunEntry& run : record.runs) context.print(dram_basis(run, machine, std::nullopt));
+  const ComparedRun one{arguments.one, jobs[0].kernel, &record.runs[0]};
+  const ComparedRun other{arguments.other, jobs[1].kernel, &record.runs[1]};
+  for (const Direction direction : directions) {
+    const std::string why = why_different(one, other, direction, &machine);
+    const std::string sentence = fmt::format("{}: {}", to_string(direction), why);
+    context.print("\n");
+    for (const std::string& line : wrap_words(sentence, 98)) context.print(line + "\n");
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<CompareArguments>();
+  CLI::App& command =
+      add_command(app, context, "compare",
+                  "two kernels side by side on a machine model, and why they move different bytes",
+                  [arguments, &context] { return compare(*arguments, context); });
+  const char* type = "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER]";
+  command.add_option("A", arguments->one, "a kernel, and choices in place of its own")->type_name(type);
+  command.add_option("B", arguments->other, "another, or the same with other choices")->type_name(type);
+  arguments->problem.add_to(command);
+  command.add_option("--machine", arguments->machine, "a machine's name or file; default h200")
+      ->type_name("MACHINE|FILE.json")
+      ->group("Machine");
+  show_examples(
+      command, {{"compare cpu:flash1 cpu:flash2 --preset gpt2-medium", "what FlashAttention-2's order saves"},
+                {"compare cpu:flash2,tile=64x64 cpu:flash2,tile=128x64 --seqlen 4k --dtype fp16",
+                 "what larger tiles save"}});
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/simulate/tune_bytes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/counts/direction_total.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+std::vector<TileShape> tiles_of(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+                                const ProgramOptions& own) {
+  std::vector<TileShape> tiles;
+  if (kernel.tile_choices != nullptr) {
+    for (const PassName pass : tiled_passes(kernel.algorithm, direction, own.backward)) {
+      for (const TileShape tile : kernel.tile_choices(problem, pass)) {
+        if (std::find(tiles.begin(), tiles.end(), tile) == tiles.end()) tiles.push_back(tile);
+      }
+    }
+    return tiles;
+  }
+  for (int m = 32; m <= 256; m *= 2) {
+    for (int n = 32; n <= 256; n *= 2) tiles.push_back({m, n});
+  }
+  return tiles;
+}
+
+bool fits(const SimulateJob& job) {
+  return std::all_of(job.passes.begin(), job.passes.end(), [&job](const PlannedPass& pass) {
+    if (job.kernel->launch_shape != nullptr) return true;  // compiled, so it fits
+    return job.machine->fits(pass.program.shared_bytes());
+  });
+}
+
+struct MovedBytes {
+  std::int64_t sm_l2 = 0, dram = 0;
+};
+
+MovedBytes bytes_of(const RunEntry& run, Direction direction) {
+  const PassRecord total = direction_total(run, direction).value();
+  MovedBytes bytes{total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes, 0};
+  if (total.simulated) bytes.dram = total.simulated->dram_read_bytes + total.simulated->dram_write_bytes;
+  return bytes;
+}
+
+bool beats(MovedBytes a, MovedBytes b) {
+  return a.sm_l2 <= b.sm_l2 && a.dram <= b.dram && (a.sm_l2 < b.sm_l2 || a.dram < b.dram);
+}
+
+/// Those that no other beats; of equals the first.
+std::vector<RunEntry> pareto_front(const std::vector<RunEntry>& runs, Direction direction) {
+  std::vector<RunEntry> front;
+  std::vector<MovedBytes> taken;
+  for (const RunEntry& run : runs) {
+    const MovedBytes own = bytes_of(run, direction);
+    const bool beaten = std::any_of(runs.begin(), runs.end(), [&](const RunEntry& other) {
+      return beats(bytes_of(other, direction), own);
+    });
+    const bool again = std::any_of(taken.begin(), taken.end(), [own](MovedBytes other) {
+      return other.sm_l2 == own.sm_l2 && other.dram == own.dram;
+    });
+    if (beaten || again) continue;
+    front.push_back(run);
+    taken.push_back(own);
+  }
+  std::sort(front.begin(), front.end(), [direction](const RunEntry& a, const RunEntry& b) {
+    return bytes_of(a, direction).sm_l2 < bytes_of(b, direction).sm_l2;
+  });
+  return front;
+}
+
+std::vector<std::string> tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
+  const PassRecord total = direction_total(run, direction).value();
+  const auto must = static_cast<double>(total.closed_form->compulsory_read_bytes +
+                                        total.closed_form->compulsory_write_bytes);
+  const MovedBytes bytes = bytes_of(run, direction);
+  const auto ratio = [must](std::int64_t count) { return format_ratio(static_cast<double>(count) / must); };
+  const PassRecord& main =
+      *std::max_element(run.passes.begin(), run.passes.end(), [](const PassRecord& a, const PassRecord& b) {
+        return a.closed_form->sm_l2_read_bytes < b.closed_form->sm_l2_read_bytes;
+      });
+  return {what,
+          fmt::format("{}x{}", main.tile.block_m, main.tile.block_n),
+          std::string(to_string(run.order.value_or(TileOrder::row_major))),
+          std::string(to_string(run.scan.value_or(Scan::ascending))),
+          format_bytes(static_cast<double>(bytes.sm_l2)),
+          ratio(bytes.sm_l2),
+          format_bytes(static_cast<double>(bytes.dram)),
+          ratio(bytes.dram)};
+}
+
+}  // namespace
+
+ByteTuning tune_bytes(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+                      const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
+                      const CommandContext& context) {
+  ByteTuning tuning;
+  std::vector<SimulateJob> jobs = {plan_job(kernel, problem, own, {direction}, machine)};
+  for (const TileShape tile : tiles_of(kernel, problem, direction, own)) {
+    for (const TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
+      for (const Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
+        ProgramOptions options = own;
+        options.set_tile(direction, tile);
+        options.order = order;
+        options.scan = scan;
+        if (kernel.refusal(problem, direction, options)) continue;
+        SimulateJob job = plan_job(kernel, problem, options, {direction}, machine);
+        if (fits(job)) {
+          jobs.push_back(std::move(job));
+        } else {
+          ++tuning.too_large;
+        }
+      }
+    }
+  }
+  tuning.tried = static_cast<int>(jobs.size());
+  SimulationOptions quick = how;
+  quick.l2_curve = false;  // of one L2
+  std::vector<RunEntry> runs(jobs.size());
+  std::exception_ptr failure;
+  Progress progress(context, fmt::format("tuning {}", kernel.name), tuning.tried);
+#pragma omp parallel for schedule(dynamic)
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    try {
+      runs[i] = simulate_run(kernel, problem, jobs[i].passes, machine, quick);
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+#pragma omp critical
+    progress.step();
+  }
+  if (failure) std::rethrow_exception(failure);
+  tuning.own = runs.front();
+  tuning.front = pareto_front(runs, direction);
+  return tuning;
+}
+
+std::string tuning_text(const ByteTuning& tuning, Direction direction) {
+  std::vector<std::vector<std::string>> rows = {
+      {std::string(to_string(direction)), "tile", "CTAs", "tiles", "SM<->L2", "/ must", "DRAM", "/ must"}};
+  for (const RunEntry& run : tuning.front) rows.push_back(tuning_row(run, direction, "front"));
+  rows.push_back(tuning_row(tuning.own, direction, "own choice"));
+  std::string text = align_columns(rows, "  ", {false, false, false, false, true, true, true, true});
+  const MovedBytes own = bytes_of(tuning.own, direction);
+  const bool on_front = std::any_of(tuning.front.begin(), tuning.front.end(), [&](const RunEntry& run) {
+    const MovedBytes bytes = bytes_of(run, direction);
+    return bytes.sm_l2 == own.sm_l2 && bytes.dram == own.dram;
+  });
+  text += fmt::format(
+      "  {} choices replayed{}: the kernel's own {}\n", tuning.tried,
+      tuning.too_large == 0 ? "" : fmt::format(", {} too large for a CTA's shared memory", tuning.too_large),
+      on_front ? "is on the front" : "is beaten");
+  return text;
+}
+
+}  // namespace tilescope::cli

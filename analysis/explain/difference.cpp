@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/explain/difference.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "analysis/counts/closed_form.hpp"
+#include "analysis/counts/direction_total.hpp"
+#include "analysis/replay/simulate_record.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr double kSame = 1e-3;  // relative: less is no difference to explain
+
+/// What a direction's programs do to each tensor.
+struct Account {
+  std::vector<TileProgram> programs;
+  std::array<std::int64_t, kNumTensors> bytes{};
+
+  std::int64_t total() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t count : bytes) sum += count;
+    return sum;
+  }
+};
+
+Account account_of(const ComparedRun& run, Direction direction) {
+  Account account;
+  account.programs = run.kernel->programs(direction, run.run->problem, options_of(*run.run, *run.kernel));
+  for (const TileProgram& program : account.programs) {
+    for (const TensorTraffic& traffic : tensor_traffic(program)) {
+      account.bytes[static_cast<std::size_t>(traffic.tensor)] +=
+          traffic.load_bytes + traffic.store_bytes + traffic.reduce_bytes;
+    }
+  }
+  return account;
+}
+
+bool has(const std::vector<Operand>& operands, TensorName tensor) {
+  return std::any_of(operands.begin(), operands.end(),
+                     [tensor](const Operand& operand) { return operand.tensor == tensor; });
+}
+
+/// Whether some pass moves the tensor with every inner tile, and not only once a block.
+bool streams(const Account& account, TensorName tensor) {
+  return std::any_of(account.programs.begin(), account.programs.end(), [tensor](const TileProgram& program) {
+    return std::any_of(program.phases.begin(), program.phases.end(),
+                       [tensor](const std::vector<Operand>& phase) { return has(phase, tensor); });
+  });
+}
+
+/// Of the program that visits most.
+const TileProgram& main_program(const Account& account) {
+  return *std::max_element(account.programs.begin(), account.programs.end(),
+                           [](const TileProgram& a, const TileProgram& b) {
+                             return a.visited_tiles() * a.matmuls < b.visited_tiles() * b.matmuls;
+                           });
+}
+
+std::string tile_of(const Account& account) {
+  const TileShape tile = main_program(account).tile;
+  return fmt::format("{}x{}", tile.block_m, tile.block_n);
+}
+
+/// How often the whole tensor is moved: "33.0 times".
+std::string times_over(const Account& account, const AttentionProblem& problem, TensorName tensor) {
+  const auto size = static_cast<double>(tensor_extent(problem, tensor).bytes());
+  return fmt::format("{:.3g} times",
+                     static_cast<double>(account.bytes[static_cast<std::size_t>(tensor)]) / size);
+}
+
+std::string tensor_reason(const ComparedRun& more, const Account& most, const ComparedRun& less,
+                          const Account& least, TensorName tensor) {
+  const auto of = [tensor](const Account& account) {
+    return account.bytes[static_cast<std::size_t>(tensor)];
+  };
+  const AttentionProblem& problem = more.run->problem;
+  if (of(least) == 0) {
+    return fmt::format("{} keeps it in memory, {} on chip", more.label, less.label);
+  }
+  const std::string often =
+      fmt::format("{} moves it {} over, {} {}", more.label, times_over(most, problem, tensor), less.label,
+                  times_over(least, problem, tensor));
+  if (streams(most, tensor) && !streams(least, tensor)) {
+    return fmt::format("{}: the one with every tile that it visits, the other once a block", often);
+  }
+  if (tile_of(most) != tile_of(least)) {
+    return fmt::format("{}, by tiles of {} against {}", often, tile_of(most), tile_of(least));
+  }
+  return often;
+}
+
+/// What decides DRAM bytes while those at SM<->L2 are the same.
+std::string dram_reason(const ComparedRun& more, const ComparedRun& less, const Machine* machine) {
+  const auto order = [](const ComparedRun& run) { return run.run->order.value_or(TileOrder::row_major); };
+  const auto scan = [](const ComparedRun& run) { return run.run->scan.value_or(Scan::ascending); };
+  if (order(more) != order(less)) {
+    return fmt::format("the CTAs of {} are issued {}, those of {} {}", more.label, to_string(order(more)),
+                       less.label, to_string(order(less)));
+  }
+  if (scan(more) != scan(less)) {
+    return fmt::format("{} walks its tiles {}, {} {}", more.label, to_string(scan(more)), less.label,
+                       to_string(scan(less)));
+  }
+  const auto &was = more.run->passes.front().simulated, &is = less.run->passes.front().simulated;
+  if (was->machine != is->machine)
+    return fmt::format("one was simulated on {}, the other on {}", was->machine, is->machine);
+  if (was->l2_bytes != is->l2_bytes) return "the L2 is of another size";
+  if (was->co_resident_ctas != is->co_resident_ctas) {
+    return fmt::format("{} has {} CTAs at once, {} {}", more.label, was->co_resident_ctas, less.label,
+                       is->co_resident_ctas);
+  }
+  if (machine != nullptr &&
+      machine->knows_progress_of(more.run->kernel) != machine->knows_progress_of(less.run->kernel)) {
+    const bool known = machine->knows_progress_of(more.run->kernel);
+    return fmt::format(
+        "the CTAs of {} drift apart as they were measured to, those of {} are assumed to keep step",
+        (known ? more : less).label, (known ? less : more).label);
+  }
+  return "the L2 keeps less of what they share";
+}
+
+std::string factor(double more, double less) { return less > 0 ? format_ratio(more / less) : "without end"; }
+
+bool differ(double a, double b) { return std::abs(a - b) > kSame * std::max(a, b); }
+
+}  // namespace
+
+std::string why_different(const ComparedRun& one, const ComparedRun& other, Direction direction,
+                          const Machine* machine) {
+  const auto first = direction_total(*one.run, direction), second = direction_total(*other.run, direction);
+  if (!first || !second || !first->closed_form || !second->closed_form) return "";
+  const Account a = account_of(one, direction), b = account_of(other, direction);
+  const auto recorded = [](const PassRecord& total) {
+    return total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes;
+  };
+  if (a.total() != recorded(*first) || b.total() != recorded(*second)) return "";  // of another version
+  if (differ(static_cast<double>(a.total()), static_cast<double>(b.total()))) {
+    const bool one_more = a.total() > b.total();
+    const Account &most = one_more ? a : b, &least = one_more ? b : a;
+    const ComparedRun &more = one_more ? one : other, &less = one_more ? other : one;
+    std::size_t grown = 0;
+    for (std::size_t i = 0; i < most.bytes.size(); ++i) {
+      if (most.bytes[i] - least.bytes[i] > most.bytes[grown] - least.bytes[grown]) grown = i;
+    }
+    const auto tensor = static_cast<TensorName>(grown);
+    const double gap = static_cast<double>(most.total() - least.total());
+    return fmt::format("{} moves {} as much at SM<->L2 as {}, {} more, most of it {} (+{}): {}.", more.label,
+                       factor(static_cast<double>(most.total()), static_cast<double>(least.total())),
+                       less.label, format_bytes(gap), to_string(tensor),
+                       format_bytes(static_cast<double>(most.bytes[grown] - least.bytes[grown])),
+                       tensor_reason(more, most, less, least, tensor));
+  }
+  if (!first->simulated || !second->simulated)
+    return fmt::format("{} and {} move the same.", one.label, other.label);
+  const auto dram = [](const PassRecord& total) {
+    return static_cast<double>(total.simulated->dram_read_bytes + total.simulated->dram_write_bytes);
+  };
+  if (!differ(dram(*first), dram(*second))) {
+    return fmt::format("{} and {} move the same at both boundaries.", one.label, other.label);
+  }
+  const bool one_more = dram(*first) > dram(*second);
+  const ComparedRun &more = one_more ? one : other, &less = one_more ? other : one;
+  return fmt::format("At SM<->L2 both move the same; at DRAM {} moves {} as much as {}: {}.", more.label,
+                     one_more ? factor(dram(*first), dram(*second)) : factor(dram(*second), dram(*first)),
+                     less.label, dram_reason(more, less, machine));
+}
+
+}  // namespace tilescope

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope simulate` side by side: kernels, machines, tiles, models; and what it says its numbers rest on.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <regex>
+
+#include "analysis/records/json_fields.hpp"
+#include "analysis/records/run_record.hpp"
+#include "tests/cli/program.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+std::string simulated(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "simulate");
+  const ProgramResult result = run_program(arguments);
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  return std::regex_replace(result.out, std::regex("\n    (?=\\S)"), " ");  // as it was before it was wrapped
+}
+
+}  // namespace
+
+TEST_CASE("several kernels make one compact table, --detail has the passes") {
+  const std::vector<std::string> four = {
+      "--seqlen",     "512",      "--dtype",    "fp16",     "--pass",     "fwd+bwd",  "--kernel",
+      "cpu:standard", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--kernel", "gpu:flash2-mma"};
+  const std::string compact = simulated(four);
+  CHECK(std::count(compact.begin(), compact.end(), '\n') <= 30);
+  CHECK(contains(compact, "forward must move"));
+  CHECK(contains(compact, "backward must move"));
+  CHECK_FALSE(contains(compact, "L2 hit rate"));
+  std::vector<std::string> detail = four;
+  const std::string curve =
+      simulated({"--seqlen", "512", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--curve"});
+  CHECK_FALSE(contains(curve, "L2 hit rate"));
+  detail.push_back("--detail");
+  CHECK(contains(simulated(detail), "L2 hit rate"));
+}
+
+TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
+  const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
+  CHECK(contains(h200, "gpu:flash2-mma, forward"));  // the default fits the machine
+  CHECK(contains(h200, "DRAM bytes of gpu:flash2-mma on h200: CTAs head-swizzled, tiles ascending"));
+  CHECK(contains(h200, "calibrated by counters"));
+  const std::string a100 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--machine", "a100-80gb"});
+  CHECK(contains(a100, "cpu:flash2, forward"));
+  CHECK(contains(a100, "LRU cache of 25.60 MiB (assumed)"));
+  CHECK(contains(simulated({"--seqlen", "512", "--l2-bytes", "32MiB"}), "LRU cache of 32 MiB, as asked"));
+}
+
+TEST_CASE("a verdict rests on measured ceilings, or says that it does not") {
+  const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
+  CHECK(contains(h200, "SM<->L2 9.756 TB/s (measured)"));
+  CHECK_FALSE(contains(h200, "unverified"));
+  const std::vector<std::string> few_bytes = {"--seqlen", "512",       "--dtype",  "fp16",     "--tile",
+                                              "16x16",    "--machine", "h100-sxm", "--kernel", "cpu:flash2"};
+  CHECK(contains(simulated(few_bytes), "SM<->L2 bandwidth*"));
+  CHECK(contains(simulated(few_bytes), "unverified: no document at hand states it"));
+}
+
+TEST_CASE("one table across machines, by names with commas or --compare and a file") {
+  const std::string two = simulated({"--seqlen", "512", "--machine", "a100-40gb,h200"});
+  CHECK(contains(two, "NVIDIA A100"));
+  CHECK(contains(two, "machine"));
+  CHECK(contains(two, " a100-40gb "));
+  CHECK(contains(two, " h200 "));
+  const TemporaryFolder folder;
+  Json json = parse_json("h200", read_text_file(TILESCOPE_SOURCE_DIR "/analysis/machine/h200.json"));
+  json["name"] = "h20";
+  json["dram_bytes_per_second"]["value"] = 4.0e12;
+  const std::string path = (folder.path() / "h20.json").string();
+  std::ofstream(path) << json.dump();
+  const ProgramResult result = run_program(
+      {"simulate", "--seqlen", "512", "--machine", path, "--compare", "h200", "--json", "both.json"},
+      folder.path());
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.out, "h20 "));
+  const RunRecord record = read_run_record((folder.path() / "both.json").string());
+  REQUIRE(record.runs.size() == 2);
+  CHECK(record.runs[0].passes[0].simulated->machine == "h20");
+  CHECK(record.runs[1].passes[0].simulated->machine == "h200");
+}
+
+TEST_CASE("--tune-bytes leaves the Pareto front of tiles, orders and scans") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program({"simulate", "--seqlen", "512", "--heads", "2", "--dtype", "fp16",
+                                            "--kernel", "cpu:flash2", "--tune-bytes", "--json", "front.json"},
+                                           folder.path());
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(contains(result.out, "own choice"));
+  CHECK(contains(result.out, "choices replayed"));
+  const RunRecord record = read_run_record((folder.path() / "front.json").string());
+  REQUIRE_FALSE(record.runs.empty());
+  for (const RunEntry& a : record.runs) {  // nobody on the front beats another
+    for (const RunEntry& b : record.runs) {
+      const auto sm_l2 = [](const RunEntry& run) {
+        const auto& closed = *run.passes[0].closed_form;
+        return closed.sm_l2_read_bytes + closed.sm_l2_write_bytes;
+      };
+      const auto dram = [](const RunEntry& run) {
+        return run.passes[0].simulated->dram_read_bytes + run.passes[0].simulated->dram_write_bytes;
+      };
+      CHECK_FALSE((sm_l2(a) < sm_l2(b) && dram(a) <= dram(b)));
+    }
+  }
+  check_refused(
+      {{"simulate", "--tune-bytes", "--tile", "64x64"}, {"--tune-bytes", "without --sweep, --tile"}});
+}
+
+TEST_CASE("a model's layer, its devices, and bytes a layer and a token") {
+  const std::string decode =
+      simulated({"--model", "llama3-70b", "--tp", "8", "--decode", "--seqlen", "4k", "--batch", "2"});
+  CHECK(contains(decode, "B2 H8/1 Nq1 Nk4096 D128 bf16 causal"));
+  CHECK(contains(decode, "in 80 layers"));
+  CHECK(contains(decode, "a token"));
+  CHECK(contains(simulated({"--model", "mistral-7b", "--seqlen", "512"}), "window(4095,-1)"));
+  check_refused({{"simulate", "--model", "llama3-70"}, {"model", "did you mean llama3-70b"}});
+  check_refused({{"simulate", "--model", "llama3-70b", "--tp", "3"}, {"tp = 3", "64 heads"}});
+  check_refused({{"simulate", "--tp", "8"}, {"tp = 8", "--model"}});
+  CHECK(contains(run_program({"list", "models"}).out, "arXiv:2407.21783"));
+}
+
+TEST_CASE("costs are said before the work, and --dry-run does none") {
+  CHECK(contains(run_program({"list", "studies"}).out, "about "));
+  const ProgramResult study = run_program({"study", "seqlen", "--dry-run"});
+  CHECK(study.exit_code == 0);
+  CHECK(contains(study.out, "seqlen: 25 tasks on h200, about "));
+  CHECK(contains(simulated({"--preset", "long-128k", "--dry-run"}), "1 runs, about "));
+}
+
+TEST_CASE("lengths and bytes take the prefixes that are printed") {
+  CHECK(simulated({"--seqlen", "1k", "--closed-form"}) == simulated({"--seqlen", "1024", "--closed-form"}));
+  CHECK(simulated({"--seqlen", "512", "--l2-bytes", "50MB"}) ==
+        simulated({"--seqlen", "512", "--l2-bytes", "50000000"}));
+  CHECK(simulated({"--sweep", "seqlen=1k..2k", "--closed-form"}) ==
+        simulated({"--sweep", "seqlen=1024..2048", "--closed-form"}));
+}
+
+TEST_CASE("a kernel of one element type gets it where none was chosen") {
+  CHECK(contains(simulated({"--kernel", "gpu:flash2-mma", "--seqlen", "256", "--closed-form"}), "D64 fp16"));
+  const ProgramResult bench = run_program({"bench", "--kernel", "gpu:flash2-mma", "--seqlen", "256"});
+  CHECK_FALSE(contains(bench.err, "not fp32"));
+  check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"not fp32"}});
+}
+
+}  // namespace tilescope::testing

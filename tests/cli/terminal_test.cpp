@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a terminal gets and a pipe does not, tables that fit it, and a disk that is full.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "tests/cli/program.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+std::string written_to(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+/// Output of the program on a pseudo-terminal, with `environment` before it; nothing where `script` is
+/// missing.
+std::string on_terminal(const std::string& environment, const std::string& arguments) {
+  const TemporaryFolder folder;
+  const std::string out = (folder.path() / "out").string();
+  const std::string command = environment + " script -qec '" TILESCOPE_PROGRAM " " + arguments +
+                              "' /dev/null >" + out + " 2>&1 </dev/null";
+  if (std::system("command -v script >/dev/null 2>&1") != 0) return "";
+  CHECK(std::system(command.c_str()) == 0);
+  return written_to(out);
+}
+
+/// Exit code of the program where no file may grow, as on a full disk; what it says goes to `said`.
+int on_full_disk(const std::string& arguments, const std::filesystem::path& folder, std::string& said) {
+  const std::string out = (folder.parent_path() / (folder.filename().string() + ".said")).string();
+  const std::string inner = "cd " + folder.string() +
+                            "; (trap \"\" XFSZ; ulimit -f 0; exec " TILESCOPE_PROGRAM " " + arguments +
+                            ") 2>&1 | cat >" + out + "; exit ${PIPESTATUS[0]}";
+  const int code = std::system(("bash -c '" + inner + "'").c_str());
+  said = written_to(out);
+  std::filesystem::remove(out);
+  return WEXITSTATUS(code);
+}
+
+}  // namespace
+
+TEST_CASE("colour only on a terminal, and never under NO_COLOR") {
+  const std::string verify = "verify --preset small --kernel cpu:flash2";
+  CHECK(run_program({"verify", "--preset", "small", "--kernel", "cpu:flash2"}).out.find('\033') ==
+        std::string::npos);
+  const std::string coloured = on_terminal("NO_COLOR= TERM=xterm", verify);
+  if (coloured.empty()) {
+    MESSAGE("skipped: no script(1)");
+    return;
+  }
+  CHECK(coloured.find("\033[32mok\033[0m") != std::string::npos);
+  CHECK(on_terminal("NO_COLOR=1 TERM=xterm", verify).find("\033[3") == std::string::npos);
+  CHECK(on_terminal("NO_COLOR= TERM=dumb", verify).find("\033[3") == std::string::npos);
+}
+
+TEST_CASE("tables fit 100 columns") {
+  const std::vector<std::vector<std::string>> commands = {
+      {"simulate", "--preset", "llama3-8b", "--seqlen", "1k", "--pass", "fwd+bwd"},
+      {"simulate", "--seqlen", "512", "--dtype", "fp16", "--pass", "fwd+bwd", "--kernel", "cpu:standard",
+       "--kernel", "gpu:flash2-mma", "--machine", "h100-sxm"},
+      {"simulate", "--seqlen", "512", "--dtype", "fp16", "--pass", "fwd+bwd", "--machine",
+       "h200-measured,a100-40gb"},
+      {"simulate", "--sweep", "seqlen=256,512", "--kernel", "gpu:flash2-mma", "--pass", "fwd+bwd", "--order",
+       "longest-first", "--causal", "--heads", "32", "--heads-kv", "8"},
+      {"simulate", "--seqlen", "256", "--tune-bytes", "--kernel", "gpu:flash2-mma"},
+      {"compare", "cpu:flash1", "cpu:flash2", "--seqlen", "512", "--pass", "fwd+bwd"},
+      {"simulate", "--seqlen", "512", "--pass", "fwd+bwd", "--kernel", "cpu:standard", "--machine",
+       "h100-sxm"},
+      {"list"},
+      {"list", "kernels"},
+      {"list", "machines"},
+      {"list", "metrics"},
+      {"list", "models"},
+      {"list", "counters"},
+      {"list", "problems"},
+      {"list", "studies"},
+      {"list", "sweeps"}};
+  for (const std::vector<std::string>& command : commands) {
+    const ProgramResult result = run_program(command);
+    CAPTURE(result.err);
+    REQUIRE(result.exit_code == 0);
+    std::istringstream lines(result.out);
+    for (std::string line; std::getline(lines, line);) {
+      CAPTURE(line);
+      CHECK(line.size() <= 100);
+    }
+  }
+}
+
+TEST_CASE("a full disk is the machine's lack, whatever option named the place, and leaves no folder") {
+  const TemporaryFolder folder;
+  std::string said;
+  for (const char* arguments :
+       {"run --seqlen 64 --out a/b", "list problems --quiet --json x.json",
+        "report " TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json --out r"}) {
+    CAPTURE(arguments);
+    CHECK(on_full_disk(arguments, folder.path(), said) == 3);
+    CAPTURE(said);
+    CHECK(said.find("cannot be written") != std::string::npos);
+    CHECK(folder.empty());
+  }
+  CHECK(run_program({"list", "problems", "--json", "-"}, folder.path(), "/dev/full").exit_code == 3);
+}
+
+}  // namespace tilescope::testing

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is said of a name that nobody knows: the guess first, and not a page of names.
+#include "common/nearest_names.hpp"
+
+#include <doctest/doctest.h>
+
+namespace tilescope {
+
+TEST_CASE("the suggestion comes first, and at most ten names after it") {
+  std::vector<std::string> names;
+  for (int i = 0; i < 25; ++i) names.push_back("name-" + std::string(1, static_cast<char>('a' + i)) + "x");
+  const std::string said = unknown_name("which", "name-c", names).what();
+  CAPTURE(said);
+  CHECK(said.starts_with("which = 'name-c': did you mean name-cx"));
+  CHECK(said.find("name-jx or 15 more") != std::string::npos);
+  CHECK(said.find("name-kx") == std::string::npos);
+  CHECK(std::string(unknown_name("which", "zebra", {"a", "b"}).what()) ==
+        "which = 'zebra': must be one of a, b");
+}
+
+}  // namespace tilescope
