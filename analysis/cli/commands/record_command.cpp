@@ -46,6 +46,8 @@ void add_record_command(CLI::App& app, CommandContext& context) {
   command.add_option("form", arguments->form, "compact")->type_name("FORM");
   command.add_option("records", arguments->records, "what other commands wrote with --json; replaced")
       ->type_name("RECORD...");
+  show_examples(command, {{"record compact reports/data/NAME.json", "the form for a repository, in place"},
+                          {"record compact *.json", "several at once; none is written if one is damaged"}});
 }
 
 }  // namespace tilescope::cli
