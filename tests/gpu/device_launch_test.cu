@@ -22,7 +22,8 @@ struct alignas(64) Parameter {
 __global__ void visit_items(KernelArguments args, const __grid_constant__ Parameter parameter, int* visits) {
   const auto items = static_cast<unsigned>(args.grid.size());
   for (unsigned item = work_item(); item < items; item += gridDim.x) {
-    const TileLogEntry entry(args.log, 0, 0, 0, static_cast<int>(item), parameter.numbers[31], item);
+    const TileLogEntry entry(args.log, 0, 0, 0, static_cast<int>(item), parameter.numbers[31], item,
+                             threadIdx.x == 0);
     note_step(args, 0, item);
     if (threadIdx.x == 0) atomicAdd(visits + item, 1);
   }
