@@ -354,6 +354,20 @@ TEST_CASE("an L2 of fewer sets than are sampled is refused, and ends no thread")
   CHECK_THROWS_AS(simulate_split_l2(head.forward(Scan::ascending), {1}, shape), BadInput);
 }
 
+TEST_CASE("who is told of retired CTAs may end a replay, whatever thread it is on") {
+  AttentionProblem p;
+  p.heads = p.heads_kv = 8;
+  p.seqlen_q = p.seqlen_k = 256;
+  const SplitL2Shape shape{std::int64_t{16} << 20, 16, {{2, 0}, {3, 1}}};
+  struct Enough {};
+  const auto refuse = [] { throw Enough(); };
+  for (const TileProgram& program :
+       testing::programs_of(testing::kAlgorithmChoices[0], p, ProgramOptions::with_tile({16, 16}))) {
+    CHECK_THROWS_AS(simulate_pass(program, {4}, refuse), Enough);
+    CHECK_THROWS_AS(simulate_split_l2(program, {4}, shape, PagePlacement::random, refuse), Enough);
+  }
+}
+
 TEST_CASE("a split L2 far too small keeps nothing from one sweep of K and V to the next") {
   const OneHead head(22, 2048);
   constexpr SplitL2Shape kShape{kL2Partitions * 128 * std::int64_t{256}, 2, {}};
