@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/studies/bench_sweeps.hpp"
 
+#include <initializer_list>
+#include <optional>
+
 #include "common/nearest_names.hpp"
 
 namespace tilescope {
@@ -9,13 +12,23 @@ namespace {
 constexpr std::int64_t kTokens = 16384, kHiddenSize = 2048;
 constexpr std::int64_t kHeadDims[] = {64, 128, 256};
 
+AttentionProblem plain_problem(std::int64_t batch, std::int64_t heads, std::int64_t seqlen,
+                               std::int64_t head_dim, ElementType dtype) {
+  return {.batch = batch,
+          .heads = heads,
+          .heads_kv = heads,
+          .seqlen_q = seqlen,
+          .seqlen_k = seqlen,
+          .head_dim = head_dim,
+          .dtype = dtype};
+}
+
 /// What the CPU kernels' speed is judged by: one head leaves nothing but its blocks to work on in parallel.
 std::vector<AttentionProblem> cpu_problems() {
   std::vector<AttentionProblem> problems;
   for (const std::int64_t head_dim : {64, 128}) {
     for (const std::int64_t heads : {4, 1}) {
-      problems.push_back(
-          {.heads = heads, .heads_kv = heads, .seqlen_q = 4096, .seqlen_k = 4096, .head_dim = head_dim});
+      problems.push_back(plain_problem(1, heads, 4096, head_dim, ElementType::fp32));
     }
   }
   return problems;
@@ -42,13 +55,7 @@ std::vector<AttentionProblem> ladder_problems() {
   for (const ElementType dtype : {ElementType::fp32, ElementType::fp16}) {
     for (const std::int64_t head_dim : kHeadDims) {
       for (const std::int64_t seqlen : {2048, 4096}) {
-        problems.push_back({.batch = 12,
-                            .heads = 11,
-                            .heads_kv = 11,
-                            .seqlen_q = seqlen,
-                            .seqlen_k = seqlen,
-                            .head_dim = head_dim,
-                            .dtype = dtype});
+        problems.push_back(plain_problem(12, 11, seqlen, head_dim, dtype));
       }
     }
   }
@@ -68,18 +75,40 @@ std::vector<AttentionProblem> tuning_problems() {
   return problems;
 }
 
+/// 4 sequences, 32 heads, head_dim 64 and 128, with a causal mask and without.
+std::vector<AttentionProblem> problems_of_32_heads(std::int64_t shortest, std::int64_t longest,
+                                                   std::initializer_list<ElementType> types,
+                                                   std::optional<double> scale) {
+  std::vector<AttentionProblem> problems;
+  for (const ElementType dtype : types) {
+    for (const std::int64_t head_dim : {64, 128}) {
+      for (const bool causal : {false, true}) {
+        for (std::int64_t seqlen = shortest; seqlen <= longest; seqlen *= 2) {
+          AttentionProblem& problem = problems.emplace_back(plain_problem(4, 32, seqlen, head_dim, dtype));
+          problem.causal = causal;
+          problem.softmax_scale = scale;
+        }
+      }
+    }
+  }
+  return problems;
+}
+
+std::vector<AttentionProblem> triton_problems() {
+  return problems_of_32_heads(1024, 16384, {ElementType::fp16, ElementType::fp8e5m2}, 1.3);
+}
+
+std::vector<AttentionProblem> tile_library_problems() {
+  return problems_of_32_heads(256, 8192, {ElementType::fp16}, std::nullopt);
+}
+
 }  // namespace
 
 AttentionProblem flash2_benchmark_problem(std::int64_t seqlen, std::int64_t head_dim, ElementType dtype,
                                           bool causal) {
-  return {.batch = kTokens / seqlen,
-          .heads = kHiddenSize / head_dim,
-          .heads_kv = kHiddenSize / head_dim,
-          .seqlen_q = seqlen,
-          .seqlen_k = seqlen,
-          .head_dim = head_dim,
-          .dtype = dtype,
-          .causal = causal};
+  AttentionProblem problem = plain_problem(kTokens / seqlen, kHiddenSize / head_dim, seqlen, head_dim, dtype);
+  problem.causal = causal;
+  return problem;
 }
 
 std::span<const BenchSweep> bench_sweeps() {
@@ -89,7 +118,16 @@ std::span<const BenchSweep> bench_sweeps() {
        "FlashAttention-2's: 16384 tokens, hidden size 2048, fp16, N = 512 ... 16384",
        flash2_problems,
        {"gpu:flash2-mma"}},
-      {"fp32", "the same in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
+      {"triton",
+       "as Triton's kernels are timed: B4 H32, D 64 and 128, scale 1.3, fp16 and fp8 e5m2, N = 1024 ... "
+       "16384",
+       triton_problems,
+       {"gpu:flash2-mma", "gpu:flash3"}},
+      {"tile-library",
+       "as kernels of a tile-based library are timed: B4 H32, D 64 and 128, fp16, N = 256 ... 8192",
+       tile_library_problems,
+       {"gpu:flash2-mma", "gpu:flash3"}},
+      {"fp32", "as flash2, in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
       {"tune", "what --tune times: N = 4096, fp16 and bf16", tuning_problems, {"gpu:flash2-mma"}}};
   return sweeps;

@@ -120,7 +120,7 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_};
   if (problem.heads != problem.heads_kv || problem.window_left >= 0 || problem.window_right >= 0 ||
-      problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k || problem.softmax_scale) {
+      problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k) {
     return {{}, "peers are timed on plain and causal problems with equal heads and lengths"};
   }
   const Json request{{"peer", peer},
@@ -130,6 +130,7 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                      {"head_dim", problem.head_dim},
                      {"dtype", to_string(problem.dtype)},
                      {"causal", problem.causal},
+                     {"scale", problem.scale()},
                      {"seed", problem.seed},
                      {"direction", to_string(direction)},
                      {"warm_up", timing.warm_up},

@@ -99,7 +99,8 @@ class SdpaPeer:
         q, k, v, dout = tensors
 
         def forward():
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=request["causal"])
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=request["causal"],
+                                                                    scale=request["scale"])
 
         if request["direction"] == "forward":
             return forward
@@ -136,9 +137,10 @@ class TritonPeer:
 
     def work(self, tensors, request):
         q, k, v, dout = (tensor.detach() for tensor in tensors)
-        attention = plain_triton.Attention(q, k, v, dout, request["causal"], self.tuned)
+        attention = plain_triton.Attention(q, k, v, dout, request["causal"], request["scale"], self.tuned)
         attention.forward()
-        reference = torch.nn.functional.scaled_dot_product_attention(*tensors[:3], is_causal=request["causal"])
+        reference = torch.nn.functional.scaled_dot_product_attention(*tensors[:3], is_causal=request["causal"],
+                                                                     scale=request["scale"])
         self.require_equal([attention.out], [reference])
         if request["direction"] == "forward":
             return attention.forward
@@ -166,7 +168,7 @@ class Flash4Peer:
             tensor.requires_grad_(True)
 
         def forward():
-            out = flash4_func(q, k, v, causal=request["causal"])
+            out = flash4_func(q, k, v, causal=request["causal"], softmax_scale=request["scale"])
             return out[0] if isinstance(out, tuple) else out
 
         try:  # compiles for this problem
@@ -220,7 +222,7 @@ def make_tensors(request):
     return tensors
 
 
-PROBLEM_KEYS = ("batch", "heads", "seqlen", "head_dim", "dtype", "causal", "seed", "direction")
+PROBLEM_KEYS = ("batch", "heads", "seqlen", "head_dim", "dtype", "causal", "scale", "seed", "direction")
 
 
 class Desk:

@@ -184,12 +184,12 @@ def fastest(choices, launch):
 class Attention:
     """One problem with its tensors; forward() before backward()."""
 
-    def __init__(self, q, k, v, dout, causal, tuned):
+    def __init__(self, q, k, v, dout, causal, scale, tuned):
         self.q, self.k, self.v, self.dout, self.causal, self.tuned = q, k, v, dout, causal, tuned
         self.batch, self.heads, self.seqlen, self.head_dim = q.shape
         if ("forward", self.head_dim) not in CHOICES or self.seqlen % TILE_MULTIPLE or q.dtype == torch.float32:
             raise ValueError(f"no tiles for fp32, head_dim {self.head_dim} or seqlen {self.seqlen}")
-        self.scale = self.head_dim**-0.5
+        self.scale = scale
         self.out, self.dq, self.dk, self.dv = (torch.empty_like(q) for _ in range(4))
         self.lse = torch.empty((self.batch, self.heads, self.seqlen), device=q.device, dtype=torch.float32)
         self.delta = torch.empty_like(self.lse)

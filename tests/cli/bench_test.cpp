@@ -2,8 +2,13 @@
 // `tilescope bench`, run as a user runs it, on problems too small to tell anything.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <sstream>
+
+#include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
 #include "analysis/records/run_record.hpp"
+#include "analysis/studies/bench_sweeps.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "tests/cli/program.hpp"
@@ -63,12 +68,91 @@ TEST_CASE("bench --pass and --dtype choose what is timed; fp8 is timed forward")
   CHECK(parse_run_record("stdout", fp8.out).runs.at(0).passes.size() == 1);
 }
 
+TEST_CASE("bench --sweep over axes: three rates each, as a table, as CSV, in the record and drawn") {
+  const testing::TemporaryFolder folder;
+  const auto result =
+      run_program({"bench", "--sweep", "seqlen=16..64", "--sweep", "dtype=fp32,fp8e5m2", "--heads", "1",
+                   "--head-dim", "8", "--repetitions", "2", "--seconds", "0.001", "--csv", "rates.csv",
+                   "--plot", "rates.svg", "--json", "run.json"},
+                  folder.path());
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK(result.out.find("left out: cpu:flash2, backward: ") != std::string::npos);  // of fp8
+  CHECK(result.out.find("forward+backward") != std::string::npos);
+  const RunRecord record = read_run_record((folder.path() / "run.json").string());
+  REQUIRE(record.runs.size() == 6);
+
+  const std::string csv = testing::read_file(folder.path() / "rates.csv");
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 3 * 3 + 3);  // of fp8 forward alone
+  std::istringstream lines(csv);
+  std::string line;
+  std::getline(lines, line);
+  const auto columns = std::count(line.begin(), line.end(), ',');
+  while (std::getline(lines, line)) CHECK(std::count(line.begin(), line.end(), ',') == columns);
+
+  const std::string plot = testing::read_file(folder.path() / "rates.svg");
+  for (const char* part :
+       {"fp32, forward<", "fp32, backward<", "fp32, forward+backward<", "fp8e5m2, forward<"}) {
+    CAPTURE(part);
+    CHECK(plot.find(part) != std::string::npos);
+  }
+  CHECK(plot.find("fp8e5m2, backward") == std::string::npos);
+}
+
+TEST_CASE("the same problem on several tiles is a run each") {
+  const auto result = run_program(tiny({"--sweep", "tile=16x16,32x16", "--json", "-"}));
+  const RunRecord record = parse_run_record("stdout", result.out);
+  REQUIRE(record.runs.size() == 2);
+  CHECK(record.runs[0].passes.at(0).tile == TileShape{16, 16});
+  CHECK(record.runs[1].passes.at(1).tile == TileShape{32, 16});
+}
+
+TEST_CASE("the rate of forward and backward together is their work over the sum of their times") {
+  RunEntry run;
+  run.problem = {.seqlen_q = 100, .seqlen_k = 100, .head_dim = 10};
+  PassRecord pass;
+  pass.time.emplace().median_s = 1e-3;
+  run.passes.push_back(pass);
+  CHECK(cli::bench_rates(run).size() == 1);
+  pass.direction = Direction::backward;
+  pass.time->median_s = 4e-3;
+  run.passes.push_back(pass);
+  const auto rates = cli::bench_rates(run);
+  REQUIRE(rates.size() == 3);
+  const double forward_flops = 4.0 * 100 * 100 * 10;
+  CHECK(rates[0].paper_flops_per_second == doctest::Approx(forward_flops / 1e-3));
+  CHECK(rates[1].paper_flops_per_second == doctest::Approx(2.5 * forward_flops / 4e-3));
+  CHECK(rates[2].paper_flops_per_second == doctest::Approx(3.5 * forward_flops / 5e-3));
+}
+
+TEST_CASE("the lists of the sources have their shapes") {
+  const auto triton = find_bench_sweep("triton").problems();
+  CHECK(triton.size() == 2 * 2 * 2 * 5);
+  for (const AttentionProblem& p : triton) {
+    CHECK(p.batch == 4);
+    CHECK(p.heads == 32);
+    CHECK(p.softmax_scale == 1.3);
+  }
+  CHECK(triton.back().seqlen_q == 16384);
+  CHECK(triton.back().dtype == ElementType::fp8e5m2);
+  const auto library = find_bench_sweep("tile-library").problems();
+  CHECK(library.front().seqlen_q == 256);
+  CHECK(library.back().seqlen_k == 8192);
+}
+
 TEST_CASE("bench refuses what it cannot do") {
   testing::check_refused({{"bench", "--threads", "0"}, {"threads = 0", "1 ... "}});
   testing::check_refused({{"bench", "--repetitions", "two"}, {"repetitions", "two"}});
   testing::check_refused({{"bench", "--seconds", "-1"}, {"seconds", "-1"}});
   testing::check_refused({{"bench", "--seconds", "nan"}, {"seconds", "nan"}});
   testing::check_refused({{"bench", "--sweep", "flash"}, {"sweep", "flash2"}});
+  testing::check_refused({{"bench", "--sweep", "cpu", "--sweep", "causal=no"}, {"sweep = cpu", "alone"}});
+  testing::check_refused({{"bench", "--sweep", "length=1,2"}, {"sweep", "length", "seqlen"}});
+  testing::check_refused({{"bench", "--sweep", "seqlen=4..x"}, {"sweep seqlen", "x"}});
+  testing::check_refused({{"bench", "--sweep", "tile=16x16", "--tune", "--kernel", "gpu:flash2-mma"},
+                          {"sweep", "tile", "--tune"}});
+  testing::check_refused({{"bench", "--seqlen", "8", "--plot", "p.svg"}, {"--plot", "two or more lengths"}});
+  testing::check_refused({{"bench", "--seqlen", "8", "--csv", "no/where.csv"}, {"--csv", "no/where.csv"}});
   testing::check_refused({{"bench", "--sweep", "cpu", "--heads", "2"}, {"sweep", "cpu", "without"}});
   testing::check_refused({{"bench", "--peers"}, {"peers", "gpu:"}});
   testing::check_refused({{"bench", "--rounds", "0", "--kernel", "gpu:flash1"}, {"rounds", "1 ... "}});

@@ -13,13 +13,13 @@
 #include <stdexcept>
 
 namespace tilescope::testing {
-namespace {
-
 std::string read_file(const std::filesystem::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
 }
+
+namespace {
 
 /// Starts the program with the given standard output; standard error goes to `err_path`.
 pid_t start(const std::vector<std::string>& arguments, const std::filesystem::path& folder, int out,

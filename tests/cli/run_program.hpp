@@ -23,6 +23,9 @@ ProgramResult run_program(const std::vector<std::string>& arguments,
 /// Runs `tilescope ARGUMENTS...` with a standard output that nobody reads any more.
 ProgramResult run_program_without_reader(const std::vector<std::string>& arguments);
 
+/// What stands in a file; "" if there is none.
+std::string read_file(const std::filesystem::path& path);
+
 /// An empty folder that goes when the object does.
 class TemporaryFolder : public tilescope::TemporaryFolder {
  public:

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "analysis/cli/bench/bench_plan.hpp"
+#include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/bench/bench_tune.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -20,7 +22,6 @@
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/output_path.hpp"
 #include "analysis/records/run_record.hpp"
-#include "analysis/studies/bench_sweeps.hpp"
 #include "common/memory_budget.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "profiler/benchmarks/peer_process.hpp"
@@ -32,60 +33,14 @@ struct BenchArguments {
   ProblemOptions problem;
   KernelOptions kernel;
   RowsBefore rows;
-  std::optional<std::string> sweep, threads, repetitions, seconds, rounds;
+  BenchSweepOption sweep;
+  std::optional<std::string> threads, repetitions, seconds, rounds;
   bool peers = false, tune = false;
-  std::string tune_file;
+  std::string tune_file, csv, plot;
   std::string python = "python3";
 };
 
 bool on_device(const BenchmarkCase& c) { return c.kernel->name.starts_with("gpu:"); }
-
-std::vector<AttentionProblem> chosen_problems(const BenchArguments& arguments) {
-  if (arguments.sweep && arguments.problem.given()) {
-    throw BadInput("sweep", *arguments.sweep, "must stand without options that name a problem");
-  }
-  if (arguments.problem.given()) return {arguments.problem.problem()};
-  return find_bench_sweep(arguments.sweep.value_or("cpu")).problems();
-}
-
-std::vector<std::string> kernels_of(const BenchSweep& sweep) {
-  if (!sweep.kernels.empty()) return sweep.kernels;
-  std::vector<std::string> names;
-  const std::optional<DeviceFacts> device = device_facts();
-  for (const GpuKernel& rung : gpu_ladder()) {
-    if (device && !rung.row.chips.has(device->chip.compute_capability)) continue;
-    names.emplace_back(rung.row.name);
-  }
-  return names;
-}
-
-/// Kernel after kernel on each problem and direction. What a kernel of a sweep refuses is left out.
-std::vector<BenchmarkCase> plan_cases(const BenchArguments& arguments, int threads) {
-  std::vector<Direction> directions = {Direction::forward, Direction::backward};
-  if (arguments.problem.pass_given()) directions = arguments.problem.directions();
-  const bool picks = arguments.problem.pass_given() && !arguments.sweep;
-  const auto kernels =
-      arguments.kernel.kernels(kernels_of(find_bench_sweep(arguments.sweep.value_or("cpu"))));
-  std::vector<BenchmarkCase> cases;
-  for (const AttentionProblem& problem : chosen_problems(arguments)) {
-    for (const Direction direction : directions) {
-      for (const Kernel* kernel : kernels) {
-        const AttentionProblem own =
-            arguments.problem.given() ? arguments.problem.in_type_of(*kernel, problem) : problem;
-        const ProgramOptions options = arguments.kernel.tuned_options(*kernel, own, arguments.tune_file);
-        if (!picks && kernel->refusal(own, direction, options)) continue;
-        require_supported(*kernel, own, direction, options);
-        cases.push_back({kernel, own, direction, options, threads});
-      }
-    }
-  }
-  if (cases.empty()) {
-    const AttentionProblem problem = chosen_problems(arguments).front();
-    require_supported(*kernels.front(), problem, directions.front(),
-                      arguments.kernel.program_options(*kernels.front(), problem));
-  }
-  return cases;
-}
 
 std::vector<RowsJob> rows_jobs(const std::vector<BenchmarkCase>& cases) {
   std::vector<RowsJob> jobs;
@@ -138,12 +93,15 @@ void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettin
 int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const CommandContext& context) {
   if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
   if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
-  const BenchSweep& sweep = find_bench_sweep(arguments.sweep.value_or("tune"));
-  const std::vector<AttentionProblem> problems =
-      arguments.problem.given() ? chosen_problems(arguments) : sweep.problems();
+  for (const char* choice : {"tile", "backward", "order", "scan"}) {
+    if (arguments.sweep.axes().sets(choice)) {
+      throw BadInput("sweep", choice, "must be left out, --tune times a kernel's own choices");
+    }
+  }
+  const BenchSubjects subjects = bench_subjects(arguments.sweep, arguments.problem, "tune");
   const std::string path = arguments.tune_file.empty() ? tile_table_path() : arguments.tune_file;
   TileTable table = read_tile_table(path);
-  const auto kernels = arguments.kernel.kernels(kernels_of(sweep));
+  const auto kernels = arguments.kernel.kernels(subjects.kernels);
   for (const Kernel* kernel : kernels) {
     if (!kernel->launch_shape) {
       throw BadInput("kernel", std::string(kernel->name), "must be one of the GPU's: others take any tile");
@@ -157,8 +115,10 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
 
   std::vector<TuningTask> tasks;
   std::vector<BenchmarkCase> cases;
-  for (const AttentionProblem& problem : problems) {
+  for (const SweepPoint& point : subjects.points) {
     for (const Kernel* kernel : kernels) {
+      const AttentionProblem problem =
+          subjects.own_type ? arguments.problem.in_type_of(*kernel, point.problem) : point.problem;
       for (TuningTask& task : tuning_tasks(*kernel, problem, device.chip)) {
         cases.insert(cases.end(), task.cases.begin(), task.cases.end());
         tasks.push_back(std::move(task));
@@ -208,7 +168,11 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   device_settings.rounds = count_or(device_settings.rounds, "rounds", arguments.rounds, 100);
 
   if (arguments.tune) return tune(arguments, device_settings, context);
-  std::vector<BenchmarkCase> cases = plan_cases(arguments, threads);
+  BenchPlan plan = plan_bench(bench_subjects(arguments.sweep, arguments.problem, "cpu"), arguments.problem,
+                              arguments.kernel, arguments.tune_file, threads);
+  std::vector<BenchmarkCase>& cases = plan.cases;
+  if (!arguments.csv.empty()) require_writable_file("--csv", arguments.csv);
+  if (!arguments.plot.empty()) require_plottable(cases, arguments.plot);
   const std::vector<RowsJob> jobs = rows_jobs(cases);
   const auto device =
       std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !on_device(c); });
@@ -222,7 +186,10 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   RunRecord record = start_record(context.argv);
   if (!device_cases.empty()) bench_device(device_cases, device_settings, arguments, context, record);
   if (!cases.empty()) bench_cpu(cases, settings, context, record);
+  for (const std::string& line : plan.left_out) context.print("left out: " + line + "\n");
   arguments.rows.note_in(record.runs);
+  if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, bench_csv(record));
+  if (!arguments.plot.empty()) write_file_atomically("--plot", arguments.plot, bench_plot(record));
   context.write_record(record);
   return kFine;
 }
@@ -239,8 +206,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   arguments->problem.add_to(command);
   arguments->kernel.add_to(command, true);
   arguments->rows.add_to(command);
-  command.add_option("--sweep", arguments->sweep, "a named list of problems (tilescope list sweeps)")
-      ->type_name("NAME");
+  arguments->sweep.add_to(command);
   command.add_option("--threads", arguments->threads, "CPU: OpenMP threads; default all")->type_name("N");
   command.add_option("--repetitions", arguments->repetitions, "CPU: samples of each time; default 5")
       ->type_name("N");
@@ -252,13 +218,23 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
                    "GPU: time every tile shape of the kernels and keep the fastest for later runs");
   command.add_option("--tune-file", arguments->tune_file, "GPU: where tuned tiles are kept and looked for")
       ->type_name("FILE.json");
+  command.add_option("--csv", arguments->csv, "write forward, backward and their sum as rows to FILE")
+      ->type_name("FILE.csv")
+      ->group(kOutputGroup);
+  command
+      .add_option("--plot", arguments->plot,
+                  "draw the rates of a sweep of lengths: forward, backward and their sum")
+      ->type_name("FILE.svg")
+      ->group(kOutputGroup);
   command.add_flag("--peers", arguments->peers, "GPU: time PyTorch's and Triton's kernels in the same run");
   command.add_option("--python", arguments->python, "GPU: the Python that has them (python3)")
       ->type_name("PROGRAM");
-  show_examples(command, {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",
-                           "one problem, beside the matrix product of a BLAS"},
-                          {"bench --kernel gpu:flash2-mma --seqlen 4k --peers",
-                           "on a device, beside PyTorch and Triton"}});
+  show_examples(
+      command,
+      {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",
+        "one problem, beside the matrix product of a BLAS"},
+       {"bench --sweep seqlen=256..1k --heads 2 --csv rates.csv --plot rates.svg", "rates against length"},
+       {"bench --sweep triton --peers", "on a device, a named list of problems beside PyTorch and Triton"}});
 }
 
 }  // namespace tilescope::cli

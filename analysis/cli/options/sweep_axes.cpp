@@ -130,12 +130,16 @@ ProgramOptions SweepPoint::apply_to(ProgramOptions options) const {
   return options;
 }
 
-void SweepAxes::add_to(CLI::App& command) {
+std::string SweepAxes::axis_names() {
   std::string names;
   for (const Axis& axis : kAxes) names += (names.empty() ? "" : ", ") + std::string(axis.name);
+  return names;
+}
+
+void SweepAxes::add_to(CLI::App& command) {
   command
       .add_option("--sweep", texts_,
-                  "several problems: values with commas, or FIRST..LAST by doubling, of " + names +
+                  "several problems: values with commas, or FIRST..LAST by doubling, of " + axis_names() +
                       "; may be repeated")
       ->type_name("AXIS=VALUES")
       ->expected(1, CLI::detail::expected_max_vector_size)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cpu_ref/schedule/tile_program.hpp"
@@ -27,7 +28,12 @@ struct SweepPoint {
 /// --sweep, which may be repeated. Must outlive the parsing.
 class SweepAxes {
  public:
+  SweepAxes() = default;
+  /// Of texts that another option took.
+  explicit SweepAxes(std::vector<std::string> texts) : texts_(std::move(texts)) {}
   void add_to(CLI::App& command);
+  /// The names of all axes, with commas between them.
+  static std::string axis_names();
   bool given() const { return !texts_.empty(); }
   /// Whether some --sweep is of that axis.
   bool sets(std::string_view axis) const;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/counts/run_summary.hpp"
@@ -36,9 +37,12 @@ constexpr double kWeakBaseline = 0.5;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-void add_pass(std::vector<RunEntry>& runs, const std::string& kernel, const AttentionProblem& problem,
-              PassRecord pass) {
-  const auto same = [&](const RunEntry& run) { return run.kernel == kernel && run.problem == problem; };
+/// To the run of that kernel and problem that lacks the direction; the same on other tiles is another run.
+const RunEntry& add_pass(std::vector<RunEntry>& runs, const std::string& kernel,
+                         const AttentionProblem& problem, PassRecord pass) {
+  const auto same = [&](const RunEntry& run) {
+    return run.kernel == kernel && run.problem == problem && !pass_of(run, pass.direction);
+  };
   auto run = std::find_if(runs.begin(), runs.end(), same);
   if (run == runs.end()) {
     run = runs.insert(runs.end(), RunEntry{});
@@ -46,6 +50,7 @@ void add_pass(std::vector<RunEntry>& runs, const std::string& kernel, const Atte
     run->kernel = kernel;
   }
   run->passes.push_back(std::move(pass));
+  return *run;
 }
 
 /// CUDA events resolve half a microsecond; more digits would only fill the record.
@@ -54,21 +59,26 @@ std::vector<double> in_nanoseconds(std::vector<double> samples_s) {
   return samples_s;
 }
 
-/// Of a direction, by the papers' count. [FLOP/s]
-double paper_rate(const AttentionProblem& problem, const PassRecord& pass) {
-  return static_cast<double>(paper_flops(problem, pass.direction)) / pass.time->median_s;
+/// The rate of forward and backward together, once the run has both.
+std::optional<BenchRate> sum_of(const RunEntry& run) {
+  for (const BenchRate& rate : bench_rates(run)) {
+    if (!rate.direction) return rate;
+  }
+  return std::nullopt;
 }
 
-std::vector<std::string> device_row(const std::string& kernel, const AttentionProblem& problem,
-                                    const PassRecord& pass) {
-  return {kernel,
-          describe(problem),
-          pass.name,
-          to_string(pass.tile),
-          format_seconds(pass.time->median_s),
-          percent(pass.time->noise),
-          std::to_string(pass.time->samples_s.size()),
-          fmt::format("{:.1f}", 1e-12 * paper_rate(problem, pass))};
+/// Adds the pass to the runs, and its row to the table: below it the sum of both directions, once they are
+/// there.
+void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const std::string& kernel,
+                     const AttentionProblem& problem, PassRecord pass) {
+  const auto tera = [](double flops_per_second) { return fmt::format("{:.1f}", 1e-12 * flops_per_second); };
+  rows.push_back({kernel, describe(problem), pass.name, to_string(pass.tile),
+                  format_seconds(pass.time->median_s), percent(pass.time->noise),
+                  std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass))});
+  const auto sum = sum_of(add_pass(runs, kernel, problem, std::move(pass)));
+  if (!sum) return;
+  rows.push_back({kernel, describe(problem), sum->what(), "", format_seconds(sum->median_s), "", "",
+                  tera(sum->paper_flops_per_second)});
 }
 
 }  // namespace
@@ -114,12 +124,17 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
     const BenchmarkCase& c = cases[i];
     PassRecord pass = timed_pass(c, results.samples_s[i]);
     pass.counters["threads"] = std::int64_t{c.threads};
-    const double rate = static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s;
-    rows.push_back({std::string(c.kernel->name), describe(c.problem), pass.name, to_string(pass.tile),
-                    format_seconds(pass.time->median_s), percent(pass.time->noise), format_flops(rate) + "/s",
-                    product_rate ? percent(rate / *product_rate) : "?"});
+    const std::string kernel(c.kernel->name);
+    const auto add_row = [&](const std::string& passes, const std::string& tile, double median_s,
+                             const std::string& noise, double rate) {
+      rows.push_back({kernel, describe(c.problem), passes, tile, format_seconds(median_s), noise,
+                      format_flops(rate) + "/s", product_rate ? percent(rate / *product_rate) : "?"});
+    };
+    add_row(pass.name, to_string(pass.tile), pass.time->median_s, percent(pass.time->noise),
+            static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s);
     if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
-    add_pass(report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
+    const auto sum = sum_of(add_pass(report.runs, kernel, c.problem, std::move(pass)));
+    if (sum) add_row(sum->what(), "", sum->median_s, "", sum->useful_flops_per_second);
   }
   report.text = align_columns(rows, "", kRight);
   report.text += fmt::format(
@@ -147,8 +162,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
     PassRecord pass = timed_pass(c, in_nanoseconds(times.samples_s));
     if (times.throttled > 0) pass.time->throttled = times.throttled;
     pass.time->sm_clock_hz = times.sm_clock_hz;
-    rows.push_back(device_row(std::string(c.kernel->name), c.problem, pass));
-    add_pass(report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
+    add_device_pass(rows, report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
     const bool group_ends =
         i + 1 == cases.size() || cases[i + 1].problem != c.problem || cases[i + 1].direction != c.direction;
     if (!group_ends) continue;
@@ -160,8 +174,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       pass_of_peer.tile = kUnknownTile;
       pass_of_peer.flops = pass_of_peer.executed_flops = useful_flops(peer.problem, peer.direction);
       pass_of_peer.time = time_record(in_nanoseconds(peer.times.samples_s));
-      rows.push_back(device_row(peer.peer, peer.problem, pass_of_peer));
-      add_pass(report.runs, peer.peer, peer.problem, std::move(pass_of_peer));
+      add_device_pass(rows, report.runs, peer.peer, peer.problem, std::move(pass_of_peer));
     }
   }
   for (RunEntry& run : report.runs) run.l2 = "cold";

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/bench/bench_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu/registry/kernel_registry.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+/// Those that a list is meant for, or the GPU's ladder, as far as the device here runs them.
+std::vector<std::string> kernels_of(const BenchSweep& sweep) {
+  std::vector<std::string> names = sweep.kernels;
+  if (names.empty()) {
+    for (const GpuKernel& rung : gpu_ladder()) names.emplace_back(rung.row.name);
+  }
+  const std::optional<DeviceFacts> device = device_facts();
+  if (!device) return names;
+  std::vector<std::string> able;
+  for (const std::string& name : names) {
+    const Kernel& kernel = find_kernel(name);
+    if (!kernel.launch_shape || kernel.chips.has(device->chip.compute_capability)) able.push_back(name);
+  }
+  return able.empty() ? names : able;
+}
+
+void add_once(std::vector<std::string>& lines, std::string line) {
+  if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
+}
+
+}  // namespace
+
+void BenchSweepOption::add_to(CLI::App& command) {
+  command
+      .add_option(
+          "--sweep", texts_,
+          "a named list of problems (tilescope list sweeps); or several round one problem: values with "
+          "commas, or FIRST..LAST by doubling, of " +
+              SweepAxes::axis_names() + "; may be repeated")
+      ->type_name("NAME|AXIS=VALUES")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group("Problem");
+}
+
+const BenchSweep* BenchSweepOption::named() const {
+  const auto is_name = [](const std::string& text) { return text.find('=') == std::string::npos; };
+  const auto name = std::find_if(texts_.begin(), texts_.end(), is_name);
+  if (name == texts_.end()) return nullptr;
+  const BenchSweep& sweep = find_bench_sweep(*name);
+  if (texts_.size() > 1) throw BadInput("sweep", *name, "must stand alone: it names all of its problems");
+  return &sweep;
+}
+
+SweepAxes BenchSweepOption::axes() const { return named() ? SweepAxes() : SweepAxes(texts_); }
+
+BenchSubjects bench_subjects(const BenchSweepOption& sweep, const ProblemOptions& problem,
+                             const std::string& otherwise) {
+  BenchSubjects subjects;
+  const BenchSweep* named = sweep.named();
+  if (named && problem.given()) {
+    throw BadInput("sweep", std::string(named->name), "must stand without options that name a problem");
+  }
+  const SweepAxes axes = sweep.axes();
+  if (axes.given() || problem.given()) {
+    subjects.points = axes.points(problem.problem());
+    subjects.own_type = !axes.sets("dtype");
+    subjects.sweeps = axes.given();
+    subjects.kernels = kernels_of(find_bench_sweep(otherwise));
+    return subjects;
+  }
+  const BenchSweep& list = named ? *named : find_bench_sweep(otherwise);
+  for (const AttentionProblem& one : list.problems()) {
+    SweepPoint point;
+    point.problem = one;
+    subjects.points.push_back(point);
+  }
+  subjects.kernels = kernels_of(list);
+  subjects.sweeps = named != nullptr;
+  return subjects;
+}
+
+BenchPlan plan_bench(const BenchSubjects& subjects, const ProblemOptions& problem,
+                     const KernelOptions& kernel, const std::string& tiles, int threads) {
+  std::vector<Direction> directions = {Direction::forward, Direction::backward};
+  if (problem.pass_given()) directions = problem.directions();
+  const bool picks = problem.pass_given() && !subjects.sweeps;
+  const auto kernels = kernel.kernels(subjects.kernels);
+  BenchPlan plan;
+  for (const SweepPoint& point : subjects.points) {
+    for (const Direction direction : directions) {
+      for (const Kernel* one : kernels) {
+        const AttentionProblem own =
+            subjects.own_type ? problem.in_type_of(*one, point.problem) : point.problem;
+        const ProgramOptions options = point.apply_to(kernel.tuned_options(*one, own, tiles));
+        const auto reason = one->refusal(own, direction, options);
+        if (!picks && reason) {
+          if (subjects.sweeps) {
+            add_once(plan.left_out, fmt::format("{}, {}: {}", one->name, to_string(direction), *reason));
+          }
+          continue;
+        }
+        require_supported(*one, own, direction, options);
+        plan.cases.push_back({one, own, direction, options, threads});
+      }
+    }
+  }
+  if (plan.cases.empty()) {
+    const SweepPoint& point = subjects.points.front();
+    require_supported(*kernels.front(), point.problem, directions.front(),
+                      point.apply_to(kernel.program_options(*kernels.front(), point.problem)));
+  }
+  return plan;
+}
+
+}  // namespace tilescope::cli
