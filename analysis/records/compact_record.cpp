@@ -15,7 +15,7 @@ namespace tilescope {
 namespace {
 
 constexpr int kTimeDigits = 9;   // nanoseconds of a second
-constexpr int kRateDigits = 6;   // of clocks, and of how times spread
+constexpr int kRateDigits = 6;   // of clocks and shares, and of how times spread
 constexpr int kErrorDigits = 5;  // rounded up: an error is held to its bound, and a later one to this one
 
 double printed(double value, int digits) {
@@ -71,7 +71,7 @@ void shorten_measured(Json& pass) {
 /// Of a pass of a run, or a kernel's launch.
 void shorten_pass(Json& pass) {
   if (pass.contains("time")) shorten_time(pass["time"]);
-  for (const char* key : {"counters", "measured"}) {
+  for (const char* key : {"counters", "measured", "simulated"}) {
     if (pass.contains(key)) round_numbers(pass[key], kRateDigits, false);
   }
   // Bytes of a pass that was only run to be judged: they follow from problem and tile.

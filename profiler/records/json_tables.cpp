@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
 namespace tilescope {
@@ -100,6 +101,33 @@ bool is_nested(const std::vector<Json>& column) {
                      [](const Json& cell) { return cell.is_null() || is_objects(cell); });
 }
 
+/// Whether texts, absent in rows of null, come so often that a place for each is a shorter table.
+bool are_repeated_texts(const std::vector<Json>& column) {
+  constexpr std::size_t kWorth = 1000;  // characters: words are read more easily than places
+  std::set<std::string> texts;
+  std::size_t length = 0;
+  for (const Json& cell : column) {
+    if (cell.is_null()) continue;
+    if (!cell.is_string()) return false;
+    const std::string& text = cell.get_ref<const std::string&>();
+    if (!texts.insert(text).second) length += text.size();
+  }
+  return length > kWorth;
+}
+
+/// A column of texts, each once: its rows hold places in `texts` instead.
+Json text_column(const std::string& path, std::vector<Json>& column) {
+  Json texts = Json::array();
+  std::map<std::string, std::size_t> places;
+  for (Json& cell : column) {
+    if (cell.is_null()) continue;
+    const auto [place, added] = places.try_emplace(cell.get<std::string>(), texts.size());
+    if (added) texts.push_back(cell);
+    cell = place->second;
+  }
+  return Json{{"column", path}, {"texts", texts}};
+}
+
 Json table_of(const std::vector<const Json*>& objects) {
   Columns columns;
   for (const Json* object : objects) {
@@ -129,6 +157,10 @@ Json table_of(const std::vector<const Json*>& objects) {
       names.push_back(columns.paths[i]);
       kept.push_back(i);
     }
+  }
+  for (std::size_t k = 0; k < kept.size(); ++k) {  // after all comparisons
+    std::vector<Json>& cells = columns.cells[kept[k]];
+    if (names[k].is_string() && are_repeated_texts(cells)) names[k] = text_column(names[k], cells);
   }
   for (std::size_t row = 0; row < columns.rows; ++row) {
     rows.push_back(Json::array());
@@ -180,10 +212,29 @@ const Json& part_of(const Json& head, const char* key, Json::value_t type) {
 
 constexpr int kDeepest = 8;
 
+Json objects_of(const Json& head, const Json& rows, int depth);
+
+/// What a row's cell stands for under a column's name, or under a table or texts of that name.
+void put_cell(Json& object, const Json& column, const Json& cell, int depth) {
+  if (column.is_string()) return put_at(object, column.get<std::string>(), cell);
+  if (!column.is_object() || !column.contains("column") || !column.at("column").is_string()) {
+    refuse_table("must have names as columns, or tables over rows, not " + column.dump().substr(0, 60));
+  }
+  const std::string path = column.at("column");
+  if (!column.contains("texts")) return put_at(object, path, objects_of(column, cell, depth + 1));
+  const Json& texts = part_of(column, "texts", Json::value_t::array);
+  if (!cell.is_number_unsigned() || cell.get<std::size_t>() >= texts.size()) {
+    refuse_table("has " + cell.dump().substr(0, 60) + " for one of its " + std::to_string(texts.size()) +
+                 " texts of " + path);
+  }
+  put_at(object, path, texts[cell.get<std::size_t>()]);
+}
+
 /// The objects that `rows` under `head` (every, same, columns) stand for.
 Json objects_of(const Json& head, const Json& rows, int depth) {
   if (depth > kDeepest) refuse_table("is nested too deeply");
   const Json& columns = part_of(head, "columns", Json::value_t::array);
+  if (!rows.is_array()) refuse_table("must have rows, not " + rows.dump().substr(0, 60));
   Json objects = Json::array();
   for (const Json& row : rows) {
     if (!row.is_array() || row.size() != columns.size()) {
@@ -195,16 +246,7 @@ Json objects_of(const Json& head, const Json& rows, int depth) {
       put_at(object, path, value);
     }
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (row[i].is_null()) continue;
-      const Json& column = columns[i];
-      if (column.is_string()) {
-        put_at(object, column.get<std::string>(), row[i]);
-      } else if (column.is_object() && column.contains("column") && column.at("column").is_string() &&
-                 row[i].is_array()) {
-        put_at(object, column.at("column").get<std::string>(), objects_of(column, row[i], depth + 1));
-      } else {
-        refuse_table("must have names as columns, or tables over rows, not " + column.dump().substr(0, 60));
-      }
+      if (!row[i].is_null()) put_cell(object, columns[i], row[i], depth);
     }
     for (const auto& [path, other] : part_of(head, "same", Json::value_t::object).items()) {
       if (!other.is_string()) refuse_table("has a field " + path + " that is the same as no other");
@@ -230,7 +272,7 @@ std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::
 /// Which cells hold rows of a table.
 std::vector<bool> nested_cells(const Json& columns) {
   std::vector<bool> nested;
-  for (const Json& column : columns) nested.push_back(column.is_object());
+  for (const Json& column : columns) nested.push_back(column.contains("columns"));
   return nested;
 }
 
@@ -262,7 +304,12 @@ std::string fields_text(const Json& object, const std::string& indent) {
 
 std::string column_text(const Json& column, const std::string& indent) {
   if (!column.is_object()) return one_line(column);
-  return fields_text(column, indent);
+  if (!column.contains("texts")) return fields_text(column, indent);
+  std::string text =
+      "{\n" + indent + " \"column\": " + one_line(column.at("column")) + ",\n" + indent + " \"texts\": [";
+  for (const Json& one : column.at("texts"))
+    text += (text.back() == '[' ? "\n" : ",\n") + indent + "  " + one_line(one);
+  return text + "]}";
 }
 
 std::string columns_text(const Json& columns, const std::string& indent) {

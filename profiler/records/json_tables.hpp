@@ -9,7 +9,8 @@
 //             ["delta", 64, null]]}                 null: it lacks the field
 //
 // A name with slashes is a path through objects. A column of arrays of objects is a table for all rows, and
-// each row holds its rows of it.
+// each row holds its rows of it. Where texts come again and again, as the names of a process's kernels do,
+// {"column": "name", "texts": ["gemm<...>", "softmax<...>"]} has each once, and rows their places, from 0.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -26,6 +26,19 @@ foreach(line ${sums})
   endforeach()
 endforeach()
 
+# The one figure that is drawn from samples alone.
+execute_process(COMMAND ${PROGRAM} profile --timeline ${WORK}/timeline.svg --quiet
+    --samples ${WORK}/full/reports/profiler/h200-timeline.json
+  RESULT_VARIABLE failed ERROR_VARIABLE complaint)
+if(failed)
+  message(FATAL_ERROR "profile --samples failed: ${complaint}")
+endif()
+file(SHA256 ${SOURCE}/reports/profiler/h200-timeline.svg committed)
+file(SHA256 ${WORK}/timeline.svg made)
+if(NOT committed STREQUAL made)
+  message(FATAL_ERROR "reports/profiler/h200-timeline.svg is out of date: profile --timeline FILE --samples draws it")
+endif()
+
 file(GLOB_RECURSE records RELATIVE ${WORK}/compact ${WORK}/compact/*.json)
 execute_process(COMMAND ${PROGRAM} record compact ${records} --quiet WORKING_DIRECTORY ${WORK}/compact
   RESULT_VARIABLE failed ERROR_VARIABLE complaint)

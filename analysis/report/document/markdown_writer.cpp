@@ -17,9 +17,19 @@ std::string cell(std::string_view text) {
   return escaped;
 }
 
+/// Tables with more rows are begun here; the page has all of them.
+constexpr std::size_t kMostPrintedRows = 100;
+
 struct MarkdownWriter {
   std::string_view figure_folder;
   std::string text;
+
+  /// The page lies beside the folder of the figures.
+  std::string page() const {
+    const std::size_t slash = figure_folder.rfind('/');
+    const bool in_folder = slash != std::string_view::npos;
+    return std::string(figure_folder.substr(0, in_folder ? slash + 1 : 0)) + "report.html";
+  }
 
   void operator()(const Paragraph& paragraph) { text += paragraph.text + "\n\n"; }
 
@@ -39,20 +49,28 @@ struct MarkdownWriter {
 
   void operator()(const Table& table) {
     if (!table.caption.empty()) text += table.caption + "\n\n";
-    const bool folded = table.rows.size() > kMostOpenRows;
+    const bool begun = table.rows.size() > kMostPrintedRows;
+    const bool folded = table.rows.size() > kMostOpenRows && !begun;
     if (folded) text += fmt::format("<details><summary>{} rows</summary>\n\n", table.rows.size());
     for (const Table::Column& column : table.columns) text += "| " + cell(column.header) + " ";
     text += "|\n";
     for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
     text += "|\n";
-    for (const auto& row : table.rows) {
-      const bool heading = row.size() == 1 && table.columns.size() > 1;
-      for (const std::string& value : row)
-        text += heading ? fmt::format("| **{}** ", cell(value)) : fmt::format("| {} ", cell(value));
-      for (std::size_t i = row.size(); i < table.columns.size(); ++i) text += "| ";
-      text += "|\n";
-    }
+    const std::size_t printed = begun ? kMostOpenRows : table.rows.size();
+    for (std::size_t i = 0; i < printed; ++i) add_row(table.rows[i], table.columns.size());
     text += folded ? "\n</details>\n\n" : "\n";
+    if (begun) {
+      text += fmt::format("The other {} rows stand in [report.html]({}).\n\n", table.rows.size() - printed,
+                          page());
+    }
+  }
+
+  void add_row(const std::vector<std::string>& row, std::size_t columns) {
+    const bool heading = row.size() == 1 && columns > 1;
+    for (const std::string& value : row)
+      text += heading ? fmt::format("| **{}** ", cell(value)) : fmt::format("| {} ", cell(value));
+    for (std::size_t i = row.size(); i < columns; ++i) text += "| ";
+    text += "|\n";
   }
 
   void operator()(const Figure& figure) {
@@ -92,7 +110,7 @@ std::string to_markdown(const Document& document, std::string_view figure_folder
   }
   writer.text += document.lead + "\n\n";
   for (const Section& section : document.sections) {
-    writer.text += "## " + section.title + "\n\n";
+    writer.text += fmt::format("<a id=\"{}\"></a>\n\n## {}\n\n", section.name, section.title);
     for (const Block& block : section.blocks) std::visit(writer, block);
   }
   writer.text.pop_back();

@@ -104,13 +104,16 @@ struct Document {
 /// the script.
 std::string to_html(const Document& document);
 
-/// GitHub Markdown; figures are links to `figure_folder`/NAME.svg.
+/// GitHub Markdown; a section's name is its anchor, whatever its title; figures are links to
+/// `figure_folder`/NAME.svg, and of very long tables only the beginning stands there, with a link to
+/// report.html beside that folder.
 std::string to_markdown(const Document& document, std::string_view figure_folder);
 
 /// One block alone, as it stands inside to_markdown().
 std::string to_markdown(const Block& block, std::string_view figure_folder);
 
-/// A whole SVG document of the figure: its panels side by side, its legend below.
+/// A whole SVG document of the figure: its panels side by side, its legend below, without what a script
+/// reads.
 std::string to_svg(const Figure& figure);
 
 /// For text and attributes of HTML and SVG.

@@ -32,6 +32,24 @@ std::string escape_markup(std::string_view text) {
   return escaped;
 }
 
+namespace {
+
+/// What stands in the drawing for the page's script alone, left out.
+std::string without_data(std::string elements) {
+  for (const std::string_view data : {" data-s=\"", " data-t=\""}) {
+    std::string plain;
+    std::size_t from = 0;
+    for (std::size_t at; (at = elements.find(data, from)) != std::string::npos;) {
+      plain.append(elements, from, at - from);
+      from = elements.find('"', at + data.size()) + 1;
+    }
+    elements = plain.append(elements, from);
+  }
+  return elements;
+}
+
+}  // namespace
+
 std::string to_svg(const Figure& figure) {
   constexpr double kMargin = 12, kGap = 28, kTitle = 22, kScale = 1.5;
   const bool several = figure.panels.size() > 1;
@@ -48,7 +66,8 @@ std::string to_svg(const Figure& figure) {
         body += fmt::format("<text class=\"h\" x=\"{}\" y=\"{}\">{}</text>\n", x, y + 12,
                             escape_markup(panel.title));
       }
-      body += fmt::format("<g transform=\"translate({},{})\">\n{}</g>\n", x, top, panel.drawing.elements);
+      body += fmt::format("<g transform=\"translate({},{})\">\n{}</g>\n", x, top,
+                          without_data(panel.drawing.elements));
       row = std::max(row, top - y + panel.drawing.height);
     }
     y += row + kMargin;

@@ -115,5 +115,6 @@ struct StackedChart {
   std::vector<std::size_t> group_starts;  // bars before which a gap stands
 };
 Drawing draw(const StackedChart& chart);
+Drawing draw_legend(const std::vector<BarPart>& parts);
 
 }  // namespace tilescope

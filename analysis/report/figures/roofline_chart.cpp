@@ -47,7 +47,7 @@ std::string draw_roof(const Roof& roof, const Frame& frame, const ChartAxis& x, 
                                   color_class(roof.color), roof_class(roof), coordinate(from_x),
                                   coordinate(from_y), coordinate(to_x), coordinate(to_y));
   if (slope > 0) return drawn;
-  return drawn + svg_text(frame.right, from_y + (roof.label_below ? 15 : -5), roof.label, "end");
+  return drawn + svg_text(frame.right, from_y + (roof.label_below ? 15 : -5), roof.label, Anchor::end);
 }
 
 /// At the first boundary the kernel's own marker, filled; at the second the same, open; at the third a cross.

@@ -29,7 +29,8 @@ Drawing draw(const StackedChart& chart) {
     if (std::find(chart.group_starts.begin(), chart.group_starts.end(), i) != chart.group_starts.end()) {
       y += kGroupGap;
     }
-    drawing.elements += svg_text(0, y + 12, bar.label) + svg_text(kDrawingWidth, y + 12, bar.total, "end");
+    drawing.elements +=
+        svg_text(0, y + 12, bar.label) + svg_text(kDrawingWidth, y + 12, bar.total, Anchor::end);
     double x = 0;
     for (std::size_t part = 0; part < chart.parts.size(); ++part) {
       if (bar.lengths[part] <= 0) continue;
@@ -43,11 +44,13 @@ Drawing draw(const StackedChart& chart) {
     }
     y += kStep;
   }
-  drawing.elements += svg_text(0, y + 10, chart.x_label);
+  return {y + 16, drawing.elements + svg_text(0, y + 10, chart.x_label)};
+}
+
+Drawing draw_legend(const std::vector<BarPart>& parts) {
   std::vector<LegendEntry> entries;
-  for (const BarPart& part : chart.parts) entries.push_back({part.title, bar_sample(part.color)});
-  const Drawing below = legend(entries, y + 16);
-  return {y + 16 + below.height, drawing.elements + below.elements};
+  for (const BarPart& part : parts) entries.push_back({part.title, bar_sample(part.color)});
+  return legend(entries, 0);
 }
 
 }  // namespace tilescope

@@ -24,24 +24,25 @@ std::string coordinate(double value) {
   return text == "-0" ? "0" : text;
 }
 
-std::string svg_text(double x, double y, std::string_view text, const char* anchor) {
-  const std::string where =
-      std::string_view(anchor) == "start" ? "" : fmt::format(" text-anchor=\"{}\"", anchor);
-  return fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", coordinate(x), coordinate(y), where,
+std::string svg_text(double x, double y, std::string_view text, Anchor anchor) {
+  const char* from = anchor == Anchor::start    ? ""
+                     : anchor == Anchor::middle ? " class=\"t\""
+                                                : " class=\"e\"";
+  return fmt::format("<text{} x=\"{}\" y=\"{}\">{}</text>\n", from, coordinate(x), coordinate(y),
                      escape_markup(text));
 }
 
 std::string marker_path(Marker marker, double x, double y) {
   constexpr const char* shapes[] = {"",
-                                    "m-3.4 0a3.4 3.4 0 1 0 6.8 0a3.4 3.4 0 1 0-6.8 0z",
+                                    "m0-3.4a3.4 3.4 0 1 1-.1 0z",
                                     "m-3-3h6v6h-6z",
-                                    "m0-4.2l3.9 6.7h-7.8z",
-                                    "m0 4.2l3.9-6.7h-7.8z",
-                                    "m0-4.4l4.4 4.4-4.4 4.4-4.4-4.4z",
-                                    "m0-4l3.8 2.8-1.5 4.4h-4.6l-1.5-4.4z",
-                                    "m-3.4-3.4l6.8 6.8m0-6.8l-6.8 6.8",
-                                    "m-4.2 0h8.4m-4.2-4.2v8.4",
-                                    "m-4 0h8m-6-3.5l4 7m0-7l-4 7"};
+                                    "m0-4 4 7h-8z",
+                                    "m0 4 4-7h-8z",
+                                    "m0-4 4 4-4 4-4-4z",
+                                    "m0-4 4 3-2 4h-4l-2-4z",
+                                    "m-3-3 6 6m0-6-6 6",
+                                    "m-4 0h8m-4-4v8",
+                                    "m-4 0h8m-6-3 4 6m0-6-4 6"};
   return marker == Marker::none ? ""
                                 : fmt::format("M{} {}{}", coordinate(x), coordinate(y),
                                               shapes[static_cast<std::size_t>(marker)]);
@@ -76,7 +77,7 @@ std::string Frame::draw() const {
     const double centre = std::min(at, kDrawingWidth - half);
     if (centre - half < free_from) continue;
     free_from = centre + half + 4;
-    labels += svg_text(centre, bottom + 17, label, "middle");
+    labels += svg_text(centre, bottom + 17, label, Anchor::middle);
   }
   double free_above = 1e9;
   for (const auto& [label, value] : y_.ticks) {  // ascending
@@ -84,11 +85,11 @@ std::string Frame::draw() const {
     grid += fmt::format("M{} {}H{}", coordinate(left), coordinate(at), coordinate(right));
     if (at > free_above) continue;
     free_above = at - kTextHeight;
-    labels += svg_text(left - 6, at + 4, label, "end");
+    labels += svg_text(left - 6, at + 4, label, Anchor::end);
   }
   labels += svg_text(0, 12, y_.label);
   labels += svg_text(std::min((left + right) / 2, kDrawingWidth - text_width(x_.label) / 2), bottom + 35,
-                     x_.label, "middle");
+                     x_.label, Anchor::middle);
   return fmt::format("<path class=\"g\" d=\"{}\"/>\n<path class=\"a\" d=\"M{} {}V{}H{}\"/>\n", grid,
                      coordinate(left), coordinate(top), coordinate(bottom), coordinate(right)) +
          labels;

@@ -15,8 +15,9 @@ double text_width(std::string_view text);
 /// "12.5": a coordinate with at most one decimal.
 std::string coordinate(double value);
 
-/// Anchor: "start", "middle" or "end".
-std::string svg_text(double x, double y, std::string_view text, const char* anchor = "start");
+/// Which of its ends stands at the place of a text.
+enum class Anchor { start, middle, end };
+std::string svg_text(double x, double y, std::string_view text, Anchor anchor = Anchor::start);
 
 /// Path data of a marker round a point.
 std::string marker_path(Marker marker, double x, double y);

@@ -87,22 +87,13 @@ Figure tensor_figure(const std::vector<const RunSummary*>& runs) {
     }
   }
   if (chart.bars.size() < 2) return {};
-  // A part that nobody has needs no entry in the key.
-  for (std::size_t part = chart.parts.size(); part-- > 0;) {
-    if (std::any_of(chart.bars.begin(), chart.bars.end(),
-                    [part](const StackedBar& bar) { return bar.lengths[part] > 0; })) {
-      continue;
-    }
-    chart.parts.erase(chart.parts.begin() + static_cast<std::ptrdiff_t>(part));
-    for (StackedBar& bar : chart.bars)
-      bar.lengths.erase(bar.lengths.begin() + static_cast<std::ptrdiff_t>(part));
-  }
   figure.name = "bytes-by-tensor";
   figure.title = "Bytes at SM<->L2 by tensor.";
   figure.caption =
       "Closed form, all passes of a direction together. `standard` moves the N x N matrices; the flash "
       "kernels move K and V again for each tile of Q, or Q, dO and the sums again for each tile of K and V.";
   figure.panels = {{problem_text(*runs.front()), draw(chart)}};
+  figure.legend = draw_legend(chart.parts);
   return figure;
 }
 

@@ -34,14 +34,15 @@ RunRecord record_of_runs(int runs) {
 }
 
 TEST_CASE(
-    "of a compact record nothing is gone but samples, digits of times and errors, and what is told "
-    "elsewhere") {
+    "of a compact record nothing is gone but samples, digits of times, shares and errors, and what "
+    "is told elsewhere") {
   const RunRecord record = record_of_runs(3);
   const std::string text = to_json_text(record), compact = compact_record("r.json", text);
   CHECK(compact.size() < text.size() / 2);
   RunRecord expected = without_samples(record);
   for (RunEntry& run : expected.runs) {
     run.passes[0].time->median_s = 1.23456789e-3;
+    run.passes[0].simulated->hit_rate = 0.123457;
     run.passes[0].simulated->l2_curve.clear();  // it was measured with one L2
     run.passes[0].counters.erase("smsp__inst_executed.sum");
     run.error["o"].max_abs = 1.0001e-3;  // up, so that an error that has not grown is within it

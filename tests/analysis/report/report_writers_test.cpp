@@ -60,6 +60,26 @@ TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
   }
 }
 
+TEST_CASE("a very long table is begun in Markdown, which says where the rest stands") {
+  Table table{"Very long.", {{"n", true}}, {}};
+  for (int i = 0; i < 101; ++i) table.rows.push_back({std::to_string(i)});
+  const Block block = table;
+  const std::string markdown = to_markdown(block, "reports/figures");
+  CHECK(contains(markdown, "| 11 |\n\nThe other 89 rows stand in [report.html](reports/report.html).\n"));
+  CHECK(contains(to_markdown(block, "figures"), "(report.html)"));
+  CHECK(contains(to_html({"", "", {{"s", "S", {table}}}}), "<th scope=\"row\">100"));
+  table.rows.pop_back();
+  CHECK(contains(to_markdown(Block(table), "figures"), "| 99 |\n\n</details>"));
+}
+
+TEST_CASE("a figure's own file holds nothing that only the page's script reads") {
+  const std::string marked =
+      "<g class=\"c0\" data-s=\"a, b\"><path d=\"M0 0\" data-t=\"1: 2\"/><text>c data-t</text></g>";
+  const Figure figure{"f", "F", "", {}, {{"p", {10, marked}}}};
+  CHECK(contains(to_svg(figure), "<g class=\"c0\"><path d=\"M0 0\"/><text>c data-t</text></g>"));
+  CHECK(contains(to_html({"", "", {{"s", "S", {figure}}}}), marked));
+}
+
 TEST_CASE("verdicts come first") {
   Document document = small_document();
   document.verdicts = {{"Is it?", "1 of 2", "**Half.** So it is.", Outcome::mixed, "one"}};

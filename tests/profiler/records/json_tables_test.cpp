@@ -95,6 +95,24 @@ TEST_CASE("random objects come back") {
   }
 }
 
+TEST_CASE("texts that come again and again stand once") {
+  const std::string first = "void first_kernel<" + std::string(600, 'a') + ">()";
+  const std::string second = "void second_kernel<" + std::string(600, 'b') + ">()";
+  Json json{{"kernels", Json::array()}};
+  for (const std::string& name : {first, second, first, second}) {
+    json["kernels"].push_back({{"name", name}, {"type", "fp16"}, {"launch", {{"of", name}}}});
+  }
+  json["kernels"][2]["type"] = "fp32";
+  json["kernels"].push_back({{"type", "fp32"}});
+  check_back(json);
+  const std::string text = table_text(with_tables(json));
+  CHECK(text.find(first) == text.rfind(first));
+  const Json table = Json::parse(text)["kernels"];
+  CHECK(table["columns"] == Json{{{"column", "name"}, {"texts", {first, second}}}, "type"});
+  CHECK(table["rows"] == Json{{0, "fp16"}, {1, "fp16"}, {0, "fp32"}, {1, "fp16"}, {nullptr, "fp32"}});
+  CHECK(table["same"] == Json{{"launch/of", "name"}});
+}
+
 TEST_CASE("what holds no table is left as it is") {
   for (const char* text : {"[]", "3", R"({"a": [], "b": [1, {"c": 2}], "rows": 1})"}) {
     CHECK(without_tables(Json::parse(text)).dump() == Json::parse(text).dump());
@@ -116,4 +134,17 @@ TEST_CASE("a damaged table is refused by what is wrong with it") {
         std::string::npos);
   CHECK(table_complaint(R"({"r": {"columns": [{"column": "a"}], "rows": [[[1]]]}})").find("columns") !=
         std::string::npos);
+  CHECK(table_complaint(R"({"r": {"columns": [{"column": "a", "columns": ["b"]}], "rows": [[1]]}})")
+            .find("must have rows, not 1") != std::string::npos);
+  for (const char* place : {"2", "-1", "\"x\"", "0.5"}) {
+    CAPTURE(place);
+    const std::string text =
+        std::string(R"({"r": {"columns": [{"column": "a", "texts": ["x", "y"]}], "rows": [[)") + place +
+        "]]}}";
+    CHECK(table_complaint(text).find(std::string("has ") + place + " for one of its 2 texts of a") !=
+          std::string::npos);
+  }
+  CHECK(
+      table_complaint(R"({"r": {"columns": [{"column": "a", "texts": 1}], "rows": [[0]]}})").find("texts") !=
+      std::string::npos);
 }
