@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +14,9 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
+#include "common/child_process.hpp"
 #include "common/errors.hpp"
 #include "common/installed_files.hpp"
 
@@ -51,22 +52,18 @@ PeerProcess::PeerProcess(const std::vector<std::string>& command, double answer_
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw MachineLacks(std::string("no socket for the peers' process: ") + std::strerror(errno));
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  const int error = posix_spawnp(&child_, words.front(), &actions, nullptr, words.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
   socket_ = ends[0];
-  if (error != 0) {
-    child_ = 0;
+  std::string failed;
+  try {
+    child_ = start_process({command, {}, ends[1], ends[1]});
+  } catch (const std::system_error& failure) {
+    failed = failure.code().message();
+  }
+  close(ends[1]);
+  if (!failed.empty()) {
     end();
-    throw MachineLacks("the peers need " + command.front() + ", which cannot be started (" +
-                       std::strerror(error) + "); TileScope's kernels can be timed without --peers");
+    throw MachineLacks("the peers need " + command.front() + ", which cannot be started (" + failed +
+                       "); TileScope's kernels can be timed without --peers");
   }
   try {
     const Json hello = Json::parse(read_line());
