@@ -3,6 +3,7 @@
 #include "common/errors.hpp"
 #include "profiler/counters/block_counters.hpp"
 #include "profiler/counters/metric_catalogue.hpp"
+#include "profiler/injection/launch_counters.hpp"
 #include "profiler/timing/timeline.hpp"
 #include "profiler/work_profiler.hpp"
 
@@ -39,10 +40,18 @@ BlockCounters::~BlockCounters() = default;
 void BlockCounters::open() { refuse(); }
 KernelMeasurement BlockCounters::close(const std::string&) { refuse(); }
 CollectionFacts BlockCounters::facts() const { refuse(); }
+std::string BlockCounters::library() const { refuse(); }
+
+struct LaunchCounters::State {};
+
+LaunchCounters::LaunchCounters(const std::string&, int, L2State, const std::string&) { refuse(); }
+LaunchCounters::~LaunchCounters() = default;
+void LaunchCounters::open() { refuse(); }
+Events LaunchCounters::close() { refuse(); }
 
 struct WorkProfiler::State {};
 
-WorkProfiler::WorkProfiler(const std::string&, const TimerOptions&) { refuse(); }
+WorkProfiler::WorkProfiler(const std::string&, const TimerOptions&, int) { refuse(); }
 WorkProfiler::~WorkProfiler() = default;
 std::string WorkProfiler::device() const { refuse(); }
 std::string WorkProfiler::chip() const { refuse(); }

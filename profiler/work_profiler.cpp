@@ -12,8 +12,9 @@
 namespace tilescope {
 
 struct WorkProfiler::State {
-  State(const std::string& metrics, const TimerOptions& timing)
-      : cupti(CuptiLibrary::load()),
+  State(const std::string& metrics, const TimerOptions& timing, int device_index)
+      : device(device_index),
+        cupti(CuptiLibrary::load()),
         counters(cupti, device, metrics, timing.l2),
         timer(device),
         timing(timing) {}
@@ -52,8 +53,8 @@ const KernelMeasurement* main_kernel(const std::vector<KernelMeasurement>& kerne
 
 }  // namespace
 
-WorkProfiler::WorkProfiler(const std::string& metrics, const TimerOptions& timing)
-    : state_(std::make_unique<State>(metrics, timing)) {}
+WorkProfiler::WorkProfiler(const std::string& metrics, const TimerOptions& timing, int device_index)
+    : state_(std::make_unique<State>(metrics, timing, device_index)) {}
 WorkProfiler::~WorkProfiler() = default;
 
 std::string WorkProfiler::device() const { return state_->device.name(); }

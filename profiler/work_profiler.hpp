@@ -30,7 +30,7 @@ class WorkProfiler {
  public:
   /// @param metrics as choose_metrics takes them @param timing l2 is that of the counters too
   /// @throws MachineLacks without a device, libcupti or the permission to count, UnknownMetric
-  WorkProfiler(const std::string& metrics, const TimerOptions& timing);
+  WorkProfiler(const std::string& metrics, const TimerOptions& timing, int device_index = 0);
   ~WorkProfiler();
   WorkProfiler(const WorkProfiler&) = delete;
   WorkProfiler& operator=(const WorkProfiler&) = delete;

@@ -14,10 +14,12 @@ struct BlockCounters::State {
         choice(choose_metrics(metrics, MetricCatalogue(counters_of.chip))),
         session(cupti, device.get(), counters_of, choice.counters, RangeMode::pushed, kRangesOfBracket),
         sweep(device.driver()) {
-    if (session.passes() == 1) return;
-    throw BadInput("metrics", metrics,
-                   "must be what one pass can count, where nothing is repeated; these take " +
-                       std::to_string(session.passes()) + " passes, and the set traffic takes one");
+    if (session.passes() > 1) {
+      throw BadInput("metrics", metrics,
+                     "must be what one pass can count, where nothing is repeated; these take " +
+                         std::to_string(session.passes()) + " passes, and the set traffic takes one");
+    }
+    device.leave();
   }
 
   DeviceContext device;
@@ -31,9 +33,13 @@ struct BlockCounters::State {
 
 BlockCounters::BlockCounters(const std::string& metrics, int device_index, L2State l2)
     : state_(std::make_unique<State>(metrics, device_index, l2)) {}
-BlockCounters::~BlockCounters() = default;
+BlockCounters::~BlockCounters() {
+  const CurrentContext current(state_->device.driver(), state_->device.get());
+  state_.reset();
+}
 
 void BlockCounters::open() {
+  const CurrentContext current(state_->device.driver(), state_->device.get());
   const DriverLibrary& driver = *state_->device.driver();
   TILESCOPE_DRIVER_CALL(driver, cuCtxSynchronize);
   state_->session.start();
@@ -45,6 +51,7 @@ void BlockCounters::open() {
 }
 
 KernelMeasurement BlockCounters::close(const std::string& name) {
+  const CurrentContext current(state_->device.driver(), state_->device.get());
   close_bracket(state_->session, *state_->device.driver(), state_->sweep, 0);
   if (!state_->session.stop()) throw CuptiError(0, "CUPTI announced one pass and asked for another");
   KernelMeasurement block;
@@ -55,6 +62,8 @@ KernelMeasurement BlockCounters::close(const std::string& name) {
   }
   return block;
 }
+
+std::string BlockCounters::library() const { return state_->cupti->path(); }
 
 CollectionFacts BlockCounters::facts() const {
   return {.device = state_->device.name(),

@@ -32,6 +32,8 @@ class BlockCounters {
   KernelMeasurement close(const std::string& name);
   /// Of the record.
   CollectionFacts facts() const;
+  /// The file of the libcupti that counts.
+  std::string library() const;
 
  private:
   struct State;

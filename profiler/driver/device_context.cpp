@@ -8,12 +8,16 @@ DeviceContext::DeviceContext(int device_index) : driver_(DriverLibrary::load()),
   TILESCOPE_DRIVER_CALL(*driver_, cuDeviceGet, &device_, device_index);
   TILESCOPE_DRIVER_CALL(*driver_, cuDevicePrimaryCtxRetain, &context_, device_);
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context_);
+  current_ = true;
 }
 
-DeviceContext::~DeviceContext() {
+// The primary context stays until the process ends: it is the CUDA runtime's too, with whatever it holds.
+DeviceContext::~DeviceContext() { leave(); }
+
+void DeviceContext::leave() {
   CUcontext popped = nullptr;
-  driver_->cuCtxPopCurrent(&popped);
-  // The primary context stays until the process ends: it is the CUDA runtime's too, with whatever it holds.
+  if (current_) driver_->cuCtxPopCurrent(&popped);
+  current_ = false;
 }
 
 std::string DeviceContext::name() const { return device_name(*driver_, device_); }

@@ -17,6 +17,9 @@ class DeviceContext {
   DeviceContext(const DeviceContext&) = delete;
   DeviceContext& operator=(const DeviceContext&) = delete;
 
+  /// What was current before is so again: while somebody else's code runs, CurrentContext brings ours back.
+  void leave();
+
   std::shared_ptr<const DriverLibrary> driver() const { return driver_; }
   CUcontext get() const { return context_; }
   int device_index() const { return device_index_; }
@@ -29,6 +32,25 @@ class DeviceContext {
   int device_index_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  bool current_ = false;
+};
+
+/// Makes a context current as long as it lives.
+class CurrentContext {
+ public:
+  CurrentContext(std::shared_ptr<const DriverLibrary> driver, CUcontext context)
+      : driver_(std::move(driver)) {
+    TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context);
+  }
+  ~CurrentContext() {
+    CUcontext popped = nullptr;
+    driver_->cuCtxPopCurrent(&popped);
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  std::shared_ptr<const DriverLibrary> driver_;
 };
 
 }  // namespace tilescope

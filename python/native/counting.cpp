@@ -1,17 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/counting.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "analysis/records/run_record.hpp"
+#include "profiler/timing/timeline.hpp"
 #include "profiler/work_profiler.hpp"
 
 namespace tilescope::python {
 
-BlockCount::BlockCount(const std::string& metrics, int device, const std::string& l2)
-    : counters_(metrics, device, parse_l2_state(l2)) {
+BlockCount::BlockCount(const std::string& metrics, int device, const std::string& l2, const std::string& by,
+                       const std::string& filter) {
   record_.when = utc_now();
   record_.metrics = metrics;
   record_.complete = true;
-  record_.collections = {counters_.facts()};
+  if (by == "kernel") {
+    launches_.emplace(metrics, device, parse_l2_state(l2), filter);
+  } else {
+    block_.emplace(metrics, device, parse_l2_state(l2));
+    record_.collections = {block_->facts()};
+  }
+}
+
+void BlockCount::open() { block_ ? block_->open() : launches_->open(); }
+
+void BlockCount::close(const std::string& name) {
+  if (block_) {
+    record_.kernels.push_back(block_->close(name));
+    return;
+  }
+  Events events = launches_->close();
+  record_.complete = events.unfinished == 0;
+  record_.collections = std::move(events.collections);
+  record_.messages = std::move(events.messages);
+  record_.kernels = std::move(events.kernels);
 }
 
 std::string BlockCount::record(const std::vector<std::string>& argv) const {
@@ -20,27 +42,47 @@ std::string BlockCount::record(const std::vector<std::string>& argv) const {
   return to_json_text(record);
 }
 
-std::string measure(const std::vector<std::string>& argv, const std::string& name, const std::string& metrics,
-                    const std::string& l2, int launches, const std::function<void()>& work) {
-  WorkProfiler profiler(metrics, {.l2 = parse_l2_state(l2)});
+std::string measure(const MeasureRequest& request, const std::function<void()>& work) {
+  WorkProfiler profiler(request.metrics, {.l2 = parse_l2_state(request.l2)}, request.device);
   WorkMeasurement measured = profiler.measure(
-      name, [&work](CUstream_st*) { work(); }, launches);
+      request.name, [&work](CUstream_st*) { work(); }, request.launches);
   KernelMeasurement kernel = measured.kernel;
-  kernel.name = name;
+  kernel.name = request.name;
   kernel.time = KernelTime{measured.time.samples_s};
   KernelRecord record;
-  record.argv = argv;
+  record.argv = request.argv;
   record.when = utc_now();
-  record.metrics = metrics;
+  record.metrics = request.metrics;
   record.complete = true;
   record.collections = {{.device = profiler.device(),
                          .chip = profiler.chip(),
                          .driver = profiler.driver(),
                          .replay = profiler.passes() > 1 ? "application" : "none",
                          .passes = profiler.passes(),
-                         .l2 = l2}};
+                         .l2 = request.l2}};
   record.kernels = {kernel};
   return to_json_text(record);
+}
+
+std::string timeline(double interval_s, const std::function<void()>& work) {
+  const Timeline timeline = sample_timeline(interval_s, work);
+  nlohmann::ordered_json samples = nlohmann::ordered_json::array();
+  for (const TimelineSample& sample : timeline.samples) {
+    samples.push_back({{"start_s", sample.start_s},
+                       {"length_s", sample.length_s},
+                       {"dram_read_bytes", sample.dram_read_bytes},
+                       {"dram_write_bytes", sample.dram_write_bytes},
+                       {"dram_read_share", sample.dram_read_share},
+                       {"dram_write_share", sample.dram_write_share},
+                       {"tensor_share", sample.tensor_share},
+                       {"sm_active_share", sample.sm_active_share}});
+  }
+  return nlohmann::ordered_json{{"device", timeline.device},
+                                {"chip", timeline.chip},
+                                {"interval_s", timeline.interval_s},
+                                {"overflowed", timeline.overflowed},
+                                {"samples", samples}}
+      .dump();
 }
 
 }  // namespace tilescope::python

@@ -168,11 +168,21 @@ void bind_model(nb::module_& module) {
 
 void bind_counting(nb::module_& module) {
   nb::class_<BlockCount>(module, "BlockCount")
-      .def(nb::init<const std::string&, int, const std::string&>(), "metrics"_a, "device"_a, "l2"_a)
+      .def(nb::init<const std::string&, int, const std::string&, const std::string&, const std::string&>(),
+           "metrics"_a, "device"_a, "l2"_a, "by"_a, "filter"_a)
       .def("open", &BlockCount::open, nb::call_guard<nb::gil_scoped_release>())
       .def("close", &BlockCount::close, "name"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("record", &BlockCount::record, "argv"_a);
-  module.def("measure", &measure, "argv"_a, "name"_a, "metrics"_a, "l2"_a, "launches"_a, "work"_a);
+      .def("record", &BlockCount::record, "argv"_a)
+      .def("library", &BlockCount::library);
+  module.def(
+      "measure",
+      [](std::vector<std::string> argv, std::string name, std::string metrics, std::string l2, int device,
+         int launches, const std::function<void()>& work) {
+        return measure(
+            {std::move(argv), std::move(name), std::move(metrics), std::move(l2), device, launches}, work);
+      },
+      "argv"_a, "name"_a, "metrics"_a, "l2"_a, "device"_a, "launches"_a, "work"_a);
+  module.def("timeline", &timeline, "interval_s"_a, "work"_a);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import _native
 from .arrays import attention, attention_backward, exact_attention
-from .counting import Count, count, counted, measure
+from .counting import Count, count, counted, measure, timeline
 from .errors import (
     BadInput,
     ByteBudgetExceeded,
@@ -42,6 +42,7 @@ from .model import (
 )
 from .problem import Problem
 from .records import Diff, Figure, Record, Report, load
+from .traces import Timeline
 
 __version__: str = _native.__version__
 
@@ -61,6 +62,7 @@ __all__ = [
     "Problem",
     "Record",
     "Report",
+    "Timeline",
     "UnknownName",
     "attention",
     "attention_backward",
@@ -84,6 +86,7 @@ __all__ = [
     "simulate",
     "studies",
     "study",
+    "timeline",
 ]
 
 

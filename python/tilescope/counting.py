@@ -1,24 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes that the CUDA work of this process moves, from hardware counters: PyTorch's, Triton's, CuPy's, JAX's, anybody's.
 
-Nothing is repeated and nothing changes: a function returns what it returns, and an exception goes through.
+`count` and `counted` repeat nothing and change nothing: a function returns what it returns, and an exception goes through.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import importlib.util
+import json
+import os
 import sys
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from . import _native
-from .errors import bad_input
+from .errors import MachineLacks, bad_input
 from .records import Record
+from .traces import Timeline
 
 Result = TypeVar("Result")
 
 _counting = threading.Lock()
+
+
+def _start_anew() -> None:
+    """In a forked child nothing counts: CUDA does not work there."""
+    global _counting
+    _counting = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_start_anew)
+
+
+def cupti_of_this_python() -> str | None:
+    """The libcupti of the package nvidia-cuda-cupti where this interpreter has it."""
+    found = importlib.util.find_spec("nvidia")
+    for folder in found.submodule_search_locations or () if found else ():
+        for library in ("cu13/lib/libcupti.so.13", "cuda_cupti/lib/libcupti.so.12"):
+            if (path := Path(folder) / library).exists():
+                return str(path)
+    return None
+
+
+@functools.cache
+def _find_cupti() -> None:
+    """Loads the libcupti of this interpreter's packages, which is torch's, unless another is named; the native code takes
+    what is loaded, and looks in the toolkit where nothing is."""
+    path = cupti_of_this_python()
+    if path and "TILESCOPE_CUPTI" not in os.environ:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(path)
 
 
 def _cuda_device(device: Any) -> int:
@@ -28,42 +65,63 @@ def _cuda_device(device: Any) -> int:
     return int(torch.cuda.current_device()) if torch is not None and torch.cuda.is_initialized() else 0
 
 
+@contextlib.contextmanager
+def _alone(who: str) -> Iterator[None]:
+    """Holds the counters of this process; nobody waits for them."""
+    if not _counting.acquire(blocking=False):
+        raise bad_input(who, "a block", "must not stand inside another that counts, or beside one on another thread")
+    lock = _counting
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class Count:
     """What `count` counted: ``.record``, ``.rows()`` and ``.frame()`` after the block."""
 
-    def __init__(self, metrics: str, l2: str, name: str, device: Any) -> None:
-        self._settings = (metrics, l2, device)
+    def __init__(self, metrics: str, by: str, l2: str, filter: str, name: str, device: Any) -> None:
+        if by not in ("block", "kernel"):
+            raise bad_input("by", repr(by), "must be block or kernel")
+        if filter and by == "block":
+            raise bad_input("filter", repr(filter), 'must stand with by="kernel": a block is counted as a whole')
+        self._settings = (metrics, by, l2, filter, device)
         self._name = name
         self._block: Any = None
+        self._held: Any = None
+        self._process = 0
         self._record: Record | None = None
 
     def __enter__(self) -> Count:
-        metrics, l2, device = self._settings
-        if not _counting.acquire(blocking=False):
-            raise bad_input("count", repr(self._name), "must not stand inside another block that counts")
-        try:
-            self._block = _native.BlockCount(metrics, _cuda_device(device), l2)
+        metrics, by, l2, filter, device = self._settings
+        _find_cupti()
+        with contextlib.ExitStack() as held:
+            held.enter_context(_alone("count"))
+            self._block = _native.BlockCount(metrics, _cuda_device(device), l2, by, filter)
+            held.callback(self._give_back)
             self._block.open()
-        except BaseException:
-            self._block = None
-            _counting.release()
-            raise
+            self._held = held.pop_all()
+        self._process = os.getpid()
         return self
 
+    def _give_back(self) -> None:
+        self._block = None
+
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        block, self._block = self._block, None
-        try:
+        if os.getpid() != self._process:  # a forked child leaves the block too; the counters are its parent's
+            _of_parents.append(self._block)
+            return
+        with self._held:
             if kind is None:
-                block.close(self._name)
+                self._block.close(self._name)
                 argv = ["python3", "-c", f"with tilescope.count({self._settings[0]!r}): ...".replace("'", '"')]
-                self._record = Record(block.record(argv), source="count")
-        finally:
-            del block  # gives the counters back, whatever happened
-            _counting.release()
+                self._record = Record(self._block.record(argv), source="count")
+        for message in self._record.json.get("messages", ()) if self._record else ():
+            warnings.warn(f"tilescope.count: {message}", stacklevel=2)
 
     @property
     def record(self) -> Record:
-        """The record, of schema tilescope.kernels/1: one row, for the block as a whole."""
+        """The record, of schema tilescope.kernels/1: a row for the block as a whole, or for each kernel."""
         if self._record is None:
             raise bad_input(
                 "record", repr(self._name), "must be asked for after the block has ended without an exception"
@@ -78,12 +136,36 @@ class Count:
         """The rows as a pandas.DataFrame."""
         return self.record.frame()
 
+    def __repr__(self) -> str:
+        return f"<Count {self._name}: {'not ended' if self._record is None else repr(self._record)}>"
 
-def count(metrics: str = "traffic", *, l2: str = "cold", name: str = "block", device: Any = None) -> Count:
+    def __str__(self) -> str:
+        return str(self.record)
+
+    def _repr_html_(self) -> str:
+        return self.record._repr_html_()
+
+
+_of_parents: list[Any] = []  # never ended: their handles mean nothing in a child
+
+
+def count(
+    metrics: str = "traffic",
+    *,
+    by: str = "block",
+    l2: str = "cold",
+    filter: str = "",
+    name: str = "block",
+    device: Any = None,
+) -> Count:
     """Counts what a device does inside a ``with`` block, whoever launches it, on whatever thread and stream.
 
-    metrics : what one pass can count; ``tilescope.counters()`` lists sets and metrics
-    l2 : ``cold``: emptied first, and what the block leaves dirty there is counted as written; ``warm``: as it is
+    metrics : ``tilescope.counters()`` lists sets and metrics; of a block, what one pass can count
+    by : ``block``: all together, works round graphs, collectives and beside other profilers; ``kernel``: a row for each
+        kernel, launched one after the other, and for each CUDA graph as a whole. Metrics that take several passes are
+        replayed by CUPTI. Refused where somebody else has subscribed to CUPTI's callbacks, as torch.profiler may have
+    l2 : ``cold``: emptied first, and what the block (the kernel) leaves dirty there is counted as written; ``warm``: as it is
+    filter : a regular expression that the names of the kernels contain a match of
     device : an index or a torch.device; default: torch's current one, else 0
 
     >>> with tilescope.count() as c:        # doctest: +SKIP
@@ -93,15 +175,21 @@ def count(metrics: str = "traffic", *, l2: str = "cold", name: str = "block", de
     Raises CountersUnavailable without permission or while another profiler holds the counters, MachineLacks without a
     device. Other work of the same context counts too.
     """
-    return Count(metrics, l2, name, device)
+    return Count(metrics, by, l2, filter, name, device)
 
 
 def counted(
-    function: Callable[..., Any] | None = None, *, metrics: str = "traffic", l2: str = "cold", device: Any = None
+    function: Callable[..., Any] | None = None,
+    *,
+    metrics: str = "traffic",
+    by: str = "block",
+    l2: str = "cold",
+    filter: str = "",
+    device: Any = None,
 ) -> Any:
     """Decorator: counts every call. The function returns what it returns; ``.counts`` is a list of `Count`.
 
-    ``@counted`` or ``@counted(metrics="traffic", l2="warm")``.
+    ``@counted`` or ``@counted(metrics="traffic", by="kernel")``; arguments as of `count`.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -109,7 +197,8 @@ def counted(
 
         @functools.wraps(function)
         def call(*arguments: Any, **options: Any) -> Result:
-            with count(metrics, l2=l2, name=function.__name__, device=device) as block:
+            name = getattr(function, "__name__", "function")
+            with count(metrics, by=by, l2=l2, filter=filter, name=name, device=device) as block:
                 result = function(*arguments, **options)
             counts.append(block)
             return result
@@ -120,23 +209,64 @@ def counted(
     return decorate if function is None else decorate(function)
 
 
+def _on_the_default_stream(function: Callable[[], object]) -> Callable[[], object]:
+    """Where torch is, its work goes to the stream whose events are timed."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return function
+
+    def on_the_default_stream() -> None:
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            function()
+
+    return on_the_default_stream
+
+
 def measure(
     function: Callable[..., Any],
     *arguments: Any,
     metrics: str = "traffic",
     launches: int = 9,
     l2: str = "cold",
+    device: Any = None,
     **options: Any,
 ) -> Record:
     """Calls a function, which must do the same each time, again and again: counters of any number of passes, taken
     `launches` times (medians), and its time with a cold or a warm L2, as often as its noise asks for.
 
-    Raises as `count`.
+    What it enqueues must be ordered after the default stream. Raises as `count`; not inside torch.profiler, whose records
+    of kernels it would take.
     """
     if launches < 1:
         raise bad_input("launches", launches, "must be at least 1")
     name = getattr(function, "__name__", "function")
     argv = ["python3", "-c", f"tilescope.measure({name})"]
-    with _counting:
-        text = _native.measure(argv, name, metrics, l2, launches, lambda: function(*arguments, **options))
+    _find_cupti()
+    with _alone("measure"):
+        work = _on_the_default_stream(lambda: function(*arguments, **options))
+        text = _native.measure(argv, name, metrics, l2, _cuda_device(device), launches, work)
     return Record(text, source=f"measure({name})")
+
+
+def timeline(function: Callable[..., Any], *arguments: Any, interval_us: float = 100, **options: Any) -> Timeline:
+    """Calls a function once and samples device 0 meanwhile: DRAM bytes and use, tensor pipes, SMs, against time.
+
+    interval_us : of a sample, 10 ... 1e6. The function waits for its work itself (torch.cuda.synchronize()).
+    ``.save(path)`` writes what Perfetto opens. Counts everybody's work on the device. Raises as `count`.
+    """
+    if not 10 <= interval_us <= 1e6:
+        raise bad_input("interval_us", interval_us, "must lie in 10 ... 1e6")
+    _find_cupti()
+    with _alone("timeline"):
+        text = _native.timeline(interval_us * 1e-6, lambda: function(*arguments, **options))
+    return Timeline(json.loads(text))
+
+
+def counting_facts() -> dict[str, str | None]:
+    """Which libcupti counts, and why nothing can be counted here, where that is so. Makes a context on device 0."""
+    _find_cupti()
+    try:
+        with _alone("info"):
+            return {"cupti": _native.BlockCount("traffic", 0, "warm", "block", "").library(), "counters_lack": None}
+    except (MachineLacks, ValueError) as lack:
+        return {"cupti": None, "counters_lack": str(lack)}

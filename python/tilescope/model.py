@@ -245,11 +245,17 @@ def studies() -> pandas.DataFrame:
 
 
 def info() -> dict[str, Any]:
-    """What a report of a defect should say: versions, commit, CUDA, device, and what is missing here."""
+    """What a report of a defect should say: versions, commit, CUDA, device, and what is missing here.
+
+    device_lack : why the gpu: kernels do not run here; counters_lack : why nothing can be counted. None: they do, it can.
+    """
     import platform
     import sys
 
+    from .counting import counting_facts
+
     facts: dict[str, Any] = json.loads(_native.info())
+    facts |= counting_facts()
     facts["python"] = platform.python_version()
     for package in ("numpy", "pandas", "torch"):
         if package in sys.modules:

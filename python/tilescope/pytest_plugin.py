@@ -8,26 +8,37 @@
         byte_budget.closed_form(problem, sm_l2_read_bytes="2.2 GB")
         byte_budget.simulate(problem, machine="h200", dram_read_bytes="5%")  # over the value that is stored
 
-A limit is an amount ("2.2 GB", "32 MiB", 1024), a multiple of the closed form ("x1.05"), or a percentage over the value
-that ``pytest --byte-budget-update`` stored for this test in byte_budgets.json beside it. What formulas and
-simulation give is asserted on any machine. What hardware counters give needs a device: without one such a test is skipped,
-with the reason, and never passes.
+    def test_step(byte_budget):
+        with byte_budget(dram_read_bytes="5%", filter="flash_fwd"):  # counted on a device
+            step()
+
+    @pytest.mark.byte_budget(dram_read_bytes="2.2 GB")  # of all that the test does on a device
+    def test_all(): ...
+
+A limit is an amount ("2.2 GB", "32 MiB", 1024), a multiple of the closed form ("x1.05"; of ``problem=`` where counted), or
+a percentage over the value that ``pytest --byte-budget-update`` stored for this test in byte_budgets.json beside it, for
+counted ones by chip. What formulas and simulation give is asserted on any machine. What hardware counters give needs a
+device: without one such a test is skipped, with the reason, and never passes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from .counting import Count
     from .problem import Problem
     from .records import Record
 
 STORED = "byte_budgets.json"
+_MOST_SHARES = 5  # of passes or kernels in a message
 _UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
@@ -53,10 +64,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_records] = []
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("byte_budget"):
-            item.add_marker(pytest.mark.skip(reason=_why_nothing_is_counted()))
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    marker = item.get_closest_marker("byte_budget")
+    if marker is None:
+        return (yield)
+    with _budget_of(item)(**marker.kwargs):
+        return (yield)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -72,13 +86,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 _records: pytest.StashKey[list[Any]] = pytest.StashKey()
 
 
-def _why_nothing_is_counted() -> str:
-    from . import info
-
-    lack = info()["device_lack"]
-    return f"no bytes can be counted here: {lack or 'this build has no counters for Python'}"
-
-
 class ByteBudget:
     """The fixture ``byte_budget`` of one test."""
 
@@ -86,12 +93,44 @@ class ByteBudget:
         self._config = config
         self._node_id = node_id
         self._path = folder / STORED
+        #: what the last block counted
+        self.counts: Count | None = None
         #: what the last check found, by metric [B]
         self.found: dict[str, float] = {}
 
-    def __call__(self, **limits: Any) -> Any:
-        """Would hold counted bytes to limits: skips the test where nothing can be counted."""
-        pytest.skip(_why_nothing_is_counted())
+    @contextlib.contextmanager
+    def __call__(
+        self,
+        *,
+        filter: str = "",
+        l2: str = "cold",
+        device: Any = None,
+        problem: Problem | None = None,
+        passes: str = "fwd",
+        **limits: Any,
+    ) -> Iterator[ByteBudget]:
+        """Holds what the CUDA work of a block moves to limits by metric of ``tilescope.counters()``.
+
+        filter : only kernels whose names contain a match of this regular expression; they are counted one by one, which
+            also names the largest. Without, the block is counted as a whole
+        l2, device : as of `tilescope.count`. problem, passes : whose closed form "x1.05" is a multiple of
+
+        Skips the test, with the reason, where nothing can be counted. ``.counts`` afterwards is the `Count`.
+        """
+        from . import MachineLacks, closed_form, count
+
+        base = closed_form(problem, passes=passes).rows() if problem else []
+        with contextlib.ExitStack() as held:
+            try:
+                by = "kernel" if filter else "block"
+                self.counts = held.enter_context(
+                    count(",".join(limits), by=by, l2=l2, filter=filter, name=self._node_id, device=device)
+                )
+            except MachineLacks as lack:
+                pytest.skip(f"no bytes can be counted here: {lack}")
+            yield self
+        chips = {machine["chip"] for machine in self.counts.record.json["machine"]}
+        self._check("measured", self.counts.record, limits, base, " ".join(sorted(chips)))
 
     def closed_form(
         self, problem: Problem, kernel: str = "cpu:flash2", *, passes: str = "fwd", **limits: Any
@@ -109,12 +148,22 @@ class ByteBudget:
 
         return self._check("simulated", simulate(problem, kernel, machine=machine, passes=passes), limits)
 
-    def _check(self, account: str, record: Record, limits: dict[str, Any]) -> Record:
+    def _check(
+        self,
+        account: str,
+        record: Record,
+        limits: dict[str, Any],
+        base: list[dict[str, Any]] | None = None,
+        source: str = "",
+    ) -> Record:
+        """`base` has the closed forms that a limit may be a multiple of; `source` is part of a stored value's name."""
         from .errors import ByteBudgetExceeded, bad_input
         from .records import readable
 
         self._config.stash[_records].append(record)
         rows = record.rows()
+        if not rows:
+            raise bad_input("filter", "no kernel", "must match the name of a kernel that the block launches")
         for metric, limit in limits.items():
             name = f"{account}.{metric}"
             if name not in rows[0]:
@@ -122,10 +171,12 @@ class ByteBudget:
                 raise bad_input("byte_budget", metric, f"must be one of {', '.join(known)}")
             value = sum(row[name] for row in rows)
             self.found[metric] = value
-            allowed = self._allowed(f"{name} {rows[0]['kernel']}", limit, value, rows)
+            closed = rows if base is None else base
+            allowed = self._allowed(f"{name} {source or rows[0]['kernel']}", limit, value, closed)
             if value <= allowed:
                 continue
-            shares = ", ".join(f"{row['pass']} {readable(row[name], 'B')}" for row in rows)
+            largest = sorted(rows, key=lambda row: -row[name])[:_MOST_SHARES]
+            shares = ", ".join(f"{row.get('pass', row['kernel'])} {readable(row[name], 'B')}" for row in largest)
             raise ByteBudgetExceeded(
                 f"{name} is {readable(value, 'B')}, {readable(value - allowed, 'B')} more than {limit!r} allows "
                 f"({readable(allowed, 'B')}); of these {shares}"
@@ -137,7 +188,9 @@ class ByteBudget:
 
         text = str(limit).strip()
         if match := re.fullmatch(r"x\s*([\d.]+)", text):
-            closed = key.partition(" ")[0].replace("simulated.", "closed_form.")
+            if not rows:
+                raise bad_input("byte_budget", text, "must stand with problem=, whose closed form it is a multiple of")
+            closed = "closed_form." + key.partition(" ")[0].partition(".")[2]
             if closed not in rows[0]:
                 closed = closed.replace("dram_", "compulsory_")
             return float(match[1]) * float(sum(row[closed] for row in rows))
@@ -162,8 +215,11 @@ class ByteBudget:
         return float(of_test[key])
 
 
+def _budget_of(item: pytest.Item) -> ByteBudget:
+    return ByteBudget(item.config, item.nodeid.rpartition("/")[2], Path(item.path).parent)
+
+
 @pytest.fixture
 def byte_budget(request: pytest.FixtureRequest) -> ByteBudget:
-    """Holds the bytes of models to budgets; see tilescope.pytest_plugin."""
-    path = Path(request.node.path)
-    return ByteBudget(request.config, request.node.nodeid.rpartition("/")[2], path.parent)
+    """Holds the bytes of models, and of what runs on a device, to budgets; see tilescope.pytest_plugin."""
+    return _budget_of(request.node)

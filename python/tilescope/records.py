@@ -119,6 +119,13 @@ class Record:
         except OSError as error:
             raise bad_input("path", str(target), f"cannot be written ({error.strerror})") from None
 
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes the kernels, or the passes, that have times as Trace Event JSON, which Perfetto opens: end to end, with
+        what was counted of each, and DRAM rates."""
+        from .traces import events_of, save_events
+
+        save_events(path, events_of(self.rows()))
+
     def __add__(self, other: Record) -> Record:
         """The runs, or the kernels, of both, under the header of the first."""
         if not isinstance(other, Record):

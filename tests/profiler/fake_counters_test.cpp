@@ -9,10 +9,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include "profiler/counters/block_counters.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "profiler/counters/metric_sets.hpp"
+#include "profiler/driver/device_context.hpp"
+#include "profiler/injection/launch_counters.hpp"
 #include "profiler/injection/profiled_command.hpp"
 #include "profiler/work_profiler.hpp"
 #include "tests/paths.hpp"
@@ -157,4 +160,45 @@ TEST_CASE("a block is counted once, and its counters are given back") {
   }
   CHECK(lines_of(log) == std::vector<std::string>{"enable 0", "disable 0"});
   std::filesystem::remove(log);
+}
+
+namespace {
+
+void launch(const DriverLibrary& driver, const char* name) {
+  auto* const function = reinterpret_cast<CUfunction>(const_cast<char*>(name));
+  TILESCOPE_DRIVER_CALL(driver, cuLaunchKernel, function, 7, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("a process counts its own kernels, from all threads, and only while it asks to") {
+  const DeviceContext device;  // made long before
+  const DriverLibrary& driver = *device.driver();
+  launch(driver, "before");
+  for (int block = 0; block < 2; ++block) {
+    LaunchCounters counters("fake__bytes.sum", 0, L2State::cold, "");
+    counters.open();
+    launch(driver, "first");
+    std::thread([&driver, &device] {
+      const CurrentContext current(device.driver(), device.get());
+      launch(driver, "of another thread");
+    }).join();
+    const Events events = counters.close();
+    launch(driver, "after");
+    CHECK(events.messages.empty());
+    CHECK(events.unfinished == 0);
+    REQUIRE(events.kernels.size() == 2);
+    CHECK(events.kernels[0].name == "first");
+    CHECK(events.kernels[1].name == "of another thread");
+    CHECK(events.kernels[1].counters == CounterValues{{"fake__bytes.sum", 64.0}});
+    CHECK(events.collections.size() == 1);
+  }
+}
+
+TEST_CASE(
+    "who has subscribed before keeps his callbacks, and counters by kernel are refused with the reason") {
+  const Variable refused("TILESCOPE_FAKE_REFUSAL", "cuptiSubscribe=39");
+  LaunchCounters counters("fake__bytes.sum", 0, L2State::cold, "");
+  CHECK_THROWS_AS(counters.open(), CountersUnavailable);
+  CHECK_THROWS_AS(counters.open(), CountersUnavailable);
 }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,5 +34,45 @@ def python():
         done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, timeout=120, **more)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    return run
+
+
+FAKE_LAUNCH = """
+import ctypes, tilescope as ts
+cuda = ctypes.CDLL("libcuda.so.1")
+names = []
+def launch(name="fake_kernel"):
+    names.append(ctypes.c_char_p(name.encode()))
+    assert cuda.cuLaunchKernel(names[-1], 7, 1, 1, 32, 1, 1, 0, None, None, None) == 0
+    return name
+"""
+
+
+@pytest.fixture
+def fakes(tmp_path):
+    """The environment of a process that finds a fake driver and a fake libcupti, on which every counter is 64."""
+    library = Path(os.environ.get("TILESCOPE_LIBRARIES", "nowhere"), "tests/fake_cuda/libcuda.so.1")
+    if not library.exists():
+        pytest.skip("the fake driver is not built")
+    counters = (
+        "l1tex__m_xbar2l1tex_read_bytes lts__t_sectors_srcunit_tex_op_write lts__t_sectors_srcunit_tex_op_red "
+        "lts__t_sectors_srcunit_tex_op_atom dram__bytes_read dram__bytes_write gpu__time_duration"
+    )
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(library.parent),
+        "TILESCOPE_CUPTI": str(library),
+        "TILESCOPE_FAKE_COUNTERS": counters,
+        "TILESCOPE_FAKE_LOG": str(tmp_path / "sessions"),
+    }
+
+
+@pytest.fixture
+def on_fakes(python, fakes):
+    """Runs a snippet that may launch() kernels on the fake driver."""
+
+    def run(snippet, **more):
+        return python(FAKE_LAUNCH + snippet, env={**fakes, **more})
 
     return run

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counting where nothing can be counted: what is missing is said, and nothing is left held."""
+"""Counting on a fake driver, where every counter is 64; and where nothing can be counted: what is missing is said, and
+nothing is left held."""
+
+import json
 
 import pytest
 import tilescope as ts
 
-pytestmark = pytest.mark.skipif(ts.info()["device_lack"] is None, reason="this machine has a device")
+without_counters = pytest.mark.skipif(ts.info()["counters_lack"] is None, reason="this machine has counters")
 
 
+@without_counters
 def test_what_is_missing_is_said_before_the_block_runs():
     for _ in range(2):  # the second is not told that the first still counts
         with pytest.raises(ts.MachineLacks):
@@ -32,3 +36,152 @@ def test_refusals():
         ts.measure(print, launches=0)
     with pytest.raises(ts.BadInput, match="after the block"):
         ts.count().record  # noqa: B018
+    with pytest.raises(ts.BadInput, match="by"):
+        ts.count(by="thread")
+    with pytest.raises(ts.BadInput, match="filter"):
+        ts.count(filter="flash")
+    with pytest.raises(ts.BadInput, match="interval_us"):
+        ts.timeline(print, interval_us=1)
+
+
+def test_a_block_is_counted_as_a_whole_and_gives_the_counters_back(on_fakes, fakes):
+    told = on_fakes("""
+with ts.count(name="step") as c:
+    launch(), launch()
+(row,) = c.rows()
+print(row["kernel"], row["measured.sm_l2_read_bytes"], row["measured.dram_read_bytes"], c.record.schema)
+""")
+    assert told.split() == ["step", "64", "64", "tilescope.kernels/1"]
+    with open(fakes["TILESCOPE_FAKE_LOG"]) as log:
+        assert log.read().split("\n")[:2] == ["enable 0", "disable 0"]
+
+
+def test_kernels_are_counted_one_by_one_from_all_threads(on_fakes):
+    told = on_fakes("""
+import threading
+launch("before")
+with ts.count(by="kernel", filter="flash") as c:
+    launch("flash_fwd"), launch("other")
+    thread = threading.Thread(target=launch, args=("flash_bwd",))
+    thread.start(), thread.join()
+launch("after")
+print([(row["kernel"], row["grid"], row["measured.dram_read_bytes"]) for row in c.rows()])
+with ts.count(by="kernel") as again:
+    launch("again")
+print([row["kernel"] for row in again.rows()], again.record.json["machine"][0]["chip"])
+""")
+    first, second = told.splitlines()
+    assert eval(first) == [("flash_fwd", (7, 1, 1), 64), ("flash_bwd", (7, 1, 1), 64)]
+    assert second == "['again'] GH100"
+
+
+def test_a_function_returns_what_it_returns_and_keeps_its_counts(on_fakes):
+    told = on_fakes("""
+@ts.counted(by="kernel")
+def step(name, fail=False):
+    "What it does."
+    launch(name)
+    if fail:
+        raise KeyError(name)
+    return name
+print(step("kernel_a"), step("kernel_b"), len(step.counts), [c.rows()[0]["kernel"] for c in step.counts], step.__doc__)
+try:
+    step("kernel_c", fail=True)
+except KeyError as error:
+    print("through", error, len(step.counts))
+print(step("kernel_d"), len(step.counts))
+""")
+    assert told.splitlines() == ["kernel_a kernel_b 2 ['kernel_a', 'kernel_b'] What it does.", "through 'kernel_c' 2", "kernel_d 3"]
+
+
+def test_measure_repeats_and_takes_times(on_fakes):
+    told = on_fakes("""
+record = ts.measure(launch, "a", metrics="dram_read_bytes", launches=3)
+(row,) = record.rows()
+print(row["kernel"], row["measured.dram_read_bytes"], len(names) > 3)
+""")
+    assert told.split() == ["launch", "64", "True"]
+
+
+def test_blocks_do_not_nest_and_an_exception_leaves_none_open(on_fakes):
+    told = on_fakes("""
+try:
+    with ts.count():
+        with ts.count():
+            pass
+except ts.BadInput as error:
+    print(error.field)
+with ts.count() as c:
+    launch()
+print(len(c.rows()))
+""")
+    assert told.split() == ["count", "1"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "by", "reason"),
+    [
+        ("cuptiSubscribe=39", "kernel", "subscriber"),
+        ("cuptiProfilerGetCounterAvailability=35", "block", "permission"),
+        ("cuptiProfilerGetCounterAvailability=35", "kernel", "permission"),
+    ],
+)
+def test_a_refusal_says_its_reason_and_the_next_block_may_count(on_fakes, refusal, by, reason):
+    told = on_fakes(
+        f"""
+import os
+for _ in range(2):
+    try:
+        with ts.count(by={by!r}):
+            print("never run")
+    except ts.CountersUnavailable as error:
+        print(error.reason)
+del os.environ["TILESCOPE_FAKE_REFUSAL"]
+with ts.count(by={by!r}) as c:
+    launch()
+print(len(c.rows()))
+""",
+        TILESCOPE_FAKE_REFUSAL=refusal,
+    )
+    assert told.split() == [reason, reason, "1"]
+
+
+def test_a_forked_child_leaves_its_parents_block_alone(on_fakes):
+    told = on_fakes("""
+import os
+with ts.count() as c:
+    launch()
+    child = os.fork()
+    if child:
+        status = os.waitpid(child, 0)[1]
+if not child:
+    os._exit(3)
+print(os.waitstatus_to_exitcode(status), len(c.rows()))
+""")
+    assert told.split() == ["3", "1"]
+
+
+def test_counted_kernels_become_a_trace(on_fakes, tmp_path):
+    on_fakes(f"""
+with ts.count(by="kernel") as c:
+    launch("kernel_a"), launch("kernel_b")
+c.record.trace({str(tmp_path / "trace.json")!r})
+""")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    kernels = [event for event in events if event["ph"] == "X"]
+    assert [event["name"] for event in kernels] == ["kernel_a", "kernel_b"]
+    assert kernels[0]["ts"] + kernels[0]["dur"] <= kernels[1]["ts"] and kernels[0]["dur"] > 0  # Perfetto's rule
+    assert kernels[0]["args"]["measured.dram_read_bytes"] == 64
+    assert {event["ph"] for event in events} == {"X", "M", "C"}
+    with pytest.raises(ts.BadInput, match="times"):
+        ts.closed_form(ts.Problem(seqlen_q=64, head_dim=64)).trace(tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_a_timeline_becomes_a_trace(tmp_path):
+    sample = dict.fromkeys(("dram_read_share", "dram_write_share", "tensor_share", "sm_active_share"), 0.25)
+    sample |= {"start_s": 1e-3, "length_s": 1e-4, "dram_read_bytes": 1e6, "dram_write_bytes": 0}
+    ts.Timeline({"device": "a GPU", "interval_s": 1e-4, "samples": [sample]}).trace(tmp_path / "trace.json")
+    _, rates, use = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert rates["ts"] == 1000 and rates["args"] == {"read": 10.0, "write": 0.0}
+    assert use["args"] == {"DRAM": 50.0, "tensor pipes": 25.0, "SMs with work": 25.0}

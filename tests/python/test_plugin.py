@@ -49,11 +49,40 @@ def test_a_stored_value_is_written_only_when_asked_for(run, pytester):
     assert run(limit="5%").ret == 1
 
 
+COUNTED = """
+import ctypes, pytest
+cuda = ctypes.CDLL("libcuda.so.1")
+def launch(name):
+    assert cuda.cuLaunchKernel(ctypes.c_char_p(name), 7, 1, 1, 32, 1, 1, 0, None, None, None) == 0
+
+@pytest.mark.byte_budget(dram_read_bytes={limit!r})
+def test_marked():
+    launch(b"a")
+
+def test_context(byte_budget):
+    with byte_budget(dram_read_bytes={limit!r}, filter="flash"):
+        launch(b"a"), launch(b"flash_fwd"), launch(b"flash_bwd")
+    assert byte_budget.found == {{"dram_read_bytes": 128}} and len(byte_budget.counts.rows()) == 2
+"""
+
+
+def test_counted_bytes_are_held_to_budgets(run, fakes, monkeypatch, pytester):
+    for name in ("LD_LIBRARY_PATH", "TILESCOPE_CUPTI", "TILESCOPE_FAKE_COUNTERS"):
+        monkeypatch.setenv(name, fakes[name])
+    assert run(source=COUNTED, limit="128 B").parseoutcomes() == {"passed": 2}
+    failed = run(source=COUNTED, limit="100 B")
+    assert failed.parseoutcomes() == {"passed": 1, "failed": 1}
+    failed.stdout.fnmatch_lines(["*measured.dram_read_bytes is 128 B, 28 B more than '100 B' allows*flash_*64 B*"])
+    assert run("--byte-budget-update", source=COUNTED, limit="5%").ret == 0
+    assert "measured.dram_read_bytes GH100" in (pytester.path / "byte_budgets.json").read_text()
+    assert run(source=COUNTED, limit="5%").ret == 0
+
+
 def test_what_cannot_be_counted_is_skipped_with_the_reason(run):
     import tilescope as ts
 
-    if ts.info()["device_lack"] is None:
-        pytest.skip("this machine has a device")
+    if ts.info()["counters_lack"] is None:
+        pytest.skip("this machine has counters")
     source = """
 import pytest
 

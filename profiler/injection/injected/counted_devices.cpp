@@ -5,27 +5,12 @@
 #include <exception>
 #include <utility>
 
+#include "profiler/driver/device_context.hpp"
+
 namespace tilescope {
 namespace {
 
 constexpr std::chrono::seconds kLongestWait{10};
-
-/// Makes a context current as long as it lives.
-class Current {
- public:
-  Current(const DriverLibrary& driver, CUcontext context) : driver_(driver) {
-    TILESCOPE_DRIVER_CALL(driver_, cuCtxPushCurrent, context);
-  }
-  ~Current() {
-    CUcontext popped = nullptr;
-    driver_.cuCtxPopCurrent(&popped);
-  }
-  Current(const Current&) = delete;
-  Current& operator=(const Current&) = delete;
-
- private:
-  const DriverLibrary& driver_;
-};
 
 }  // namespace
 
@@ -48,7 +33,7 @@ DeviceLaunches* CountedDevices::of(CUcontext context) {
 }
 
 void CountedDevices::add(CUcontext context) {
-  const Current current(*driver_, context);
+  const CurrentContext current(driver_, context);
   CUdevice number = 0;
   TILESCOPE_DRIVER_CALL(*driver_, cuCtxGetDevice, &number);
   DeviceLaunches* device = nullptr;
@@ -79,7 +64,7 @@ void CountedDevices::remove(CUcontext context) {
   const std::unique_ptr<ContextCounters> counters = std::move(device->contexts[context]);
   device->contexts.erase(context);
   if (!counters) return;
-  const Current current(*driver_, context);
+  const CurrentContext current(driver_, context);
   try {
     counters->flush();
   } catch (const std::exception& error) {

@@ -2,7 +2,9 @@
 #include "profiler/injection/injected/injection.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <thread>
 #include <utility>
 
 namespace tilescope {
@@ -20,6 +22,27 @@ struct LaunchUnderWay {
 thread_local bool inside_callback = false;
 thread_local LaunchUnderWay under_way;
 
+/// Waits until nothing of a kind is under way, but not for what never ends.
+void wait_for_none(const std::atomic<int>& under_way_now) {
+  constexpr std::chrono::seconds kLongestWait{10};
+  const auto until = std::chrono::steady_clock::now() + kLongestWait;
+  while (under_way_now > 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// One more for as long as it lives.
+class OneMore {
+ public:
+  explicit OneMore(std::atomic<int>& number) : number_(number) { ++number_; }
+  ~OneMore() { --number_; }
+  OneMore(const OneMore&) = delete;
+  OneMore& operator=(const OneMore&) = delete;
+
+ private:
+  std::atomic<int>& number_;
+};
+
 }  // namespace
 
 Injection::Injection(ProfileRequest request)
@@ -28,11 +51,15 @@ Injection::Injection(ProfileRequest request)
       choice_(request_, file_),
       devices_(request_, file_) {}
 
+void Injection::connect() {
+  cupti_ = CuptiLibrary::load();
+  driver_ = DriverLibrary::load();
+  devices_.use(cupti_, driver_);
+}
+
 void Injection::begin() {
   try {
-    cupti_ = CuptiLibrary::load();
-    driver_ = DriverLibrary::load();
-    devices_.use(cupti_, driver_);
+    connect();
     if (request_.what == ProfileRequest::What::trace) {
       trace_ = std::make_unique<ActivityTrace>(cupti_, [this](const KernelMeasurement& kernel) {
         for (const LaunchedKernel& one : choice_.choose({kernel})) {
@@ -45,6 +72,27 @@ void Injection::begin() {
   } catch (const std::exception& error) {
     file_.message(error.what());
   }
+}
+
+void Injection::begin_late(CUcontext context) {
+  late_ = true;
+  connect();
+  devices_.add(context);
+  try {
+    subscribe();
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+void Injection::end() {
+  ending_ = true;
+  wait_for_none(launches_);
+  if (subscriber_) cupti_->cuptiUnsubscribe(subscriber_);
+  subscriber_ = nullptr;
+  wait_for_none(callbacks_);
+  if (devices_.finish()) file_.end();
 }
 
 void Injection::subscribe() {
@@ -64,6 +112,7 @@ void Injection::subscribe() {
 void Injection::callback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   auto& injection = *static_cast<Injection*>(self);
   if (inside_callback || injection.abandoned_) return;
+  const OneMore one(injection.callbacks_);
   inside_callback = true;
   try {
     if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
@@ -99,15 +148,27 @@ void Injection::on_call(CUpti_CallbackId id, const CUpti_CallbackData& data) {
     return graphs_.change(*driver_, id, data);
   }
   if (data.callbackSite == CUPTI_API_ENTER) {
-    if (under_way.depth++ > 0) return;
+    if (under_way.depth > 0) {
+      ++under_way.depth;
+      return;
+    }
+    ++launches_;
+    if (ending_) {
+      --launches_;
+      return;
+    }
+    under_way.depth = 1;
     under_way.counters = nullptr;
     under_way.device = devices_.of(data.context);
     if (under_way.device) under_way.device->mutex.lock();
     before_launch(id, data);
   } else if (under_way.depth > 0 && --under_way.depth == 0) {
-    std::unique_lock<std::recursive_timed_mutex> unlock;
-    if (under_way.device) unlock = {under_way.device->mutex, std::adopt_lock};
-    after_launch(data);
+    {
+      std::unique_lock<std::recursive_timed_mutex> unlock;
+      if (under_way.device) unlock = {under_way.device->mutex, std::adopt_lock};
+      after_launch(data);
+    }
+    --launches_;
   }
 }
 
@@ -118,7 +179,11 @@ bool Injection::is_captured(CUstream stream) const {
 }
 
 std::vector<KernelMeasurement> Injection::kernels_of(const LaunchCall& call, const CUpti_CallbackData& data) {
-  if (call.graph) return graphs_.of(call.graph);
+  if (call.graph) {
+    std::vector<KernelMeasurement> kernels = graphs_.of(call.graph);
+    if (late_ && kernels.empty()) kernels.push_back({"graph made earlier", {}, {}, {}, {}});
+    return kernels;
+  }
   KernelMeasurement kernel{demangle(data.symbolName ? data.symbolName : "?"), call.facts, {}, {}, {}};
   add_function_facts(*driver_, call.function, kernel.launch);
   return {std::move(kernel)};

@@ -23,6 +23,13 @@ class Injection {
   void begin();
   /// The process is about to end.
   void finish();
+
+  /// In a process that counts itself, and has long made its context: begins, with its launches from now on.
+  /// @throws what begin() would say in the file
+  void begin_late(CUcontext context);
+  /// Lets launches end that are under way, and counts no more. What was counted is in the file.
+  void end();
+
   /// In a child of fork(): CUDA does not work there, and the file belongs to the parent.
   void abandon() { abandoned_ = true; }
 
@@ -34,6 +41,7 @@ class Injection {
   void before_launch(CUpti_CallbackId id, const CUpti_CallbackData& data);
   void after_launch(const CUpti_CallbackData& data);
 
+  void connect();
   void subscribe();
   std::vector<KernelMeasurement> kernels_of(const LaunchCall& call, const CUpti_CallbackData& data);
   bool is_captured(CUstream stream) const;
@@ -48,6 +56,9 @@ class Injection {
   std::unique_ptr<ActivityTrace> trace_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::atomic<bool> abandoned_ = false;
+  bool late_ = false;
+  std::atomic<bool> ending_ = false;
+  std::atomic<int> callbacks_ = 0, launches_ = 0;  // under way
 };
 
 }  // namespace tilescope

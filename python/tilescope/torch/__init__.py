@@ -19,12 +19,6 @@ from . import operators  # noqa: F401  registers the operators
 __all__ = ["attention", "register_transformers", "scaled_dot_product_attention"]
 
 
-def _kernel_for(q: torch.Tensor) -> str:
-    if q.device.type == "cpu":
-        return "cpu:flash2"
-    return "gpu:flash2-simt" if q.dtype == torch.float32 else "gpu:flash2-mma"
-
-
 def _require(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """What `Problem.of` does not ask of tensors."""
     for name, tensor in (("q", q), ("k", k), ("v", v)):
@@ -79,7 +73,7 @@ def attention(
     block_m, block_n = tile or (0, 0)
     out, lse = torch.ops.tilescope.attention_forward(
         q, k, v, drawn, causal, window[0], window[1], 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
-        kernel or _kernel_for(q), backward or "", block_m, block_n, needs_lse,
+        kernel or "", backward or "", block_m, block_n, needs_lse,
     )  # fmt: skip
     if layout == "bnhd":
         out = out.transpose(1, 2)

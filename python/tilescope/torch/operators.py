@@ -8,6 +8,8 @@ a kernel cannot read in place it copies.
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any
 
 import torch
@@ -47,8 +49,27 @@ def _problem(q: Any, k: Any, seed: Any, causal: bool, left: int, right: int, sca
     )  # fmt: skip
 
 
-def _use(kernel: str, backward: str, block_m: int, block_n: int) -> Any:
-    return _native.KernelUse(kernel, (block_m, block_n) if block_m else None, backward or None)
+@functools.cache
+def _has_flash3(device: torch.device) -> bool:
+    rows = {row["name"]: row for row in json.loads(_native.catalogue("kernels"))}
+    return torch.cuda.get_device_capability(device) == (9, 0) and rows["gpu:flash3"]["runs_here"]
+
+
+def _kernel_for(q: torch.Tensor, dropout: float, backward: str) -> str:
+    """The fastest that computes this: on Hopper gpu:flash3, which has no dropout, no split order of the backward pass, and
+    needs rows of whole 16-byte chunks."""
+    if q.device.type == "cpu":
+        return "cpu:flash2"
+    if q.dtype == torch.float32:
+        return "gpu:flash2-simt"
+    fits = dropout == 0 and backward in ("", "fused") and q.shape[-1] % 8 == 0
+    return "gpu:flash3" if fits and _has_flash3(q.device) else "gpu:flash2-mma"
+
+
+def _use(q: torch.Tensor, dropout: float, kernel: str, backward: str, block_m: int, block_n: int) -> Any:
+    """Chosen here and not by the caller: a tracer would look into the choice."""
+    tile = (block_m, block_n) if block_m else None
+    return _native.KernelUse(kernel or _kernel_for(q, dropout, backward), tile, backward or None)
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
@@ -75,7 +96,7 @@ def _forward_on_cpu(
     out, lse = _out_like(q), _lse_of(q, keep_lse)
     _native.attention_forward(
         _problem(q, k, seed, causal, window_left, window_right, scale, dropout),
-        _use(kernel, backward, block_m, block_n),
+        _use(q, dropout, kernel, backward, block_m, block_n),
         _place(q), _place(k), _place(v), _place(out), _place(lse) if keep_lse else _NOWHERE,
     )  # fmt: skip
     return out, lse
@@ -87,17 +108,20 @@ def _backward_on_cpu(
     gradients = _gradients_like(q, k, v)
     _native.attention_backward(
         _problem(q, k, seed, causal, window_left, window_right, scale, dropout),
-        _use(kernel, backward, block_m, block_n),
+        _use(q, dropout, kernel, backward, block_m, block_n),
         *(_place(tensor) for tensor in (dout, q, k, v, out, lse, *gradients)),
     )
     return gradients
 
 
 def _fitting(tensor):
-    """The tensor where a kernel can read it: columns side by side, rows that begin at 16 bytes. Others are copied."""
-    if tensor.stride(-1) == 1 and tensor.data_ptr() % 16 == 0:
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+    """The tensor where every kernel can read it in place: columns side by side, rows that begin at 16 bytes wherever rows
+    of this length can. Others are copied: gradients of sums have strides of 0."""
+    chunk = 16 // tensor.itemsize if tensor.shape[-1] * tensor.itemsize % 16 == 0 else 1
+    fits = tensor.stride(-1) == 1 and tensor.data_ptr() % 16 == 0
+    for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1]):
+        fits = fits and (size == 1 or (stride > 0 and stride % chunk == 0))
+    return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _launch(problem, use, backward, device, named):
@@ -121,7 +145,7 @@ def _forward_on_cuda(
     sums = lse if keep_lse else q.new_empty(q.shape[:3], dtype=torch.float32)
     named = {"q": _fitting(q), "k": _fitting(k), "v": _fitting(v), "out": out, "lse": sums.unsqueeze(-1)}
     problem = _problem(q, k, seed, causal, window_left, window_right, scale, dropout)
-    _launch(problem, _use(kernel, backward, block_m, block_n), False, q.device, named)
+    _launch(problem, _use(q, dropout, kernel, backward, block_m, block_n), False, q.device, named)
     return out, lse
 
 
@@ -134,7 +158,7 @@ def _backward_on_cuda(
     named = {name: _fitting(tensor) for name, tensor in inputs.items()}
     named |= {"lse": lse.contiguous().unsqueeze(-1), "dq": dq, "dk": dk, "dv": dv}
     problem = _problem(q, k, seed, causal, window_left, window_right, scale, dropout)
-    _launch(problem, _use(kernel, backward, block_m, block_n), True, q.device, named)
+    _launch(problem, _use(q, dropout, kernel, backward, block_m, block_n), True, q.device, named)
     return gradients
 
 

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -228,12 +229,18 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   });
 }
 
-CUptiResult cuptiSubscribe(CUpti_SubscriberHandle*, CUpti_CallbackFunc callback, void* data) {
+CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* data) {
   const CUptiResult result = refusal("cuptiSubscribe");
   if (result != CUPTI_SUCCESS) return result;
   subscriber = callback;
   subscriber_data = data;
+  *handle = reinterpret_cast<CUpti_SubscriberHandle>(&subscriber);
   return result;
+}
+
+CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) {
+  subscriber = nullptr;
+  return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params* parameters) {
@@ -252,11 +259,21 @@ CUptiResult cuptiProfilerHostGetSupportedChips(CUpti_Profiler_Host_GetSupportedC
   return CUPTI_SUCCESS;
 }
 
-/// The chip has one counter, fake__bytes, which is always 64.
+/// The chip has one counter, fake__bytes, and those that TILESCOPE_FAKE_COUNTERS names, with spaces. All are
+/// always 64.
 CUptiResult cuptiProfilerHostGetBaseMetrics(CUpti_Profiler_Host_GetBaseMetrics_Params* parameters) {
-  static const char* names[] = {"fake__bytes"};
-  parameters->ppMetricNames = names;
-  parameters->numMetrics = parameters->metricType == CUPTI_METRIC_TYPE_COUNTER ? 1 : 0;
+  static const auto& all = *new std::vector<std::string>([] {
+    const char* more = std::getenv("TILESCOPE_FAKE_COUNTERS");
+    std::istringstream words(std::string("fake__bytes ") + (more ? more : ""));
+    return std::vector<std::string>(std::istream_iterator<std::string>(words), {});
+  }());
+  static std::vector<const char*> names = [] {
+    std::vector<const char*> texts;
+    for (const std::string& name : all) texts.push_back(name.c_str());
+    return texts;
+  }();
+  parameters->ppMetricNames = names.data();
+  parameters->numMetrics = parameters->metricType == CUPTI_METRIC_TYPE_COUNTER ? names.size() : 0;
   return CUPTI_SUCCESS;
 }
 
