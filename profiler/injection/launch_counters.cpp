@@ -3,9 +3,9 @@
 
 #include <optional>
 
+#include "common/temporary_folder.hpp"
 #include "profiler/driver/device_context.hpp"
 #include "profiler/injection/injected/injection.hpp"
-#include "profiler/injection/temporary_folder.hpp"
 
 namespace tilescope {
 
