@@ -57,6 +57,7 @@ Document make_report(const ReportRecords& all) {
                                                     model_verdict(runs, holdout), speed_verdict(runs)}) {
     if (verdict) document.verdicts.push_back(std::move(*verdict));
   }
+  add(document, glance_section(runs));
   add(document, holdout_section(holdout));
   add(document, error_section(records));
   add(document, repeat_section(records));

@@ -41,6 +41,15 @@ TEST_CASE("several kernels make one compact table, --detail has the passes") {
   CHECK(contains(simulated(detail), "L2 hit rate"));
 }
 
+TEST_CASE("kernels side by side compute one element type, and share what is said of their bytes") {
+  const std::string table =
+      simulated({"--seqlen", "512", "--kernel", "gpu:standard", "--kernel", "gpu:flash2-mma"});
+  CHECK(contains(table, "D64 fp16"));
+  CHECK(contains(table, "DRAM bytes of gpu:standard, gpu:flash2-mma on h200: CTAs row-major"));
+  check_refused({{"simulate", "--seqlen", "512", "--kernel", "gpu:flash2-simt", "--kernel", "gpu:flash2-mma"},
+                 {"not fp32"}});
+}
+
 TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
   const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
   CHECK(contains(h200, "gpu:flash2-mma, forward"));  // the default fits the machine

@@ -93,7 +93,7 @@ BenchPlan plan_bench(const BenchSubjects& subjects, const ProblemOptions& proble
     for (const Direction direction : directions) {
       for (const Kernel* one : kernels) {
         const AttentionProblem own =
-            subjects.own_type ? problem.in_type_of(*one, point.problem) : point.problem;
+            subjects.own_type ? problem.in_type_of({one}, point.problem) : point.problem;
         const ProgramOptions options = point.apply_to(kernel.tuned_options(*one, own, tiles));
         const auto reason = one->refusal(own, direction, options);
         if (!picks && reason) {

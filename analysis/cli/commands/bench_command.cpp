@@ -118,7 +118,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   for (const SweepPoint& point : subjects.points) {
     for (const Kernel* kernel : kernels) {
       const AttentionProblem problem =
-          subjects.own_type ? arguments.problem.in_type_of(*kernel, point.problem) : point.problem;
+          subjects.own_type ? arguments.problem.in_type_of({kernel}, point.problem) : point.problem;
       for (TuningTask& task : tuning_tasks(*kernel, problem, device.chip)) {
         cases.insert(cases.end(), task.cases.begin(), task.cases.end());
         tasks.push_back(std::move(task));

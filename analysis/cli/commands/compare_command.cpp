@@ -63,17 +63,17 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
   const Machine& machine = machines.front();
   const std::vector<Direction> directions = arguments.problem.directions();
   std::vector<SimulateJob> jobs;
-  for (const auto& [field, text] : {std::pair("A", arguments.one), std::pair("B", arguments.other)}) {
-    const Contender contender = parse_contender(field, text);
-    AttentionProblem problem = arguments.problem.in_type_of(*contender.kernel, arguments.problem.problem());
-    if (!jobs.empty()) problem = jobs.front().problem;  // which both take, or B refuses
+  const Contender contenders[] = {parse_contender("A", arguments.one), parse_contender("B", arguments.other)};
+  const AttentionProblem problem =
+      arguments.problem.in_type_of({contenders[0].kernel, contenders[1].kernel}, arguments.problem.problem());
+  for (const Contender& contender : contenders) {
     jobs.push_back(plan_job(*contender.kernel, problem, contender.options(problem), directions, machine));
   }
   context.print(describe(jobs.front().problem) + " on " + machine.title + "\n");
   RunRecord record = start_record(context.argv);
   for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.l2_curve = false}, context));
   context.print(comparison_table(record.runs, {with_measured_ceilings(machine)}) + "\n");
-  for (const RunEntry& run : record.runs) context.print(dram_basis(run, machine, std::nullopt));
+  context.print(dram_basis(record.runs, {&machine, &machine}, std::nullopt));
   const ComparedRun one{arguments.one, jobs[0].kernel, &record.runs[0]};
   const ComparedRun other{arguments.other, jobs[1].kernel, &record.runs[1]};
   for (const Direction direction : directions) {

@@ -10,7 +10,7 @@
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json_fields.hpp"
-#include "analysis/report/sections/explain_tables.hpp"
+#include "analysis/report/sections/checks/explain_tables.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -164,7 +164,7 @@ int run(const CommandContext& context, const RunOptions& options) {
   const bool backward =
       random ? options.problem.directions().back() == Direction::backward : files.size() == 4;
   const Kernel& kernel = *options.kernel.kernels({"cpu:flash2"}).front();
-  const AttentionProblem problem = random ? options.problem.in_type_of(kernel, options.problem.problem())
+  const AttentionProblem problem = random ? options.problem.in_type_of({&kernel}, options.problem.problem())
                                           : problem_of_files(files, options.problem);
   const ProgramOptions program_options = options.kernel.tuned_options(kernel, problem);
   std::vector<PlannedPass> passes;

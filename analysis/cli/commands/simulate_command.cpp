@@ -182,9 +182,10 @@ std::vector<SimulateJob> plan_jobs(const SimulateArguments& arguments,
   std::vector<SimulateJob> jobs;
   for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
     for (const Machine& machine : machines) {
-      for (const Kernel* kernel : chosen_kernels(arguments, point.problem, machines.front())) {
-        AttentionProblem problem = point.problem;
-        if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(*kernel, problem);
+      const std::vector<const Kernel*> kernels = chosen_kernels(arguments, point.problem, machines.front());
+      AttentionProblem problem = point.problem;
+      if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
+      for (const Kernel* kernel : kernels) {
         ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, problem));
         if (paper) options.set_tile(paper->tile);
         jobs.push_back(plan_job(*kernel, problem, options, directions, machine));
@@ -219,7 +220,7 @@ void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEn
                                 bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated)));
       if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
     }
-    if (how.replay) context.print(dram_basis(runs[i], *jobs[i].machine, how.l2_bytes));
+    if (how.replay) context.print(dram_basis({runs[i]}, {jobs[i].machine}, how.l2_bytes));
     if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(jobs[i].passes, *jobs[i].machine));
   }
 }
@@ -230,9 +231,10 @@ void print_comparison(const std::vector<SimulateJob>& jobs, const std::vector<Ru
   std::vector<Machine> rated;
   for (const Machine& machine : machines) rated.push_back(with_measured_ceilings(machine));
   context.print(comparison_table(runs, rated));
-  if (how.replay) context.print("\n");
-  for (std::size_t i = 0; i < jobs.size() && how.replay; ++i) {
-    context.print(dram_basis(runs[i], *jobs[i].machine, how.l2_bytes));
+  if (how.replay) {
+    std::vector<const Machine*> simulated;
+    for (const SimulateJob& job : jobs) simulated.push_back(job.machine);
+    context.print("\n" + dram_basis(runs, simulated, how.l2_bytes));
   }
   context.print("--detail has every pass.\n");
 }
@@ -257,7 +259,7 @@ int simulate_tuning(const SimulateArguments& arguments, const Machine& machine,
   const SimulationOptions how = simulation_options(arguments, machine);
   RunRecord record = start_record(context.argv);
   for (const Kernel* kernel : chosen_kernels(arguments, arguments.problem.problem(), machine)) {
-    const AttentionProblem problem = arguments.problem.in_type_of(*kernel, arguments.problem.problem());
+    const AttentionProblem problem = arguments.problem.in_type_of({kernel}, arguments.problem.problem());
     context.print(fmt::format("{}, {}\n{}", kernel->name, describe(problem), machine_line(machine, how)));
     for (const Direction direction : arguments.problem.directions()) {
       const ByteTuning tuning =

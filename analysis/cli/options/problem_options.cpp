@@ -126,11 +126,15 @@ void ProblemOptions::set_features(AttentionProblem& p) const {
   p.seed = seed_.value_or(p.seed);
 }
 
-AttentionProblem ProblemOptions::in_type_of(const Kernel& kernel, AttentionProblem problem) const {
-  const FeatureSet& types = kernel.can.forward;
-  if (dtype_ || preset_ || model_ || types.has(feature_of(problem.dtype))) return problem;
+AttentionProblem ProblemOptions::in_type_of(const std::vector<const Kernel*>& kernels,
+                                            AttentionProblem problem) const {
+  const auto computed = [&kernels](ElementType type) {
+    return std::all_of(kernels.begin(), kernels.end(),
+                       [type](const Kernel* kernel) { return kernel->can.forward.has(feature_of(type)); });
+  };
+  if (dtype_ || preset_ || model_ || computed(problem.dtype)) return problem;
   for (const ElementType type : kElementTypes) {
-    if (!types.has(feature_of(type))) continue;
+    if (!computed(type)) continue;
     problem.dtype = type;
     break;
   }

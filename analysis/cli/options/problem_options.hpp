@@ -33,8 +33,9 @@ class ProblemOptions {
   const ModelShape* model() const;
   bool pass_given() const { return pass_.has_value(); }
   bool dtype_given() const { return dtype_.has_value(); }
-  /// `problem` in an element type that `kernel` has, unless --dtype or --preset chose one.
-  AttentionProblem in_type_of(const Kernel& kernel, AttentionProblem problem) const;
+  /// `problem` in an element type that all of `kernels` have, unless --dtype or --preset chose one, or there
+  /// is none.
+  AttentionProblem in_type_of(const std::vector<const Kernel*>& kernels, AttentionProblem problem) const;
 
  private:
   void set_features(AttentionProblem& problem) const;

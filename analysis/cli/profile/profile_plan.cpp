@@ -34,7 +34,7 @@ Plan plan_jobs(const ProfileKernelOptions& arguments, const Machine& machine) {
     for (const GpuKernel* kernel : kernels) {
       Job job{kernel, point.problem, {}, {}, {}};
       if (!arguments.sweep.sets("dtype")) {
-        job.problem = arguments.problem.in_type_of(kernel->row, point.problem);
+        job.problem = arguments.problem.in_type_of({&kernel->row}, point.problem);
       }
       job.options = point.apply_to(arguments.kernel.tuned_options(kernel->row, job.problem));
       job.directions = taken_directions(arguments, job, plan);

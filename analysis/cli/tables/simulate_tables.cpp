@@ -230,8 +230,11 @@ std::string comparison_table(const std::vector<RunEntry>& runs, const std::vecto
   return with_footnote(text);
 }
 
-std::string dram_basis(const RunEntry& run, const Machine& machine, std::optional<std::int64_t> lru_bytes) {
-  const std::string orders = fmt::format("{} on {}: CTAs {}, tiles {}; ", run.kernel, machine.name,
+namespace {
+
+/// "h200: CTAs row-major, tiles ascending; an L2 in two partitions, calibrated by counters"
+std::string basis_text(const RunEntry& run, const Machine& machine, std::optional<std::int64_t> lru_bytes) {
+  const std::string orders = fmt::format("{}: CTAs {}, tiles {}; ", machine.name,
                                          to_string(run.order.value_or(TileOrder::row_major)),
                                          to_string(run.scan.value_or(Scan::ascending)));
   const std::optional<SplitL2Shape> split = machine.split_l2();
@@ -246,9 +249,30 @@ std::string dram_basis(const RunEntry& run, const Machine& machine, std::optiona
     model += machine.knows_progress_of(run.kernel) ? ", and CTAs as they were measured to get on"
                                                    : "; its CTAs are assumed to keep step";
   }
+  return orders + model;
+}
+
+}  // namespace
+
+std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<const Machine*>& machines,
+                       std::optional<std::int64_t> lru_bytes) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> told;  // and the kernels of which it is true
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string basis = basis_text(runs[i], *machines[i], lru_bytes);
+    auto place = std::find_if(told.begin(), told.end(), [&](const auto& one) { return one.first == basis; });
+    if (place == told.end()) place = told.insert(told.end(), {basis, {}});
+    if (std::find(place->second.begin(), place->second.end(), runs[i].kernel) == place->second.end()) {
+      place->second.push_back(runs[i].kernel);
+    }
+  }
   std::string text;
-  for (const std::string& line : wrap_words("DRAM bytes of " + orders + model, kTextWidth - 4)) {
-    text += (text.empty() ? "  " : "    ") + line + "\n";
+  for (const auto& [basis, kernels] : told) {
+    const std::string sentence = fmt::format("DRAM bytes of {} on {}", fmt::join(kernels, ", "), basis);
+    const char* indent = "  ";
+    for (const std::string& line : wrap_words(sentence, kTextWidth - 4)) {
+      text += indent + line + "\n";
+      indent = "    ";
+    }
   }
   return text;
 }

@@ -18,9 +18,11 @@ namespace tilescope::cli {
 /// @param machines  those that were simulated, with the ceilings to judge by
 std::string comparison_table(const std::vector<RunEntry>& runs, const std::vector<Machine>& machines);
 
-/// What decides a run's DRAM bytes beside its tiles, and how far to trust them: the orders of CTAs and tiles,
-/// the model of the L2. @param lru_bytes  of an L2 that was asked for
-std::string dram_basis(const RunEntry& run, const Machine& machine, std::optional<std::int64_t> lru_bytes);
+/// What decides the runs' DRAM bytes beside their tiles, and how far to trust them: the orders of CTAs and
+/// tiles, the model of the L2; once for kernels of which it is the same. @param machines  of each run @param
+/// lru_bytes  of an L2 that was asked for
+std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<const Machine*>& machines,
+                       std::optional<std::int64_t> lru_bytes);
 
 /// What a layer's DRAM bytes make of a whole model, and of one of its tokens.
 std::string model_line(const RunEntry& run, const ModelShape& model);

@@ -66,13 +66,14 @@ inline Look at_dram(Look look) {
 inline const Look kFloorLook = {.dash = Dash::dash_dotted};
 inline const Look kBoundLook = {.dash = Dash::dotted};
 
-/// A logarithmic axis of bytes round all points of `series`.
-inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSeries>& series) {
+/// A logarithmic axis of bytes round all points of `series`, of which they are y or x.
+inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSeries>& series,
+                           double ChartPoint::*bytes = &ChartPoint::y) {
   double low = HUGE_VAL, high = 0;
   for (const LineSeries& line : series) {
     for (const ChartPoint& point : line.points) {
-      low = std::min(low, point.y);
-      high = std::max(high, point.y);
+      low = std::min(low, point.*bytes);
+      high = std::max(high, point.*bytes);
     }
   }
   low /= 1.6;

@@ -53,9 +53,17 @@ struct ChartAxis {
   std::function<std::string(double)> format = nullptr;  // of a value that a reader points at
 };
 
+/// A text that begins beside a point.
+struct ChartNote {
+  ChartPoint at;
+  std::string text;
+};
+
 struct LineChart {
   ChartAxis x, y;
   std::vector<LineSeries> series;
+  std::vector<ChartNote> notes = {};
+  double plot_height = 220;
 };
 Drawing draw(const LineChart& chart, bool with_legend = true);
 /// A legend alone, of lines that may have no points.

@@ -35,8 +35,9 @@ std::string draw_series(const LineSeries& series, const LineChart& chart, const 
     if (i % static_cast<std::size_t>(series.marker_every) == 0) {
       markers += marker_path(series.look.marker, at_x, at_y);
     }
-    if (chart.x.format && chart.y.format) {
-      texts += fmt::format("{}{}: {}", texts.empty() ? "" : "|", chart.x.format(x), chart.y.format(y));
+    if (chart.x.format) {
+      texts += (texts.empty() ? "" : "|") + chart.x.format(x);
+      if (chart.y.format) texts += ": " + chart.y.format(y);
     }
   }
   std::string drawn =
@@ -52,10 +53,12 @@ std::string draw_series(const LineSeries& series, const LineChart& chart, const 
 }  // namespace
 
 Drawing draw(const LineChart& chart, bool with_legend) {
-  constexpr double kPlotHeight = 220;
-  const Frame frame(chart.x, chart.y, kPlotHeight);
+  const Frame frame(chart.x, chart.y, chart.plot_height);
   Drawing drawing{frame.end(), frame.draw()};
   for (const LineSeries& series : chart.series) drawing.elements += draw_series(series, chart, frame);
+  for (const ChartNote& note : chart.notes) {
+    drawing.elements += svg_text(frame.x(note.at.x) + 8, frame.y(note.at.y), note.text);
+  }
   if (!with_legend) return drawing;
   const Drawing below = draw_legend(chart.series);
   return {drawing.height + below.height,

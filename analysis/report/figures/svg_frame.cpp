@@ -76,7 +76,7 @@ std::string Frame::draw() const {
     const double half = text_width(label) / 2;
     const double centre = std::min(at, kDrawingWidth - half);
     if (centre - half < free_from) continue;
-    free_from = centre + half + 4;
+    free_from = centre + half + 10;
     labels += svg_text(centre, bottom + 17, label, Anchor::middle);
   }
   double free_above = 1e9;

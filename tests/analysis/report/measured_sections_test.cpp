@@ -2,9 +2,12 @@
 // What counters measured, beside formulas, simulations and predictions.
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+
 #include <variant>
 
 #include "analysis/report/sections/report_sections.hpp"
+#include "common/number_format.hpp"
 #include "tests/analysis/report/report_records.hpp"
 
 namespace tilescope {
@@ -24,6 +27,37 @@ TEST_CASE("measured bytes stand beside the closed form") {
   const std::string markdown = to_markdown(make_report({{fixed_record({run})}}), "f");
   CHECK(contains(markdown, "SM<->L2 measured"));
   CHECK(contains(markdown, "+0.000 %"));
+}
+
+TEST_CASE("at a glance: what must move, models and counters, of the longest problem of most kernels") {
+  std::vector<RunEntry> runs;
+  for (const Algorithm algorithm : {Algorithm::flash2, Algorithm::standard, Algorithm::flash1}) {
+    for (const std::int64_t seqlen : {64, 128, 256}) {
+      if (seqlen == 256 && algorithm == Algorithm::flash1) continue;
+      RunEntry& run = runs.emplace_back(simulated(algorithm, seqlen, {16, 16}));
+      run.kernel = "gpu:" + run.kernel.substr(4);
+      for (PassRecord& pass : run.passes) pass.measured = MeasuredBytes{1 << 20, 1 << 20, 1 << 21, 1 << 21};
+    }
+  }
+  const std::vector<RunRecord> records = {fixed_record(runs)}, one = {fixed_record({runs[0]})};
+  const std::vector<RunSummary> all = summarize(records);
+  const auto section = glance_section(all);
+  REQUIRE(section);
+  const auto& figure = std::get<Figure>(section->blocks.at(0));
+  CHECK(contains(figure.caption, "N128"));
+  const std::string svg = to_svg(figure);
+  std::size_t at = 0;
+  for (const char* text : {">gpu:standard: ", ">gpu:flash1: ", ">gpu:flash2: "}) {
+    CAPTURE(text);
+    CHECK(svg.find(text) != std::string::npos);
+    CHECK(svg.find(text) > at);
+    at = svg.find(text);
+  }
+  const RunSummary& flash2 = all[2];  // forward, the second length
+  const double must = static_cast<double>(flash2.compulsory.total());
+  CHECK(contains(svg, fmt::format(">gpu:flash2: {} at SM&lt;-&gt;L2, {} at DRAM<",
+                                  format_ratio((1 << 21) / must), format_ratio((1 << 22) / must))));
+  CHECK_FALSE(glance_section(summarize(one)));
 }
 
 TEST_CASE("measured sweeps tell how far model and measurement differ, and how the bytes grow") {

@@ -12,7 +12,7 @@
 #include "analysis/counts/counted_causes.hpp"
 #include "analysis/counts/pass_metrics.hpp"
 #include "analysis/report/document/add_new.hpp"
-#include "analysis/report/sections/agreement.hpp"
+#include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 

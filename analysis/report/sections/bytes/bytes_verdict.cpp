@@ -57,7 +57,7 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
   const double dram = *dram_ratio(*flash);
   constexpr double kNearly = 1.1;
   return Finding{
-      "How many bytes do they move, against what they must?", format_ratio(dram),
+      "Do they move more than they must?", format_ratio(dram),
       fmt::format(
           "**{}** At DRAM `{}` moves {} times the {} that it must ({} times at SM<->L2), `{}` {} times ({}): "
           "{}, forward, {}, {}.",

@@ -57,7 +57,7 @@ Scored score(const std::vector<RunSummary>& runs) {
   return scored;
 }
 
-std::string percent(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+std::string percent_off(double share) { return fmt::format("{:+.1f} %", 100 * share); }
 
 /// How far off a prediction of so many bytes would be.
 double error_of(std::int64_t predicted, const MeasuredPass& pass) {
@@ -88,13 +88,13 @@ Table score_table(const Scored& scored, bool failures) {
     const MeasuredBytes& measured = *pass.pass->measured;
     const auto& range = measured.dram_read_range;
     const auto bytes = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
-    table.rows.push_back({pass.kernel(), pass.pass->name, problem_text(*pass.run),
-                          bytes(*measured.dram_read_bytes),
-                          range ? fmt::format("{} ... {}", bytes((*range)[0]), bytes((*range)[1])) : "-",
-                          bytes(pass.expected_dram_reads()),
-                          failures ? "**" + percent(pass.dram_error()) + "**" : percent(pass.dram_error()),
-                          percent(error_of(pass.pass->closed_form->compulsory_read_bytes, pass)),
-                          percent(error_of(pass.pass->closed_form->sm_l2_read_bytes, pass))});
+    table.rows.push_back(
+        {pass.kernel(), pass.pass->name, problem_text(*pass.run), bytes(*measured.dram_read_bytes),
+         range ? fmt::format("{} ... {}", bytes((*range)[0]), bytes((*range)[1])) : "-",
+         bytes(pass.expected_dram_reads()),
+         failures ? "**" + percent_off(pass.dram_error()) + "**" : percent_off(pass.dram_error()),
+         percent_off(error_of(pass.pass->closed_form->compulsory_read_bytes, pass)),
+         percent_off(error_of(pass.pass->closed_form->sm_l2_read_bytes, pass))});
   }
   return table;
 }
@@ -155,7 +155,7 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
       "saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out are {} passes that "
       "read every "
       "byte once, about which any model is right, and {} that stay at the floor, as the model says.",
-      scored.within(), count, 100 * kTolerance, 100 * scored.median(), percent(scored.worst()),
+      scored.within(), count, 100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
       100 * kTolerance,
       baseline_within(scored,
                       [](const MeasuredPass& pass) { return pass.pass->closed_form->compulsory_read_bytes; }),
@@ -192,7 +192,7 @@ std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,
                   : 2 * within > all ? "Mostly."
                                      : "No.",
                   within, all, held_out ? "that nothing was fitted to" : "of which some were fitted",
-                  100 * kTolerance, 100 * scored.median(), percent(scored.worst()),
+                  100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
                   fmt::join(machines, ", ")),
       within == all      ? Outcome::good
       : 2 * within > all ? Outcome::mixed

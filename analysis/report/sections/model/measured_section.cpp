@@ -8,7 +8,7 @@
 #include <set>
 
 #include "analysis/report/figures/dram_figure.hpp"
-#include "analysis/report/sections/agreement.hpp"
+#include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "analysis/validation/measured_pass.hpp"

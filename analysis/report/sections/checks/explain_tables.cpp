@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/report/sections/explain_tables.hpp"
+#include "analysis/report/sections/checks/explain_tables.hpp"
 
 #include <fmt/format.h>
 

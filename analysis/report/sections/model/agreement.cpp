@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/report/sections/agreement.hpp"
+#include "analysis/report/sections/model/agreement.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole idea in one figure: what a problem's kernels must move, what the models say that they move, and
+// what counters saw, at both boundaries.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
+
+namespace tilescope {
+namespace {
+
+using Rungs = std::vector<const RunSummary*>;
+
+/// Forward, as the kernel is by itself, known to formula, simulation and counters.
+bool tells_all(const RunSummary& run) {
+  return run.direction == Direction::forward && run.algorithm && run.label == run.run->kernel &&
+         run.closed_form && run.measured_sm_l2 && run.simulated_dram && run.measured_dram;
+}
+
+/// One run a kernel, by algorithm and name.
+Rungs rungs_of(Rungs runs) {
+  const auto key = [](const RunSummary* run) { return std::tie(*run->algorithm, run->run->kernel); };
+  std::stable_sort(runs.begin(), runs.end(),
+                   [&key](const RunSummary* a, const RunSummary* b) { return key(a) < key(b); });
+  runs.erase(std::unique(runs.begin(), runs.end(),
+                         [&key](const RunSummary* a, const RunSummary* b) { return key(a) == key(b); }),
+             runs.end());
+  return runs;
+}
+
+/// Of the problem on which most algorithms meet, then most kernels, and of equals the longest.
+Rungs most_telling_rungs(const std::vector<RunSummary>& runs) {
+  Rungs telling, best;
+  for (const RunSummary& run : runs) {
+    if (tells_all(run)) telling.push_back(&run);
+  }
+  const auto rank = [](const Rungs& rungs) {
+    std::set<Algorithm> algorithms;
+    std::int64_t seqlen = 0;
+    for (const RunSummary* run : rungs) {
+      algorithms.insert(*run->algorithm);
+      seqlen = run->problem().seqlen_q;
+    }
+    return std::tuple(algorithms.size(), rungs.size(), seqlen);
+  };
+  for (const Rungs& together : group_by_problem(telling)) {
+    const Rungs rungs = rungs_of(together);
+    if (rank(rungs) > rank(best)) best = rungs;
+  }
+  return best;
+}
+
+double bytes_of(const std::optional<ReadWriteBytes>& bytes) { return static_cast<double>(bytes->total()); }
+
+/// The bytes of a kernel as points of a line: a model's with the kernel's marker, a counter's with a cross.
+std::vector<LineSeries> rung_series(const RunSummary& run, const Look& look, double y) {
+  const auto one = [&](const char* account, const std::optional<ReadWriteBytes>& bytes, Look as) {
+    as.line = false;
+    return LineSeries{fmt::format("{}, {}", run.label, account), as, {{bytes_of(bytes), y}}};
+  };
+  Look counted = look;
+  counted.marker = Marker::plus;
+  Look counted_at_dram = look;
+  counted_at_dram.marker = Marker::cross;
+  LineSeries saved{run.label, look, {{bytes_of(run.simulated_dram), y}, {bytes_of(run.closed_form), y}}};
+  saved.look.marker = Marker::none;
+  return {saved, one("SM<->L2, closed form", run.closed_form, look),
+          one("DRAM, simulated", run.simulated_dram, at_dram(look)),
+          one("SM<->L2, measured", run.measured_sm_l2, counted),
+          one("DRAM, measured", run.measured_dram, counted_at_dram)};
+}
+
+std::vector<LineSeries> legend_lines() {
+  const Look grey{.color = Color::grey, .marker = Marker::circle, .line = false};
+  Look counted = grey, counted_at_dram = grey, open = grey;
+  open.filled = false;
+  counted.marker = Marker::plus;
+  counted_at_dram.marker = Marker::cross;
+  return {{"must move: inputs and outputs once", kFloorLook, {}},
+          {"SM<->L2, closed form", grey, {}},
+          {"SM<->L2, measured", counted, {}},
+          {"DRAM, simulated", open, {}},
+          {"DRAM, measured", counted_at_dram, {}}};
+}
+
+/// A row a kernel: above, how often it moves what it must; below, its bytes on an axis that all share.
+Drawing draw_rungs(const Rungs& rungs) {
+  constexpr double kRow = 52, kNote = 0.34, kMarks = 0.7;  // of the height of a row
+  const auto must = static_cast<double>(rungs.front()->compulsory.total());
+  auto top = static_cast<double>(rungs.size());
+  LineChart chart;
+  chart.y.high = top;
+  chart.y.logarithmic = false;
+  chart.plot_height = kRow * top;
+  chart.series.push_back({"must move", kFloorLook, {{must, 0}, {must, top}}});
+  KernelLooks looks;
+  for (const RunSummary* run : rungs) {
+    for (LineSeries& series : rung_series(*run, looks.take(run->algorithm), top - kMarks)) {
+      chart.series.push_back(std::move(series));
+    }
+    chart.notes.push_back({{must, top - kNote},
+                           fmt::format("{}: {} at SM<->L2, {} at DRAM", run->label,
+                                       format_ratio(bytes_of(run->measured_sm_l2) / must),
+                                       format_ratio(bytes_of(run->measured_dram) / must))});
+    top -= 1;
+  }
+  chart.x = byte_axis("Bytes read and written", chart.series, &ChartPoint::x);
+  return draw(chart, false);
+}
+
+}  // namespace
+
+std::optional<Section> glance_section(const std::vector<RunSummary>& runs) {
+  const Rungs rungs = most_telling_rungs(runs);
+  if (rungs.size() < 2) return std::nullopt;
+  Figure figure;
+  for (const RunSummary* run : rungs) add_command(figure, *run);
+  const RunSummary& last = *rungs.back();
+  figure.name = "bytes-at-a-glance";
+  figure.title = "What must move, what the models say, what counters saw.";
+  figure.caption = fmt::format(
+      "{} on {}, whose kernels must move {}. Between SMs and L2 the formula of a kernel's tiles gives its "
+      "bytes. How many of them reach DRAM is the L2's doing, and a replay of the tiles through a model of it "
+      "says so; the line between the two is what the L2 saves. Counters are the crosses, and the numbers are "
+      "theirs: times what must move.",
+      problem_text(last), machine_text(last), format_bytes(static_cast<double>(last.compulsory.total())));
+  figure.panels = {{problem_text(last), draw_rungs(rungs)}};
+  figure.legend = draw_legend(legend_lines());
+  return Section{"glance", with_machines("At a glance", Rungs{&last}), {std::move(figure)}, true};
+}
+
+}  // namespace tilescope

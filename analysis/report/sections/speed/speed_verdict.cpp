@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast are they? Beside other libraries where they ran too, else beside a matrix product of the CPU.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/report/sections/speed/device_runs.hpp"
+#include "analysis/report/sections/verdicts.hpp"
+#include "analysis/report/sweep.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+/// Of the rates of our fastest kernel over those of the fastest peer, problem by problem: the geometric mean,
+/// and of how many problems.
+std::pair<double, int> against_fastest_peer(const DeviceRuns& group) {
+  double sum = 0;
+  int count = 0;
+  for (const AttentionProblem& problem : group.problems()) {
+    double fastest[2] = {};  // the peers', ours
+    for (const RunSummary* run : group.runs) {
+      double& rate = fastest[is_ours(*run)];
+      if (run->problem() == problem) rate = std::max(rate, paper_rate(*run));
+    }
+    if (fastest[0] == 0 || fastest[1] == 0) continue;
+    sum += std::log(fastest[1] / fastest[0]);
+    ++count;
+  }
+  return {count > 0 ? std::exp(sum / count) : 0, count};
+}
+
+/// The share of a matrix product's rate that the fastest CPU kernel reaches.
+std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs) {
+  const RunSummary* fastest = nullptr;
+  double best = 0;
+  for (const RunSummary& run : runs) {
+    if (!run.median_seconds || !run.run->kernel.starts_with("cpu:") || run.passes.empty()) continue;
+    const auto& counters = run.passes.front()->counters;
+    const auto product = counters.find("sgemm_flops_per_second");
+    if (product == counters.end()) continue;
+    const double rate = std::visit([](auto value) { return static_cast<double>(value); }, product->second);
+    const double share = static_cast<double>(run.useful_flops) / *run.median_seconds / rate;
+    if (share > best) {
+      best = share;
+      fastest = &run;
+    }
+  }
+  if (!fastest) return std::nullopt;
+  return Finding{
+      "How fast are they?", fmt::format("{:.0f} %", 100 * best),
+      fmt::format("`{}` reaches {:.0f} % of the rate of a single-precision matrix product on the same "
+                  "threads: {}, {}, {}.",
+                  fastest->run->kernel, 100 * best, problem_text(*fastest), to_string(fastest->direction),
+                  machine_text(*fastest)),
+      Outcome::told, "speed"};
+}
+
+}  // namespace
+
+std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
+  for (const DeviceRuns& group : device_runs(runs)) {
+    const auto [ratio, count] = against_fastest_peer(group);
+    if (count == 0) continue;
+    const char* verdict = ratio >= 1 ? "Faster." : ratio >= 0.9 ? "Nearly as fast." : "Slower.";
+    return Finding{
+        "How fast are they?", format_ratio(ratio),
+        fmt::format(
+            "**{}** Our fastest kernel runs at {} the rate of the fastest library beside it, {} pass, "
+            "geometric mean over {} problems ({}).",
+            verdict, format_ratio(ratio), to_string(group.direction), count,
+            group.record->machine.name.value_or("unknown device")),
+        ratio >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
+  }
+  return cpu_speed_verdict(runs);
+}
+
+}  // namespace tilescope
