@@ -16,6 +16,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/run_record.hpp"
+#include "common/log.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -107,6 +108,17 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
       ->type_name("FILE|-")
       ->group(kOutputGroup);
   command.add_flag("--quiet", context.quiet, "print no text; the exit code tells")->group(kOutputGroup);
+  command
+      .add_option(
+          "--log-level", context.log.level,
+          "tell on standard error what happens (tilescope list log-levels); else $TILESCOPE_LOG_LEVEL")
+      ->type_name("LEVEL")
+      ->group(kOutputGroup);
+  command
+      .add_option("--log-file", context.log.file,
+                  "add it to FILE, at level debug unless --log-level is given; else $TILESCOPE_LOG_FILE")
+      ->type_name("FILE")
+      ->group(kOutputGroup);
   command.get_help_ptr()->group(kOutputGroup);
   command.final_callback([&context, action = std::move(action)] { context.action = action; });
   return command;
@@ -116,12 +128,18 @@ Progress::Progress(const CommandContext& context, std::string what, std::int64_t
     : context_(context),
       what_(std::move(what)),
       total_(total),
-      wanted_(!context.quiet && isatty(STDERR_FILENO) != 0) {}
+      wanted_(!context.quiet && !log_on_terminal() && isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() { clear_progress(context_); }
 
 void Progress::step(std::string_view detail) {
   ++done_;
+  const auto now = std::chrono::steady_clock::now();
+  if (logs(LogLevel::info) && (done_ == 1 || done_ == total_ || now - logged_ >= std::chrono::seconds(1))) {
+    logged_ = now;
+    write_log(LogLevel::info, total_ > 0 ? fmt::format("{} {}/{} {}", what_, done_, total_, detail)
+                                         : fmt::format("{} {} {}", what_, done_, detail));
+  }
   if (!wanted_) return;
   const std::string line = fmt::format("{} {}/{} {}", what_, done_, total_, detail);
   fmt::print(stderr, "\r\033[K{}", line.substr(0, terminal_columns() - 1));  // a wrapped line would stay

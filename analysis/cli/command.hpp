@@ -3,11 +3,13 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analysis/cli/log_output.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {
@@ -34,6 +36,7 @@ struct CommandContext {
   mutable bool progress_shown = false;  // a Progress line stands on the terminal
 
   bool raw = false;  // records keep every sample
+  LogOptions log;
 
   bool wants_json() const { return !json.empty(); }
   /// Text for people, on standard output; nothing with --quiet or `--json -`. A reader that has left
@@ -54,7 +57,7 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
 void add_raw_option(CLI::App& command, CommandContext& context);
 
 /// Progress of long work: one line on standard error that rewrites itself, and makes way for what is printed.
-/// Nothing in a pipe or with --quiet.
+/// Nothing in a pipe or with --quiet. Steps are logged too, at most one a second.
 class Progress {
  public:
   Progress(const CommandContext& context, std::string what, std::int64_t total);
@@ -70,6 +73,7 @@ class Progress {
   std::string what_;
   std::int64_t total_, done_ = 0;
   bool wanted_;
+  std::chrono::steady_clock::time_point logged_{};  // the last step that was
 };
 
 /// Runs a whole command line, `tilescope` first, and returns its exit code.

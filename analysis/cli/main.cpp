@@ -7,6 +7,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -15,6 +16,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/records/output_path.hpp"
+#include "common/log.hpp"
 #include "common/nearest_names.hpp"
 
 namespace tilescope::cli {
@@ -25,6 +27,7 @@ constexpr const char* kPurpose =
 
 /// One line on standard error, whatever characters the user's input holds.
 int complain(std::string sentence, ExitCode code) {
+  log_text(LogLevel::error, [&] { return sentence; });
   for (char& c : sentence) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
@@ -110,8 +113,17 @@ int run(const std::vector<std::string>& argv) {
   try {
     require_known_command(app, argv);
     app.parse(std::vector<std::string>(argv.rbegin(), argv.rend() - 1));
+    // A command inside another one (demo) goes on with the log that is open.
+    if (!logs(LogLevel::error) || context.log.level || context.log.file) open_log(context.log);
     if (context.wants_json() && context.json != "-") require_writable_file("--json", context.json);
-    return context.action();
+    log_text(LogLevel::info, [&] { return fmt::format("begins: {}", fmt::join(argv, " ")); });
+    const auto began = std::chrono::steady_clock::now();
+    const int code = context.action();
+    log_text(LogLevel::info, [&] {
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began;
+      return fmt::format("ends with exit code {} after {:.3f} s: {}", code, elapsed.count(), argv[1]);
+    });
+    return code;
   } catch (const CLI::Success& request) {  // --help, --version
     return app.exit(request);
   } catch (const CLI::ExtrasError&) {

@@ -150,6 +150,15 @@ struct RepeatRecord {
   bool operator==(const RepeatRecord&) const = default;
 };
 
+/// The derivative of sum(dout * out) along a random direction, in two ways.
+struct GradientRecord {
+  std::string tensor;      // whose gradient: dq, dk or dv
+  double by_gradient = 0;  // the direction times the gradient
+  double by_difference = 0;
+  double bound = 0;  // of their difference
+  bool operator==(const GradientRecord&) const = default;
+};
+
 /// One problem on one kernel.
 struct RunEntry {
   AttentionProblem problem;
@@ -168,6 +177,7 @@ struct RunEntry {
   std::map<std::string, std::int64_t> device_bytes = {};
   std::map<std::string, TensorErrorRecord> mirror_error = {};  // `error`, against the kernel's CPU mirror
   std::map<std::string, RepeatRecord> repeats = {};            // by tensor
+  std::vector<GradientRecord> gradients = {};
   // Where an entry stands for many problems: their number, those that failed; the errors are their largest.
   std::optional<std::int64_t> cases = std::nullopt, failed = std::nullopt;
   bool operator==(const RunEntry&) const = default;

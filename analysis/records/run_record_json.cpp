@@ -212,6 +212,14 @@ static void list(Fields& fields, Of<Fields, RepeatRecord>& repeat) {
 }
 
 template <typename Fields>
+static void list(Fields& fields, Of<Fields, GradientRecord>& check) {
+  fields.required("tensor", Text{}, check.tensor);
+  fields.required("by_gradient", Number{}, check.by_gradient);
+  fields.required("by_difference", Number{}, check.by_difference);
+  fields.required("bound", Number{}, check.bound);
+}
+
+template <typename Fields>
 static void list(Fields& fields, Of<Fields, RunEntry>& run) {
   fields.required("problem", Problem{}, run.problem);
   fields.required("kernel", Text{}, run.kernel);
@@ -228,6 +236,7 @@ static void list(Fields& fields, Of<Fields, RunEntry>& run) {
   fields.entries("error", Part<TensorErrorRecord>{}, run.error);
   fields.entries("mirror_error", Part<TensorErrorRecord>{}, run.mirror_error);
   fields.entries("repeats", Part<RepeatRecord>{}, run.repeats);
+  fields.items_if_any("gradients", Part<GradientRecord>{}, run.gradients);
 }
 
 template <typename Fields>

@@ -2,11 +2,16 @@
 #include "cpu_ref/launch/run_pass.hpp"
 
 #include <algorithm>
+#include <string>
+
+#include "common/log.hpp"
+#include "cpu_ref/launch/launch_text.hpp"
 
 namespace tilescope::detail {
 
 CtaDispenser::CtaDispenser(const TileProgram& program, TensorSet& tensors, TileObserver* observer)
     : program_(&program), tensors_(&tensors) {
+  log_text(LogLevel::trace, [&] { return "launch on the CPU: " + launch_text(program); });
   if (observer != nullptr) {
     log_ = &observer->passes.emplace_back();
     log_->pass = program.name;

@@ -6,6 +6,8 @@
 #include <set>
 #include <thread>
 
+#include "common/log.hpp"
+#include "cpu_ref/launch/launch_text.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
@@ -179,6 +181,8 @@ Tensor DeviceSession::head(TensorName name, std::int64_t batch_head) {
 }
 
 void DeviceSession::launch(std::size_t index, cudaStream_t stream) {
+  log_text(LogLevel::trace,
+           [&] { return "launch of " + kernel_name_ + ": " + launch_text(programs_[index]); });
   launch_(programs_[index], arguments(programs_[index]), stream);
   check_cuda(cudaGetLastError(),
              "launching " + kernel_name_ + " " + std::string(to_string(programs_[index].name)));

@@ -19,6 +19,27 @@ std::int64_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("verify --gradients holds gradients against central differences, in words and in the record") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      {"verify", "--gradients", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--json", "g.json"},
+      folder.path());
+  CAPTURE(result.out);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.starts_with("ok   cpu:flash1"));
+  CHECK(count(result.out, "by differences: dk 0.") == 4);
+  CHECK(result.out.find("4 runs: 4 passed, 0 failed") != std::string::npos);
+  const RunRecord record = read_run_record((folder.path() / "g.json").string());
+  REQUIRE(record.runs.size() == 4);
+  for (const RunEntry& run : record.runs) CHECK(run.gradients.size() == 9);
+  CHECK(record.runs[0].gradients[0].tensor == "dq");
+  CHECK(record.runs[0].gradients[0].bound > 0);
+
+  check_refused(
+      {{"verify", "--gradients", "--dtype", "fp16", "--kernel", "cpu:flash2"}, {"dtype", "fp16", "fp32"}});
+  check_refused({{"verify", "--gradients", "--pass", "bwd"}, {"--gradients", "--pass"}});
+}
+
 TEST_CASE("verify judges one problem on the kernels that are named, one line each") {
   const TemporaryFolder folder;
   const ProgramResult result = run_program({"verify", "--preset", "small", "--pass", "fwd+bwd", "--kernel",

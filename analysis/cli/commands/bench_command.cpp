@@ -22,6 +22,7 @@
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/output_path.hpp"
 #include "analysis/records/run_record.hpp"
+#include "common/log.hpp"
 #include "common/memory_budget.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "profiler/benchmarks/peer_process.hpp"
@@ -72,6 +73,7 @@ void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettin
       peers = std::make_unique<PeerProcess>(arguments.python);
       record.machine.libraries = peers->versions();
     } catch (const MachineLacks& lack) {
+      log_text(LogLevel::warning, [&] { return std::string("no peers: ") + lack.what(); });
       context.print(fmt::format("{}\nTimed without them:\n\n", lack.what()));
     }
   }
@@ -186,7 +188,10 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   RunRecord record = start_record(context.argv);
   if (!device_cases.empty()) bench_device(device_cases, device_settings, arguments, context, record);
   if (!cases.empty()) bench_cpu(cases, settings, context, record);
-  for (const std::string& line : plan.left_out) context.print("left out: " + line + "\n");
+  for (const std::string& line : plan.left_out) {
+    log_text(LogLevel::warning, [&] { return "left out: " + line; });
+    context.print("left out: " + line + "\n");
+  }
   arguments.rows.note_in(record.runs);
   if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, bench_csv(record));
   if (!arguments.plot.empty()) write_file_atomically("--plot", arguments.plot, bench_plot(record));

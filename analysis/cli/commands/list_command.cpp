@@ -18,6 +18,7 @@
 #include "analysis/studies/bench_sweeps.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"
+#include "common/log.hpp"
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
 #include "cpu_ref/schedule/problem.hpp"
@@ -167,6 +168,14 @@ std::vector<Entry> list_counters() {
   return entries;
 }
 
+std::vector<Entry> list_log_levels() {
+  std::vector<Entry> entries;
+  for (const LogLevelName& level : log_levels()) {
+    entries.push_back({std::string(level.name), "", std::string(level.summary)});
+  }
+  return entries;
+}
+
 struct Catalogue {
   std::string name;
   std::vector<Entry> (*entries)();
@@ -177,6 +186,7 @@ const std::vector<Catalogue>& catalogues() {
   static const std::vector<Catalogue> all = {
       {"counters", list_counters, "what profile --metrics takes"},
       {"kernels", list_kernels, "what --kernel takes, and what each kernel can"},
+      {"log-levels", list_log_levels, "what --log-level takes, each with those before it"},
       {"machines", list_machines, "what --machine takes"},
       {"metrics", list_metrics, "what diff --budget takes"},
       {"models", list_models, "what --model takes"},

@@ -16,6 +16,7 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/tables/worst_cases.hpp"
+#include "analysis/cli/verify/verify_gradients.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
 #include "analysis/cli/verify/verify_repeats.hpp"
 #include "analysis/cli/verify/verify_rows.hpp"
@@ -35,7 +36,7 @@ struct VerifyOptions {
   KernelOptions kernel;
   std::optional<std::string> inputs;
   std::optional<std::string> repeat, rows;
-  bool quick = false, full = false, locate = false, worst = false, verbose = false;
+  bool quick = false, full = false, locate = false, worst = false, verbose = false, gradients = false;
 };
 
 /// Those named, or all that can run here.
@@ -202,7 +203,39 @@ int verify_rows(const CommandContext& context, const VerifyOptions& options) {
   return failed == 0 ? kFine : kCheckFailed;
 }
 
+/// --gradients: one problem, or a few small ones, on the kernels named or on all that take them here.
+int verify_gradients(const CommandContext& context, const VerifyOptions& options) {
+  if (options.quick || options.full || options.locate || options.worst || options.repeat || options.rows ||
+      options.inputs || options.problem.pass_given()) {
+    throw BadInput(
+        "--gradients", "given",
+        "must stand without --quick, --full, --locate, --worst, --repeat, --rows, --inputs, --pass");
+  }
+  const std::vector<const Kernel*> kernels = chosen_kernels(options);
+  RunRecord record = start_record(context.argv);
+  if (any_on_device(kernels)) add_device(record.machine);
+  const std::vector<AttentionProblem> problems =
+      options.problem.given() ? std::vector{options.problem.problem()} : gradient_problems();
+  int passed = 0, failed = 0;
+  for (const AttentionProblem& problem : problems) {
+    for (const Kernel* kernel : kernels) {
+      const ProgramOptions own = options.kernel.program_options(*kernel, problem);
+      if (options.kernel.given()) require_supported(*kernel, problem, Direction::backward, own);
+      if (kernel->refusal(problem, Direction::backward, own)) continue;
+      VerifyOutcome outcome = judge_gradients(*kernel, problem, own);
+      context.print(outcome.text);
+      std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
+      passed += outcome.passed;
+      failed += outcome.failed;
+    }
+  }
+  context.print(fmt::format("{} runs: {} passed, {} failed\n", passed + failed, passed, failed));
+  context.write_json(to_json_text(record));
+  return failed == 0 ? kFine : kCheckFailed;
+}
+
 int verify(const CommandContext& context, const VerifyOptions& options) {
+  if (options.gradients) return verify_gradients(context, options);
   if (options.rows) return verify_rows(context, options);
   if (options.quick && options.full) throw BadInput("--quick and --full exclude each other");
   const std::int64_t repeat =
@@ -272,6 +305,8 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
       .add_option("--rows", options->rows,
                   "judge so many query rows and key rows of one problem, chosen at random: at any length")
       ->type_name("N");
+  command.add_flag("--gradients", options->gradients,
+                   "gradients against central differences of the kernel's own forward pass (fp32)");
   command.add_option("--inputs", options->inputs, "kind of random inputs, for one problem")
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);

@@ -2,9 +2,30 @@
 #include "analysis/cli/options/kernel_options.hpp"
 
 #include "analysis/cli/options/parse_text.hpp"
+#include "analysis/counts/run_summary.hpp"
 #include "analysis/records/tile_table.hpp"
+#include "common/log.hpp"
 
 namespace tilescope::cli {
+namespace {
+
+/// What runs and why: "cpu:flash2 on B1 H8 N1024 D64 fp32: forward 64x128, dkdvdq 64x128, row-major; tiles:
+/// ...".
+void log_choice(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,
+                const std::string& reason) {
+  log_text(LogLevel::debug, [&] {
+    std::string text = std::string(kernel.name) + " on " + describe(problem) + ":";
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
+        text += " " + std::string(to_string(pass)) + " " + to_string(options[pass].tile) + ",";
+      }
+    }
+    return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
+           std::string(to_string(options.scan)) + "; tiles: " + reason;
+  });
+}
+
+}  // namespace
 
 void KernelOptions::add_to(CLI::App& command, bool several) {
   constexpr const char* kGroup = "Kernel";
@@ -40,6 +61,12 @@ std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>
 }
 
 ProgramOptions KernelOptions::program_options(const Kernel& kernel, const AttentionProblem& problem) const {
+  const ProgramOptions options = chosen_options(kernel, problem);
+  log_choice(kernel, problem, options, tile_ ? "as --tile says" : "the kernel's own");
+  return options;
+}
+
+ProgramOptions KernelOptions::chosen_options(const Kernel& kernel, const AttentionProblem& problem) const {
   ProgramOptions options = kernel.default_options(problem);
   if (tile_) options.set_tile(*tile_);
   if (order_) options.order = parse_tile_order(*order_);
@@ -51,13 +78,23 @@ ProgramOptions KernelOptions::program_options(const Kernel& kernel, const Attent
 
 ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const AttentionProblem& problem,
                                             const std::string& tiles) const {
-  ProgramOptions options = program_options(kernel, problem);
-  if (tile_ || autotune_disabled()) return options;
+  ProgramOptions options = chosen_options(kernel, problem);
+  const auto told = [&](const std::string& reason) {
+    log_choice(kernel, problem, options, reason);
+    return options;
+  };
+  if (tile_) return told("as --tile says");
+  if (autotune_disabled()) return told("the kernel's own, since TILESCOPE_DISABLE_AUTOTUNE is set");
+  if (!kernel.tile_choices) return told("the kernel's own; it takes any");
   const std::optional<DeviceFacts> device = device_facts();
-  if (!device || !kernel.tile_choices || !kHasTuner) return options;
-  return read_tile_table(tiles.empty() ? tile_table_path() : tiles)
-      .apply(kernel.name, problem, device->name, options,
-             [&](PassName pass) { return kernel.tile_choices(problem, pass); });
+  if (!device) return told("the kernel's own; there is no device that they could be tuned for");
+  if (!kHasTuner) return told("the kernel's own; this build has no others");
+  const std::string path = tiles.empty() ? tile_table_path() : tiles;
+  const ProgramOptions own = options;
+  options = read_tile_table(path).apply(kernel.name, problem, device->name, options,
+                                        [&](PassName pass) { return kernel.tile_choices(problem, pass); });
+  return told(options == own ? "the kernel's own; " + path + " prefers none for " + device->name
+                             : "as tuned on " + device->name + ", from " + path);
 }
 
 }  // namespace tilescope::cli

@@ -30,6 +30,8 @@ class KernelOptions {
   bool tile_given() const { return tile_.has_value(); }
 
  private:
+  ProgramOptions chosen_options(const Kernel& kernel, const AttentionProblem& problem) const;
+
   std::vector<std::string> names_;
   std::optional<TileShape> tile_;
   std::optional<std::string> backward_, order_, scan_;

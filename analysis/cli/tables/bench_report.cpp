@@ -11,6 +11,7 @@
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/counts/run_summary.hpp"
+#include "common/log.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -109,6 +110,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
     product_rate = static_cast<double>(product.flops) / time.median_s;
     const bool is_weak = *product_rate < kWeakBaseline * product.fma_flops_per_second;
     if (is_weak) {
+      log_text(LogLevel::warning, [] { return std::string("the matrix product is a weak baseline"); });
       weak += fmt::format(
           "A weak baseline: it reaches {} of the {}/s that multiply-adds on {} threads allow. Shares of it "
           "flatter "
@@ -160,7 +162,13 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       continue;
     }
     PassRecord pass = timed_pass(c, in_nanoseconds(times.samples_s));
-    if (times.throttled > 0) pass.time->throttled = times.throttled;
+    if (times.throttled > 0) {
+      pass.time->throttled = times.throttled;
+      log_text(LogLevel::warning, [&] {
+        return fmt::format("{} {}: {} samples dropped, the clock was low", c.kernel->name,
+                           describe(c.problem), times.throttled);
+      });
+    }
     pass.time->sm_clock_hz = times.sm_clock_hz;
     add_device_pass(rows, report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
     const bool group_ends =
