@@ -95,9 +95,10 @@ struct HtmlWriter {
   void operator()(const Table& grouped) {
     const Table table = with_group_column(grouped);
     const bool folded = table.rows.size() > kMostOpenRows;
+    // Outside of what scrolls sideways on a phone.
+    if (!table.caption.empty()) html += "<p class=\"caption\">" + inline_html(table.caption) + "</p>\n";
     if (folded) {
-      html += fmt::format("<p class=\"caption\">{}</p>\n<details class=\"long\"><summary>{} rows</summary>\n",
-                          inline_html(table.caption), table.rows.size());
+      html += fmt::format("<details class=\"long\"><summary>{} rows</summary>\n", table.rows.size());
     }
     std::string classes;  // which columns are numbers: report.css aligns them
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
@@ -106,9 +107,6 @@ struct HtmlWriter {
     html += fmt::format(
         "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{}\">\n",
         escape_markup("Table: " + section_title), classes);
-    if (!folded && !table.caption.empty()) {
-      html += "<caption>" + inline_html(table.caption) + "</caption>\n";
-    }
     html += "<thead><tr>";
     for (const Table::Column& column : table.columns) {
       html += "<th scope=\"col\">" + inline_html(column.header) + "</th>";
