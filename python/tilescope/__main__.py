@@ -17,6 +17,10 @@ def main() -> int:
     if not program.exists():
         print("tilescope: this installation has the module without the program", file=sys.stderr)
         return 3
+    from .counting import cupti_of_this_python
+
+    if cupti := cupti_of_this_python():  # that of the commands which `profile` starts
+        os.environ.setdefault("TILESCOPE_CUPTI", cupti)
     os.execv(program, ["tilescope", *sys.argv[1:]])
 
 
