@@ -41,6 +41,7 @@ from .model import (
     study,
 )
 from .problem import Problem
+from .program import bench, ceilings, injection_library, profile_command, verify
 from .records import Diff, Figure, Record, Report, load
 from .traces import Timeline
 
@@ -66,6 +67,8 @@ __all__ = [
     "UnknownName",
     "attention",
     "attention_backward",
+    "bench",
+    "ceilings",
     "closed_form",
     "count",
     "counted",
@@ -76,17 +79,20 @@ __all__ = [
     "get_cmake_dir",
     "get_include_dir",
     "info",
+    "injection_library",
     "kernels",
     "load",
     "machines",
     "measure",
     "metrics",
     "presets",
+    "profile_command",
     "report",
     "simulate",
     "studies",
     "study",
     "timeline",
+    "verify",
 ]
 
 

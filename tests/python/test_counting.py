@@ -185,3 +185,13 @@ def test_a_timeline_becomes_a_trace(tmp_path):
     _, rates, use = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert rates["ts"] == 1000 and rates["args"] == {"read": 10.0, "write": 0.0}
     assert use["args"] == {"DRAM": 50.0, "tensor pipes": 25.0, "SMs with work": 25.0}
+
+
+def test_a_command_is_counted_kernel_by_kernel(on_fakes):
+    told = on_fakes("""
+import os
+program = os.environ["TILESCOPE_LIBRARIES"] + "/tests/fake_cuda_program"
+record = ts.profile_command([program, "plain"], "dram_read_bytes")
+print(record.json["exit_code"], [(row["kernel"], row["measured.dram_read_bytes"]) for row in record.rows()])
+""")
+    assert told.splitlines()[-1] == "5 [('fake_kernel', 64), ('fake_kernel', 64)]"

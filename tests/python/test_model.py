@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tilescope as ts
+from tilescope import program
 
 PROBLEM = ts.Problem(seqlen_q=512, heads=4, head_dim=64, causal=True)
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -78,6 +79,24 @@ def test_simulate_gives_what_the_program_gives(tmp_path):
     assert ts.diff(path, record).ok
     told = subprocess.run([sys.executable, "-m", "tilescope", "--version"], capture_output=True, text=True, check=True)
     assert told.stdout.split()[-1] == ts.__version__
+
+
+def test_verify_judges_and_bench_times():
+    record = ts.verify(PROBLEM.replace(seqlen=64), passes="fwd")
+    assert [row["kernel"] for row in record.rows()] == ["cpu:flash2"]
+    with pytest.raises(ts.BadInput):
+        ts.verify(PROBLEM, "cpu:flash9")
+    if ts.info()["device_lack"]:
+        for call in (lambda: ts.bench(PROBLEM, "gpu:flash2-mma"), ts.ceilings):
+            with pytest.raises(ts.MachineLacks):
+                call()
+
+
+def test_the_words_of_a_problem_mean_the_problem():
+    problem = PROBLEM.replace(heads_kv=2, seqlen_k=640, window=(3, 0), scale=0.3, dropout=0.1, seed=4)
+    words = program.words_of(problem)
+    record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *words)
+    assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]
 
 
 def test_progress_is_told():

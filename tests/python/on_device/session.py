@@ -496,6 +496,27 @@ def test_much(byte_budget):
 
 
 @step
+def the_pages_blocks():
+    """Every block of the README and of the recipes that needs a device, in its order."""
+    import re
+
+    blocks = 0
+    for page in ("README.md", "python/RECIPES.md"):
+        names = {}
+        exec("import tilescope as ts", names)
+        for needed, block in re.findall(r"^```python(?: requires=(\w+))?\n(.*?)^```", Path(page).read_text(), re.M | re.S):
+            if needed == "device":
+                if "@triton.jit" in block:  # which reads the source's file
+                    source = Path(tempfile.mkdtemp(), "block.py")
+                    source.write_text("import tilescope as ts\nimport torch\n" + block)
+                    subprocess.run([sys.executable, source], check=True, timeout=LONGEST_S)
+                else:
+                    exec(compile(block, page, "exec"), names)
+                blocks += 1
+    return {"blocks": blocks}
+
+
+@step
 def compiled():
     """torch.compile without graph breaks, with gradients; and in graphs."""
     import torch

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the command line measures and judges, as records: the program that came with the package does the work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .counting import cupti_of_this_python
+from .errors import BadInput, CheckFailed, InternalError, MachineLacks
+from .problem import Problem
+from .records import Record, load
+
+PROGRAM = Path(__file__).parent / "bin" / "tilescope"
+_ERRORS = {1: CheckFailed, 2: BadInput, 3: MachineLacks}
+
+
+def injection_library() -> str:
+    """The library for CUDA_INJECTION64_PATH, through which `profile_command` counts another process."""
+    library = Path(__file__).parent / "lib" / "tilescope" / "libtilescope_inject.so"
+    if not library.exists():
+        raise MachineLacks(f"{library} is missing: CUPTI's headers were not found when TileScope was built")
+    return str(library)
+
+
+def words_of(problem: Problem) -> list[str]:
+    """The options of the command line that say what a problem is."""
+    numbers = ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "dropout", "seed")
+    words = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(getattr(problem, name)))]
+    words += ["--window", ",".join(map(str, problem.window))] if problem.window != (-1, -1) else []
+    words += ["--scale", repr(problem.scale)] if problem.scale is not None else []
+    return words + (["--causal"] if problem.causal else [])
+
+
+def run_program(command: str, *words: str, after: Sequence[str] = (), passes_on: bool = False) -> Record:
+    """The record of ``tilescope COMMAND WORDS --json ... [-- AFTER]``.
+
+    passes_on : the exit code is that of `after`, and no error where a record was written
+
+    Raises what its exit code stands for, with what it said.
+    """
+    if not PROGRAM.exists():
+        raise MachineLacks("this installation has the module without the program")
+    with tempfile.TemporaryDirectory(prefix="tilescope-") as folder:
+        path = Path(folder) / "record.json"
+        told = [str(PROGRAM), command, *words, "--quiet", "--json", str(path), *(["--", *after] if after else [])]
+        environment = dict(os.environ)
+        if cupti := cupti_of_this_python():
+            environment.setdefault("TILESCOPE_CUPTI", cupti)
+        done = subprocess.run(
+            told, env=environment, check=False, text=True, stderr=None if passes_on else subprocess.PIPE
+        )
+        if done.returncode == 0 or (passes_on and path.exists()):
+            return Record(load(path).text, source=command)
+    said = (done.stderr or f"tilescope {command} ended with {done.returncode}").strip().removeprefix("tilescope: ")
+    raise _ERRORS.get(done.returncode, InternalError)(said)
+
+
+def profile_command(
+    argv: Sequence[str],
+    metrics: str = "traffic",
+    *,
+    replay: str | None = None,
+    filter: str = "",
+    nvtx: str = "",
+    l2: str = "cold",
+    time: bool = False,
+) -> Record:
+    """Runs a command and counts every CUDA kernel of its processes: a row for each launch.
+
+    argv : the command and its arguments, looked for on the PATH
+    metrics : ``tilescope.counters()`` lists sets and metrics
+    replay : kernel or application, where the metrics take several passes; default: the program's choice
+    filter, nvtx : regular expressions on names of kernels, and of NVTX ranges that they are launched in
+    l2 : ``cold`` or ``warm``, before each kernel. time : also times, from a run of their own
+
+    ``.json["exit_code"]`` is the command's. What could not be counted stands in ``.json["messages"]``.
+    """
+    words = ["--metrics", metrics, "--l2", l2]
+    for name, value in {"--replay": replay, "--kernel-filter": filter, "--nvtx": nvtx}.items():
+        words += [name, value] if value else []
+    return run_program("profile", *words, *(["--time"] if time else []), after=list(argv), passes_on=True)
+
+
+def _kernel_words(kernels: str | Sequence[str], tile: tuple[int, int] | None, passes: str) -> list[str]:
+    names = [kernels] if isinstance(kernels, str) else list(kernels)
+    words = [word for name in names for word in ("--kernel", name)]
+    return words + ["--pass", passes] + (["--tile", f"{tile[0]}x{tile[1]}"] if tile else [])
+
+
+def _joined(records: Iterable[Record]) -> Record:
+    first, *rest = records
+    for record in rest:
+        first = first + record
+    return first
+
+
+def _several(problems: Problem | Iterable[Problem]) -> list[Problem]:
+    return [problems] if isinstance(problems, Problem) else list(problems)
+
+
+def verify(
+    problems: Problem | Iterable[Problem],
+    kernels: str | Sequence[str] = "cpu:flash2",
+    *,
+    passes: str = "fwd+bwd",
+    tile: tuple[int, int] | None = None,
+    locate: bool = False,
+) -> Record:
+    """Holds kernels to the judge, an untiled attention in fp64, on random inputs.
+
+    locate : names the first tile that diverges
+
+    Raises CheckFailed, with the errors found, where one is not within its bound.
+    """
+    words = _kernel_words(kernels, tile, passes) + (["--locate"] if locate else [])
+    return _joined(run_program("verify", *words, *words_of(problem)) for problem in _several(problems))
+
+
+def bench(
+    problems: Problem | Iterable[Problem],
+    kernels: str | Sequence[str] = "cpu:flash2",
+    *,
+    passes: str = "fwd",
+    tile: tuple[int, int] | None = None,
+) -> Record:
+    """Times of the kernels, which are judged first: medians, with their noise, as ``time.median_s``."""
+    words = _kernel_words(kernels, tile, passes)
+    return _joined(run_program("bench", *words, *words_of(problem)) for problem in _several(problems))
+
+
+def ceilings() -> Record:
+    """Bandwidths and peaks of this machine's device, measured. Raises MachineLacks without one."""
+    return run_program("ceilings")
+
+
+def become_the_program() -> int:
+    """Never returns where there is one."""
+    if not PROGRAM.exists():
+        print("tilescope: this installation has the module without the program", file=sys.stderr)
+        return 3
+    if cupti := cupti_of_this_python():  # that of the commands which `profile` starts
+        os.environ.setdefault("TILESCOPE_CUPTI", cupti)
+    os.execv(PROGRAM, ["tilescope", *sys.argv[1:]])
