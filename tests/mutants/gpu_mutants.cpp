@@ -97,6 +97,11 @@ std::vector<Case> prepare_cases() {
     } else if (kernel.name == std::string_view("gpu:flash3")) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::fp16, 256)),
                InputKind::normal, fused, cases);
+      // More items than CTAs, in half of which rows see no key.
+      AttentionProblem many = causal;
+      many.batch = 50;
+      many.seqlen_k = 40;
+      add_case(kernel, Direction::forward, many, InputKind::normal, std::nullopt, cases);
     } else if (ordered) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);

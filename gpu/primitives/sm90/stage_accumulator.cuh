@@ -62,35 +62,6 @@ __device__ __forceinline__ void stage_rows(const float (&d)[kCount], std::uint32
   }
 }
 
-/// Adds a warp's 16 rows of fp32 to global memory, 16 bytes a lane: neighbouring lanes exchange pairs, so
-/// that each holds four columns.
-/// @param rows, cols  that exist, of the 16 and of 2 kCount; cols a multiple of 8, target 16-byte aligned
-template <int kCount>
-__device__ __forceinline__ void add_rows_direct(const float (&d)[kCount], float* target,
-                                                std::int64_t row_stride, int rows, int cols, int lane) {
-  const bool odd = lane & 1;
-#pragma unroll
-  for (int first = 0; first < kCount; first += 8) {  // of 16 columns: two groups of eight, one a lane
-    const int col = 2 * first + (odd ? 8 : 0) + 2 * (lane % 4 & 2);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float2 kept = odd ? make_float2(d[first + 2 * half + 4], d[first + 2 * half + 5])
-                              : make_float2(d[first + 2 * half], d[first + 2 * half + 1]);
-      const float2 sent = odd ? make_float2(d[first + 2 * half], d[first + 2 * half + 1])
-                              : make_float2(d[first + 2 * half + 4], d[first + 2 * half + 5]);
-      const float2 got =
-          make_float2(__shfl_xor_sync(0xFFFFFFFFu, sent.x, 1), __shfl_xor_sync(0xFFFFFFFFu, sent.y, 1));
-      const float2 low = odd ? got : kept, high = odd ? kept : got;
-      const int row = 8 * half + lane / 4;
-      if (row < rows && col < cols) {
-        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(target + row * row_stride + col),
-                     "f"(low.x), "f"(low.y), "f"(high.x), "f"(high.y)
-                     : "memory");
-      }
-    }
-  }
-}
-
 /// Rounds a warp's 16 rows and stores them to global memory, 16 bytes a lane: the quads exchange their pairs,
 /// so that each lane holds eight neighbouring columns.
 /// @param rows, cols  that exist, of the 16 and of 2 kCount; cols and row_stride multiples of 8, target

@@ -13,11 +13,9 @@ namespace tilescope::gpu {
 struct Flash3BackwardArguments {
   CUtensorMap q, k, v, dout;  // head_panels(): boxes of block_m, block_n, block_n and block_m rows
   CUtensorMap dk, dv;         // head_panels(): boxes of 16 rows
-  CUtensorMap dq_accum;       // (B, H, Nq, D) fp32, cleared: boxes of 32 columns and 16 rows
-  float* dq_rows = nullptr;   // the same tensor as `dq_accum`; strides in elements
-  std::int64_t dq_batch_stride = 0, dq_head_stride = 0, dq_row_stride = 0;
+  CUtensorMap dq_accum;       // (B, H, Nq, D) fp32, cleared: boxes of 32 columns and 64 rows
   int* dq_turns =
-      nullptr;  // ordered: of each (batch, head, q tile) a count a warp of the kv tiles added, 0 at first
+      nullptr;  // ordered: of each (batch, head, q tile, warpgroup) how many kv tiles added, 0 at first
   const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements
   const float* delta = nullptr;  // likewise
   std::int64_t statistic_batch_stride = 0, statistic_head_stride = 0;

@@ -4,14 +4,33 @@
 //
 // Against gpu:flash2-mma: as in the forward pass; besides, scores are computed transposed, so that P and dS
 // are left operands of dV and dK, up to head_dim 128 straight from registers, and dQ leaves by the copy
-// engine's additions instead of a reduction a thread. Source: FlashAttention-3, arXiv:2407.08608, section
-// B.1; FlashAttention-2, arXiv:2307.08691, Algorithm 2.
+// engine's additions, which a warp asks for that computes nothing. Source: FlashAttention-3,
+// arXiv:2407.08608, section B.1; FlashAttention-2, arXiv:2307.08691, Algorithm 2.
 //
-// On an H200, the first version at head_dim 128 (fp16, 16,384 tokens, hidden size 2048, this pass alone, one
-// buffer of dS and two barriers a step): 525 TFLOP/s full and 546 causal at 8192 keys, 359 and 331 at 2048.
-// What has come since is to be measured: two buffers of dS, S before dO is there, dV before the barrier,
-// exponentials beside dP, head_dim 64, 96, 192 and 256; and, to be compared, dQ added from registers
-// (Flash3DqSum::direct), which spares 32 KiB of shared memory and its traffic.
+// On an H200 (fp16, 16,384 tokens of hidden size 2048, this pass alone; TFLOP/s at 512, 2048, 8192 keys; the
+// whole of cuDNN 9.19's backward beside it: head_dim 64 242, 391, 451; 128 292, 475, 561; 256 210, 333, 367):
+//   full                                     64             96             128            192            256
+//   warps send their own dQ            345 425 467   337 418 458   395 484 532   281 326 348   294 349 364
+//   a warp of the loading ones does    389 531 576   385 502 545   451 587 626   306 362 391   310 364 379
+//   dV of columns before dS                                                      313 376 409   317 376 393
+//   dQ before dV, three Q buffers                    420 524 555   481 604 642
+//   three Q buffers, one of P and dS                                             339 410 431
+// Ordered, heads in sections and q tiles walked down: head_dim 128 605 full and 566 causal at 8192 keys, of
+// 642 and 604. As long as warps told others of their own sums within a step, it was 352 of 528. What a step
+// of head_dim 128 (2560 cycles of the tensor cores) cost without one of its parts told where to look: 5085
+// cycles whole, 4591 without loads, 5237 without exponentials, 5099 without the barrier, 4331 with dQ put in
+// shared memory but not sent, 3475 without either. So a warp that computes nothing sends it, for 64 queries
+// at once, and lanes put dQ where no two meet in a bank.
+//
+// Tried and left out (against the version of its time, 8192 keys, full):
+// - dQ added from registers (red.global.add.v4.f32, which spares 32 KiB of shared memory): 64 469 of 485, 128
+//   526 of 528, 256 364 of 370
+// - the next tile's S behind this one's dK: 64 430 of 467, 128 485 of 532; with a third Q buffer 515 of 532
+// - dV before dS, dK then from shared memory: 64 461 of 467, 128 518 of 532; later 607 of 626
+// - one buffer of dS, two barriers a step: 64 458 of 485, 128 513 of 528, 256 360 of 370; 128 with a third dO
+//   buffer instead 609 of 642
+// - dQ before dV: 64 560 of 576, 192 385 of 391, 256 338 of 379
+// - dQ handed over by 32 columns: 64 521 of 576
 #pragma once
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
@@ -107,14 +126,12 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   constexpr bool kByColumns = kShape.by_columns();
   constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
-                            kDqTile = kShape.dq_tile();
+                            kDqTile = kShape.dq_box();
   const int lane = thread % 32, warp = thread / 32;  // of the warpgroup
   const Flash3Stream stream(args, kShape.tile);
   const auto sync_everyone = [] { sm90::sync_named(kEveryone, 128 * kShape.consumers()); };
-  const auto release = [&](std::uint32_t empty) {
-    __syncwarp();
-    if (lane == 0) sm90::arrive(empty);
-  };
+  // Every lane has read statistics of its own.
+  const auto release = [](std::uint32_t empty) { sm90::arrive(empty); };
 
   // What is this warpgroup's: keys (rows of a panel of 128 bytes each), queries of the scores, columns.
   const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
@@ -126,12 +143,12 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     return static_cast<std::uint32_t>(count * tile.panel_bytes());
   };
   const std::uint32_t warp_rows = key_bytes + 16u * 128u * static_cast<std::uint32_t>(warp);
-  const std::uint32_t dq_tile =
-      shared.base + shared.kLayout.dq + static_cast<std::uint32_t>((4 * group + warp) * kDqTile.bytes());
 
   float dk[kCols / 2] = {}, dv[kCols / 2] = {};
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
+  DqRound<kDqCols / kDqTile.cols, kShape.dq_stages()> dq_round;
+  sm90::RingPlace<kShape.ds_stages> ds;
   const int tiles = args.group_size * stream.range.count();
   int tile = 0;  // how many there have been
 
@@ -174,64 +191,31 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     }
     sm90::commit_products();
   };
-  // A warp adds its 16 queries, a panel of 64 columns after the other.
-  const auto add_staged = [&](const float(&dq)[kDqCols / 2], int head, int warp_query) {
+  // A warp puts its 16 queries, a box of columns after the other, where another warp sends them from.
+  // Pairs of odd rows go in another order, since they would meet those of even rows in the same banks.
+  const auto put_dq = [&](const float(&dq)[kDqCols / 2]) {
+    const int this_lane = computed_again(lane), row = this_lane / 4;
+    const bool odd = row & 1;
+    const std::uint32_t mine = kDqTile.offset(16 * warp + row, 2 * (this_lane % 4) + (odd ? 16 : 0));
 #pragma unroll
-    for (int panel = 0; panel < kDqCols / 64; ++panel) {
-      if (lane == 0) sm90::wait_for_store_reads<0>();
-      __syncwarp();
-      const int this_lane = computed_again(lane);
+    for (int box = 0; box < kDqCols / kDqTile.cols; ++box) {
+      const int stage = dq_round.stage(box);
+      sm90::wait(shared.dq_empty(group, stage), dq_round.empty_parity(box), "a free dQ buffer");
+      const std::uint32_t pairs = shared.dq(group, stage) + mine;
 #pragma unroll
-      for (int i = 0; i < 32; i += 2) {
-        const sm90::Entry entry = sm90::accumulator_entry(this_lane, i);
-        sm90::store_pair(dq_tile + kDqTile.offset(entry.row, entry.col), dq[32 * panel + i],
-                         dq[32 * panel + i + 1]);
+      for (int i = 0; i < kDqTile.cols / 4; ++i) {
+        const int half = i % 2, eight = i / 2 % 4, panel = i / 8;  // rows, columns, 32 columns
+        const float* panel_pairs = dq + kDqTile.cols / 2 * box + 16 * panel + 2 * half;
+        const float *even_pair = panel_pairs + 4 * eight, *odd_pair = panel_pairs + 4 * (eight ^ 2);
+        sm90::store_pair((pairs ^ static_cast<std::uint32_t>(32 * eight)) + 8 * 128 * half +
+                             static_cast<std::uint32_t>(panel * kDqTile.panel_bytes()),
+                         odd ? odd_pair[0] : even_pair[0], odd ? odd_pair[1] : even_pair[1]);
       }
       sm90::fence_async_proxy();
       __syncwarp();
-      if (lane == 0 && warp_query < args.band.seqlen_q) {
-        for (int box = 0; box < kDqTile.panels(); ++box) {
-          const int col = 64 * (first_dq_panel + panel) + box * kDqTile.panel_cols();
-          if (col < args.head_dim) {
-            sm90::add_box(args.dq_accum, dq_tile + box * kDqTile.panel_bytes(), col, warp_query, head,
-                          stream.batch);
-          }
-        }
-        sm90::commit_stores();
-      }
-      __syncwarp();
+      if (lane == 0) sm90::arrive(shared.dq_full(group, stage));
     }
-  };
-  // The same without a buffer.
-  const auto add_direct = [&](const float(&dq)[kDqCols / 2], int head, int warp_query) {
-    sm90::add_rows_direct(dq,
-                          args.dq_rows + stream.batch * args.dq_batch_stride + head * args.dq_head_stride +
-                              warp_query * args.dq_row_stride + 64 * first_dq_panel,
-                          args.dq_row_stride, args.band.seqlen_q - warp_query,
-                          args.head_dim - 64 * first_dq_panel, computed_again(lane));
-  };
-
-  // In an ordered pass a warp waits until the kv tiles before its own have added theirs to the same places.
-  // Those belong to CTAs that were issued earlier, so that the wait ends.
-  const auto dq_turn = [&](int head, int m_block) {
-    const int blocks = num_m_blocks(args.band, kShape.tile);
-    const std::int64_t q_tile =
-        (static_cast<std::int64_t>(stream.batch) * args.heads_kv * args.group_size + head) * blocks + m_block;
-    return args.dq_turns + q_tile * kShape.warps() + 4 * group + warp;
-  };
-  const auto await_turn = [&](int head, int m_block) {
-    const int before = stream.n_block - kv_tiles(args.band, kShape.tile, m_block).begin;
-    if (lane == 0) sm90::wait_for_count(dq_turn(head, m_block), before);
-    __syncwarp();
-  };
-  const auto pass_turn = [&](int head, int m_block) {
-    if constexpr (kShape.dq_sum == Flash3DqSum::staged) {
-      if (lane == 0) sm90::wait_for_stores<0>();
-    } else {
-      __threadfence();
-      __syncwarp();
-    }
-    if (lane == 0) sm90::count_up(dq_turn(head, m_block));
+    dq_round.advance();
   };
 
   if (tiles > 0) sm90::wait(shared.kv_full(), 0, "K and V");
@@ -240,9 +224,9 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     ++tile;
     // What goes round alike needs no place of its own.
     if constexpr (kShape.dout_stages == kShape.q_stages) dout = {q.stage, q.round};
-    static_assert(kShape.ds_stages == 1 || kShape.ds_stages == kShape.q_stages);
-    const int ds_stage = kShape.ds_stages == 1 ? 0 : q.stage;
-    const std::uint32_t ds_tile = shared.ds(ds_stage), probs_tile = shared.probs(ds_stage);
+    if constexpr (kShape.ds_stages == kShape.q_stages) ds = {q.stage, q.round};
+    const std::uint32_t ds_tile = shared.ds(ds.stage), probs_tile = shared.probs(ds.stage);
+    if constexpr (kShape.ds_stages != kShape.q_stages) ds.advance();
     const int first_query = m_block * kBlockM, score_query = first_query + first_score_query;
     const auto* lse =
         reinterpret_cast<const float*>(bytes + shared.kLayout.lse) + q.stage * kBlockM + first_score_query;
@@ -283,12 +267,27 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
             score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? shift.x : shift.y)));
       }
     }
+    std::uint32_t probs[kScores / 2], dscores[kScores / 2];
+    // P and dS go to shared memory for those who need what both warpgroups have of them. Who reads the other
+    // buffer is past it when all meet again; with a single one they must meet before it is written, too.
+    if constexpr (kByColumns) {  // all queries' P of these keys
+      if constexpr (kShape.ds_stages == 1) sync_everyone();
+      sm90::pack_operands<kType>(scores, probs);
+      store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, lane);
+      sm90::fence_async_proxy();
+      sync_everyone();
+    }
     // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
     // stood in one block.
     if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
     sm90::wait_for_products<0>();
-    std::uint32_t probs[kScores / 2], dscores[kScores / 2];
-    sm90::pack_operands<kType>(scores, probs);
+    const auto begin_dv = [&] { multiply_queries(dv, probs, probs_tile, shared.dout(dout.stage)); };
+    if constexpr (kByColumns) {
+      sm90::begin_products();
+      begin_dv();
+    } else {
+      sm90::pack_operands<kType>(scores, probs);
+    }
     if constexpr (kObserved) log_tile(&DeviceTileState::dprobs, dprobs, 1.0f);
 #pragma unroll
     for (int i = 0; i < kScores; i += 4) {
@@ -305,31 +304,34 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
     }
 
-    // dS goes to shared memory for dQ of all keys, P and dS for all columns of dV and dK. Who reads the other
-    // buffer is past it when all meet again; with a single one they must meet before it is written, too.
-    if constexpr (kShape.ds_stages == 1) sync_everyone();
+    if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
     store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
-    if constexpr (kByColumns) store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, lane);
     sm90::fence_async_proxy();
-    if constexpr (kByColumns) sync_everyone();
     float dq[kDqCols / 2];
-    sm90::begin_products();
-    multiply_queries(dv, probs, probs_tile, shared.dout(dout.stage));
-    if constexpr (!kByColumns) sync_everyone();
-    multiply_keys(dq, ds_tile);
-    multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
-    sm90::wait_for_products<2>();
-    release(shared.dout_empty(dout.stage));
-    dout.advance();
-    sm90::wait_for_products<1>();
-    const int warp_query = first_query + (kShape.dq_by_queries() ? 64 * group : 0) + 16 * warp;
-    if constexpr (kShape.ordered) await_turn(head, m_block);
-    if constexpr (kShape.dq_sum == Flash3DqSum::staged) {
-      add_staged(dq, head, warp_query);
-    } else {
-      add_direct(dq, head, warp_query);
+    constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
+    if constexpr (kDvFirst) {
+      sm90::begin_products();
+      begin_dv();
     }
-    if constexpr (kShape.ordered) pass_turn(head, m_block);
+    sync_everyone();
+    if constexpr (!kDvFirst) sm90::begin_products();
+    multiply_keys(dq, ds_tile);
+    if constexpr (kShape.dq_first) begin_dv();
+    multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
+    const auto release_dout = [&] {
+      release(shared.dout_empty(dout.stage));
+      dout.advance();
+    };
+    sm90::wait_for_products<2>();
+    if constexpr (!kShape.dq_first) {
+      release_dout();
+      sm90::wait_for_products<1>();
+    }
+    put_dq(dq);
+    if constexpr (kShape.dq_first) {
+      sm90::wait_for_products<1>();
+      release_dout();
+    }
     sm90::wait_for_products<0>();
     release(shared.q_empty(q.stage));
     q.advance();
@@ -381,23 +383,32 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::init_barrier(shared.kv_full(), 1);
     for (int stage = 0; stage < kShape.q_stages; ++stage) {
       sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and a warp of statistics
-      sm90::init_barrier(shared.q_empty(stage), kShape.warps());
+      sm90::init_barrier(shared.q_empty(stage), 32 * kShape.warps());
     }
     for (int stage = 0; stage < kShape.dout_stages; ++stage) {
       sm90::init_barrier(shared.dout_full(stage), 1 + 32);
-      sm90::init_barrier(shared.dout_empty(stage), kShape.warps());
+      sm90::init_barrier(shared.dout_empty(stage), 32 * kShape.warps());
+    }
+    for (int group = 0; group < kShape.consumers(); ++group) {
+      for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
+        sm90::init_barrier(shared.dq_full(group, stage), 4);
+        sm90::init_barrier(shared.dq_empty(group, stage), 1);
+      }
     }
     sm90::fence_barrier_init();
   }
   __syncthreads();
-  const int thread = static_cast<int>(threadIdx.x) % 128;
   if (warpgroup == 0) {
+    const int thread = detail::computed_again(static_cast<int>(threadIdx.x));
     sm90::give_up_registers<kShape.producer_registers()>();
     const int warp = __shfl_sync(0xFFFFFFFFu, thread / 32, 0);
     if (thread == 0) detail::produce_tiles<kShape>(args, shared);
-    if (warp == 1) detail::produce_statistics<kShape>(args, shared, shared_bytes, thread % 32);
+    if (warp == 1) detail::produce_statistics<kShape>(args, shared, shared_bytes);
+    if (thread == 64) detail::send_dq<kShape, 0>(args, shared);
+    if (thread == 96) detail::send_dq<kShape, 1>(args, shared);
     if (thread == 127) watchdog.watch(kShape.threads() - 128);
   } else {
+    const int thread = static_cast<int>(threadIdx.x) % 128;
     sm90::take_registers<kShape.consumer_registers()>();
     if (kShape.own_cols(0) == kShape.own_cols(1) || warpgroup == 1) {
       detail::consume_backward<kType, kShape, kShape.own_cols(0), kShape.dq_cols(0), kObserved>(

@@ -26,14 +26,9 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
   out.dk = map(TensorName::dk, args.heads_kv, k_rows, 16);
   out.dv = map(TensorName::dv, args.heads_kv, k_rows, 16);
   sm90::TensorMapParameters sums = flash3_map(sm90::MapElement::fp32, args[TensorName::dq_accum], batch,
-                                              args.heads, q_rows, args.head_dim, 16);
+                                              args.heads, q_rows, args.head_dim, 64);
   sums.box[0] = 32;
   out.dq_accum = sm90::encode_tensor_map(sums, args[TensorName::dq_accum].data);
-  const DeviceTensor& dq = args[TensorName::dq_accum];
-  out.dq_rows = static_cast<float*>(dq.data);
-  out.dq_batch_stride = dq.batch_stride;
-  out.dq_head_stride = dq.head_stride;
-  out.dq_row_stride = dq.row_stride;
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);
   out.delta = static_cast<const float*>(args[TensorName::delta].data);

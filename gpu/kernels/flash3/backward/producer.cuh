@@ -5,6 +5,7 @@
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/primitives/common/score.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
 
@@ -42,6 +43,16 @@ struct Flash3BackwardShared {
   }
   __device__ __forceinline__ std::uint32_t dout_empty(int stage) const {
     return base + kLayout.dout_empty + 8 * stage;
+  }
+  // Of a computing warpgroup.
+  __device__ __forceinline__ std::uint32_t dq(int group, int stage) const {
+    return base + kLayout.dq + (group * kShape.dq_stages() + stage) * kShape.dq_box().bytes();
+  }
+  __device__ __forceinline__ std::uint32_t dq_full(int group, int stage) const {
+    return base + kLayout.dq_full + 8 * (group * kShape.dq_stages() + stage);
+  }
+  __device__ __forceinline__ std::uint32_t dq_empty(int group, int stage) const {
+    return base + kLayout.dq_empty + 8 * (group * kShape.dq_stages() + stage);
   }
 };
 
@@ -104,17 +115,25 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
   });
 }
 
+/// Asked anew, since a loading thread has no register to keep it in.
+__device__ __forceinline__ int lane_of_warp() {
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
 /// One warp. LSE in powers of two; rows beyond the matrix have P = 0, and so has what a mask hides from all
 /// keys.
 template <Flash3BackwardShape kShape>
 __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments& args,
-                                                   Flash3BackwardShared<kShape> shared, unsigned char* bytes,
-                                                   int lane) {
+                                                   Flash3BackwardShared<kShape> shared,
+                                                   unsigned char* bytes) {
   constexpr int kBlockM = kShape.tile.block_m;
   const Flash3Stream stream(args, kShape.tile);
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
   stream.each_tile(args, [&](int head, int m_block) {
+    const int lane = lane_of_warp();
     const int first_query = m_block * kBlockM;
     const std::int64_t first =
         stream.batch * args.statistic_batch_stride + head * args.statistic_head_stride + first_query;
@@ -137,6 +156,72 @@ __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments
     sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free delta buffer");
     hand_over(shared.kLayout.delta, dout.stage, delta, shared.dout_full(dout.stage));
     dout.advance();
+  });
+}
+
+/// Where the `i`-th of a tile's kBoxes boxes of dQ passes: a ring that comes round with the tiles.
+template <int kBoxes, int kStages>
+struct DqRound {
+  static_assert(kBoxes % kStages == 0);
+  std::uint32_t round = 0;
+
+  static __device__ __forceinline__ constexpr int stage(int i) { return i % kStages; }
+  __device__ __forceinline__ std::uint32_t full_parity(int i) const {
+    return round ^ static_cast<std::uint32_t>(i / kStages & 1);
+  }
+  __device__ __forceinline__ std::uint32_t empty_parity(int i) const { return full_parity(i) ^ 1; }
+  __device__ __forceinline__ void advance() { round ^= kBoxes / kStages & 1; }
+};
+
+/// One thread. Adds what a computing warpgroup has of dQ to memory, a box of 32 columns after the other. In
+/// an ordered pass it waits until the kv tiles before its own have added theirs to the same place. Those
+/// belong to CTAs that were issued earlier, so that the wait ends.
+template <Flash3BackwardShape kShape, int kGroup>
+__device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
+                                        Flash3BackwardShared<kShape> shared) {
+  constexpr int kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
+  const Flash3Stream stream(args, kShape.tile);
+  DqRound<kBoxes, kShape.dq_stages()> round;
+  static_assert(kShape.dq_stages() > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
+  stream.each_tile(args, [&](int head, int m_block) {
+    [[maybe_unused]] int* turn = nullptr;
+    if constexpr (kShape.ordered) {
+      turn = args.dq_turns +
+             kShape.consumers() * ((stream.batch * args.heads_kv * args.group_size + head) *
+                                       num_m_blocks(args.band, kShape.tile) +
+                                   m_block) +
+             kGroup;
+    }
+    const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kGroup : 0);
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) {
+      sm90::wait(shared.dq_full(kGroup, round.stage(i)), round.full_parity(i), "dQ");
+      if (kShape.ordered && i == 0) {
+        sm90::wait_for_count(turn, stream.n_block - kv_tiles(args.band, kShape.tile, m_block).begin);
+      }
+#pragma unroll
+      for (int panel = 0; panel < kShape.dq_box().panels(); ++panel) {
+        const int col = 64 * kShape.first_dq_panel(kGroup) + i * kShape.dq_box().cols +
+                        panel * kShape.dq_box().panel_cols();
+        if (col < args.head_dim && first_query < args.band.seqlen_q) {
+          sm90::add_box(args.dq_accum,
+                        shared.dq(kGroup, round.stage(i)) + panel * kShape.dq_box().panel_bytes(), col,
+                        first_query, head, stream.batch);
+        }
+      }
+      sm90::commit_stores();
+      if (i > 0) {  // the box before this one has been read
+        sm90::wait_for_store_reads<1>();
+        sm90::arrive(shared.dq_empty(kGroup, round.stage(i - 1)));
+      }
+    }
+    sm90::wait_for_store_reads<0>();
+    sm90::arrive(shared.dq_empty(kGroup, round.stage(kBoxes - 1)));
+    round.advance();
+    if constexpr (kShape.ordered) {
+      sm90::wait_for_stores<0>();
+      sm90::count_up(turn);
+    }
   });
 }
 

@@ -17,22 +17,17 @@ enum class Flash3Split : std::uint8_t {
             // one: P and dS pass through shared memory
 };
 
-/// How dQ is added to memory.
-enum class Flash3DqSum : std::uint8_t {
-  staged,  // through a buffer a warp, by the copy engine
-  direct,  // from registers, four columns an instruction
-};
-
 /// A CTA owns block_n keys and streams tiles of block_m queries.
 struct Flash3BackwardShape {
   TileShape tile;
   int head_dim = 0;  // compiled for; smaller ones run padded up on chip
   Flash3Split split = Flash3Split::keys;
-  int q_stages = 2;     // of Q with its LSE
-  int dout_stages = 2;  // of dO with its delta
-  int ds_stages = 2;    // of dS (and P); 2: one barrier a step, not two
-  Flash3DqSum dq_sum = Flash3DqSum::staged;
-  bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
+  int q_stages = 2;       // of Q with its LSE
+  int dout_stages = 2;    // of dO with its delta
+  int ds_stages = 2;      // of dS (and P); 2: one barrier a step fewer
+  bool dq_first = false;  // dQ = dS K is computed before dV, and added to memory beside it
+  int dq_box_cols = 32;   // of dQ, handed over at once
+  bool ordered = false;   // kv tiles add to dQ in their order, so that its bits are the same every time
 
   static constexpr int consumers() { return 2; }
   static constexpr int warps() { return 4 * consumers(); }
@@ -45,8 +40,9 @@ struct Flash3BackwardShape {
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
   /// P or dS, transposed: a row a key.
   constexpr gpu::sm90::PanelTile ds_tile() const { return {tile.block_n, tile.block_m}; }
-  /// What a warp adds to dQ at once, in fp32: 16 queries x 64 columns.
-  static constexpr gpu::sm90::PanelTile dq_tile() { return {16, 64, 4, gpu::sm90::Swizzle::bytes128}; }
+  /// What a warpgroup hands over of dQ at once, in fp32, and how often before it must wait.
+  constexpr gpu::sm90::PanelTile dq_box() const { return {64, dq_box_cols, 4, gpu::sm90::Swizzle::bytes128}; }
+  constexpr int dq_stages() const { return 64 / dq_box_cols; }
 
   /// A warpgroup's keys: 64, from this one on.
   constexpr int first_key(int group) const { return by_columns() ? 0 : 64 * group; }
@@ -76,6 +72,7 @@ struct Flash3BackwardLayout {
   int k = 0, v = 0, q = 0, dout = 0, ds = 0, probs = 0, dq = 0;
   int lse = 0, delta = 0;                                                   // fp32, block_m a stage
   int kv_full = 0, q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;  // barriers of 8 bytes
+  int dq_full = 0, dq_empty = 0;                                            // a warpgroup
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -91,9 +88,8 @@ struct Flash3BackwardLayout {
     dout = take(shape.dout_stages * shape.q_tile().bytes());
     ds = take(shape.ds_stages * shape.ds_tile().bytes());
     probs = take(shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes() : 0);
-    dq = take(shape.dq_sum == Flash3DqSum::staged
-                  ? Flash3BackwardShape::warps() * Flash3BackwardShape::dq_tile().bytes()
-                  : 0);
+    const int boxes = Flash3BackwardShape::consumers() * shape.dq_stages();
+    dq = take(boxes * shape.dq_box().bytes());
     lse = take(4 * shape.q_stages * shape.tile.block_m);
     delta = take(4 * shape.dout_stages * shape.tile.block_m);
     kv_full = take(8);
@@ -101,23 +97,27 @@ struct Flash3BackwardLayout {
     q_empty = take(8 * shape.q_stages);
     dout_full = take(8 * shape.dout_stages);
     dout_empty = take(8 * shape.dout_stages);
+    dq_full = take(8 * boxes);
+    dq_empty = take(8 * boxes);
     end = next;
   }
 };
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
-constexpr Flash3BackwardShape flash3_backward_shape(int head_dim) {
-  if (head_dim <= 64) return {{128, 128}, 64};
-  if (head_dim <= 96) return {{64, 128}, 96};
-  if (head_dim <= 128) return {{64, 128}, 128};
-  if (head_dim <= 192) return {{64, 64}, 192, Flash3Split::columns};
-  return {{64, 64}, 256, Flash3Split::columns, 2, 1};
+/// @param ordered  see Flash3BackwardShape
+constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false) {
+  constexpr Flash3Split kKeys = Flash3Split::keys, kColumns = Flash3Split::columns;
+  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, ordered};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, ordered};
+  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, true, 32, ordered};
+  if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, ordered};
+  return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, ordered};
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim>
+template <int kHeadDim, bool kOrdered = false>
 struct Flash3BackwardChoice {
-  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim);
+  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered);
 };
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);

@@ -34,8 +34,14 @@
 // - kv tiles walked up, or in sawtooth: within 1 % of down
 // - the next item's first boxes prefetched into L2 by the loading thread: 128 at 512 keys 445 of 486
 // - setmaxnreg 32 / 240 waits for ever: a CTA owns what its entry took, 384 x 168 registers, not all 65,536
-// To be measured: tiles that a warpgroup's rows do not see left out (Flash3ForwardShape::skips), 5 to 10 % of
-// a causal problem's work at 512 keys and head_dim 192 or 256; head_dim 96. ptxas serialised (C7513 to C7515,
+// - 192: 128 x 64 with two Q 548 / 733 of 565 / 744 (causal, 2048 and 8192 keys); 256: 128 x 32 likewise 491
+// /
+//   638 of 596 / 744; 96: 128 x 160 with one Q 629 of 637
+// - 64, short rows: 128 x 64 303 of 360 at 512 keys, 217 of 228 causal with one Q and tiles left out
+// Taken: tiles left out that a warpgroup's rows do not see (Flash3ForwardShape::skips), with 192: 128 x 64
+// and a third buffer of K and V, 524 and 298 causal at 512 keys, where 128 x 96 had 490 and 270 (8192: 778 /
+// 746 of 796 / 744); not with 256 (525 of 535, 293 of 289). 64, short rows: four buffers of K and V, 385 of
+// 360 and 238 of 228 causal. head_dim 96: 637 / 603, cuDNN 519 / 460. ptxas serialised (C7513 to C7515,
 // C7518):
 // - P packed into operand registers while products run, even into a second set used by turns
 // - scores in flight round the back edge of a loop

@@ -111,11 +111,13 @@ constexpr bool flash3_short_rows(std::int64_t visible_pairs, std::int64_t rows) 
 /// (twice, if the scores are kept) and head_dim / 2 of O. Shared memory bounds the stages.
 /// @param short_rows  few steps a q tile: see flash3_short_rows()
 constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool short_rows = false) {
-  if (head_dim <= 64 && short_rows) return {{128, 128}, 64, 2, 2};
+  if (head_dim <= 64 && short_rows) return {{128, 128}, 64, 4, 2};
   if (head_dim <= 64) return {{192, 128}, 64, 2, 2, Flash3Output::staged, true, Flash3Scores::recomputed};
   if (head_dim <= 96) return {{128, 128}, 96, 2, 2};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
-  if (head_dim <= 192) return {{128, 96}, 192, 2, 1, Flash3Output::direct, false};
+  if (head_dim <= 192) {
+    return {{128, 64}, 192, 3, 1, Flash3Output::direct, false, Flash3Scores::kept, true};
+  }
   return {{128, 64}, 256, 2, 1, Flash3Output::direct, false};
 }
 /// Such a shape as a type, for templates.

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -67,6 +68,23 @@ double relative_error(const Matrix& exact, F got) {
     if (std::isnan(difference)) return difference;
   }
   return error / largest;
+}
+
+/// Of each q tile how many kv tiles have added, for a pass that is ordered.
+template <typename Choice>
+OnDevice<int> turns_of(const Case& c) {
+  const int blocks = ceil_div(c.seqlen_q, Choice::shape.tile.block_m);
+  return OnDevice<int>(
+      std::vector<int>(static_cast<std::size_t>(c.heads * blocks * Choice::shape.consumers())));
+}
+
+template <typename Choice>
+void launch(const KernelArguments& args, const Case& c) {
+  auto passed = flash3_backward_arguments<sm90::ProductType::bf16, Choice::shape>(args);
+  const OnDevice<int> turns = turns_of<Choice>(c);
+  passed.dq_turns = turns.data;
+  launch_flash3_dkdvdq<sm90::ProductType::bf16, Choice>(passed, nullptr);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 }
 
 template <typename Choice>
@@ -146,9 +164,7 @@ void check(const Case& c) {
   args.softmax_scale = c.scale;
   args.softmax_scale_log2 = std::fabs(c.scale) * 1.44269504f;
   args.score_sign = c.scale < 0 ? -1.0f : 1.0f;
-  launch_flash3_dkdvdq<sm90::ProductType::bf16, Choice>(
-      flash3_backward_arguments<sm90::ProductType::bf16, Choice::shape>(args), nullptr);
-  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  launch<Choice>(args, c);
   const auto dk_bits = dk_device.host(), dv_bits = dv_device.host();
   const auto dq_sums = dq_device.host();
   // P, dS and the results are rounded to bf16.
@@ -159,9 +175,9 @@ void check(const Case& c) {
 }
 
 /// Lengths round the tile's edges, masks, groups, scales, a head_dim that is padded up.
-template <int kHeadDim>
-void check_all() {
-  using Choice = Flash3BackwardChoice<kHeadDim>;
+template <int kHeadDim, bool kOrdered>
+void check_order() {
+  using Choice = Flash3BackwardChoice<kHeadDim, kOrdered>;
   constexpr int kM = Choice::shape.tile.block_m, kN = Choice::shape.tile.block_n;
   CAPTURE(kHeadDim);
   const auto at = [](int heads, int heads_kv, int m, int n, int left = -1, int right = -1,
@@ -178,6 +194,58 @@ void check_all() {
   at(2, 1, 1, 1);
   check<Choice>({2, 1, 70, 90, kHeadDim - 24, -1, 5, 0.3f});
 }
+template <int kHeadDim>
+void check_all() {
+  check_order<kHeadDim, false>();
+  check_order<kHeadDim, true>();
+}
+
+/// An ordered pass over many kv tiles at once has the same bits each time.
+template <int kHeadDim>
+void check_repeats() {
+  using Choice = Flash3BackwardChoice<kHeadDim, true>;
+  const Case c{8, 8, 2048, 2048, kHeadDim};
+  std::mt19937 random(1);
+  Matrix exact;
+  const int count = c.heads * c.seqlen_q * c.head_dim;
+  const OnDevice<std::uint16_t> q(random_tensor(random, count, exact)),
+      k(random_tensor(random, count, exact)), v(random_tensor(random, count, exact)),
+      dout(random_tensor(random, count, exact)),
+      dk(std::vector<std::uint16_t>(static_cast<std::size_t>(count))),
+      dv(std::vector<std::uint16_t>(static_cast<std::size_t>(count)));
+  const std::vector<float> zeros(static_cast<std::size_t>(count));
+  const std::vector<float> rows(static_cast<std::size_t>(c.heads * c.seqlen_q), 8.0f);
+  const OnDevice<float> lse(rows), delta(rows);
+  std::vector<float> first;
+  for (int run = 0; run < 10; ++run) {
+    const OnDevice<float> dq(zeros);
+    KernelArguments args;
+    const auto tensor = [&](TensorName name, void* data) {
+      args.tensors[static_cast<std::size_t>(name)] = {data, 0, std::int64_t{c.seqlen_q} * c.head_dim,
+                                                      c.head_dim};
+    };
+    tensor(TensorName::q, q.data);
+    tensor(TensorName::dout, dout.data);
+    tensor(TensorName::k, k.data);
+    tensor(TensorName::v, v.data);
+    tensor(TensorName::dk, dk.data);
+    tensor(TensorName::dv, dv.data);
+    tensor(TensorName::dq_accum, dq.data);
+    args.tensors[static_cast<std::size_t>(TensorName::lse)] = {lse.data, 0, c.seqlen_q, 1};
+    args.tensors[static_cast<std::size_t>(TensorName::delta)] = {delta.data, 0, c.seqlen_q, 1};
+    args.band = {c.seqlen_q, c.seqlen_k, kUnbounded, 0};
+    args.grid.num_blocks = num_n_blocks(args.band, Choice::shape.tile);
+    args.grid.num_heads = c.heads_kv;
+    args.heads = args.heads_kv = c.heads;
+    args.head_dim = c.head_dim;
+    args.softmax_scale = 0.05f;
+    args.softmax_scale_log2 = 0.05f * 1.44269504f;
+    launch<Choice>(args, c);
+    const std::vector<float> sums = dq.host();
+    if (run == 0) first = sums;
+    CHECK(std::memcmp(first.data(), sums.data(), sums.size() * sizeof(float)) == 0);
+  }
+}
 
 }  // namespace flash3_backward_test
 
@@ -188,3 +256,8 @@ TEST_CASE("flash3 backward: head_dim 96") { check_all<96>(); }
 TEST_CASE("flash3 backward: head_dim 128") { check_all<128>(); }
 TEST_CASE("flash3 backward: head_dim 192") { check_all<192>(); }
 TEST_CASE("flash3 backward: head_dim 256") { check_all<256>(); }
+TEST_CASE("flash3 backward: the ordered pass repeats its bits") {
+  check_repeats<64>();
+  check_repeats<128>();
+  check_repeats<256>();
+}
