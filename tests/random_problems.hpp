@@ -39,6 +39,14 @@ class ProblemGenerator {
     p.seed = static_cast<std::uint64_t>(between(0, 1 << 30));
     return p;
   }
+  /// The same with padding: keys of the batch entries end anywhere, of all but one before the first one too.
+  AttentionProblem padded(AttentionProblem p) {
+    p.batch = between(2, 3);
+    for (std::int64_t entry = 0; entry < p.batch; ++entry) {
+      p.key_lengths.push_back(between(entry == 0 ? 1 : 0, static_cast<int>(p.seqlen_k)));
+    }
+    return p;
+  }
 
  private:
   std::mt19937 random_;

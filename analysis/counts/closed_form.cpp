@@ -49,13 +49,15 @@ struct HeadSums {
   std::int64_t area = 0;             // entries of visited tiles, clipped to the matrix
 };
 
-HeadSums head_sums(const TileProgram& program) {
+/// @param batch  entry
+/// @param key_rows  of the tensor: all, or those that are no padding
+HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t key_rows) {
   const AttentionProblem& p = program.problem;
   const bool q_axis = program.axis == Axis::q;
   const int owned_size = q_axis ? program.tile.block_m : program.tile.block_n;
   const int inner_size = q_axis ? program.tile.block_n : program.tile.block_m;
-  const std::int64_t owned_total = q_axis ? p.seqlen_q : p.seqlen_k;
-  const std::int64_t inner_total = q_axis ? p.seqlen_k : p.seqlen_q;
+  const std::int64_t owned_total = q_axis ? p.seqlen_q : key_rows;
+  const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
   int seen_end = 0;  // ranges only move forward from block to block, so their union is a sum of advances
   for (int block = 0; block < program.num_blocks(); ++block) {
@@ -65,7 +67,7 @@ HeadSums head_sums(const TileProgram& program) {
       sums.busy_rows += rows;
       continue;
     }
-    const TileRange inner = program.inner_tiles(block);
+    const TileRange inner = program.inner_tiles(static_cast<int>(batch), block);
     if (inner.empty()) continue;
     const std::int64_t inner_rows = covered_rows(inner.begin, inner.end, inner_size, inner_total);
     sums.busy_rows += rows;
@@ -86,28 +88,61 @@ struct OperandBytes {
   std::int64_t distinct = 0;
 };
 
-OperandBytes operand_bytes(const TileProgram& program, const HeadSums& sums, TensorName tensor, Part part) {
+/// Batch entries with as much padding as each other.
+struct EqualEntries {
+  std::int64_t count = 0;
+  HeadSums whole;     // of tensors with a row for every key
+  HeadSums unpadded;  // of those that end at the padding
+};
+
+std::vector<EqualEntries> entries_of(const TileProgram& program) {
+  const AttentionProblem& p = program.problem;
+  std::vector<EqualEntries> all;
+  p.for_each_length([&](std::int64_t count, std::int64_t entry) {
+    const HeadSums whole = head_sums(program, entry, p.seqlen_k);
+    const std::int64_t keys = p.keys_of(entry);
+    all.push_back({count, whole, keys == p.seqlen_k ? whole : head_sums(program, entry, keys)});
+  });
+  return all;
+}
+
+/// Of some entries.
+OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
+                           Part part) {
   const AttentionProblem& p = program.problem;
   const TensorExtent extent = tensor_extent(p, tensor);
+  const HeadSums& sums = ends_at_padding(tensor) ? entries.unpadded : entries.whole;
   const std::int64_t row_bytes = extent.cols * extent.element_bytes;
-  const std::int64_t query_heads = p.batch * p.heads;
-  const std::int64_t cta_heads = program.kv_heads ? p.batch * p.heads_kv : query_heads;
+  const std::int64_t query_heads = entries.count * p.heads;
+  const std::int64_t cta_heads = program.kv_heads ? entries.count * p.heads_kv : query_heads;
+  const std::int64_t tensor_heads = entries.count * extent.heads;
   if (part == Part::init) {
     const std::int64_t visits = extent.indexing == TileIndexing::n ? cta_heads : query_heads;
-    return {extent.rows * row_bytes * visits, extent.bytes()};
+    return {extent.rows * row_bytes * visits, extent.rows * row_bytes * tensor_heads};
   }
   if (extent.indexing == TileIndexing::mn) {
     const std::int64_t bytes = sums.area * extent.element_bytes * query_heads;
     return {bytes, bytes};
   }
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
-  const std::int64_t tensor_heads = extent.batch * extent.heads;
   if (part != Part::phase) {
     const std::int64_t rows = part == Part::prologue ? sums.busy_rows : sums.owned_rows;
     return {rows * row_bytes * cta_heads, rows * row_bytes * tensor_heads};
   }
   return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
           (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
+}
+
+/// Of all.
+OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEntries>& all,
+                           TensorName tensor, Part part) {
+  OperandBytes sum;
+  for (const EqualEntries& entries : all) {
+    const OperandBytes bytes = operand_bytes(program, entries, tensor, part);
+    sum.moved += bytes.moved;
+    sum.distinct += bytes.distinct;
+  }
+  return sum;
 }
 
 /// Queries (or keys) of one head that take part in a visible pair.
@@ -126,13 +161,13 @@ std::int64_t busy_keys(const VisibleBand& band) {
 
 std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
   require_countable(program);
-  const HeadSums sums = head_sums(program);
+  const std::vector<EqualEntries> entries = entries_of(program);
   std::array<TensorTraffic, kNumTensors> all{};
   std::array<bool, kNumTensors> touched{};
   const auto add = [&](const std::vector<Operand>& operands, Part part) {
     for (const Operand& operand : operands) {
       const std::size_t index = static_cast<std::size_t>(operand.tensor);
-      const OperandBytes bytes = operand_bytes(program, sums, operand.tensor, part);
+      const OperandBytes bytes = operand_bytes(program, entries, operand.tensor, part);
       TensorTraffic& traffic = all[index];
       traffic.tensor = operand.tensor;
       const bool stored = operand.kind == AccessKind::store;
@@ -210,13 +245,16 @@ std::int64_t exponentials(const AttentionProblem& problem, std::string_view pass
 }
 
 ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {
-  const VisibleBand band = problem.band();
-  const std::int64_t queries = busy_queries(band);
-  const std::int64_t keys = busy_keys(band);
+  std::int64_t queries = 0, keys = 0;  // of one head, over the batch
+  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    queries += entries * busy_queries(problem.band(entry));
+    keys += entries * busy_keys(problem.band(entry));
+  });
   const auto whole = [&](TensorName name) { return tensor_extent(problem, name).bytes(); };
   const auto needed = [&](TensorName name) {
     const TensorExtent extent = tensor_extent(problem, name);
-    return extent.bytes() / extent.rows * (extent.indexing == TileIndexing::m ? queries : keys);
+    return extent.heads * extent.cols * extent.element_bytes *
+           (extent.indexing == TileIndexing::m ? queries : keys);
   };
   using enum TensorName;
   ReadWriteBytes bytes;

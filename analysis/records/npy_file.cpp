@@ -196,7 +196,7 @@ int write_tensor(const std::string& path, const Tensor& tensor) {
 
 }  // namespace
 
-NpyInfo inspect_npy(const std::string& field, const std::string& path) {
+NpyInfo inspect_npy(const std::string& field, const std::string& path, NpyAxes axes) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) throw BadInput(field, path, "must be a file that exists");
   errno = 0;
@@ -210,7 +210,11 @@ NpyInfo inspect_npy(const std::string& field, const std::string& path) {
     throw BadInput(field, path, "must be in C order, not Fortran order (numpy.ascontiguousarray converts)");
   }
   const std::string shown = fmt::format("({})", fmt::join(shape, ", "));
-  if (shape.size() != 4) {
+  const bool packed = axes == NpyAxes::packed_qkv;
+  if (packed && (shape.size() != 5 || shape[2] != 3)) {
+    throw BadInput(field, path, fmt::format("must have five axes (B, N, 3, H, D), not the shape {}", shown));
+  }
+  if (!packed && shape.size() != 4) {
     throw BadInput(field, path, fmt::format("must have four axes (B, H, N, D), not the shape {}", shown));
   }
   for (std::int64_t extent : shape) {
@@ -225,12 +229,13 @@ NpyInfo inspect_npy(const std::string& field, const std::string& path) {
                    fmt::format("must hold the {} bytes of its shape {}, it {} {}", *bytes, shown,
                                held < *bytes ? "is truncated to" : "has", held));
   }
-  info.shape = {shape[0], shape[1], shape[2], shape[3]};
+  info.shape = packed ? Shape{shape[0], shape[1], 3 * shape[3], shape[4]}
+                      : Shape{shape[0], shape[1], shape[2], shape[3]};
   return info;
 }
 
-Tensor read_npy(const std::string& field, const std::string& path) {
-  const NpyInfo info = inspect_npy(field, path);
+Tensor read_npy(const std::string& field, const std::string& path, NpyAxes axes) {
+  const NpyInfo info = inspect_npy(field, path, axes);
   Tensor tensor(info.shape, info.dtype);
   std::ifstream file(path, std::ios::binary);
   file.seekg(info.data_offset);

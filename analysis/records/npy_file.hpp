@@ -11,6 +11,12 @@
 
 namespace tilescope {
 
+/// The axes that an array may have.
+enum class NpyAxes : std::uint8_t {
+  four,        // (B, H, N, D)
+  packed_qkv,  // (B, N, 3, H, D), told as (B, N, 3 H, D)
+};
+
 /// Shape and element type of the array in a file that read_npy accepts.
 struct NpyInfo {
   Shape shape;
@@ -18,15 +24,15 @@ struct NpyInfo {
   std::int64_t data_offset = 0;  // [bytes]
 };
 
-/// Reads the header only. Accepted: one array of rank 4, (B, H, N, D), C order, little-endian float32 or
+/// Reads the header only. Accepted: one array with these axes, C order, little-endian float32 or
 /// float16, every extent at least 1, and a file that holds exactly its data.
 /// @param field the option that named the file, for the message
 /// @throws BadInput saying in one sentence what is wrong and what is allowed
-NpyInfo inspect_npy(const std::string& field, const std::string& path);
+NpyInfo inspect_npy(const std::string& field, const std::string& path, NpyAxes axes = NpyAxes::four);
 
 /// Reads the whole array; a file that is cut short while it is read is refused too.
 /// @throws BadInput as inspect_npy; MachineLacks if it does not fit in memory
-Tensor read_npy(const std::string& field, const std::string& path);
+Tensor read_npy(const std::string& field, const std::string& path, NpyAxes axes = NpyAxes::four);
 
 /// A tensor and the file name to write it under. A tensor with one column is written with rank 3, (B, H, N).
 struct NpyOutput {

@@ -12,6 +12,7 @@ Json problem_json(const AttentionProblem& p) {
   if (p.softmax_scale) json["scale"] = *p.softmax_scale;
   json["dropout"] = p.dropout;
   json["seed"] = p.seed;
+  if (!p.key_lengths.empty()) json["key_lengths"] = p.key_lengths;
   return json;
 }
 
@@ -31,6 +32,9 @@ AttentionProblem problem_from(const JsonField& field) {
   if (field.has("scale")) p.softmax_scale = field.at("scale").number();
   p.dropout = field.at("dropout").number();
   p.seed = field.at("seed").seed();
+  if (field.has("key_lengths")) {
+    for (const JsonField& length : field.at("key_lengths").items()) p.key_lengths.push_back(length.integer());
+  }
   try {
     p.dtype = parse_element_type(field.at("dtype").text());
     validate(p);

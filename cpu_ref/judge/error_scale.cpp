@@ -93,7 +93,7 @@ class HeadPass {
     double abs_delta = 0;
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
       PairTerms& entry = row[j] = {};
-      if (!mask_allows(p, i, j)) continue;
+      if (!mask_allows(p, batch_head, i, j)) continue;
       const std::int64_t key = batch_head_kv * p.seqlen_k + j;
       const DotTerms products = dot_terms(q_.row(query), k_.row(key), p.head_dim);
       const double score = p.scale() * products.sum;

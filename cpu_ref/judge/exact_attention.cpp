@@ -90,7 +90,7 @@ class RowPass {
     probs_.clear();
     double row_max = -std::numeric_limits<double>::infinity();
     for (std::int64_t j = 0; j < p.seqlen_k; ++j) {
-      if (!mask_allows(p, i, j)) continue;
+      if (!mask_allows(p, batch_head, i, j)) continue;
       const double score = work_.scale * dot(q, &work_.k[work_.key_row(batch_head, j)], p.head_dim);
       keys_.push_back(j);
       probs_.push_back(score);
@@ -154,7 +154,7 @@ class ColumnPass {
     for (std::int64_t member = 0; member < p.group_size(); ++member) {
       const std::int64_t batch_head = batch_head_kv * p.group_size() + member;
       for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
-        if (!mask_allows(p, i, j)) continue;
+        if (!mask_allows(p, batch_head, i, j)) continue;
         const std::int64_t row = batch_head * p.seqlen_q + i;
         const double* q = &work_.q[work_.query_row(batch_head, i)];
         const double* dout = &work_.dout[work_.query_row(batch_head, i)];

@@ -13,7 +13,11 @@
 namespace tilescope {
 
 /// Whether query `query` sees key `key`: the definition at AttentionProblem, word for word.
-constexpr bool mask_allows(const AttentionProblem& problem, std::int64_t query, std::int64_t key) {
+/// @param batch_head  batch * heads + head, over query heads
+inline bool mask_allows(const AttentionProblem& problem, std::int64_t batch_head, std::int64_t query,
+                        std::int64_t key) {
+  const auto batch = static_cast<std::size_t>(batch_head / problem.heads);
+  if (!problem.key_lengths.empty() && key >= problem.key_lengths[batch]) return false;
   const std::int64_t diagonal = query + problem.seqlen_k - problem.seqlen_q;
   if (problem.causal && key > diagonal) return false;
   if (problem.window_left >= 0 && key < diagonal - problem.window_left) return false;

@@ -67,6 +67,12 @@ class PlaneCheck {
     stored_ = to_fp64(tensors[stored]);
     left_ = to_fp64(tensors[left]);
     right_ = to_fp64(tensors[right]);
+    if (!ends_at_padding(right)) return;  // padding is read as zero
+    for (std::int64_t batch_head_kv = 0; batch_head_kv < p_.batch * p_.heads_kv; ++batch_head_kv) {
+      const std::int64_t keys = p_.keys_of(batch_head_kv / p_.heads_kv), first = batch_head_kv * p_.seqlen_k;
+      std::fill(right_.begin() + (first + keys) * p_.head_dim,
+                right_.begin() + (first + p_.seqlen_k) * p_.head_dim, 0.0);
+    }
   }
 
   std::vector<ExactSum> expected_row(std::int64_t batch_head, std::int64_t i) const {
@@ -100,18 +106,19 @@ class PlaneCheck {
     const double scale = std::abs(p_.scale()) * std::sqrt(static_cast<double>(p_.head_dim));
     double maximum = -std::numeric_limits<double>::infinity(), sum = 0;
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      if (mask_allows(p_, i, j)) maximum = std::max(maximum, stored_scores[j]);
+      if (mask_allows(p_, batch_head, i, j)) maximum = std::max(maximum, stored_scores[j]);
     }
     std::vector<double> exponentials(p_.seqlen_k);
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
-      if (mask_allows(p_, i, j)) sum += exponentials[j] = std::exp(scale * (stored_scores[j] - maximum));
+      if (mask_allows(p_, batch_head, i, j))
+        sum += exponentials[j] = std::exp(scale * (stored_scores[j] - maximum));
     }
     std::vector<ExactSum> row;
     for (std::int64_t j = 0; j < p_.seqlen_k; ++j) {
       const double exponent = scale * (std::abs(stored_scores[j]) + std::abs(maximum));
       const double value = sum == 0 ? 0 : scale_.probs_factor * exponentials[j] / sum;
       const double slack = value * (kSumSlack + kRoundingSlack * exponent) + kSmallestExponential;
-      row.push_back(mask_allows(p_, i, j) ? rounded_interval(dtype_, value, slack) : ExactSum{});
+      row.push_back(mask_allows(p_, batch_head, i, j) ? rounded_interval(dtype_, value, slack) : ExactSum{});
     }
     return row;
   }

@@ -87,7 +87,7 @@ class QueryRow {
       : problem_(problem), k_(k), v_(v), query_(query) {
     const std::vector<double> q_row = RowReader(q)(query);
     for (std::int64_t j = 0; j < problem.seqlen_k; ++j) {
-      if (!mask_allows(problem, query, j)) continue;
+      if (!mask_allows(problem, batch_head, query, j)) continue;
       const Products product = products(q_row, k_(j));
       keys_.push_back(j);
       scores_.push_back(problem.scale() * product.sum);
@@ -197,7 +197,7 @@ KeyGradients key_gradients(const AttentionProblem& p, const std::vector<QueryHea
   for (const QueryHead& head : heads) {
     RowReader q_row(head.q), dout_row(head.dout);
     for (std::int64_t i = 0; i < p.seqlen_q; ++i) {
-      if (!mask_allows(p, i, key)) continue;
+      if (!mask_allows(p, head.batch_head, i, key)) continue;
       const QueryTerms& query = head.queries[static_cast<std::size_t>(i)];
       const std::vector<double>&q = q_row(i), &dout = dout_row(i);
       const Products score = products(q, k), dprob = products(dout, v);

@@ -74,9 +74,10 @@ std::vector<int> TileReplay::visible_keys(const TileState& at, int i) const {
   const AttentionProblem& p = program_->problem;
   const std::int64_t first_key = std::int64_t{at.n_block} * program_->tile.block_n;
   const std::int64_t query = std::int64_t{at.m_block} * program_->tile.block_m + i;
+  const std::int64_t batch_head = std::int64_t{at.batch} * p.heads + at.head;
   std::vector<int> keys;
   for (int j = 0; j < program_->tile.block_n && first_key + j < p.seqlen_k; ++j) {
-    if (mask_allows(p, query, first_key + j)) keys.push_back(j);
+    if (mask_allows(p, batch_head, query, first_key + j)) keys.push_back(j);
   }
   return keys;
 }

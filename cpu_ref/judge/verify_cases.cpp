@@ -177,6 +177,25 @@ void add_empty_rows(CaseList& list, TileShape tile) {
   list.add(single_key, {.causal = true}, 1);
 }
 
+/// Batch entries whose keys end inside a tile, at its edge and before the first: rows of padding hold NaN.
+void add_padding(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const Mask& mask : masks_for(tile)) {
+    for (ElementType dtype : kElementTypes) {
+      VerifyCase c = list.several_tiles();
+      const std::int64_t keys = c.problem.seqlen_k;
+      c.problem.key_lengths = {keys, tile.block_n + 2, tile.block_n, 0, 1};
+      c.problem.batch = static_cast<std::int64_t>(c.problem.key_lengths.size());
+      c.problem.heads = 2;
+      c.problem.heads_kv = 1 + turn % 2;
+      c.problem.dropout = turn % 3 == 2 ? 0.25 : 0.0;
+      c.problem.dtype = dtype;
+      list.add(c, mask, 4);
+      ++turn;
+    }
+  }
+}
+
 void add_orders(CaseList& list) {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
@@ -198,6 +217,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_inputs_and_scales(list);
   add_head_sizes(list);
   add_empty_rows(list, tile);
+  add_padding(list, tile);
   add_orders(list);
   return list.take();
 }

@@ -11,9 +11,9 @@ namespace tilescope {
 namespace {
 
 constexpr FeatureSet kNarrowTypes{Feature::fp8e4m3, Feature::fp8e5m2};
-constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,        Feature::bf16,
-                                       Feature::causal,  Feature::window,      Feature::grouped_heads,
-                                       Feature::dropout, Feature::signed_scale};
+constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
+                                       Feature::causal,  Feature::window,       Feature::grouped_heads,
+                                       Feature::dropout, Feature::signed_scale, Feature::key_padding};
 constexpr Capabilities kCapabilities{.forward = kBackwardFeatures | kNarrowTypes,
                                      .backward = kBackwardFeatures};
 
@@ -71,7 +71,8 @@ std::span<const Kernel> cpu_kernels() {
         .summary = "FlashAttention-2: Q outside, O kept on chip, LSE for the backward pass",
         .algorithm = Algorithm::flash2,
         .rung = 3,
-        .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows},
+        .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows,
+                            BackwardOrder::joined},
         .can = kCapabilities,
         .default_options = cpu_options<Algorithm::flash2>,
         .run = run<flash2_forward, flash2_backward>}}};

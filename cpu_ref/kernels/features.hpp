@@ -26,6 +26,7 @@ enum class Feature : std::uint8_t {
   grouped_heads,  // fewer key/value heads than query heads
   dropout,
   signed_scale,  // a softmax scale of 0 or below
+  key_padding,   // mask: keys of a batch entry that are padding
   bnhd_rows,     // tensors laid out (batch, rows, heads, head_dim)
 };
 inline constexpr int kNumFeatures = static_cast<int>(Feature::bnhd_rows) + 1;

@@ -33,7 +33,7 @@ class Flash2Forward {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange keys = cta.program().inner_tiles(block);
+    const TileRange keys = cta.inner_tiles(block);
     out_.zero();
     row_max_.fill(kMinusInfinity);
     row_sum_.zero();

@@ -57,7 +57,7 @@ class KeyBlocks {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange queries = cta.program().inner_tiles(block);
+    const TileRange queries = cta.inner_tiles(block);
     dk_.zero();
     dv_.zero();
     if (!queries.empty()) {
@@ -113,7 +113,8 @@ class KeyBlocks {
   Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
 };
 
-/// Passes dq and dqdkdv: Q and dO stay, the keys stream past.
+/// Passes dq and dqdkdv (a CPU has no launches: joined to dkdv, dq runs as by itself): Q and dO stay, the
+/// keys stream past.
 class QueryBlocks {
  public:
   explicit QueryBlocks(const TileProgram& program)
@@ -136,7 +137,7 @@ class QueryBlocks {
   void operator()(Cta& cta) {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
-    const TileRange keys = cta.program().inner_tiles(block);
+    const TileRange keys = cta.inner_tiles(block);
     dq_.zero();
     if (!keys.empty()) load_owned(cta, owned);
     for (int i = 0; i < keys.count(); ++i) {

@@ -21,6 +21,11 @@ int Cta::keys(const TileCoord& at) const {
   return std::min(size, static_cast<int>(problem().seqlen_k) - at.n_block * size);
 }
 
+int Cta::unpadded_keys(const TileCoord& at) const {
+  const int first = at.n_block * program_->tile.block_n;
+  return std::clamp(static_cast<int>(problem().keys_of(work_.batch)) - first, 0, keys(at));
+}
+
 Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   Tensor& tensor = (*tensors_)[name];
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
@@ -31,8 +36,9 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const std::int64_t first_row = by_m ? first_query : first_key;
   const std::int64_t first_col = by_m && by_n ? first_key : 0;
   const int size = element_bytes(tensor.dtype());
+  const int key_rows = ends_at_padding(name) ? unpadded_keys(at) : keys(at);
   const Region region = {static_cast<std::byte*>(tensor.row(work_.batch, head, first_row)) + first_col * size,
-                         tensor.shape().cols * size, by_m ? queries(at) : keys(at),
+                         tensor.shape().cols * size, by_m ? queries(at) : key_rows,
                          by_m && by_n ? keys(at) : static_cast<int>(tensor.shape().cols), tensor.dtype()};
   if (log_ != nullptr) {
     log_->accesses.push_back({name, kind, work_.batch, head, by_m ? at.m_block : -1, by_n ? at.n_block : -1,
@@ -43,10 +49,12 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
 
 TileView Cta::load(TensorName name, const TileCoord& at, Tile& buffer) {
   const Region from = access(name, AccessKind::load, at);
-  if (from.dtype == ElementType::fp32 && from.cols % kTileAlign == 0) {
+  const int padding = ends_at_padding(name) ? keys(at) - from.rows : 0;
+  if (from.dtype == ElementType::fp32 && from.cols % kTileAlign == 0 && padding == 0) {
     return {reinterpret_cast<const float*>(from.data), from.row_bytes / 4};
   }
   widen_rows(from, buffer.data(), buffer.stride());
+  for (int r = from.rows; r < from.rows + padding; ++r) std::fill_n(buffer.row(r), from.cols, 0.0f);
   return buffer.view();
 }
 
@@ -90,7 +98,7 @@ void Cta::draw_tickets(OrderedTurns& turns) {
   const std::int64_t heads = q_axis ? problem().heads_kv : problem().heads;
   std::vector<std::int64_t> taken;
   for (int block = work_.first_block; block < work_.end_block; ++block) {
-    const TileRange inner = program_->inner_tiles(block);
+    const TileRange inner = inner_tiles(block);
     for (int head = work_.first_head; head < end_head(); ++head) {
       const std::int64_t owner = q_axis ? head / problem().group_size() : head;
       for (int step = 0; step < inner.count(); ++step) {

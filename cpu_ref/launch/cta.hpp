@@ -42,11 +42,14 @@ class Cta {
   int inner_tile(const TileRange& range, int block, int step) const {
     return program_->inner_tile(work_, range, block, step);
   }
+  /// Inner tiles that a block of the owned axis visits.
+  TileRange inner_tiles(int block) const { return program_->inner_tiles(work_.batch, block); }
   /// Queries and keys of a tile, clipped to the matrix.
   int queries(const TileCoord& at) const;
   int keys(const TileCoord& at) const;
 
   /// A tile's rows widened to fp32, in `buffer`, or in the tensor itself where they can be used as they lie.
+  /// Padding is zero, whatever the tensor holds there: a probability of 0 does not undo a NaN.
   TileView load(TensorName name, const TileCoord& at, Tile& buffer);
   /// The same, always copied, to rows at `data`.
   void load_into(TensorName name, const TileCoord& at, float* data, std::ptrdiff_t stride);
@@ -78,6 +81,8 @@ class Cta {
   };
   /// Where a tile lies; records the access.
   Region access(TensorName name, AccessKind kind, const TileCoord& at);
+  /// Keys of a tile that are no padding.
+  int unpadded_keys(const TileCoord& at) const;
   static void widen_rows(const Region& from, float* data, std::ptrdiff_t stride);
 
   const TileProgram* program_;

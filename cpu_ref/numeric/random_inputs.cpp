@@ -2,6 +2,7 @@
 #include "cpu_ref/numeric/random_inputs.hpp"
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "cpu_ref/numeric/numeric.hpp"
@@ -36,6 +37,20 @@ float input_value(std::uint64_t seed, TensorName tensor, std::int64_t index, Inp
   return value;
 }
 
+/// NaN in the rows of padding, so that whoever reads them is found out.
+void poison_padding(Tensor& tensor, const AttentionProblem& problem) {
+  const Shape& shape = tensor.shape();
+  for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      const std::int64_t first = (batch * shape.heads + head) * shape.rows;
+      for (std::int64_t i = (first + problem.keys_of(batch)) * shape.cols;
+           i < (first + shape.rows) * shape.cols; ++i) {
+        tensor.set(i, std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(InputKind kind) { return kInputKindNames[static_cast<std::size_t>(kind)]; }
@@ -68,6 +83,7 @@ void fill_random(TensorSet& tensors, TensorName name, InputKind kind) {
 
 void fill_random_inputs(TensorSet& tensors, Direction direction, InputKind kind) {
   for (TensorName name : {TensorName::q, TensorName::k, TensorName::v}) fill_random(tensors, name, kind);
+  for (TensorName name : {TensorName::k, TensorName::v}) poison_padding(tensors[name], tensors.problem());
   if (direction == Direction::backward) fill_random(tensors, TensorName::dout, kind);
 }
 

@@ -12,11 +12,12 @@ ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
                   .queries = cta.queries(at),
                   .first_key = at.n_block * cta.program().tile.block_n,
                   .keys = cta.keys(at)},
-      band(cta.problem().band()),
+      band(cta.problem().band(cta.batch())),
       queries_along(along) {}
 
 ScoreTile::Columns ScoreTile::visible_columns(int row) const {
   const bool by_query = queries_along == Queries::rows;
+  if (!by_query && first_key + row >= band.seqlen_k) return {0, 0};  // padding
   const int first = by_query ? band.first_key(first_query + row) : band.first_query(first_key + row);
   const int last = by_query ? band.last_key(first_query + row) : band.last_query(first_key + row);
   const int origin = by_query ? first_key : first_query;

@@ -14,7 +14,7 @@ void CtaWalk::start_block(int block) {
     stage_ = Stage::retired;
     return;
   }
-  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(block_);
+  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(work_.batch, block_);
   head_ = 0;
   phase_ = 0;
   step_ = 0;

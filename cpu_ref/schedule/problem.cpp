@@ -53,13 +53,21 @@ VisibleBand AttentionProblem::band() const {
   return band;
 }
 
+VisibleBand AttentionProblem::band(std::int64_t batch) const {
+  return key_lengths.empty() ? band() : band().with_keys(static_cast<int>(keys_of(batch)));
+}
+
 std::int64_t AttentionProblem::visible_pairs() const {
-  const VisibleBand visible = band();
   std::int64_t pairs = 0;
-  for (int i = 0; i < visible.seqlen_q; ++i) {
-    pairs += std::max(0, visible.last_key(i) - visible.first_key(i) + 1);
-  }
-  return pairs * batch * heads;
+  for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    const VisibleBand visible = band(entry);
+    std::int64_t here = 0;
+    for (int i = 0; i < visible.seqlen_q; ++i) {
+      here += std::max(0, visible.last_key(i) - visible.first_key(i) + 1);
+    }
+    pairs += here * entries;
+  });
+  return pairs * heads;
 }
 
 void validate(const AttentionProblem& p) {
@@ -82,6 +90,14 @@ void validate(const AttentionProblem& p) {
   }
   if (!(p.dropout >= 0.0 && p.dropout < 1.0)) {
     throw BadInput("dropout", number(p.dropout), "must lie in [0, 1)");
+  }
+  if (!p.key_lengths.empty() && static_cast<std::int64_t>(p.key_lengths.size()) != p.batch) {
+    throw BadInput("key_lengths", std::to_string(p.key_lengths.size()) + " lengths",
+                   "must be one a batch entry, batch = " + std::to_string(p.batch));
+  }
+  for (const std::int64_t length : p.key_lengths) {
+    require(length >= 0 && length <= p.seqlen_k, "key_lengths", length,
+            "must lie in 0 ... seqlen_k = " + std::to_string(p.seqlen_k));
   }
   // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
   std::int64_t batch_heads, bytes;
@@ -112,8 +128,12 @@ std::string describe(const AttentionProblem& p) {
   }
   text << " D" << p.head_dim << " " << to_string(p.dtype);
   if (p.causal) text << " causal";
-  if (p.window_left >= 0 || p.window_right >= 0)
-    text << " window(" << p.window_left << "," << p.window_right << ")";
+  if (p.windowed()) text << " window(" << p.window_left << "," << p.window_right << ")";
+  constexpr std::size_t kMostLengths = 8;
+  for (std::size_t i = 0; i < std::min(p.key_lengths.size(), kMostLengths); ++i) {
+    text << (i == 0 ? " keys " : ",") << p.key_lengths[i];
+  }
+  if (p.key_lengths.size() > kMostLengths) text << ",...";
   if (p.softmax_scale) text << " scale " << *p.softmax_scale;
   if (p.dropout > 0) text << " dropout " << p.dropout;
   if (p.seed != 0) text << " seed " << p.seed;

@@ -2,11 +2,14 @@
 // What is computed, and nothing about how: shapes, element type, mask, scale, dropout.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/errors.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
@@ -36,8 +39,9 @@ std::string_view to_string(Direction direction);
 ///
 /// With off = seqlen_k - seqlen_q, query i sees key j when j <= i + off (causal) and
 /// i + off - window_left <= j <= i + off + window_right: masks are aligned bottom-right.
-/// A row with no visible key gives O = 0, LSE = -inf and zero gradients.
-/// Query head h reads key/value head h / (heads / heads_kv).
+/// Keys from key_lengths[batch] on are padding: no query of that batch entry sees them, and what their rows
+/// of K and V hold is never read. The diagonal stays where it is without them. A row with no visible key
+/// gives O = 0, LSE = -inf and zero gradients. Query head h reads key/value head h / (heads / heads_kv).
 struct AttentionProblem {
   std::int64_t batch = 1;
   std::int64_t heads = 1;
@@ -52,11 +56,29 @@ struct AttentionProblem {
   std::optional<double> softmax_scale = std::nullopt;  // default 1 / sqrt(head_dim); any finite value
   double dropout = 0.0;                                // probability that an entry of P is zeroed, in [0, 1)
   std::uint64_t seed = 0;                              // of the dropout mask and of random inputs
+  std::vector<std::int64_t> key_lengths = {};          // one a batch entry, or none: no key is padding
 
   double scale() const;
-  VisibleBand band() const;  // precondition: validate() passed
+  VisibleBand band() const;                    // precondition, as of all below: validate() passed
+  VisibleBand band(std::int64_t batch) const;  // of one batch entry, without its padding
+  /// Keys of a batch entry that are no padding.
+  std::int64_t keys_of(std::int64_t batch) const {
+    return key_lengths.empty() ? seqlen_k : key_lengths[static_cast<std::size_t>(batch)];
+  }
   std::int64_t group_size() const { return heads / heads_kv; }
-  bool masked() const { return causal || window_left >= 0 || window_right >= 0; }
+  bool windowed() const { return window_left >= 0 || window_right >= 0; }
+  bool masked() const { return causal || windowed() || !key_lengths.empty(); }
+  /// Calls visit(entries, entry) once for each length that keys_of() gives: how many batch entries have it,
+  /// and one of them.
+  template <typename Visit>
+  void for_each_length(Visit&& visit) const {
+    if (key_lengths.empty()) return visit(batch, std::int64_t{0});
+    std::map<std::int64_t, std::int64_t> first;  // of each length
+    for (std::int64_t entry = 0; entry < batch; ++entry) first.try_emplace(keys_of(entry), entry);
+    for (const auto& [length, entry] : first) {
+      visit(std::int64_t{std::count(key_lengths.begin(), key_lengths.end(), length)}, entry);
+    }
+  }
   /// Number of (query, key) pairs that the mask leaves visible, over all batches and query heads.
   std::int64_t visible_pairs() const;
 

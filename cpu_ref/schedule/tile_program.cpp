@@ -185,6 +185,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
   dq_pass.matmuls = 3;
+  dkdv.joined = dq_pass.joined = options.backward == BackwardOrder::joined;
   return {delta_pass, dkdv, dq_pass};
 }
 
@@ -228,15 +229,16 @@ std::string_view to_string(Algorithm algorithm) {
 }
 
 std::string_view to_string(BackwardOrder order) {
-  constexpr std::string_view names[] = {"split", "fused", "rows"};
+  constexpr std::string_view names[] = {"split", "fused", "rows", "joined"};
   return names[static_cast<std::size_t>(order)];
 }
 
 BackwardOrder parse_backward_order(std::string_view text) {
-  for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows}) {
+  for (BackwardOrder order :
+       {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows, BackwardOrder::joined}) {
     if (to_string(order) == text) return order;
   }
-  throw BadInput("backward", std::string(text), "must be split, fused or rows");
+  throw BadInput("backward", std::string(text), "must be split, fused, rows or joined");
 }
 
 std::string_view to_string(TileOrder order) {
@@ -309,10 +311,10 @@ int TileProgram::num_blocks() const {
   return axis == Axis::q ? num_m_blocks(problem.band(), tile) : num_n_blocks(problem.band(), tile);
 }
 
-TileRange TileProgram::inner_tiles(int block) const {
-  VisibleBand band = problem.band();
+TileRange TileProgram::inner_tiles(int batch, int block) const {
+  VisibleBand band = dense ? problem.band() : problem.band(batch);
   if (dense) band.left = band.right = kUnbounded;
-  return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles(band, tile, block);
+  return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles<true>(band, tile, block);
 }
 
 CtaWork TileProgram::work(std::int64_t cta) const {
@@ -325,8 +327,14 @@ int TileProgram::heads_per_cta() const { return kv_heads ? static_cast<int>(prob
 std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;
   std::int64_t tiles = 0;
-  for (int block = 0; block < num_blocks(); ++block) tiles += inner_tiles(block).count();
-  return tiles * problem.batch * problem.heads;
+  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    std::int64_t here = 0;
+    for (int block = 0; block < num_blocks(); ++block) {
+      here += inner_tiles(static_cast<int>(entry), block).count();
+    }
+    tiles += here * entries;
+  });
+  return tiles * problem.heads;
 }
 
 std::int64_t TileProgram::tile_bytes(TensorName tensor) const {
@@ -352,12 +360,14 @@ std::int64_t TileProgram::shared_bytes(int stages) const {
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
   const TensorExtent extent = tensor_extent(problem, operand.tensor);
   const auto clipped = [](std::int64_t total, int block, int size) {
-    return std::min<std::int64_t>(size, total - static_cast<std::int64_t>(block) * size);
+    return std::clamp<std::int64_t>(total - static_cast<std::int64_t>(block) * size, 0, size);
   };
   const bool by_m = extent.indexing != TileIndexing::n;
   const bool by_n = extent.indexing != TileIndexing::m;
   const std::int64_t rows =
-      by_m ? clipped(extent.rows, m_block, tile.block_m) : clipped(extent.rows, n_block, tile.block_n);
+      by_m ? clipped(extent.rows, m_block, tile.block_m)
+           : clipped(ends_at_padding(operand.tensor) ? problem.keys_of(batch) : extent.rows, n_block,
+                     tile.block_n);
   const std::int64_t cols = by_m && by_n ? clipped(extent.cols, n_block, tile.block_n) : extent.cols;
   const int tensor_head = by_m ? head : head / static_cast<int>(problem.group_size());
   return {operand.tensor,

@@ -57,6 +57,9 @@ struct TensorExtent {
 };
 TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name);
 
+/// Whether a tensor is read up to the padding of a batch entry only; gradients of padding are written, as 0.
+constexpr bool ends_at_padding(TensorName name) { return name == TensorName::k || name == TensorName::v; }
+
 enum class AccessKind : std::uint8_t { load, store, reduce };
 std::string_view to_string(AccessKind kind);
 
@@ -121,6 +124,7 @@ struct TileProgram {
   bool kv_heads = false;    // CTAs are counted by key/value head and loop over the group's query heads
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
+  bool joined = false;      // launched with the pass beside it: a CTA goes on from one to the other
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
@@ -137,8 +141,8 @@ struct TileProgram {
   int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
     return scan_tile(scan, range, whole_head ? block : work.turn, step);
   }
-  /// Inner tiles that block `block` visits.
-  TileRange inner_tiles(int block) const;
+  /// Inner tiles that block `block` visits in a batch entry.
+  TileRange inner_tiles(int batch, int block) const;
   /// Query heads that a CTA loops over: the group of a kv head, or one.
   int heads_per_cta() const;
   /// Tiles visited by all CTAs; each costs `matmuls` products.
@@ -148,18 +152,20 @@ struct TileProgram {
   /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
   /// tiles `stages` of them. [bytes]
   std::int64_t shared_bytes(int stages = 2) const;
-  /// Access of `operand` at the given tile, with its bytes clipped to the matrix. `head` is a query head.
+  /// Access of `operand` at the given tile, with its bytes clipped to the matrix, and those of K and V to the
+  /// keys that are no padding. `head` is a query head.
   TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;
 };
 
 enum class Algorithm : std::uint8_t { standard, flash1, flash2 };
 std::string_view to_string(Algorithm algorithm);
 
-/// The three orders of FlashAttention-2's backward pass.
+/// The orders of FlashAttention-2's backward pass.
 enum class BackwardOrder : std::uint8_t {
-  split,  // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,  // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  rows,   // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
+  split,   // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
+  fused,   // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
+  rows,    // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
+  joined,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
 };
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);

@@ -34,8 +34,8 @@ inline constexpr int kUnbounded = 1 << 29;
 struct VisibleBand {
   int seqlen_q = 1;
   int seqlen_k = 1;
-  int left = kUnbounded;   // >= 0
-  int right = kUnbounded;  // >= 0
+  int left = kUnbounded;
+  int right = kUnbounded;  // left + right >= 0
 
   TILESCOPE_HOST_DEVICE constexpr int offset() const { return seqlen_k - seqlen_q; }
   TILESCOPE_HOST_DEVICE constexpr int first_key(int query) const {
@@ -52,6 +52,12 @@ struct VisibleBand {
   /// Precondition: query and key lie inside the matrix.
   TILESCOPE_HOST_DEVICE constexpr bool visible(int query, int key) const {
     return first_key(query) <= key && key <= last_key(query);
+  }
+  /// The band of a batch entry whose keys from `keys` on are padding. Queries see of the others what they
+  /// saw, so that the sides move as the end of the keys does.
+  TILESCOPE_HOST_DEVICE constexpr VisibleBand with_keys(int keys) const {
+    const int padding = seqlen_k - keys;
+    return {seqlen_q, keys, left - padding, right + padding};
   }
   constexpr bool operator==(const VisibleBand&) const = default;
 };
@@ -104,12 +110,14 @@ TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, Tile
 }
 
 /// The q tiles that kv tile `n_block` must visit: the transpose of kv_tiles.
+/// @tparam kPadding  whether the tile may be one of padding alone, which nothing visits
+template <bool kPadding = false>
 TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles(const VisibleBand& band, TileShape tile, int n_block) {
   const int first_key = n_block * tile.block_n;
   const int last_key = min_of(band.seqlen_k, first_key + tile.block_n) - 1;
   const int first = band.first_query(first_key);
   const int last = band.last_query(last_key);
-  if (last < first) return {};
+  if (last < first || (kPadding && last_key < first_key)) return {};
   const bool ragged = first_key + tile.block_n > band.seqlen_k;
   const int full_queries = ragged ? 0 : max_of(0, band.last_query(first_key) + 1);
   const int end = last / tile.block_m + 1;

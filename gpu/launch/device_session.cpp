@@ -78,12 +78,16 @@ void write_lse(TensorSet& tensors) {
 
 /// Of one CTA: tiles that it visits.
 std::int64_t most_steps(const TileProgram& program) {
-  std::int64_t steps = 0;
-  for (int block = 0; block < program.num_blocks(); ++block) {
-    const std::int64_t tiles = program.inner_tiles(block).count();
-    steps = program.whole_head ? steps + tiles : std::max(steps, tiles);
-  }
-  return steps * program.heads_per_cta();
+  std::int64_t most = 0;
+  program.problem.for_each_length([&](std::int64_t, std::int64_t entry) {
+    std::int64_t steps = 0;
+    for (int block = 0; block < program.num_blocks(); ++block) {
+      const std::int64_t tiles = program.inner_tiles(static_cast<int>(entry), block).count();
+      steps = program.whole_head ? steps + tiles : std::max(steps, tiles);
+    }
+    most = std::max(most, steps);
+  });
+  return most * program.heads_per_cta();
 }
 
 }  // namespace
@@ -112,6 +116,13 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   device_bytes_ = free_before - device_memory().free_bytes;
   counter_ = DeviceBuffer("work counter", sizeof(WorkCounter));
   counter_.zero(stream());
+  if (problem.key_lengths.empty()) return;
+  const std::vector<int> lengths(problem.key_lengths.begin(), problem.key_lengths.end());
+  const std::int64_t bytes = problem.batch * static_cast<std::int64_t>(sizeof(int));
+  key_lengths_ = DeviceBuffer("key lengths", bytes);
+  check_cuda(cudaMemcpy(key_lengths_.data(), lengths.data(), static_cast<std::size_t>(bytes),
+                        cudaMemcpyHostToDevice),
+             "uploading the key lengths");
 }
 
 DeviceTensor DeviceSession::device_tensor(TensorName name) const {
@@ -132,6 +143,7 @@ KernelArguments DeviceSession::arguments(const TileProgram& program) const {
     arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
   }
   arguments.counter = static_cast<WorkCounter*>(counter_.data());
+  if (!problem_.key_lengths.empty()) arguments.key_lengths = static_cast<const int*>(key_lengths_.data());
   return arguments;
 }
 

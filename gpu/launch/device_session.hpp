@@ -76,7 +76,8 @@ class DeviceSession {
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
   std::int64_t device_bytes_ = 0;
-  DeviceBuffer counter_;  // of persistent CTAs
+  DeviceBuffer counter_;      // of persistent CTAs
+  DeviceBuffer key_lengths_;  // of the batch entries, where there is padding
 };
 
 }  // namespace tilescope

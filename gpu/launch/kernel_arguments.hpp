@@ -74,13 +74,15 @@ struct KernelArguments {
   DeviceTileLog log;
   StepClock clock;
   WorkCounter* counter = nullptr;
+  const int* key_lengths = nullptr;  // of the batch entries, where some keys are padding
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];
   }
   TILESCOPE_HOST_DEVICE int group_size() const { return heads / heads_kv; }
-  /// Whether a plain instance of the CUDA-core rungs does not do: dropout, a negative scale, the tile log.
-  bool need_all_features() const { return dropout.active() || score_sign < 0 || log.states; }
+  /// Whether a plain instance of the CUDA-core rungs does not do: dropout, a negative scale, padding, the
+  /// tile log.
+  bool need_all_features() const { return dropout.active() || score_sign < 0 || key_lengths || log.states; }
 };
 
 /// Whether the rows of these tensors start at whole chunks of 8 elements, 16 bytes of a 16-bit type, and hold

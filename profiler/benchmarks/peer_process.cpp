@@ -116,7 +116,7 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_};
-  if (problem.heads != problem.heads_kv || problem.window_left >= 0 || problem.window_right >= 0 ||
+  if (problem.heads != problem.heads_kv || problem.windowed() || !problem.key_lengths.empty() ||
       problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k) {
     return {{}, "peers are timed on plain and causal problems with equal heads and lengths"};
   }

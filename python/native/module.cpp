@@ -74,9 +74,11 @@ ElementType element_type(const std::string& name) { return parse_element_type(na
 AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
                               std::int64_t seqlen_q, std::int64_t seqlen_k, std::int64_t head_dim,
                               const std::string& dtype, bool causal, std::array<std::int64_t, 2> window,
-                              std::optional<double> scale, double dropout, std::uint64_t seed) {
-  AttentionProblem problem{batch,  heads,     heads_kv,  seqlen_q, seqlen_k, head_dim, element_type(dtype),
-                           causal, window[0], window[1], scale,    dropout,  seed};
+                              std::optional<double> scale, double dropout, std::uint64_t seed,
+                              std::vector<std::int64_t> key_lengths) {
+  AttentionProblem problem{
+      batch,  heads,     heads_kv,  seqlen_q, seqlen_k, head_dim, element_type(dtype),
+      causal, window[0], window[1], scale,    dropout,  seed,     std::move(key_lengths)};
   validate(problem);
   return problem;
 }
@@ -89,7 +91,8 @@ std::string output_type(const AttentionProblem& problem) {
 void bind_problem(nb::module_& module) {
   nb::class_<AttentionProblem>(module, "Problem")
       .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
-           "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a)
+           "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
+           "key_lengths"_a)
       .def("describe", [](const AttentionProblem& problem) { return describe(problem); })
       .def("output_type", &output_type);
   module.def(

@@ -79,9 +79,31 @@ def _like(given: Any, result: NDArray[Any]) -> Any:
     return namespace().asarray(result)
 
 
-def _problem(arrays: Sequence[Any], layout: str, dropout: float, seed: int | None, **fields: Any) -> Problem:
+def _lengths_of(key_lengths: Any, k: NDArray[Any], layout: str) -> tuple[int, ...]:
+    """Lengths as they are, or of a boolean (B, Nk) whose rows are true up to the padding."""
+    if key_lengths is None:
+        return ()
+    import numpy as np
+
+    given = np.asarray(key_lengths)
+    if given.dtype != np.bool_:
+        return tuple(key_lengths)
+    shape = (k.shape[0], k.shape[2 if layout == "bhnd" else 1])
+    if given.shape != shape:
+        raise bad_input("key_lengths", f"booleans of shape {given.shape}", f"must have the shape {shape}")
+    lengths = given.sum(axis=1)
+    if not np.array_equal(given, np.arange(shape[1]) < lengths[:, None]):
+        raise bad_input("key_lengths", "booleans with a hole", "must be true up to the padding, false from there on")
+    return tuple(int(length) for length in lengths)
+
+
+def _problem(
+    arrays: Sequence[Any], layout: str, dropout: float, seed: int | None, key_lengths: Any, **fields: Any
+) -> Problem:
     if dropout > 0 and seed is None:
         raise bad_input("seed", "None", "must be given with dropout: the backward pass drops what the forward pass did")
+    if layout in ("bhnd", "bnhd") and len(arrays[1].shape) == 4:  # else Problem.of says what is wrong
+        fields["key_lengths"] = _lengths_of(key_lengths, arrays[1], layout)
     return Problem.of(*arrays, layout=layout, dropout=dropout, seed=seed or 0, **fields)
 
 
@@ -95,6 +117,7 @@ def attention(
     scale: float | None = None,
     dropout: float = 0.0,
     seed: int | None = None,
+    key_lengths: Any = None,
     kernel: str | None = None,
     tile: tuple[int, int] | None = None,
     backward: str | None = None,
@@ -110,12 +133,14 @@ def attention(
         divides H. With ``layout="bnhd"``: (B, Nq, H, D) and (B, Nk, Hkv, D).
     causal, window, scale, dropout, seed
         As of `Problem`. Dropout needs a seed.
+    key_lengths : sequence of int, or boolean array (B, Nk)
+        Keys of each batch entry; those behind are padding, which no query sees. Booleans are true up to it.
     kernel : str
         ``tilescope.kernels()`` lists them; default ``cpu:flash2``.
     tile : (block_m, block_n)
         Rows of q and of k in a tile; default: the kernel's choice.
     backward : str
-        Order of the backward pass that will be asked for: fused, split or rows. Forward does not depend on it.
+        Order of the backward pass that will be asked for: fused, split, rows or joined. Forward does not depend on it.
 
     Returns
     -------
@@ -127,6 +152,8 @@ def attention(
     if _is_torch(q):
         from . import torch as on_torch
 
+        if key_lengths is not None:
+            raise bad_input("key_lengths", "with torch tensors", "must be left out: their operators know no padding")
         return on_torch.attention(
             q, k, v, causal=causal, window=window, scale=scale, dropout=dropout, seed=seed, kernel=kernel,
             tile=tile, backward=backward, layout=layout, return_lse=return_lse,
@@ -134,7 +161,7 @@ def attention(
     import numpy as np
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
-    problem = _problem(arrays, layout, dropout, seed, causal=causal, window=window, scale=scale)
+    problem = _problem(arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
     out = np.empty(arrays[0].shape, _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
@@ -160,6 +187,7 @@ def attention_backward(
     scale: float | None = None,
     dropout: float = 0.0,
     seed: int | None = None,
+    key_lengths: Any = None,
     kernel: str | None = None,
     tile: tuple[int, int] | None = None,
     backward: str | None = None,
@@ -168,15 +196,15 @@ def attention_backward(
     """Gradients (dq, dk, dv), shaped as q, k and v, from that of the output.
 
     dout and out are shaped as q, lse is (B, H, Nq) float32: what `attention` gave with ``return_lse=True`` and the
-    same arguments. ``backward``: fused (default), split (deterministic on any machine) or rows.
+    same arguments. ``backward``: fused (default), split (deterministic on any machine), rows or joined (split's
+    two passes in one launch).
     """
     import numpy as np
 
     names = ("q", "k", "v", "dout", "out")
     arrays = {name: _host_array(name, array) for name, array in zip(names, (q, k, v, dout, out))}
-    problem = _problem(
-        [arrays["q"], arrays["k"], arrays["v"]], layout, dropout, seed, causal=causal, window=window, scale=scale
-    )
+    inputs = [arrays[name] for name in ("q", "k", "v")]
+    problem = _problem(inputs, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
     _require_like("dout", arrays["dout"], arrays["q"])
     _require_like("out", arrays["out"], arrays["q"])
     sums = _host_array("lse", lse)
@@ -208,6 +236,7 @@ def exact_attention(
     scale: float | None = None,
     dropout: float = 0.0,
     seed: int | None = None,
+    key_lengths: Any = None,
     layout: str = "bhnd",
 ) -> dict[str, NDArray[Any]]:
     """The judge: attention by its definition in fp64, untiled, from the inputs as they are.
@@ -217,7 +246,7 @@ def exact_attention(
     import numpy as np
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
-    problem = _problem(arrays, layout, dropout, seed, causal=causal, window=window, scale=scale)
+    problem = _problem(arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
     shapes = {"out": arrays[0].shape, "lse": (problem.batch, problem.heads, problem.seqlen_q)}
     gradient = _NOWHERE
     if dout is not None:

@@ -100,7 +100,7 @@ def closed_form(
     kernel : a name of ``tilescope.kernels()``, or several
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
     tile : (block_m, block_n); default: each kernel's own
-    backward : fused, split or rows, where the kernel has several orders
+    backward : fused, split, rows or joined, where the kernel has several orders
 
     Columns of ``.frame()``: closed_form.sm_l2_read_bytes and ..._write_bytes, which cross the boundary between SMs
     and L2; closed_form.compulsory_read_bytes and ..._write_bytes, which no kernel can do without; flops over

@@ -35,7 +35,8 @@ class Problem:
 
     With ``off = seqlen_k - seqlen_q``, query i sees key j when ``j <= i + off`` (causal) and
     ``i + off - L <= j <= i + off + R`` (window = (L, R), -1 for no limit): masks are aligned bottom-right. A row
-    without a visible key gives O = 0, LSE = -inf and zero gradients.
+    without a visible key gives O = 0, LSE = -inf and zero gradients. Keys from ``key_lengths[b]`` on are padding of
+    batch entry b: no query sees them, and what k and v hold there is not read.
 
     >>> Problem(seqlen_q=4096, heads=32, heads_kv=8, head_dim=128, causal=True)
     Problem(seqlen_q=4096, head_dim=128, heads=32, heads_kv=8, causal=True)
@@ -55,6 +56,7 @@ class Problem:
     scale: float | None = None  #: of the scores; default: 1 / sqrt(head_dim)
     dropout: float = 0.0  #: share of the probabilities that is dropped, in [0, 1)
     seed: int = 0  #: of dropout and of random inputs
+    key_lengths: tuple[int, ...] = ()  #: one a batch entry; none: no key is padding
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ class Problem:
         left, right = self.window
         put("window", (operator.index(left), operator.index(right)))
         put("causal", bool(self.causal))
+        put("key_lengths", tuple(operator.index(length) for length in self.key_lengths))
         if not 0 <= self.seed < 2**64:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
         for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k"):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
-    "dropout", "seed",
+    "dropout", "seed", "key_lengths",
 )  # fmt: skip
 
 

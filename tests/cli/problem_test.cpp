@@ -41,6 +41,18 @@ TEST_CASE("heads_kv follows heads, seqlen_k follows seqlen_q, unless given") {
   CHECK(square.seqlen_k == 33);
 }
 
+TEST_CASE("the lengths of the batch entries tell how many there are") {
+  const AttentionProblem padded = parse_problem({"--key-lengths", "1k,17,0"}).problem;
+  CHECK(padded.key_lengths == std::vector<std::int64_t>{1024, 17, 0});
+  CHECK(padded.batch == 3);
+  CHECK(describe(padded) == "B3 H8 N1024 D64 fp32 keys 1024,17,0");
+  CHECK_THROWS_WITH(parse_problem({"--key-lengths", "5,6", "--batch", "3"}),
+                    "key_lengths = 2 lengths: must be one a batch entry, batch = 3");
+  CHECK_THROWS_WITH(parse_problem({"--key-lengths", "2000"}),
+                    "key_lengths = 2000: must lie in 0 ... seqlen_k = 1024");
+  CHECK_THROWS_AS(parse_problem({"--key-lengths", "5,,6"}), BadInput);
+}
+
 TEST_CASE("every problem option reaches its field") {
   const AttentionProblem expected{.batch = 2,
                                   .heads = 4,

@@ -65,7 +65,86 @@ std::vector<std::string> command(std::vector<std::string> options) {
   return options;
 }
 
+/// The bytes of a file.
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A tensor with rows, heads and columns elsewhere: element (b, h, n, d) goes to place(b, h, n, d).
+template <typename Place>
+Tensor rearranged(const Tensor& tensor, Shape shape, Place place) {
+  Tensor result(shape, tensor.dtype());
+  const Shape& from = tensor.shape();
+  for (std::int64_t b = 0; b < from.batch; ++b) {
+    for (std::int64_t h = 0; h < from.heads; ++h) {
+      for (std::int64_t n = 0; n < from.rows; ++n) {
+        for (std::int64_t d = 0; d < from.cols; ++d) {
+          result.set(place(b, h, n, d), tensor.get(tensor.row_index(b, h, n) + d));
+        }
+      }
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("queries, keys and values in one array, and values stored transposed, give the same bytes") {
+  const TemporaryFolder folder;
+  AttentionProblem problem = kProblem;
+  problem.heads_kv = problem.heads;
+  problem.seqlen_k = problem.seqlen_q;
+  const TensorSet inputs = write_inputs(folder.path(), problem);
+  const std::int64_t n_all = problem.seqlen_q, heads = problem.heads, cols = problem.head_dim;
+  Tensor packed({problem.batch, n_all, 3 * heads, cols}, ElementType::fp32);
+  for (const auto& [part, name] : {std::pair{0, TensorName::q}, {1, TensorName::k}, {2, TensorName::v}}) {
+    const Tensor& tensor = inputs[name];
+    for (std::int64_t row = 0; row < problem.batch * heads * n_all; ++row) {
+      const std::int64_t batch = row / (heads * n_all), head = row / n_all % heads, n = row % n_all;
+      for (std::int64_t d = 0; d < cols; ++d) {
+        packed.set(((batch * n_all + n) * 3 * heads + part * heads + head) * cols + d,
+                   tensor.get(row * cols + d));
+      }
+    }
+  }
+  const Tensor transposed =
+      rearranged(inputs[TensorName::v], {problem.batch, heads, cols, n_all},
+                 [&](auto b, auto h, auto n, auto d) { return ((b * heads + h) * cols + d) * n_all + n; });
+  write_npy_files("out", folder.path().string(),
+                  std::vector<NpyOutput>{{"qkv.npy", &packed}, {"vt.npy", &transposed}});
+  std::string file = contents(folder.path() / "qkv.npy");
+  const std::string four = "(2, 20, 12, 24), }  ", five = "(2, 20, 3, 4, 24), }";
+  REQUIRE(file.find(four) != std::string::npos);
+  file.replace(file.find(four), four.size(), five);
+  std::ofstream(folder.path() / "qkv.npy", std::ios::binary) << file;
+  const std::vector<std::string> common = {"--causal", "--dout", "dout.npy", "--out"};
+  const auto run_with = [&](std::vector<std::string> options, const std::string& out) {
+    options.insert(options.end(), common.begin(), common.end());
+    options.push_back(out);
+    const ProgramResult result = run_program(options, folder.path());
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 0);
+  };
+  run_with(command({}), "plain");
+  run_with({"run", "--qkv", "qkv.npy"}, "packed");
+  run_with({"run", "--q", "q.npy", "--k", "k.npy", "--v", "vt.npy", "--v-transposed"}, "transposed");
+  for (const char* name : {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"}) {
+    CAPTURE(name);
+    const std::string expected = contents(folder.path() / "plain" / name);
+    CHECK(expected.size() > 100);
+    CHECK(contents(folder.path() / "packed" / name) == expected);
+    CHECK(contents(folder.path() / "transposed" / name) == expected);
+  }
+  const auto refused = [&](std::vector<std::string> options, const std::string& why) {
+    const ProgramResult result = run_program(options, folder.path());
+    CHECK(result.exit_code == 2);
+    CHECK(result.err.find(why) != std::string::npos);
+  };
+  refused({"run", "--qkv", "q.npy", "--out", "o"}, "five axes (B, N, 3, H, D)");
+  refused({"run", "--qkv", "qkv.npy", "--k", "k.npy", "--out", "o"}, "k = k.npy: must be left out");
+  refused(command({"--v-transposed", "--out", "o"}), "v = v.npy: must have the shape");
+}
 
 TEST_CASE("run computes what the files ask for, forward and backward") {
   for (const std::string kernel : {"cpu:flash2", "cpu:standard"}) {

@@ -51,6 +51,7 @@ AttentionProblem draw_problem(testing::ProblemGenerator& random, const Kernel& k
     problem.dtype = kElementTypes[random.between(0, 2)];
     if (random.chance(0.25)) problem.dropout = 0.2;
     if (random.chance(0.3)) problem.softmax_scale = std::array{0.0, -0.2, 1.0}[random.between(0, 2)];
+    if (random.chance(0.25)) problem = random.padded(problem);
   } while (kernel.refusal(problem, Direction::backward, kernel.default_options(problem)));
   return problem;
 }
@@ -115,6 +116,37 @@ TEST_CASE("results are exact and the CPU mirror's, visited tiles and states what
       const ProgramOptions options = draw_options(random, rung.row, problem);
       // The fast build, and the observed one.
       judge_on_device(rung.row, problem, options, Direction::backward, i % 2 == 1);
+    }
+  }
+}
+
+TEST_CASE("dK, dV and dQ in one launch, and padding, are right at every compiled head dimension") {
+  for (const GpuKernel& rung : chosen_rungs()) {
+    const Kernel& kernel = rung.row;
+    if (!kernel.can.backward.has(Feature::key_padding)) continue;
+    for (const std::int64_t head_dim : kernel.can.head_dims) {
+      AttentionProblem problem{.batch = 3, .heads = 4, .heads_kv = 2, .head_dim = head_dim, .seed = 3};
+      problem.dtype = kernel.can.forward.has(Feature::fp16) ? ElementType::fp16 : ElementType::fp32;
+      ProgramOptions options = kernel.default_options(problem);
+      const TileShape tile = options[PassName::forward].tile;
+      problem.seqlen_q = 3 * tile.block_m + 5;
+      problem.seqlen_k = 2 * tile.block_n + 7;
+      problem.causal = true;
+      const std::vector<std::int64_t> lengths = {problem.seqlen_k, tile.block_n + 1, 0};
+      for (const bool padded : {false, true}) {
+        problem.key_lengths = padded ? lengths : std::vector<std::int64_t>{};
+        for (const BackwardOrder order : kernel.backward_orders) {
+          if (only_backward && order != *only_backward) continue;
+          if (!padded && order != BackwardOrder::joined) continue;  // other tests have these
+          options = kernel.default_options(problem);
+          options.backward = order;
+          judge_on_device(kernel, problem, options, Direction::backward, false);
+          judge_on_device(kernel, problem, options, Direction::backward, true);
+        }
+        if (padded && kernel.backward_orders.empty()) {
+          judge_on_device(kernel, problem, options, Direction::backward, false);
+        }
+      }
     }
   }
 }
@@ -184,6 +216,7 @@ TEST_CASE("every tile shape that a kernel can be tuned to gives the CPU mirror's
       options[tuned.pass].tile = tuned.tile;
       for (const BackwardOrder order : tuned.kernel.backward_orders) {
         if (only_backward && order != *only_backward) continue;
+        if (order == BackwardOrder::joined && tuned.pass != PassName::forward) continue;  // own tiles alone
         options.backward = order;
         judge_on_device(tuned.kernel, problem, options, Direction::backward, false);
       }

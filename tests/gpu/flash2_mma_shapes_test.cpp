@@ -133,7 +133,7 @@ TEST_CASE("the row takes its own tiles at every head_dim, and no others") {
         CHECK(row.launch_shape(program, kSm90).threads_per_cta % 32 == 0);
         CHECK(row.launch_shape(program, kSm90).shared_bytes <= max_shared_bytes(9));
       }
-      options[order == BackwardOrder::split ? PassName::dkdv : PassName::dkdvdq].tile.block_m += 16;
+      options[order == BackwardOrder::fused ? PassName::dkdvdq : PassName::dkdv].tile.block_m += 16;
       CHECK(row.refusal(problem, Direction::backward, options));
     }
   }
@@ -144,7 +144,8 @@ TEST_CASE("refusals say what the kernel has") {
   AttentionProblem problem = fp16_problem(64);
   ProgramOptions options = row.default_options(problem);
   options.backward = BackwardOrder::rows;
-  CHECK(row.refusal(problem, Direction::backward, options)->find("fused and split") != std::string::npos);
+  CHECK(row.refusal(problem, Direction::backward, options)->find("fused, split and joined") !=
+        std::string::npos);
   problem.dtype = ElementType::fp32;
   const auto refusal = row.refusal(problem, Direction::forward, row.default_options(problem));
   REQUIRE(refusal);

@@ -147,22 +147,24 @@ std::optional<std::string> observe(int mutant, Reference& reference, const Run& 
 }
 
 /// The schedule with the mutant against the definition of the mask, tile by tile.
-bool schedule_is_wrong(int mutant, const AttentionProblem& problem) {
-  const VisibleBand band = problem.band();
+bool schedule_is_wrong(int mutant, const AttentionProblem& problem, std::int64_t batch) {
+  const VisibleBand whole = problem.band();
   const auto visible_entries = [&](int m_block, int n_block) {
     int visible = 0;
-    for (int i = m_block * kTile.block_m; i < std::min(band.seqlen_q, (m_block + 1) * kTile.block_m); ++i) {
-      for (int j = n_block * kTile.block_n; j < std::min(band.seqlen_k, (n_block + 1) * kTile.block_n); ++j) {
-        visible += mask_allows(problem, i, j);
+    for (int i = m_block * kTile.block_m; i < std::min(whole.seqlen_q, (m_block + 1) * kTile.block_m); ++i) {
+      for (int j = n_block * kTile.block_n; j < std::min(whole.seqlen_k, (n_block + 1) * kTile.block_n);
+           ++j) {
+        visible += mask_allows(problem, batch * problem.heads, i, j);
       }
     }
     return visible;
   };
   const Active active(mutant);
-  for (int m = 0; m < num_m_blocks(band, kTile); ++m) {
+  const VisibleBand band = problem.band(batch);
+  for (int m = 0; m < num_m_blocks(whole, kTile); ++m) {
     const TileRange keys = kv_tiles(band, kTile, m);
-    for (int n = 0; n < num_n_blocks(band, kTile); ++n) {
-      const TileRange queries = q_tiles(band, kTile, n);
+    for (int n = 0; n < num_n_blocks(whole, kTile); ++n) {
+      const TileRange queries = q_tiles<true>(band, kTile, n);
       const int visible = visible_entries(m, n);
       const bool full = visible == kTile.block_m * kTile.block_n;
       if ((keys.begin <= n && n < keys.end) != (visible > 0) || keys.full(n) != full) return true;
@@ -178,8 +180,10 @@ Sighting look_for(int mutant, std::vector<Case>& cases) {
     for (const Run& run : c.runs) {
       if (!sighting.check) sighting.check = observe(mutant, c.reference, run);
     }
-    if (!sighting.check && schedule_is_wrong(mutant, c.reference.problem()))
-      sighting.check = "schedule census";
+    const AttentionProblem& problem = c.reference.problem();
+    for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+      if (!sighting.check && schedule_is_wrong(mutant, problem, batch)) sighting.check = "schedule census";
+    }
   }
   return sighting;
 }

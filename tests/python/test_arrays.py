@@ -12,8 +12,8 @@ TOLERANCE = {np.float32: 2e-6, np.float16: 2e-3}
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"causal": True}, {"window": (40, 8)}, {"scale": 0.3}, {"dropout": 0.2, "seed": 7}],
-    ids=["plain", "causal", "window", "scale", "dropout"],
+    [{}, {"causal": True}, {"window": (40, 8)}, {"scale": 0.3}, {"dropout": 0.2, "seed": 7}, {"key_lengths": [70, 9]}],
+    ids=["plain", "causal", "window", "scale", "dropout", "padding"],
 )
 @pytest.mark.parametrize("kernel", ["cpu:standard", "cpu:flash1", "cpu:flash2"])
 def test_forward_and_backward_are_the_judges(qkv, dtype, options, kernel):
@@ -35,6 +35,33 @@ def test_a_plain_softmax_agrees_with_the_judge(qkv):
     probs /= probs.sum(-1, keepdims=True)
     exact = ts.exact_attention(*(a.astype(np.float32) for a in (q, k, v)))
     np.testing.assert_allclose(exact["out"], probs @ v, rtol=0, atol=1e-12)
+
+
+def test_packed_queries_keys_and_values_and_transposed_values(qkv):
+    q, k, v = qkv(heads_kv=4, seqlen_k=129)
+    packed = np.stack([a.swapaxes(1, 2) for a in (q, k, v)], axis=2)  # (B, N, 3, H, D)
+    transposed = np.ascontiguousarray(v.swapaxes(-1, -2))  # (B, H, D, N)
+    expected = ts.attention(q, k, v, causal=True)
+    out = ts.attention(*(packed[:, :, part] for part in range(3)), causal=True, layout="bnhd")
+    np.testing.assert_array_equal(out.swapaxes(1, 2), expected)
+    np.testing.assert_array_equal(ts.attention(q, k, transposed.swapaxes(-1, -2), causal=True), expected)
+
+
+def test_padding_as_lengths_and_as_booleans(qkv):
+    q, k, v = qkv()
+    mask = np.arange(k.shape[2]) < np.array([[150], [7]])
+    expected = ts.attention(q, k, v, key_lengths=[150, 7])
+    k[1, :, 7:] = v[1, :, 7:] = np.nan  # nobody reads it
+    np.testing.assert_array_equal(ts.attention(q, k, v, key_lengths=mask), expected)
+    swapped = (a.swapaxes(1, 2) for a in (q, k, v))
+    np.testing.assert_array_equal(
+        ts.attention(*swapped, key_lengths=mask, layout="bnhd").swapaxes(1, 2), expected
+    )
+    mask[0, 3] = False
+    for bad, message in ((mask, "true up to the padding"), (mask[:, 1:], "shape"), ([7], "one a batch entry")):
+        with pytest.raises(ts.BadInput, match=message) as caught:
+            ts.attention(q, k, v, key_lengths=bad)
+        assert caught.value.field == "key_lengths"
 
 
 def test_strides_of_any_kind(qkv):

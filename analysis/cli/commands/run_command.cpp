@@ -12,6 +12,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/run/input_files.hpp"
 #include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/npy_file.hpp"
 #include "analysis/records/output_path.hpp"
@@ -26,87 +27,10 @@ namespace {
 struct RunOptions {
   ProblemOptions problem;
   KernelOptions kernel;
-  std::optional<std::string> q, k, v, dout, inputs, out;
+  InputPaths inputs;
+  std::optional<std::string> kind, out;
   bool save_inputs = false;
 };
-
-struct InputFile {
-  TensorName tensor;
-  std::string path;
-  NpyInfo info;
-};
-
-std::string shown(const Shape& shape) {
-  return fmt::format("({}, {}, {}, {})", shape.batch, shape.heads, shape.rows, shape.cols);
-}
-
-/// The files that were named, with their headers read; none for random inputs.
-std::vector<InputFile> input_files(const RunOptions& options) {
-  std::vector<InputFile> files;
-  if (!options.q && !options.k && !options.v) {
-    if (options.dout) throw BadInput("dout", *options.dout, "must come with --q, --k and --v");
-    return files;
-  }
-  if (options.inputs) throw BadInput("inputs", *options.inputs, "must be left out where files are given");
-  if (options.problem.pass_given())
-    throw BadInput("--pass must be left out where files are given: --dout asks for the backward pass");
-  for (const auto& [tensor, path] : {std::pair{TensorName::q, options.q},
-                                     {TensorName::k, options.k},
-                                     {TensorName::v, options.v},
-                                     {TensorName::dout, options.dout}}) {
-    const std::string field(to_string(tensor));
-    if (path) {
-      files.push_back({tensor, *path, inspect_npy(field, *path)});
-    } else if (tensor != TensorName::dout) {
-      throw BadInput(field, "''", "must be given, as --q, --k and --v belong together");
-    }
-  }
-  return files;
-}
-
-/// The problem whose tensors the files hold.
-AttentionProblem problem_of_files(const std::vector<InputFile>& files, const ProblemOptions& options) {
-  const NpyInfo &q = files[0].info, &k = files[1].info;
-  const auto require = [&](const InputFile& file, const Shape& shape, const char* why) {
-    if (file.info.shape == shape) return;
-    throw BadInput(
-        std::string(to_string(file.tensor)), file.path,
-        fmt::format("must have the shape {} {}, not {}", shown(shape), why, shown(file.info.shape)));
-  };
-  require(files[1], {q.shape.batch, k.shape.heads, k.shape.rows, q.shape.cols}, "(batch and head size of q)");
-  require(files[2], k.shape, "of k");
-  if (files.size() > 3) require(files[3], q.shape, "of q");
-  for (const InputFile& file : files) {
-    if (options.dtype_given() || file.info.dtype == q.dtype) continue;
-    throw BadInput(std::string(to_string(file.tensor)), file.path,
-                   fmt::format("must hold {} like q, not {}; --dtype would round all of them alike",
-                               to_string(q.dtype), to_string(file.info.dtype)));
-  }
-  return options.problem_of({.batch = q.shape.batch,
-                             .heads = q.shape.heads,
-                             .heads_kv = k.shape.heads,
-                             .seqlen_q = q.shape.rows,
-                             .seqlen_k = k.shape.rows,
-                             .head_dim = q.shape.cols,
-                             .dtype = q.dtype});
-}
-
-/// NaN is an input like any other; that it is there, and where it comes from, is said.
-void mention_nan(const CommandContext& context, const InputFile& file, const Tensor& tensor) {
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < tensor.shape().elements(); ++i) count += std::isnan(tensor.get(i));
-  if (count == 0 || context.quiet) return;
-  fmt::print(stderr, "tilescope: note: {} = {} holds {} NaN, which reach{} the results\n",
-             to_string(file.tensor), file.path, count, count == 1 ? "es" : "");
-}
-
-void load_inputs(const CommandContext& context, const std::vector<InputFile>& files, TensorSet& tensors) {
-  for (const InputFile& file : files) {
-    const Tensor stored = read_npy(std::string(to_string(file.tensor)), file.path);
-    mention_nan(context, file, stored);
-    tensors[file.tensor] = stored.as(tensors.problem().dtype);
-  }
-}
 
 constexpr std::pair<const char*, TensorName> kInputFiles[] = {{"q.npy", TensorName::q},
                                                               {"k.npy", TensorName::k},
@@ -156,11 +80,16 @@ std::vector<NpyOutput> outputs_of(const TensorSet& tensors, bool save_inputs) {
 
 int run(const CommandContext& context, const RunOptions& options) {
   if (!options.out) throw BadInput("out", "''", "must name the folder for the results");
-  const std::vector<InputFile> files = input_files(options);
+  const std::vector<InputFile> files = input_files(options.inputs);
   const bool random = files.empty();
+  if (!random && options.kind) {
+    throw BadInput("inputs", *options.kind, "must be left out where files are given");
+  }
+  if (!random && options.problem.pass_given())
+    throw BadInput("--pass must be left out where files are given: --dout asks for the backward pass");
   if (options.save_inputs && !random) throw BadInput("--save-inputs must be left out where files are given");
   require_inputs_kept(options, files);
-  const InputKind kind = options.inputs ? parse_input_kind(*options.inputs) : InputKind::normal;
+  const InputKind kind = options.kind ? parse_input_kind(*options.kind) : InputKind::normal;
   const bool backward =
       random ? options.problem.directions().back() == Direction::backward : files.size() == 4;
   const Kernel& kernel = *options.kernel.kernels({"cpu:flash2"}).front();
@@ -221,11 +150,15 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   const auto add_path = [&command](const char* flag, std::optional<std::string>& target, const char* help) {
     command.add_option(flag, target, help)->type_name("FILE.npy");
   };
-  add_path("--q", options->q, "queries (B, H, Nq, D), float32 or float16, C order");
-  add_path("--k", options->k, "keys (B, Hkv, Nk, D)");
-  add_path("--v", options->v, "values (B, Hkv, Nk, D)");
-  add_path("--dout", options->dout, "gradient of the output, shaped as q: asks for dq, dk and dv too");
-  command.add_option("--inputs", options->inputs, "kind of random inputs, where no files are given")
+  InputPaths& inputs = options->inputs;
+  add_path("--q", inputs.q, "queries (B, H, Nq, D), float32 or float16, C order");
+  add_path("--k", inputs.k, "keys (B, Hkv, Nk, D)");
+  add_path("--v", inputs.v, "values (B, Hkv, Nk, D)");
+  add_path("--qkv", inputs.qkv, "all three in one array (B, N, 3, H, D), as a projection layer writes them");
+  add_path("--dout", inputs.dout, "gradient of the output, shaped as q: asks for dq, dk and dv too");
+  command.add_flag("--v-transposed", inputs.v_transposed,
+                   "the values are stored (B, Hkv, D, Nk), as products in fp8 want them");
+  command.add_option("--inputs", options->kind, "kind of random inputs, where no files are given")
       ->type_name("normal|outlier|equal-rows|huge-scale");
   command.add_flag("--save-inputs", options->save_inputs,
                    "write the random inputs too: q.npy, k.npy, v.npy and dout.npy, where there are none");
@@ -235,6 +168,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   options->problem.add_to(command);
   show_examples(command,
                 {{"run --seqlen 256 --out /tmp/o", "random inputs; o.npy and lse.npy"},
+                 {"run --qkv qkv.npy --causal --out o", "one array of all three"},
                  {"run --q q.npy --k k.npy --v v.npy --dout dout.npy --out grads", "gradients too"}});
 }
 

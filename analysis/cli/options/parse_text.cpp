@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -102,6 +103,16 @@ std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std
                    "must be two integers LEFT,RIGHT; -1 means no limit");
   }
   return *sides;
+}
+
+std::vector<std::int64_t> parse_integers(const std::string& field, std::string_view text) {
+  std::vector<std::int64_t> values;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    values.push_back(parse_integer(field, text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return values;
 }
 
 }  // namespace tilescope::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
@@ -28,5 +29,7 @@ double parse_number(const std::string& field, std::string_view text);
 TileShape parse_tile(const std::string& field, std::string_view text);
 /// "128,-1": two integers. @throws BadInput
 std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text);
+/// "100,2k,7": integers. @throws BadInput
+std::vector<std::int64_t> parse_integers(const std::string& field, std::string_view text);
 
 }  // namespace tilescope::cli

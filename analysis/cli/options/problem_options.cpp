@@ -55,6 +55,8 @@ void ProblemOptions::add_to(CLI::App& command) {
       ->group(kGroup);
   add_parsed(command, "--window", "window", "L,R", window_, parse_window,
              "keys seen left and right of the diagonal; -1: no limit");
+  add_parsed(command, "--key-lengths", "key_lengths", "N,N,...", key_lengths_, parse_integers,
+             "keys of each batch entry; those behind are padding, which no query sees");
   add_parsed(command, "--scale", "scale", "X", scale_, parse_number, "softmax scale; default 1/sqrt(D)");
   add_parsed(command, "--dropout", "dropout", "P", dropout_, parse_number,
              "share of the probabilities that is dropped, 0 <= P < 1; default 0");
@@ -64,7 +66,8 @@ void ProblemOptions::add_to(CLI::App& command) {
 
 bool ProblemOptions::given() const {
   return preset_ || model_ || tensor_parallel_ || decode_ || dtype_ || batch_ || heads_ || heads_kv_ ||
-         seqlen_ || seqlen_q_ || seqlen_k_ || head_dim_ || window_ || scale_ || dropout_ || seed_ || causal_;
+         seqlen_ || seqlen_q_ || seqlen_k_ || head_dim_ || window_ || scale_ || dropout_ || seed_ ||
+         causal_ || key_lengths_;
 }
 
 AttentionProblem ProblemOptions::base() const {
@@ -87,6 +90,7 @@ AttentionProblem ProblemOptions::problem() const {
   if (seqlen_ && (seqlen_q_ || seqlen_k_)) {
     throw BadInput("seqlen", std::to_string(*seqlen_), "must stand without --seqlen-q and --seqlen-k");
   }
+  if (key_lengths_) p.batch = static_cast<std::int64_t>(key_lengths_->size());
   p.batch = batch_.value_or(p.batch);
   if (heads_) p.heads = p.heads_kv = *heads_;
   p.heads_kv = heads_kv_.value_or(p.heads_kv);
@@ -121,6 +125,7 @@ void ProblemOptions::set_features(AttentionProblem& p) const {
   if (dtype_) p.dtype = parse_element_type(*dtype_);
   p.causal = p.causal || causal_;
   if (window_) std::tie(p.window_left, p.window_right) = *window_;
+  if (key_lengths_) p.key_lengths = *key_lengths_;
   if (scale_) p.softmax_scale = scale_;
   p.dropout = dropout_.value_or(p.dropout);
   p.seed = seed_.value_or(p.seed);

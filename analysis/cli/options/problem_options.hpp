@@ -48,6 +48,7 @@ class ProblemOptions {
   std::optional<std::pair<std::int64_t, std::int64_t>> window_;
   std::optional<double> scale_, dropout_;
   std::optional<std::uint64_t> seed_;
+  std::optional<std::vector<std::int64_t>> key_lengths_;
   bool causal_ = false, decode_ = false;
 };
 

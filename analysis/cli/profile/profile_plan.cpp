@@ -9,7 +9,13 @@ namespace {
 std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, const Job& job, Plan& plan) {
   std::vector<Direction> taken;
   for (const Direction direction : arguments.problem.directions()) {
-    const auto reason = job.kernel->row.refusal(job.problem, direction, job.options);
+    auto reason = job.kernel->row.refusal(job.problem, direction, job.options);
+    if (!reason && direction == Direction::backward && job.options.backward == BackwardOrder::joined) {
+      const char* const why =
+          "launches two passes at once, and passes are measured one by one; bench times it";
+      if (!arguments.sweep.given()) throw BadInput("backward", "joined", why);
+      reason = std::string("joined ") + why;
+    }
     if (!reason) {
       taken.push_back(direction);
     } else if (arguments.sweep.given()) {

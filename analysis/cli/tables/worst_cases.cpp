@@ -33,7 +33,7 @@ auto group_of(const RunEntry& run) {
   const AttentionProblem& p = run.problem;
   std::string passes;
   for (const PassRecord& pass : run.passes) passes += pass.name + " ";
-  return std::tuple(run.kernel, passes, p.dtype, p.causal, p.window_left >= 0 || p.window_right >= 0,
+  return std::tuple(run.kernel, passes, p.dtype, p.causal, p.windowed(), !p.key_lengths.empty(),
                     p.group_size(), p.dropout > 0);
 }
 

@@ -35,8 +35,9 @@ class TileMemory {
     const std::int64_t row = rows_of_tile * (by_m ? group.m_block : group.n_block);
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;
     const std::int64_t address = addresses_[static_cast<std::size_t>(tensor)];
-    return {address + (head * extent.rows + row) * row_bytes, std::min(rows_of_tile, extent.rows - row),
-            row_bytes};
+    const std::int64_t end = ends_at_padding(tensor) ? program_->problem.keys_of(group.batch) : extent.rows;
+    return {address + (head * extent.rows + row) * row_bytes,
+            std::clamp<std::int64_t>(end - row, 0, rows_of_tile), row_bytes};
   }
   const TensorExtent& extent(TensorName tensor) const { return extents_[static_cast<std::size_t>(tensor)]; }
 

@@ -50,6 +50,16 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
           program.access({name, AccessKind::load}, 0, 0, row, t.by_m ? col : row).bytes;
     }
   }
+  if (ends_at_padding(name)) {
+    const std::int64_t row_bytes = extent.cols * extent.element_bytes;
+    t.bytes_of_whole = program.tile.block_n * row_bytes;
+    for (const std::int64_t keys : program.problem.key_lengths) t.unpadded_bytes.push_back(keys * row_bytes);
+    if (!t.unpadded_bytes.empty()) {  // access() has them of the first entry
+      const std::int64_t last = extent.rows * row_bytes - (n_tiles - 1) * t.bytes_of_whole;
+      t.bytes[0][0] = t.bytes[0][1] = n_tiles == 1 ? last : t.bytes_of_whole;
+      t.bytes[1][0] = t.bytes[1][1] = last;
+    }
+  }
   const std::int64_t end = t.first + extent.batch * extent.heads * t.row_tiles * t.col_tiles;
   if (end >= std::numeric_limits<std::uint32_t>::max()) {
     throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),

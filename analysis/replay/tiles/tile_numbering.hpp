@@ -2,8 +2,10 @@
 // Every tile of a pass as a dense number, so that a replay needs no hashing.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "cpu_ref/schedule/cta_walk.hpp"
 
@@ -33,8 +35,12 @@ class TileNumbering {
     const int row_tile = t.by_m ? group.m_block : group.n_block;
     const int col_tile = t.col_tiles == 1 ? 0 : group.n_block;
     const std::int64_t number = head * t.tiles_of_head + row_tile * t.row_stride + col_tile * t.col_stride;
-    return {static_cast<std::uint32_t>(t.first + number),
-            t.bytes[row_tile == t.row_tiles - 1][col_tile == t.col_tiles - 1]};
+    std::int64_t bytes = t.bytes[row_tile == t.row_tiles - 1][col_tile == t.col_tiles - 1];
+    if (!t.unpadded_bytes.empty()) {
+      const std::int64_t end = t.unpadded_bytes[static_cast<std::size_t>(group.batch)];
+      bytes = std::clamp<std::int64_t>(end - row_tile * t.bytes_of_whole, 0, bytes);
+    }
+    return {static_cast<std::uint32_t>(t.first + number), bytes};
   }
 
  private:
@@ -46,7 +52,9 @@ class TileNumbering {
     int row_tiles = 1, col_tiles = 1;
     /// Tiles of CTAs side by side, which touch theirs one right after the other, are neighbours.
     std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;
-    std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
+    std::int64_t bytes[2][2]{};                // [last row tile][last column tile]
+    std::vector<std::int64_t> unpadded_bytes;  // of a head of each batch entry, where there is padding
+    std::int64_t bytes_of_whole = 0;           // tile
   };
   void number(const TileProgram& program, TensorName name);
 

@@ -58,15 +58,16 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   zero_rows(key_rows<Element>(args, TensorName::dk, batch, kv_head, 0), kAllThreads);
   zero_rows(key_rows<Element>(args, TensorName::dv, batch, kv_head, 0), kAllThreads);
 
+  const auto band = [&]() -> decltype(auto) { return batch_band<AllFeatures>(args, batch); };
   int visited = 0;
   for (int n_block = work.first_block; n_block < work.end_block; ++n_block) {
-    const TileRange range = q_tiles(args.band, kTile, n_block);
+    const TileRange range = q_tiles<AllFeatures>(band(), kTile, n_block);
     const int first_key = n_block * BlockN;
     __syncthreads();  // the last step has read K and V, and what it wrote can be read
     if (!range.empty()) {
-      load_tile<BlockN>(
-          either(first, shared.k, shared.v),
-          key_rows<const Element>(args, first ? TensorName::k : TensorName::v, batch, kv_head, first_key));
+      load_tile<BlockN>(either(first, shared.k, shared.v),
+                        key_rows<const Element>(args, band(), first ? TensorName::k : TensorName::v, batch,
+                                                kv_head, first_key));
     }
     const int steps = range.count() * args.group_size();
     QueryTiles tiles{range, args.scan, n_block, work.first_head};
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
       typename Tiles::Scores scores;
       multiply_scores(role, shared, scores);
       exchange_scores<AllFeatures, Element>(role, shared, first_query, first_key, range.full(m_block), args,
-                                            batch * args.heads + head,
+                                            band(), batch * args.heads + head,
                                             ProbsFromMaxAndSum{row_max_of, row_sum_of}, entry, scores);
       tiles.advance();
       const bool more = step + 1 < steps;

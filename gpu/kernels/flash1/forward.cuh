@@ -19,9 +19,9 @@ struct TileRow {
   float max, sum;
 };
 template <bool Masked, typename Tile>
-__device__ inline TileRow tile_softmax(const ScorePlace<Tile>& place, const KernelArguments& args, int a,
-                                       float (&scores)[Tile::kColsHere]) {
-  const auto sees = place.template visible<Masked>(args.band, a);
+__device__ inline TileRow tile_softmax(const ScorePlace<Tile>& place, const KernelArguments& args,
+                                       const VisibleBand& band, int a, float (&scores)[Tile::kColsHere]) {
+  const auto sees = place.template visible<Masked>(band, a);
   float tile_max = kMinusInfinity;
 #pragma unroll
   for (int b = 0; b < place.kKeysHere; ++b) {
@@ -125,9 +125,10 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
   float2* const shares = reinterpret_cast<float2*>(shared + kLayout.rows());
 
   initialise(RunningRows(args, batch, head, 0), Groups * kThreads);
+  const VisibleBand& band = batch_band<AllFeatures>(args, batch);
   int visited = 0;
   for (int n_block = work.first_block; n_block < work.end_block; ++n_block) {
-    const TileRange range = q_tiles(args.band, kTile, n_block);
+    const TileRange range = q_tiles<AllFeatures>(band, kTile, n_block);
     if (range.empty()) continue;
     const int first_key = n_block * BlockN;
     const auto group_q_rows = [&](int step) {
@@ -138,9 +139,11 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
     q_ahead.fetch(group_q_rows(0));
     __syncthreads();  // the last step has read K and V, and the head's O, m and l are written
     if (group == 0)
-      load_tile<BlockN>(k_tile, key_rows<const Element>(args, TensorName::k, batch, kv_head, first_key));
+      load_tile<BlockN>(k_tile,
+                        key_rows<const Element>(args, band, TensorName::k, batch, kv_head, first_key));
     if (group == Groups - 1) {
-      load_tile<BlockN>(v_tile, key_rows<const Element>(args, TensorName::v, batch, kv_head, first_key));
+      load_tile<BlockN>(v_tile,
+                        key_rows<const Element>(args, band, TensorName::v, batch, kv_head, first_key));
     }
     q_ahead.land(group_q_tile, group_q_rows(0));
     for (int step = 0; step < range.count(); ++step) {
@@ -166,12 +169,12 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
       const ScorePlace<Scores> place(lane, first_query, first_key);
       if constexpr (AllFeatures) {
         sign_scores(scores, args);
-        if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
+        if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(band, scores));
       }
 #pragma unroll
       for (int a = 0; a < Scores::kRowsHere; ++a) {
-        const TileRow tile = full ? tile_softmax<false>(place, args, a, scores.x[a])
-                                  : tile_softmax<true>(place, args, a, scores.x[a]);
+        const TileRow tile = full ? tile_softmax<false>(place, args, band, a, scores.x[a])
+                                  : tile_softmax<true>(place, args, band, a, scores.x[a]);
         float &row_max = max[a / kRun].x[a % kRun], &row_sum = sum[a / kRun].x[a % kRun];
         const MergedRow row(tile, row_max, row_sum, args.softmax_scale_log2);
         row_max = row.max;
@@ -197,7 +200,7 @@ __global__ void __launch_bounds__(Groups* kThreads, Flash1::kForwardCtasPerSm)
       }
       round_tile<Element>(scores);
       if constexpr (AllFeatures) {
-        if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+        if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(band, scores));
       }
       if (more) q_ahead.fetch(group_q_rows(step + 1));
       probs.put(lane, scores);

@@ -20,7 +20,7 @@ inline constexpr int kComputeCapabilityMajor = __CUDA_ARCH__ / 100;
 inline constexpr int kComputeCapabilityMajor = 9;
 #endif
 
-constexpr RowAccess row_access(Features f) { return is_general(f) ? RowAccess::elements : RowAccess::chunks; }
+constexpr RowAccess row_access(Features f) { return is_general(f) ? RowAccess::either : RowAccess::chunks; }
 
 /// One head of a 16-bit tensor of `length` rows.
 __device__ __forceinline__ GlobalRows head_rows(const KernelArguments& args, TensorName name, int batch,
@@ -187,11 +187,12 @@ __device__ __forceinline__ float rounded(float value) {
 /// Adds the scores of a block to the tile log, as the softmax would take them without a mask.
 template <bool kKeyRows, int kMBlocks, int kNBlocks>
 __device__ __forceinline__ void log_scores(const TileLogEntry& entry, const KernelArguments& args,
+                                           const VisibleBand& band,
                                            const WarpAccumulator<kMBlocks, kNBlocks>& s, int first_row,
                                            int first_col, int lane) {
   if (!entry.open()) return;
   entry.add(&DeviceTileState::scores,
-            visible_sum<kKeyRows>(s, args.band, first_row, first_col, lane,
+            visible_sum<kKeyRows>(s, band, first_row, first_col, lane,
                                   [&](float x) { return signed_product(x, args); }));
 }
 
@@ -199,11 +200,11 @@ __device__ __forceinline__ void log_scores(const TileLogEntry& entry, const Kern
 /// key. A tile that needs neither is left as it is.
 template <int kMBlocks, int kNBlocks>
 __device__ __forceinline__ void sign_and_mask(WarpAccumulator<kMBlocks, kNBlocks>& s,
-                                              const KernelArguments& args, bool full, int first_query,
-                                              int first_key, int lane) {
+                                              const KernelArguments& args, const VisibleBand& band, bool full,
+                                              int first_query, int first_key, int lane) {
   if (full && !(args.score_sign < 0.0f)) return;
   s.scale(args.score_sign);
-  mask_queries_by_keys(s, args.band, first_query, first_key, lane, kMinusInfinity);
+  mask_queries_by_keys(s, band, first_query, first_key, lane, kMinusInfinity);
 }
 
 /// Rounds a warp's share of an output tile into shared memory, for coalesced stores.

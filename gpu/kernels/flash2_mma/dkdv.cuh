@@ -67,17 +67,21 @@ __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>
   }
 }
 
+/// Whether the rows of an fp32 tensor start at 16-byte boundaries.
+__device__ __forceinline__ bool rows_in_quads(const DeviceTensor& tensor) {
+  return ((tensor.batch_stride | tensor.head_stride | tensor.row_stride) & 3) == 0;
+}
+
 template <int kHeadDim>
 struct DefaultDkdv {
   static constexpr MmaDkdvShape shape = mma_dkdv_shape(kHeadDim);
 };
 
-/// CTA: one kv tile of one key/value head; it walks the q tiles of every query head of the group. kFused:
-/// pass dkdvdq, which also reduces dQ (unscaled) into dq_accum; else pass dkdv. Grid: args.grid.
-template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures,
-          typename Choice = DefaultDkdv<kHeadDim>>
-__global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm) void flash2_mma_dkdv(
-    const __grid_constant__ KernelArguments args) {
+/// One kv tile of one key/value head: walks the q tiles of every query head of the group. kFused: also
+/// reduces dQ (unscaled) into dq_accum.
+/// @param work_of  tells what the CTA owns; called where the machine code of a pass of its own wants it
+template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures, typename Choice, typename WorkOf>
+__device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf work_of) {
   constexpr MmaDkdvShape kShape = Choice::shape;
   constexpr bool kDropout = has_dropout(kFeatures);
   constexpr RowAccess kAccess = row_access(kFeatures);
@@ -96,10 +100,11 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
   const int warp = thread / 32;
   const int warp_n = warp / kShape.warps_m();  // its 32 keys
   const int warp_m = warp % kShape.warps_m();  // its queries of S^T, its columns of dK and dV
-  const CtaWork work = kv_work<int>(args);
+  const CtaWork work = work_of();
   const int batch = work.batch, kv_head = work.kv_head, n_block = work.first_block;
   const int first_key = n_block * kTile.block_n;
-  const TileRange range = q_tiles(args.band, kTile, n_block);
+  const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
+  const TileRange range = q_tiles<is_general(kFeatures)>(band(), kTile, n_block);
 
   // Steps: the q tiles of the group's first query head, then those of the next ...
   struct Step {
@@ -151,9 +156,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
   Step next{work.first_head};
   if (!range.empty()) {
     load_tile<kAccess, kTile.block_n, kThreads>(
-        shared.k(), head_rows(args, TensorName::k, batch, kv_head, args.band.seqlen_k), first_key, thread);
+        shared.k(), head_rows(args, TensorName::k, batch, kv_head, band().seqlen_k), first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(
-        shared.v(), head_rows(args, TensorName::v, batch, kv_head, args.band.seqlen_k), first_key, thread);
+        shared.v(), head_rows(args, TensorName::v, batch, kv_head, band().seqlen_k), first_key, thread);
     load_q(next, 0);
   }
 
@@ -178,9 +183,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     const int visited = (step.head - work.first_head) * range.count() + step.position;
     note_step(args, visited);
     const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, n_block);
-    log_scores<true>(entry, args, p, warp_key, warp_query, lane);
+    log_scores<true>(entry, args, band(), p, warp_key, warp_query, lane);
     if (!range.full(m_block)) {
-      mask_keys_by_queries(p, args.band, warp_key, warp_query, lane, masked_product(args));
+      mask_keys_by_queries(p, band(), warp_key, warp_query, lane, masked_product(args));
     }
 
     // dP^T = V dO^T, with P^T = exp2(S^T - LSE) between its steps
@@ -210,6 +215,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     // dS^T = P^T * (dP^T - delta), with P before its dropout and rounding
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
     double dprobs_sum = 0.0;
+    const VisibleBand& sees = band();
 #pragma unroll
     for (int j = 0; j < 2 * kQueryBlocks; ++j) {
       const float2 delta = load_shared_float2(shared.delta(stage) + lane_statistics + 32 * j);
@@ -226,7 +232,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
         for (int e = 0; e < 4; ++e) {
           const float factor = !kDropout ? 1.0f : keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
           const float dropped = factor * dprob.x[e];
-          if (entry.open() && visible(args.band, warp_query + 8 * j + 2 * (lane & 3) + e % 2,
+          if (entry.open() && visible(sees, warp_query + 8 * j + 2 * (lane & 3) + e % 2,
                                       warp_key + 16 * i + 8 * (e / 2) + (lane >> 2))) {
             dprobs_sum += static_cast<double>(dropped);
           }
@@ -271,8 +277,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     WarpAccumulator<2, kFused ? kDqColBlocks : 1> dq;
     const int dq_query = first_query + 32 * (warp / kShape.dq_warps_d());
     const int dq_col = 16 * kDqColBlocks * (warp % kShape.dq_warps_d());
-    const bool whole_dq = kAccess == RowAccess::chunks && first_query + kTile.block_m <= args.band.seqlen_q &&
-                          args.head_dim == kHeadDim;
+    const bool whole_dq = (kAccess == RowAccess::chunks || rows_in_quads(args[TensorName::dq_accum])) &&
+                          first_query + kTile.block_m <= args.band.seqlen_q && args.head_dim == kHeadDim;
     float* const dq_rows = args[TensorName::dq_accum].head<float>(batch, step.head) +
                            (dq_query + (lane >> 2)) * args[TensorName::dq_accum].row_stride + dq_col;
     if constexpr (kFused) {
@@ -292,7 +298,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
     }
     constexpr int kSlices = 2 * kQueryBlocks * (kShape.warps_m() - 1);
     const auto reduce_slice = [&](int slice) {
-      if constexpr (kFused && kAccess == RowAccess::chunks) {
+      if constexpr (kFused) {
         if (!whole_dq) return;
         constexpr int kReductions = 4 * kDqColBlocks;  // of 4 columns a lane
         constexpr int kPerSlice = ceil_div(kReductions, kSlices);
@@ -346,6 +352,14 @@ __global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm)
       shared.k(), head_rows(args, TensorName::dk, batch, kv_head, args.band.seqlen_k), first_key, thread);
   store_tile<kAccess, kTile.block_n, kThreads>(
       shared.v(), head_rows(args, TensorName::dv, batch, kv_head, args.band.seqlen_k), first_key, thread);
+}
+
+/// Passes dkdvdq (kFused) and dkdv. CTA: as above. Grid: args.grid.
+template <ElementType kType, int kHeadDim, bool kFused, Features kFeatures,
+          typename Choice = DefaultDkdv<kHeadDim>>
+__global__ __launch_bounds__(Choice::shape.threads(), MmaDkdvShape::ctas_per_sm) void flash2_mma_dkdv(
+    const __grid_constant__ KernelArguments args) {
+  dkdv_cta<kType, kHeadDim, kFused, kFeatures, Choice>(args, [&] { return kv_work<int>(args); });
 }
 
 template <Features kFeatures>

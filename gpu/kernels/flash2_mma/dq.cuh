@@ -16,10 +16,10 @@ struct DefaultDq {
   static constexpr MmaDqShape shape = mma_dq_shape(kHeadDim);
 };
 
-/// CTA: one q tile of one head. Grid: args.grid.
-template <ElementType kType, int kHeadDim, Features kFeatures, typename Choice = DefaultDq<kHeadDim>>
-__global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_dq(
-    const __grid_constant__ KernelArguments args) {
+/// One q tile of one head.
+/// @param work_of  tells what the CTA owns
+template <ElementType kType, int kHeadDim, Features kFeatures, typename Choice, typename WorkOf>
+__device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_of) {
   constexpr MmaDqShape kShape = Choice::shape;
   constexpr bool kDropout = has_dropout(kFeatures);
   constexpr RowAccess kAccess = row_access(kFeatures);
@@ -42,14 +42,15 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int warp = thread / 32;
-  const CtaWork work = query_work<int>(args);
+  const CtaWork work = work_of();
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * kTile.block_m;
   const int warp_query = first_query + warp * kShape.warp_rows();
-  const TileRange range = kv_tiles(args.band, kTile, m_block);
+  const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
+  const TileRange range = kv_tiles(band(), kTile, m_block);
 
-  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, args.band.seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, args.band.seqlen_k);
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, band().seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, band().seqlen_k);
   const auto load_kv = [&](int step) {
     const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
@@ -98,9 +99,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     multiply_abt<kType, kHeadDim>(p, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane));
     const int first_key = n_block * kTile.block_n;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    log_scores<false>(entry, args, p, warp_query, first_key, lane);
+    log_scores<false>(entry, args, band(), p, warp_query, first_key, lane);
     if (!range.full(n_block)) {
-      mask_queries_by_keys(p, args.band, warp_query, first_key, lane, masked_product(args));
+      mask_queries_by_keys(p, band(), warp_query, first_key, lane, masked_product(args));
     }
 
     // dP = dO V^T, with P = exp2(S - LSE) between its steps
@@ -121,6 +122,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
     // dS = P * (dP - delta)
     double probs_sum = 0.0, dprobs_sum = 0.0;
+    const VisibleBand& sees = band();
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
@@ -138,7 +140,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
           ds.tile[i][j].x[e] = prob * (dropped - delta[i][e / 2]);
           if (entry.open()) {
             probs_sum += static_cast<double>(rounded<kType>(factor * prob));
-            if (visible(args.band, warp_query + 16 * i + 8 * (e / 2) + (lane >> 2),
+            if (visible(sees, warp_query + 16 * i + 8 * (e / 2) + (lane >> 2),
                         first_key + 8 * j + 2 * (lane & 3) + e % 2)) {
               dprobs_sum += static_cast<double>(dropped);
             }
@@ -180,6 +182,13 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   __syncthreads();
   store_tile<kAccess, kTile.block_m, kThreads>(
       q_tile, head_rows(args, TensorName::dq, batch, head, args.band.seqlen_q), first_query, thread);
+}
+
+/// CTA: as above. Grid: args.grid.
+template <ElementType kType, int kHeadDim, Features kFeatures, typename Choice = DefaultDq<kHeadDim>>
+__global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm) void flash2_mma_dq(
+    const __grid_constant__ KernelArguments args) {
+  dq_cta<kType, kHeadDim, kFeatures, Choice>(args, [&] { return query_work<int>(args); });
 }
 
 template <Features kFeatures>

@@ -27,7 +27,7 @@ int heads_that_share_l2(const AttentionProblem& problem) {
 }  // namespace
 
 std::vector<BackwardOrder> Flash2Mma::backward_orders() {
-  return {BackwardOrder::fused, BackwardOrder::split};
+  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::joined};
 }
 
 ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
@@ -49,7 +49,7 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
 
 std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, PassName pass) {
   std::vector<TileShape> tiles = {default_options(problem)[pass].tile};
-  if (problem.dropout > 0 || problem.head_dim % 8 != 0) return tiles;
+  if (problem.dropout > 0 || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) return tiles;
   const auto take = [&tiles](const auto& choices) {
     tiles.clear();
     for (const auto& shape : choices) tiles.push_back(shape.tile);
@@ -74,6 +74,13 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
       return program.problem.dropout > 0 ? launch_shape(mma_forward_shape(dim, true))
                                          : of_tile(mma_forward_choices(dim));
     case PassName::dkdv:
+      if (program.joined) {  // the dq pass has the same CTAs
+        LaunchShape shape = launch_shape(mma_dkdv_shape(dim));
+        shape.shared_bytes =
+            std::max(shape.shared_bytes, launch_shape(mma_joined_dq_shape(dim)).shared_bytes);
+        return shape;
+      }
+      return of_tile(mma_dkdv_choices(dim));
     case PassName::dkdvdq:
       return of_tile(mma_dkdv_choices(dim));
     case PassName::dq:

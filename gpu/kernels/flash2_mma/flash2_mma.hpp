@@ -16,7 +16,7 @@ struct Flash2Mma {
   static constexpr int rung = 4;
   static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
                                         Feature::window,       Feature::grouped_heads, Feature::dropout,
-                                        Feature::signed_scale, Feature::bnhd_rows};
+                                        Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows};
   static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kMmaHeadDims};
   static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders();

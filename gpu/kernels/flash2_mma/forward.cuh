@@ -100,10 +100,11 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const CtaWork work = query_work<int>(args);
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * kTile.block_m;
-  const TileRange range = kv_tiles(args.band, kTile, m_block);
+  const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
+  const TileRange range = kv_tiles(band(), kTile, m_block);
 
-  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, args.band.seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, args.band.seqlen_k);
+  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, band().seqlen_k);
+  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, band().seqlen_k);
   const auto load_kv = [&](int step) {
     const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
     const int stage = step % kStages;
@@ -146,8 +147,8 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     const int warp_query = first_query + warp * kShape.warp_rows();
     const int first_key = n_block * kTile.block_n;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    log_scores<false>(entry, args, s, warp_query, first_key, lane);
-    sign_and_mask(s, args, range.full(n_block), warp_query, first_key, lane);
+    log_scores<false>(entry, args, band(), s, warp_query, first_key, lane);
+    sign_and_mask(s, args, band(), range.full(n_block), warp_query, first_key, lane);
 
     softmax_step(s, rows, out, scale);
     if constexpr (kDropout) {

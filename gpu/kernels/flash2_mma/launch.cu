@@ -11,7 +11,7 @@ namespace {
 
 sm80::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
-  const bool general = arguments.log.states || !sm80::operands_in_chunks(arguments);
+  const bool general = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
   if (!general) return dropout ? sm80::Features::dropout : sm80::Features::plain;
   return dropout || program.name != PassName::forward ? sm80::Features::all : sm80::Features::general;
 }
@@ -71,10 +71,23 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   const sm80::Features features = needed_features(program, arguments);
+  // Observed, the two passes of a joined launch are launched one by one: each has a log of its own.
+  if (program.joined && !arguments.log.states) {
+    if (choice_of(program) > 0) {
+      throw BadInput("tile",
+                     std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
+                     "the joined order is compiled for the kernel's own tiles alone");
+    }
+    if (program.name == PassName::dq) return;  // the dkdv pass before took it along
+    const LaunchShape shape = flash2_mma_launch_shape(program, compute_capability_major());
+    return features == sm80::Features::plain
+               ? sm80::launch_flash2_mma_joined<sm80::Features::plain>(program, shape, arguments, stream)
+               : sm80::launch_flash2_mma_joined<sm80::Features::all>(program, shape, arguments, stream);
+  }
   const bool tuned = choice_of(program) > 0;
   if (tuned && features != sm80::Features::plain) {
     throw BadInput("tile", std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
-                   "only the kernel's own tile is compiled to be observed");
+                   "only the kernel's own tile is compiled for padding and to be observed");
   }
   const Launch launch = tuned ? tuned_launch_of(program.name) : launch_of(program.name, features);
   launch(program, flash2_mma_launch_shape(program, compute_capability_major()), arguments, stream);

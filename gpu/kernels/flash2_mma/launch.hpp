@@ -9,8 +9,9 @@
 
 namespace tilescope::sm80 {
 
-/// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment and log
-/// the tiles that they visit; the others stay free of the registers and branches that this costs.
+/// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment, know
+/// padding and log the tiles that they visit; the others stay free of the registers and branches that this
+/// costs.
 enum class Features : std::uint8_t { plain, dropout, general, all };
 constexpr bool has_dropout(Features f) { return f == Features::dropout || f == Features::all; }
 constexpr bool is_general(Features f) { return f == Features::general || f == Features::all; }
@@ -22,6 +23,10 @@ template <Features kFeatures>
 void launch_flash2_mma_dkdv(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 template <Features kFeatures>
 void launch_flash2_mma_dq(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+
+/// Passes dkdv and dq in one launch. Not instantiated for `dropout` and `general`: `all` serves them too.
+template <Features kFeatures>
+void launch_flash2_mma_joined(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 
 /// Whether every row of the tensors that a pass copies is made of 16-byte chunks.
 inline bool operands_in_chunks(const KernelArguments& args) {

@@ -136,6 +136,11 @@ constexpr MmaDqShape mma_dq_shape(int head_dim) {
   return {{128, 32}, 8, 1};
 }
 
+/// The same tiles in a CTA that has computed dK and dV before, and has as many warps as that takes.
+constexpr MmaDqShape mma_joined_dq_shape(int head_dim) {
+  return {mma_dq_shape(head_dim).tile, mma_dkdv_shape(head_dim).warps, 1};
+}
+
 /// Shared memory that one CTA may take. [bytes]
 constexpr int max_shared_bytes(int compute_capability_major) {
   return static_cast<int>((compute_capability_major >= 9 ? kSm90 : kSm80).shared_bytes_per_cta);

@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   const CtaWork work = kv_work(args);
   const int batch = work.batch, kv_head = work.kv_head, n_block = work.first_block;
   const int first_key = n_block * BlockN;
-  const TileRange range = q_tiles(args.band, {BlockM, BlockN}, n_block);
+  const VisibleBand& band = batch_band<AllFeatures>(args, batch);
+  const TileRange range = q_tiles<AllFeatures>(band, {BlockM, BlockN}, n_block);
   const int steps = range.count() * args.group_size();
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
@@ -40,7 +41,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   if (steps > 0) {
     load_tile<BlockN>(
         either(first, shared.k, shared.v),
-        key_rows<const float>(args, first ? TensorName::k : TensorName::v, batch, kv_head, first_key));
+        key_rows<const float>(args, band, first ? TensorName::k : TensorName::v, batch, kv_head, first_key));
     load_rows(tiles);
   }
 
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     __syncthreads();
     typename Tiles::Scores scores;
     multiply_scores(role, shared, scores);
-    exchange_scores<AllFeatures, float>(role, shared, first_query, first_key, range.full(m_block), args,
+    exchange_scores<AllFeatures, float>(role, shared, first_query, first_key, range.full(m_block), args, band,
                                         batch * args.heads + head, ProbsFromLse{shared.lse}, entry, scores);
     multiply_gradient(role, shared, gradient);
     if constexpr (AllFeatures) {
@@ -85,14 +86,15 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head, kv_head = work.kv_head, m_block = work.first_block;
   const int first_query = m_block * BlockM;
-  const TileRange range = kv_tiles(args.band, {BlockM, BlockN}, m_block);
+  const VisibleBand& band = batch_band<AllFeatures>(args, batch);
+  const TileRange range = kv_tiles(band, {BlockM, BlockN}, m_block);
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   const auto load_keys = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step >= range.count()) return;
     const int key = scan_tile(args.scan, range, work.turn, step) * BlockN;
-    load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, kv_head, key));
+    load_tile<BlockN>(tile, key_rows<const float>(args, band, name, batch, kv_head, key));
   };
   if (!range.empty()) {
     load_tile<BlockM>(
@@ -128,7 +130,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     __syncthreads();
     typename Tiles::Scores scores;
     multiply_scores(role, shared, scores);
-    exchange_scores<AllFeatures, float>(role, shared, first_query, first_key, range.full(n_block), args,
+    exchange_scores<AllFeatures, float>(role, shared, first_query, first_key, range.full(n_block), args, band,
                                         work.batch_head, ProbsFromLse{shared.lse}, entry, scores);
     if (!first) load_keys(TensorName::v, shared.v, step + 1);
     if constexpr (ReduceKv) {

@@ -16,9 +16,9 @@ struct Flash2Simt {
       "FlashAttention-2 on CUDA cores, fp32: q outer, four warps that split the rows of Q";
   static constexpr Algorithm algorithm = Algorithm::flash2;
   static constexpr int rung = 3;
-  static constexpr FeatureSet kFeatures{Feature::fp32,          Feature::causal,  Feature::window,
-                                        Feature::grouped_heads, Feature::dropout, Feature::signed_scale,
-                                        Feature::bnhd_rows};
+  static constexpr FeatureSet kFeatures{Feature::fp32,          Feature::causal,   Feature::window,
+                                        Feature::grouped_heads, Feature::dropout,  Feature::signed_scale,
+                                        Feature::key_padding,   Feature::bnhd_rows};
   static constexpr Capabilities can{
       .forward = kFeatures, .backward = kFeatures, .head_dims = kCompiledHeadDims};
   static constexpr ChipRange chips{.first = 80};

@@ -53,7 +53,8 @@ __device__ inline void finish_forward(Lane lane, const KernelArguments& args, in
   }
 }
 
-/// One CTA: q tile work.first_block of one head. `AllFeatures`: dropout, a negative scale and the tile log.
+/// One CTA: q tile work.first_block of one head. `AllFeatures`: dropout, a negative scale, padding and the
+/// tile log.
 template <int Dim, int BlockM, int BlockN, bool AllFeatures>
 __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim))
     flash2_simt_forward(const __grid_constant__ KernelArguments args) {
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * BlockM;
-  const TileRange range = kv_tiles(args.band, kTile, m_block);
+  const VisibleBand& band = batch_band<AllFeatures>(args, batch);
+  const TileRange range = kv_tiles(band, kTile, m_block);
   const Lane lane = Lane::in_group();
 
   constexpr ForwardLayout kLayout = Flash2Simt::forward_layout(kTile, Dim);
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
       const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
-      load_tile<BlockN>(tile, key_rows<const float>(args, name, batch, work.kv_head, first_key));
+      load_tile<BlockN>(tile, key_rows<const float>(args, band, name, batch, work.kv_head, first_key));
     }
     __pipeline_commit();
   };
@@ -107,18 +109,18 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
     [[maybe_unused]] const TileLogEntry entry(args.log, step, batch, head, m_block, n_block);
     if constexpr (AllFeatures) {
       sign_scores(scores, args);
-      if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(args.band, scores));
+      if (entry.open()) entry.add(&DeviceTileState::scores, place.visible_sum(band, scores));
     }
     if (range.full(n_block)) {
-      softmax_step<false>(place, args, scores, statistics, accum);
+      softmax_step<false>(place, args, band, scores, statistics, accum);
     } else {
-      softmax_step<true>(place, args, scores, statistics, accum);
+      softmax_step<true>(place, args, band, scores, statistics, accum);
     }
     if constexpr (AllFeatures) {
       if (args.dropout.active()) {
         place.drop(place.kept(args.dropout, work.batch_head), args.dropout.keep_scale, scores);
       }
-      if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(args.band, scores));
+      if (entry.open()) entry.add(&DeviceTileState::probs, place.visible_sum(band, scores));
     }
     probs.put(lane, scores);
     __syncwarp();

@@ -74,7 +74,7 @@ struct PartExchange {
 template <ElementType kType, Features kFeatures>
 __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
     const __grid_constant__ KernelArguments args) {
-  constexpr RowAccess kAccess = row_access(kFeatures);
+  constexpr RowAccess kAccess = is_general(kFeatures) ? RowAccess::elements : RowAccess::chunks;
   using Tile = SharedTile<kDim>;
   using Layout = SplitK::Layout;
   static_assert(Layout::end() <= max_shared_bytes(kComputeCapabilityMajor));
@@ -134,8 +134,8 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
                               LdmatrixByRows<kDim>(k_tile(step % 2), lane).at(warp, 0));
     const int first_key = n_block * kTile.block_n + warp * kWarpKeys;
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
-    log_scores<false>(entry, args, s, first_query, first_key, lane);
-    sign_and_mask(s, args, range.full(n_block), first_query, first_key, lane);
+    log_scores<false>(entry, args, args.band, s, first_query, first_key, lane);
+    sign_and_mask(s, args, args.band, range.full(n_block), first_query, first_key, lane);
 
     // The rows' maxima, which the warps must agree on.
 #pragma unroll

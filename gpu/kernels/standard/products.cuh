@@ -64,6 +64,7 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head, m_block = work.first_block;
   const int first_query = m_block * BlockM;
+  const VisibleBand& visible = batch_band<true>(args, batch);
   const TileRange range = kv_tiles(dense(args.band), {BlockM, BlockN}, m_block);
   const Lane lane = Lane::in_group();
   constexpr Standard::ProductLayout kLayout{{BlockM, BlockN}, Dim};
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
   const auto right_rows = [&](int step) {
     const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
-    return key_rows<const Element>(args, names.right, batch, work.kv_head, first_key);
+    return key_rows<const Element>(args, visible, names.right, batch, work.kv_head, first_key);
   };
   TileAhead<BlockN, Dim, Element> right_ahead;
   right_ahead.fetch(right_rows(0));
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
     if (entry.open()) {
       const bool scores = names.product == TensorName::scores;
       entry.add(scores ? &DeviceTileState::scores : &DeviceTileState::dprobs,
-                visible_sum<BlockM>(args.band, first_query, first_key, product_tile));
+                visible_sum<BlockM>(visible, first_query, first_key, product_tile));
     }
     const auto target = matrix_rows<Element>(args, names.product, batch, head, first_query, first_key);
     for_each_quad<BlockM>(product_tile, [&](int row, int col, const float4& x) {
@@ -119,6 +120,7 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
   const int batch = work.batch, first_head = work.first_head, kv_head = work.kv_head;
   const int block = work.first_block;
   const VisibleBand band = dense(args.band);
+  const VisibleBand& visible = batch_band<true>(args, batch);
   const TileRange range =
       kByQuery ? kv_tiles(band, {BlockM, BlockN}, block) : q_tiles(band, {BlockM, BlockN}, block);
   const Lane lane = Lane::in_group();
@@ -141,7 +143,9 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
     return matrix_rows<const Element>(args, names.matrix, batch, at.head, at.first_query(), at.first_key());
   };
   const auto rows_of = [&](const Place& at) {
-    if constexpr (kByQuery) return key_rows<const Element>(args, names.rows, batch, kv_head, at.first_key());
+    if constexpr (kByQuery) {
+      return key_rows<const Element>(args, visible, names.rows, batch, kv_head, at.first_key());
+    }
     return query_rows<const Element>(args, names.rows, batch, at.head, at.first_query());
   };
   TileAhead<BlockM, BlockN, Element> matrix_ahead;
@@ -184,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
     if (entry.open()) {
       const bool probs = names.matrix == TensorName::probs;
       entry.add(probs ? &DeviceTileState::probs : &DeviceTileState::dscores,
-                visible_sum<BlockM>(args.band, first_query, first_key, matrix));
+                visible_sum<BlockM>(visible, first_query, first_key, matrix));
       entry.add(&DeviceTileState::accum, sum_of(product));
     }
   }

@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                  float scale_log2) {
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head;
+  const VisibleBand& band = batch_band<true>(args, batch);
   const Standard::RowLayout layout;
   float *const scratch = shared_memory() + layout.warp_values(), *const strip =
                                                                      shared_memory() + layout.strip(0);
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(Standard::kRowThreads)
                                            args.band.seqlen_k);
     const GlobalRows<Element> probs(args[TensorName::probs], batch, head, query, args.band.seqlen_q,
                                     args.band.seqlen_k);
-    const VisibleKeys keys{args.band.first_key(query), args.band.last_key(query)};
+    const VisibleKeys keys{band.first_key(query), band.last_key(query)};
     const auto masked = [&](int key, float4 s) -> float4 {
       return {keys.select(key, s.x, kMinusInfinity), keys.select(key + 1, s.y, kMinusInfinity),
               keys.select(key + 2, s.z, kMinusInfinity), keys.select(key + 3, s.w, kMinusInfinity)};

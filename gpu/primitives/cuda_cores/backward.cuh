@@ -92,24 +92,25 @@ template <bool AllFeatures, typename Element, int Dim, int BlockM, int BlockN, t
           typename Probability>
 __device__ inline void exchange_scores(Role role, const BackwardShared<Dim, BlockM, BlockN>& shared,
                                        int tile_query, int tile_key, bool full, const KernelArguments& args,
-                                       int batch_head, const Probability& probability,
-                                       const TileLogEntry& entry, Tile& tile) {
+                                       const VisibleBand& band, int batch_head,
+                                       const Probability& probability, const TileLogEntry& entry,
+                                       Tile& tile) {
   const Lane lane = Lane::in_group();
   const ScorePlace<Tile> place(lane, tile_query, tile_key);
   const bool dropout = AllFeatures && args.dropout.active();
   [[maybe_unused]] const std::uint64_t kept = dropout ? place.kept(args.dropout, batch_head) : 0;
   const auto log = [&](double DeviceTileState::*field) {
     if constexpr (AllFeatures) {
-      if (entry.open()) entry.add(field, place.visible_sum(args.band, tile));
+      if (entry.open()) entry.add(field, place.visible_sum(band, tile));
     }
   };
   if (role == Role::probs) {
     if constexpr (AllFeatures) sign_scores(tile, args);
     log(&DeviceTileState::scores);
     if (full) {
-      probability_step<false>(place, tile_query, args, probability, tile);
+      probability_step<false>(place, tile_query, args, band, probability, tile);
     } else {
-      probability_step<true>(place, tile_query, args, probability, tile);
+      probability_step<true>(place, tile_query, args, band, probability, tile);
     }
     put(lane, shared.dscores, tile);  // for the other group, whose threads find it in place of their own
     if (dropout) place.drop(kept, args.dropout.keep_scale, tile);

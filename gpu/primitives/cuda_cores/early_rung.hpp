@@ -9,9 +9,10 @@ namespace tilescope {
 struct EarlyRung {
   /// Head dimensions that the kernels are compiled for: a baseline is worth three, not seven.
   static constexpr int kHeadDims[] = {64, 128, 256};
-  static constexpr FeatureSet kFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
-                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
-                                        Feature::dropout, Feature::signed_scale, Feature::bnhd_rows};
+  static constexpr FeatureSet kFeatures{Feature::fp32,     Feature::fp16,         Feature::bf16,
+                                        Feature::causal,   Feature::window,       Feature::grouped_heads,
+                                        Feature::dropout,  Feature::signed_scale, Feature::key_padding,
+                                        Feature::bnhd_rows};
   static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kHeadDims};
   static constexpr ChipRange chips{.first = 80};
   static std::vector<BackwardOrder> backward_orders() { return {}; }

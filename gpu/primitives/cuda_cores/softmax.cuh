@@ -137,12 +137,12 @@ struct RowStatistics {
 /// Source: FlashAttention-2, Algorithm 1, lines 9 and 10.
 template <bool Masked, typename Scores, typename Accum>
 __device__ inline void softmax_step(const ScorePlace<Scores>& place, const KernelArguments& args,
-                                    Scores& scores, RowStatistics<Scores::kRowsHere>& statistics,
-                                    Accum& accum) {
+                                    const VisibleBand& band, Scores& scores,
+                                    RowStatistics<Scores::kRowsHere>& statistics, Accum& accum) {
   const float scale = args.softmax_scale_log2;
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
-    const auto sees = place.template visible<Masked>(args.band, a);
+    const auto sees = place.template visible<Masked>(band, a);
     float tile_max = kMinusInfinity;
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {
@@ -201,12 +201,12 @@ struct ProbsFromMaxAndSum {
 /// Source: FlashAttention-2, Algorithm 2, line 11; FlashAttention, Algorithm 4, line 13.
 template <bool Masked, typename Probability, typename Tile>
 __device__ inline void probability_step(const ScorePlace<Tile>& place, int tile_query,
-                                        const KernelArguments& args, const Probability& probability,
-                                        Tile& scores) {
+                                        const KernelArguments& args, const VisibleBand& band,
+                                        const Probability& probability, Tile& scores) {
   const float scale = args.softmax_scale_log2;
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
-    const auto sees = place.template visible<Masked>(args.band, a);
+    const auto sees = place.template visible<Masked>(band, a);
     const auto row = probability.row(place.first_query - tile_query + place.query_offset(a), scale);
 #pragma unroll
     for (int b = 0; b < place.kKeysHere; ++b) {

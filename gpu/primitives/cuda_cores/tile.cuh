@@ -137,6 +137,12 @@ __device__ inline GlobalRows<Element> key_rows(const KernelArguments& args, Tens
                                                int kv_head, int first_key) {
   return {args[name], batch, kv_head, first_key, args.band.seqlen_k, args.head_dim};
 }
+/// Those of K and V up to the padding of their batch entry.
+template <typename Element>
+__device__ inline GlobalRows<Element> key_rows(const KernelArguments& args, const VisibleBand& band,
+                                               TensorName name, int batch, int kv_head, int first_key) {
+  return {args[name], batch, kv_head, first_key, band.seqlen_k, args.head_dim};
+}
 
 __device__ inline float component(const float4& quad, int x) {
   return x == 0 ? quad.x : x == 1 ? quad.y : x == 2 ? quad.z : quad.w;

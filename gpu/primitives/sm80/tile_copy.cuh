@@ -15,17 +15,32 @@ struct GlobalRows {
   std::int64_t row_stride;  // [elements]
   int rows;
   int cols;
+
+  /// Whether they lie as RowAccess::chunks says.
+  __device__ bool in_chunks() const {
+    return ((reinterpret_cast<std::uintptr_t>(row0) / 2 | static_cast<std::uintptr_t>(row_stride) |
+             static_cast<std::uintptr_t>(cols)) &
+            7) == 0;
+  }
 };
 
 /// How rows lie in global memory. In `chunks` they start at 16-byte boundaries and have a multiple of 8
-/// elements; `elements` takes any row, at the speed of single loads.
-enum class RowAccess : std::uint8_t { chunks, elements };
+/// elements; `elements` takes any row, at the speed of single loads; `either` looks which they are.
+enum class RowAccess : std::uint8_t { chunks, elements, either };
 
 /// Starts copying the kRows x kCols tile whose first row is `first_row`: each thread takes one 16-byte chunk
 /// of every kRowStep-th row. Beyond the edges of the head the tile is zero. The caller commits and waits.
 template <RowAccess kAccess, int kRows, int kThreads, int kCols>
 __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRows& source, int first_row,
                                           int thread) {
+  if constexpr (kAccess == RowAccess::either) {
+    if (source.in_chunks()) {
+      load_tile<RowAccess::chunks, kRows, kThreads>(tile, source, first_row, thread);
+    } else {
+      load_tile<RowAccess::elements, kRows, kThreads>(tile, source, first_row, thread);
+    }
+    return;
+  }
   constexpr int kChunks = SharedTile<kCols>::kChunks;
   constexpr int kRowStep = kThreads / kChunks;
   static_assert(kThreads % kChunks == 0 && kRows % kRowStep == 0);
@@ -63,6 +78,14 @@ __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRo
 template <RowAccess kAccess, int kRows, int kThreads, int kCols>
 __device__ __forceinline__ void store_tile(SharedTile<kCols> tile, const GlobalRows& destination,
                                            int first_row, int thread) {
+  if constexpr (kAccess == RowAccess::either) {
+    if (destination.in_chunks()) {
+      store_tile<RowAccess::chunks, kRows, kThreads>(tile, destination, first_row, thread);
+    } else {
+      store_tile<RowAccess::elements, kRows, kThreads>(tile, destination, first_row, thread);
+    }
+    return;
+  }
   constexpr int kChunks = SharedTile<kCols>::kChunks;
   const int chunk = thread % kChunks;
   if (chunk * 8 >= destination.cols) return;

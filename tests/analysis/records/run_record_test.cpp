@@ -36,7 +36,8 @@ RunRecord full_record() {
                  .window_left = 17,
                  .softmax_scale = 0.3,
                  .dropout = 0.1,
-                 .seed = std::numeric_limits<std::uint64_t>::max()};
+                 .seed = std::numeric_limits<std::uint64_t>::max(),
+                 .key_lengths = {3, 0}};
   run.kernel = "gpu:flash2-mma";
   PassRecord pass;
   pass.name = "forward";

@@ -30,6 +30,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   options.ctas_per_turn = random.between(1, 4);
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
+  if (random.chance(0.25)) p = random.padded(p);
   return testing::programs_of(testing::kAlgorithmChoices[seed % kChoices], p, options);
 }
 

@@ -47,6 +47,7 @@ TEST_CASE("every kernel is close to exact attention on random problems") {
     p.dtype = kElementTypes[seed % std::size(kElementTypes)];
     if (random.chance(0.3)) p.dropout = 0.1 * random.between(1, 8);
     if (random.chance(0.3)) p.softmax_scale = random.between(-3, 3) * 0.1;
+    if (seed % 4 == 3) p = random.padded(p);
     CAPTURE(seed);
     CAPTURE(tile.block_m);
     CAPTURE(tile.block_n);
@@ -218,6 +219,34 @@ TEST_CASE("results are bitwise the same for every thread count") {
     }
   }
   omp_set_num_threads(usual);
+}
+
+TEST_CASE("the joined order has the passes and the bits of the split one, two of them in one launch") {
+  const AttentionProblem p{
+      .heads = 4, .heads_kv = 2, .seqlen_q = 70, .seqlen_k = 90, .head_dim = 24, .causal = true};
+  ProgramOptions split = ProgramOptions::with_tile({16, 32}), joined = split;
+  joined.backward = BackwardOrder::joined;
+  const Kernel& kernel = cpu_kernels().back();
+  const auto together = kernel.programs(Direction::backward, p, joined);
+  const auto apart = kernel.programs(Direction::backward, p, split);
+  REQUIRE(together.size() == 3);
+  REQUIRE(apart.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(together[i].joined == (i > 0));
+    CHECK_FALSE(apart[i].joined);
+    CHECK(together[i].name == apart[i].name);
+    CHECK(together[i].tile == apart[i].tile);
+  }
+  TensorSet expected(p), tensors(p);
+  for (TensorSet* set : {&expected, &tensors}) {
+    fill_random_inputs(*set, Direction::backward);
+    kernel.run(split, Direction::forward, *set, nullptr);
+    kernel.run(set == &tensors ? joined : split, Direction::backward, *set, nullptr);
+  }
+  for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) {
+    CHECK(std::memcmp(tensors[name].data(), expected[name].data(),
+                      static_cast<std::size_t>(expected[name].bytes())) == 0);
+  }
 }
 
 TEST_CASE("only standard attention holds an N x N tensor") {
