@@ -9,6 +9,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <new>
 
 #include "analysis/records/problem_json.hpp"
@@ -46,6 +47,22 @@ void raise(const char* name, const Arguments&... arguments) {
   PyErr_SetObject(type.ptr(), type(arguments...).ptr());
 }
 
+/// Fields are called as Python's arguments are: kernel_filter for --kernel-filter.
+std::string argument_of(std::string field) {
+  if (!field.starts_with("--")) return field;
+  field.erase(0, 2);
+  std::replace(field.begin(), field.end(), '-', '_');
+  return field;
+}
+
+std::string sentence_of(const BadInput& error) {
+  std::string sentence = error.what();
+  if (sentence.starts_with(error.field())) {
+    sentence.replace(0, error.field().size(), argument_of(error.field()));
+  }
+  return sentence;
+}
+
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
@@ -54,9 +71,10 @@ void translate(const std::exception_ptr& thrown, void*) {
   } catch (const nb::builtin_exception&) {
     throw;
   } catch (const UnknownName& error) {
-    raise("UnknownName", error.what(), error.field(), error.value(), error.allowed(), error.nearest());
+    raise("UnknownName", sentence_of(error), argument_of(error.field()), error.value(), error.allowed(),
+          error.nearest());
   } catch (const BadInput& error) {
-    raise("BadInput", error.what(), error.field(), error.value(), error.allowed());
+    raise("BadInput", sentence_of(error), argument_of(error.field()), error.value(), error.allowed());
   } catch (const CountersUnavailable& error) {
     raise("CountersUnavailable", error.what(), reason_of(error));
   } catch (const MachineLacks& error) {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .counting import cupti_of_this_python
-from .errors import BadInput, CheckFailed, InternalError, MachineLacks
+from .errors import BadInput, CheckFailed, InternalError, MachineLacks, bad_input
 from .problem import Problem
 from .records import Record, load
 
@@ -56,8 +57,17 @@ def run_program(command: str, *words: str, after: Sequence[str] = (), passes_on:
         )
         if done.returncode == 0 or (passes_on and path.exists()):
             return Record(load(path).text, source=command)
-    said = (done.stderr or f"tilescope {command} ended with {done.returncode}").strip().removeprefix("tilescope: ")
-    raise _ERRORS.get(done.returncode, InternalError)(said)
+    raise _error_of(done.returncode, done.stderr or f"tilescope {command} ended with {done.returncode}")
+
+
+def _error_of(code: int, said: str) -> Exception:
+    """What an exit code stands for; of bad input, which the program tells as `--option = value: what is allowed`, the parts
+    with the argument's name."""
+    sentence = said.strip().removeprefix("tilescope: ")
+    parts = re.match(r"(?:\w+: )*(?:--)?([\w-]+) = (.*?): (.*)", sentence, re.DOTALL)
+    if code == 2 and parts:
+        return bad_input(parts[1].replace("-", "_"), parts[2], parts[3])
+    return _ERRORS.get(code, InternalError)(sentence)
 
 
 def profile_command(

@@ -84,8 +84,9 @@ def test_simulate_gives_what_the_program_gives(tmp_path):
 def test_verify_judges_and_bench_times():
     record = ts.verify(PROBLEM.replace(seqlen=64), passes="fwd")
     assert [row["kernel"] for row in record.rows()] == ["cpu:flash2"]
-    with pytest.raises(ts.BadInput):
+    with pytest.raises(ts.BadInput, match="cpu:flash9") as caught:
         ts.verify(PROBLEM, "cpu:flash9")
+    assert caught.value.field == "kernel" and "--" not in str(caught.value)
     if ts.info()["device_lack"]:
         for call in (lambda: ts.bench(PROBLEM, "gpu:flash2-mma"), ts.ceilings):
             with pytest.raises(ts.MachineLacks):
@@ -181,8 +182,9 @@ def test_explain_finds_the_tiles_of_somebodys_kernel():
     assert kernel["explanation"]["agreement"] == "explained"
     (row,) = explained.rows()
     assert (row["agreement"], row["program"]) == ("explained", "forward") and row["block_m"] == (128,)
-    with pytest.raises(ts.BadInput, match="kernel-filter"):
+    with pytest.raises(ts.BadInput, match="^kernel_filter") as caught:
         ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="nothing like this")
+    assert caught.value.field == "kernel_filter"
     frame = ts.load(REPORTS / "foreign" / "mha.json").frame()
     assert "measured.sm_l2_read_bytes" in frame and len(frame) == len(ts.load(REPORTS / "foreign" / "mha.json"))
 
