@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <new>
+#include <regex>
 
 #include "analysis/records/problem_json.hpp"
 #include "profiler/counters/cupti_error.hpp"
@@ -47,20 +48,20 @@ void raise(const char* name, const Arguments&... arguments) {
   PyErr_SetObject(type.ptr(), type(arguments...).ptr());
 }
 
-/// Fields are called as Python's arguments are: kernel_filter for --kernel-filter.
-std::string argument_of(std::string field) {
-  if (!field.starts_with("--")) return field;
-  field.erase(0, 2);
-  std::replace(field.begin(), field.end(), '-', '_');
-  return field;
-}
-
-std::string sentence_of(const BadInput& error) {
-  std::string sentence = error.what();
-  if (sentence.starts_with(error.field())) {
-    sentence.replace(0, error.field().size(), argument_of(error.field()));
+/// Told of Python's arguments and not of the command line's: kernel_filter for --kernel-filter, record for
+/// RECORD.
+std::string in_pythons_words(const std::string& text) {
+  static const std::regex option("--([a-z])([a-z-]*)");
+  std::string told;
+  auto last = text.begin();
+  for (std::sregex_iterator match(text.begin(), text.end(), option), none; match != none; ++match) {
+    std::string name = match->str().substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    told.append(last, text.begin() + match->position()).append(name);
+    last = text.begin() + match->position() + match->length();
   }
-  return sentence;
+  told.append(last, text.end());
+  return told.starts_with("RECORD") ? "record" + told.substr(6) : told;
 }
 
 void translate(const std::exception_ptr& thrown, void*) {
@@ -71,10 +72,11 @@ void translate(const std::exception_ptr& thrown, void*) {
   } catch (const nb::builtin_exception&) {
     throw;
   } catch (const UnknownName& error) {
-    raise("UnknownName", sentence_of(error), argument_of(error.field()), error.value(), error.allowed(),
-          error.nearest());
+    raise("UnknownName", in_pythons_words(error.what()), in_pythons_words(error.field()), error.value(),
+          in_pythons_words(error.allowed()), error.nearest());
   } catch (const BadInput& error) {
-    raise("BadInput", sentence_of(error), argument_of(error.field()), error.value(), error.allowed());
+    raise("BadInput", in_pythons_words(error.what()), in_pythons_words(error.field()), error.value(),
+          in_pythons_words(error.allowed()));
   } catch (const CountersUnavailable& error) {
     raise("CountersUnavailable", error.what(), reason_of(error));
   } catch (const MachineLacks& error) {
