@@ -73,6 +73,35 @@ std::vector<const RunSummary*> without_repeats(const std::vector<const RunSummar
   return unique;
 }
 
+struct HeadlineRuns {
+  std::vector<const RunSummary*> single;  // some direction of which is no point of a sweep
+  std::vector<const RunSummary*> ends;    // of sweeps
+};
+
+HeadlineRuns singles_and_ends(const std::vector<RunSummary>& runs) {
+  std::set<const RunSummary*> swept, last;
+  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
+    for (const Sweep& sweep : sweeps) {
+      for (const SweepSeries& series : sweep.series) {
+        swept.insert(series.points.begin(), series.points.end());
+        last.insert(series.points.back());
+      }
+    }
+  }
+  for (const auto& points : token_sweeps(runs)) swept.insert(points.begin(), points.end());
+  std::set<const RunEntry*> unswept;
+  for (const RunSummary& run : runs) {
+    if (!swept.contains(&run)) unswept.insert(run.run);
+  }
+  HeadlineRuns found;
+  for (const RunSummary& run : runs) {
+    if (!run.closed_form && !run.measured_sm_l2) continue;
+    if (unswept.contains(run.run)) found.single.push_back(&run);
+    if (last.contains(&run)) found.ends.push_back(&run);
+  }
+  return found;
+}
+
 }  // namespace
 
 int swept_block(const RunSummary& run) {
@@ -132,27 +161,19 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {
 }
 
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs) {
-  std::set<const RunSummary*> swept, last;
-  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
-    for (const Sweep& sweep : sweeps) {
-      for (const SweepSeries& series : sweep.series) {
-        swept.insert(series.points.begin(), series.points.end());
-        last.insert(series.points.back());
-      }
-    }
+  const HeadlineRuns found = singles_and_ends(runs);
+  return without_repeats(found.single.empty() ? found.ends : found.single);
+}
+
+std::vector<const RunSummary*> tabled_runs(const std::vector<RunSummary>& runs) {
+  const HeadlineRuns found = singles_and_ends(runs);
+  std::set<const RunRecord*> shown;
+  for (const RunSummary* run : found.single) shown.insert(run->record);
+  std::vector<const RunSummary*> tabled = found.single;
+  for (const RunSummary* run : found.ends) {
+    if (!shown.contains(run->record)) tabled.push_back(run);
   }
-  for (const auto& points : token_sweeps(runs)) swept.insert(points.begin(), points.end());
-  std::set<const RunEntry*> unswept;
-  for (const RunSummary& run : runs) {
-    if (!swept.contains(&run)) unswept.insert(run.run);
-  }
-  std::vector<const RunSummary*> single, ends;
-  for (const RunSummary& run : runs) {
-    if (!run.closed_form && !run.measured_sm_l2) continue;
-    if (unswept.contains(run.run)) single.push_back(&run);
-    if (last.contains(&run)) ends.push_back(&run);
-  }
-  return without_repeats(single.empty() ? ends : single);
+  return without_repeats(tabled);
 }
 
 std::vector<std::vector<const RunSummary*>> most_telling(

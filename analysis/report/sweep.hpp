@@ -41,9 +41,13 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);
 /// (flash2 forward), rows of K/V where it owns a kv tile. [rows]
 int swept_block(const RunSummary& run);
 
-/// The runs that tables and single-problem figures show: those with bytes of which some direction is no point
+/// The runs that single-problem figures show: those with bytes of which some direction is no point
 /// of a sweep or, when there is none, the last point of each series.
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
+
+/// The same, and of each record that has none of those the last point of each series, so that no record is
+/// left out.
+std::vector<const RunSummary*> tabled_runs(const std::vector<RunSummary>& runs);
 
 /// Runs of one problem together, on one machine model or measured, in the order in which the problems first
 /// appear.

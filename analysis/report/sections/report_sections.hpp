@@ -16,7 +16,7 @@ namespace tilescope {
 
 /// One problem's kernels: what they must move, what the models say, what counters saw.
 std::optional<Section> glance_section(const std::vector<RunSummary>& runs);
-/// A table of the runs that are no point of a sweep, and of each sweep's largest point.
+/// A table of the runs that are no point of a sweep, and of records without such the largest of each sweep.
 std::optional<Section> summary_section(const std::vector<RunSummary>& runs);
 /// Bytes by tensor group, forward and backward, for problems that several kernels ran.
 std::optional<Section> tensor_section(const std::vector<RunSummary>& runs);

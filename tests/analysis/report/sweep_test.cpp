@@ -33,6 +33,10 @@ TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
   CHECK(headlines.size() == 4);
   for (const RunSummary* run : headlines) CHECK(run->problem().seqlen_q == 100);
   CHECK(headline_runs(summarize({records[0]})).size() == 6);  // the last point of each series
+  const std::vector<const RunSummary*> tabled = tabled_runs(runs);
+  CHECK(tabled.size() == 4 + 6 + 6);  // a sweep is not left out beside a record of single runs
+  CHECK(std::count_if(tabled.begin(), tabled.end(),
+                      [](const RunSummary* run) { return run->problem().seqlen_q == 256; }) == 6);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ std::vector<std::string> pass_row(const PassRecord& pass) {
 }  // namespace
 
 std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
-  const std::vector<const RunSummary*> rows = headline_runs(runs);
+  const std::vector<const RunSummary*> rows = tabled_runs(runs);
   if (rows.empty()) return std::nullopt;
   const auto any = [&rows](auto member) {
     return std::any_of(rows.begin(), rows.end(),
