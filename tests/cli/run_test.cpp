@@ -66,7 +66,7 @@ std::vector<std::string> command(std::vector<std::string> options) {
 }
 
 /// The bytes of a file.
-std::string contents(const fs::path& path) {
+std::string bytes_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -113,7 +113,7 @@ TEST_CASE("queries, keys and values in one array, and values stored transposed, 
                  [&](auto b, auto h, auto n, auto d) { return ((b * heads + h) * cols + d) * n_all + n; });
   write_npy_files("out", folder.path().string(),
                   std::vector<NpyOutput>{{"qkv.npy", &packed}, {"vt.npy", &transposed}});
-  std::string file = contents(folder.path() / "qkv.npy");
+  std::string file = bytes_of_file(folder.path() / "qkv.npy");
   const std::string four = "(2, 20, 12, 24), }  ", five = "(2, 20, 3, 4, 24), }";
   REQUIRE(file.find(four) != std::string::npos);
   file.replace(file.find(four), four.size(), five);
@@ -131,10 +131,10 @@ TEST_CASE("queries, keys and values in one array, and values stored transposed, 
   run_with({"run", "--q", "q.npy", "--k", "k.npy", "--v", "vt.npy", "--v-transposed"}, "transposed");
   for (const char* name : {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"}) {
     CAPTURE(name);
-    const std::string expected = contents(folder.path() / "plain" / name);
+    const std::string expected = bytes_of_file(folder.path() / "plain" / name);
     CHECK(expected.size() > 100);
-    CHECK(contents(folder.path() / "packed" / name) == expected);
-    CHECK(contents(folder.path() / "transposed" / name) == expected);
+    CHECK(bytes_of_file(folder.path() / "packed" / name) == expected);
+    CHECK(bytes_of_file(folder.path() / "transposed" / name) == expected);
   }
   const auto refused = [&](std::vector<std::string> options, const std::string& why) {
     const ProgramResult result = run_program(options, folder.path());
