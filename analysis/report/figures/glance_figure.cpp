@@ -16,20 +16,23 @@ namespace {
 
 using Rungs = std::vector<const RunSummary*>;
 
-/// Forward, as the kernel is by itself, known to formula, simulation and counters.
+/// Forward, in one piece of memory, known to formula, simulation and counters.
 bool tells_all(const RunSummary& run) {
-  return run.direction == Direction::forward && run.algorithm && run.label == run.run->kernel &&
-         run.closed_form && run.measured_sm_l2 && run.simulated_dram && run.measured_dram;
+  return run.direction == Direction::forward && run.run->pages != PagePlacement::random && run.closed_form &&
+         run.measured_sm_l2 && run.simulated_dram && run.measured_dram;
 }
 
-/// One run a kernel, by algorithm and name.
+/// One run a kernel, that with the fewest choices beside its own, by algorithm and name; what goes by a name
+/// of its own is younger than flash1.
 Rungs rungs_of(Rungs runs) {
-  const auto key = [](const RunSummary* run) { return std::tie(*run->algorithm, run->run->kernel); };
-  std::stable_sort(runs.begin(), runs.end(),
-                   [&key](const RunSummary* a, const RunSummary* b) { return key(a) < key(b); });
-  runs.erase(std::unique(runs.begin(), runs.end(),
-                         [&key](const RunSummary* a, const RunSummary* b) { return key(a) == key(b); }),
-             runs.end());
+  const auto kernel = [](const RunSummary* run) {
+    return std::tuple(run->algorithm.value_or(Algorithm::flash2), run->run->kernel);
+  };
+  std::stable_sort(runs.begin(), runs.end(), [&kernel](const RunSummary* a, const RunSummary* b) {
+    return std::tuple(kernel(a), a->label.size()) < std::tuple(kernel(b), b->label.size());
+  });
+  const auto same = [&kernel](const RunSummary* a, const RunSummary* b) { return kernel(a) == kernel(b); };
+  runs.erase(std::unique(runs.begin(), runs.end(), same), runs.end());
   return runs;
 }
 
@@ -43,7 +46,7 @@ Rungs most_telling_rungs(const std::vector<RunSummary>& runs) {
     std::set<Algorithm> algorithms;
     std::int64_t seqlen = 0;
     for (const RunSummary* run : rungs) {
-      algorithms.insert(*run->algorithm);
+      if (run->algorithm) algorithms.insert(*run->algorithm);
       seqlen = run->problem().seqlen_q;
     }
     return std::tuple(algorithms.size(), rungs.size(), seqlen);

@@ -39,6 +39,9 @@ TEST_CASE("at a glance: what must move, models and counters, of the longest prob
       for (PassRecord& pass : run.passes) pass.measured = MeasuredBytes{1 << 20, 1 << 20, 1 << 21, 1 << 21};
     }
   }
+  runs.push_back(runs[1]);
+  runs.back().kernel = "gpu:flash3";
+  runs.back().scan = Scan::descending;  // its own choice
   const std::vector<RunRecord> records = {fixed_record(runs)}, one = {fixed_record({runs[0]})};
   const std::vector<RunSummary> all = summarize(records);
   const auto section = glance_section(all);
@@ -47,7 +50,7 @@ TEST_CASE("at a glance: what must move, models and counters, of the longest prob
   CHECK(contains(figure.caption, "N128"));
   const std::string svg = to_svg(figure);
   std::size_t at = 0;
-  for (const char* text : {">gpu:standard: ", ">gpu:flash1: ", ">gpu:flash2: "}) {
+  for (const char* text : {">gpu:standard: ", ">gpu:flash1: ", ">gpu:flash2: ", ">gpu:flash3 descending: "}) {
     CAPTURE(text);
     CHECK(svg.find(text) != std::string::npos);
     CHECK(svg.find(text) > at);
