@@ -2,6 +2,8 @@
 #include "analysis/records/tile_table.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <tuple>
@@ -13,7 +15,9 @@ namespace {
 
 constexpr std::string_view kTileSchema = "tilescope.tiles/1";
 
-auto key(const TileChoice& c) { return std::tie(c.device, c.kernel, c.pass, c.head_dim, c.dtype, c.causal); }
+auto key(const TileChoice& c) {
+  return std::tie(c.device, c.kernel, c.pass, c.head_dim, c.dtype, c.causal, c.seqlen);
+}
 
 Json to_json(TileShape tile) { return {{"block_m", tile.block_m}, {"block_n", tile.block_n}}; }
 
@@ -23,16 +27,35 @@ TileShape tile_from(const JsonField& field) {
           static_cast<int>(field.at("block_n").integer(1, kMost))};
 }
 
+/// Warps and stages stand beside the tile where they are not the kernel's own.
+void add_choice(Json& json, const PassChoice& choice) {
+  json["tile"] = to_json(choice.tile);
+  if (choice.launch.warps > 0) json["warps"] = choice.launch.warps;
+  if (choice.launch.stages > 0) json["stages"] = choice.launch.stages;
+}
+
+PassChoice pass_choice_from(const JsonField& field) {
+  PassChoice choice{.tile = tile_from(field.at("tile"))};
+  constexpr int kMostWarps = 32, kMostStages = 64;
+  if (field.has("warps")) choice.launch.warps = static_cast<int>(field.at("warps").integer(1, kMostWarps));
+  if (field.has("stages"))
+    choice.launch.stages = static_cast<int>(field.at("stages").integer(1, kMostStages));
+  return choice;
+}
+
 Json to_json(const TileChoice& choice) {
   Json json{{"device", choice.device}, {"kernel", choice.kernel}};
   json["pass"] = to_string(choice.pass);
   json["head_dim"] = choice.head_dim;
   json["dtype"] = to_string(choice.dtype);
   json["causal"] = choice.causal;
-  json["tile"] = to_json(choice.tile);
+  if (choice.seqlen > 0) json["seqlen"] = choice.seqlen;
+  add_choice(json, choice.choice);
   json["tried"] = Json::array();
   for (const TriedTile& tried : choice.tried) {
-    json["tried"].push_back({{"tile", to_json(tried.tile)}, {"median_s", tried.median_s}});
+    Json& one = json["tried"].emplace_back(Json::object());
+    add_choice(one, tried.choice);
+    one["median_s"] = tried.median_s;
   }
   json["problem"] = choice.problem;
   json["when"] = choice.when;
@@ -62,9 +85,10 @@ TileChoice choice_from(const JsonField& field, PassName pass) {
     field.at("dtype").refuse(error.what());
   }
   choice.causal = field.at("causal").boolean();
-  choice.tile = tile_from(field.at("tile"));
+  if (field.has("seqlen")) choice.seqlen = field.at("seqlen").integer(1, 2 * kMaxSeqlen);
+  choice.choice = pass_choice_from(field);
   for (const JsonField& tried : field.at("tried").items()) {
-    choice.tried.push_back({tile_from(tried.at("tile")), tried.at("median_s").positive()});
+    choice.tried.push_back({pass_choice_from(tried), tried.at("median_s").positive()});
   }
   choice.problem = field.at("problem").text();
   choice.when = field.at("when").text();
@@ -77,7 +101,21 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
+/// Doublings from one bucket to another; a choice for all lengths is farther than any of them.
+int distance(std::int64_t of_choice, std::int64_t bucket) {
+  if (of_choice == 0) return 64;
+  const auto doublings = [](std::int64_t length) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(length)));
+  };
+  return std::abs(doublings(of_choice) - doublings(bucket));
+}
+
 }  // namespace
+
+std::int64_t length_bucket(const AttentionProblem& problem) {
+  return static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max(problem.seqlen_q, problem.seqlen_k))));
+}
 
 bool TileChoice::same_key(const TileChoice& other) const { return key(*this) == key(other); }
 
@@ -93,15 +131,23 @@ void TileTable::put(TileChoice choice) {
 
 ProgramOptions TileTable::apply(std::string_view kernel, const AttentionProblem& problem,
                                 std::string_view device, ProgramOptions options,
-                                const std::function<std::vector<TileShape>(PassName)>& legal) const {
+                                const std::function<std::vector<PassChoice>(PassName)>& legal) const {
+  std::array<const TileChoice*, kNumPasses> nearest = {};
+  const std::int64_t bucket = length_bucket(problem);
   for (const TileChoice& choice : choices_) {
     if (choice.device != device || choice.kernel != kernel || choice.head_dim != problem.head_dim ||
         choice.dtype != problem.dtype || choice.causal != problem.causal) {
       continue;
     }
-    const std::vector<TileShape> shapes = legal(choice.pass);
-    if (std::find(shapes.begin(), shapes.end(), choice.tile) == shapes.end()) continue;
-    options[choice.pass].tile = choice.tile;
+    const std::vector<PassChoice> choices = legal(choice.pass);
+    if (std::find(choices.begin(), choices.end(), choice.choice) == choices.end()) continue;
+    const TileChoice*& best = nearest[static_cast<std::size_t>(choice.pass)];
+    if (!best || distance(choice.seqlen, bucket) < distance(best->seqlen, bucket)) best = &choice;
+  }
+  for (const TileChoice* choice : nearest) {
+    if (!choice) continue;
+    options[choice->pass].tile = choice->choice.tile;
+    options[choice->pass].launch = choice->choice.launch;
   }
   return options;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile shapes that `bench --tune` found fastest, in a JSON file (schema "tilescope.tiles/1") that the
-// commands which run GPU kernels take their tiles from.
+// Tile shapes, warps and stages that `bench --tune` found fastest, in a JSON file (schema
+// "tilescope.tiles/1") that the commands which run GPU kernels take theirs from.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,21 @@
 #include <string_view>
 #include <vector>
 
-#include "cpu_ref/schedule/tile_program.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
 
 namespace tilescope {
 
 struct TriedTile {
-  TileShape tile;
+  PassChoice choice;
   double median_s = 0;
   bool operator==(const TriedTile&) const = default;
 };
 
-/// The fastest shape of one pass, and what it was chosen from.
+/// The lengths for which a choice was made: those above half of this and up to it, a power of two. 0: all,
+/// in tables that are older than buckets.
+std::int64_t length_bucket(const AttentionProblem& problem);
+
+/// The fastest choice of one pass, and what it was chosen from.
 struct TileChoice {
   // What it holds for.
   std::string device;  // "NVIDIA H200"
@@ -27,8 +31,9 @@ struct TileChoice {
   std::int64_t head_dim = 0;
   ElementType dtype = ElementType::fp16;
   bool causal = false;
+  std::int64_t seqlen = 0;  // length_bucket()
   // What was found.
-  TileShape tile;
+  PassChoice choice;
   std::vector<TriedTile> tried;
   std::string problem;  // that was timed, in words
   std::string when;     // ISO 8601, UTC
@@ -43,10 +48,11 @@ class TileTable {
   const std::vector<TileChoice>& choices() const { return choices_; }
   /// Replaces the choice with the same key.
   void put(TileChoice choice);
-  /// `options` with the tuned shapes in their place, as far as they are among those that `legal` names.
+  /// `options` with the tuned choices in their place, as far as they are among those that `legal` names: of
+  /// the problem's bucket of lengths, else of the nearest.
   ProgramOptions apply(std::string_view kernel, const AttentionProblem& problem, std::string_view device,
                        ProgramOptions options,
-                       const std::function<std::vector<TileShape>(PassName)>& legal) const;
+                       const std::function<std::vector<PassChoice>(PassName)>& legal) const;
 
  private:
   std::vector<TileChoice> choices_;

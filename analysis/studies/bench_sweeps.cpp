@@ -62,13 +62,15 @@ std::vector<AttentionProblem> ladder_problems() {
   return problems;
 }
 
-/// A length at which the tiles matter and a run is short.
+/// A short length, one at which the tiles matter and a run is short, and a long one.
 std::vector<AttentionProblem> tuning_problems() {
   std::vector<AttentionProblem> problems;
   for (const ElementType dtype : {ElementType::fp16, ElementType::bf16}) {
     for (const std::int64_t head_dim : kHeadDims) {
       for (const bool causal : {false, true}) {
-        problems.push_back(flash2_benchmark_problem(4096, head_dim, dtype, causal));
+        for (const std::int64_t seqlen : {512, 4096, 16384}) {
+          problems.push_back(flash2_benchmark_problem(seqlen, head_dim, dtype, causal));
+        }
       }
     }
   }
@@ -129,7 +131,10 @@ std::span<const BenchSweep> bench_sweeps() {
        {"gpu:flash2-mma", "gpu:flash3"}},
       {"fp32", "as flash2, in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
-      {"tune", "what --tune times: N = 4096, fp16 and bf16", tuning_problems, {"gpu:flash2-mma"}}};
+      {"tune",
+       "what --tune times: N = 512, 4096 and 16384, fp16 and bf16",
+       tuning_problems,
+       {"gpu:flash2-mma"}}};
   return sweeps;
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cpu_ref/launch/launch_text.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -20,6 +22,16 @@ std::optional<std::string> tile_refusal(const AttentionProblem& problem, PassNam
   for (const TileShape& tile : compiled) shapes += (shapes.empty() ? "" : " or ") + text(tile);
   return "is compiled for " + std::string(to_string(pass)) + " tiles of " + shapes + " at head_dim " +
          std::to_string(problem.head_dim) + ", not " + text(asked);
+}
+
+std::string text(const PassChoice& choice) { return text(choice.tile) + launch_text(choice.launch); }
+
+std::optional<std::string> launch_refusal(PassName pass, const PassOptions& asked,
+                                          const std::vector<PassChoice>& compiled) {
+  const PassChoice choice{asked.tile, asked.launch};
+  if (asked.launch == PassLaunch{}) return std::nullopt;
+  if (std::find(compiled.begin(), compiled.end(), choice) != compiled.end()) return std::nullopt;
+  return "is not compiled for " + std::string(to_string(pass)) + " tiles of " + text(choice);
 }
 
 /// "fused, split and rows"
@@ -65,6 +77,8 @@ std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Dire
   for (const PassName pass : tiled_passes(algorithm, direction, options.backward)) {
     if (auto refusal = tile_refusal(problem, pass, options[pass].tile, tile_choices(problem, pass)))
       return refusal;
+    if (!pass_choices) continue;
+    if (auto refusal = launch_refusal(pass, options[pass], pass_choices(problem, pass))) return refusal;
   }
   return std::nullopt;
 }

@@ -27,6 +27,13 @@ struct LaunchShape {
   bool operator==(const LaunchShape&) const = default;
 };
 
+/// One of the ways in which a GPU kernel is compiled for a pass.
+struct PassChoice {
+  TileShape tile;
+  PassLaunch launch = {};
+  bool operator==(const PassChoice&) const = default;
+};
+
 /// Relative to what a forward pass exponentiates, and so rounds, P.
 enum class Maxima : std::uint8_t {
   running,  // a row's largest score so far, as the CPU kernels do
@@ -50,6 +57,9 @@ struct Kernel {
   // Of GPU kernels; null for those of the CPU, which take any tile.
   /// The tile shapes that a pass is compiled for on a problem, the kernel's own choice first.
   std::vector<TileShape> (*tile_choices)(const AttentionProblem&, PassName) = nullptr;
+  /// The same with the warps and stages that the tuner can choose; each tile first as the kernel runs it by
+  /// itself.
+  std::vector<PassChoice> (*pass_choices)(const AttentionProblem&, PassName) = nullptr;
   /// Threads and shared memory of a pass's CTAs.
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
   ChipRange chips = {};

@@ -25,6 +25,7 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
   program.name = name;
   program.problem = problem;
   program.tile = options[name].tile;
+  program.launch = options[name].launch;
   program.axis = axis;
   program.scan = options.scan;
   return program;

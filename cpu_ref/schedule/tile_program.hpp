@@ -106,6 +106,13 @@ inline constexpr int kNumPasses = static_cast<int>(PassName::dk_gemm) + 1;
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
 
+/// How a GPU kernel runs a pass on its tile; 0: as it does by itself.
+struct PassLaunch {
+  int warps = 0;   // of a CTA
+  int stages = 0;  // tiles of a streamed operand that are in shared memory at a time
+  bool operator==(const PassLaunch&) const = default;
+};
+
 /// What one CTA does. For the q axis and one block a CTA:
 ///
 ///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)
@@ -120,6 +127,7 @@ struct TileProgram {
   PassName name = PassName::forward;
   AttentionProblem problem;
   TileShape tile;
+  PassLaunch launch = {};
   Axis axis = Axis::q;
   bool kv_heads = false;    // CTAs are counted by key/value head and loop over the group's query heads
   bool whole_head = false;  // one CTA a head
@@ -184,6 +192,7 @@ struct PassOptions {
   TileShape tile;
   /// Times that a pass of standard attention over whole rows reads them: once where a row stays on chip.
   int row_reads = 1;
+  PassLaunch launch = {};
   bool operator==(const PassOptions&) const = default;
 };
 

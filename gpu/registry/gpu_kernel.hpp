@@ -42,7 +42,8 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
                    TileObserver*);
 
 /// What a kernel's folder tells of it. launch() alone is defined in a .cu file; tile_choices() is left out by
-/// those that are compiled for their default tiles alone, and launch_shape() takes a chip where it depends on
+/// those that are compiled for their default tiles alone, pass_choices() by those that run a tile in one way,
+/// and launch_shape() takes a chip where it depends on
 /// one.
 template <typename Rung>
 concept DescribesKernel = requires(const AttentionProblem& problem, const TileProgram& program) {
@@ -62,6 +63,17 @@ std::vector<TileShape> tile_choices_of(const AttentionProblem& problem, PassName
     return Rung::tile_choices(problem, pass);
   } else {
     return {Rung::default_options(problem)[pass].tile};
+  }
+}
+
+template <DescribesKernel Rung>
+std::vector<PassChoice> pass_choices_of(const AttentionProblem& problem, PassName pass) {
+  if constexpr (requires { Rung::pass_choices(problem, pass); }) {
+    return Rung::pass_choices(problem, pass);
+  } else {
+    std::vector<PassChoice> choices;
+    for (const TileShape tile : tile_choices_of<Rung>(problem, pass)) choices.push_back({tile});
+    return choices;
   }
 }
 
@@ -86,6 +98,7 @@ GpuKernel make_gpu_kernel() {
                            .default_options = Rung::default_options,
                            .run = nullptr,
                            .tile_choices = tile_choices_of<Rung>,
+                           .pass_choices = pass_choices_of<Rung>,
                            .launch_shape = launch_shape_of<Rung>,
                            .chips = Rung::chips},
                    .launch = nullptr};

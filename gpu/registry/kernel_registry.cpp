@@ -120,7 +120,7 @@ std::optional<std::string> build_lack(const Kernel& kernel, const AttentionProbl
   if (kHasTuner || !kernel.tile_choices) return std::nullopt;
   for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
     const TileShape tile = options[pass].tile;
-    if (tile == kernel.tile_choices(problem, pass).front()) continue;
+    if (tile == kernel.tile_choices(problem, pass).front() && options[pass].launch == PassLaunch{}) continue;
     return "cannot run pass " + std::string(to_string(pass)) + " with tiles of " +
            std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n) + ": " + std::string(kTunerLack);
   }

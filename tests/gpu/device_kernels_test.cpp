@@ -172,6 +172,7 @@ struct TunedTile {
   ElementType type;
   PassName pass;
   TileShape tile;
+  PassLaunch launch;
 };
 
 std::vector<TunedTile> tuned_tiles() {
@@ -183,9 +184,10 @@ std::vector<TunedTile> tuned_tiles() {
         const AttentionProblem problem{.head_dim = head_dim, .dtype = type};
         if (rung.row.refusal(problem, Direction::forward, rung.row.default_options(problem))) continue;
         for (int pass = 0; pass < kNumPasses; ++pass) {
-          const auto choices = rung.row.tile_choices(problem, static_cast<PassName>(pass));
+          const auto choices = rung.row.pass_choices(problem, static_cast<PassName>(pass));
           for (std::size_t i = 1; i < choices.size(); ++i) {
-            tiles.push_back({rung.row, head_dim, type, static_cast<PassName>(pass), choices[i]});
+            tiles.push_back(
+                {rung.row, head_dim, type, static_cast<PassName>(pass), choices[i].tile, choices[i].launch});
           }
         }
       }
@@ -211,9 +213,12 @@ TEST_CASE("every tile shape that a kernel can be tuned to gives the CPU mirror's
   for (const TunedTile& tuned : tiles) {
     CAPTURE(tuned.tile.block_m);
     CAPTURE(tuned.tile.block_n);
+    CAPTURE(tuned.launch.warps);
+    CAPTURE(tuned.launch.stages);
     for (const AttentionProblem& problem : problems_round(tuned)) {
       ProgramOptions options = tuned.kernel.default_options(problem);
       options[tuned.pass].tile = tuned.tile;
+      options[tuned.pass].launch = tuned.launch;
       for (const BackwardOrder order : tuned.kernel.backward_orders) {
         if (only_backward && order != *only_backward) continue;
         if (order == BackwardOrder::joined && tuned.pass != PassName::forward) continue;  // own tiles alone
@@ -222,7 +227,7 @@ TEST_CASE("every tile shape that a kernel can be tuned to gives the CPU mirror's
       }
     }
   }
-  MESSAGE(tiles.size(), " tile shapes beside the kernels' own");
+  MESSAGE(tiles.size(), " tile shapes, warps and stages beside the kernels' own");
   if (kHasTuner && only_kernel.empty()) CHECK(!tiles.empty());
 }
 

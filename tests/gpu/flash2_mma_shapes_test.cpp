@@ -46,8 +46,10 @@ TEST_CASE("forward shapes fit registers and shared memory") {
       for (int major : kMajors) {
         CHECK(layout_on(shape, dim, major).end() <= max_shared_bytes(major));
       }
-      CHECK(stages_that_fit(shape, dim, 9) == 2);
-      CHECK(shape.ctas_per_sm * (shape.layout(dim, 2).end() + kReservedBytesPerCta) <= kSharedBytesPerSm);
+      const int stages = shape.stages > 0 ? shape.stages : 2;
+      CHECK(stages_that_fit(shape, dim, 9) == stages);
+      CHECK(shape.ctas_per_sm * (shape.layout(dim, stages).end() + kReservedBytesPerCta) <=
+            kSharedBytesPerSm);
     }
   }
 }
@@ -64,7 +66,8 @@ TEST_CASE("backward shapes fit registers and shared memory") {
       // dK and dV; S^T and dP^T of the tile.
       const int accumulators = 2 * (dkdv.tile.block_n * dim + dkdv.tile.block_m * dkdv.tile.block_n);
       CHECK(accumulators / dkdv.threads() < registers_per_thread(dkdv.threads(), 1));
-      CHECK(stages_that_fit(dkdv, dim, 9) == 2);
+      CHECK(dkdv.stages <= 2);
+      CHECK(stages_that_fit(dkdv, dim, 9) == (dkdv.stages > 0 ? dkdv.stages : 2));
       for (int major : kMajors) {
         CHECK(layout_on(dkdv, dim, major).end() <= max_shared_bytes(major));
       }
@@ -76,8 +79,9 @@ TEST_CASE("backward shapes fit registers and shared memory") {
       for (int major : kMajors) {
         CHECK(layout_on(dq, dim, major).end() <= max_shared_bytes(major));
       }
-      CHECK(stages_that_fit(dq, dim, 9) == 2);
-      CHECK(dq.ctas_per_sm * (dq.layout(dim, 2).end() + kReservedBytesPerCta) <= kSharedBytesPerSm);
+      const int stages = dq.stages > 0 ? dq.stages : 2;
+      CHECK(stages_that_fit(dq, dim, 9) == stages);
+      CHECK(dq.ctas_per_sm * (dq.layout(dim, stages).end() + kReservedBytesPerCta) <= kSharedBytesPerSm);
     }
   }
 }
@@ -101,6 +105,40 @@ TEST_CASE("the choices of a pass are its own tile and others, all different, and
       }
     }
   }
+}
+
+TEST_CASE("each tile runs with the warps and stages that the row names, and with no others") {
+  const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
+  bool other_warps = false, other_stages = false;
+  for (std::int64_t dim : {64, 128, 256}) {
+    const AttentionProblem problem = fp16_problem(dim);
+    for (const PassName pass : {PassName::forward, PassName::dkdv, PassName::dkdvdq, PassName::dq}) {
+      CAPTURE(dim);
+      CAPTURE(to_string(pass));
+      ProgramOptions options = row.default_options(problem);
+      options.backward = pass == PassName::dkdvdq ? BackwardOrder::fused : BackwardOrder::split;
+      const Direction direction = pass == PassName::forward ? Direction::forward : Direction::backward;
+      const std::vector<PassChoice> choices = row.pass_choices(problem, pass);
+      for (const PassChoice& choice : choices) {
+        CHECK(std::count(choices.begin(), choices.end(), choice) == 1);
+        options[pass].tile = choice.tile;
+        options[pass].launch = choice.launch;
+        CHECK_FALSE(row.refusal(problem, direction, options));
+        const auto programs = row.programs(direction, problem, options);
+        const auto program = std::find_if(programs.begin(), programs.end(),
+                                          [pass](const TileProgram& one) { return one.name == pass; });
+        REQUIRE(program != programs.end());
+        const LaunchShape shape = row.launch_shape(*program, kSm90);
+        if (choice.launch.warps > 0) CHECK(shape.threads_per_cta == 32 * choice.launch.warps);
+        other_warps = other_warps || choice.launch.stages == 0;
+        other_stages = other_stages || choice.launch.stages > 2;
+      }
+      options[pass] = {.tile = choices.front().tile, .launch = {.warps = 5, .stages = 2}};
+      CHECK(row.refusal(problem, direction, options)->find("5 warps 2 stages") != std::string::npos);
+    }
+  }
+  CHECK(other_warps);
+  CHECK(other_stages);
 }
 
 TEST_CASE("dropout and rows without whole chunks leave no choice") {

@@ -2,6 +2,7 @@
 #include "analysis/cli/bench/bench_rates.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -21,6 +22,7 @@ namespace {
 AttentionProblem kind_of(AttentionProblem problem) {
   problem.batch = problem.seqlen_q = problem.seqlen_k = 1;
   problem.seed = 0;
+  problem.key_lengths.clear();
   return problem;
 }
 
@@ -78,11 +80,11 @@ std::string csv_row(const RunRecord& record, const RunEntry& run, const BenchRat
                               rate.pass->time->samples.value_or(
                                   static_cast<std::int64_t>(rate.pass->time->samples_s.size())))
                 : ",,,,";
-  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{},{:.9g},{},{:.6g},{:.6g}\n",
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{},{:.9g},{},{:.6g},{:.6g}\n",
                      record.machine.name.value_or(record.machine.cpu.value_or("")), run.kernel, p.batch,
                      p.heads, p.heads_kv, p.seqlen_q, p.seqlen_k, p.head_dim, to_string(p.dtype),
-                     p.causal ? "yes" : "no", p.window_left, p.window_right, p.scale(), rate.what(),
-                     rate.median_s, measured, 1e-12 * rate.paper_flops_per_second,
+                     p.causal ? "yes" : "no", p.window_left, p.window_right, fmt::join(p.key_lengths, " "),
+                     p.scale(), rate.what(), rate.median_s, measured, 1e-12 * rate.paper_flops_per_second,
                      1e-12 * rate.useful_flops_per_second);
 }
 
@@ -123,7 +125,7 @@ std::vector<BenchRate> bench_rates(const RunEntry& run) {
 std::string bench_csv(const RunRecord& record) {
   std::string text =
       "device,kernel,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,window_left,window_right,"
-      "scale,direction,median_s,passes,tile,min_s,noise,samples,paper_tflops_per_second,"
+      "key_lengths,scale,direction,median_s,passes,tile,min_s,noise,samples,paper_tflops_per_second,"
       "useful_tflops_per_second\n";
   for (const RunEntry& run : record.runs) {
     for (const BenchRate& rate : bench_rates(run)) text += csv_row(record, run, rate);

@@ -18,6 +18,7 @@
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
 #include "analysis/cli/verify/rows_before.hpp"
+#include "analysis/counts/run_summary.hpp"
 #include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/output_path.hpp"
@@ -91,10 +92,11 @@ void bench_device(const std::vector<BenchmarkCase>& cases, DeviceBenchmarkSettin
   std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
 }
 
-/// Times every tile shape of the kernels and keeps the fastest.
+/// Times every choice of the kernels and keeps the fastest.
 int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const CommandContext& context) {
   if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
   if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
+  if (!arguments.plot.empty()) throw BadInput("--plot", arguments.plot, "must be left out with --tune");
   for (const char* choice : {"tile", "backward", "order", "scan"}) {
     if (arguments.sweep.axes().sets(choice)) {
       throw BadInput("sweep", choice, "must be left out, --tune times a kernel's own choices");
@@ -112,6 +114,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   }
   const DeviceFacts device = device_facts().value();
   if (!kHasTuner) throw MachineLacks(std::string(kTunerLack));
+  if (!arguments.csv.empty()) require_writable_file("--csv", arguments.csv);
   const CreatedFolders created =
       require_writable_folder("--tune-file", std::filesystem::absolute(path).parent_path().string());
 
@@ -131,6 +134,15 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
     context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
     return kFine;
   }
+  log_text(LogLevel::info, [&] { return pruned_text(tasks); });
+  for (const TuningTask& task : tasks) {
+    for (const PrunedChoice& pruned : task.pruned) {
+      log_text(LogLevel::debug, [&] {
+        return fmt::format("left out of {}: {}, {}: {}", to_string(task.pass), to_string(pruned.choice.tile),
+                           to_string(pruned.reason), pruned.detail);
+      });
+    }
+  }
   if (!arguments.rows.judge(rows_jobs(cases), context)) return kCheckFailed;
   Progress progress(context, "timing", settings.rounds * static_cast<std::int64_t>(cases.size()));
   settings.on_sample = [&](const std::string& name) { progress.step(name); };
@@ -146,6 +158,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   }
   write_file_atomically("--tune-file", path, to_json_text(table));
   context.print(tuning_table(tasks, choices));
+  if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, tuning_csv(tasks, choices));
   context.print(fmt::format("\nOn {}, L2 cold. Kept in {}; TILESCOPE_DISABLE_AUTOTUNE=1 leaves it unread.\n",
                             device.name, path));
   context.write_json(to_json_text(table));
@@ -219,11 +232,15 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   command
       .add_option("--rounds", arguments->rounds, "GPU: turns that each kernel takes on a problem; default 2")
       ->type_name("N");
-  command.add_flag("--tune", arguments->tune,
-                   "GPU: time every tile shape of the kernels and keep the fastest for later runs");
+  command.add_flag(
+      "--tune", arguments->tune,
+      "GPU: time every tile shape of the kernels, with their warps and stages, and keep the fastest for "
+      "later runs");
   command.add_option("--tune-file", arguments->tune_file, "GPU: where tuned tiles are kept and looked for")
       ->type_name("FILE.json");
-  command.add_option("--csv", arguments->csv, "write forward, backward and their sum as rows to FILE")
+  command
+      .add_option("--csv", arguments->csv,
+                  "write forward, backward and their sum as rows to FILE; with --tune all that was tried")
       ->type_name("FILE.csv")
       ->group(kOutputGroup);
   command

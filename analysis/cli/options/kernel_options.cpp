@@ -5,6 +5,7 @@
 #include "analysis/counts/run_summary.hpp"
 #include "analysis/records/tile_table.hpp"
 #include "common/log.hpp"
+#include "cpu_ref/launch/launch_text.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -17,7 +18,8 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
     std::string text = std::string(kernel.name) + " on " + describe(problem) + ":";
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
-        text += " " + std::string(to_string(pass)) + " " + to_string(options[pass].tile) + ",";
+        text += " " + std::string(to_string(pass)) + " " + to_string(options[pass].tile) +
+                launch_text(options[pass].launch) + ",";
       }
     }
     return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
@@ -92,7 +94,10 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
   const std::string path = tiles.empty() ? tile_table_path() : tiles;
   const ProgramOptions own = options;
   options = read_tile_table(path).apply(kernel.name, problem, device->name, options,
-                                        [&](PassName pass) { return kernel.tile_choices(problem, pass); });
+                                        [&](PassName pass) { return kernel.pass_choices(problem, pass); });
+  if (options.backward == BackwardOrder::joined) {  // in one launch, which has the kernel's own tiles alone
+    for (const PassName pass : {PassName::dkdv, PassName::dq}) options[pass] = own[pass];
+  }
   return told(options == own ? "the kernel's own; " + path + " prefers none for " + device->name
                              : "as tuned on " + device->name + ", from " + path);
 }

@@ -95,6 +95,10 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
   }
+  for (const TileProgram& program : programs) {
+    if (program.launch.warps > 0) pass.counters["warps"] = std::int64_t{program.launch.warps};
+    if (program.launch.stages > 0) pass.counters["stages"] = std::int64_t{program.launch.stages};
+  }
   pass.time = time_record(samples_s);
   return pass;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile shapes that gpu:flash2-mma is compiled for, pass by pass: its own (flash2_mma_shapes.hpp) and
-// those that `tilescope bench --tune` can prefer on a device. Plain C++.
+// those that `tilescope bench --tune` can prefer on a device, some of them with other warps or stages. Plain
+// C++.
 #pragma once
 
 #include "gpu/kernels/flash2_mma/shapes.hpp"
@@ -12,7 +13,7 @@ namespace tilescope {
 /// dropout, with rows that are not made of 16-byte chunks, and under observation.
 template <typename Shape>
 struct MmaChoices {
-  static constexpr int kMaxCount = 6;
+  static constexpr int kMaxCount = 16;
   Shape shapes[kMaxCount] = {};
   int count = 0;
 
@@ -22,10 +23,18 @@ struct MmaChoices {
 
   constexpr const Shape* begin() const { return shapes; }
   constexpr const Shape* end() const { return shapes + count; }
-  /// @return -1 if there is no such tile
-  constexpr int find(TileShape tile) const {
+  /// Warps and stages by which a shape is asked for: none for the first of its tile.
+  constexpr PassLaunch launch(int index) const {
+    for (int i = 0; i < index; ++i) {
+      if (shapes[i].tile == shapes[index].tile) return {shapes[index].warps, shapes[index].stages};
+    }
+    return {};
+  }
+  /// @return -1 if there is no such shape
+  constexpr int find(TileShape tile, PassLaunch asked) const {
     for (int i = 0; i < count; ++i) {
-      if (shapes[i].tile == tile) return i;
+      const PassLaunch its = launch(i);
+      if (shapes[i].tile == tile && its.warps == asked.warps && its.stages == asked.stages) return i;
     }
     return -1;
   }
@@ -38,21 +47,34 @@ constexpr MmaChoices<MmaForwardShape> mma_forward_choices(int head_dim) {
   // an SM would spill. Other rows of Q a CTA read K and V more or less often, in inverse proportion: they are
   // there to show it.
   if (head_dim <= 64)
-    return {own,
-            Shape{{128, 64}, 4, 2},
-            Shape{{256, 64}, 8, 1},
-            Shape{{64, 64}, 4, 2},
-            Shape{{64, 256}, 4, 1},
-            Shape{{32, 64}, 2, 4}};
+    return {own, Shape{{128, 64}, 4, 2}, Shape{{256, 64}, 8, 1}, Shape{{64, 64}, 4, 2},
+            Shape{{64, 256}, 4, 1}, Shape{{32, 64}, 2, 4},
+            // Other warps and stages of the two best.
+            Shape{{128, 128}, 4, 2, 1}, Shape{{128, 128}, 4, 2, 3}, Shape{{128, 128}, 8, 1},
+            Shape{{128, 64}, 4, 2, 3}, Shape{{128, 64}, 4, 2, 4}, Shape{{128, 64}, 8, 2}};
   // 128: eight warps of 16 rows take half of O's registers a thread and twice the reads: 8 to 17 % longer. 32
   // keys spare registers for barriers: 8 to 13 %.
   if (head_dim <= 128) {
-    return {own, Shape{{128, 128}, 8, 1}, Shape{{128, 32}, 4, 2}, Shape{{256, 32}, 8, 1},
-            Shape{{64, 64}, 4, 2}};
+    return {own,
+            Shape{{128, 128}, 8, 1},
+            Shape{{128, 32}, 4, 2},
+            Shape{{256, 32}, 8, 1},
+            Shape{{64, 64}, 4, 2},
+            Shape{{128, 64}, 4, 2, 1},
+            Shape{{128, 64}, 4, 1, 3},
+            Shape{{128, 32}, 4, 2, 4},
+            Shape{{128, 64}, 8, 1},
+            Shape{{64, 64}, 4, 2, 3}};
   }
   // 256: two CTAs of four warps, each of which waits at barriers of its own, but with half the rows for each
   // read of K and V: 11 to 13 % longer. Fewer keys for more barriers: 13 to 15 %.
-  return {own, Shape{{64, 32}, 4, 2}, Shape{{128, 32}, 8, 1}};
+  return {own,
+          Shape{{64, 32}, 4, 2},
+          Shape{{128, 32}, 8, 1},
+          Shape{{128, 64}, 8, 1, 1},
+          Shape{{128, 32}, 8, 1, 3},
+          Shape{{128, 32}, 8, 1, 4},
+          Shape{{64, 32}, 4, 1, 3}};
 }
 
 constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
@@ -62,18 +84,34 @@ constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
   // reductions (128: 34 to 40 %). Other keys a CTA read Q and dO and reduce dQ more or less often, in inverse
   // proportion: they are there to show it. 256 keys would take all registers for dK, dV and scores.
   if (head_dim <= 64)
-    return {own, Shape{{64, 128}, 8}, Shape{{256, 64}, 8}, Shape{{64, 64}, 8}, Shape{{64, 32}, 4}};
-  if (head_dim <= 128) return {own, Shape{{64, 64}, 8}};
-  return {own};
+    return {own,
+            Shape{{64, 128}, 8},
+            Shape{{256, 64}, 8},
+            Shape{{64, 64}, 8},
+            Shape{{64, 32}, 4},
+            Shape{{128, 128}, 8, 1},
+            Shape{{64, 64}, 4}};
+  if (head_dim <= 128) return {own, Shape{{64, 64}, 8}, Shape{{64, 128}, 8, 1}, Shape{{64, 64}, 4}};
+  return {own, Shape{{64, 64}, 8, 1}};
 }
 
 constexpr MmaChoices<MmaDqShape> mma_dq_choices(int head_dim) {
   using Shape = MmaDqShape;
   const Shape own = mma_dq_shape(head_dim);
-  if (head_dim <= 64) return {own, Shape{{128, 32}, 4, 2}};  // 1 to 3 % longer
+  if (head_dim <= 64) {
+    return {own,
+            Shape{{128, 32}, 4, 2},  // 1 to 3 % longer
+            Shape{{128, 64}, 4, 2, 1},
+            Shape{{128, 64}, 4, 2, 3},
+            Shape{{128, 64}, 4, 2, 4},
+            Shape{{128, 64}, 8, 2}};
+  }
   // 128: 16 rows a warp take half of dQ's registers, so that 64 keys fit: 6 to 8 % longer.
-  if (head_dim <= 128) return {own, Shape{{64, 64}, 4, 2}};
-  return {own};
+  if (head_dim <= 128) {
+    return {own, Shape{{64, 64}, 4, 2}, Shape{{128, 32}, 4, 2, 1}, Shape{{128, 32}, 4, 2, 3},
+            Shape{{128, 32}, 8, 1}};
+  }
+  return {own, Shape{{128, 32}, 8, 1, 1}, Shape{{128, 32}, 8, 1, 3}};
 }
 
 namespace sm80 {

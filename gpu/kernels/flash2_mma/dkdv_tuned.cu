@@ -17,7 +17,7 @@ void launch_flash2_mma_dkdv_tuned(const TileProgram& program, LaunchShape shape,
                                   const KernelArguments& arguments, CUstream_st* stream) {
   dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
     constexpr auto kChoices = mma_dkdv_choices(kHeadDim);
-    dispatch_choice<kChoices.count>(kChoices.find(program.tile), [&]<int kChoice>() {
+    dispatch_choice<kChoices.count>(kChoices.find(program.tile, program.launch), [&]<int kChoice>() {
       using Choice = Tuned<kHeadDim, kChoice>;
       const bool fused = program.name == PassName::dkdvdq;
       launch_pass(fused ? flash2_mma_dkdv<kType, kHeadDim, true, Features::plain, Choice>

@@ -30,6 +30,9 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   constexpr int kDBlocks = kHeadDim / 16;
   constexpr MmaQueryLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
   constexpr int kStages = kLayout.stages;
+  // Tiles whose copies are under way while one is computed. Each is a group of copies, empty beyond the last
+  // tile, so that waiting for all but the newest groups waits for this tile.
+  constexpr int kAhead = kStages > 1 ? kStages - 1 : 1;
   static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
   using Tile = SharedTile<kHeadDim>;
 
@@ -68,6 +71,13 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     load_tile<kAccess, kTile.block_m, kThreads>(
         dout_tile, head_rows(args, TensorName::dout, batch, head, args.band.seqlen_q), first_query, thread);
     load_kv(0);
+    for (int step = 1; step < kAhead; ++step) {
+      if (step < range.count()) {
+        load_kv(step);
+      } else {
+        commit_copies();
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
@@ -89,9 +99,10 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int stage = step % kStages;
     // load
-    wait_for_copies<0>();
+    wait_for_copies<kAhead - 1>();
     __syncthreads();
-    if (kStages > 1 && step + 1 < range.count()) load_kv(step + 1);
+    if (kStages > 1 && step + kAhead < range.count()) load_kv(step + kAhead);
+    if (kAhead > 1 && step + kAhead >= range.count()) commit_copies();
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> p;

@@ -17,7 +17,7 @@ void launch_flash2_mma_dq_tuned(const TileProgram& program, LaunchShape shape,
                                 const KernelArguments& arguments, CUstream_st* stream) {
   dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
     constexpr auto kChoices = mma_dq_choices(kHeadDim);
-    dispatch_choice<kChoices.count>(kChoices.find(program.tile), [&]<int kChoice>() {
+    dispatch_choice<kChoices.count>(kChoices.find(program.tile, program.launch), [&]<int kChoice>() {
       launch_pass(flash2_mma_dq<kType, kHeadDim, Features::plain, Tuned<kHeadDim, kChoice>>, program, shape,
                   arguments, stream);
     });

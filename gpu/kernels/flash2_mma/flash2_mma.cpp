@@ -47,27 +47,40 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   return options;
 }
 
-std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, PassName pass) {
-  std::vector<TileShape> tiles = {default_options(problem)[pass].tile};
-  if (problem.dropout > 0 || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) return tiles;
-  const auto take = [&tiles](const auto& choices) {
-    tiles.clear();
-    for (const auto& shape : choices) tiles.push_back(shape.tile);
+std::vector<PassChoice> Flash2Mma::pass_choices(const AttentionProblem& problem, PassName pass) {
+  if (problem.dropout > 0 || problem.head_dim % 8 != 0 || !problem.key_lengths.empty()) {
+    return {{default_options(problem)[pass].tile}};
+  }
+  std::vector<PassChoice> all;
+  const auto take = [&all](const auto& choices) {
+    for (int i = 0; i < choices.count; ++i) all.push_back({choices.shapes[i].tile, choices.launch(i)});
   };
   const int dim = mma_head_dim(problem.head_dim);
   if (pass == PassName::forward) take(mma_forward_choices(dim));
   if (pass == PassName::dkdv || pass == PassName::dkdvdq) take(mma_dkdv_choices(dim));
   if (pass == PassName::dq) take(mma_dq_choices(dim));
+  if (all.empty()) all.push_back({default_options(problem)[pass].tile});
+  return all;
+}
+
+std::vector<TileShape> Flash2Mma::tile_choices(const AttentionProblem& problem, PassName pass) {
+  std::vector<TileShape> tiles;
+  for (const PassChoice& choice : pass_choices(problem, pass)) {
+    if (choice.launch == PassLaunch{}) tiles.push_back(choice.tile);
+  }
   return tiles;
 }
 
 LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capability_major) {
   const int dim = mma_head_dim(program.problem.head_dim);
   const auto launch_shape = [&](const auto& shape) -> LaunchShape {
-    return {shape.threads(), layout_on(shape, dim, compute_capability_major).end(), shape.ctas_per_sm};
+    // Stages that were asked for are stated, so that a chip on which they do not fit is seen to lack them.
+    const int stages =
+        shape.stages > 0 ? shape.stages : stages_that_fit(shape, dim, compute_capability_major);
+    return {shape.threads(), shape.layout(dim, stages).end(), shape.ctas_per_sm};
   };
   const auto of_tile = [&](const auto& choices) {
-    return launch_shape(choices.shapes[std::max(0, choices.find(program.tile))]);
+    return launch_shape(choices.shapes[std::max(0, choices.find(program.tile, program.launch))]);
   };
   switch (program.name) {
     case PassName::forward:

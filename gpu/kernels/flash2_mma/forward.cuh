@@ -85,6 +85,9 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   constexpr int kDBlocks = kHeadDim / 16;
   constexpr MmaQueryLayout kLayout = layout_on(kShape, kHeadDim, kComputeCapabilityMajor);
   constexpr int kStages = kLayout.stages;
+  // Tiles whose copies are under way while one is computed. Each is a group of copies, empty beyond the last
+  // tile, so that waiting for all but the newest groups waits for this tile.
+  constexpr int kAhead = kStages > 1 ? kStages - 1 : 1;
   static_assert(kLayout.end() <= max_shared_bytes(kComputeCapabilityMajor));
   using Tile = SharedTile<kHeadDim>;
 
@@ -128,6 +131,13 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     load_tile<kAccess, kTile.block_m, kThreads>(
         q_tile, head_rows(args, TensorName::q, batch, head, args.band.seqlen_q), first_query, thread);
     load_kv(0);
+    for (int step = 1; step < kAhead; ++step) {
+      if (step < range.count()) {
+        load_kv(step);
+      } else {
+        commit_copies();
+      }
+    }
   }
 
 #pragma unroll 1
@@ -136,9 +146,10 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     const int n_block = scan_tile(args.scan, range, work.turn, step);
     const int stage = step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
-    wait_for_copies<0>();
+    wait_for_copies<kAhead - 1>();
     __syncthreads();
-    if (kStages > 1 && step + 1 < range.count()) load_kv(step + 1);
+    if (kStages > 1 && step + kAhead < range.count()) load_kv(step + kAhead);
+    if (kAhead > 1 && step + kAhead >= range.count()) commit_copies();
 
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;

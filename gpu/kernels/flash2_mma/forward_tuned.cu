@@ -17,7 +17,7 @@ void launch_flash2_mma_forward_tuned(const TileProgram& program, LaunchShape sha
                                      const KernelArguments& arguments, CUstream_st* stream) {
   dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
     constexpr auto kChoices = mma_forward_choices(kHeadDim);
-    dispatch_choice<kChoices.count>(kChoices.find(program.tile), [&]<int kChoice>() {
+    dispatch_choice<kChoices.count>(kChoices.find(program.tile, program.launch), [&]<int kChoice>() {
       launch_pass(flash2_mma_forward<kType, kHeadDim, Features::plain, Tuned<kHeadDim, kChoice>>, program,
                   shape, arguments, stream);
     });

@@ -51,9 +51,9 @@ Launch launch_of(PassName pass, sm80::Features features) {
 int choice_of(const TileProgram& program) {
   const int dim = mma_head_dim(program.problem.head_dim);
   if (program.problem.dropout > 0) return 0;
-  if (program.name == PassName::forward) return mma_forward_choices(dim).find(program.tile);
-  if (program.name == PassName::dq) return mma_dq_choices(dim).find(program.tile);
-  return mma_dkdv_choices(dim).find(program.tile);
+  if (program.name == PassName::forward) return mma_forward_choices(dim).find(program.tile, program.launch);
+  if (program.name == PassName::dq) return mma_dq_choices(dim).find(program.tile, program.launch);
+  return mma_dkdv_choices(dim).find(program.tile, program.launch);
 }
 
 Launch tuned_launch_of(PassName pass) {

@@ -68,10 +68,13 @@ struct MmaForwardShape {
   TileShape tile;
   int warps = 0;
   int ctas_per_sm = 0;  // bounds the registers a thread may take
+  int stages = 0;       // of K and V; 0: two where they fit, else one
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
-  constexpr MmaQueryLayout layout(int head_dim, int stages) const { return {tile, head_dim, 1, stages}; }
+  constexpr MmaQueryLayout layout(int head_dim, int in_stages) const {
+    return {tile, head_dim, 1, in_stages};
+  }
 };
 
 /// Every fragment of K and V that a warp reads serves its own rows only, so shared memory must deliver
@@ -93,6 +96,7 @@ constexpr MmaForwardShape mma_forward_shape(int head_dim, bool dropout = false) 
 struct MmaDkdvShape {
   TileShape tile;
   int warps = 0;
+  int stages = 0;                        // of Q and dO, at most two; 0: two where they fit, else one
   static constexpr int ctas_per_sm = 1;  // dK, dV and scores take the registers of an SM
 
   constexpr int threads() const { return 32 * warps; }
@@ -103,7 +107,7 @@ struct MmaDkdvShape {
   constexpr int dq_warps_m() const { return tile.block_m / 32; }
   constexpr int dq_warps_d() const { return warps / dq_warps_m(); }
 
-  constexpr MmaDkdvLayout layout(int head_dim, int stages) const { return {tile, head_dim, stages}; }
+  constexpr MmaDkdvLayout layout(int head_dim, int in_stages) const { return {tile, head_dim, in_stages}; }
 };
 
 /// dK and dV of a tile stay in registers: block_n x head_dim x 2 fp32 values of the SM's 65536.
@@ -121,10 +125,13 @@ struct MmaDqShape {
   TileShape tile;
   int warps = 0;
   int ctas_per_sm = 0;
+  int stages = 0;  // of K and V; 0: two where they fit, else one
 
   constexpr int threads() const { return 32 * warps; }
   constexpr int warp_rows() const { return tile.block_m / warps; }
-  constexpr MmaQueryLayout layout(int head_dim, int stages) const { return {tile, head_dim, 2, stages}; }
+  constexpr MmaQueryLayout layout(int head_dim, int in_stages) const {
+    return {tile, head_dim, 2, in_stages};
+  }
 };
 
 constexpr MmaDqShape mma_dq_shape(int head_dim) {
@@ -145,13 +152,19 @@ constexpr MmaDqShape mma_joined_dq_shape(int head_dim) {
 constexpr int max_shared_bytes(int compute_capability_major) {
   return static_cast<int>((compute_capability_major >= 9 ? kSm90 : kSm80).shared_bytes_per_cta);
 }
-/// Two stages where they fit, else one: the single stage's copies wait for the products of the tile before.
+/// The shape's stages, or two, where they fit, else fewer: a single stage's copies wait for the products of
+/// the tile before.
 template <typename Shape>
 constexpr int stages_that_fit(const Shape& shape, int head_dim, int compute_capability_major) {
-  return shape.layout(head_dim, 2).end() <= max_shared_bytes(compute_capability_major) ? 2 : 1;
+  int stages = shape.stages > 0 ? shape.stages : 2;
+  while (stages > 1 && shape.layout(head_dim, stages).end() > max_shared_bytes(compute_capability_major)) {
+    --stages;
+  }
+  return stages;
 }
 
-/// The layout of a kernel on an architecture.
+/// The layout of a kernel on an architecture. One that was asked for in more stages than fit is compiled
+/// there in fewer, and never launched.
 template <typename Shape>
 constexpr auto layout_on(const Shape& shape, int head_dim, int compute_capability_major) {
   return shape.layout(head_dim, stages_that_fit(shape, head_dim, compute_capability_major));

@@ -17,8 +17,8 @@ TileChoice choice_of(PassName pass, TileShape tile) {
           .head_dim = 128,
           .dtype = ElementType::bf16,
           .causal = true,
-          .tile = tile,
-          .tried = {{{128, 64}, 2e-3}, {tile, 1e-3}},
+          .choice = {tile},
+          .tried = {{{{128, 64}}, 2e-3}, {{tile, {8, 3}}, 1e-3}},
           .problem = "B1",
           .when = "2025-01-31T23:59:59Z",
           .git_sha = "abc"};
@@ -49,7 +49,7 @@ TEST_CASE("a table of tiles reads back, and a new choice replaces that of the sa
   table.put(choice_of(PassName::dq, {64, 32}));
   table.put(choice_of(PassName::forward, {128, 32}));
   REQUIRE(table.choices().size() == 2);
-  CHECK(table.choices()[0].tile == TileShape{128, 32});
+  CHECK(table.choices()[0].choice.tile == TileShape{128, 32});
   CHECK(parse_tile_table("text", to_json_text(table)).choices() == table.choices());
   CHECK(read_tile_table("/no/such/file.json").choices().empty());
 }
@@ -59,7 +59,7 @@ TEST_CASE("a choice holds for its device, kernel, pass, head_dim, element type a
   table.put(choice_of(PassName::forward, {64, 64}));
   const ProgramOptions own = ProgramOptions::with_tile({128, 64});
   const AttentionProblem problem{.head_dim = 128, .dtype = ElementType::bf16, .causal = true};
-  const auto legal = [](PassName) { return std::vector<TileShape>{{128, 64}, {64, 64}}; };
+  const auto legal = [](PassName) { return std::vector<PassChoice>{{{128, 64}}, {{64, 64}}}; };
   const auto applied = [&](const AttentionProblem& p, const char* device = "Device A",
                            const char* kernel = "gpu:some") {
     return table.apply(kernel, p, device, own, legal);
@@ -79,8 +79,38 @@ TEST_CASE("a choice holds for its device, kernel, pass, head_dim, element type a
   other.causal = false;
   CHECK(applied(other) == own);
   other = problem;
-  other.seqlen_q = other.seqlen_k = 777;  // no part of the key
+  other.seqlen_q = other.seqlen_k = 777;  // a choice for all lengths
   CHECK(applied(other) == tuned);
+}
+
+TEST_CASE("a choice is that of the bucket of lengths, else of the nearest, with its warps and stages") {
+  TileTable table;
+  const auto put = [&](std::int64_t seqlen, PassLaunch launch) {
+    TileChoice choice = choice_of(PassName::forward, {64, 64});
+    choice.seqlen = seqlen;
+    choice.choice.launch = launch;
+    table.put(choice);
+  };
+  put(0, {});
+  put(512, {.warps = 4});
+  put(4096, {.stages = 3});
+  REQUIRE(table.choices().size() == 3);
+  CHECK(parse_tile_table("text", to_json_text(table)).choices() == table.choices());
+  const auto launch_at = [&](std::int64_t seqlen) {
+    const AttentionProblem problem{
+        .seqlen_q = 1, .seqlen_k = seqlen, .head_dim = 128, .dtype = ElementType::bf16, .causal = true};
+    const auto legal = [](PassName) {
+      return std::vector<PassChoice>{{{64, 64}}, {{64, 64}, {.warps = 4}}, {{64, 64}, {.stages = 3}}};
+    };
+    return table.apply("gpu:some", problem, "Device A", {}, legal)[PassName::forward].launch;
+  };
+  CHECK(launch_at(300) == PassLaunch{.warps = 4});
+  CHECK(launch_at(512) == PassLaunch{.warps = 4});
+  CHECK(launch_at(1) == PassLaunch{.warps = 4});
+  CHECK(launch_at(2049) == PassLaunch{.stages = 3});
+  CHECK(launch_at(100000) == PassLaunch{.stages = 3});
+  CHECK_THROWS_WITH_AS(parse_tile_table("t.json", damaged("\"warps\": 8", "\"warps\": 33")),
+                       doctest::Contains("warps"), BadInput);
 }
 
 TEST_CASE("a tile that the kernel no longer has is passed over") {
@@ -89,7 +119,7 @@ TEST_CASE("a tile that the kernel no longer has is passed over") {
   const ProgramOptions own = ProgramOptions::with_tile({128, 64});
   const AttentionProblem problem{.head_dim = 128, .dtype = ElementType::bf16, .causal = true};
   CHECK(table.apply("gpu:some", problem, "Device A", own, [](PassName) {
-    return std::vector<TileShape>{{128, 64}};
+    return std::vector<PassChoice>{{{128, 64}}};
   }) == own);
 }
 
@@ -98,7 +128,7 @@ TEST_CASE("an older table's backward tile is that of the pass over kv tiles in e
   REQUIRE(table.choices().size() == 2);
   CHECK(table.choices()[0].pass == PassName::dkdvdq);
   CHECK(table.choices()[1].pass == PassName::dkdv);
-  CHECK(table.choices()[1].tile == TileShape{64, 32});
+  CHECK(table.choices()[1].choice.tile == TileShape{64, 32});
 }
 
 TEST_CASE("a damaged table is refused by file, field and value") {
