@@ -5,21 +5,15 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "common/errors.hpp"
+#include "gpu/launch/device_error.hpp"
 #include "gpu/launch/random_pages.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
-
-/// A CUDA call that failed, or a kernel that wrote where it must not: a defect, not the user's doing.
-class DeviceError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 /// @param what the call as a user would name it: "launching gpu:flash2-simt forward".
 /// @throws MachineLacks where the driver, a device or memory is missing, DeviceError otherwise.

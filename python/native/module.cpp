@@ -14,6 +14,7 @@
 #include <regex>
 
 #include "analysis/records/problem_json.hpp"
+#include "gpu/launch/device_error.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"
 #include "python/native/counting.hpp"
@@ -81,6 +82,8 @@ void translate(const std::exception_ptr& thrown, void*) {
     raise("CountersUnavailable", error.what(), reason_of(error));
   } catch (const MachineLacks& error) {
     raise("MachineLacks", error.what());
+  } catch (const DeviceError& error) {
+    raise("DeviceError", error.what());
   } catch (const std::bad_alloc&) {
     raise("OutOfMemory", "out of memory: choose a smaller problem or a machine with more memory");
   } catch (const std::exception& error) {

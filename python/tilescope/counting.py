@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import _native
-from .errors import MachineLacks, bad_input
+from .errors import CountersUnavailable, MachineLacks, bad_input
 from .records import Record
 from .traces import Timeline
 
@@ -68,6 +68,8 @@ def _cuda_device(device: Any) -> int:
 @contextlib.contextmanager
 def _alone(who: str) -> Iterator[None]:
     """Holds the counters of this process; nobody waits for them."""
+    if "TILESCOPE_PROFILE" in os.environ and "CUDA_INJECTION64_PATH" in os.environ:
+        raise CountersUnavailable("`tilescope profile` counts this process already; run it without", "busy")
     if not _counting.acquire(blocking=False):
         raise bad_input(who, "a block", "must not stand inside another that counts, or beside one on another thread")
     lock = _counting

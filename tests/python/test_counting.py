@@ -195,3 +195,12 @@ record = ts.profile_command([program, "plain"], "dram_read_bytes")
 print(record.json["exit_code"], [(row["kernel"], row["measured.dram_read_bytes"]) for row in record.rows()])
 """)
     assert told.splitlines()[-1] == "5 [('fake_kernel', 64), ('fake_kernel', 64)]"
+
+
+def test_under_the_profiler_there_is_nothing_left_to_count(on_fakes):
+    told = on_fakes("""
+import sys
+inside = "import tilescope as ts\\ntry:\\n    ts.count().__enter__()\\nexcept ts.CountersUnavailable as e: print(e.reason)"
+record = ts.profile_command([sys.executable, "-c", inside], "dram_read_bytes")
+""")
+    assert told.split() == ["busy"]
