@@ -209,7 +209,9 @@ void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObse
     tensors.allocate(TensorName::dv_accum);
   } else {
     tensors.allocate(TensorName::delta);
-    if (options.backward == BackwardOrder::fused) tensors.allocate(TensorName::dq_accum);
+    if (options.backward == BackwardOrder::fused || options.backward == BackwardOrder::ordered) {
+      tensors.allocate(TensorName::dq_accum);
+    }
   }
   for (const TileProgram& program :
        build_programs(Algorithm::flash2, Direction::backward, tensors.problem(), options)) {

@@ -164,7 +164,8 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
             convert_pass(problem, PassName::dqdkdv, Axis::kv, {load(dk_accum), load(dv_accum)},
                          {store(dk), store(dv)}, options)};
   }
-  const bool fused = options.backward == BackwardOrder::fused;
+  const bool ordered = options.backward == BackwardOrder::ordered;
+  const bool fused = ordered || options.backward == BackwardOrder::fused;
   const PassName main = fused ? PassName::dkdvdq : PassName::dkdv;
   TileProgram delta_pass = make_elementwise_pass(PassName::delta, main, problem, Axis::q, options);
   delta_pass.prologue = {load(out), load(dout)};
@@ -178,6 +179,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dkdv.matmuls = fused ? 5 : 4;
   if (fused) {
     dkdv.phases[0].push_back(reduce(dq_accum));
+    dkdv.ordered = ordered;
     return {delta_pass, dkdv,
             convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
   }
@@ -230,16 +232,16 @@ std::string_view to_string(Algorithm algorithm) {
 }
 
 std::string_view to_string(BackwardOrder order) {
-  constexpr std::string_view names[] = {"split", "fused", "rows", "joined"};
+  constexpr std::string_view names[] = {"split", "fused", "rows", "joined", "ordered"};
   return names[static_cast<std::size_t>(order)];
 }
 
 BackwardOrder parse_backward_order(std::string_view text) {
-  for (BackwardOrder order :
-       {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows, BackwardOrder::joined}) {
+  for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows,
+                              BackwardOrder::joined, BackwardOrder::ordered}) {
     if (to_string(order) == text) return order;
   }
-  throw BadInput("backward", std::string(text), "must be split, fused, rows or joined");
+  throw BadInput("backward", std::string(text), "must be split, fused, rows, joined or ordered");
 }
 
 std::string_view to_string(TileOrder order) {

@@ -136,7 +136,8 @@ struct TileProgram {
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
-  int matmuls = 0;  // block_m x block_n x head_dim products a visited tile
+  int matmuls = 0;       // block_m x block_n x head_dim products a visited tile
+  bool ordered = false;  // reductions to the same place come in the order of the CTAs' blocks
   Scan scan = Scan::ascending;
   Grid grid;
 
@@ -170,10 +171,11 @@ std::string_view to_string(Algorithm algorithm);
 
 /// The orders of FlashAttention-2's backward pass.
 enum class BackwardOrder : std::uint8_t {
-  split,   // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,   // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  rows,    // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
-  joined,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
+  split,    // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
+  fused,    // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
+  rows,     // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
+  joined,   // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
+  ordered,  // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
 };
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);

@@ -196,8 +196,8 @@ def attention_backward(
     """Gradients (dq, dk, dv), shaped as q, k and v, from that of the output.
 
     dout and out are shaped as q, lse is (B, H, Nq) float32: what `attention` gave with ``return_lse=True`` and the
-    same arguments. ``backward``: fused (default), split (deterministic on any machine), rows or joined (split's
-    two passes in one launch).
+    same arguments. ``backward``: fused (default), split (deterministic on any machine), rows, joined (split's
+    two passes in one launch) or ordered (fused, with reductions in a fixed order: deterministic on any machine).
     """
     import numpy as np
 

@@ -48,7 +48,7 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
   const auto add_name = [&](const char* flag, const char* type, auto& target, const char* help) {
     command.add_option(flag, target, help)->type_name(type)->group(kGroup);
   };
-  add_name("--backward", "split|fused|rows|joined", backward_,
+  add_name("--backward", "split|fused|rows|joined|ordered", backward_,
            "order of the backward pass; default: the kernel's first");
   add_name("--order", "row-major|longest-first|head-swizzled", order_,
            "order in which CTAs are issued; default: the kernel's");

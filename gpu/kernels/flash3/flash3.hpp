@@ -24,7 +24,10 @@ struct Flash3 {
       .forward = kFeatures, .backward = kFeatures, .head_dims = kFlash3HeadDims, .head_dim_multiple = 8};
   static constexpr ChipRange chips{.first = 90, .last = 90};
   static constexpr Maxima maxima = Maxima::lagging;
-  static std::vector<BackwardOrder> backward_orders() { return {BackwardOrder::fused}; }
+  /// Ordered, it polls and counts turns in memory, besides: bytes that no closed form has.
+  static std::vector<BackwardOrder> backward_orders() {
+    return {BackwardOrder::fused, BackwardOrder::ordered};
+  }
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);

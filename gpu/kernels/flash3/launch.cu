@@ -28,7 +28,19 @@ template <ProductType kType, typename Choice>
 void launch_backward(const KernelArguments& arguments, CUstream_st* stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_dkdvdq<kType, Choice, true>
                                            : gpu::launch_flash3_dkdvdq<kType, Choice, false>;
-  launch(gpu::flash3_backward_arguments<kType, Choice::shape>(arguments), stream);
+  gpu::Flash3BackwardArguments passed = gpu::flash3_backward_arguments<kType, Choice::shape>(arguments);
+  if constexpr (!Choice::shape.ordered) {
+    launch(passed, stream);
+  } else {  // a count for each q tile and warpgroup, which the kv tiles wait for
+    const auto blocks = static_cast<std::size_t>(num_m_blocks(arguments.band, Choice::shape.tile));
+    const auto heads = static_cast<std::size_t>(arguments.grid.num_heads * arguments.group_size());
+    const std::size_t bytes = heads * blocks * Choice::shape.consumers() * sizeof(int);
+    check_cuda(cudaMallocAsync(reinterpret_cast<void**>(&passed.dq_turns), bytes, stream),
+               "allocating turns");
+    check_cuda(cudaMemsetAsync(passed.dq_turns, 0, bytes, stream), "clearing turns");
+    launch(passed, stream);
+    check_cuda(cudaFreeAsync(passed.dq_turns, stream), "freeing turns");
+  }
 }
 
 /// Calls body.template operator()<type, compiled head dimension>().
@@ -52,7 +64,8 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
-      return launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(arguments, stream);
+      return program.ordered ? launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(arguments, stream)
+                             : launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(arguments, stream);
     }
     if constexpr (Flash3ForwardChoice<kHeadDim, true>::shape != Flash3ForwardChoice<kHeadDim>::shape) {
       if (program.tile == Flash3ForwardChoice<kHeadDim, true>::shape.tile) {

@@ -68,7 +68,7 @@ def attention(
     else:
         drawn = torch.zeros((), dtype=torch.int64)
     if backward is None and torch.are_deterministic_algorithms_enabled():
-        backward = "split"
+        backward = "ordered" if kernel == "gpu:flash3" else "split"
     needs_lse = return_lse or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
     block_m, block_n = tile or (0, 0)
     out, lse = torch.ops.tilescope.attention_forward(

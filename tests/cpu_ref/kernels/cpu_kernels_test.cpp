@@ -221,32 +221,41 @@ TEST_CASE("results are bitwise the same for every thread count") {
   omp_set_num_threads(usual);
 }
 
-TEST_CASE("the joined order has the passes and the bits of the split one, two of them in one launch") {
+/// Runs two orders of cpu:flash2's backward pass and holds bits, passes and tiles of one to the other's.
+void check_same_as(BackwardOrder order, BackwardOrder usual, bool TileProgram::*mark,
+                   std::size_t first_marked, std::size_t last_marked) {
   const AttentionProblem p{
       .heads = 4, .heads_kv = 2, .seqlen_q = 70, .seqlen_k = 90, .head_dim = 24, .causal = true};
-  ProgramOptions split = ProgramOptions::with_tile({16, 32}), joined = split;
-  joined.backward = BackwardOrder::joined;
+  ProgramOptions plain_options = ProgramOptions::with_tile({16, 32}), options = plain_options;
+  plain_options.backward = usual;
+  options.backward = order;
   const Kernel& kernel = cpu_kernels().back();
-  const auto together = kernel.programs(Direction::backward, p, joined);
-  const auto apart = kernel.programs(Direction::backward, p, split);
-  REQUIRE(together.size() == 3);
-  REQUIRE(apart.size() == 3);
+  const auto marked = kernel.programs(Direction::backward, p, options);
+  const auto plain = kernel.programs(Direction::backward, p, plain_options);
+  REQUIRE(marked.size() == 3);
+  REQUIRE(plain.size() == 3);
   for (std::size_t i = 0; i < 3; ++i) {
-    CHECK(together[i].joined == (i > 0));
-    CHECK_FALSE(apart[i].joined);
-    CHECK(together[i].name == apart[i].name);
-    CHECK(together[i].tile == apart[i].tile);
+    CHECK(marked[i].*mark == (i >= first_marked && i <= last_marked));
+    CHECK_FALSE(plain[i].*mark);
+    CHECK(marked[i].name == plain[i].name);
+    CHECK(marked[i].tile == plain[i].tile);
   }
   TensorSet expected(p), tensors(p);
   for (TensorSet* set : {&expected, &tensors}) {
     fill_random_inputs(*set, Direction::backward);
-    kernel.run(split, Direction::forward, *set, nullptr);
-    kernel.run(set == &tensors ? joined : split, Direction::backward, *set, nullptr);
+    kernel.run(plain_options, Direction::forward, *set, nullptr);
+    kernel.run(set == &tensors ? options : plain_options, Direction::backward, *set, nullptr);
   }
   for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) {
     CHECK(std::memcmp(tensors[name].data(), expected[name].data(),
                       static_cast<std::size_t>(expected[name].bytes())) == 0);
   }
+}
+TEST_CASE("the joined order has the passes and the bits of the split one, two of them in one launch") {
+  check_same_as(BackwardOrder::joined, BackwardOrder::split, &TileProgram::joined, 1, 2);
+}
+TEST_CASE("the ordered order has the passes and the bits of the fused one, which a CPU orders as well") {
+  check_same_as(BackwardOrder::ordered, BackwardOrder::fused, &TileProgram::ordered, 1, 1);
 }
 
 TEST_CASE("only standard attention holds an N x N tensor") {
