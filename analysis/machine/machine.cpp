@@ -197,6 +197,10 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
+  if (field.has("link_bytes_per_second"))
+    machine.link_bytes_per_second = real_fact(field.at("link_bytes_per_second"));
+  if (field.has("link_latency_seconds"))
+    machine.link_latency_seconds = real_fact(field.at("link_latency_seconds"));
   machine.sm_clock_hz = real_fact(field.at("sm_clock_hz"));
   if (field.has("exponentials_per_clock_per_sm")) {
     machine.exponentials_per_clock_per_sm = integer_fact(field.at("exponentials_per_clock_per_sm"));
@@ -224,6 +228,8 @@ std::string to_json_text(const Machine& machine) {
   if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
+  if (machine.link_bytes_per_second) json["link_bytes_per_second"] = to_json(*machine.link_bytes_per_second);
+  if (machine.link_latency_seconds) json["link_latency_seconds"] = to_json(*machine.link_latency_seconds);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);
   if (machine.exponentials_per_clock_per_sm) {
     json["exponentials_per_clock_per_sm"] = to_json(*machine.exponentials_per_clock_per_sm);

@@ -80,7 +80,9 @@ struct Machine {
   std::optional<Fact<std::int64_t>> l2_dirty_ways;
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
-  Fact<double> sm_clock_hz;                         // at which the peaks below hold
+  /// To another GPU of the host, in one direction, and what each transfer costs beside its bytes.
+  std::optional<Fact<double>> link_bytes_per_second, link_latency_seconds;
+  Fact<double> sm_clock_hz;  // at which the peaks below hold
   /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
   std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
   std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type

@@ -174,15 +174,21 @@ const ErrorBound& Reference::bound(TensorName output) const {
 
 void Reference::run(const Kernel& kernel, const ProgramOptions& options, Direction direction,
                     TileObserver* observer) {
-  take_outputs();
   if (observer != nullptr) observer->passes.clear();
-  for (Direction step : {Direction::forward, Direction::backward}) {
-    if (step == Direction::backward && direction == Direction::forward) break;
-    TileObserver passes;
-    kernel.run(options, step, tensors_, observer != nullptr ? &passes : nullptr);
-    if (observer == nullptr) continue;
-    std::move(passes.passes.begin(), passes.passes.end(), std::back_inserter(observer->passes));
-  }
+  run(
+      [&](Direction step, TensorSet& tensors) {
+        TileObserver passes;
+        kernel.run(options, step, tensors, observer != nullptr ? &passes : nullptr);
+        if (observer == nullptr) return;
+        std::move(passes.passes.begin(), passes.passes.end(), std::back_inserter(observer->passes));
+      },
+      direction);
+}
+
+void Reference::run(const std::function<void(Direction, TensorSet&)>& run_direction, Direction direction) {
+  take_outputs();
+  run_direction(Direction::forward, tensors_);
+  if (direction == Direction::backward) run_direction(Direction::backward, tensors_);
 }
 
 Verdict Reference::judge(Direction direction) const {

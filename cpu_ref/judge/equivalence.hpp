@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -101,6 +102,8 @@ class Reference {
   /// @param observer  takes the passes of both directions, if given
   void run(const Kernel& kernel, const ProgramOptions& options, Direction direction,
            TileObserver* observer = nullptr);
+  /// The same for what is no single kernel: run_direction(direction, tensors) does what Kernel::run does.
+  void run(const std::function<void(Direction, TensorSet&)>& run_direction, Direction direction);
   /// Judges what the last run left. A missing tensor, or one of another shape or type, fails.
   Verdict judge(Direction direction) const;
   TensorVerdict judge(TensorName output) const;

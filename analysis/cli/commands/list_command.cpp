@@ -22,6 +22,7 @@
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
 #include "cpu_ref/schedule/problem.hpp"
+#include "distributed/schedule/distributed_program.hpp"
 #include "profiler/counters/metric_sets.hpp"
 
 namespace tilescope::cli {
@@ -121,6 +122,14 @@ std::vector<Entry> list_studies() {
   return entries;
 }
 
+std::vector<Entry> list_schedules() {
+  std::vector<Entry> entries;
+  for (const LinkSchedule schedule : kLinkSchedules) {
+    entries.push_back({std::string(to_string(schedule)), "", std::string(summary_of(schedule))});
+  }
+  return entries;
+}
+
 std::vector<Entry> list_sweeps() {
   std::vector<Entry> entries;
   for (const BenchSweep& sweep : bench_sweeps()) {
@@ -191,6 +200,7 @@ const std::vector<Catalogue>& catalogues() {
       {"metrics", list_metrics, "what diff --budget takes"},
       {"models", list_models, "what --model takes"},
       {"problems", list_problems, "what --preset takes"},
+      {"schedules", list_schedules, "what --schedule takes: how several GPUs share a problem"},
       {"studies", list_studies, "what study takes"},
       {"sweeps", list_sweeps, "what bench --sweep takes"}};
   return all;

@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -30,6 +32,8 @@ struct SimulateArguments {
   ProblemOptions problem;
   KernelOptions kernel;
   SweepAxes sweep;
+  GpuOptions gpus;
+  std::optional<std::string> link_rate;
   std::string machine = "h200";
   std::vector<std::string> compare;
   std::string pages = "contiguous";
@@ -276,6 +280,12 @@ int simulate_tuning(const SimulateArguments& arguments, const Machine& machine,
 int simulate(const SimulateArguments& arguments, const CommandContext& context) {
   if (!arguments.record.empty()) return simulate_again(arguments, context);
   const std::vector<Direction> directions = arguments.problem.directions();
+  arguments.gpus.require_complete();
+  if (arguments.gpus.given()) {
+    return simulate_distributed(context, arguments.problem.problem(), directions, arguments.gpus.options(),
+                                arguments.machine, arguments.link_rate);
+  }
+  if (arguments.link_rate) throw BadInput("--link-rate", *arguments.link_rate, "must stand with --gpus N");
   const std::vector<Machine> machines = chosen_machines(arguments);
   if (arguments.tune_bytes) return simulate_tuning(arguments, machines.front(), context);
   const SimulationOptions how = simulation_options(arguments, machines.front());
@@ -377,6 +387,15 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--dry-run", arguments->dry_run, "what would be simulated, and how long it may take");
   command.add_flag("--detail", arguments->detail,
                    "every pass, where several kernels or machines stand side by side");
+  arguments->gpus.add_to(
+      command, {"--kernel", "--tile", "--backward", "--order", "--scan", "--sweep", "--record", "--compare",
+                "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes", "--closed-form", "--curve",
+                "--tune-bytes", "--dry-run", "--detail"});
+  command
+      .add_option("--link-rate", arguments->link_rate,
+                  "bytes a second to another GPU, one way, in place of the machine's: 50GB")
+      ->type_name("BYTES")
+      ->group("Several GPUs");
   show_examples(
       command,
       {{"simulate --preset llama3-8b --pass fwd+bwd", "every pass of one layer on an H200"},
@@ -384,6 +403,8 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
        {"simulate --model llama3-70b --tp 8 --decode --seqlen 32k",
         "bytes of a layer, of the model and of a token"},
        {"simulate --preset llama3-8b --machine a100-80gb,h200", "two machines side by side"},
+       {"simulate --preset llama3-8b --gpus 4 --schedule zigzag --pass fwd+bwd",
+        "link bytes, memory, balance and time of four GPUs"},
        {"simulate --preset llama3-8b --tune-bytes", "which tile, order and scan would move less"},
        {"simulate --sweep seqlen=1k..16k --heads 16 --dtype fp16 --machine a100-80gb",
         "bytes against length"}});

@@ -11,6 +11,8 @@
 #include <sstream>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -34,6 +36,7 @@ constexpr std::int64_t kMostRepeats = 100000, kMostRows = 65536;
 struct VerifyOptions {
   ProblemOptions problem;
   KernelOptions kernel;
+  GpuOptions gpus;
   std::optional<std::string> inputs;
   std::optional<std::string> repeat, rows;
   bool quick = false, full = false, locate = false, worst = false, verbose = false, gradients = false;
@@ -234,8 +237,30 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
   return failed == 0 ? kFine : kCheckFailed;
 }
 
+/// --gpus: ranks that are threads here, whose launches run a CPU kernel.
+int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
+  const DistributedOptions schedule = options.gpus.options();
+  const std::vector<const Kernel*> kernels = options.kernel.kernels({"cpu:flash2"});
+  const Kernel& kernel = *kernels.front();
+  if (kernels.size() > 1 || kernel.name != "cpu:flash2") {
+    throw BadInput("kernel", std::string(kernels.back()->name), "must be cpu:flash2 with --gpus");
+  }
+  const AttentionProblem problem = options.problem.problem();
+  rank_grid(problem, schedule);
+  const VerifyJob job = problem_jobs(options, kernels).front();
+  require_memory(bytes_needed(job), "verifying " + describe(problem));
+  RankOptions ranks;
+  ranks.kernel = &kernel;
+  if (options.kernel.tile_given())
+    ranks.tile = options.kernel.program_options(kernel, problem)[PassName::forward].tile;
+  return verify_distributed(context, problem, job.verify_case.direction, job.verify_case.inputs, schedule,
+                            ranks);
+}
+
 int verify(const CommandContext& context, const VerifyOptions& options) {
   if (options.gradients) return verify_gradients(context, options);
+  options.gpus.require_complete();
+  if (options.gpus.given()) return verify_ranks(context, options);
   if (options.rows) return verify_rows(context, options);
   if (options.quick && options.full) throw BadInput("--quick and --full exclude each other");
   const std::int64_t repeat =
@@ -311,9 +336,13 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
+  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--quick", "--full", "--locate",
+                                 "--worst", "--repeat", "--rows", "--gradients"});
   show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
                           {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",
-                           "one problem, and the first tile that diverges"}});
+                           "one problem, and the first tile that diverges"},
+                          {"verify --gpus 4 --schedule striped --heads 4 --seqlen 1k --causal --pass fwd+bwd",
+                           "a schedule for several GPUs, on threads of this CPU"}});
 }
 
 }  // namespace tilescope::cli

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/distributed/distributed_output.hpp"
+
+#include <fmt/format.h>
+
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/records/problem_json.hpp"
+#include "analysis/records/run_record.hpp"
+#include "common/number_format.hpp"
+#include "distributed/counts/rank_load.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
+
+}  // namespace
+
+std::string schedule_line(const AttentionProblem& problem, const DistributedOptions& options) {
+  const RankGrid grid = rank_grid(problem, options);
+  const std::string sharing = options.schedule == LinkSchedule::ulysses_ring
+                                  ? fmt::format(", {} share heads, {} tokens", grid.ulysses, grid.ring)
+                                  : "";
+  return fmt::format("{} on {} GPU{}{}", to_string(options.schedule), options.ranks,
+                     options.ranks == 1 ? "" : "s", sharing);
+}
+
+LinkMachine link_machine(const Machine& stated, ElementType dtype,
+                         const std::optional<std::string>& link_rate) {
+  const Machine machine = with_measured_ceilings(stated);
+  LinkMachine result;
+  const auto peak = machine.peak_flops_per_second.find(std::string(to_string(dtype)));
+  if (peak == machine.peak_flops_per_second.end()) {
+    throw BadInput("dtype", std::string(to_string(dtype)),
+                   "must be one that " + machine.name + " has a rate of");
+  }
+  result.rates.flops_per_second = peak->second.value;
+  result.rates.memory_bytes_per_second = machine.dram_bytes_per_second.value;
+  std::string link_kind = "given";
+  if (link_rate) {
+    constexpr std::int64_t kLeast = 1000000, kMost = std::int64_t{1} << 50;
+    result.rates.link_bytes_per_second =
+        static_cast<double>(parse_bytes_in("link-rate", *link_rate, kLeast, kMost));
+  } else if (machine.link_bytes_per_second) {
+    result.rates.link_bytes_per_second = machine.link_bytes_per_second->value;
+    link_kind = machine.link_bytes_per_second->kind;
+  } else {
+    throw BadInput("machine", machine.name,
+                   "must be one whose file has link_bytes_per_second (h200 has), or --link-rate must say it");
+  }
+  if (machine.link_latency_seconds) result.rates.link_latency_seconds = machine.link_latency_seconds->value;
+  result.line = fmt::format(
+      "on {}: {} {:.4g} TFLOP/s ({}), link {}/s one way ({}), {} a transfer{}\n", machine.title,
+      to_string(dtype), result.rates.flops_per_second / 1e12, peak->second.kind,
+      format_bytes(result.rates.link_bytes_per_second), link_kind,
+      format_seconds(result.rates.link_latency_seconds),
+      machine.link_latency_seconds ? fmt::format(" ({})", machine.link_latency_seconds->kind) : "");
+  return result;
+}
+
+std::string distributed_table(const DistributedProgram& program, const DistributedOptions& options,
+                              const RankRates& rates) {
+  const std::vector<LinkBytes> link = link_closed_form(program.problem, program.direction, options);
+  const std::vector<RankLoad> loads = rank_loads(program);
+  const Timeline timeline = predict_timeline(program, rates);
+  double mean = 0;
+  for (const RankLoad& load : loads) mean += static_cast<double>(load.visible_pairs) / program.ranks;
+  std::vector<std::vector<std::string>> rows = {{"GPU", "link sent", "received", "operands", "buffers",
+                                                 "fp32 sums", "launches", "work", "computes", "link busy",
+                                                 "ends"}};
+  for (std::size_t r = 0; r < loads.size(); ++r) {
+    const RankLoad& load = loads[r];
+    const RankTime& time = timeline.ranks[r];
+    rows.push_back({std::to_string(r), bytes(link[r].sent), bytes(link[r].received),
+                    bytes(load.operand_bytes), bytes(load.received_bytes), bytes(load.state_bytes),
+                    std::to_string(load.launches),
+                    mean > 0 ? percent(static_cast<double>(load.visible_pairs) / mean) : "-",
+                    format_seconds(time.attention_seconds + time.elementwise_seconds),
+                    format_seconds(time.link_seconds), format_seconds(time.end_seconds)});
+  }
+  const Balance even = balance(program);
+  std::string text =
+      fmt::format("\n{}\n", to_string(program.direction)) + fold_columns(rows, "  ", true) +
+      fmt::format("  balance {}, where all wait for the slowest in every step {}\n", percent(even.overall),
+                  percent(even.lock_step)) +
+      fmt::format("  predicted {}, of which {} are not computing; {} of {} GPUs without links\n",
+                  format_seconds(timeline.seconds), format_seconds(timeline.exposed_seconds),
+                  percent(timeline.efficiency), program.ranks);
+  const bool in_balance = program.schedule != LinkSchedule::ring || !program.problem.causal;
+  const bool rotates = program.ulysses == 1 && program.schedule != LinkSchedule::all_gather;
+  if (rotates && in_balance && program.ranks > 1) {
+    const double tokens = least_hidden_tokens(program.problem, program.direction, rates.flops_per_second,
+                                              rates.link_bytes_per_second);
+    text += fmt::format("  the link's bytes can be hidden from {:.0f} tokens a GPU on; here {:.0f}\n", tokens,
+                        static_cast<double>(program.problem.seqlen_k) / program.ranks);
+  }
+  if (const auto least = least_link_bytes(program.problem, program.direction, program.ranks)) {
+    text += fmt::format("  whatever the schedule, some GPU receives of Q, K, V and sends of O {} or more\n",
+                        format_bytes(*least));
+  }
+  return text;
+}
+
+Json distributed_json(const DistributedProgram& program, const RankRates& rates) {
+  const std::vector<LinkBytes> link = link_traffic(program);
+  const std::vector<RankLoad> loads = rank_loads(program);
+  const Timeline timeline = predict_timeline(program, rates);
+  const Balance even = balance(program);
+  Json ranks = Json::array();
+  for (std::size_t r = 0; r < loads.size(); ++r) {
+    ranks.push_back({{"link_sent_bytes", link[r].sent},
+                     {"link_received_bytes", link[r].received},
+                     {"operand_bytes", loads[r].operand_bytes},
+                     {"received_buffer_bytes", loads[r].received_bytes},
+                     {"state_bytes", loads[r].state_bytes},
+                     {"launches", loads[r].launches},
+                     {"visible_pairs", loads[r].visible_pairs},
+                     {"attention_s", timeline.ranks[r].attention_seconds},
+                     {"elementwise_s", timeline.ranks[r].elementwise_seconds},
+                     {"link_s", timeline.ranks[r].link_seconds},
+                     {"end_s", timeline.ranks[r].end_seconds}});
+  }
+  Json json{{"name", to_string(program.direction)},
+            {"steps", program.steps()},
+            {"balance", even.overall},
+            {"lock_step_balance", even.lock_step},
+            {"predicted",
+             {{"time_s", timeline.seconds},
+              {"exposed_s", timeline.exposed_seconds},
+              {"efficiency", timeline.efficiency}}}};
+  if (const auto least = least_link_bytes(program.problem, program.direction, program.ranks))
+    json["least_link_bytes"] = *least;
+  json["gpus"] = ranks;
+  return json;
+}
+
+Json distributed_record(const std::vector<std::string>& argv, const AttentionProblem& problem,
+                        const DistributedOptions& options) {
+  const RankGrid grid = rank_grid(problem, options);
+  const RunRecord started = start_record(argv);
+  return {{"schema", "tilescope.distributed/1"},
+          {"argv", argv},
+          {"when", started.when},
+          {"problem", problem_json(problem)},
+          {"schedule", to_string(options.schedule)},
+          {"gpus", options.ranks},
+          {"ulysses", grid.ulysses},
+          {"ring", grid.ring}};
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executes a distributed program on this CPU: a thread a rank, which owns its buffers and does its operations
+// in the program's order; what crosses ranks is copied into a message and out of it.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "cpu_ref/judge/equivalence.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
+#include "distributed/counts/link_traffic.hpp"
+#include "distributed/execution/exchange.hpp"
+#include "distributed/schedule/distributed_program.hpp"
+
+namespace tilescope {
+
+struct RankOptions {
+  /// Of flash2, whose backward pass takes the merged out and lse. Null: cpu:flash2.
+  const Kernel* kernel = nullptr;
+  std::optional<TileShape> tile = std::nullopt;  // of every launch, in place of the kernel's own
+  /// Without an operation of any rank ending: then the program is ended.
+  std::chrono::milliseconds time_limit = std::chrono::minutes(5);
+  /// Called by each rank before each of its operations, for tests of faults.
+  std::function<void(int rank, int operation)> before = nullptr;
+};
+
+/// Reads the program's inputs from `tensors`, allocates and writes its outputs there.
+/// @return what the ranks exchanged
+/// @throws RankFailure naming the rank, once all have ended; BadInput or MachineLacks if that was its reason
+std::vector<LinkBytes> run_on_ranks(const DistributedProgram& program, TensorSet& tensors,
+                                    const RankOptions& options = {});
+
+/// A schedule's results judged as those of any kernel.
+struct RankVerdict {
+  Verdict verdict;
+  std::vector<LinkBytes> forward, backward;  // exchanged; no backward: empty
+};
+/// Forward and, if `direction` is backward, backward on its own forward results.
+RankVerdict judge_on_ranks(Reference& reference, Direction direction, const DistributedOptions& schedule,
+                           const RankOptions& options = {});
+
+}  // namespace tilescope

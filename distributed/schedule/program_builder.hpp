@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adds buffers and operations to a distributed program; what an operation waits for follows from the blocks
+// that it and those before it read and write.
+#pragma once
+
+#include "distributed/schedule/distributed_program.hpp"
+
+namespace tilescope {
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const AttentionProblem& problem, Direction direction, const DistributedOptions& options,
+                 const RankGrid& grid);
+
+  /// @param heads, rows  that the buffer has; columns and element type are those of the tensor
+  int add_buffer(int rank, TensorName tensor, BufferRole role, std::int64_t heads, std::int64_t rows);
+  /// All of a buffer, or rows [0, rows) of it.
+  Block whole(int buffer) const;
+  Block rows(int buffer, std::int64_t rows) const;
+
+  void move(int step, MoveKind kind, const Block& from, const Block& to);
+  /// One launch for each band of what `q` sees of `kv`; the rows of `base.slice` are ignored.
+  void attend(int step, Attend base, const Shard& q, const Shard& kv);
+  /// The rows of `shard`, which lie in the buffer from its first row on, are those of the whole tensor.
+  void place_input(int buffer, std::int64_t first_head, const Shard& shard);
+  void place_output(int buffer, std::int64_t first_head, const Shard& shard);
+
+  const AttentionProblem& problem() const { return program_.problem; }
+  bool forward() const { return program_.direction == Direction::forward; }
+  DistributedProgram take() { return std::move(program_); }
+
+ private:
+  struct Access {
+    int operation;
+    Block block;
+    bool writes;
+  };
+  void add(int step, std::variant<Move, Attend> what);
+  /// The earlier operations that an access has to wait for.
+  void wait_for(Operation& operation, const Access& access);
+  void note(const Access& access);
+  std::vector<Access> accesses(int operation, const Move& move) const;
+  std::vector<Access> accesses(int operation, const Attend& attend) const;
+
+  DistributedProgram program_;
+  std::vector<std::vector<Access>> history_;  // by buffer; none that a later write has covered
+};
+
+/// Whether a launch writes that tensor of its buffers, or only reads it.
+bool attend_writes(Direction direction, TensorName tensor);
+
+/// The schedules: from the grid that rank_grid() gave.
+DistributedProgram build_ring(const AttentionProblem& problem, Direction direction,
+                              const DistributedOptions& options, const RankGrid& grid);
+DistributedProgram build_all_gather(const AttentionProblem& problem, Direction direction,
+                                    const DistributedOptions& options, const RankGrid& grid);
+
+}  // namespace tilescope

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each schedule can split, and the choice between the builders.
+#include <algorithm>
+#include <numeric>
+
+#include "distributed/schedule/program_builder.hpp"
+
+namespace tilescope {
+namespace {
+
+void require(bool ok, const std::string& field, std::int64_t value, const std::string& allowed) {
+  if (!ok) throw BadInput(field, std::to_string(value), allowed);
+}
+
+void require_no_option(const AttentionProblem& problem) {
+  if (problem.window_left >= 0 || problem.window_right >= 0) {
+    throw BadInput("window", std::to_string(problem.window_left) + "," + std::to_string(problem.window_right),
+                   "must be left out with several GPUs: schedules split causal masks and none");
+  }
+  if (!problem.key_lengths.empty()) {
+    throw BadInput("key_lengths", std::to_string(problem.key_lengths.front()) + ",...",
+                   "must be left out with several GPUs: schedules split keys that all are seen");
+  }
+  if (problem.dropout > 0) {
+    throw BadInput("dropout", std::to_string(problem.dropout),
+                   "must be 0 with several GPUs: a slice does not know the places of its pairs");
+  }
+  if (is_fp8(problem.dtype)) {
+    throw BadInput(
+        "dtype", std::string(to_string(problem.dtype)),
+        "must be fp32, fp16 or bf16 with several GPUs: partial results would be rounded to 8 bits");
+  }
+}
+
+/// Ranks of ulysses_ring that share heads: the most that leave a ring.
+int most_ulysses(const AttentionProblem& problem, int ranks) {
+  const std::int64_t heads = std::gcd(problem.heads, problem.heads_kv);
+  for (int u = ranks / 2; u > 1; --u) {
+    if (ranks % u == 0 && heads % u == 0) return u;
+  }
+  return 1;
+}
+
+RankGrid two_dimensional(const AttentionProblem& problem, const DistributedOptions& options) {
+  const int ulysses = options.ulysses > 0 ? options.ulysses : most_ulysses(problem, options.ranks);
+  require(options.ranks % ulysses == 0, "ulysses", ulysses,
+          "must divide gpus = " + std::to_string(options.ranks));
+  require(ulysses > 1 && ulysses<options.ranks, options.ulysses> 0 ? "ulysses" : "gpus",
+          options.ulysses > 0 ? ulysses : options.ranks,
+          "ulysses-ring needs gpus = ulysses * ring, both at least 2, where ulysses divides heads = " +
+              std::to_string(problem.heads) + " and heads_kv = " + std::to_string(problem.heads_kv));
+  return {ulysses, options.ranks / ulysses, Sharding::zigzag};
+}
+
+RankGrid grid_of(const AttentionProblem& problem, const DistributedOptions& options) {
+  switch (options.schedule) {
+    case LinkSchedule::ring:
+      return {1, options.ranks, Sharding::contiguous};
+    case LinkSchedule::striped:
+      return {1, options.ranks, Sharding::striped};
+    case LinkSchedule::zigzag:
+    case LinkSchedule::all_gather:
+      return {1, options.ranks, Sharding::zigzag};
+    case LinkSchedule::ulysses:
+      return {options.ranks, 1, Sharding::contiguous};
+    case LinkSchedule::ulysses_ring:
+      return two_dimensional(problem, options);
+  }
+  throw BadInput("schedule", "unknown", "must be one of `tilescope list schedules`");
+}
+
+}  // namespace
+
+RankGrid rank_grid(const AttentionProblem& problem, const DistributedOptions& options) {
+  validate(problem);
+  require(options.ranks >= 1 && options.ranks <= kMostRanks, "gpus", options.ranks,
+          "must lie in 1 ... " + std::to_string(kMostRanks));
+  require_no_option(problem);
+  const std::string name(to_string(options.schedule));
+  require(options.ulysses == 0 || options.schedule == LinkSchedule::ulysses_ring, "ulysses", options.ulysses,
+          "must be left out with " + name + "; ulysses-ring takes it");
+  const RankGrid grid = grid_of(problem, options);
+  const std::string sharing = std::to_string(grid.ulysses) + " GPUs that share heads in " + name;
+  require(problem.heads % grid.ulysses == 0, "heads", problem.heads, "must be a multiple of the " + sharing);
+  require(problem.heads_kv % grid.ulysses == 0, "heads_kv", problem.heads_kv,
+          "must be a multiple of the " + sharing + ": heads of K and V are not replicated");
+  const int chunks = options.ranks * (grid.sharding == Sharding::zigzag ? 2 : 1);
+  const std::string lengths = "must be at least " + std::to_string(chunks) + ": " + name + " on " +
+                              std::to_string(options.ranks) + " GPUs cuts a sequence into so many chunks";
+  require(problem.seqlen_q >= chunks, "seqlen_q", problem.seqlen_q, lengths);
+  require(problem.seqlen_k >= chunks, "seqlen_k", problem.seqlen_k, lengths);
+  return grid;
+}
+
+DistributedProgram build_distributed(const AttentionProblem& problem, Direction direction,
+                                     const DistributedOptions& options) {
+  const RankGrid grid = rank_grid(problem, options);
+  return options.schedule == LinkSchedule::all_gather ? build_all_gather(problem, direction, options, grid)
+                                                      : build_ring(problem, direction, options, grid);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rings, Ulysses and both together. Ranks stand in groups: the ranks of a group exchange tokens for heads by
+// all-to-all, so that each has all tokens of the group and its share of the heads; K and V of a group's share
+// then rotate from group to group. One group: Ulysses. Groups of one rank: a ring.
+#include <algorithm>
+
+#include "distributed/schedule/program_builder.hpp"
+
+namespace tilescope {
+namespace {
+
+using enum TensorName;
+
+class RingBuilder {
+ public:
+  RingBuilder(const AttentionProblem& problem, Direction direction, const DistributedOptions& options,
+              const RankGrid& grid)
+      : build_(problem, direction, options, grid),
+        ulysses_(grid.ulysses),
+        groups_(grid.ring),
+        q_shards_(shard_tokens(grid.sharding, problem.seqlen_q, grid.ring)),
+        kv_shards_(shard_tokens(grid.sharding, problem.seqlen_k, grid.ring)) {
+    for (const Shard& shard : kv_shards_) most_keys_ = std::max(most_keys_, shard.rows());
+    for (auto* slot : {&k_slot_, &v_slot_, &dk_slot_, &dv_slot_}) {
+      for (auto& buffers : *slot) buffers.assign(static_cast<std::size_t>(ulysses_ * groups_), -1);
+    }
+  }
+
+  DistributedProgram build() {
+    add_operands();
+    for (int step = 0; step < groups_; ++step) {
+      if (step + 1 < groups_) rotate_keys(step);
+      if (!build_.forward() && step > 0) rotate_gradients(step);
+      launch(step);
+    }
+    if (!build_.forward() && groups_ > 1) rotate_gradients(groups_);
+    finish();
+    return build_.take();
+  }
+
+ private:
+  using Buffers = std::vector<int>;  // by rank
+  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
+  int rank(int group, int member) const { return group * ulysses_ + member; }
+  /// The group whose K and V group `group` holds in a step, and the next one of the ring.
+  int visiting(int group, int step) const { return (group - step + groups_) % groups_; }
+  int next(int group) const { return (group + 1) % groups_; }
+  const Shard& shard_of(TensorName tensor, int group) const {
+    return (has_query_rows(tensor) ? q_shards_ : kv_shards_)[at(group)];
+  }
+  std::int64_t heads_of(TensorName tensor) const { return tensor_extent(build_.problem(), tensor).heads; }
+
+  /// Buffers of all ranks, for the rows of their groups and their share of the heads.
+  Buffers add_all(TensorName tensor, BufferRole role, std::optional<std::int64_t> rows = std::nullopt) {
+    Buffers buffers;
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      buffers.push_back(build_.add_buffer(r, tensor, role, heads_of(tensor) / ulysses_,
+                                          rows.value_or(shard_of(tensor, r / ulysses_).rows())));
+    }
+    return buffers;
+  }
+  void place(const Buffers& buffers, TensorName tensor, bool input) {
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      const std::int64_t first_head = r % ulysses_ * (heads_of(tensor) / ulysses_);
+      const Shard& shard = shard_of(tensor, r / ulysses_);
+      input ? build_.place_input(buffers[at(r)], first_head, shard)
+            : build_.place_output(buffers[at(r)], first_head, shard);
+    }
+  }
+
+  /// The all-to-all of a group between buffers of whole heads and those of whole shards.
+  /// @param to_heads  from each rank's rows of all heads to all rows of its heads, or back
+  void all_to_all(int step, TensorName tensor, const Buffers& by_tokens, const Buffers& by_heads,
+                  bool to_heads) {
+    const std::int64_t heads = heads_of(tensor) / ulysses_;
+    for (int distance = 0; distance < ulysses_; ++distance) {
+      for (int r = 0; r < groups_ * ulysses_; ++r) {
+        const int member = r % ulysses_, other = (member + distance) % ulysses_;
+        const int owner_of_rows = to_heads ? member : other, owner_of_heads = to_heads ? other : member;
+        const IndexRange rows =
+            near_equal_part(shard_of(tensor, r / ulysses_).rows(), ulysses_, owner_of_rows);
+        const Block tokens{by_tokens[at(rank(r / ulysses_, owner_of_rows))],
+                           {owner_of_heads * heads, (owner_of_heads + 1) * heads},
+                           {0, rows.count()}};
+        const Block full{by_heads[at(rank(r / ulysses_, owner_of_heads))], {0, heads}, rows};
+        to_heads ? build_.move(step, MoveKind::copy, tokens, full)
+                 : build_.move(step, MoveKind::copy, full, tokens);
+      }
+    }
+  }
+  /// Buffers in which each rank has its own rows of all heads.
+  Buffers add_by_tokens(TensorName tensor, bool input) {
+    Buffers buffers;
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      const Shard& shard = shard_of(tensor, r / ulysses_);
+      const Shard own = shard.part(near_equal_part(shard.rows(), ulysses_, r % ulysses_));
+      buffers.push_back(build_.add_buffer(r, tensor, BufferRole::operand, heads_of(tensor), own.rows()));
+      input ? build_.place_input(buffers.back(), 0, own) : build_.place_output(buffers.back(), 0, own);
+    }
+    return buffers;
+  }
+  /// An input that the ranks own by tokens, by heads in the end.
+  Buffers input_by_tokens(TensorName tensor) {
+    if (ulysses_ == 1) return input_by_heads(tensor);
+    const Buffers by_tokens = add_by_tokens(tensor, true);
+    const Buffers by_heads = add_all(tensor, BufferRole::received);
+    all_to_all(0, tensor, by_tokens, by_heads, true);
+    return by_heads;
+  }
+  /// An input that the forward pass has left by heads.
+  Buffers input_by_heads(TensorName tensor) {
+    const Buffers buffers = add_all(tensor, BufferRole::operand);
+    place(buffers, tensor, true);
+    return buffers;
+  }
+
+  void add_operands() {
+    const bool forward = build_.forward();
+    for (const TensorName tensor : {q, k, v}) {
+      operand(tensor) = forward ? input_by_tokens(tensor) : input_by_heads(tensor);
+    }
+    if (forward) {
+      operand(out_accum) = add_all(out_accum, BufferRole::state);
+      operand(lse) = add_all(lse, BufferRole::operand);
+      place(operand(lse), lse, false);
+    } else {
+      operand(out) = input_by_heads(out);
+      operand(lse) = input_by_heads(lse);
+      operand(dout) = input_by_tokens(dout);
+      operand(dq_accum) = add_all(dq_accum, BufferRole::state);
+      operand(dk_accum) = add_all(dk_accum, BufferRole::state);
+      operand(dv_accum) = add_all(dv_accum, BufferRole::state);
+    }
+    if (groups_ == 1) return;
+    for (int slot = 0; slot < std::min(2, groups_ - 1); ++slot) {
+      k_slot_[at(slot)] = add_all(k, BufferRole::received, most_keys_);
+      v_slot_[at(slot)] = add_all(v, BufferRole::received, most_keys_);
+    }
+    if (forward) return;
+    for (int slot = 0; slot < 2; ++slot) {
+      dk_slot_[at(slot)] = add_all(dk_accum, BufferRole::received, most_keys_);
+      dv_slot_[at(slot)] = add_all(dv_accum, BufferRole::received, most_keys_);
+    }
+    dk_part_ = add_all(dk_accum, BufferRole::state, most_keys_);
+    dv_part_ = add_all(dv_accum, BufferRole::state, most_keys_);
+  }
+
+  /// Where rank r finds the keys of a step: its own, then two buffers in turn.
+  const Buffers& keys(TensorName tensor, int step) {
+    if (step == 0) return operand(tensor);
+    return (tensor == k ? k_slot_ : v_slot_)[at((step - 1) % 2)];
+  }
+  /// While a step computes, its keys move on to the next group.
+  void rotate_keys(int step) {
+    for (const TensorName tensor : {k, v}) {
+      for (int r = 0; r < groups_ * ulysses_; ++r) {
+        const int group = r / ulysses_;
+        const std::int64_t rows = kv_shards_[at(visiting(group, step))].rows();
+        build_.move(step, MoveKind::copy, build_.rows(keys(tensor, step)[at(r)], rows),
+                    build_.rows(keys(tensor, step + 1)[at(rank(next(group), r % ulysses_))], rows));
+      }
+    }
+  }
+  /// The sums of dK and dV follow the keys that they are of, one step behind; the last hop is home.
+  void rotate_gradients(int step) {
+    for (const TensorName tensor : {dk_accum, dv_accum}) {
+      auto& slots = tensor == dk_accum ? dk_slot_ : dv_slot_;
+      const Buffers& to = step == groups_ ? operand(tensor) : slots[at(step % 2)];
+      for (int r = 0; r < groups_ * ulysses_; ++r) {
+        const int group = r / ulysses_;
+        const std::int64_t rows = kv_shards_[at(visiting(group, step - 1))].rows();
+        build_.move(step, MoveKind::copy, build_.rows(slots[at((step - 1) % 2)][at(r)], rows),
+                    build_.rows(to[at(rank(next(group), r % ulysses_))], rows));
+      }
+    }
+  }
+
+  void launch(int step) {
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      const int group = r / ulysses_;
+      const Shard& kv = kv_shards_[at(visiting(group, step))];
+      Attend attend;
+      attend.rank = r;
+      attend.buffers.fill(-1);
+      const auto use = [&](TensorName tensor, const Buffers& buffers) {
+        attend.buffers[static_cast<std::size_t>(tensor)] = buffers[at(r)];
+      };
+      for (const TensorName tensor : {q, out, lse, dout, out_accum, dq_accum}) {
+        if (!operand(tensor).empty()) use(tensor, operand(tensor));
+      }
+      use(k, keys(k, step));
+      use(v, keys(v, step));
+      if (!build_.forward()) {
+        const bool alone = groups_ == 1;
+        use(dk_accum, alone ? operand(dk_accum) : step == 0 ? dk_slot_[0] : dk_part_);
+        use(dv_accum, alone ? operand(dv_accum) : step == 0 ? dv_slot_[0] : dv_part_);
+      }
+      build_.attend(step, attend, q_shards_[at(group)], kv);
+      if (!build_.forward() && step > 0) {
+        add_part(step, r, dk_part_, dk_slot_, kv.rows());
+        add_part(step, r, dv_part_, dv_slot_, kv.rows());
+      }
+    }
+  }
+  /// The sums of a step wait for those of the ranks before; the launch does not.
+  void add_part(int step, int r, const Buffers& part, const std::array<Buffers, 2>& slots,
+                std::int64_t rows) {
+    build_.move(step, MoveKind::add, build_.rows(part[at(r)], rows),
+                build_.rows(slots[at(step % 2)][at(r)], rows));
+  }
+
+  void finish() {
+    if (build_.forward()) {
+      give_back(out_accum, out);
+    } else {
+      give_back(dq_accum, dq);
+      give_back(dk_accum, dk);
+      give_back(dv_accum, dv);
+    }
+  }
+  /// Rounds sums to the element type and gives the rows back to their owners.
+  void give_back(TensorName sums, TensorName result) {
+    const Buffers by_heads =
+        ulysses_ == 1 ? add_all(result, BufferRole::operand) : add_all(result, BufferRole::state);
+    const int step = groups_ + 1;
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      build_.move(step, MoveKind::round, build_.whole(operand(sums)[at(r)]), build_.whole(by_heads[at(r)]));
+    }
+    if (ulysses_ == 1) return place(by_heads, result, false);
+    all_to_all(step, result, add_by_tokens(result, false), by_heads, false);
+  }
+
+  Buffers& operand(TensorName tensor) { return operands_[static_cast<std::size_t>(tensor)]; }
+
+  ProgramBuilder build_;
+  int ulysses_, groups_;
+  std::vector<Shard> q_shards_, kv_shards_;  // by group
+  std::int64_t most_keys_ = 0;
+  std::array<Buffers, kNumTensors> operands_;
+  std::array<Buffers, 2> k_slot_, v_slot_, dk_slot_, dv_slot_;
+  Buffers dk_part_, dv_part_;
+};
+
+}  // namespace
+
+DistributedProgram build_ring(const AttentionProblem& problem, Direction direction,
+                              const DistributedOptions& options, const RankGrid& grid) {
+  return RingBuilder(problem, direction, options, grid).build();
+}
+
+}  // namespace tilescope

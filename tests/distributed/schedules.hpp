@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problems and rank counts that tests of the schedules go through.
+#pragma once
+
+#include <vector>
+
+#include "distributed/schedule/distributed_program.hpp"
+
+namespace tilescope::testing {
+
+struct DistributedCase {
+  AttentionProblem problem;
+  DistributedOptions options;
+};
+
+/// Every schedule on every number of ranks: causal and not, grouped heads, lengths that nothing divides.
+inline std::vector<DistributedCase> distributed_cases(std::vector<int> ranks = {1, 2, 3, 4, 8}) {
+  struct Lengths {
+    std::int64_t q, k;
+  };
+  std::vector<DistributedCase> cases;
+  for (const LinkSchedule schedule : kLinkSchedules) {
+    for (const int p : ranks) {
+      const bool two = schedule == LinkSchedule::ulysses_ring;
+      if (two && p != 4 && p != 8) continue;
+      const std::int64_t heads_kv = schedule == LinkSchedule::ulysses ? p : two ? 4 : 2;
+      for (const Lengths lengths : {Lengths{64, 64}, Lengths{83, 83}, Lengths{41, 75}, Lengths{75, 41}}) {
+        for (const bool causal : {false, true}) {
+          AttentionProblem problem;
+          problem.heads_kv = heads_kv;
+          problem.heads = lengths.q == 64 ? heads_kv : 2 * heads_kv;
+          problem.batch = lengths.q == 41 ? 2 : 1;
+          problem.seqlen_q = lengths.q;
+          problem.seqlen_k = lengths.k;
+          problem.head_dim = 16;
+          problem.dtype = causal ? ElementType::bf16 : ElementType::fp32;
+          problem.causal = causal;
+          cases.push_back({problem, {schedule, p}});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+inline std::string describe(const DistributedCase& c) {
+  return std::string(to_string(c.options.schedule)) + " on " + std::to_string(c.options.ranks) + ": " +
+         tilescope::describe(c.problem);
+}
+
+}  // namespace tilescope::testing
