@@ -22,7 +22,7 @@ class Clock {
     ends_.reserve(program.operations.size());
   }
 
-  Timeline run() {
+  RankTimeline run() {
     for (const Operation& operation : program_.operations) {
       double start = 0;
       for (const int wait : operation.waits) start = std::max(start, ends_[static_cast<std::size_t>(wait)]);
@@ -76,7 +76,7 @@ class Clock {
     return end;
   }
 
-  Timeline finish() {
+  RankTimeline finish() {
     double work = 0, longest = 0;
     for (std::size_t r = 0; r < ranks(); ++r) {
       RankTime& time = timeline_.ranks[r];
@@ -92,14 +92,14 @@ class Clock {
 
   const DistributedProgram& program_;
   const RankRates& rates_;
-  Timeline timeline_;
+  RankTimeline timeline_;
   std::vector<double> ends_;  // by operation
   std::vector<double> compute_free_, out_free_, in_free_, out_busy_, in_busy_;
 };
 
 }  // namespace
 
-Timeline predict_timeline(const DistributedProgram& program, const RankRates& rates) {
+RankTimeline predict_timeline(const DistributedProgram& program, const RankRates& rates) {
   return Clock(program, rates).run();
 }
 

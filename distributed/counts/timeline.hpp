@@ -23,7 +23,7 @@ struct RankTime {
   double end_seconds = 0;          // its last operation or arrival
 };
 
-struct Timeline {
+struct RankTimeline {
   std::vector<RankTime> ranks;
   double seconds = 0;
   /// Of one rank with an even share of the work and no link, over `seconds`.
@@ -34,6 +34,6 @@ struct Timeline {
 
 /// Operations start in the program's order as soon as what they wait for has ended and their rank or links
 /// are free. Copies on one rank cost nothing.
-Timeline predict_timeline(const DistributedProgram& program, const RankRates& rates);
+RankTimeline predict_timeline(const DistributedProgram& program, const RankRates& rates);
 
 }  // namespace tilescope

@@ -97,7 +97,7 @@ class Rank {
   }
   /// Calls visit(first row, elements) for each batch and head of a block: its rows lie together.
   template <typename Visitor>
-  void for_each_run(const Block& block, Visitor&& visit) {
+  void for_each_run(const BufferBlock& block, Visitor&& visit) {
     Tensor& tensor = memory(block.buffer);
     for (std::int64_t b = 0; b < program_.problem.batch; ++b) {
       for (std::int64_t h = block.heads.begin; h < block.heads.end; ++h)
@@ -106,7 +106,7 @@ class Rank {
     }
   }
 
-  Exchange::Message pack(const Block& block) {
+  Exchange::Message pack(const BufferBlock& block) {
     Exchange::Message message;
     const int size = element_bytes(program_.buffer_of(block).dtype);
     for_each_run(block, [&](const std::byte* run, std::int64_t elements) {
@@ -114,7 +114,7 @@ class Rank {
     });
     return message;
   }
-  void unpack(const Block& block, const Exchange::Message& message) {
+  void unpack(const BufferBlock& block, const Exchange::Message& message) {
     if (static_cast<std::int64_t>(message.size()) != program_.bytes(block))
       throw std::runtime_error("a message has " + std::to_string(message.size()) + " bytes, not " +
                                std::to_string(program_.bytes(block)));

@@ -118,7 +118,7 @@ class AllGatherBuilder {
       for (int r = 0; r < ranks_; ++r) {
         for_each_segment(owner, [&](IndexRange of_shard, IndexRange of_sequence) {
           const int part = parts[at(owner)][at(r)];
-          const Block own{buffer(owner, sums), heads, of_sequence}, received{part, heads, of_shard};
+          const BufferBlock own{buffer(owner, sums), heads, of_sequence}, received{part, heads, of_shard};
           build_.move(2, MoveKind::add, part < 0 ? own : received, {total, heads, of_shard});
         });
       }
@@ -127,7 +127,7 @@ class AllGatherBuilder {
   }
 
   void round(int step, int r, int sums, TensorName result, const Shard& shard) {
-    const Block from = build_.whole(sums);
+    const BufferBlock from = build_.whole(sums);
     const int to = build_.add_buffer(r, result, BufferRole::operand, from.heads.end, shard.rows());
     build_.move(step, MoveKind::round, from, build_.whole(to));
     build_.place_output(to, 0, shard);

@@ -47,7 +47,7 @@ int DistributedProgram::rank_of(const Operation& operation) const {
   return rank_of(std::get<Move>(operation.what).from);
 }
 
-std::int64_t DistributedProgram::bytes(const Block& block) const {
+std::int64_t DistributedProgram::bytes(const BufferBlock& block) const {
   const Buffer& buffer = buffer_of(block);
   return problem.batch * block.heads.count() * block.rows.count() * buffer.cols * element_bytes(buffer.dtype);
 }

@@ -50,7 +50,7 @@ struct Buffer {
 };
 
 /// Rows and heads of a buffer.
-struct Block {
+struct BufferBlock {
   int buffer = 0;
   IndexRange heads, rows;
 };
@@ -62,7 +62,7 @@ enum class MoveKind : std::uint8_t {
 };
 struct Move {
   MoveKind kind = MoveKind::copy;
-  Block from, to;  // of the same extent
+  BufferBlock from, to;  // of the same extent
 };
 
 /// A kernel on one slice. Forward: its out and lse are merged into the buffers out_accum and lse. Backward:
@@ -82,7 +82,7 @@ struct Operation {
 
 /// Where a block lies in the tensor of the whole problem that its buffer is part of.
 struct Placement {
-  Block block;
+  BufferBlock block;
   std::int64_t first_head = 0;
   Shard rows;
 };
@@ -98,13 +98,13 @@ struct DistributedProgram {
   std::vector<Operation> operations;
   std::vector<Placement> inputs, outputs;
 
-  const Buffer& buffer_of(const Block& block) const {
+  const Buffer& buffer_of(const BufferBlock& block) const {
     return buffers[static_cast<std::size_t>(block.buffer)];
   }
-  int rank_of(const Block& block) const { return buffer_of(block).rank; }
+  int rank_of(const BufferBlock& block) const { return buffer_of(block).rank; }
   /// The rank that does an operation; of a copy, the sender.
   int rank_of(const Operation& operation) const;
-  std::int64_t bytes(const Block& block) const;
+  std::int64_t bytes(const BufferBlock& block) const;
   std::int64_t bytes(const Buffer& buffer) const;
   /// The problem of one launch; its mask says what the slice hides.
   AttentionProblem slice_problem(const Attend& attend) const;

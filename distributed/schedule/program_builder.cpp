@@ -6,8 +6,12 @@
 namespace tilescope {
 namespace {
 
-bool overlaps(const Block& a, const Block& b) { return a.heads.overlaps(b.heads) && a.rows.overlaps(b.rows); }
-bool covers(const Block& a, const Block& b) { return a.heads.contains(b.heads) && a.rows.contains(b.rows); }
+bool overlaps(const BufferBlock& a, const BufferBlock& b) {
+  return a.heads.overlaps(b.heads) && a.rows.overlaps(b.rows);
+}
+bool covers(const BufferBlock& a, const BufferBlock& b) {
+  return a.heads.contains(b.heads) && a.rows.contains(b.rows);
+}
 
 }  // namespace
 
@@ -38,13 +42,13 @@ int ProgramBuilder::add_buffer(int rank, TensorName tensor, BufferRole role, std
   return static_cast<int>(program_.buffers.size()) - 1;
 }
 
-Block ProgramBuilder::whole(int buffer) const {
+BufferBlock ProgramBuilder::whole(int buffer) const {
   const Buffer& whole = program_.buffers[static_cast<std::size_t>(buffer)];
   return {buffer, {0, whole.heads}, {0, whole.rows}};
 }
 
-Block ProgramBuilder::rows(int buffer, std::int64_t rows) const {
-  Block block = whole(buffer);
+BufferBlock ProgramBuilder::rows(int buffer, std::int64_t rows) const {
+  BufferBlock block = whole(buffer);
   block.rows.end = rows;
   return block;
 }
@@ -58,7 +62,7 @@ std::vector<ProgramBuilder::Access> ProgramBuilder::accesses(int operation, cons
   for (int i = 0; i < kNumTensors; ++i) {
     const auto tensor = static_cast<TensorName>(i);
     if (attend.buffer(tensor) < 0) continue;
-    Block block = whole(attend.buffer(tensor));
+    BufferBlock block = whole(attend.buffer(tensor));
     block.rows = has_query_rows(tensor) ? attend.slice.q_rows : attend.slice.kv_rows;
     all.push_back({operation, block, attend_writes(program_.direction, tensor)});
   }
@@ -92,7 +96,7 @@ void ProgramBuilder::add(int step, std::variant<Move, Attend> what) {
   program_.operations.push_back(std::move(operation));
 }
 
-void ProgramBuilder::move(int step, MoveKind kind, const Block& from, const Block& to) {
+void ProgramBuilder::move(int step, MoveKind kind, const BufferBlock& from, const BufferBlock& to) {
   add(step, Move{kind, from, to});
 }
 

@@ -15,10 +15,10 @@ class ProgramBuilder {
   /// @param heads, rows  that the buffer has; columns and element type are those of the tensor
   int add_buffer(int rank, TensorName tensor, BufferRole role, std::int64_t heads, std::int64_t rows);
   /// All of a buffer, or rows [0, rows) of it.
-  Block whole(int buffer) const;
-  Block rows(int buffer, std::int64_t rows) const;
+  BufferBlock whole(int buffer) const;
+  BufferBlock rows(int buffer, std::int64_t rows) const;
 
-  void move(int step, MoveKind kind, const Block& from, const Block& to);
+  void move(int step, MoveKind kind, const BufferBlock& from, const BufferBlock& to);
   /// One launch for each band of what `q` sees of `kv`; the rows of `base.slice` are ignored.
   void attend(int step, Attend base, const Shard& q, const Shard& kv);
   /// The rows of `shard`, which lie in the buffer from its first row on, are those of the whole tensor.
@@ -32,7 +32,7 @@ class ProgramBuilder {
  private:
   struct Access {
     int operation;
-    Block block;
+    BufferBlock block;
     bool writes;
   };
   void add(int step, std::variant<Move, Attend> what);

@@ -79,10 +79,10 @@ class RingBuilder {
         const int owner_of_rows = to_heads ? member : other, owner_of_heads = to_heads ? other : member;
         const IndexRange rows =
             near_equal_part(shard_of(tensor, r / ulysses_).rows(), ulysses_, owner_of_rows);
-        const Block tokens{by_tokens[at(rank(r / ulysses_, owner_of_rows))],
-                           {owner_of_heads * heads, (owner_of_heads + 1) * heads},
-                           {0, rows.count()}};
-        const Block full{by_heads[at(rank(r / ulysses_, owner_of_heads))], {0, heads}, rows};
+        const BufferBlock tokens{by_tokens[at(rank(r / ulysses_, owner_of_rows))],
+                                 {owner_of_heads * heads, (owner_of_heads + 1) * heads},
+                                 {0, rows.count()}};
+        const BufferBlock full{by_heads[at(rank(r / ulysses_, owner_of_heads))], {0, heads}, rows};
         to_heads ? build_.move(step, MoveKind::copy, tokens, full)
                  : build_.move(step, MoveKind::copy, full, tokens);
       }

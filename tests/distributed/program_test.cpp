@@ -65,7 +65,7 @@ TEST_CASE("link bytes are the published ones") {
 }
 
 struct Access {
-  Block block;
+  BufferBlock block;
   bool writes;
 };
 
@@ -128,7 +128,7 @@ TEST_CASE("blocks lie in their buffers, and moves are of equal extent") {
   for (const DistributedCase& c : distributed_cases()) {
     for (const Direction direction : kDirections) {
       const DistributedProgram program = build_distributed(c.problem, direction, c.options);
-      const auto inside = [&](const Block& block) {
+      const auto inside = [&](const BufferBlock& block) {
         const Buffer& buffer = program.buffer_of(block);
         return block.heads.begin >= 0 && block.heads.end <= buffer.heads && block.rows.begin >= 0 &&
                block.rows.end <= buffer.rows && block.rows.count() > 0;

@@ -65,7 +65,7 @@ std::string distributed_table(const DistributedProgram& program, const Distribut
                               const RankRates& rates) {
   const std::vector<LinkBytes> link = link_closed_form(program.problem, program.direction, options);
   const std::vector<RankLoad> loads = rank_loads(program);
-  const Timeline timeline = predict_timeline(program, rates);
+  const RankTimeline timeline = predict_timeline(program, rates);
   double mean = 0;
   for (const RankLoad& load : loads) mean += static_cast<double>(load.visible_pairs) / program.ranks;
   std::vector<std::vector<std::string>> rows = {{"GPU", "link sent", "received", "operands", "buffers",
@@ -107,7 +107,7 @@ std::string distributed_table(const DistributedProgram& program, const Distribut
 Json distributed_json(const DistributedProgram& program, const RankRates& rates) {
   const std::vector<LinkBytes> link = link_traffic(program);
   const std::vector<RankLoad> loads = rank_loads(program);
-  const Timeline timeline = predict_timeline(program, rates);
+  const RankTimeline timeline = predict_timeline(program, rates);
   const Balance even = balance(program);
   Json ranks = Json::array();
   for (std::size_t r = 0; r < loads.size(); ++r) {
