@@ -18,7 +18,7 @@ std::string cell(std::string_view text) {
 }
 
 /// Tables with more rows are begun here; the page has all of them.
-constexpr std::size_t kMostPrintedRows = 100;
+constexpr std::size_t kMostPrintedRows = 60;
 
 struct MarkdownWriter {
   std::string_view figure_folder;

@@ -31,4 +31,8 @@ struct DeviceRuns {
 /// Record after record, forward before backward.
 std::vector<DeviceRuns> device_runs(const std::vector<RunSummary>& runs);
 
+/// Forward and backward, each of the first record that has our kernels and others' in that direction: what is
+/// compared was timed in one run, at the same clocks.
+std::vector<DeviceRuns> runs_beside_peers(const std::vector<RunSummary>& runs);
+
 }  // namespace tilescope

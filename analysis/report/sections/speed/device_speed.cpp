@@ -103,33 +103,30 @@ std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim
 }  // namespace
 
 std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs) {
+  const std::vector<DeviceRuns> groups = runs_beside_peers(runs);
+  if (groups.empty()) return std::nullopt;
   Section section{"device-speed", "Speed on a device, beside other libraries", {}};
-  const RunRecord* first = nullptr;
-  for (const DeviceRuns& group : device_runs(runs)) {
-    if (group.labels(true).empty() || group.labels(false).empty()) continue;
-    if (first && group.record != first) continue;  // one run, so that all were seen at the same clocks
-    if (!first) {
-      first = group.record;
-      section.title = with_machines(section.title, {group.runs.front()});
-      section.blocks.push_back(Paragraph{fmt::format(
-          "On {}, {} problems each way, beside the kernels of {}, problem by problem in turn in one run. "
-          "Medians "
-          "of samples that begin with a cold L2. Rates by the papers' count: 4 N² D FLOP a head forward, "
-          "half of "
-          "it with a causal mask, 2.5 times as much backward. `triton:plain` is our own FlashAttention-2 in "
-          "Triton "
-          "with one tile shape for every head dimension, `triton:tuned` the same with the fastest of a few; "
-          "both "
-          "compile to the warpgroup instructions of sm_90, as cuDNN's kernels do, while gpu:flash2-mma and "
-          "PyTorch's FlashAttention-2 use those of sm_80.",
-          first->machine.name.value_or("an unknown device"), group.problems().size(),
-          first->machine.libraries.value_or("other libraries"))});
-    }
+  section.title = with_machines(section.title, {groups.front().runs.front()});
+  const MachineInfo& machine = groups.front().record->machine;
+  section.blocks.push_back(
+      Paragraph{fmt::format("On {}, {} problems each way, beside the kernels of {}, problem by problem in "
+                            "turn, each direction in one "
+                            "run. Medians of samples that begin with a cold L2. Rates by the papers' count: "
+                            "4 N² D FLOP a head forward, "
+                            "half of it with a causal mask, 2.5 times as much backward. `triton:plain` is "
+                            "our own FlashAttention-2 in "
+                            "Triton with one tile shape for every head dimension, `triton:tuned` the same "
+                            "with the fastest of a few; "
+                            "both compile to the warpgroup instructions of sm_90, which cuDNN's kernels and "
+                            "gpu:flash3 use too, while "
+                            "gpu:flash2-mma and PyTorch's FlashAttention-2 use those of sm_80.",
+                            machine.name.value_or("an unknown device"), groups.front().problems().size(),
+                            machine.libraries.value_or("other libraries"))});
+  for (const DeviceRuns& group : groups) {
     section.blocks.push_back(ratio_table(group));
     std::optional<Figure> figure = rate_figure(group, kHeadDimOfFigures, false);
     if (figure) section.blocks.push_back(std::move(*figure));
   }
-  if (!first) return std::nullopt;
   return section;
 }
 

@@ -60,20 +60,25 @@ std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs) {
 }  // namespace
 
 std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
-  for (const DeviceRuns& group : device_runs(runs)) {
+  double slowest = 0;
+  std::vector<std::string> ratios, passes;
+  std::string device;
+  for (const DeviceRuns& group : runs_beside_peers(runs)) {
     const auto [ratio, count] = against_fastest_peer(group);
     if (count == 0) continue;
-    const char* verdict = ratio >= 1 ? "Faster." : ratio >= 0.9 ? "Nearly as fast." : "Slower.";
-    return Finding{
-        "How fast are they?", format_ratio(ratio),
-        fmt::format(
-            "**{}** Our fastest kernel runs at {} the rate of the fastest library beside it, {} pass, "
-            "geometric mean over {} problems ({}).",
-            verdict, format_ratio(ratio), to_string(group.direction), count,
-            group.record->machine.name.value_or("unknown device")),
-        ratio >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
+    slowest = ratios.empty() ? ratio : std::min(slowest, ratio);
+    ratios.push_back(format_ratio(ratio));
+    passes.push_back(fmt::format("{} {} over {} problems", ratios.back(), to_string(group.direction), count));
+    device = group.record->machine.name.value_or("unknown device");
   }
-  return cpu_speed_verdict(runs);
+  if (ratios.empty()) return cpu_speed_verdict(runs);
+  const char* verdict = slowest >= 1 ? "Faster." : slowest >= 0.9 ? "Nearly as fast." : "Slower.";
+  return Finding{
+      "How fast are they?", fmt::to_string(fmt::join(ratios, ", ")),
+      fmt::format("**{}** Our fastest kernel's rate over that of the fastest library beside it, geometric "
+                  "means: {} ({}).",
+                  verdict, fmt::join(passes, ", "), device),
+      slowest >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
 }
 
 }  // namespace tilescope
