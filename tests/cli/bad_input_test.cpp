@@ -41,14 +41,15 @@ TEST_CASE("bad problems are refused by every command that takes one") {
 }
 
 TEST_CASE("bad kernels and tiles are refused by every command that takes them") {
-  check_refused_by({{"simulate"}, {"verify", "--preset", "small"}, {"run", "--out", "results"}},
-                   {
-                       {{"--kernel", "cpu:flash9"}, {"kernel", "cpu:flash9", "did you mean cpu:flash"}},
-                       {{"--tile", "0x64"}, {"tile", "0x64", "1 ... 4096"}},
-                       {{"--backward", "sideways"}, {"backward", "sideways", "split, fused, rows, joined or ordered"}},
-                       {{"--order", "random"}, {"order", "random", "row-major"}},
-                       {{"--scan", "random"}, {"scan", "random", "ascending"}},
-                   });
+  check_refused_by(
+      {{"simulate"}, {"verify", "--preset", "small"}, {"run", "--out", "results"}},
+      {
+          {{"--kernel", "cpu:flash9"}, {"kernel", "cpu:flash9", "did you mean cpu:flash"}},
+          {{"--tile", "0x64"}, {"tile", "0x64", "1 ... 4096"}},
+          {{"--backward", "sideways"}, {"backward", "sideways", "split, fused, rows, joined or ordered"}},
+          {{"--order", "random"}, {"order", "random", "row-major"}},
+          {{"--scan", "random"}, {"scan", "random", "ascending"}},
+      });
 }
 
 TEST_CASE("an output that cannot be written is refused before the work") {
