@@ -24,6 +24,7 @@ const std::vector<std::string> kCounters = {
 constexpr std::size_t kDeviceBufferBytes = std::size_t{256} << 20;
 constexpr std::uint32_t kSamplesAtOnce = 4096;  // decoded together
 constexpr std::chrono::milliseconds kBetweenDecodings{20};
+constexpr std::chrono::milliseconds kLongestWait{500};  // for what was sampled before the end
 
 std::string chip_name(const CuptiLibrary& cupti, int device_index) {
   auto chip = TILESCOPE_CUPTI_PARAMS(CUpti_Device_GetChipName_Params);
@@ -56,8 +57,11 @@ class PmSampler {
   PmSampler& operator=(const PmSampler&) = delete;
 
   void start();
-  /// Adds what was sampled since the last call, as much as fits. @returns whether there may be more at once
-  bool decode(Timeline& timeline);
+  /// Adds what was sampled since the last call, as much as fits.
+  void decode(Timeline& timeline);
+  /// Adds what is left after stop(). The device's buffer is written behind time: an empty one may not be all.
+  void decode_rest(Timeline& timeline);
+  std::size_t left_out() const { return left_out_; }
   void stop();
 
  private:
@@ -69,6 +73,8 @@ class PmSampler {
   CUpti_PmSampling_Object* object_ = nullptr;
   std::vector<std::uint8_t> image_;
   std::uint64_t first_ns_ = 0;
+  std::size_t seen_ = 0, left_out_ = 0;  // samples
+  bool at_end_ = false;                  // of the records that the device had written
 };
 
 PmSampler::PmSampler(std::shared_ptr<const CuptiLibrary> cupti, int device_index, double interval_s)
@@ -126,21 +132,32 @@ void PmSampler::stop() {
   TILESCOPE_CUPTI_CALL(*cupti_, cuptiPmSamplingStop, &params);
 }
 
-bool PmSampler::decode(Timeline& timeline) {
+void PmSampler::decode(Timeline& timeline) {
   auto decode = TILESCOPE_CUPTI_PARAMS(CUpti_PmSampling_DecodeData_Params);
   decode.pPmSamplingObject = object_;
   decode.pCounterDataImage = image_.data();
   decode.counterDataImageSize = image_.size();
   TILESCOPE_CUPTI_CALL(*cupti_, cuptiPmSamplingDecodeData, &decode);
   timeline.overflowed |= decode.overflow != 0;
+  at_end_ = decode.decodeStopReason == CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS;
   auto info = TILESCOPE_CUPTI_PARAMS(CUpti_PmSampling_GetCounterDataInfo_Params);
   info.pCounterDataImage = image_.data();
   info.counterDataImageSize = image_.size();
   TILESCOPE_CUPTI_CALL(*cupti_, cuptiPmSamplingGetCounterDataInfo, &info);
   for (std::size_t index = 0; index < info.numCompletedSamples; ++index) add_sample(index, timeline);
+  seen_ += info.numCompletedSamples;
   clear_image();
-  return info.numCompletedSamples > 0 ||
-         decode.decodeStopReason == CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL;
+}
+
+void PmSampler::decode_rest(Timeline& timeline) {
+  const auto most = std::chrono::steady_clock::now() + kLongestWait;
+  for (;;) {
+    const std::size_t before = seen_;
+    decode(timeline);
+    if (seen_ > before) continue;
+    if ((at_end_ && seen_ > 0) || std::chrono::steady_clock::now() > most) return;
+    std::this_thread::sleep_for(kBetweenDecodings);
+  }
 }
 
 void PmSampler::add_sample(std::size_t index, Timeline& timeline) {
@@ -153,7 +170,10 @@ void PmSampler::add_sample(std::size_t index, Timeline& timeline) {
   const double length_s = 1e-9 * static_cast<double>(info.endTimestamp - info.startTimestamp);
   if (timeline.samples.empty()) {
     // The first reaches back to when the sampler was set up.
-    if (length_s > 1.5 * timeline.interval_s) return;
+    if (seen_ + index == 0 && length_s > 1.5 * timeline.interval_s) {
+      ++left_out_;
+      return;
+    }
     first_ns_ = info.startTimestamp;
   }
   const std::vector<double> v = config_.evaluate(image_, index);
@@ -215,7 +235,12 @@ Timeline sample_timeline(double interval_s, const std::function<void()>& work) {
     decoding.check();
   }
   sampler.stop();
-  while (sampler.decode(timeline)) {
+  sampler.decode_rest(timeline);
+  if (timeline.samples.empty()) {
+    throw MachineLacks(
+        "the device gave no sample" +
+        std::string(sampler.left_out() ? " but the first, which reaches back to before the work" : "") +
+        ": take a shorter interval or longer work, in a process where no other profiler has been");
   }
   return timeline;
 }

@@ -1,67 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/device.hpp"
 
-#include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/registry/kernel_registry.hpp"
+#ifdef TILESCOPE_HAS_CUDA
+#include "gpu/launch/device.hpp"
+#endif
 
 namespace tilescope::python {
 namespace {
 
-/// The passes of a kernel that takes the problem, and how to launch them.
-struct Launches {
-  const GpuKernel* kernel;
-  std::vector<TileProgram> programs;
-};
+#ifdef TILESCOPE_HAS_CUDA
+/// The counter of a stream, whose launches follow each other and leave it 0. Kept as long as the process: the
+/// driver may be gone before what a module holds is destroyed.
+WorkCounter* work_counter(cudaStream_t stream) {
+  static std::mutex mutex;
+  static auto& counters = *new std::map<std::pair<int, cudaStream_t>, DeviceBuffer>;
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current device");
+  const std::lock_guard<std::mutex> lock(mutex);
+  DeviceBuffer& counter = counters[{device, stream}];
+  if (!counter.data()) {
+    // Another thread may be capturing a graph, which this has no part in.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode), "leaving others' graphs alone");
+    counter = DeviceBuffer("work counter", sizeof(WorkCounter));
+    counter.zero(stream);
+    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode), "going back to a capture mode");
+  }
+  return static_cast<WorkCounter*>(counter.data());
+}
+#else
+WorkCounter* work_counter(CUstream_st*) { throw MachineLacks(*device_lack()); }
+#endif
 
-Launches launches_of(const AttentionProblem& problem, const KernelUse& use, bool backward) {
-  const Direction direction = backward ? Direction::backward : Direction::forward;
-  const Kernel& row = find_kernel(use.kernel);
-  const GpuKernel& kernel = find_gpu_kernel(use.kernel);
-  const ProgramOptions options = options_of(row, problem, use);
-  require_supported(row, problem, direction, options);
-  if (kernel.launch == nullptr) require_runnable(row);
-  return {&kernel, row.programs(direction, problem, options)};
+TensorName tensor_called(const std::string& text) {
+  for (int i = 0; i < kNumTensors; ++i) {
+    if (to_string(static_cast<TensorName>(i)) == text) return static_cast<TensorName>(i);
+  }
+  throw BadInput("given", text, "must be names of tensors");
 }
 
 }  // namespace
 
-std::vector<Workspace> device_workspaces(const AttentionProblem& problem, const KernelUse& use, bool backward,
-                                         const std::vector<std::string>& given) {
-  require_runnable(find_kernel(use.kernel));
-  std::vector<Workspace> workspaces;
-  for (const TensorName name : tensors_of(launches_of(problem, use, backward).programs)) {
-    if (std::find(given.begin(), given.end(), to_string(name)) != given.end()) continue;
-    const TensorExtent extent = tensor_extent(problem, name);
-    workspaces.push_back({std::string(to_string(name)),
-                          {extent.batch, extent.heads, extent.rows, extent.cols},
-                          std::string(to_string(extent.dtype))});
+std::optional<std::string> refusal(const AttentionProblem& problem, const KernelUse& use, bool backward) {
+  const Kernel& kernel = find_kernel(use.kernel);
+  if (!is_runnable(kernel)) return "does not run here";
+  try {
+    return kernel.refusal(problem, backward ? Direction::backward : Direction::forward,
+                          options_of(kernel, problem, use));
+  } catch (const BadInput& unknown_choice) {
+    return unknown_choice.what();
   }
-  return workspaces;
 }
 
-void device_launch(const AttentionProblem& problem, const KernelUse& use, bool backward,
-                   std::uintptr_t stream, const std::vector<DeviceArray>& tensors, std::uintptr_t counter) {
-  const Launches launches = launches_of(problem, use, backward);
-  const std::set<TensorName> needed = tensors_of(launches.programs);
+DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use, bool backward,
+                           const std::vector<GivenTensor>& given)
+    : kernel_(&find_gpu_kernel(use.kernel)), dropout_(problem.dropout) {
+  const Direction direction = backward ? Direction::backward : Direction::forward;
+  const Kernel& row = find_kernel(use.kernel);
+  const ProgramOptions options = options_of(row, problem, use);
+  require_supported(row, problem, direction, options);
+  require_runnable(row);
+  programs_ = row.programs(direction, problem, options);
+  std::set<TensorName> missing = tensors_of(programs_);
   std::array<DeviceTensor, kNumTensors> placed{};
-  for (const TensorName name : needed) {
-    const auto found = std::find_if(tensors.begin(), tensors.end(), [name](const DeviceArray& array) {
-      return std::get<0>(array) == to_string(name);
-    });
-    if (found == tensors.end()) {
-      throw BadInput(std::string(to_string(name)), "(none)", "must be given, the kernel touches it");
-    }
-    const auto& [text, address, strides] = *found;
-    placed[static_cast<std::size_t>(name)] = {reinterpret_cast<void*>(address), strides[0], strides[1],
-                                              strides[2]};
+  for (const auto& [text, strides] : given) {
+    const TensorName name = tensor_called(text);
+    names_.push_back(name);
+    missing.erase(name);
+    placed[static_cast<std::size_t>(name)] = {nullptr, strides[0], strides[1], strides[2]};
   }
-  for (const TileProgram& program : launches.programs) {
-    KernelArguments arguments = pass_arguments(program);
-    arguments.tensors = placed;
-    arguments.counter = reinterpret_cast<WorkCounter*>(counter);
-    launches.kernel->launch(program, arguments, reinterpret_cast<CUstream_st*>(stream));
+  for (const TensorName name : missing) {
+    const TensorExtent extent = tensor_extent(problem, name);
+    names_.push_back(name);
+    workspaces_.push_back(
+        {{extent.batch, extent.heads, extent.rows, extent.cols}, std::string(to_string(extent.dtype))});
+    placed[static_cast<std::size_t>(name)] = {nullptr, extent.heads * extent.rows * extent.cols,
+                                              extent.rows * extent.cols, extent.cols};
+  }
+  for (const TileProgram& program : programs_) {
+    arguments_.push_back(pass_arguments(program));
+    arguments_.back().tensors = placed;
+  }
+}
+
+void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses,
+                           std::uintptr_t counter, std::uint64_t seed) const {
+  if (addresses.size() != names_.size()) {
+    throw BadInput("addresses", std::to_string(addresses.size()),
+                   "must be " + std::to_string(names_.size()) + ", one a tensor");
+  }
+  auto* const of_stream = reinterpret_cast<CUstream_st*>(stream);
+  for (std::size_t i = 0; i < programs_.size(); ++i) {
+    KernelArguments arguments = arguments_[i];
+    for (std::size_t tensor = 0; tensor < names_.size(); ++tensor) {
+      arguments.tensors[static_cast<std::size_t>(names_[tensor])].data =
+          reinterpret_cast<void*>(addresses[tensor]);
+    }
+    arguments.counter = counter ? reinterpret_cast<WorkCounter*>(counter) : work_counter(of_stream);
+    if (dropout_ > 0) arguments.dropout = DropoutMask(seed, dropout_);
+    kernel_->launch(programs_[i], arguments, of_stream);
   }
 }
 

@@ -3,28 +3,51 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "gpu/registry/gpu_kernel.hpp"
 #include "python/native/arrays.hpp"
 
 namespace tilescope::python {
 
-/// A tensor that the passes of a direction need beside inputs and outputs: its name, (B, H, N, D) and element
-/// type.
-using Workspace = std::tuple<std::string, std::array<std::int64_t, 4>, std::string>;
-/// @param given  names of the tensors that the caller has
-/// @throws BadInput where the kernel refuses the problem, MachineLacks where this machine cannot run it
-std::vector<Workspace> device_workspaces(const AttentionProblem& problem, const KernelUse& use, bool backward,
-                                         const std::vector<std::string>& given);
+/// Why this machine cannot run a direction of a problem that way, or nothing if it can.
+std::optional<std::string> refusal(const AttentionProblem& problem, const KernelUse& use, bool backward);
 
-/// Name, address and strides [elements] of batch, head and row; columns are contiguous.
-using DeviceArray = std::tuple<std::string, std::uintptr_t, std::array<std::int64_t, 3>>;
-/// Enqueues the passes of a direction on `stream` of the current context.
-/// @param counter  address of two ints that are 0
-/// @throws BadInput where a tensor is missing, DeviceError where a launch fails
-void device_launch(const AttentionProblem& problem, const KernelUse& use, bool backward,
-                   std::uintptr_t stream, const std::vector<DeviceArray>& tensors, std::uintptr_t counter);
+/// A tensor that the passes of a direction need beside inputs and outputs: (B, H, N, D), contiguous, and its
+/// element type.
+using Workspace = std::tuple<std::array<std::int64_t, 4>, std::string>;
+/// A tensor of the caller's: its name, and its strides [elements] of batch, head and row; columns are
+/// contiguous.
+using GivenTensor = std::tuple<std::string, std::array<std::int64_t, 3>>;
+
+/// The passes of one direction on tensors that lie in one way, made once and launched many times: what is
+/// left for a launch is to put in addresses.
+class DeviceLaunch {
+ public:
+  /// @throws BadInput where the kernel refuses the problem or a tensor is missing, MachineLacks where this
+  /// machine cannot run it
+  DeviceLaunch(const AttentionProblem& problem, const KernelUse& use, bool backward,
+               const std::vector<GivenTensor>& given);
+
+  const std::vector<Workspace>& workspaces() const { return workspaces_; }
+  /// Enqueues the passes on `stream` of the current context.
+  /// @param addresses  of the given tensors, then of the workspaces, in their orders
+  /// @param counter  of two ints that are 0, or 0: those of the stream, which no graph may capture
+  /// @param seed  of dropout
+  /// @throws DeviceError where a launch fails
+  void enqueue(std::uintptr_t stream, const std::vector<std::uintptr_t>& addresses, std::uintptr_t counter,
+               std::uint64_t seed) const;
+
+ private:
+  const GpuKernel* kernel_;
+  double dropout_;
+  std::vector<TileProgram> programs_;
+  std::vector<KernelArguments> arguments_;  // of each program, but for addresses
+  std::vector<TensorName> names_;           // whose addresses enqueue() takes
+  std::vector<Workspace> workspaces_;
+};
 
 }  // namespace tilescope::python

@@ -115,7 +115,14 @@ void bind_problem(nb::module_& module) {
   nb::class_<AttentionProblem>(module, "Problem")
       .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
-           "key_lengths"_a)
+           "key_lengths"_a = std::vector<std::int64_t>())
+      .def(
+          "with_seed",
+          [](AttentionProblem problem, std::uint64_t seed) {
+            problem.seed = seed;
+            return problem;
+          },
+          "seed"_a)
       .def("describe", [](const AttentionProblem& problem) { return describe(problem); })
       .def("output_type", &output_type);
   module.def(
@@ -131,7 +138,8 @@ void bind_arrays(nb::module_& module) {
              std::optional<std::string> backward) {
             new (use) KernelUse{std::move(kernel), tile, std::move(backward)};
           },
-          "kernel"_a, "tile"_a.none() = nb::none(), "backward"_a.none() = nb::none());
+          "kernel"_a, "tile"_a.none() = nb::none(), "backward"_a.none() = nb::none())
+      .def_ro("kernel", &KernelUse::kernel);
   module.def(
       "attention_forward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
@@ -158,9 +166,13 @@ void bind_arrays(nb::module_& module) {
 }
 
 void bind_device(nb::module_& module) {
-  module.def("device_workspaces", &device_workspaces, "problem"_a, "use"_a, "backward"_a, "given"_a);
-  module.def("device_launch", &device_launch, "problem"_a, "use"_a, "backward"_a, "stream"_a, "tensors"_a,
-             "counter"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def("refusal", &refusal, "problem"_a, "use"_a, "backward"_a);
+  nb::class_<DeviceLaunch>(module, "DeviceLaunch")
+      .def(nb::init<const AttentionProblem&, const KernelUse&, bool, const std::vector<GivenTensor>&>(),
+           "problem"_a, "use"_a, "backward"_a, "given"_a)
+      .def("workspaces", &DeviceLaunch::workspaces)
+      .def("enqueue", &DeviceLaunch::enqueue, "stream"_a, "addresses"_a, "counter"_a, "seed"_a,
+           nb::call_guard<nb::gil_scoped_release>());
 }
 
 void bind_model(nb::module_& module) {

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from .traces import Timeline
 
 Result = TypeVar("Result")
 
+_LONG_S = 1.0  # a block whose DRAM bytes are no longer its own alone
 _counting = threading.Lock()
 
 
@@ -104,6 +106,7 @@ class Count:
             self._block.open()
             self._held = held.pop_all()
         self._process = os.getpid()
+        self._began = time.monotonic()
         return self
 
     def _give_back(self) -> None:
@@ -115,9 +118,16 @@ class Count:
             return
         with self._held:
             if kind is None:
+                elapsed_s = time.monotonic() - self._began
                 self._block.close(self._name)
                 argv = ["python3", "-c", f"with tilescope.count({self._settings[0]!r}): ...".replace("'", '"')]
                 self._record = Record(self._block.record(argv), source="count")
+                if self._settings[1] == "block" and elapsed_s > _LONG_S:
+                    warnings.warn(
+                        f"tilescope.count: the block took {elapsed_s:.1f} s; DRAM counters see the whole device, which is "
+                        "never quite idle. Import, and call once, before the block",
+                        stacklevel=2,
+                    )
         for message in self._record.json.get("messages", ()) if self._record else ():
             warnings.warn(f"tilescope.count: {message}", stacklevel=2)
 

@@ -187,6 +187,27 @@ def test_a_timeline_becomes_a_trace(tmp_path):
     assert use["args"] == {"DRAM": 50.0, "tensor pipes": 25.0, "SMs with work": 25.0}
 
 
+def test_a_timeline_waits_for_what_the_device_writes_late(on_fakes):
+    told = on_fakes("""
+samples = ts.timeline(launch, interval_us=100)
+print([(round(1e6 * row["start_s"]), round(1e6 * row["length_s"])) for row in samples.rows()])
+""")
+    assert eval(told) == [(0, 160), (160, 160), (320, 160), (480, 160)]
+
+
+def test_a_timeline_without_a_sample_is_refused(on_fakes):
+    told = on_fakes(
+        """
+try:
+    ts.timeline(launch)
+except ts.MachineLacks as lack:
+    print(lack)
+""",
+        TILESCOPE_FAKE_SILENT="1",
+    )
+    assert "gave no sample" in told
+
+
 def test_a_command_is_counted_kernel_by_kernel(on_fakes):
     told = on_fakes("""
 import os

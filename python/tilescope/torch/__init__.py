@@ -19,8 +19,10 @@ from . import operators  # noqa: F401  registers the operators
 __all__ = ["attention", "register_transformers", "scaled_dot_product_attention"]
 
 
-def _require(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """What `Problem.of` does not ask of tensors."""
+_accepted: set[Any] = set()  # ways of calling that Problem.of had nothing against
+
+
+def _require_tensors(q: Any, k: Any, v: Any) -> None:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name} must be a torch.Tensor like q, not {type(tensor).__name__}")
@@ -28,6 +30,19 @@ def _require(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
             raise bad_input(name, f"a tensor of {tensor.layout}", "must be dense")
         if tensor.device != q.device:
             raise bad_input(name, f"a tensor on {tensor.device}", f"must lie on {q.device} like q")
+
+
+def _require_problem(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *call: Any) -> None:
+    """Refuses by name, and before anything is traced, what no kernel could take."""
+    if torch.compiler.is_compiling():
+        return
+    key = (q.shape, k.shape, v.shape, q.dtype, k.dtype, v.dtype, *call)
+    if key in _accepted:
+        return
+    layout, causal, window, scale, dropout = call
+    Problem.of(q, k, v, layout=layout, causal=causal, window=window, scale=scale, dropout=dropout)
+    if len(_accepted) < operators.MOST_WAYS:
+        _accepted.add(key)
 
 
 def attention(
@@ -49,32 +64,31 @@ def attention(
     """Softmax attention of q (B, H, Nq, D) over k and v (B, Hkv, Nk, D), with gradients.
 
     Arguments as of `tilescope.attention`; masks are aligned bottom-right. Without `seed`, dropout draws one from torch's
-    CPU generator. Without `backward`, the fused order, or the split one where torch.use_deterministic_algorithms asks
-    for it. In an autocast region q, k and v are cast to its type.
+    CPU generator. Without `backward`, the fused order, or where torch.use_deterministic_algorithms asks for it one that
+    sums the same way each time. In an autocast region q, k and v are cast to its type.
 
     Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
     """
-    _require(q, k, v)
+    window = tuple(window)
+    _require_tensors(q, k, v)
     if torch.is_autocast_enabled(q.device.type):
         q, k, v = (tensor.to(torch.get_autocast_dtype(q.device.type)) for tensor in (q, k, v))
-    if not torch.compiler.is_compiling():  # what is refused is refused before anything is traced, and by name
-        Problem.of(q, k, v, layout=layout, causal=causal, window=window, scale=scale, dropout=dropout)
+    _require_problem(q, k, v, layout, causal, window, scale, dropout)
     if layout == "bnhd":
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
-    if seed is not None:
+    drawn = None
+    if seed is not None and dropout > 0:
         drawn = torch.tensor(seed, dtype=torch.int64)
     elif dropout > 0:
         drawn = torch.randint(2**63 - 1, (), dtype=torch.int64)
-    else:
-        drawn = torch.zeros((), dtype=torch.int64)
     if backward is None and torch.are_deterministic_algorithms_enabled():
-        backward = "ordered" if kernel == "gpu:flash3" else "split"
-    needs_lse = return_lse or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
-    block_m, block_n = tile or (0, 0)
-    out, lse = torch.ops.tilescope.attention_forward(
-        q, k, v, drawn, causal, window[0], window[1], 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
-        kernel or "", backward or "", block_m, block_n, needs_lse,
+        backward = operators.DETERMINISTIC
+    needs_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    options = (
+        causal, *window, 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
+        kernel or "", backward or "", *(tile or (0, 0)),
     )  # fmt: skip
+    out, lse = operators.attention(q, k, v, drawn, options, return_lse or needs_gradient, needs_gradient)
     if layout == "bnhd":
         out = out.transpose(1, 2)
     return (out, lse) if return_lse else out
@@ -113,16 +127,16 @@ def scaled_dot_product_attention(
         causal = True
     elif is_causal:
         right = queries - keys
-    leading = query.shape[:-3]
-    folded = [_four_dimensions(tensor) for tensor in (query, key, value)]
-    if not enable_gqa and folded[0].shape[1] != folded[1].shape[1]:
-        raise bad_input(
-            "enable_gqa", "False", f"key has {folded[1].shape[1]} heads where query has {folded[0].shape[1]}"
-        )
+    folded = query, key, value
+    if query.dim() != 4:
+        folded = tuple(_four_dimensions(tensor) for tensor in folded)
+    heads, heads_kv = folded[0].shape[1], folded[1].shape[1]
+    if heads != heads_kv and not enable_gqa:
+        raise bad_input("enable_gqa", "False", f"key has {heads_kv} heads where query has {heads}")
     out = attention(
         *folded, causal=causal, window=(-1, right), scale=scale, dropout=dropout_p, kernel=kernel, tile=tile
     )
-    return out if len(leading) == 1 else out.reshape(query.shape)
+    return out if query.dim() == 4 else out.reshape(query.shape)
 
 
 def _four_dimensions(tensor: torch.Tensor) -> torch.Tensor:

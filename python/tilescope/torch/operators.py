@@ -9,15 +9,16 @@ a kernel cannot read in place it copies.
 from __future__ import annotations
 
 import functools
-import json
-from typing import Any
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from .. import _native
 
 _OPTIONS = (
-    "Tensor seed, bool causal, int window_left, int window_right, float scale, float dropout, str kernel, "
+    "Tensor? seed, bool causal, int window_left, int window_right, float scale, float dropout, str kernel, "
     "str backward, int block_m, int block_n"
 )
 _LIBRARY = torch.library.Library("tilescope", "DEF")
@@ -38,38 +39,45 @@ _TYPES = {
     torch.float8_e4m3fn: "fp8e4m3",
     torch.float8_e5m2: "fp8e5m2",
 }
+_TYPES_OF_WORKSPACES = {name: dtype for dtype, name in _TYPES.items()}
 _NOWHERE = (0, (0, 0, 0, 0))
+MOST_WAYS = 4096  # of calling, that are remembered
+_Options = tuple[bool, int, int, float, float, str, str, int, int]  # those of the operators, without the seed
 
 
-def _problem(q: Any, k: Any, seed: Any, causal: bool, left: int, right: int, scale: float, dropout: float) -> Any:
-    batch, heads, seqlen_q, head_dim = q.shape
+@functools.lru_cache(MOST_WAYS)
+def _problem(shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options) -> Any:
+    batch, heads, seqlen_q, head_dim = shape_q
+    causal, left, right, scale, dropout, *_ = options
     return _native.Problem(
-        batch, heads, k.shape[1], seqlen_q, k.shape[2], head_dim, _TYPES[q.dtype], causal, (left, right), scale,
-        dropout, int(seed),
+        batch, heads, shape_k[1], seqlen_q, shape_k[2], head_dim, _TYPES[dtype], causal, (left, right), scale,
+        dropout, 0,
     )  # fmt: skip
 
 
-@functools.cache
-def _has_flash3(device: torch.device) -> bool:
-    rows = {row["name"]: row for row in json.loads(_native.catalogue("kernels"))}
-    return torch.cuda.get_device_capability(device) == (9, 0) and rows["gpu:flash3"]["runs_here"]
+@functools.lru_cache(MOST_WAYS)
+def _use(device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options, backward: bool) -> Any:
+    """The kernel that is asked for, or the fastest that computes this: on Hopper gpu:flash3, where it does. Chosen here and
+    not by the caller, since a tracer would look into the choice."""
+    kernel, order, *tile = options[5:]
+    name = kernel or "cpu:flash2"
+    if not kernel and device.type == "cuda":
+        name = "gpu:flash2-simt" if dtype == torch.float32 else "gpu:flash2-mma"
+        hopper = _kernel_use("gpu:flash3", order, tile)
+        if torch.cuda.get_device_capability(device) == (9, 0):
+            if not _native.refusal(_problem(shape_q, shape_k, dtype, options), hopper, backward):
+                return hopper
+    return _kernel_use(name, order, tile)
 
 
-def _kernel_for(q: torch.Tensor, dropout: float, backward: str) -> str:
-    """The fastest that computes this: on Hopper gpu:flash3, which has no dropout, no split order of the backward pass, and
-    needs rows of whole 16-byte chunks."""
-    if q.device.type == "cpu":
-        return "cpu:flash2"
-    if q.dtype == torch.float32:
-        return "gpu:flash2-simt"
-    fits = dropout == 0 and backward in ("", "fused") and q.shape[-1] % 8 == 0
-    return "gpu:flash3" if fits and _has_flash3(q.device) else "gpu:flash2-mma"
+def _kernel_use(name: str, order: str, tile: list[int]) -> Any:
+    if order == DETERMINISTIC:
+        order = "ordered" if name == "gpu:flash3" else "split"
+    return _native.KernelUse(name, tile if tile[0] else None, order or None)
 
 
-def _use(q: torch.Tensor, dropout: float, kernel: str, backward: str, block_m: int, block_n: int) -> Any:
-    """Chosen here and not by the caller: a tracer would look into the choice."""
-    tile = (block_m, block_n) if block_m else None
-    return _native.KernelUse(kernel or _kernel_for(q, dropout, backward), tile, backward or None)
+#: In place of an order of the backward pass: whichever of the kernel's sums in the same order each time.
+DETERMINISTIC = "deterministic"
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
@@ -90,83 +98,147 @@ def _gradients_like(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in tensors)
 
 
-def _forward_on_cpu(
-    q, k, v, seed, causal, window_left, window_right, scale, dropout, kernel, backward, block_m, block_n, keep_lse
-):
+def _forward_on_cpu(q, k, v, seed, options, keep_lse):
     out, lse = _out_like(q), _lse_of(q, keep_lse)
     _native.attention_forward(
-        _problem(q, k, seed, causal, window_left, window_right, scale, dropout),
-        _use(q, dropout, kernel, backward, block_m, block_n),
+        _with_seed(_problem(q.shape, k.shape, q.dtype, options), seed),
+        _use(q.device, q.shape, k.shape, q.dtype, options, False),
         _place(q), _place(k), _place(v), _place(out), _place(lse) if keep_lse else _NOWHERE,
     )  # fmt: skip
     return out, lse
 
 
-def _backward_on_cpu(
-    dout, q, k, v, out, lse, seed, causal, window_left, window_right, scale, dropout, kernel, backward, block_m, block_n
-):
+def _backward_on_cpu(dout, q, k, v, out, lse, seed, options):
     gradients = _gradients_like(q, k, v)
     _native.attention_backward(
-        _problem(q, k, seed, causal, window_left, window_right, scale, dropout),
-        _use(q, dropout, kernel, backward, block_m, block_n),
+        _with_seed(_problem(q.shape, k.shape, q.dtype, options), seed),
+        _use(q.device, q.shape, k.shape, q.dtype, options, True),
         *(_place(tensor) for tensor in (dout, q, k, v, out, lse, *gradients)),
     )
     return gradients
 
 
-def _fitting(tensor):
+def _with_seed(problem, seed):
+    return problem if seed is None else problem.with_seed(int(seed))
+
+
+@functools.lru_cache(MOST_WAYS)
+def _rows_fit(shape: Any, strides: tuple[int, ...], itemsize: int) -> bool:
+    chunk = 16 // itemsize if shape[-1] * itemsize % 16 == 0 else 1
+    return strides[-1] == 1 and all(
+        size == 1 or (stride > 0 and stride % chunk == 0) for size, stride in zip(shape[:-1], strides[:-1])
+    )
+
+
+def _fitting(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor where every kernel can read it in place: columns side by side, rows that begin at 16 bytes wherever rows
     of this length can. Others are copied: gradients of sums have strides of 0."""
-    chunk = 16 // tensor.itemsize if tensor.shape[-1] * tensor.itemsize % 16 == 0 else 1
-    fits = tensor.stride(-1) == 1 and tensor.data_ptr() % 16 == 0
-    for size, stride in zip(tensor.shape[:-1], tensor.stride()[:-1]):
-        fits = fits and (size == 1 or (stride > 0 and stride % chunk == 0))
+    fits = tensor.data_ptr() % 16 == 0 and _rows_fit(tensor.shape, tensor.stride(), tensor.itemsize)
     return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _launch(problem, use, backward, device, named):
-    """Enqueues a direction on torch's current stream. Torch's allocator orders what is freed here on that stream."""
-    types = {name: dtype for dtype, name in _TYPES.items()}
-    with torch.cuda.device(device):
-        needed = _native.device_workspaces(problem, use, backward, list(named))
-        workspaces = {name: torch.empty(shape, dtype=types[dtype], device=device) for name, shape, dtype in needed}
+_FORWARD = ("q", "k", "v", "out", "lse")
+_BACKWARD = ("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv")
+
+
+class _Way(NamedTuple):
+    """What a call does on a device, found out once for all tensors that lie in the same way."""
+
+    launch: Any
+    fits: bool  #: every kernel can read the inputs in place, if they begin at 16 bytes
+    made: list[tuple[Any, tuple[int, ...], torch.dtype]]  #: shape, strides and type of outputs, then of workspaces
+
+
+@functools.lru_cache(MOST_WAYS)
+def _way(
+    device: torch.device, dtype: torch.dtype, shape_q: Any, shape_k: Any, stride_q: Any, strides: Any, options: _Options,
+    backward: bool,
+) -> _Way:  # fmt: skip
+    shapes = {"k": shape_k, "v": shape_k}
+    names = _BACKWARD if backward else _FORWARD
+    inputs = [
+        torch.empty_strided(shapes.get(name, shape_q), of_input, dtype=dtype, device="meta")
+        for name, of_input in zip(names, strides)
+    ]
+    if backward:
+        inputs.append(_lse_of(inputs[1], True))
+        outputs = _gradients_like(*inputs[1:4])
+    else:
+        given_q = torch.empty_strided(shape_q, stride_q, dtype=dtype, device="meta")  # which may have been copied
+        outputs = (_out_like(given_q), _lse_of(given_q, True))
+    given = [(name, tensor.stride()[:3]) for name, tensor in zip(names, (*inputs, *outputs))]
+    problem = _problem(shape_q, shape_k, dtype, options)
+    launch = _native.DeviceLaunch(problem, _use(device, shape_q, shape_k, dtype, options, backward), backward, given)
+    workspaces = [torch.empty(s, dtype=_TYPES_OF_WORKSPACES[t], device="meta") for s, t in launch.workspaces()]
+    return _Way(
+        launch,
+        all(_rows_fit(tensor.shape, tensor.stride(), tensor.itemsize) for tensor in inputs[: len(strides)]),
+        [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*outputs, *workspaces)],
+    )
+
+
+def _enqueue(
+    q: torch.Tensor, k: torch.Tensor, inputs: Sequence[torch.Tensor], lse: torch.Tensor | None, seed: Any, options: _Options
+) -> list[torch.Tensor]:
+    """Enqueues a direction on torch's current stream: forward, or with an LSE backward. Torch's allocator orders what is
+    freed here on that stream. Returns the outputs, and behind them workspaces."""
+    device = q.device
+    if device.index != torch._C._cuda_getDevice():
+        with torch.cuda.device(device):
+            return _enqueue(q, k, inputs, lse, seed, options)
+    strides = tuple([tensor.stride() for tensor in inputs])
+    way = _way(device, q.dtype, q.shape, k.shape, q.stride(), strides, options, lse is not None)
+    addresses = [tensor.data_ptr() for tensor in inputs]
+    if not way.fits or functools.reduce(operator.or_, addresses) % 16:
+        return _enqueue(q, k, [_fitting(tensor) for tensor in inputs], lse, seed, options)
+    if lse is not None:
+        addresses.append(lse.data_ptr())
+    made = [torch.empty_strided(*place, dtype=dtype, device=device) for *place, dtype in way.made]
+    addresses += [tensor.data_ptr() for tensor in made]
+    counter = None
+    if torch._C._cuda_isCurrentStreamCapturing():
+        _refuse_frozen_dropout(options)
         counter = torch.zeros(2, dtype=torch.int32, device=device)
-        places = [(name, tensor.data_ptr(), tensor.stride()[:3]) for name, tensor in (named | workspaces).items()]
-        stream = torch.cuda.current_stream(device).cuda_stream
-        _native.device_launch(problem, use, backward, stream, places, counter.data_ptr())
+    way.launch.enqueue(
+        torch._C._cuda_getCurrentRawStream(device.index),
+        addresses,
+        0 if counter is None else counter.data_ptr(),
+        0 if seed is None else int(seed),
+    )
+    return made
 
 
-def _forward_on_cuda(
-    q, k, v, seed, causal, window_left, window_right, scale, dropout, kernel, backward, block_m, block_n, keep_lse
-):
-    _refuse_frozen_dropout(dropout)
-    out, lse = _out_like(q), _lse_of(q, keep_lse)
-    # A kernel writes its LSE whether it is wanted or not.
-    sums = lse if keep_lse else q.new_empty(q.shape[:3], dtype=torch.float32)
-    named = {"q": _fitting(q), "k": _fitting(k), "v": _fitting(v), "out": out, "lse": sums.unsqueeze(-1)}
-    problem = _problem(q, k, seed, causal, window_left, window_right, scale, dropout)
-    _launch(problem, _use(q, dropout, kernel, backward, block_m, block_n), False, q.device, named)
-    return out, lse
-
-
-def _backward_on_cuda(
-    dout, q, k, v, out, lse, seed, causal, window_left, window_right, scale, dropout, kernel, backward, block_m, block_n
-):
-    _refuse_frozen_dropout(dropout)
-    dq, dk, dv = gradients = _gradients_like(q, k, v)
-    inputs = {"dout": dout, "q": q, "k": k, "v": v, "out": out}
-    named = {name: _fitting(tensor) for name, tensor in inputs.items()}
-    named |= {"lse": lse.contiguous().unsqueeze(-1), "dq": dq, "dk": dk, "dv": dv}
-    problem = _problem(q, k, seed, causal, window_left, window_right, scale, dropout)
-    _launch(problem, _use(q, dropout, kernel, backward, block_m, block_n), True, q.device, named)
-    return gradients
-
-
-def _refuse_frozen_dropout(dropout):
-    if dropout > 0 and torch.cuda.is_current_stream_capturing():
+def _refuse_frozen_dropout(options: _Options) -> None:
+    if options[4] > 0:
         raise RuntimeError(
             "tilescope: a captured graph would drop the same probabilities at each replay; use dropout = 0"
         )
+
+
+def _forward(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seed: Any, options: _Options, keep_lse: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What lse holds that is not kept is undefined."""
+    if q.is_cuda:  # where a kernel writes its LSE whether it is wanted or not
+        out, lse, *_ = _enqueue(q, k, (q, k, v), None, seed, options)
+        return out, lse
+    return _forward_on_cpu(q, k, v, seed, options, keep_lse)
+
+
+def _backward(dout, q, k, v, out, lse, seed, options):
+    if q.is_cuda:
+        return _enqueue(q, k, (dout, q, k, v, out), lse.contiguous(), seed, options)[:3]
+    return _backward_on_cpu(dout, q, k, v, out, lse, seed, options)
+
+
+def _forward_operator(q, k, v, seed, *rest):
+    *options, keep_lse = rest
+    out, lse = _forward(q, k, v, seed, tuple(options), keep_lse)
+    return out, lse if keep_lse else _lse_of(q, False)
+
+
+def _backward_operator(dout, q, k, v, out, lse, seed, *options):
+    return tuple(_backward(dout, q, k, v, out, lse, seed, options))
 
 
 def _fake_forward(q, k, v, *options):
@@ -177,10 +249,9 @@ def _fake_backward(dout, q, k, v, *rest):
     return _gradients_like(q, k, v)
 
 
-_LIBRARY.impl("attention_forward", _forward_on_cpu, "CPU")
-_LIBRARY.impl("attention_forward", _forward_on_cuda, "CUDA")
-_LIBRARY.impl("attention_backward", _backward_on_cpu, "CPU")
-_LIBRARY.impl("attention_backward", _backward_on_cuda, "CUDA")
+for _key in ("CPU", "CUDA"):
+    _LIBRARY.impl("attention_forward", _forward_operator, _key)
+    _LIBRARY.impl("attention_backward", _backward_operator, _key)
 torch.library.register_fake("tilescope::attention_forward", _fake_forward, lib=_LIBRARY)
 torch.library.register_fake("tilescope::attention_backward", _fake_backward, lib=_LIBRARY)
 
@@ -189,6 +260,7 @@ def _save(ctx, inputs, output):
     q, k, v, seed, *options, keep_lse = inputs
     out, lse = output
     ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
     ctx.options, ctx.kept = options, keep_lse
     ctx.save_for_backward(q, k, v, out, lse, seed)
 
@@ -238,3 +310,50 @@ for _operator, _count in (("attention_forward", 3), ("attention_backward", 6)):
     torch.library.register_vmap(
         f"tilescope::{_operator}", _mapped(getattr(torch.ops.tilescope, _operator), _count), lib=_LIBRARY
     )
+
+
+class Eager(torch.autograd.Function):
+    """What the operators do, without the dispatcher between: it costs the host several times what the call itself does."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, seed, options):
+        out, lse = _forward(q, k, v, seed, options, True)
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+        ctx.seed, ctx.options = seed, options
+        ctx.save_for_backward(q, k, v, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, dout, _):
+        q, k, v, out, lse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants second derivatives, and the operator refuses them
+            gradients = torch.ops.tilescope.attention_backward(dout, q, k, v, out, lse, ctx.seed, *ctx.options)
+        else:
+            gradients = _backward(dout, q, k, v, out, lse, ctx.seed, ctx.options)
+        return (*gradients, None, None)
+
+
+def nobody_looks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether nothing but autograd has to know of the call: no compiler, tracer, transform, mode, subclass or profiler."""
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return (
+        type(q) in plain
+        and type(k) in plain
+        and type(v) in plain
+        and (q.is_cuda or q.is_cpu)
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._are_functorch_transforms_active()
+        and torch._C._get_tracing_state() is None
+        and torch.autograd.forward_ad._current_level < 0
+        and not torch.autograd.profiler._is_profiler_enabled
+    )
+
+
+def attention(q: Any, k: Any, v: Any, seed: Any, options: _Options, keep_lse: bool, needs_gradient: bool) -> Any:
+    """(out, lse) by the shortest way that does."""
+    if torch.compiler.is_compiling() or not nobody_looks(q, k, v):
+        return torch.ops.tilescope.attention_forward(q, k, v, seed, *options, keep_lse)
+    if needs_gradient:
+        return Eager.apply(q, k, v, seed, options)
+    return _forward(q, k, v, seed, options, keep_lse)

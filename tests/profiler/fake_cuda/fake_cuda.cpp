@@ -5,6 +5,7 @@
 // that gets a line for each session that counters are opened and closed in.
 #include <cuda.h>
 #include <cupti.h>
+#include <cupti_pmsampling.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
@@ -102,6 +103,15 @@ Session& session_of(const void* image) {
   std::memcpy(&session, image, sizeof session);
   return *session;
 }
+
+/// What a sampler of a device has to give. Its buffer is written behind time: the first records can be read
+/// only when it has been asked a few times after the end.
+struct Sampler {
+  static constexpr int kSamples = 5, kAskedInVain = 3;
+  int asked_after_stop = -1;  // -1: it runs
+  int given = 0;              // samples, by the last decoding
+};
+Sampler sampler;
 
 CUpti_GraphData graph_data(CUgraph graph, CUgraphExec executable) {
   CUpti_GraphData data{};
@@ -333,6 +343,41 @@ CUptiResult cuptiRangeProfilerGetCounterDataInfo(CUpti_RangeProfiler_GetCounterD
 CUptiResult cuptiRangeProfilerCounterDataGetRangeInfo(
     CUpti_RangeProfiler_CounterData_GetRangeInfo_Params* parameters) {
   parameters->rangeName = session_of(parameters->pCounterDataImage).ranges.at(parameters->rangeIndex).c_str();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiPmSamplingEnable(CUpti_PmSampling_Enable_Params* parameters) {
+  sampler = {};
+  parameters->pPmSamplingObject = reinterpret_cast<CUpti_PmSampling_Object*>(&sampler);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiPmSamplingStop(CUpti_PmSampling_Stop_Params*) {
+  sampler.asked_after_stop = 0;
+  return CUPTI_SUCCESS;
+}
+
+/// TILESCOPE_FAKE_SILENT: the sampler never has anything to give.
+CUptiResult cuptiPmSamplingDecodeData(CUpti_PmSampling_DecodeData_Params* parameters) {
+  parameters->decodeStopReason = CUPTI_PM_SAMPLING_DECODE_STOP_REASON_END_OF_RECORDS;
+  const bool written = sampler.asked_after_stop == Sampler::kAskedInVain;
+  if (sampler.asked_after_stop >= 0) ++sampler.asked_after_stop;
+  sampler.given = written && !std::getenv("TILESCOPE_FAKE_SILENT") ? Sampler::kSamples : 0;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiPmSamplingGetCounterDataInfo(CUpti_PmSampling_GetCounterDataInfo_Params* parameters) {
+  parameters->numCompletedSamples = static_cast<std::size_t>(sampler.given);
+  return CUPTI_SUCCESS;
+}
+
+/// Of 0.16 ms each, behind a first one that reaches back for a second.
+CUptiResult cuptiPmSamplingCounterDataGetSampleInfo(
+    CUpti_PmSampling_CounterData_GetSampleInfo_Params* parameters) {
+  constexpr std::uint64_t kFirst_ns = 1'000'000'000, kOther_ns = 160'000;
+  const std::uint64_t before = parameters->sampleIndex;
+  parameters->startTimestamp = before == 0 ? 0 : kFirst_ns + (before - 1) * kOther_ns;
+  parameters->endTimestamp = kFirst_ns + before * kOther_ns;
   return CUPTI_SUCCESS;
 }
 
