@@ -100,6 +100,51 @@ def test_compile_without_graph_breaks(dynamic):
             torch.testing.assert_close(tensor.grad, other.grad)
 
 
+def test_a_compiled_call_makes_no_tensor_of_its_own():
+    """One in host memory would stand between CUDA graphs and what they may hold."""
+    seen = []
+
+    def backend(module, _):
+        seen.extend(node.target for node in module.graph.nodes if node.op == "call_function")
+        return module.forward
+
+    compiled = torch.compile(lambda q, k, v: attention(q, k, v, causal=True), fullgraph=True, backend=backend)
+    compiled(*tensors(grad=False))
+    made = [target for target in seen if target in (torch.zeros, torch.tensor, torch.empty, torch.randint)]
+    assert torch.ops.tilescope.attention_forward in seen and not made, seen
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.3, "seed": 2**63 - 1}, {"layout": "bnhd"}])
+def test_the_short_way_gives_what_the_operators_give(monkeypatch, options):
+    from tilescope.torch import operators
+
+    found = []
+    for short in (True, False):
+        if not short:
+            monkeypatch.setattr(operators, "nobody_looks", lambda *_: False)
+        q, k, v = tensors(shape_q=(2, 4, 32, 32), shape_k=(2, 4, 32, 32))
+        out, lse = attention(q, k, v, causal=True, return_lse=True, **options)
+        nodes = {type(node).__name__ for node in (out.grad_fn, out.grad_fn.next_functions[0][0])}
+        assert ("EagerBackward" in nodes) == short
+        assert not lse.requires_grad
+        found.append([out, lse, *torch.autograd.grad(out.square().sum(), (q, k, v))])
+        with torch.no_grad():
+            assert torch.equal(attention(q, k, v, causal=True, **options), out)
+    for one, other in zip(*found):
+        assert torch.equal(one, other) and one.stride() == other.stride()
+
+
+def test_deterministic_algorithms_take_an_order_that_repeats():
+    q, k, v = tensors()
+    split = torch.autograd.grad(attention(q, k, v, backward="split").sum(), (q, k, v))
+    torch.use_deterministic_algorithms(True)
+    try:
+        chosen = torch.autograd.grad(attention(q, k, v).sum(), (q, k, v))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(map(torch.equal, split, chosen))
+
+
 def test_autocast_casts_and_gradients_come_back_in_fp32():
     q, k, v = tensors()
     with torch.autocast("cpu", dtype=torch.bfloat16):
