@@ -208,6 +208,7 @@ struct RunRecord {
   MachineInfo machine;
   std::optional<RecordCost> cost = std::nullopt;  // of simulations
   std::optional<SimulationSource> simulation_of = std::nullopt;
+  std::optional<std::string> shard = std::nullopt;  // "I/N": one of N parts of a sweep
   std::vector<RunEntry> runs;
   bool operator==(const RunRecord&) const = default;
 };

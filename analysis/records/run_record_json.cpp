@@ -262,6 +262,7 @@ static void list(Fields& fields, Of<Fields, RunRecord>& record) {
   fields.required("machine", Part<MachineInfo>{}, record.machine);
   fields.optional("cost", Part<RecordCost>{}, record.cost);
   fields.optional("simulation_of", Part<SimulationSource>{}, record.simulation_of);
+  fields.optional("shard", Text{}, record.shard);
   fields.items("runs", Part<RunEntry>{}, record.runs);
 }
 

@@ -3,7 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "tests/cli/run_program.hpp"
@@ -16,6 +18,11 @@ std::vector<std::string> lines_of(std::istream&& text) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
+}
+
+std::string text_of(const std::string& file) {
+  std::ifstream stream(std::string(TILESCOPE_SOURCE_DIR "/") + file);
+  return {std::istreambuf_iterator(stream), {}};
 }
 
 std::vector<std::string> readme() { return lines_of(std::ifstream(TILESCOPE_SOURCE_DIR "/README.md")); }
@@ -68,6 +75,39 @@ TEST_CASE("the README's table has the commands of --help") {
   CAPTURE(text);
   const bool same = documented == offered;
   CHECK(same);
+}
+
+TEST_CASE("the README says how long the first commands take") {
+  const std::string text = std::regex_replace(text_of("README.md"), std::regex("\\s+"), " ");
+  for (const std::string command : {"`demo`", "`test`"}) {
+    CAPTURE(command);
+    CHECK(std::regex_search(text, std::regex(command + "[^.;]{0,80} takes? [^.;]{0,40}(minutes|seconds)")));
+  }
+}
+
+TEST_CASE("CONTRIBUTING names files that are there, and every kind of a machine's numbers") {
+  const std::string text = text_of("CONTRIBUTING.md");
+  const std::regex path("`((?:[a-z_]+|[.]ci)/[a-z0-9_./]+)`");
+  int paths = 0;
+  for (std::sregex_iterator found(text.begin(), text.end(), path), end; found != end; ++found) {
+    const std::string name = (*found)[1];
+    if (name.starts_with("build/")) continue;  // which is made
+    ++paths;
+    CAPTURE(name);
+    const std::string file = TILESCOPE_SOURCE_DIR "/" + name;
+    CHECK((std::filesystem::exists(file) || std::filesystem::exists(file + ".hpp")));
+  }
+  CHECK(paths >= 20);
+
+  const std::string machine = run_program({"list", "machines", "--template"}).out;
+  std::smatch kinds;
+  REQUIRE(std::regex_search(machine, kinds, std::regex("\"kind\": \"([a-z, ]+)\"")));
+  const std::string list = kinds[1];
+  const std::regex word("[a-z]{3,}");
+  for (std::sregex_iterator kind(list.begin(), list.end(), word), end; kind != end; ++kind) {
+    CAPTURE(kind->str());
+    CHECK(text.find(kind->str()) != std::string::npos);
+  }
 }
 
 }  // namespace tilescope::testing

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope record compact RECORD...`: records in the form in which they are kept in a repository.
+// `tilescope record merge PART...`: those of the parts of a sweep as one.
 #include <fmt/format.h>
 
 #include <memory>
@@ -8,6 +9,7 @@
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/compact_record.hpp"
 #include "analysis/records/json_fields.hpp"
+#include "analysis/records/merge_shards.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -17,9 +19,7 @@ struct RecordArguments {
   std::vector<std::string> records;
 };
 
-int run_record(const RecordArguments& arguments, const CommandContext& context) {
-  if (arguments.form != "compact") throw BadInput("FORM", "'" + arguments.form + "'", "must be compact");
-  if (arguments.records.empty()) throw BadInput("RECORD", "(none)", "must be at least one record");
+int compact(const RecordArguments& arguments, const CommandContext& context) {
   std::vector<std::string> texts;  // all of them, before the first is written
   std::vector<std::size_t> before;
   for (const std::string& path : arguments.records) {
@@ -34,6 +34,24 @@ int run_record(const RecordArguments& arguments, const CommandContext& context) 
   return kFine;
 }
 
+int merge(const RecordArguments& arguments, const CommandContext& context) {
+  std::vector<std::pair<std::string, RunRecord>> parts;
+  for (const std::string& path : arguments.records) parts.emplace_back(path, read_run_record(path));
+  const RunRecord whole = merge_shards(std::move(parts));
+  context.print(fmt::format("{} parts: {} runs{}\n", arguments.records.size(), whole.runs.size(),
+                            context.wants_json() ? "" : "; --json FILE keeps them"));
+  context.write_json(to_json_text(whole));
+  return kFine;
+}
+
+int run_record(const RecordArguments& arguments, const CommandContext& context) {
+  if (arguments.form != "compact" && arguments.form != "merge") {
+    throw BadInput("FORM", "'" + arguments.form + "'", "must be compact or merge");
+  }
+  if (arguments.records.empty()) throw BadInput("RECORD", "(none)", "must be at least one record");
+  return arguments.form == "merge" ? merge(arguments, context) : compact(arguments, context);
+}
+
 }  // namespace
 
 void add_record_command(CLI::App& app, CommandContext& context) {
@@ -41,13 +59,17 @@ void add_record_command(CLI::App& app, CommandContext& context) {
   CLI::App& command =
       add_command(app, context, "record",
                   "compact: rewrites records in the form for a repository, a run or pass a line, without the "
-                  "samples of times",
+                  "samples of times; merge: the parts of a sweep (--shard) as one record",
                   [arguments, &context] { return run_record(*arguments, context); });
-  command.add_option("form", arguments->form, "compact")->type_name("FORM");
-  command.add_option("records", arguments->records, "what other commands wrote with --json; replaced")
+  command.add_option("form", arguments->form, "what to do with them")->type_name("compact|merge");
+  command
+      .add_option("records", arguments->records,
+                  "what other commands wrote with --json; compact replaces them")
       ->type_name("RECORD...");
-  show_examples(command, {{"record compact reports/data/NAME.json", "the form for a repository, in place"},
-                          {"record compact *.json", "several at once; none is written if one is damaged"}});
+  show_examples(command,
+                {{"record compact reports/data/NAME.json", "the form for a repository, in place"},
+                 {"record compact *.json", "several at once; none is written if one is damaged"},
+                 {"record merge part-*.json --json run.json", "what study --shard 0/4 ... 3/4 wrote"}});
 }
 
 }  // namespace tilescope::cli

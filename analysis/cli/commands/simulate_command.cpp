@@ -16,6 +16,7 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/options/shard.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/simulate/simulate_job.hpp"
 #include "analysis/cli/simulate/tune_bytes.hpp"
@@ -32,6 +33,7 @@ struct SimulateArguments {
   ProblemOptions problem;
   KernelOptions kernel;
   SweepAxes sweep;
+  Shard shard;
   GpuOptions gpus;
   std::optional<std::string> link_rate;
   std::string machine = "h200";
@@ -199,6 +201,14 @@ std::vector<SimulateJob> plan_jobs(const SimulateArguments& arguments,
   return jobs;
 }
 
+/// Those of this process, where --shard says that there are others.
+std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve) {
+  constexpr double kEvenByFormula = 1e-3;  // seconds
+  std::vector<double> costs;
+  for (const SimulateJob& job : jobs) costs.push_back(kEvenByFormula + replay_seconds(job.passes, curve));
+  return shard.part_of(std::move(jobs), costs);
+}
+
 SimulationOptions simulation_options(const SimulateArguments& arguments, const Machine& machine) {
   SimulationOptions how;
   if (const auto& text = arguments.l2_bytes) {
@@ -290,20 +300,26 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   if (arguments.tune_bytes) return simulate_tuning(arguments, machines.front(), context);
   const SimulationOptions how = simulation_options(arguments, machines.front());
   const std::optional<PaperTile> paper = paper_tile(arguments, arguments.problem.problem(), machines.front());
-  const std::vector<SimulateJob> jobs = plan_jobs(arguments, directions, paper, machines);
+  if (arguments.shard.given() && !arguments.sweep.given()) {
+    throw BadInput("--shard", *arguments.shard.name(), "must stand with --sweep, whose runs it divides");
+  }
+  std::vector<SimulateJob> jobs = plan_jobs(arguments, directions, paper, machines);
+  const AttentionProblem first_problem = jobs.front().problem;
+  jobs = own_jobs(std::move(jobs), arguments.shard, how.l2_curve);
 
   if (arguments.dry_run) {
     print_plan(jobs, how, context);
     return kFine;
   }
-  if (!arguments.sweep.given()) context.print(describe(jobs.front().problem) + "\n");
+  if (!arguments.sweep.given()) context.print(describe(first_problem) + "\n");
   for (const Machine& machine : machines) {
     context.print(machine_line(machine, how) +
-                  ceiling_line(with_measured_ceilings(machine), jobs.front().problem.dtype));
+                  ceiling_line(with_measured_ceilings(machine), first_problem.dtype));
   }
   if (paper) context.print(paper->remark);
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
+  record.shard = arguments.shard.name();
   for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, how, context));
   if (arguments.sweep.given()) {
     context.print("\n" + simulated_sweep_table(record.runs));
@@ -387,10 +403,11 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--dry-run", arguments->dry_run, "what would be simulated, and how long it may take");
   command.add_flag("--detail", arguments->detail,
                    "every pass, where several kernels or machines stand side by side");
+  arguments->shard.add_to(command, {"--record", "--tune-bytes"});
   arguments->gpus.add_to(
       command, {"--kernel", "--tile", "--backward", "--order", "--scan", "--sweep", "--record", "--compare",
                 "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes", "--closed-form", "--curve",
-                "--tune-bytes", "--dry-run", "--detail"});
+                "--tune-bytes", "--dry-run", "--detail", "--shard"});
   command
       .add_option("--link-rate", arguments->link_rate,
                   "bytes a second to another GPU, one way, in place of the machine's: 50GB")

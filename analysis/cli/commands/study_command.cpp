@@ -8,6 +8,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/shard.hpp"
 #include "analysis/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
 
@@ -17,6 +18,7 @@ namespace {
 struct StudyArguments {
   std::string name;
   std::string machine;
+  Shard shard;
   bool dry_run = false;
 };
 
@@ -49,6 +51,12 @@ std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vect
   return runs;
 }
 
+std::vector<StudyTask> own_tasks(std::vector<StudyTask> tasks, const Shard& shard) {
+  std::vector<double> costs;
+  for (const StudyTask& task : tasks) costs.push_back(task.seconds);
+  return shard.part_of(std::move(tasks), costs);
+}
+
 int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const Study& study = find_study(arguments.name);
   if (study.default_machine.empty() && !arguments.machine.empty()) {
@@ -58,7 +66,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const std::string machine =
       arguments.machine.empty() ? std::string(study.default_machine) : arguments.machine;
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
-  const std::vector<StudyTask> tasks = study.plan(model);
+  const std::vector<StudyTask> tasks = own_tasks(study.plan(model), arguments.shard);
   double seconds = 0;
   for (const StudyTask& task : tasks) seconds += task.seconds;
   context.print(fmt::format("{}: {} tasks on {}, {}\n", study.name, tasks.size(),
@@ -71,6 +79,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   }
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
+  record.shard = arguments.shard.name();
   for (std::vector<RunEntry>& runs : run_tasks(study, tasks, context)) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
@@ -94,6 +103,7 @@ void add_study_command(CLI::App& app, CommandContext& context) {
       ->type_name(fmt::format("{}", fmt::join(study_names(), "|")));
   command.add_option("--machine", arguments->machine, "a machine's name or file; default: the study's own")
       ->type_name("MACHINE|FILE.json");
+  arguments->shard.add_to(command, {});
   command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
   show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},
                           {"list studies", "all of them, with what they take"}});

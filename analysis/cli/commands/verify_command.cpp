@@ -17,6 +17,7 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/options/shard.hpp"
 #include "analysis/cli/tables/worst_cases.hpp"
 #include "analysis/cli/verify/verify_gradients.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
@@ -37,6 +38,7 @@ struct VerifyOptions {
   ProblemOptions problem;
   KernelOptions kernel;
   GpuOptions gpus;
+  Shard shard;
   std::optional<std::string> inputs;
   std::optional<std::string> repeat, rows;
   bool quick = false, full = false, locate = false, worst = false, verbose = false, gradients = false;
@@ -266,12 +268,15 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   const std::int64_t repeat =
       options.repeat ? parse_integer_in("repeat", *options.repeat, 2, kMostRepeats) : 0;
   const std::vector<const Kernel*> kernels = chosen_kernels(options);
-  const std::vector<VerifyJob> jobs = planned_jobs(options, kernels);
+  std::vector<VerifyJob> jobs = planned_jobs(options, kernels);
+  const std::vector<double> alike(jobs.size(), 1.0);  // small problems of every kind stand side by side
+  jobs = options.shard.part_of(std::move(jobs), alike);
   for (const VerifyJob& job : jobs) {
     require_memory(bytes_needed(job), "verifying " + describe(job.verify_case.problem));
   }
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
+  record.shard = options.shard.name();
   if (any_on_device(kernels)) add_device(record.machine);
   MirrorShares mirror_shares;
   const bool every_line = options.verbose || options.locate || jobs.size() == 1;
@@ -336,8 +341,9 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
+  options->shard.add_to(command, {"--worst", "--rows", "--gradients"});
   options->gpus.add_to(command, {"--backward", "--order", "--scan", "--quick", "--full", "--locate",
-                                 "--worst", "--repeat", "--rows", "--gradients"});
+                                 "--worst", "--repeat", "--rows", "--gradients", "--shard"});
   show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
                           {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",
                            "one problem, and the first tile that diverges"},

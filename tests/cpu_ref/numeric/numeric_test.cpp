@@ -16,7 +16,7 @@
 namespace tilescope {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 constexpr ElementType kNarrowTypes[] = {ElementType::fp16, ElementType::bf16, ElementType::fp8e4m3,
                                         ElementType::fp8e5m2};
 
@@ -53,14 +53,14 @@ std::uint32_t patterns(ElementType type) { return element_bytes(type) == 1 ? 256
 std::vector<float> boundary_values(ElementType type) {
   std::vector<float> values = {0.0f,
                                -0.0f,
-                               kInfinity,
-                               -kInfinity,
+                               kFloatInfinity,
+                               -kFloatInfinity,
                                std::numeric_limits<float>::max(),
                                std::numeric_limits<float>::denorm_min(),
                                1e-40f,
                                std::numeric_limits<float>::quiet_NaN()};
   const auto with_neighbours = [&](float value) {
-    for (float x : {value, std::nextafter(value, kInfinity), std::nextafter(value, -kInfinity)}) {
+    for (float x : {value, std::nextafter(value, kFloatInfinity), std::nextafter(value, -kFloatInfinity)}) {
       values.push_back(x);
       values.push_back(-x);
     }
@@ -93,11 +93,11 @@ TEST_CASE("known values of the narrow types") {
   CHECK(fp32_to_bf16(1.01171875f) == 0x3F82);  // 1 + 3 * 2^-8
   CHECK(fp8e4m3_to_fp32(0x7E) == 448.0f);
   CHECK(fp32_to_fp8e4m3(1e6f) == 0x7E);
-  CHECK(fp32_to_fp8e4m3(-kInfinity) == 0xFE);
+  CHECK(fp32_to_fp8e4m3(-kFloatInfinity) == 0xFE);
   CHECK(std::isnan(fp8e4m3_to_fp32(0x7F)));
   CHECK(fp8e5m2_to_fp32(0x7B) == 57344.0f);
-  CHECK(fp32_to_fp8e5m2(kInfinity) == 0x7B);
-  CHECK(fp8e5m2_to_fp32(0x7C) == kInfinity);
+  CHECK(fp32_to_fp8e5m2(kFloatInfinity) == 0x7B);
+  CHECK(fp8e5m2_to_fp32(0x7C) == kFloatInfinity);
 }
 
 TEST_CASE("the scalar rounding takes the nearest value, the even one of two") {

@@ -26,7 +26,7 @@ constexpr const char* kTable =
     "checksum 1.5\n"
     "\"1\",\"g()\",\"(1, 1, 1)\",\"(1, 1, 1)\",\"0\",\"\"\n";
 
-std::string read(const std::string& name) {
+std::string committed(const std::string& name) {
   std::ifstream file(std::string(TILESCOPE_SOURCE_DIR) + "/reports/profiler/" + name);
   REQUIRE(file);
   std::ostringstream text;
@@ -34,7 +34,7 @@ std::string read(const std::string& name) {
   return text.str();
 }
 
-KernelRecord record(const std::string& name) { return parse_kernel_record(name, read(name)); }
+KernelRecord record(const std::string& name) { return parse_kernel_record(name, committed(name)); }
 
 std::vector<LaunchRounds> our_rounds() {
   std::vector<std::vector<KernelMeasurement>> runs;
@@ -48,7 +48,7 @@ std::vector<LaunchRounds> ncu_rounds() {
   std::vector<std::vector<KernelMeasurement>> runs;
   for (const char* run : {"1", "2", "3"}) {
     const std::string name = std::string("h200-rounds-ncu-") + run + ".csv";
-    runs.push_back(parse_ncu_csv(name, read(name)));
+    runs.push_back(parse_ncu_csv(name, committed(name)));
   }
   return gather_rounds(runs);
 }

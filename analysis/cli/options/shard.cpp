@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/options/shard.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "analysis/cli/options/parse_text.hpp"
+#include "common/errors.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr std::int64_t kMostParts = 1'000'000;
+
+/// What a process learns of its place from those who start many: the index, the number, and the least index.
+struct PlaceVariables {
+  const char *index, *count, *least;
+};
+constexpr PlaceVariables kPlaceVariables[] = {
+    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"},  // before the tasks of one job
+    {"SLURM_PROCID", "SLURM_NTASKS", nullptr},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
+    {"PMI_RANK", "PMI_SIZE", nullptr},
+    {"RANK", "WORLD_SIZE", nullptr},  // torchrun
+};
+
+std::string place_by_environment() {
+  for (const PlaceVariables& variables : kPlaceVariables) {
+    const char* const index = std::getenv(variables.index);
+    const char* const count = std::getenv(variables.count);
+    if (!index || !count) continue;
+    const char* const least = variables.least ? std::getenv(variables.least) : nullptr;
+    const std::int64_t first = least ? parse_integer_in(variables.least, least, 0, kMostParts) : 0;
+    return fmt::format("{}/{}", parse_integer_in(variables.index, index, first, first + kMostParts) - first,
+                       count);
+  }
+  throw BadInput("--shard", "auto",
+                 "found no variables of Slurm, MPI or torchrun that say which part this is; say I/N");
+}
+
+}  // namespace
+
+void Shard::add_to(CLI::App& command, const std::vector<std::string>& others) {
+  CLI::Option* const option =
+      command
+          .add_option(
+              "--shard", text_,
+              "only the part I (from 0) of N equal parts, for as many processes or hosts; auto: as the "
+              "variables of Slurm, MPI or torchrun say. record merge joins the parts' records")
+          ->type_name("I/N|auto");
+  for (const std::string& other : others) option->excludes(command.get_option(other));
+}
+
+Shard::Part Shard::part() const {
+  if (!text_) return {};
+  const std::string text = *text_ == "auto" ? place_by_environment() : *text_;
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) throw BadInput("--shard", *text_, "must be I/N, as in 0/4, or auto");
+  const std::int64_t parts = parse_integer_in("--shard's N", text.substr(slash + 1), 1, kMostParts);
+  return {parse_integer_in("--shard's I", text.substr(0, slash), 0, parts - 1), parts};
+}
+
+std::optional<std::string> Shard::name() const {
+  if (!text_) return std::nullopt;
+  const Part own = part();
+  return fmt::format("{}/{}", own.index, own.parts);
+}
+
+// A task belongs to the part in which the middle of its cost falls.
+std::pair<std::ptrdiff_t, std::ptrdiff_t> Shard::range(const std::vector<double>& costs) const {
+  const Part own = part();
+  const double all = std::accumulate(costs.begin(), costs.end(), 0.0);
+  double before = 0;
+  std::ptrdiff_t first = 0, last = 0;
+  for (const double cost : costs) {
+    const double middle = (before + cost / 2) * static_cast<double>(own.parts);
+    first += middle < static_cast<double>(own.index) * all;
+    last += middle < static_cast<double>(own.index + 1) * all;
+    before += cost;
+  }
+  return {first, own.index + 1 == own.parts ? static_cast<std::ptrdiff_t>(costs.size()) : last};
+}
+
+}  // namespace tilescope::cli
