@@ -24,7 +24,7 @@ const std::vector<std::string> kCounters = {
 constexpr std::size_t kDeviceBufferBytes = std::size_t{256} << 20;
 constexpr std::uint32_t kSamplesAtOnce = 4096;  // decoded together
 constexpr std::chrono::milliseconds kBetweenDecodings{20};
-constexpr std::chrono::milliseconds kLongestWait{500};  // for what was sampled before the end
+constexpr std::chrono::milliseconds kLongestSampleWait{500};  // for what was sampled before the end
 
 std::string chip_name(const CuptiLibrary& cupti, int device_index) {
   auto chip = TILESCOPE_CUPTI_PARAMS(CUpti_Device_GetChipName_Params);
@@ -150,7 +150,7 @@ void PmSampler::decode(Timeline& timeline) {
 }
 
 void PmSampler::decode_rest(Timeline& timeline) {
-  const auto most = std::chrono::steady_clock::now() + kLongestWait;
+  const auto most = std::chrono::steady_clock::now() + kLongestSampleWait;
   for (;;) {
     const std::size_t before = seen_;
     decode(timeline);

@@ -129,7 +129,7 @@ struct HtmlWriter {
     if (figure.legend.height > 0) {
       html += "<div class=\"legend\">" + svg_element(figure.legend, "Legend of " + figure.title) + "</div>\n";
     }
-    html += fmt::format("<figcaption>{}\n", inline_html(figure.caption));
+    html += fmt::format("<figcaption>{}\n", inline_html(caption_text(figure)));
     if (!figure.commands.empty()) {
       (*this)(CommandLines{reproduction(figure.commands)});
       if (has_records) html += "<p><a href=\"#records\">Commit, time and machine of these records</a></p>\n";

@@ -75,7 +75,7 @@ struct MarkdownWriter {
 
   void operator()(const Figure& figure) {
     text += fmt::format("![{}]({}/{}.svg)\n\n**{}** {}\n\n", figure.title, figure_folder, figure.name,
-                        figure.title, figure.caption);
+                        figure.title, caption_text(figure));
     if (!figure.commands.empty()) (*this)(CommandLines{reproduction(figure.commands)});
   }
 };

@@ -117,6 +117,10 @@ std::string to_markdown(const Block& block, std::string_view figure_folder);
 std::string to_svg(const Figure& figure);
 
 /// For text and attributes of HTML and SVG.
+/// The caption, which the title of a single panel opens: what is drawn, where no panel beside it needs a
+/// heading.
+std::string caption_text(const Figure& figure);
+
 std::string escape_markup(std::string_view text);
 
 }  // namespace tilescope

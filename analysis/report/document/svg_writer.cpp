@@ -32,6 +32,13 @@ std::string escape_markup(std::string_view text) {
   return escaped;
 }
 
+std::string caption_text(const Figure& figure) {
+  if (figure.panels.size() != 1) return figure.caption;
+  const std::string& title = figure.panels.front().title;
+  if (title.empty() || figure.caption.find(title) != std::string::npos) return figure.caption;
+  return figure.caption.empty() ? title + "." : title + ". " + figure.caption;
+}
+
 namespace {
 
 /// What stands in the drawing for the page's script alone, left out.

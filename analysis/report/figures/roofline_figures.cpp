@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "analysis/report/figures/chart_looks.hpp"
 #include "analysis/report/sweep.hpp"
 
 namespace tilescope {
@@ -13,7 +12,7 @@ namespace {
 
 constexpr int kThreadsPerWarp = 32;
 
-std::string instruction_rate(double value) { return format_count(value) + "/s"; }
+std::string instruction_rate(double value) { return format_count(value) + " warps/s"; }
 
 /// Ceilings of one kind for drawing: measured ones solid, stated ones dashed. What no document states gives
 /// way to what was measured.
@@ -82,18 +81,17 @@ std::vector<std::string> boundary_names(const Subjects& subjects) {
 
 /// @param work the kernel's amount of what the axes count
 template <typename Work>
-RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Work work) {
+RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, KernelLooks& looks, Work work) {
   std::vector<const RunSummary*> runs;
   for (const RooflineSubject& subject : subjects) runs.push_back(subject.run);
   RooflineChart chart;
   chart.boundaries = boundary_names(subjects);
   chart.roofs = std::move(roofs);
-  KernelLooks palette;
   for (const RooflineSubject& subject : subjects) {
     const double amount = work(subject);
     const double compulsory = static_cast<double>(subject.run->compulsory.total());
     chart.kernels.push_back({title_in(runs, *subject.run),
-                             palette.take(subject.run->algorithm),
+                             looks.take(subject.run->algorithm, subject.run->label),
                              amount / subject.seconds,
                              {subject.intensity(amount, CeilingKind::sm_l2),
                               subject.intensity(amount, CeilingKind::dram), amount / compulsory}});
@@ -117,10 +115,10 @@ Figure named_figure(const char* name, const char* title, const Subjects& subject
 
 std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 
-Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, KernelLooks& looks) {
   Figure figure = named_figure("roofline", "Roofline", subjects, ceilings);
   RooflineChart chart =
-      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate),
+      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate), looks,
                [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
   chart.x_label = "Operational intensity (FLOP per byte at the boundary)";
   chart.y_label = "Useful FLOP per second";
@@ -136,16 +134,16 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
   return figure;
 }
 
-std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings) {
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, KernelLooks& looks) {
   std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
   std::vector<Roof> roofs =
       roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
   if (subjects.empty() || roofs.empty()) return std::nullopt;
   Figure figure = named_figure("softmax-roofline", "Instruction roofline of the softmax", subjects, ceilings);
-  RooflineChart chart = chart_of(subjects, std::move(roofs), [](const RooflineSubject& subject) {
+  RooflineChart chart = chart_of(subjects, std::move(roofs), looks, [](const RooflineSubject& subject) {
     return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
   });
-  chart.x_label = "Exponential instructions of a warp, per byte at the boundary";
+  chart.x_label = "Exponential instructions of a warp (32 threads), per byte at the boundary";
   chart.y_label = "Exponential instructions per second";
   chart.format_rate = instruction_rate;
   figure.panels.front().drawing = draw(chart);

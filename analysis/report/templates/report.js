@@ -55,7 +55,8 @@
       show((at + step + points.length) % points.length);
     };
     if ('steps' in panel.dataset) {
-      const curves = all('g[data-s] > [data-t]', svg).map(pointsOf).filter(curve => curve.length > 3);
+      const lines = all('g[data-s] > [data-t]', svg).map(pointsOf), upright = line => new Set(line.map(point => point.x)).size === 1;
+      const curves = lines.filter(line => !upright(line)), usable = lines.filter(upright).pop();
       const steps = [...new Map(curves.flat().map(point => [point.x, point.text.split(': ')[0]]))].sort((a, b) => a[0] - b[0]);
       const cut = shape(svg, 'path', {class: 'cut c1'});
       const says = make('output'), slider = make('input', {type: 'range', min: 0, max: steps.length - 1});
@@ -70,7 +71,7 @@
       const label = make('label', {className: 'tools', textContent: 'L2 size '});
       label.append(slider, says);
       panel.append(label);
-      slider.value = steps.length >> 1;
+      slider.value = usable ? steps.filter(([x]) => x <= usable[0].x).length - 1 : steps.length >> 1; // the machine's own L2
       slider.oninput();
     }
   }

@@ -104,6 +104,35 @@ TEST_CASE("a limit that rests on an unverified number says so") {
   CHECK_FALSE(contains(roofline_of("h200"), "unverified"));
 }
 
+TEST_CASE("cards and rooflines compare kernels of one record, not those of a study of some other tile") {
+  const RunRecord alike = fixed_record(
+      {simulated(Algorithm::standard, 100, {24, 24}), simulated(Algorithm::flash2, 100, {24, 24})});
+  const RunRecord study = fixed_record({simulated(Algorithm::standard, 100, {96, 96})});
+  ReportRecords one, both;
+  one.runs = {alike};
+  both.runs = {study, alike};
+  const Document without = make_report(one), with = make_report(both);
+  REQUIRE(with.verdicts.size() == 1);
+  CHECK(contains(with.verdicts[0].sentence, "its backward pass"));
+  CHECK(with.verdicts[0].sentence == without.verdicts[0].sentence);
+  const auto roofline_of = [](const Document& document) {
+    for (const ReportFile& file : report_files(document)) {
+      if (file.path == "figures/roofline-forward.svg") return file.contents;
+    }
+    return std::string();
+  };
+  CHECK(contains(roofline_of(with), "standard"));
+  CHECK_FALSE(contains(roofline_of(with), "96x96"));
+}
+
+TEST_CASE("the title of a figure's only panel opens its caption") {
+  Figure figure{.name = "bytes", .title = "Bytes.", .caption = "They grow."};
+  figure.panels = {{"B1 H2 N64", {}}};
+  CHECK(caption_text(figure) == "B1 H2 N64. They grow.");
+  figure.panels.push_back({"B1 H2 N128", {}});
+  CHECK(caption_text(figure) == "They grow.");
+}
+
 TEST_CASE("every heading that depends on a machine names it") {
   const Document document = make_report({sweep_records()});
   for (const Section& section : document.sections) {

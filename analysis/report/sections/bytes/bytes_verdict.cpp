@@ -23,11 +23,12 @@ std::optional<double> sm_l2_ratio(const RunSummary& run) {
   return times_compulsory(run.measured_sm_l2 ? run.measured_sm_l2 : run.closed_form, run);
 }
 
-/// The forward run of an algorithm that moves least at DRAM, or null.
-const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm algorithm) {
+/// The run of an algorithm that moves least at DRAM, or null.
+const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm algorithm,
+                        Direction direction = Direction::forward) {
   const RunSummary* found = nullptr;
   for (const RunSummary* run : runs) {
-    if (run->algorithm != algorithm || run->direction != Direction::forward || !dram_ratio(*run) ||
+    if (run->algorithm != algorithm || run->direction != direction || !dram_ratio(*run) ||
         !sm_l2_ratio(*run)) {
       continue;
     }
@@ -36,9 +37,31 @@ const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm al
   return found;
 }
 
-/// The most telling problem on which both were measured, or else simulated.
-std::pair<const RunSummary*, const RunSummary*> standard_and_flash(const std::vector<RunSummary>& runs) {
-  auto problems = group_by_problem(headline_runs(runs));
+/// Groups of one record each: kernels of a record are run alike, those of a study of some block size not.
+std::vector<std::vector<const RunSummary*>> by_record(
+    const std::vector<std::vector<const RunSummary*>>& groups) {
+  std::vector<std::vector<const RunSummary*>> parts;
+  for (const auto& group : groups) {
+    std::vector<const RunSummary*> left = group;
+    while (!left.empty()) {
+      const RunRecord* const record = left.front()->record;
+      const auto others = std::stable_partition(
+          left.begin(), left.end(), [record](const RunSummary* run) { return run->record == record; });
+      parts.emplace_back(left.begin(), others);
+      left.erase(left.begin(), others);
+    }
+  }
+  return parts;
+}
+
+/// standard and flash2, forward, and flash2's backward pass, which may be null.
+struct Compared {
+  const RunSummary *standard = nullptr, *flash = nullptr, *backward = nullptr;
+};
+
+/// The most telling problem on which both were measured, or else simulated, in one record.
+Compared standard_and_flash(const std::vector<RunSummary>& runs) {
+  auto problems = by_record(group_by_problem(headline_runs(runs)));
   std::erase_if(problems, [](const auto& members) {
     return !least(members, Algorithm::standard) || !least(members, Algorithm::flash2);
   });
@@ -46,26 +69,29 @@ std::pair<const RunSummary*, const RunSummary*> standard_and_flash(const std::ve
   const auto measured = [](const auto& members) { return members.front()->measured_dram.has_value(); };
   if (std::any_of(problems.begin(), problems.end(), measured)) std::erase_if(problems, std::not_fn(measured));
   const auto members = most_telling(problems, 1).front();
-  return {least(members, Algorithm::standard), least(members, Algorithm::flash2)};
+  return {least(members, Algorithm::standard), least(members, Algorithm::flash2),
+          least(members, Algorithm::flash2, Direction::backward)};
 }
 
 }  // namespace
 
 std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
-  const auto [standard, flash] = standard_and_flash(runs);
+  const auto [standard, flash, backward] = standard_and_flash(runs);
   if (!flash) return std::nullopt;
   const double dram = *dram_ratio(*flash);
   constexpr double kNearly = 1.1;
   return Finding{
       "Do they move more than they must?", format_ratio(dram),
-      fmt::format(
-          "**{}** At DRAM `{}` moves {} times the {} that it must ({} times at SM<->L2), `{}` {} times ({}): "
-          "{}, forward, {}, {}.",
-          dram <= kNearly ? "Hardly more." : "More.", flash->run->kernel, fmt::format("{:.2f}", dram),
-          format_bytes(static_cast<double>(flash->compulsory.total())),
-          fmt::format("{:.2f}", *sm_l2_ratio(*flash)), standard->run->kernel,
-          fmt::format("{:.3g}", *dram_ratio(*standard)), fmt::format("{:.3g}", *sm_l2_ratio(*standard)),
-          problem_text(*flash), machine_text(*flash), flash->measured_dram ? "measured" : "simulated"),
+      fmt::format("**{}** At DRAM `{}`'s forward pass moves {} times the {} that it must ({} times at "
+                  "SM<->L2){}; `{}`'s "
+                  "{} times ({} times at SM<->L2). {}, {}, {}.",
+                  dram <= kNearly ? "Hardly more." : "More.", flash->run->kernel, fmt::format("{:.2f}", dram),
+                  format_bytes(static_cast<double>(flash->compulsory.total())),
+                  fmt::format("{:.2f}", *sm_l2_ratio(*flash)),
+                  backward ? fmt::format(", its backward pass {:.2f} times", *dram_ratio(*backward)) : "",
+                  standard->run->kernel, fmt::format("{:.3g}", *dram_ratio(*standard)),
+                  fmt::format("{:.3g}", *sm_l2_ratio(*standard)), problem_text(*flash), machine_text(*flash),
+                  flash->measured_dram ? "measured" : "simulated"),
       dram <= kNearly ? Outcome::good : Outcome::mixed, "summary"};
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/roofline_figures.hpp"
@@ -130,11 +132,33 @@ void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>
   }
 }
 
-void add_figures(Section& section, const Group& group) {
+/// Those of the record in which most algorithms meet: a chart compares kernels that were run alike.
+Subjects run_alike(const Subjects& subjects) {
+  const auto algorithms = [&subjects](const RunRecord* record) {
+    std::set<std::optional<Algorithm>> found;
+    for (const RooflineSubject& subject : subjects) {
+      if (subject.run->record == record) found.insert(subject.run->algorithm);
+    }
+    return found.size();
+  };
+  const RunRecord* most = subjects.front().run->record;
+  for (const RooflineSubject& subject : subjects) {
+    if (algorithms(subject.run->record) > algorithms(most)) most = subject.run->record;
+  }
+  Subjects alike;
+  std::copy_if(subjects.begin(), subjects.end(), std::back_inserter(alike),
+               [most](const RooflineSubject& subject) { return subject.run->record == most; });
+  return alike;
+}
+
+void add_figures(Section& section, const Group& group, KernelLooks& looks) {
   for (const Subjects* side : {&group.forward, &group.backward}) {
     if (side->empty()) continue;
-    add_to_figure(section, roofline_figure(*side, group.ceilings));
-    if (auto figure = instruction_figure(*side, group.ceilings)) add_to_figure(section, std::move(*figure));
+    const Subjects subjects = run_alike(*side);
+    add_to_figure(section, roofline_figure(subjects, group.ceilings, looks));
+    if (auto figure = instruction_figure(subjects, group.ceilings, looks)) {
+      add_to_figure(section, std::move(*figure));
+    }
   }
 }
 
@@ -173,8 +197,9 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
                 "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
                 "takes a kernel's work longest, and the share of each that the kernel reaches."});
   const std::vector<Group> groups = groups_of(runs);
+  KernelLooks looks;
   for (const Group& group : groups) {
-    if (group.drawn) add_figures(section, group);
+    if (group.drawn) add_figures(section, group, looks);
   }
   add_tables(section, groups);
   std::vector<std::string> machines;

@@ -13,11 +13,16 @@
 namespace tilescope {
 namespace {
 
-/// Of the rates of our fastest kernel over those of the fastest peer, problem by problem: the geometric mean,
-/// and of how many problems.
-std::pair<double, int> against_fastest_peer(const DeviceRuns& group) {
+/// The rates of our fastest kernel over those of the fastest peer, problem by problem.
+struct AgainstPeers {
+  double mean = 0;  // geometric
+  double worst = HUGE_VAL;
+  int problems = 0;
+};
+
+AgainstPeers against_fastest_peer(const DeviceRuns& group) {
   double sum = 0;
-  int count = 0;
+  AgainstPeers result;
   for (const AttentionProblem& problem : group.problems()) {
     double fastest[2] = {};  // the peers', ours
     for (const RunSummary* run : group.runs) {
@@ -26,9 +31,11 @@ std::pair<double, int> against_fastest_peer(const DeviceRuns& group) {
     }
     if (fastest[0] == 0 || fastest[1] == 0) continue;
     sum += std::log(fastest[1] / fastest[0]);
-    ++count;
+    result.worst = std::min(result.worst, fastest[1] / fastest[0]);
+    ++result.problems;
   }
-  return {count > 0 ? std::exp(sum / count) : 0, count};
+  if (result.problems > 0) result.mean = std::exp(sum / result.problems);
+  return result;
 }
 
 /// The share of a matrix product's rate that the fastest CPU kernel reaches.
@@ -64,11 +71,12 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
   std::vector<std::string> ratios, passes;
   std::string device;
   for (const DeviceRuns& group : runs_beside_peers(runs)) {
-    const auto [ratio, count] = against_fastest_peer(group);
+    const auto [ratio, worst, count] = against_fastest_peer(group);
     if (count == 0) continue;
     slowest = ratios.empty() ? ratio : std::min(slowest, ratio);
     ratios.push_back(format_ratio(ratio));
-    passes.push_back(fmt::format("{} {} over {} problems", ratios.back(), to_string(group.direction), count));
+    passes.push_back(fmt::format("{} {} over {} problems, {} at worst", ratios.back(),
+                                 to_string(group.direction), count, format_ratio(worst)));
     device = group.record->machine.name.value_or("unknown device");
   }
   if (ratios.empty()) return cpu_speed_verdict(runs);
@@ -77,7 +85,7 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
       "How fast are they?", fmt::to_string(fmt::join(ratios, ", ")),
       fmt::format("**{}** Our fastest kernel's rate over that of the fastest library beside it, geometric "
                   "means: {} ({}).",
-                  verdict, fmt::join(passes, ", "), device),
+                  verdict, fmt::join(passes, "; "), device),
       slowest >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
 }
 
