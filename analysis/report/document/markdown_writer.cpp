@@ -92,6 +92,14 @@ std::vector<std::string> reproduction(const std::vector<std::string>& commands) 
   return lines;
 }
 
+Table verdict_table(const Document& document) {
+  Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
+  for (const Finding& verdict : document.verdicts) {
+    table.rows.push_back({verdict.question, "**" + verdict.number + "**", verdict.sentence});
+  }
+  return table;
+}
+
 std::string to_markdown(const Block& block, std::string_view figure_folder) {
   MarkdownWriter writer{figure_folder, {}};
   std::visit(writer, block);
@@ -101,13 +109,7 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
 
 std::string to_markdown(const Document& document, std::string_view figure_folder) {
   MarkdownWriter writer{figure_folder, "# " + document.title + "\n\n"};
-  if (!document.verdicts.empty()) {
-    Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
-    for (const Finding& verdict : document.verdicts) {
-      table.rows.push_back({verdict.question, "**" + verdict.number + "**", verdict.sentence});
-    }
-    writer(table);
-  }
+  if (!document.verdicts.empty()) writer(verdict_table(document));
   writer.text += document.lead + "\n\n";
   for (const Section& section : document.sections) {
     writer.text += fmt::format("<a id=\"{}\"></a>\n\n## {}\n\n", section.name, section.title);

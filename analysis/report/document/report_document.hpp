@@ -110,6 +110,8 @@ std::string to_html(const Document& document);
 std::string to_markdown(const Document& document, std::string_view figure_folder);
 
 /// One block alone, as it stands inside to_markdown().
+/// The questions that the report opens with, a row each.
+Table verdict_table(const Document& document);
 std::string to_markdown(const Block& block, std::string_view figure_folder);
 
 /// A whole SVG document of the figure: its panels side by side, its legend below, without what a script
