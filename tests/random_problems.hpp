@@ -17,6 +17,12 @@ class ProblemGenerator {
   bool chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
   TileShape tile(int most = 24) { return {between(1, most), between(1, most)}; }
 
+  /// The same, with sides that `slices` divides.
+  TileShape tile_of_slices(int slices, int most = 24) {
+    const TileShape part = tile(most);
+    return {slices * part.block_m, slices * part.block_n};
+  }
+
   /// A length next to a multiple of the tile's rows: {1, m-1, m, m+1, 2m+3}, or any up to 4m.
   int length(int tile_rows) {
     const int edges[] = {

@@ -43,8 +43,8 @@ std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) 
 struct HeadSums {
   std::int64_t owned_rows = 0;  // every block once
   std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
-  std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each of its inner tiles
-  std::int64_t inner_step_rows = 0;  // the inner tile's rows, at each step
+  std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
+  std::int64_t inner_step_rows = 0;  // the rows of these slices
   std::int64_t inner_rows = 0;       // distinct inner rows
   std::int64_t area = 0;             // entries of visited tiles, clipped to the matrix
 };
@@ -54,8 +54,9 @@ struct HeadSums {
 HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t key_rows) {
   const AttentionProblem& p = program.problem;
   const bool q_axis = program.axis == Axis::q;
-  const int owned_size = q_axis ? program.tile.block_m : program.tile.block_n;
-  const int inner_size = q_axis ? program.tile.block_n : program.tile.block_m;
+  const TileShape tile = program.access_tile();
+  const int owned_size = q_axis ? tile.block_m : tile.block_n;
+  const int inner_size = q_axis ? tile.block_n : tile.block_m;
   const std::int64_t owned_total = q_axis ? p.seqlen_q : key_rows;
   const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
@@ -67,7 +68,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
       sums.busy_rows += rows;
       continue;
     }
-    const TileRange inner = program.inner_tiles(static_cast<int>(batch), block);
+    const TileRange inner = program.inner_slices(static_cast<int>(batch), block);
     if (inner.empty()) continue;
     const std::int64_t inner_rows = covered_rows(inner.begin, inner.end, inner_size, inner_total);
     sums.busy_rows += rows;
@@ -214,12 +215,11 @@ std::int64_t useful_flops(const TileProgram& program) {
 
 std::int64_t executed_flops(const TileProgram& program) {
   require_countable(program);
-  const std::int64_t tile_flops = 2 * program.problem.head_dim * program.tile.block_m * program.tile.block_n;
-  return tile_flops * program.matmuls * program.visited_tiles();
+  return 2 * program.problem.head_dim * program.matmuls * program.computed_entries();
 }
 
 std::int64_t useful_flops(const AttentionProblem& problem, Direction direction) {
-  const int matmuls = direction == Direction::forward ? 2 : 5;
+  const int matmuls = matmuls_of(direction);
   require_countable(problem, 2.0 * matmuls * dense_products(problem));
   return 2 * problem.head_dim * matmuls * problem.visible_pairs();
 }

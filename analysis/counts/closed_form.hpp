@@ -35,7 +35,8 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program);
 
 /// FLOPs of the pass's matrix products over the visible (query, key) pairs alone: 2 * head_dim a product.
 std::int64_t useful_flops(const TileProgram& program);
-/// FLOPs of the pass's matrix products over whole visited tiles, padding and masked entries included.
+/// FLOPs of the pass's matrix products over all that is computed: whole visited tiles, or where those that a
+/// mask cuts are cut finer, the parts that it leaves something of; padding and masked entries included.
 std::int64_t executed_flops(const TileProgram& program);
 
 /// FLOPs of the direction over visible pairs, by the papers' number of products: 2 forward, 5 backward (S

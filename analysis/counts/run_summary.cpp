@@ -62,6 +62,12 @@ void set_tile_and_machine(RunSummary& summary) {
   }
 }
 
+std::int64_t diagonal_slices(const std::vector<const PassRecord*>& passes) {
+  std::int64_t most = 1;
+  for (const PassRecord* pass : passes) most = std::max(most, pass->diagonal_slices.value_or(1));
+  return most;
+}
+
 /// `verify` counts the bytes of its many small cases too; they are of no interest to a report on bytes.
 bool only_judged(const RunEntry& run) {
   return !run.error.empty() && std::none_of(run.passes.begin(), run.passes.end(), [](const PassRecord& pass) {
@@ -147,6 +153,10 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         }
         if (run.scan && *run.scan != Scan::ascending) {
           summary.label += fmt::format(" {}", to_string(*run.scan));
+        }
+        summary.diagonal_slices = diagonal_slices(summary.passes);
+        if (summary.diagonal_slices > 1) {
+          summary.label += fmt::format(" {} diagonal slices", summary.diagonal_slices);
         }
         if (run.pages == PagePlacement::random) summary.label += " random pages";
         summary.algorithm = algorithm_of_kernel(run.kernel);

@@ -26,8 +26,9 @@ struct RunSummary {
   TileShape tile;                      // of the pass that moves most
   std::int64_t useful_flops = 0;       // of the direction, however it is computed
   std::int64_t executed_flops = 0;
-  std::int64_t exponentials = 0;  // of its passes, over visible pairs
-  ReadWriteBytes compulsory;      // of the direction, see closed_form.hpp
+  std::int64_t diagonal_slices = 1;  // parts a side of a tile that the mask cuts
+  std::int64_t exponentials = 0;     // of its passes, over visible pairs
+  ReadWriteBytes compulsory;         // of the direction, see closed_form.hpp
   /// Summed over the passes; absent unless every pass has it.
   std::optional<ReadWriteBytes> closed_form, simulated_sm_l2, simulated_dram, measured_sm_l2, measured_dram;
   std::optional<double> median_seconds;

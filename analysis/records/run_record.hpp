@@ -113,9 +113,12 @@ inline constexpr TileShape kUnknownTile{0, 0};
 struct PassRecord {
   std::string name;
   Direction direction = Direction::forward;
-  TileShape tile;                   // kUnknownTile for another library's kernel
-  std::int64_t flops = 0;           // matrix products over the visible (query, key) pairs, 2 a multiply-add
-  std::int64_t executed_flops = 0;  // the same over whole visited tiles
+  TileShape tile;          // kUnknownTile for another library's kernel
+  std::int64_t flops = 0;  // matrix products over the visible (query, key) pairs, 2 a multiply-add
+  std::int64_t executed_flops =
+      0;  // the same over all that is computed: whole visited tiles, or parts of them
+  /// Parts a side of a tile that the mask cuts, where there are several.
+  std::optional<std::int64_t> diagonal_slices = std::nullopt;
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
   std::optional<MeasuredBytes> measured;

@@ -182,6 +182,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.unless(kUnknownTile, "tile", Part<TileShape>{}, pass.tile);
   fields.required("flops", kCount, pass.flops);
   fields.required("executed_flops", kCount, pass.executed_flops);
+  fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.diagonal_slices);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);

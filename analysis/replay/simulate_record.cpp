@@ -25,7 +25,7 @@ const PassRecord* find_pass(const RunEntry& run, PassName name) {
 /// Whether two records hold the same passes of the same runs, in the same order.
 bool same_runs(const RunRecord& one, const RunRecord& other) {
   const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
-    return a.name == b.name && a.tile == b.tile;
+    return a.name == b.name && a.tile == b.tile && a.diagonal_slices == b.diagonal_slices;
   };
   const auto same_run = [&same_pass](const RunEntry& a, const RunEntry& b) {
     return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages &&
@@ -42,7 +42,10 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
   options.scan = run.scan.value_or(Scan::ascending);
   for (int i = 0; i < kNumPasses; ++i) {
     const auto name = static_cast<PassName>(i);
-    if (const PassRecord* pass = find_pass(run, name)) options[name].tile = pass->tile;
+    const PassRecord* pass = find_pass(run, name);
+    if (pass == nullptr) continue;
+    options[name].tile = pass->tile;
+    if (pass->diagonal_slices) options.diagonal_slices = static_cast<int>(*pass->diagonal_slices);
   }
   if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
   if (find_pass(run, PassName::dkdvdq)) options.backward = BackwardOrder::fused;
@@ -87,6 +90,7 @@ RunEntry without_measurements(const RunEntry& run) {
     model.tile = pass.tile;
     model.flops = pass.flops;
     model.executed_flops = pass.executed_flops;
+    model.diagonal_slices = pass.diagonal_slices;
     model.closed_form = pass.closed_form;
     model.simulated = pass.simulated;
   }

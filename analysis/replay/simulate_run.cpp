@@ -118,6 +118,7 @@ PassRecord counted_pass(Direction direction, const TileProgram& program) {
   pass.tile = program.tile;
   pass.flops = useful_flops(program);
   pass.executed_flops = executed_flops(program);
+  if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
   pass.closed_form = closed_form_bytes(program);
   return pass;
 }

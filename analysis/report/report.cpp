@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/report/report.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 
 #include "analysis/records/atomic_file.hpp"
 #include "analysis/records/json_fields.hpp"
@@ -28,6 +30,19 @@ std::vector<NoiseFloor> noise_floor_of(const std::vector<CeilingsRecord>& record
   return {};
 }
 
+/// Whether a record is about cutting tiles finer, by formula: a section of its own tells of it, and its runs
+/// would stand beside others as if they were other kernels.
+bool is_of_slices(const RunRecord& record) {
+  bool slices = false;
+  for (const RunEntry& run : record.runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (pass.simulated || pass.measured || pass.time) return false;
+      slices = slices || pass.diagonal_slices;
+    }
+  }
+  return slices;
+}
+
 void add(Document& document, std::optional<Section> section) {
   if (section) document.sections.push_back(std::move(*section));
 }
@@ -50,7 +65,10 @@ void ReportRecords::add(const std::string& source, std::string_view text) {
 
 Document make_report(const ReportRecords& all) {
   const std::vector<RunRecord>& records = all.runs;
-  const std::vector<RunSummary> runs = summarize(records);
+  std::vector<RunRecord> of_slices, others;
+  std::partition_copy(records.begin(), records.end(), std::back_inserter(of_slices),
+                      std::back_inserter(others), is_of_slices);
+  const std::vector<RunSummary> runs = summarize(others);
   const std::vector<RunSummary> holdout = summarize(all.holdout);
   Document document{"TileScope report", kLead, {}};
   for (std::optional<Finding>& verdict : std::array{error_verdict(records), bytes_verdict(runs),
@@ -68,6 +86,7 @@ Document make_report(const ReportRecords& all) {
   add(document, l2_section(runs));
   add(document, residency_section(all.ceilings));
   add(document, block_section(runs));
+  add(document, diagonal_section(summarize(of_slices)));
   add(document, tensor_section(runs));
   add(document, growth_section(runs));
   add(document, memory_section(runs));

@@ -55,6 +55,21 @@ struct Simulations {
                      },
                      seconds});
   }
+
+  /// FlashAttention-2 in both directions, counted and not replayed, with tiles cut finer where the mask does.
+  void add_cut(const AttentionProblem& problem, int slices) {
+    const Kernel& kernel = cpu_kernel(Algorithm::flash2);
+    ProgramOptions options = ProgramOptions::with_tile(usual_tile(Algorithm::flash2));
+    options.backward = BackwardOrder::fused;
+    options.diagonal_slices = slices;
+    std::vector<PlannedPass> passes = plan_passes(kernel, problem, kBoth, options, machine);
+    tasks.push_back({fmt::format("{} {}, {} slices", kernel.name, describe(problem), slices),
+                     [passes = std::move(passes), problem, &kernel, &machine = machine] {
+                       return std::vector<RunEntry>{
+                           simulate_run(kernel, problem, passes, machine, {.replay = false})};
+                     },
+                     0});
+  }
 };
 
 std::vector<StudyTask> passes_study(const Machine& machine) {
@@ -113,12 +128,29 @@ std::vector<StudyTask> figure2_study(const Machine& machine) {
   return std::move(simulations.tasks);
 }
 
+/// By formula alone: a causal mask, on whose diagonal tiles end, and a window whose edge lies inside tiles.
+std::vector<StudyTask> diagonal_study(const Machine& machine) {
+  Simulations simulations{machine};
+  for (const std::int64_t window : {-1, 300}) {
+    for (std::int64_t seqlen = 512; seqlen <= 16384; seqlen *= 2) {
+      AttentionProblem problem = preset_problem("long-128k");
+      problem.seqlen_q = problem.seqlen_k = seqlen;
+      problem.causal = true;
+      problem.window_left = window;
+      for (const int slices : {1, 2, 4, 8}) simulations.add_cut(problem, slices);
+    }
+  }
+  return std::move(simulations.tasks);
+}
+
 constexpr Study kStudies[] = {
     {"passes", "every pass of every algorithm at N = 4K and 128K, with DRAM bytes at every L2 size", "h200",
      passes_study},
     {"seqlen", "bytes against sequence length, N = 512 ... 128K", "h200", seqlen_study},
     {"block-size", "bytes against block size, 16 ... 256 rows", "h200", block_size_study},
     {"paper-figure2", "FlashAttention's Figure 2: GPT-2 medium on an A100", "a100-40gb", figure2_study},
+    {"diagonal", "what finer parts of tiles on the diagonal save, N = 512 ... 16K, by formula", "h200",
+     diagonal_study},
     {"paper-errors", "FlashAttention-3's error experiment, on this CPU", "", error_study},
 };
 

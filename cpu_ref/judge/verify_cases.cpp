@@ -208,6 +208,28 @@ void add_orders(CaseList& list) {
   }
 }
 
+/// Masked tiles cut finer: masks that end at the edges of parts and beside them.
+void add_diagonal_slices(CaseList& list, TileShape tile) {
+  int turn = 0;
+  for (const int slices : {2, 4}) {
+    for (const Mask& mask : masks_for(tile)) {
+      VerifyCase c = list.several_tiles();
+      c.diagonal_slices = slices;
+      c.problem.heads = 2;
+      c.problem.heads_kv = 1 + turn % 2;
+      c.problem.seqlen_k += turn % 3 * tile.block_n / 4;
+      c.problem.dtype = kGradientTypes[turn % 3];
+      if (turn % 5 == 3) c.problem.dropout = 0.25;
+      if (turn % 5 == 4) {
+        c.problem.batch = 2;
+        c.problem.key_lengths = {tile.block_n + tile.block_n / 4 + 1, c.problem.seqlen_k};
+      }
+      list.add(c, mask, 2);
+      ++turn;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
@@ -219,6 +241,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_empty_rows(list, tile);
   add_padding(list, tile);
   add_orders(list);
+  add_diagonal_slices(list, tile);
   return list.take();
 }
 
@@ -231,16 +254,29 @@ ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel)
   own.ctas_per_turn = 3;
   ProgramOptions options = own;
   options.set_tile(verify_case.tile);
-  const bool refused = kernel.refusal(problem, Direction::forward, options) ||
-                       kernel.refusal(problem, verify_case.direction, options);
-  return refused ? own : options;
+  const auto refused = [&](const ProgramOptions& asked) {
+    return kernel.refusal(problem, Direction::forward, asked) ||
+           kernel.refusal(problem, verify_case.direction, asked);
+  };
+  if (refused(options)) options = own;
+  ProgramOptions cut = options;
+  cut.diagonal_slices = verify_case.diagonal_slices;
+  return refused(cut) ? options : cut;
 }
 
 std::vector<BackwardOrder> backward_orders(const VerifyCase& verify_case, const Kernel& kernel) {
   if (verify_case.direction == Direction::forward || kernel.backward_orders.empty()) {
     return {kernel.default_options(verify_case.problem).backward};
   }
-  return kernel.backward_orders;
+  std::vector<BackwardOrder> orders = kernel.backward_orders;
+  ProgramOptions options = case_options(verify_case, kernel);
+  if (options.diagonal_slices > 1) {
+    std::erase_if(orders, [&](BackwardOrder order) {
+      options.backward = order;
+      return kernel.refusal(verify_case.problem, Direction::backward, options).has_value();
+    });
+  }
+  return orders;
 }
 
 }  // namespace tilescope

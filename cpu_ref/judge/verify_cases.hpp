@@ -19,6 +19,7 @@ struct VerifyCase {
   TileShape tile;                             // of every pass
   TileOrder order = TileOrder::row_major;
   Scan scan = Scan::ascending;
+  int diagonal_slices = 1;
 };
 
 enum class SweepSize : std::uint8_t { quick, normal, full };

@@ -15,6 +15,8 @@ BackwardTiles::BackwardTiles(const TileProgram& program)
       probs(score_rows(program), score_cols(program)),
       dscores(score_rows(program), score_cols(program)),
       dtype_(program.problem.dtype),
+      head_dim_(static_cast<int>(program.problem.head_dim)),
+      cuts_tiles_(program.diagonal_slices > 1),
       dropout_(program.problem.seed, program.problem.dropout),
       factors_(dropout_.active() ? score_rows(program) : 0, score_cols(program)) {}
 
@@ -24,6 +26,12 @@ void BackwardTiles::probs_from_lse(const ScoreTile& place, bool full, const floa
   if (!full) apply_mask(place, probs);
   tilescope::probs_from_lse(probs.data(), probs.stride(), place.rows(), place.cols(), scale.softmax.log2,
                             lse_log2, place.queries_along);
+}
+
+void BackwardTiles::multiply_dprobs(const TileParts& parts, const TileView& streamed,
+                                    const TileView& owned_transposed) {
+  if (cuts_tiles_) dscores.zero();
+  multiply_scores(parts, streamed, owned_transposed, dscores, head_dim_);
 }
 
 void BackwardTiles::gradient(const ScoreTile& place, const float* delta, TileState* state) {

@@ -14,6 +14,8 @@ class BackwardTiles {
 
   /// probs: S to P = exp(S - LSE), fp32.
   void probs_from_lse(const ScoreTile& place, bool full, const float* lse_log2, TileState* state);
+  /// dscores: dP, over the parts of a tile; 0 elsewhere, where P is.
+  void multiply_dprobs(const TileParts& parts, const TileView& streamed, const TileView& owned_transposed);
   /// dscores: dP to dS = P * (dP - delta), rounded; probs: P to the factor of dO, dropped and rounded.
   void gradient(const ScoreTile& place, const float* delta, TileState* state);
 
@@ -23,6 +25,8 @@ class BackwardTiles {
 
  private:
   ElementType dtype_;
+  int head_dim_;
+  bool cuts_tiles_;
   DropoutMask dropout_;
   Tile factors_;
 };

@@ -75,7 +75,8 @@ std::span<const Kernel> cpu_kernels() {
                             BackwardOrder::joined},
         .can = kCapabilities,
         .default_options = cpu_options<Algorithm::flash2>,
-        .run = run<flash2_forward, flash2_backward>}}};
+        .run = run<flash2_forward, flash2_backward>,
+        .smallest_part = 1}}};
   return kernels;
 }
 

@@ -54,8 +54,9 @@ class Flash2Forward {
     const TileView k = cta.load(TensorName::k, at, k_);
     const TileView v = cta.load(TensorName::v, at, v_);
     TileState* state = cta.observe(at);
+    const TileParts parts = cta.parts(at);
 
-    tile_matmul(k.rows(), q_transposed_.view(), probs_, place.keys, place.queries, head_dim_, Accumulate::no);
+    multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_);
     if (state) state->scores = visible_sum(place, probs_);
     if (!full) apply_mask(place, probs_);
     online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, scale_.softmax, row_max_.data(),
@@ -69,7 +70,7 @@ class Flash2Forward {
       const float alpha = rescale_.data()[i];
       if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
     }
-    tile_matmul(probs_.transposed(), v, out_, place.queries, head_dim_, place.keys, Accumulate::yes);
+    add_to_owned(parts, probs_, v, out_, head_dim_);
 
     if (state) {
       for (int i = 0; i < place.queries; ++i) {

@@ -86,18 +86,16 @@ class KeyBlocks {
     cta.load_stats(TensorName::delta, at, delta_.data());
     to_lse_log2(lse_log2_.data(), place.queries);
     TileState* state = cta.observe(at);
+    const TileParts parts = cta.parts(at);
 
-    tile_matmul(q.rows(), k_transposed_.view(), math_.probs, place.queries, place.keys, head_dim_,
-                Accumulate::no);
+    multiply_scores(parts, q, k_transposed_.view(), math_.probs, head_dim_);
     math_.probs_from_lse(place, full, lse_log2_.data(), state);
-    tile_matmul(dout.rows(), v_transposed_.view(), math_.dscores, place.queries, place.keys, head_dim_,
-                Accumulate::no);
+    math_.multiply_dprobs(parts, dout, v_transposed_.view());
     math_.gradient(place, delta_.data(), state);
-    tile_matmul(math_.probs.transposed(), dout, dv_, place.keys, head_dim_, place.queries, Accumulate::yes);
-    tile_matmul(math_.dscores.transposed(), q, dk_, place.keys, head_dim_, place.queries, Accumulate::yes);
+    add_to_owned(parts, math_.probs, dout, dv_, head_dim_);
+    add_to_owned(parts, math_.dscores, q, dk_, head_dim_);
     if (reduces_dq_) {
-      tile_matmul(math_.dscores.by_rows(), k_view_, dq_, place.queries, head_dim_, place.keys,
-                  Accumulate::no);
+      multiply_by_owned(parts, math_.dscores, k_view_, dq_, head_dim_);
       cta.in_turn([&] { cta.reduce(TensorName::dq_accum, at, dq_.view()); });
     }
     if (state) {
@@ -172,19 +170,16 @@ class QueryBlocks {
     const TileView k = cta.load(TensorName::k, at, k_);
     const TileView v = cta.load(TensorName::v, at, v_);
     TileState* state = cta.observe(at);
+    const TileParts parts = cta.parts(at);
 
-    tile_matmul(k.rows(), q_transposed_.view(), math_.probs, place.keys, place.queries, head_dim_,
-                Accumulate::no);
+    multiply_scores(parts, k, q_transposed_.view(), math_.probs, head_dim_);
     math_.probs_from_lse(place, full, lse_log2_.data(), state);
-    tile_matmul(v.rows(), dout_transposed_.view(), math_.dscores, place.keys, place.queries, head_dim_,
-                Accumulate::no);
+    math_.multiply_dprobs(parts, v, dout_transposed_.view());
     math_.gradient(place, delta_.data(), state);
-    tile_matmul(math_.dscores.transposed(), k, dq_, place.queries, head_dim_, place.keys, Accumulate::yes);
+    add_to_owned(parts, math_.dscores, k, dq_, head_dim_);
     if (reduces_dkdv_) {
-      tile_matmul(math_.dscores.by_rows(), q_view_, dk_, place.keys, head_dim_, place.queries,
-                  Accumulate::no);
-      tile_matmul(math_.probs.by_rows(), dout_view_, dv_, place.keys, head_dim_, place.queries,
-                  Accumulate::no);
+      multiply_by_owned(parts, math_.dscores, q_view_, dk_, head_dim_);
+      multiply_by_owned(parts, math_.probs, dout_view_, dv_, head_dim_);
       cta.in_turn([&] {
         cta.reduce(TensorName::dk_accum, at, dk_.view());
         cta.reduce(TensorName::dv_accum, at, dv_.view());

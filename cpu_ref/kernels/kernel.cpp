@@ -55,6 +55,40 @@ std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& order
          std::string(to_string(asked));
 }
 
+/// A GPU kernel cuts its own tiles alone, and each pass in a launch of its own.
+std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionProblem& problem,
+                                          Direction direction, const ProgramOptions& options) {
+  const int slices = options.diagonal_slices, smallest = kernel.smallest_part;
+  if (slices == 1) return std::nullopt;
+  const std::string asked = ", not with diagonal-slices " + std::to_string(slices);
+  if (smallest == 0) return "computes the tiles that a mask cuts whole" + asked;
+  for (int i = 0; i < kNumFeatures; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    if (kernel.lacks_in_parts.has(feature) && required_features(problem).has(feature)) {
+      return "cuts tiles finer without " + std::string(to_string(feature)) + " alone" + asked;
+    }
+  }
+  if (kernel.tile_choices && options.backward == BackwardOrder::joined && direction == Direction::backward) {
+    return "computes the tiles that a mask cuts whole in the joined order" + asked;
+  }
+  for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
+    const TileShape tile = options[pass].tile;
+    const bool divides =
+        slices > 0 && tile.block_m % (slices * smallest) == 0 && tile.block_n % (slices * smallest) == 0;
+    if (!divides) {
+      const std::string parts =
+          smallest == 1 ? "equal parts" : "parts whose sides are multiples of " + std::to_string(smallest);
+      return "cuts tiles into " + parts + ", which those of pass " + std::string(to_string(pass)) + ", " +
+             text(tile) + ", do not have with diagonal-slices " + std::to_string(slices);
+    }
+    if (!kernel.tile_choices) continue;
+    if (tile == kernel.tile_choices(problem, pass).front() && options[pass].launch == PassLaunch{}) continue;
+    return "cuts its own tiles finer alone, not the " + text(tile) + " of pass " +
+           std::string(to_string(pass));
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name) {
@@ -73,6 +107,7 @@ std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Dire
   if (direction == Direction::backward) {
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;
   }
+  if (auto refusal = slices_refusal(*this, problem, direction, options)) return refusal;
   if (!tile_choices) return std::nullopt;
   for (const PassName pass : tiled_passes(algorithm, direction, options.backward)) {
     if (auto refusal = tile_refusal(problem, pass, options[pass].tile, tile_choices(problem, pass)))

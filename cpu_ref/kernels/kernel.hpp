@@ -64,6 +64,10 @@ struct Kernel {
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
   ChipRange chips = {};
   Maxima maxima = Maxima::running;
+  /// Tiles that the mask cuts can be cut finer: into parts of so many rows and keys, or a multiple of it.
+  /// 0: they are computed whole.
+  int smallest_part = 0;
+  FeatureSet lacks_in_parts = {};  // what it can do in whole tiles alone
 
   std::vector<TileProgram> programs(Direction direction, const AttentionProblem& problem,
                                     const ProgramOptions& options) const {

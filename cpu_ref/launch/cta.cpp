@@ -26,6 +26,37 @@ int Cta::unpadded_keys(const TileCoord& at) const {
   return std::clamp(static_cast<int>(problem().keys_of(work_.batch)) - first, 0, keys(at));
 }
 
+Interval Cta::slices(const TileCoord& at) const {
+  const bool q_axis = program_->axis == Axis::q;
+  const int count = program_->diagonal_slices;
+  const int first = (q_axis ? at.n_block : at.m_block) * count;
+  const TileRange seen = program_->inner_slices(work_.batch, q_axis ? at.m_block : at.n_block);
+  return {std::max(first, seen.begin), std::min(first + count, seen.end)};
+}
+
+TileParts Cta::parts(const TileCoord& at) const {
+  const bool q_axis = program_->axis == Axis::q;
+  const int rows = q_axis ? keys(at) : queries(at), cols = q_axis ? queries(at) : keys(at);
+  TileParts parts;
+  if (program_->diagonal_slices == 1) {
+    parts.add({0, rows, 0, cols});
+    return parts;
+  }
+  const VisibleBand band = problem().band(work_.batch);
+  const TileShape tile = program_->tile, part = part_of(tile, program_->diagonal_slices);
+  const int height = q_axis ? part.block_n : part.block_m;  // of a slice
+  const int first_row = q_axis ? at.n_block * tile.block_n : at.m_block * tile.block_m;
+  const int first_col = q_axis ? at.m_block * tile.block_m : at.n_block * tile.block_n;
+  const Interval slices = this->slices(at);
+  for (int slice = slices.begin; slice < slices.end; ++slice) {
+    const Interval seen = q_axis ? computed_queries(band, part, slice) : computed_keys(band, part, slice);
+    const int row = slice * height - first_row;
+    const int begin = std::max(0, seen.begin - first_col), end = std::min(cols, seen.end - first_col);
+    parts.add({row, std::min(height, rows - row), begin, end - begin});
+  }
+  return parts;
+}
+
 Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   Tensor& tensor = (*tensors_)[name];
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
@@ -37,24 +68,44 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const std::int64_t first_col = by_m && by_n ? first_key : 0;
   const int size = element_bytes(tensor.dtype());
   const int key_rows = ends_at_padding(name) ? unpadded_keys(at) : keys(at);
-  const Region region = {static_cast<std::byte*>(tensor.row(work_.batch, head, first_row)) + first_col * size,
-                         tensor.shape().cols * size, by_m ? queries(at) : key_rows,
-                         by_m && by_n ? keys(at) : static_cast<int>(tensor.shape().cols), tensor.dtype()};
-  if (log_ != nullptr) {
-    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? at.m_block : -1, by_n ? at.n_block : -1,
-                              std::int64_t{region.rows} * region.cols * size});
+  const int rows = by_m ? queries(at) : key_rows;
+  const int cols = by_m && by_n ? keys(at) : static_cast<int>(tensor.shape().cols);
+  const auto log = [&](int m_block, int n_block, int logged_rows) {
+    if (log_ == nullptr) return;
+    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? m_block : -1, by_n ? n_block : -1,
+                              std::int64_t{logged_rows} * cols * size});
+  };
+  const auto region = [&](int first, int end) -> Region {
+    return {static_cast<std::byte*>(tensor.row(work_.batch, head, first_row + first)) + first_col * size,
+            tensor.shape().cols * size,
+            first,
+            end - first,
+            cols,
+            tensor.dtype()};
+  };
+  if (program_->diagonal_slices == 1 || !streams(indexing)) {
+    log(at.m_block, at.n_block, rows);
+    return region(0, rows);
   }
-  return region;
+  const TileShape part = program_->access_tile();
+  const int height = by_m ? part.block_m : part.block_n;
+  const Interval slices = this->slices(at);
+  const auto row_of = [&](int slice) { return std::min(rows, slice * height - static_cast<int>(first_row)); };
+  for (int slice = slices.begin; slice < slices.end; ++slice) {
+    log(slice, slice, row_of(slice + 1) - row_of(slice));
+  }
+  return region(row_of(slices.begin), row_of(slices.end));
 }
 
 TileView Cta::load(TensorName name, const TileCoord& at, Tile& buffer) {
   const Region from = access(name, AccessKind::load, at);
-  const int padding = ends_at_padding(name) ? keys(at) - from.rows : 0;
+  const int end = from.first + from.rows;
+  const int padding = ends_at_padding(name) ? keys(at) - end : 0;
   if (from.dtype == ElementType::fp32 && from.cols % kTileAlign == 0 && padding == 0) {
-    return {reinterpret_cast<const float*>(from.data), from.row_bytes / 4};
+    return {reinterpret_cast<const float*>(from.data - from.first * from.row_bytes), from.row_bytes / 4};
   }
-  widen_rows(from, buffer.data(), buffer.stride());
-  for (int r = from.rows; r < from.rows + padding; ++r) std::fill_n(buffer.row(r), from.cols, 0.0f);
+  widen_rows(from, buffer.row(from.first), buffer.stride());
+  for (int r = end; r < end + padding; ++r) std::fill_n(buffer.row(r), from.cols, 0.0f);
   return buffer.view();
 }
 
@@ -70,20 +121,23 @@ void Cta::widen_rows(const Region& from, float* data, std::ptrdiff_t stride) {
 
 void Cta::store(TensorName name, const TileCoord& at, const TileView& tile) {
   const Region to = access(name, AccessKind::store, at);
-  for (int r = 0; r < to.rows; ++r) narrow(to.dtype, tile.row(r), to.data + r * to.row_bytes, to.cols);
+  for (int r = 0; r < to.rows; ++r) {
+    narrow(to.dtype, tile.row(to.first + r), to.data + r * to.row_bytes, to.cols);
+  }
 }
 
 void Cta::reduce(TensorName name, const TileCoord& at, const TileView& tile) {
   const Region to = access(name, AccessKind::reduce, at);
   for (int r = 0; r < to.rows; ++r) {
     float* sums = reinterpret_cast<float*>(to.data + r * to.row_bytes);
-    add_values(sums, tile.row(r), to.cols);
+    add_values(sums, tile.row(to.first + r), to.cols);
   }
 }
 
 void Cta::load_stats(TensorName name, const TileCoord& at, float* values) {
   const Region from = access(name, AccessKind::load, at);
-  std::memcpy(values, from.data, static_cast<std::size_t>(from.rows) * sizeof(float));
+  std::fill_n(values, queries(at), 0.0f);
+  std::memcpy(values + from.first, from.data, static_cast<std::size_t>(from.rows) * sizeof(float));
 }
 
 void Cta::store_stats(TensorName name, const TileCoord& at, const float* values) {

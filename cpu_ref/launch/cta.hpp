@@ -3,6 +3,7 @@
 // is recorded where it is made, so that an observer sees what the kernel did, not what it should have done.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -19,6 +20,25 @@ struct TileCoord {
   int head = 0;
   int m_block = 0;
   int n_block = 0;
+};
+
+/// Rows and columns of a score tile that are computed. Its rows are those of the streamed tile, its columns
+/// those of the owned one.
+struct TilePart {
+  int first_row, rows;
+  int first_col, cols;
+};
+
+/// Of one tile, a row of parts for each slice of the streamed tile.
+class TileParts {
+ public:
+  void add(const TilePart& part) { parts_[count_++] = part; }
+  const TilePart* begin() const { return parts_.data(); }
+  const TilePart* end() const { return parts_.data() + count_; }
+
+ private:
+  std::array<TilePart, kMaxDiagonalSlices> parts_;
+  std::size_t count_ = 0;
 };
 
 class Cta {
@@ -47,9 +67,12 @@ class Cta {
   /// Queries and keys of a tile, clipped to the matrix.
   int queries(const TileCoord& at) const;
   int keys(const TileCoord& at) const;
+  /// What is computed of a visited tile: all of it, or the parts that the mask leaves something of.
+  TileParts parts(const TileCoord& at) const;
 
   /// A tile's rows widened to fp32, in `buffer`, or in the tensor itself where they can be used as they lie.
-  /// Padding is zero, whatever the tensor holds there: a probability of 0 does not undo a NaN.
+  /// Padding is zero, whatever the tensor holds there: a probability of 0 does not undo a NaN. Of a streamed
+  /// tile, rows in slices that the mask hides whole are not touched, here as below.
   TileView load(TensorName name, const TileCoord& at, Tile& buffer);
   /// The same, always copied, to rows at `data`.
   void load_into(TensorName name, const TileCoord& at, float* data, std::ptrdiff_t stride);
@@ -57,7 +80,7 @@ class Cta {
   void store(TensorName name, const TileCoord& at, const TileView& tile);
   /// tensor += tile, in fp32. Only inside in_turn().
   void reduce(TensorName name, const TileCoord& at, const TileView& tile);
-  /// A tile of a statistic, one fp32 value a query.
+  /// A tile of a statistic, one fp32 value a query; 0 where it is not loaded.
   void load_stats(TensorName name, const TileCoord& at, float* values);
   void store_stats(TensorName name, const TileCoord& at, const float* values);
 
@@ -76,11 +99,16 @@ class Cta {
   struct Region {
     std::byte* data;           // of its first element
     std::ptrdiff_t row_bytes;  // from one row to the next
-    int rows, cols;            // clipped to the matrix
+    int first, rows, cols;  // first row of the tile that is accessed; rows and columns, clipped to the matrix
     ElementType dtype;
   };
   /// Where a tile lies; records the access.
   Region access(TensorName name, AccessKind kind, const TileCoord& at);
+  bool streams(TileIndexing indexing) const {
+    return indexing == (program_->axis == Axis::q ? TileIndexing::n : TileIndexing::m);
+  }
+  /// Slices of the streamed tile at `at` that are accessed, counted from the first tile's first.
+  Interval slices(const TileCoord& at) const;
   /// Keys of a tile that are no padding.
   int unpadded_keys(const TileCoord& at) const;
   static void widen_rows(const Region& from, float* data, std::ptrdiff_t stride);

@@ -25,6 +25,34 @@ ScoreTile::Columns ScoreTile::visible_columns(int row) const {
   return {begin, std::clamp(last + 1 - origin, begin, cols())};
 }
 
+void multiply_scores(const TileParts& parts, const TileView& streamed, const TileView& owned_transposed,
+                     Tile& scores, int head_dim) {
+  for (const TilePart& part : parts) {
+    const int first = part.first_col / kTileAlign * kTileAlign;  // whole vectors, which end where rows do
+    tile_matmul(streamed.rows().from(part.first_row), owned_transposed.data + first, owned_transposed.stride,
+                scores.row(part.first_row) + first, scores.stride(), part.rows,
+                part.first_col + part.cols - first, head_dim, Accumulate::no);
+  }
+}
+
+void add_to_owned(const TileParts& parts, const Tile& scores, const TileView& streamed, Tile& sums,
+                  int head_dim) {
+  for (const TilePart& part : parts) {
+    tile_matmul(scores.transposed().from(part.first_col, part.first_row), streamed.row(part.first_row),
+                streamed.stride, sums.row(part.first_col), sums.stride(), part.cols, head_dim, part.rows,
+                Accumulate::yes);
+  }
+}
+
+void multiply_by_owned(const TileParts& parts, const Tile& scores, const TileView& owned, Tile& sums,
+                       int head_dim) {
+  for (const TilePart& part : parts) {
+    tile_matmul(scores.by_rows().from(part.first_row, part.first_col), owned.row(part.first_col),
+                owned.stride, sums.row(part.first_row), sums.stride(), part.rows, head_dim, part.cols,
+                Accumulate::no);
+  }
+}
+
 void apply_mask(const ScoreTile& place, Tile& scores) {
   const float hidden = -std::numeric_limits<float>::infinity();
   for (int r = 0; r < place.rows(); ++r) {

@@ -26,6 +26,16 @@ struct ScoreTile : ScoreRegion {
   Columns visible_columns(int row) const;
 };
 
+/// The parts of a score tile: scores = streamed * owned^T.
+void multiply_scores(const TileParts& parts, const TileView& streamed, const TileView& owned_transposed,
+                     Tile& scores, int head_dim);
+/// sums (rows of the owned tile) += scores^T * streamed, over the parts.
+void add_to_owned(const TileParts& parts, const Tile& scores, const TileView& streamed, Tile& sums,
+                  int head_dim);
+/// The rows of the streamed tile that are in parts: sums = scores * owned, over the parts.
+void multiply_by_owned(const TileParts& parts, const Tile& scores, const TileView& owned, Tile& sums,
+                       int head_dim);
+
 /// Puts -inf where the mask hides an entry.
 void apply_mask(const ScoreTile& place, Tile& scores);
 

@@ -19,6 +19,10 @@ struct LeftOperand {
   const float* data;
   std::ptrdiff_t row_stride;
   std::ptrdiff_t depth_stride;
+
+  LeftOperand from(int row, int depth = 0) const {
+    return {data + row * row_stride + depth * depth_stride, row_stride, depth_stride};
+  }
 };
 
 enum class Accumulate : bool { no, yes };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/schedule/cta_walk.hpp"
 
+#include <algorithm>
+
 namespace tilescope {
 
 CtaWalk::CtaWalk(const TileProgram& program, std::int64_t cta)
@@ -15,6 +17,7 @@ void CtaWalk::start_block(int block) {
     return;
   }
   inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(work_.batch, block_);
+  slices_ = program_->phases.empty() ? TileRange{} : program_->inner_slices(work_.batch, block_);
   head_ = 0;
   phase_ = 0;
   step_ = 0;
@@ -43,6 +46,25 @@ AccessGroup CtaWalk::next_init() {
   return {{&operand, 1}, work_.batch, work_.first_head + head, by_n ? -1 : tile, by_n ? tile : -1};
 }
 
+/// One slice of the current step, and on to what comes after it.
+AccessGroup CtaWalk::next_slice() {
+  const TileProgram& program = *program_;
+  const int slices = program.diagonal_slices;
+  const int first = program.inner_tile(work_, inner_, block_, step_) * slices;
+  const int begin = std::max(first, slices_.begin), end = std::min(first + slices, slices_.end);
+  const AccessGroup group = this->group(program.phases[phase_], head_, begin + slice_);
+  if (++slice_ < end - begin) return group;
+  slice_ = 0;
+  if (++step_ == inner_.count()) {
+    step_ = 0;
+    if (++phase_ == program.phases.size()) {
+      phase_ = 0;
+      if (++head_ == program.heads_per_cta()) stage_ = Stage::block_end;
+    }
+  }
+  return group;
+}
+
 bool CtaWalk::next(AccessGroup& out) {
   const TileProgram& program = *program_;
   out.operands = {};
@@ -60,14 +82,7 @@ bool CtaWalk::next(AccessGroup& out) {
         stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
         break;
       case Stage::steps:
-        out = group(program.phases[phase_], head_, program.inner_tile(work_, inner_, block_, step_));
-        if (++step_ == inner_.count()) {
-          step_ = 0;
-          if (++phase_ == program.phases.size()) {
-            phase_ = 0;
-            if (++head_ == program.heads_per_cta()) stage_ = Stage::block_end;
-          }
-        }
+        out = next_slice();
         break;
       case Stage::block_end:
         out = group(program.epilogue, 0, -1);
@@ -83,9 +98,15 @@ bool CtaWalk::next(AccessGroup& out) {
 bool CtaWalk::next(std::vector<TileAccess>& accesses) {
   AccessGroup group;
   accesses.clear();
-  if (!next(group)) return false;
+  std::vector<AccessGroup> slices;
+  do {
+    if (!next(group)) return false;
+    slices.push_back(group);
+  } while (slice_ > 0);
   for (const Operand& operand : group.operands) {
-    accesses.push_back(program_->access(operand, group.batch, group.head, group.m_block, group.n_block));
+    for (const AccessGroup& at : slices) {
+      accesses.push_back(program_->access(operand, at.batch, at.head, at.m_block, at.n_block));
+    }
   }
   return true;
 }

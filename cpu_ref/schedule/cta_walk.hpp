@@ -10,8 +10,8 @@
 
 namespace tilescope {
 
-/// Operands that one step of a CTA touches, all at the same tile. -1 stands for no particular tile: none of
-/// the operands is cut along that axis.
+/// Operands that one step of a CTA touches, all at the same tile of TileProgram::access_tile(). -1 stands for
+/// no particular tile: none of the operands is cut along that axis.
 struct AccessGroup {
   std::span<const Operand> operands;
   int batch = 0;
@@ -20,14 +20,14 @@ struct AccessGroup {
   int n_block = -1;
 };
 
-/// Walks the accesses of one CTA, one group (a tile of init, prologue, step, epilogue) at a time, so that a
-/// caller can interleave many CTAs.
+/// Walks the accesses of one CTA, one group (a tile of init, prologue, a slice of a step, epilogue) at a
+/// time, so that a caller can interleave many CTAs.
 class CtaWalk {
  public:
   CtaWalk(const TileProgram& program, std::int64_t cta);
   /// Replaces `out` by the next group, which has operands. @return false when the CTA has retired.
   bool next(AccessGroup& out);
-  /// The same as accesses.
+  /// The same as accesses, all slices of a step at once: those of one operand, then those of the next.
   bool next(std::vector<TileAccess>& accesses);
 
  private:
@@ -35,14 +35,17 @@ class CtaWalk {
   void start_block(int block);
   AccessGroup group(const std::vector<Operand>& operands, int head, int inner) const;
   AccessGroup next_init();
+  AccessGroup next_slice();
 
   const TileProgram* program_;
   CtaWork work_;
   int head_ = 0;  // within the group of query heads
   int block_ = 0;
-  TileRange inner_;
+  TileRange inner_;   // tiles
+  TileRange slices_;  // of these tiles
   std::size_t phase_ = 0;
   int step_ = 0;
+  int slice_ = 0;  // within the step; 0 before and after it
   std::size_t init_operand_ = 0;
   Stage stage_;
 };

@@ -34,6 +34,8 @@ ElementType parse_element_type(std::string_view text);
 
 enum class Direction : std::uint8_t { forward, backward };
 std::string_view to_string(Direction direction);
+/// Matrix products of Nq x Nk x D that a direction needs: S and O; backward S again, dV, dP, dQ and dK.
+constexpr int matmuls_of(Direction direction) { return direction == Direction::forward ? 2 : 5; }
 
 /// Multi-head attention O = dropout(softmax(mask(scale * Q K^T))) V, one (B, H, N, D) tensor each.
 ///

@@ -199,6 +199,24 @@ void check_tile(const char* field, TileShape tile) {
                  "both sides must lie in 1 ... 4096");
 }
 
+void check_slices(Algorithm algorithm, const TileProgram& program) {
+  const int slices = program.diagonal_slices;
+  if (slices == 1) return;
+  const auto refuse = [&](const std::string& allowed) {
+    throw BadInput("diagonal-slices", std::to_string(slices), allowed);
+  };
+  if (slices < 1 || slices > kMaxDiagonalSlices) {
+    refuse("must lie in 1 ... " + std::to_string(kMaxDiagonalSlices));
+  }
+  if (algorithm != Algorithm::flash2) {
+    refuse("must be 1: " + std::string(to_string(algorithm)) + " computes its tiles whole");
+  }
+  const TileShape tile = program.tile;
+  if (tile.block_m % slices == 0 && tile.block_n % slices == 0) return;
+  refuse("must divide both sides of a tile, which in pass " + std::string(to_string(program.name)) + " is " +
+         std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n));
+}
+
 }  // namespace
 
 void ProgramOptions::set_tile(Direction direction, TileShape tile) {
@@ -320,6 +338,17 @@ TileRange TileProgram::inner_tiles(int batch, int block) const {
   return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles<true>(band, tile, block);
 }
 
+TileShape TileProgram::access_tile() const {
+  const TileShape part = part_of(tile, diagonal_slices);
+  return axis == Axis::q ? TileShape{tile.block_m, part.block_n} : TileShape{part.block_m, tile.block_n};
+}
+
+TileRange TileProgram::inner_slices(int batch, int block) const {
+  if (diagonal_slices == 1) return inner_tiles(batch, block);
+  const VisibleBand band = problem.band(batch);
+  return axis == Axis::q ? kv_tiles(band, access_tile(), block) : q_tiles<true>(band, access_tile(), block);
+}
+
 CtaWork TileProgram::work(std::int64_t cta) const {
   const HeadCounts heads{static_cast<int>(problem.heads), static_cast<int>(problem.heads_kv)};
   return cta_work(grid, heads, kv_heads ? CtaHeads::kv : CtaHeads::query, whole_head ? num_blocks() : 1, cta);
@@ -338,6 +367,21 @@ std::int64_t TileProgram::visited_tiles() const {
     tiles += here * entries;
   });
   return tiles * problem.heads;
+}
+
+std::int64_t TileProgram::computed_entries() const {
+  if (diagonal_slices == 1) return visited_tiles() * tile.block_m * tile.block_n;
+  if (phases.empty()) return 0;
+  const TileShape part = part_of(tile, diagonal_slices);
+  std::int64_t entries = 0;
+  problem.for_each_length([&](std::int64_t count, std::int64_t entry) {
+    const VisibleBand band = problem.band(entry);
+    for (int m_part = 0; m_part < num_m_blocks(band, part); ++m_part) {
+      const Interval keys = computed_keys(band, part, m_part);
+      entries += count * part.block_m * (keys.end - keys.begin);
+    }
+  });
+  return entries * problem.heads;
 }
 
 std::int64_t TileProgram::tile_bytes(TensorName tensor) const {
@@ -367,11 +411,12 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
   };
   const bool by_m = extent.indexing != TileIndexing::n;
   const bool by_n = extent.indexing != TileIndexing::m;
+  const TileShape accessed = access_tile();
   const std::int64_t rows =
-      by_m ? clipped(extent.rows, m_block, tile.block_m)
+      by_m ? clipped(extent.rows, m_block, accessed.block_m)
            : clipped(ends_at_padding(operand.tensor) ? problem.keys_of(batch) : extent.rows, n_block,
-                     tile.block_n);
-  const std::int64_t cols = by_m && by_n ? clipped(extent.cols, n_block, tile.block_n) : extent.cols;
+                     accessed.block_n);
+  const std::int64_t cols = by_m && by_n ? clipped(extent.cols, n_block, accessed.block_n) : extent.cols;
   const int tensor_head = by_m ? head : head / static_cast<int>(problem.group_size());
   return {operand.tensor,
           operand.kind,
@@ -400,7 +445,11 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
       programs = forward ? flash2_forward(problem, options) : flash2_backward(problem, options);
       break;
   }
-  for (TileProgram& program : programs) set_grid(program, options);
+  for (TileProgram& program : programs) {
+    if (!program.phases.empty()) program.diagonal_slices = options.diagonal_slices;
+    check_slices(algorithm, program);
+    set_grid(program, options);
+  }
   return programs;
 }
 

@@ -138,6 +138,9 @@ struct TileProgram {
   std::vector<Operand> epilogue;
   int matmuls = 0;       // block_m x block_n x head_dim products a visited tile
   bool ordered = false;  // reductions to the same place come in the order of the CTAs' blocks
+  /// A tile that the mask cuts has so many parts a side, of which those that it leaves something of are
+  /// computed; of the streamed tensors, the rows of these are loaded, slice by slice.
+  int diagonal_slices = 1;
   Scan scan = Scan::ascending;
   Grid grid;
 
@@ -152,17 +155,25 @@ struct TileProgram {
   }
   /// Inner tiles that block `block` visits in a batch entry.
   TileRange inner_tiles(int batch, int block) const;
+  /// The slices of inner tiles that it accesses, counted from the first tile's first: all of its tiles, but
+  /// for those of masked tiles that the mask hides whole.
+  TileRange inner_slices(int batch, int block) const;
+  /// What a tile of which tensors are accessed is made of: a slice of an inner tile, or a block.
+  TileShape access_tile() const;
   /// Query heads that a CTA loops over: the group of a kv head, or one.
   int heads_per_cta() const;
-  /// Tiles visited by all CTAs; each costs `matmuls` products.
+  /// Tiles visited by all CTAs.
   std::int64_t visited_tiles() const;
+  /// Entries of the score matrix, and beyond its end, in the parts of tiles that all CTAs compute; each costs
+  /// `matmuls` products.
+  std::int64_t computed_entries() const;
   /// Bytes of one full tile of a tensor.
   std::int64_t tile_bytes(TensorName tensor) const;
   /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
   /// tiles `stages` of them. [bytes]
   std::int64_t shared_bytes(int stages = 2) const;
-  /// Access of `operand` at the given tile, with its bytes clipped to the matrix, and those of K and V to the
-  /// keys that are no padding. `head` is a query head.
+  /// Access of `operand` at the given tile (of access_tile()), with its bytes clipped to the matrix, and
+  /// those of K and V to the keys that are no padding. `head` is a query head.
   TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;
 };
 
@@ -207,6 +218,8 @@ struct ProgramOptions {
   int heads_per_section = 1;  // for TileOrder::head_swizzled
   Scan scan = Scan::ascending;
   int ctas_per_turn = 1;  // for Scan::sawtooth
+  /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
+  int diagonal_slices = 1;
 
   PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }
   const PassOptions& operator[](PassName pass) const { return passes[static_cast<std::size_t>(pass)]; }

@@ -125,6 +125,32 @@ TILESCOPE_HOST_DEVICE constexpr TileRange q_tiles(const VisibleBand& band, TileS
                             full_queries / tile.block_m);
 }
 
+/// Rows or columns [begin, end) of the score matrix.
+struct Interval {
+  int begin = 0;
+  int end = 0;
+  constexpr bool operator==(const Interval&) const = default;
+};
+
+/// Tiles that a mask cuts can be cut finer, into `slices` x `slices` parts, of which those without a visible
+/// entry are not computed. Parts are tiles of this shape.
+inline constexpr int kMaxDiagonalSlices = 16;
+TILESCOPE_HOST_DEVICE constexpr TileShape part_of(TileShape tile, int slices) {
+  return {tile.block_m / slices, tile.block_n / slices};
+}
+/// The keys of the parts that the rows of part `m_part` compute; none beyond the matrix.
+TILESCOPE_HOST_DEVICE constexpr Interval computed_keys(const VisibleBand& band, TileShape part, int m_part) {
+  if (m_part * part.block_m >= band.seqlen_q) return {};
+  const TileRange range = kv_tiles(band, part, m_part);
+  return {range.begin * part.block_n, range.end * part.block_n};
+}
+/// The queries of the parts that the keys of part `n_part` compute.
+TILESCOPE_HOST_DEVICE constexpr Interval computed_queries(const VisibleBand& band, TileShape part,
+                                                          int n_part) {
+  const TileRange range = q_tiles<true>(band, part, n_part);
+  return {range.begin * part.block_m, range.end * part.block_m};
+}
+
 /// Which tiles one CTA owns while it streams the tiles of the other axis.
 enum class Axis : std::uint8_t { q, kv };
 

@@ -75,6 +75,7 @@ struct KernelArguments {
   StepClock clock;
   WorkCounter* counter = nullptr;
   const int* key_lengths = nullptr;  // of the batch entries, where some keys are padding
+  int diagonal_slices = 1;           // parts a side of a tile that the mask cuts
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];

@@ -28,6 +28,7 @@ KernelArguments pass_arguments(const TileProgram& program) {
   arguments.heads = static_cast<int>(problem.heads);
   arguments.heads_kv = static_cast<int>(problem.heads_kv);
   arguments.head_dim = static_cast<int>(problem.head_dim);
+  arguments.diagonal_slices = program.diagonal_slices;
   const KernelScale scale(problem);
   arguments.softmax_scale = scale.signed_scale;
   arguments.softmax_scale_log2 = scale.softmax.log2;

@@ -103,6 +103,10 @@ GpuKernel make_gpu_kernel() {
                            .chips = Rung::chips},
                    .launch = nullptr};
   if constexpr (requires { Rung::maxima; }) kernel.row.maxima = Rung::maxima;
+  if constexpr (requires { Rung::smallest_part; }) {
+    kernel.row.smallest_part = Rung::smallest_part;
+    kernel.row.lacks_in_parts = Rung::lacks_in_parts;
+  }
   if constexpr (kHasCuda) {
     kernel.launch = Rung::launch;
     kernel.row.run = [](const ProgramOptions& options, Direction direction, TensorSet& tensors,

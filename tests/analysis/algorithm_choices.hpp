@@ -28,6 +28,7 @@ inline constexpr AlgorithmChoice kAlgorithmChoices[] = {
 inline std::vector<TileProgram> programs_of(const AlgorithmChoice& choice, const AttentionProblem& problem,
                                             ProgramOptions options) {
   options.backward = choice.backward;
+  if (choice.algorithm != Algorithm::flash2) options.diagonal_slices = 1;  // which alone cuts tiles finer
   return build_programs(choice.algorithm, choice.direction, problem, options);
 }
 

@@ -49,6 +49,11 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
           {{"--backward", "sideways"}, {"backward", "sideways", "split, fused, rows, joined or ordered"}},
           {{"--order", "random"}, {"order", "random", "row-major"}},
           {{"--scan", "random"}, {"scan", "random", "ascending"}},
+          {{"--diagonal-slices", "0"}, {"diagonal-slices", "0", "1 ... 16"}},
+          {{"--diagonal-slices", "3", "--tile", "64x64", "--kernel", "cpu:flash2"},
+           {"cpu:flash2", "diagonal-slices 3", "64x64"}},
+          {{"--diagonal-slices", "2", "--kernel", "cpu:flash1"},
+           {"cpu:flash1", "diagonal-slices 2", "whole"}},
       });
 }
 

@@ -97,7 +97,8 @@ TEST_CASE("list kernels is a table of what each row says") {
   const auto result = testing::run_program({"list", "kernels"});
   REQUIRE(result.exit_code == 0);
   const std::string table = result.out.substr(result.out.find("\n\n"));
-  for (const char* heading : {"rung", "forward", "backward", "head_dim", "runs on", "backward orders"}) {
+  for (const char* heading :
+       {"rung", "forward", "backward", "head_dim", "diagonal slices", "runs on", "backward orders"}) {
     CAPTURE(heading);
     CHECK(table.find(heading) != std::string::npos);
   }

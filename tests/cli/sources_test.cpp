@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "gpu/registry/kernel_registry.hpp"
@@ -38,11 +40,25 @@ std::optional<Row> row_of(const std::string& line) {
   return row;
 }
 
+/// A packed array (1, 64, 3, 2, 16) of fp32.
+void write_packed_array(const std::filesystem::path& path) {
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 64, 3, 2, 16), }";
+  header.resize(128 - 10 - 1, ' ');
+  header += '\n';
+  std::ofstream file(path, std::ios::binary);
+  file << "\x93NUMPY" << '\1' << '\0' << static_cast<char>(header.size()) << '\0' << header;
+  for (int i = 0; i < 64 * 3 * 2 * 16; ++i) {
+    const float value = 0.25f * static_cast<float>(i % 13 - 6);
+    file.write(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("each feature of the sources has a command that shows it") {
   std::istringstream text(read_file(TILESCOPE_SOURCE_DIR "/reports/sources.md"));
   const TemporaryFolder folder;
+  write_packed_array(folder.path() / "qkv.npy");
   int rows = 0;
   for (std::string line; std::getline(text, line);) {
     const auto row = row_of(line);

@@ -69,6 +69,11 @@ ProgramOptions draw_options(testing::ProblemGenerator& random, const Kernel& ker
   options.heads_per_section = random.between(1, 3);
   options.ctas_per_turn = random.between(1, 5);
   options.scan = static_cast<Scan>(random.between(0, 2));
+  options.diagonal_slices = 1 << random.between(0, 3);
+  if (kernel.refusal(problem, Direction::forward, options) ||
+      kernel.refusal(problem, Direction::backward, options)) {
+    options.diagonal_slices = 1;
+  }
   return options;
 }
 
@@ -323,6 +328,51 @@ TEST_CASE("passes without reductions give the same bits every time") {
       }
     }
   }
+}
+
+TEST_CASE("tiles that the mask cuts, cut finer, give the same bits and the mirror's states") {
+  int cut = 0;
+  for (const GpuKernel& rung : chosen_rungs()) {
+    const Kernel& kernel = rung.row;
+    if (kernel.smallest_part == 0) continue;
+    CAPTURE(kernel.name);
+    for (const std::int64_t head_dim : kernel.can.head_dims) {
+      AttentionProblem problem{.heads = 4, .heads_kv = 2, .head_dim = head_dim, .dtype = ElementType::bf16};
+      ProgramOptions options = kernel.default_options(problem);
+      options.backward = BackwardOrder::split;
+      const TileShape tile = options[PassName::forward].tile;
+      problem.seqlen_q = 2 * tile.block_m + 3;
+      problem.seqlen_k = 5 * tile.block_n + 37;
+      for (const auto& [causal, left] : {std::pair{false, -1}, {true, tile.block_n + 21}, {true, -1}}) {
+        problem.causal = causal;
+        problem.window_left = left;
+        CAPTURE(describe(problem));
+        TensorSet whole = with_inputs(problem);
+        for (const int slices : {1, 2, 4, 8}) {
+          CAPTURE(slices);
+          options.diagonal_slices = slices;
+          if (kernel.refusal(problem, Direction::backward, options)) continue;
+          TensorSet tensors = with_inputs(problem);
+          kernel.run(options, Direction::forward, tensors, nullptr);
+          kernel.run(options, Direction::backward, tensors, nullptr);
+          if (slices == 1) {
+            whole = std::move(tensors);
+            continue;
+          }
+          ++cut;
+          for (const TensorName name :
+               {TensorName::out, TensorName::lse, TensorName::dq, TensorName::dk, TensorName::dv}) {
+            CAPTURE(to_string(name));
+            CHECK(same_bits(tensors[name], whole[name]));
+          }
+        }
+      }
+      options.backward = BackwardOrder::fused;
+      options.diagonal_slices = 2;
+      judge_on_device(kernel, problem, options, Direction::backward, true);
+    }
+  }
+  if (only_kernel.empty()) CHECK(cut > 0);
 }
 
 TEST_CASE("the clocks of SMs and how long each is busy are noted round a pass") {

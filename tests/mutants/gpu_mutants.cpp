@@ -43,8 +43,9 @@ struct Case {
 };
 
 void add_case(const Kernel& kernel, Direction direction, const AttentionProblem& problem, InputKind inputs,
-              std::optional<BackwardOrder> order, std::vector<Case>& cases) {
+              std::optional<BackwardOrder> order, std::vector<Case>& cases, int diagonal_slices = 1) {
   ProgramOptions options = kernel.default_options(problem);
+  options.diagonal_slices = diagonal_slices;
   if (order) options.backward = *order;
   Case& added = cases.emplace_back(
       Case{&kernel, direction, options, Reference(problem, inputs, direction), TensorSet(problem), {}});
@@ -73,8 +74,14 @@ AttentionProblem windowed(const Kernel& kernel, AttentionProblem problem) {
   return problem;
 }
 
+/// The same with padding behind the keys of the second batch entry.
+AttentionProblem padded(AttentionProblem problem) {
+  problem.key_lengths = {problem.seqlen_k, problem.seqlen_k / 2 + 3};
+  return problem;
+}
+
 /// Each kernel causal; with all features; with outliers. The other backward orders with all features, that of
-/// the tensor cores in bf16 with head dimension 128.
+/// the tensor cores in bf16 with head dimension 128. With padding, and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   for (const GpuKernel& rung : gpu_ladder()) {
@@ -105,6 +112,13 @@ std::vector<Case> prepare_cases() {
     } else if (ordered) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);
+    }
+    if (ordered && kernel.can.forward.has(Feature::key_padding)) {
+      add_case(kernel, Direction::backward, padded(causal), InputKind::normal, fused, cases);
+    }
+    if (kernel.smallest_part > 0) {
+      constexpr int kSlices = 4;
+      add_case(kernel, Direction::backward, causal, InputKind::normal, fused, cases, kSlices);
     }
   }
   const Kernel& split_k = find_gpu_kernel("gpu:split-k").row;

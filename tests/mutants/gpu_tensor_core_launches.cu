@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash2-mma in the program of mutants: fp16 with head dimension 64 in the fused order,
-// and bf16 with head dimension 128 and dropout in the split order.
+// also with tiles cut finer, and bf16 with head dimension 128 and dropout in the split order.
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash2_mma/dkdv.cuh"
 #include "gpu/kernels/flash2_mma/dq.cuh"
@@ -27,17 +27,28 @@ PassKernel bf16_kernel(PassName pass) {
   return sm80::flash2_mma_dkdv<kType, 128, false, kFeatures>;
 }
 
-PassKernel fp16_kernel(PassName pass, bool observed, bool drops) {
+/// @param general  whether it is observed or knows padding
+PassKernel sliced_kernel(PassName pass, bool general) {
   constexpr ElementType kType = ElementType::fp16;
   if (pass == PassName::forward) {
-    return observed && drops ? sm80::flash2_mma_forward<kType, 64, Features::all>
-           : observed        ? sm80::flash2_mma_forward<kType, 64, Features::general>
-           : drops           ? sm80::flash2_mma_forward<kType, 64, Features::dropout>
-                             : sm80::flash2_mma_forward<kType, 64, Features::plain>;
+    return general ? sm80::flash2_mma_forward<kType, 64, Features::general_sliced>
+                   : sm80::flash2_mma_forward<kType, 64, Features::sliced>;
   }
-  return observed ? sm80::flash2_mma_dkdv<kType, 64, true, Features::all>
-         : drops  ? sm80::flash2_mma_dkdv<kType, 64, true, Features::dropout>
-                  : sm80::flash2_mma_dkdv<kType, 64, true, Features::plain>;
+  return general ? sm80::flash2_mma_dkdv<kType, 64, true, Features::general_sliced>
+                 : sm80::flash2_mma_dkdv<kType, 64, true, Features::sliced>;
+}
+
+PassKernel fp16_kernel(PassName pass, bool general, bool drops) {
+  constexpr ElementType kType = ElementType::fp16;
+  if (pass == PassName::forward) {
+    return general && drops ? sm80::flash2_mma_forward<kType, 64, Features::all>
+           : general        ? sm80::flash2_mma_forward<kType, 64, Features::general>
+           : drops          ? sm80::flash2_mma_forward<kType, 64, Features::dropout>
+                            : sm80::flash2_mma_forward<kType, 64, Features::plain>;
+  }
+  return general ? sm80::flash2_mma_dkdv<kType, 64, true, Features::all>
+         : drops ? sm80::flash2_mma_dkdv<kType, 64, true, Features::dropout>
+                 : sm80::flash2_mma_dkdv<kType, 64, true, Features::plain>;
 }
 
 }  // namespace
@@ -59,8 +70,10 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
              "asking for the compute capability");
   const bool bf16 = program.problem.dtype == ElementType::bf16;
-  launch_pass(bf16 ? bf16_kernel(program.name)
-                   : fp16_kernel(program.name, arguments.log.states != nullptr, arguments.dropout.active()),
+  const bool general = arguments.log.states != nullptr || arguments.key_lengths != nullptr;
+  launch_pass(bf16                          ? bf16_kernel(program.name)
+              : program.diagonal_slices > 1 ? sliced_kernel(program.name, general)
+                                            : fp16_kernel(program.name, general, arguments.dropout.active()),
               program, flash2_mma_launch_shape(program, major), arguments, stream);
 }
 

@@ -97,7 +97,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
   if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
   if (!arguments.plot.empty()) throw BadInput("--plot", arguments.plot, "must be left out with --tune");
-  for (const char* choice : {"tile", "backward", "order", "scan"}) {
+  for (const char* choice : {"tile", "backward", "order", "scan", "diagonal_slices"}) {
     if (arguments.sweep.axes().sets(choice)) {
       throw BadInput("sweep", choice, "must be left out, --tune times a kernel's own choices");
     }

@@ -75,6 +75,10 @@ std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& ke
   }
   std::vector<std::string_view> orders;
   for (const BackwardOrder order : kernel.backward_orders) orders.push_back(to_string(order));
+  columns.emplace_back("diagonal slices", kernel.smallest_part == 0 ? "-"
+                                          : kernel.smallest_part == 1
+                                              ? "any"
+                                              : fmt::format("of {}", kernel.smallest_part));
   columns.emplace_back("runs on", chips_of(kernel));
   columns.emplace_back("backward orders", orders.empty() ? "-" : fmt::format("{}", fmt::join(orders, " ")));
   return columns;

@@ -405,9 +405,9 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                    "every pass, where several kernels or machines stand side by side");
   arguments->shard.add_to(command, {"--record", "--tune-bytes"});
   arguments->gpus.add_to(
-      command, {"--kernel", "--tile", "--backward", "--order", "--scan", "--sweep", "--record", "--compare",
-                "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes", "--closed-form", "--curve",
-                "--tune-bytes", "--dry-run", "--detail", "--shard"});
+      command, {"--kernel", "--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--sweep",
+                "--record", "--compare", "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes",
+                "--closed-form", "--curve", "--tune-bytes", "--dry-run", "--detail", "--shard"});
   command
       .add_option("--link-rate", arguments->link_rate,
                   "bytes a second to another GPU, one way, in place of the machine's: 50GB")

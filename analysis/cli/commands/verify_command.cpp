@@ -342,8 +342,8 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
   options->shard.add_to(command, {"--worst", "--rows", "--gradients"});
-  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--quick", "--full", "--locate",
-                                 "--worst", "--repeat", "--rows", "--gradients", "--shard"});
+  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--diagonal-slices", "--quick", "--full",
+                                 "--locate", "--worst", "--repeat", "--rows", "--gradients", "--shard"});
   show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
                           {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",
                            "one problem, and the first tile that diverges"},

@@ -22,6 +22,9 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
                 launch_text(options[pass].launch) + ",";
       }
     }
+    if (options.diagonal_slices > 1) {
+      text += " " + std::to_string(options.diagonal_slices) + " diagonal slices,";
+    }
     return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
            std::string(to_string(options.scan)) + "; tiles: " + reason;
   });
@@ -54,6 +57,14 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
            "order in which CTAs are issued; default: the kernel's");
   add_name("--scan", "ascending|descending|sawtooth", scan_,
            "order in which a CTA walks its tiles; default ascending");
+  command
+      .add_option_function<std::string>(
+          "--diagonal-slices",
+          [this](const std::string& text) { slices_ = parse_slices("diagonal-slices", text); },
+          "cut tiles on the mask's edge into N x N parts, and compute those that it leaves something of; "
+          "default 1")
+      ->type_name("N")
+      ->group(kGroup);
 }
 
 std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>& otherwise) const {
@@ -73,6 +84,7 @@ ProgramOptions KernelOptions::chosen_options(const Kernel& kernel, const Attenti
   if (tile_) options.set_tile(*tile_);
   if (order_) options.order = parse_tile_order(*order_);
   if (scan_) options.scan = parse_scan(*scan_);
+  if (slices_) options.diagonal_slices = *slices_;
   if (!backward_) return options;
   options.backward = backward_order_of(kernel, *backward_);
   return options;
@@ -86,6 +98,7 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
     return options;
   };
   if (tile_) return told("as --tile says");
+  if (options.diagonal_slices > 1) return told("the kernel's own, which alone are cut finer");
   if (autotune_disabled()) return told("the kernel's own, since TILESCOPE_DISABLE_AUTOTUNE is set");
   if (!kernel.tile_choices) return told("the kernel's own; it takes any");
   const std::optional<DeviceFacts> device = device_facts();

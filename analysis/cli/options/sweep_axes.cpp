@@ -67,6 +67,10 @@ constexpr Axis kAxes[] = {
                  const std::string& value) { draft.point.order = parse_tile_order(value); }},
     {"scan", [](Draft& draft, const std::string&,
                 const std::string& value) { draft.point.scan = parse_scan(value); }},
+    {"diagonal_slices",
+     [](Draft& draft, const std::string& field, const std::string& value) {
+       draft.point.diagonal_slices = parse_slices(field, value);
+     }},
 };
 
 const Axis& find_axis(const std::string& name) {
@@ -127,6 +131,7 @@ ProgramOptions SweepPoint::apply_to(ProgramOptions options) const {
   if (backward) options.backward = *backward;
   if (order) options.order = *order;
   if (scan) options.scan = *scan;
+  if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
   return options;
 }
 

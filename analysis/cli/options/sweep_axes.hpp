@@ -20,6 +20,7 @@ struct SweepPoint {
   std::optional<BackwardOrder> backward;
   std::optional<TileOrder> order;
   std::optional<Scan> scan;
+  std::optional<int> diagonal_slices;
 
   /// The kernel's options with the point's choices in their place.
   ProgramOptions apply_to(ProgramOptions options) const;

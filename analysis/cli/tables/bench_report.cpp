@@ -94,6 +94,7 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
+    if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
   }
   for (const TileProgram& program : programs) {
     if (program.launch.warps > 0) pass.counters["warps"] = std::int64_t{program.launch.warps};

@@ -23,7 +23,8 @@ void StepLines::add(const std::vector<Operand>& operands, const TileProgram& pro
   const TensorExtent extent = tensor_extent(program.problem, operands[0].tensor);
   const bool by_m = extent.indexing == TileIndexing::m;
   const VisibleBand band = program.problem.band();
-  const int tiles = by_m ? num_m_blocks(band, program.tile) : num_n_blocks(band, program.tile);
+  const TileShape accessed = program.access_tile();
+  const int tiles = by_m ? num_m_blocks(band, accessed) : num_n_blocks(band, accessed);
   const auto query_heads = static_cast<int>(program.problem.heads / extent.heads);  // to one of the tensor
   phases_.push_back({operands.data(), operands[0].tensor,
                      numbers_.tile(operands[0].tensor, {{}, 0, 0, 0, 0}).number,

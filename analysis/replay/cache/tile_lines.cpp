@@ -48,7 +48,7 @@ class LinesByColumn {
 TileLines::TileLines(const TileProgram& program, const TileNumbering& numbers, const SplitL2Shape& shape,
                      std::optional<std::uint32_t> layout)
     : numbers_(numbers),
-      tile_(program.tile),
+      tile_(program.access_tile()),
       problem_(program.problem),
       placed_at_once_(!layout),
       memory_(program, layout),

@@ -3,7 +3,8 @@
 
 namespace tilescope {
 
-TileMemory::TileMemory(const TileProgram& program, std::optional<std::uint32_t> layout) : program_(&program) {
+TileMemory::TileMemory(const TileProgram& program, std::optional<std::uint32_t> layout)
+    : program_(&program), tile_(program.access_tile()) {
   constexpr std::int64_t kPage = PageTable::kPageBytes;  // allocations of a page or more begin at one
   if (layout) pages_.emplace(*layout);
   std::int64_t address = 0;

@@ -27,11 +27,10 @@ class TileMemory {
   /// Those with the tile of `tensor` that `group` touches.
   Rows rows(TensorName tensor, const AccessGroup& group) const {
     const TensorExtent& extent = extents_[static_cast<std::size_t>(tensor)];
-    const TileShape& tile = program_->tile;
     const bool by_m = extent.indexing != TileIndexing::n;
     const std::int64_t heads_to_one = program_->problem.heads / extent.heads;
     const std::int64_t head = group.batch * extent.heads + group.head / heads_to_one;
-    const std::int64_t rows_of_tile = by_m ? tile.block_m : tile.block_n;
+    const std::int64_t rows_of_tile = by_m ? tile_.block_m : tile_.block_n;
     const std::int64_t row = rows_of_tile * (by_m ? group.m_block : group.n_block);
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;
     const std::int64_t address = addresses_[static_cast<std::size_t>(tensor)];
@@ -52,8 +51,8 @@ class TileMemory {
       visit_physical(rows.address, rows.bytes(), visit);
       return;
     }
-    const std::int64_t col = std::int64_t{group.n_block} * program_->tile.block_n;
-    const std::int64_t cols = std::min<std::int64_t>(program_->tile.block_n, extent.cols - col);
+    const std::int64_t col = std::int64_t{group.n_block} * tile_.block_n;
+    const std::int64_t cols = std::min<std::int64_t>(tile_.block_n, extent.cols - col);
     std::int64_t address = rows.address + col * extent.element_bytes;
     for (std::int64_t i = 0; i < rows.count; ++i, address += rows.row_bytes) {
       visit_physical(address, cols * extent.element_bytes, visit);
@@ -71,6 +70,7 @@ class TileMemory {
   }
 
   const TileProgram* program_;
+  TileShape tile_;  // that is accessed at once
   std::array<TensorExtent, kNumTensors> extents_;
   std::array<std::int64_t, kNumTensors> addresses_;  // of a tensor's first byte
   std::optional<PageTable> pages_;

@@ -35,7 +35,8 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   t.heads = static_cast<int>(extent.heads);
   t.group_size = static_cast<int>(program.problem.heads / extent.heads);
   t.by_m = extent.indexing != TileIndexing::n;
-  const int m_tiles = num_m_blocks(band, program.tile), n_tiles = num_n_blocks(band, program.tile);
+  const TileShape tile = program.access_tile();
+  const int m_tiles = num_m_blocks(band, tile), n_tiles = num_n_blocks(band, tile);
   t.row_tiles = t.by_m ? m_tiles : n_tiles;
   t.col_tiles = t.by_m && by_n ? n_tiles : 1;
   const bool rows_side_by_side = program.axis == Axis::q;
@@ -52,7 +53,7 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
   }
   if (ends_at_padding(name)) {
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;
-    t.bytes_of_whole = program.tile.block_n * row_bytes;
+    t.bytes_of_whole = tile.block_n * row_bytes;
     for (const std::int64_t keys : program.problem.key_lengths) t.unpadded_bytes.push_back(keys * row_bytes);
     if (!t.unpadded_bytes.empty()) {  // access() has them of the first entry
       const std::int64_t last = extent.rows * row_bytes - (n_tiles - 1) * t.bytes_of_whole;

@@ -59,6 +59,8 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs);
 std::optional<Section> growth_section(const std::vector<RunSummary>& runs);
 /// Device memory that runs took, by length.
 std::optional<Section> memory_section(const std::vector<RunSummary>& runs);
+/// What cutting tiles finer where the mask does saves of products and bytes, by length.
+std::optional<Section> diagonal_section(const std::vector<RunSummary>& runs);
 /// Operations and shared-memory bytes, by counters.
 std::optional<Section> work_section(const std::vector<RunSummary>& runs);
 /// What an L2 keeps, how SMs stand round its partitions, and its noise floor, from `ceilings`.

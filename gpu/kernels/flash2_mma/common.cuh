@@ -29,6 +29,94 @@ __device__ __forceinline__ GlobalRows head_rows(const KernelArguments& args, Ten
   return {tensor.head<std::uint16_t>(batch, head), tensor.row_stride, length, args.head_dim};
 }
 
+/// The rows of a head that a CTA streams: all, or where tiles are cut, those in slices that it sees something
+/// of.
+template <Features kFeatures>
+__device__ __forceinline__ auto streamed_rows(const GlobalRows& rows, const Interval& seen) {
+  if constexpr (cuts_tiles(kFeatures)) {
+    return GlobalRowsFrom{{rows.row0, rows.row_stride, min(rows.rows, seen.end), rows.cols}, seen.begin};
+  } else {
+    return rows;
+  }
+}
+
+/// The blocks of 16 in `interval` among those of a tile that begins at `first`, a bit each.
+__device__ __forceinline__ unsigned block_bits(const Interval& interval, int first) {
+  constexpr int kMostBlocks = 16;  // of a tile's side
+  const int begin = min(kMostBlocks, max(0, interval.begin - first) / 16);
+  const int end = min(kMostBlocks, max(0, interval.end - first) / 16);
+  return (1u << end) - min(1u << end, 1u << begin);
+}
+
+/// The columns that each row of 16 x 16 score blocks of a warp computes, where tiles are cut finer.
+template <int kMBlocks>
+struct ComputedColumns {
+  Interval of_row[kMBlocks];
+
+  /// Those of a tile whose columns begin at `first`.
+  __device__ SomeBlocks<kMBlocks> in_tile(int first) const {
+    SomeBlocks<kMBlocks> blocks;
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) blocks.columns[i] = block_bits(of_row[i], first);
+    return blocks;
+  }
+};
+
+/// What is computed and loaded where tiles are cut finer; nothing in instances that do not cut them.
+template <Features kFeatures>
+struct FinerTiles {
+  TileShape part;
+
+  __device__ FinerTiles(const KernelArguments& args, TileShape tile) {
+    if constexpr (cuts_tiles(kFeatures)) part = part_of(tile, args.diagonal_slices);
+  }
+  /// The keys that q tile `m_block` loads: of slices of which it sees something.
+  __device__ Interval keys_of_tile(const VisibleBand& band, TileShape tile, int m_block) const {
+    if constexpr (!cuts_tiles(kFeatures)) return {};
+    return computed_keys(band, {tile.block_m, part.block_n}, m_block);
+  }
+  /// The queries that kv tile `n_block` loads.
+  __device__ Interval queries_of_tile(const VisibleBand& band, TileShape tile, int n_block) const {
+    if constexpr (!cuts_tiles(kFeatures)) return {};
+    return computed_queries(band, {part.block_m, tile.block_n}, n_block);
+  }
+  /// The keys that rows of blocks from `query` on compute.
+  template <int kMBlocks>
+  __device__ ComputedColumns<kMBlocks> keys_of_rows(const VisibleBand& band, int query) const {
+    ComputedColumns<kMBlocks> keys;
+    if constexpr (cuts_tiles(kFeatures)) {
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+        keys.of_row[i] = computed_keys(band, part, (query + 16 * i) / part.block_m);
+      }
+    }
+    return keys;
+  }
+  /// The queries that rows of blocks from `key` on compute.
+  template <int kMBlocks>
+  __device__ ComputedColumns<kMBlocks> queries_of_rows(const VisibleBand& band, int key) const {
+    ComputedColumns<kMBlocks> queries;
+    if constexpr (cuts_tiles(kFeatures)) {
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+        queries.of_row[i] = computed_queries(band, part, (key + 16 * i) / part.block_n);
+      }
+    }
+    return queries;
+  }
+};
+
+/// Calls multiply(blocks) with those of the tile that are computed: all, unless the tile is one that the mask
+/// cuts and tiles are cut finer.
+/// @param full  tells whether the tile is full
+template <Features kFeatures, typename Full, typename Blocks, typename Multiply>
+__device__ __forceinline__ void on_computed(Full full, const Blocks& blocks, Multiply multiply) {
+  if constexpr (cuts_tiles(kFeatures)) {
+    if (!full()) return multiply(blocks);
+  }
+  multiply(AllBlocks{});
+}
+
 /// Row `row` of a head of an fp32 statistic (lse, delta).
 __device__ __forceinline__ float* statistic(const KernelArguments& args, TensorName name, int batch, int head,
                                             int row) {

@@ -45,11 +45,14 @@ struct DkdvSharedMemory {
 /// Adds the part of a warp's dQ that lies inside the matrix: `rows` rows and `cols` columns from its corner
 /// on.
 /// @param target this lane's first row, the corner's column
-template <int kColBlocks>
+/// @param is_reduced  tells which of the two rows of blocks are
+template <int kColBlocks, typename IsReduced>
 __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>& dq, float* target,
-                                            std::int64_t row_stride, int rows, int cols, int lane) {
+                                            std::int64_t row_stride, int rows, int cols, int lane,
+                                            IsReduced is_reduced) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
+    if (!is_reduced(i)) continue;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (16 * i + 8 * half >= rows) continue;
@@ -105,6 +108,9 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
   const int first_key = n_block * kTile.block_n;
   const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
   const TileRange range = q_tiles<is_general(kFeatures)>(band(), kTile, n_block);
+  const FinerTiles<kFeatures> finer(args, kTile);
+  const Interval seen = finer.queries_of_tile(band(), kTile, n_block);
+  const auto computed = finer.template queries_of_rows<2>(band(), first_key + 32 * warp_n);
 
   // Steps: the q tiles of the group's first query head, then those of the next ...
   struct Step {
@@ -119,12 +125,15 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
   };
   const auto load_q = [&](const Step& step, int stage) {
     const int first_query = scan_tile(args.scan, range, work.turn, step.position) * kTile.block_m;
-    load_tile<kAccess, kTile.block_m, kThreads>(
-        shared.q(stage), head_rows(args, TensorName::q, batch, step.head, args.band.seqlen_q), first_query,
-        thread);
-    load_tile<kAccess, kTile.block_m, kThreads>(
-        shared.dout(stage), head_rows(args, TensorName::dout, batch, step.head, args.band.seqlen_q),
-        first_query, thread);
+    const auto rows_of = [&](TensorName name) {
+      return streamed_rows<kFeatures>(head_rows(args, name, batch, step.head, args.band.seqlen_q), seen);
+    };
+    load_tile<kAccess, kTile.block_m, kThreads>(shared.q(stage), rows_of(TensorName::q), first_query, thread);
+    load_tile<kAccess, kTile.block_m, kThreads>(shared.dout(stage), rows_of(TensorName::dout), first_query,
+                                                thread);
+    const auto is_seen = [&](int query) {
+      return !cuts_tiles(kFeatures) || (seen.begin <= query && query < seen.end);
+    };
     // lse, and delta behind it: 16 bytes a thread, past L1 as tiles go, where every head's rows start at such
     // a boundary.
     if ((args[TensorName::lse].head_stride & 3) == 0) {
@@ -135,11 +144,11 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
         copy_async_floats(
             shared.lse(stage) + 16 * place,
             statistic(args, second ? TensorName::delta : TensorName::lse, batch, step.head, query),
-            args.band.seqlen_q - query);
+            is_seen(query) ? args.band.seqlen_q - query : 0);
       }
     } else if (thread < kTile.block_m) {
       const int query = first_query + thread;
-      const bool valid = query < args.band.seqlen_q;
+      const bool valid = query < args.band.seqlen_q && is_seen(query);
       copy_async_4(shared.lse(stage) + 4 * thread, statistic(args, TensorName::lse, batch, step.head, query),
                    valid);
       copy_async_4(shared.delta(stage) + 4 * thread,
@@ -175,16 +184,23 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     // compute: S^T = K Q^T, 32 keys x warp_queries
     WarpAccumulator<2, kQueryBlocks> p;
     p.clear();
-    multiply_abt<kType, kHeadDim>(
-        p, LdmatrixByColumns<kHeadDim>(shared.k(), lane).at(2 * warp_n, 0),
-        LdmatrixByRows<kHeadDim>(shared.q(stage), lane).at(kQueryBlocks * warp_m, 0));
+    const auto full = [&] { return range.full(m_block); };
+    const auto blocks =
+        computed.in_tile(first_query);  // of the keys that the warp has in all products but dQ
+    const auto own_blocks = blocks.from(kQueryBlocks * warp_m);
+    on_computed<kFeatures>(full, own_blocks, [&](const auto& those) {
+      multiply_abt<kType, kHeadDim>(
+          p, LdmatrixByColumns<kHeadDim>(shared.k(), lane).at(2 * warp_n, 0),
+          LdmatrixByRows<kHeadDim>(shared.q(stage), lane).at(kQueryBlocks * warp_m, 0), NoInterleave{},
+          those);
+    });
     const int warp_key = first_key + 32 * warp_n;
     const int warp_query = first_query + kShape.warp_queries() * warp_m;
     const int visited = (step.head - work.first_head) * range.count() + step.position;
     note_step(args, visited);
     const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, n_block);
     log_scores<true>(entry, args, band(), p, warp_key, warp_query, lane);
-    if (!range.full(m_block)) {
+    if (!full()) {
       mask_keys_by_queries(p, band(), warp_key, warp_query, lane, masked_product(args));
     }
 
@@ -208,9 +224,12 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     };
     WarpAccumulator<2, kQueryBlocks> ds;
     ds.clear();
-    multiply_abt<kType, kHeadDim>(
-        ds, LdmatrixByColumns<kHeadDim>(shared.v(), lane).at(2 * warp_n, 0),
-        LdmatrixByRows<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0), exponentiate);
+    on_computed<kFeatures>(full, own_blocks, [&](const auto& those) {
+      multiply_abt<kType, kHeadDim>(
+          ds, LdmatrixByColumns<kHeadDim>(shared.v(), lane).at(2 * warp_n, 0),
+          LdmatrixByRows<kHeadDim>(shared.dout(stage), lane).at(kQueryBlocks * warp_m, 0), exponentiate,
+          those);
+    });
 
     // dS^T = P^T * (dP^T - delta), with P before its dropout and rounding
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
@@ -261,14 +280,16 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there
     const auto dout_view = LdmatrixByColumns<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);
     const auto q_view = LdmatrixByColumns<kHeadDim>(shared.q(stage), lane).at(0, kColBlocks * warp_m);
+    on_computed<kFeatures>(full, own_blocks, [&](const auto& those) {
 #pragma unroll
-    for (int k = 0; k < kQueryBlocks; ++k) {
-      step_ab<kType>(dv, p_own[k], dout_view.at(kQueryBlocks * warp_m, 0), k);
-    }
+      for (int k = 0; k < kQueryBlocks; ++k) {
+        step_ab<kType>(dv, p_own[k], dout_view.at(kQueryBlocks * warp_m, 0), k, those);
+      }
 #pragma unroll
-    for (int k = 0; k < kQueryBlocks; ++k) {
-      step_ab<kType>(dk, ds_own[k], q_view.at(kQueryBlocks * warp_m, 0), k);
-    }
+      for (int k = 0; k < kQueryBlocks; ++k) {
+        step_ab<kType>(dk, ds_own[k], q_view.at(kQueryBlocks * warp_m, 0), k, those);
+      }
+    });
     __syncthreads();
     if (kStages > 1 && next.head < work.end_head) load_q(next, stage ^ 1);
 
@@ -277,6 +298,13 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     WarpAccumulator<2, kFused ? kDqColBlocks : 1> dq;
     const int dq_query = first_query + 32 * (warp / kShape.dq_warps_d());
     const int dq_col = 16 * kDqColBlocks * (warp % kShape.dq_warps_d());
+    SomeBlocks<2> dq_blocks{};
+    if constexpr (kFused && cuts_tiles(kFeatures)) {
+      if (!full()) dq_blocks = finer.template keys_of_rows<2>(band(), dq_query).in_tile(first_key);
+    }
+    const auto is_reduced = [&](int row_block) {  // of rows that were not loaded, nothing is reduced
+      return !cuts_tiles(kFeatures) || full() || dq_blocks.columns[row_block] != 0;
+    };
     const bool whole_dq = (kAccess == RowAccess::chunks || rows_in_quads(args[TensorName::dq_accum])) &&
                           first_query + kTile.block_m <= args.band.seqlen_q && args.head_dim == kHeadDim;
     float* const dq_rows = args[TensorName::dq_accum].head<float>(batch, step.head) +
@@ -286,14 +314,17 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
           LdmatrixByRows<kTile.block_m>(shared.dscores(), lane).at(0, (dq_query - first_query) / 16);
       const auto k_view = LdmatrixByColumns<kHeadDim>(shared.k(), lane).at(0, dq_col / 16);
       dq.clear();
+      on_computed<kFeatures>(full, dq_blocks, [&](const auto& those) {
 #pragma unroll
-      for (int k = 0; k < kTile.block_n / 16; ++k) {
-        const Fragment left[2] = {left_view.load_transposed(k, 0), left_view.load_transposed(k, 1)};
-        step_ab<kType>(dq, left, k_view, k);
-      }
+        for (int k = 0; k < kTile.block_n / 16; ++k) {
+          if (!those.has_column(k)) continue;
+          const Fragment left[2] = {left_view.load_transposed(k, 0), left_view.load_transposed(k, 1)};
+          step_ab<kType>(dq, left, k_view, k, those);
+        }
+      });
       if (!whole_dq) {
         reduce_edge(dq, dq_rows, args[TensorName::dq_accum].row_stride,
-                    args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col, lane);
+                    args.band.seqlen_q - dq_query - (lane >> 2), args.head_dim - dq_col, lane, is_reduced);
       }
     }
     constexpr int kSlices = 2 * kQueryBlocks * (kShape.warps_m() - 1);
@@ -306,6 +337,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
 #pragma unroll
         for (int r = slice * kPerSlice; r < min_of(kReductions, (slice + 1) * kPerSlice); ++r) {
           const int i = r % 2, half = r / 2 % 2, j = r / 4;
+          if (!is_reduced(i)) continue;
           const float4 values = gather_columns(dq.tile[i][2 * j], dq.tile[i][2 * j + 1], half, lane);
           reduce_add(rows + (16 * i + 8 * half) * args[TensorName::dq_accum].row_stride + 16 * j, values);
         }
@@ -315,21 +347,24 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     // dV and dK over the other warps' queries
     const LdmatrixByColumns<kTile.block_m> probs_view(shared.probs(), lane);
     const LdmatrixByColumns<kTile.block_m> dscores_view(shared.dscores(), lane);
+    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
 #pragma unroll
-    for (int other = 1; other < kShape.warps_m(); ++other) {
-      const int query_block = (warp_m + other) % kShape.warps_m() * kQueryBlocks;
-      const auto others_probs = probs_view.at(2 * warp_n, query_block);
-      const auto others_dscores = dscores_view.at(2 * warp_n, query_block);
+      for (int other = 1; other < kShape.warps_m(); ++other) {
+        const int query_block = (warp_m + other) % kShape.warps_m() * kQueryBlocks;
+        const auto others_probs = probs_view.at(2 * warp_n, query_block);
+        const auto others_dscores = dscores_view.at(2 * warp_n, query_block);
+        const auto others_blocks = those.from(query_block);
 #pragma unroll
-      for (int k = 0; k < kQueryBlocks; ++k) {
-        const Fragment left[2] = {others_probs.load(0, k), others_probs.load(1, k)};
-        step_ab<kType>(dv, left, dout_view.at(query_block, 0), k);
-        reduce_slice(2 * (kQueryBlocks * (other - 1) + k));
-        const Fragment dleft[2] = {others_dscores.load(0, k), others_dscores.load(1, k)};
-        step_ab<kType>(dk, dleft, q_view.at(query_block, 0), k);
-        reduce_slice(2 * (kQueryBlocks * (other - 1) + k) + 1);
+        for (int k = 0; k < kQueryBlocks; ++k) {
+          const Fragment left[2] = {others_probs.load(0, k), others_probs.load(1, k)};
+          step_ab<kType>(dv, left, dout_view.at(query_block, 0), k, others_blocks);
+          reduce_slice(2 * (kQueryBlocks * (other - 1) + k));
+          const Fragment dleft[2] = {others_dscores.load(0, k), others_dscores.load(1, k)};
+          step_ab<kType>(dk, dleft, q_view.at(query_block, 0), k, others_blocks);
+          reduce_slice(2 * (kQueryBlocks * (other - 1) + k) + 1);
+        }
       }
-    }
+    });
     if constexpr (kStages == 1) {
       __syncthreads();
       if (next.head < work.end_head) load_q(next, 0);

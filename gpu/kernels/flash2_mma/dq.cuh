@@ -52,8 +52,13 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
   const TileRange range = kv_tiles(band(), kTile, m_block);
 
-  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, band().seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, band().seqlen_k);
+  const FinerTiles<kFeatures> finer(args, kTile);
+  const Interval seen = finer.keys_of_tile(band(), kTile, m_block);
+  const auto computed = finer.template keys_of_rows<kMBlocks>(band(), warp_query);
+  const auto rows_of = [&](TensorName name) {
+    return streamed_rows<kFeatures>(head_rows(args, name, batch, work.kv_head, band().seqlen_k), seen);
+  };
+  const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
     const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
@@ -107,11 +112,16 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> p;
     p.clear();
-    multiply_abt<kType, kHeadDim>(p, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane));
     const int first_key = n_block * kTile.block_n;
+    const auto full = [&] { return range.full(n_block); };
+    const auto blocks = computed.in_tile(first_key);
+    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
+      multiply_abt<kType, kHeadDim>(p, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane), NoInterleave{},
+                                    those);
+    });
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     log_scores<false>(entry, args, band(), p, warp_query, first_key, lane);
-    if (!range.full(n_block)) {
+    if (!full()) {
       mask_queries_by_keys(p, band(), warp_query, first_key, lane, masked_product(args));
     }
 
@@ -129,7 +139,10 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     };
     WarpAccumulator<kMBlocks, kNBlocks> ds;
     ds.clear();
-    multiply_abt<kType, kHeadDim>(ds, dout_view, LdmatrixByRows<kHeadDim>(v_tile(stage), lane), exponentiate);
+    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
+      multiply_abt<kType, kHeadDim>(ds, dout_view, LdmatrixByRows<kHeadDim>(v_tile(stage), lane),
+                                    exponentiate, those);
+    });
 
     // dS = P * (dP - delta)
     double probs_sum = 0.0, dprobs_sum = 0.0;
@@ -167,15 +180,17 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
 
     // dQ += dS K
     const LdmatrixByColumns<kHeadDim> k_view(k_tile(stage), lane);
+    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
 #pragma unroll
-    for (int k = 0; k < kNBlocks; ++k) {
-      Fragment left[kMBlocks];
+      for (int k = 0; k < kNBlocks; ++k) {
+        Fragment left[kMBlocks];
 #pragma unroll
-      for (int i = 0; i < kMBlocks; ++i) {
-        left[i] = as_left_operand<kType>(ds.tile[i][2 * k], ds.tile[i][2 * k + 1]);
+        for (int i = 0; i < kMBlocks; ++i) {
+          left[i] = as_left_operand<kType>(ds.tile[i][2 * k], ds.tile[i][2 * k + 1]);
+        }
+        step_ab<kType>(dq, left, k_view, k, those);
       }
-      step_ab<kType>(dq, left, k_view, k);
-    }
+    });
     if (entry.open()) {
       entry.add(&DeviceTileState::accum,
                 inside_sum(dq, args.band.seqlen_q - warp_query, args.head_dim, lane));

@@ -19,6 +19,8 @@ struct Flash2Mma {
                                         Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows};
   static constexpr Capabilities can{.forward = kFeatures, .backward = kFeatures, .head_dims = kMmaHeadDims};
   static constexpr ChipRange chips{.first = 80};
+  static constexpr int smallest_part = 16;  // rows of a product's fragments
+  static constexpr FeatureSet lacks_in_parts{Feature::dropout};
   static std::vector<BackwardOrder> backward_orders();
   static ProgramOptions default_options(const AttentionProblem&);
   /// The tile shapes that a pass is compiled for, its own choice first.

@@ -106,8 +106,14 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   const auto band = [&]() -> decltype(auto) { return batch_band<is_general(kFeatures)>(args, batch); };
   const TileRange range = kv_tiles(band(), kTile, m_block);
 
-  const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, band().seqlen_k);
-  const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, band().seqlen_k);
+  const FinerTiles<kFeatures> finer(args, kTile);
+  const Interval seen = finer.keys_of_tile(band(), kTile, m_block);
+  const auto computed =
+      finer.template keys_of_rows<kMBlocks>(band(), first_query + warp * kShape.warp_rows());
+  const auto rows_of = [&](TensorName name) {
+    return streamed_rows<kFeatures>(head_rows(args, name, batch, work.kv_head, band().seqlen_k), seen);
+  };
+  const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
     const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
     const int stage = step % kStages;
@@ -154,12 +160,17 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
     // compute: S = Q K^T
     WarpAccumulator<kMBlocks, kNBlocks> s;
     s.clear();
-    multiply_abt<kType, kHeadDim>(s, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane));
     const int warp_query = first_query + warp * kShape.warp_rows();
     const int first_key = n_block * kTile.block_n;
+    const auto full = [&] { return range.full(n_block); };
+    const auto blocks = computed.in_tile(first_key);
+    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
+      multiply_abt<kType, kHeadDim>(s, q_view, LdmatrixByRows<kHeadDim>(k_tile(stage), lane), NoInterleave{},
+                                    those);
+    });
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     log_scores<false>(entry, args, band(), s, warp_query, first_key, lane);
-    sign_and_mask(s, args, band(), range.full(n_block), warp_query, first_key, lane);
+    sign_and_mask(s, args, band(), full(), warp_query, first_key, lane);
 
     softmax_step(s, rows, out, scale);
     if constexpr (kDropout) {
@@ -179,15 +190,17 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
     // O += P V
     const LdmatrixByColumns<kHeadDim> v_view(v_tile(stage), lane);
+    on_computed<kFeatures>(full, blocks, [&](const auto& those) {
 #pragma unroll
-    for (int k = 0; k < kNBlocks; ++k) {
-      Fragment p[kMBlocks];
+      for (int k = 0; k < kNBlocks; ++k) {
+        Fragment p[kMBlocks];
 #pragma unroll
-      for (int i = 0; i < kMBlocks; ++i) {
-        p[i] = as_left_operand<kType>(s.tile[i][2 * k], s.tile[i][2 * k + 1]);
+        for (int i = 0; i < kMBlocks; ++i) {
+          p[i] = as_left_operand<kType>(s.tile[i][2 * k], s.tile[i][2 * k + 1]);
+        }
+        step_ab<kType>(out, p, v_view, k, those);
       }
-      step_ab<kType>(out, p, v_view, k);
-    }
+    });
     if constexpr (kStages == 1) {
       __syncthreads();
       if (step + 1 < range.count()) load_kv(step + 1);

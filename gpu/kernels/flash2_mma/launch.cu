@@ -12,6 +12,9 @@ namespace {
 sm80::Features needed_features(const TileProgram& program, const KernelArguments& arguments) {
   const bool dropout = program.problem.dropout > 0;
   const bool general = arguments.log.states || arguments.key_lengths || !sm80::operands_in_chunks(arguments);
+  if (program.diagonal_slices > 1) {
+    return general ? sm80::Features::general_sliced : sm80::Features::sliced;
+  }
   if (!general) return dropout ? sm80::Features::dropout : sm80::Features::plain;
   return dropout || program.name != PassName::forward ? sm80::Features::all : sm80::Features::general;
 }
@@ -42,6 +45,10 @@ Launch launch_of(PassName pass, sm80::Features features) {
       return forward ? sm80::launch_flash2_mma_forward<dropout> : launch_of<dropout>(pass);
     case general:
       return sm80::launch_flash2_mma_forward<general>;
+    case sliced:
+      return forward ? sm80::launch_flash2_mma_forward<sliced> : launch_of<sliced>(pass);
+    case general_sliced:
+      return forward ? sm80::launch_flash2_mma_forward<general_sliced> : launch_of<general_sliced>(pass);
     default:
       return forward ? sm80::launch_flash2_mma_forward<all> : launch_of<all>(pass);
   }

@@ -11,10 +11,13 @@ namespace tilescope::sm80 {
 
 /// What an instantiation can do beyond the plain pass. The general ones take rows of any alignment, know
 /// padding and log the tiles that they visit; the others stay free of the registers and branches that this
-/// costs.
-enum class Features : std::uint8_t { plain, dropout, general, all };
+/// costs. So do those that cut tiles finer where the mask does.
+enum class Features : std::uint8_t { plain, dropout, general, all, sliced, general_sliced };
 constexpr bool has_dropout(Features f) { return f == Features::dropout || f == Features::all; }
-constexpr bool is_general(Features f) { return f == Features::general || f == Features::all; }
+constexpr bool cuts_tiles(Features f) { return f == Features::sliced || f == Features::general_sliced; }
+constexpr bool is_general(Features f) {
+  return f == Features::general || f == Features::all || f == Features::general_sliced;
+}
 
 template <Features kFeatures>
 void launch_flash2_mma_forward(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
@@ -24,7 +27,8 @@ void launch_flash2_mma_dkdv(const TileProgram&, LaunchShape, const KernelArgumen
 template <Features kFeatures>
 void launch_flash2_mma_dq(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 
-/// Passes dkdv and dq in one launch. Not instantiated for `dropout` and `general`: `all` serves them too.
+/// Passes dkdv and dq in one launch. Instantiated for `plain` and for `all`, which serves the others but
+/// those that cut tiles.
 template <Features kFeatures>
 void launch_flash2_mma_joined(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "gpu/primitives/common/cp_async.cuh"
 #include "gpu/primitives/sm80/shared_tile.cuh"
@@ -24,14 +25,21 @@ struct GlobalRows {
   }
 };
 
+/// The same, of which a tile takes the rows from `first` on.
+struct GlobalRowsFrom : GlobalRows {
+  int first;
+};
+
 /// How rows lie in global memory. In `chunks` they start at 16-byte boundaries and have a multiple of 8
 /// elements; `elements` takes any row, at the speed of single loads; `either` looks which they are.
 enum class RowAccess : std::uint8_t { chunks, elements, either };
 
 /// Starts copying the kRows x kCols tile whose first row is `first_row`: each thread takes one 16-byte chunk
-/// of every kRowStep-th row. Beyond the edges of the head the tile is zero. The caller commits and waits.
-template <RowAccess kAccess, int kRows, int kThreads, int kCols>
-__device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRows& source, int first_row,
+/// of every kRowStep-th row. Beyond the rows and columns of the source the tile is zero. The caller commits
+/// and waits.
+/// @tparam Source  GlobalRows or GlobalRowsFrom
+template <RowAccess kAccess, int kRows, int kThreads, int kCols, typename Source>
+__device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const Source& source, int first_row,
                                           int thread) {
   if constexpr (kAccess == RowAccess::either) {
     if (source.in_chunks()) {
@@ -50,6 +58,11 @@ __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRo
   const int row = thread / kChunks;
   const int chunk = thread % kChunks;
   const int rows = chunk * 8 < source.cols ? source.rows - first_row - row : 0;
+  const auto has = [&](int i) {
+    if constexpr (std::is_same_v<Source, GlobalRowsFrom>)
+      return i < rows && first_row + row + i >= source.first;
+    return i < rows;
+  };
   const std::uint16_t* from =
       source.row0 + first_row * source.row_stride + (row * static_cast<int>(source.row_stride) + chunk * 8);
   if constexpr (kAccess == RowAccess::chunks) {
@@ -57,7 +70,7 @@ __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRo
     const int step = static_cast<int>(kRowStep * source.row_stride);
 #pragma unroll
     for (int i = 0; i < kRows; i += kRowStep) {
-      copy_async_16(tile.chunk_address(row + i, chunk), from, i < rows);
+      copy_async_16(tile.chunk_address(row + i, chunk), from, has(i));
       from += step;
     }
   } else {
@@ -66,7 +79,7 @@ __device__ __forceinline__ void load_tile(SharedTile<kCols> tile, const GlobalRo
       std::uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        if (i < rows && chunk * 8 + e < source.cols) words[e / 2] |= std::uint32_t{from[e]} << (e % 2 * 16);
+        if (has(i) && chunk * 8 + e < source.cols) words[e / 2] |= std::uint32_t{from[e]} << (e % 2 * 16);
       }
       store_shared(tile.chunk_address(row + i, chunk), make_uint4(words[0], words[1], words[2], words[3]));
       from += kRowStep * source.row_stride;

@@ -31,16 +31,45 @@ struct WarpAccumulator {
   }
 };
 
+/// Which 16 x 16 blocks of a block of scores a warp computes: all.
+struct AllBlocks {
+  __device__ static constexpr bool has(int, int) { return true; }
+  __device__ static constexpr bool has_column(int) { return true; }
+  __device__ static constexpr AllBlocks from(int) { return {}; }
+};
+/// Some of them: for each row of blocks a bit a column.
+template <int kMBlocks>
+struct SomeBlocks {
+  unsigned columns[kMBlocks];
+
+  __device__ bool has(int i, int j) const { return (columns[i] >> j & 1) != 0; }
+  __device__ bool has_column(int j) const {
+    unsigned any = 0;
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) any |= columns[i];
+    return (any >> j & 1) != 0;
+  }
+  /// Those from `column` on.
+  __device__ SomeBlocks from(int column) const {
+    SomeBlocks blocks;
+#pragma unroll
+    for (int i = 0; i < kMBlocks; ++i) blocks.columns[i] = columns[i] >> column;
+    return blocks;
+  }
+};
+
 /// acc += a * b^T for one depth step of 16: block column k of b, whose rows are acc's columns.
-template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
+template <ElementType kType, int kMBlocks, int kNBlocks, int kCols, typename Blocks>
 __device__ __forceinline__ void step_abt(WarpAccumulator<kMBlocks, kNBlocks>& acc,
-                                         const Fragment (&a)[kMBlocks], const LdmatrixByRows<kCols>& b,
-                                         int k) {
+                                         const Fragment (&a)[kMBlocks], const LdmatrixByRows<kCols>& b, int k,
+                                         const Blocks& blocks) {
 #pragma unroll
   for (int j = 0; j < kNBlocks; ++j) {
+    if (!blocks.has_column(j)) continue;
     const Fragment f = b.load(j, k);
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) {
+      if (!blocks.has(i, j)) continue;
       mma_m16n8k16<kType>(acc.tile[i][2 * j], a[i], f.x[0], f.x[1]);
       mma_m16n8k16<kType>(acc.tile[i][2 * j + 1], a[i], f.x[2], f.x[3]);
     }
@@ -48,15 +77,18 @@ __device__ __forceinline__ void step_abt(WarpAccumulator<kMBlocks, kNBlocks>& ac
 }
 
 /// acc += a * b for one depth step of 16: block row k of b, whose columns are acc's columns.
-template <ElementType kType, int kMBlocks, int kNBlocks, int kCols>
+/// @param blocks  of a, whose column k is taken
+template <ElementType kType, int kMBlocks, int kNBlocks, int kCols, typename Blocks = AllBlocks>
 __device__ __forceinline__ void step_ab(WarpAccumulator<kMBlocks, kNBlocks>& acc,
                                         const Fragment (&a)[kMBlocks], const LdmatrixByColumns<kCols>& b,
-                                        int k) {
+                                        int k, const Blocks& blocks = {}) {
+  if (!blocks.has_column(k)) return;
 #pragma unroll
   for (int j = 0; j < kNBlocks; ++j) {
     const Fragment f = b.load_transposed(k, j);
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) {
+      if (!blocks.has(i, k)) continue;
       mma_m16n8k16<kType>(acc.tile[i][2 * j], a[i], f.x[0], f.x[1]);
       mma_m16n8k16<kType>(acc.tile[i][2 * j + 1], a[i], f.x[2], f.x[3]);
     }
@@ -71,16 +103,17 @@ struct NoInterleave {
 /// acc += a b^T over kDepth / 16 steps, both operands in shared memory. `interleave(k)` runs after step k:
 /// arithmetic to hide behind the tensor cores.
 template <ElementType kType, int kDepth, int kMBlocks, int kNBlocks, int kCols,
-          typename Interleave = NoInterleave>
+          typename Interleave = NoInterleave, typename Blocks = AllBlocks>
 __device__ __forceinline__ void multiply_abt(WarpAccumulator<kMBlocks, kNBlocks>& acc,
                                              const LdmatrixByColumns<kCols>& a,
-                                             const LdmatrixByRows<kCols>& b, Interleave interleave = {}) {
+                                             const LdmatrixByRows<kCols>& b, Interleave interleave = {},
+                                             const Blocks& blocks = {}) {
 #pragma unroll
   for (int k = 0; k < kDepth / 16; ++k) {
     Fragment left[kMBlocks];
 #pragma unroll
     for (int i = 0; i < kMBlocks; ++i) left[i] = a.load(i, k);
-    step_abt<kType>(acc, left, b, k);
+    step_abt<kType>(acc, left, b, k, blocks);
     interleave(k);
   }
 }

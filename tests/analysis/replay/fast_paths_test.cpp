@@ -15,7 +15,8 @@ namespace {
 using testing::ProblemGenerator;
 
 std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
-  const TileShape tile = random.tile(16);
+  const int slices = seed % 5 == 4 ? 3 : 1;
+  const TileShape tile = random.tile_of_slices(slices, 16 / slices);
   AttentionProblem p = random.problem(tile);
   p.seqlen_q *= random.between(1, 5);
   p.seqlen_k *= random.between(1, 5);
@@ -27,6 +28,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   options.order = static_cast<TileOrder>(random.between(0, 2));
   options.heads_per_section = random.between(1, 3);
   options.scan = static_cast<Scan>(random.between(0, 2));
+  options.diagonal_slices = slices;
   options.ctas_per_turn = random.between(1, 4);
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);

@@ -72,18 +72,21 @@ class DirectCache {
 
 /// The accesses of `ctas` CTAs in step, each replaced when it retires.
 std::vector<TileAccess> interleaved(const TileProgram& program, std::int64_t ctas) {
-  std::vector<TileAccess> all, group;
+  std::vector<TileAccess> all;
+  AccessGroup group;
   std::vector<CtaWalk> running;
   std::int64_t next = 0;
   while (next < program.num_ctas() && next < ctas) running.emplace_back(program, next++);
   while (!running.empty()) {
     for (auto walk = running.begin(); walk != running.end();) {
       while (!walk->next(group) && next < program.num_ctas()) *walk = CtaWalk(program, next++);
-      if (group.empty()) {
+      if (group.operands.empty()) {
         walk = running.erase(walk);
         continue;
       }
-      all.insert(all.end(), group.begin(), group.end());
+      for (const Operand& operand : group.operands) {
+        all.push_back(program.access(operand, group.batch, group.head, group.m_block, group.n_block));
+      }
       ++walk;
     }
   }
@@ -103,10 +106,12 @@ TEST_CASE("a replay equals a direct LRU simulation at every size, and the closed
   constexpr int kRandomProblems = 120;
   for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
     testing::ProblemGenerator random(seed);
-    const TileShape tile = random.tile(16);
+    const int slices = 1 + static_cast<int>(seed) % 3;
+    const TileShape tile = random.tile_of_slices(slices, 16 / slices);
     AttentionProblem p = random.problem(tile);
     p.dtype = kElementTypes[random.between(0, 4)];
-    const ProgramOptions options = random_options(random, tile);
+    ProgramOptions options = random_options(random, tile);
+    options.diagonal_slices = slices;
     const int ctas = random.between(1, 9);
     CAPTURE(seed);
     CAPTURE(describe(p));

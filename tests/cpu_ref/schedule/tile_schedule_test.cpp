@@ -84,6 +84,33 @@ TEST_CASE("a tile is visited exactly when it holds a visible entry, and full exa
   }
 }
 
+TEST_CASE("a part of a tile is computed exactly when it holds a visible entry, seen from either axis") {
+  const auto has = [](const Interval& interval, int first) {
+    return interval.begin <= first && first < interval.end;
+  };
+  for (unsigned seed = 0; seed < kScheduledProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const int slices = random.between(1, 4);
+    const TileShape tile = random.tile_of_slices(slices, 4), part = part_of(tile, slices);
+    AttentionProblem p = random.problem(tile);
+    if (seed % 3 == 0) p = random.padded(p);
+    CAPTURE(seed);
+    CAPTURE(describe(p));
+    // Parts of a ragged last tile may lie beyond the matrix.
+    const int m_parts = slices * num_m_blocks(p.band(), tile),
+              n_parts = slices * num_n_blocks(p.band(), tile);
+    for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+      for (int m = 0; m < m_parts; ++m) {
+        for (int n = 0; n < n_parts; ++n) {
+          const bool visible = census(p, batch, part, m, n).visible > 0;
+          REQUIRE(has(computed_keys(p.band(batch), part, m), n * part.block_n) == visible);
+          REQUIRE(has(computed_queries(p.band(batch), part, n), m * part.block_m) == visible);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("every order issues every CTA once") {
   for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
     for (int section : {1, 2, 3, 5, 8}) {

@@ -265,6 +265,30 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
     CHECK(reason->find("not 48x24") != std::string::npos);
     CHECK(!simt.refusal(problem, Direction::backward, options));
   }
+  SUBCASE("tiles cut finer") {
+    const Kernel& mma = find_gpu_kernel("gpu:flash2-mma").row;
+    const auto refusal = [&](const Kernel& kernel, int slices, Direction direction,
+                             BackwardOrder order = BackwardOrder::split) {
+      ProgramOptions options = kernel.default_options(problem);
+      options.diagonal_slices = slices;
+      options.backward = order;
+      return kernel.refusal(problem, direction, options).value_or("");
+    };
+    CHECK(refusal(simt, 2, Direction::forward) ==
+          "computes the tiles that a mask cuts whole, not with diagonal-slices 2");
+    problem.dtype = ElementType::fp16;
+    CHECK(refusal(mma, 8, Direction::forward).empty());
+    CHECK(refusal(mma, 4, Direction::backward).empty());
+    CHECK(
+        refusal(mma, 8, Direction::backward) ==
+        "cuts tiles into parts whose sides are multiples of 16, which those of pass dq, 128x64, do not have "
+        "with diagonal-slices 8");
+    CHECK(refusal(mma, 2, Direction::backward, BackwardOrder::joined) ==
+          "computes the tiles that a mask cuts whole in the joined order, not with diagonal-slices 2");
+    problem.dropout = 0.1;
+    CHECK(refusal(mma, 2, Direction::forward) ==
+          "cuts tiles finer without dropout alone, not with diagonal-slices 2");
+  }
   SUBCASE("fp8 has no backward pass on any rung") {
     problem.dtype = ElementType::fp8e4m3;
     for (const Kernel& kernel : gpu_kernels()) {
