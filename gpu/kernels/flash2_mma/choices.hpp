@@ -33,8 +33,7 @@ struct MmaChoices {
   /// @return -1 if there is no such shape
   constexpr int find(TileShape tile, PassLaunch asked) const {
     for (int i = 0; i < count; ++i) {
-      const PassLaunch its = launch(i);
-      if (shapes[i].tile == tile && its.warps == asked.warps && its.stages == asked.stages) return i;
+      if (shapes[i].tile == tile && launch(i) == asked) return i;
     }
     return -1;
   }
