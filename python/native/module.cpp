@@ -230,6 +230,7 @@ NB_MODULE(_native, module) {
   using namespace tilescope::python;
   module.attr("__version__") = TILESCOPE_VERSION;
   nb::register_exception_translator(translate);
+  nb::set_leak_warnings(false);  // tilescope.torch remembers ways of calling until the process ends
   notice_forks();
   bind_problem(module);
   bind_arrays(module);

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import importlib.util
 import json
+import operator
 import os
 import sys
 import threading
@@ -61,8 +62,15 @@ def _find_cupti() -> None:
 
 
 def _cuda_device(device: Any) -> int:
+    """The index of 1, "cuda:1", torch.device("cuda", 1); without one, torch's current device."""
+    if hasattr(device, "__index__"):
+        return operator.index(device)
     if device is not None:
-        return int(getattr(device, "index", device) or 0)
+        kind, _, index = str(device).partition(":")
+        if kind != "cuda" or not (index.isdigit() or not index):
+            raise bad_input("device", str(device), 'must be an index, or as in "cuda:1"')
+        if index:
+            return int(index)
     torch = sys.modules.get("torch")
     return int(torch.cuda.current_device()) if torch is not None and torch.cuda.is_initialized() else 0
 

@@ -16,6 +16,7 @@ from .errors import CheckFailed, MissingPackage, bad_input
 if TYPE_CHECKING:
     import pandas
 
+_LONGEST_NAME = 60  # of a kernel, in a table
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
@@ -149,7 +150,7 @@ class Record:
         """A few columns of each row, as people read them."""
         table = []
         for row in self.rows():
-            shown = {"kernel": row["kernel"]}
+            shown = {"kernel": _told(row["kernel"])}
             if "pass" in row:
                 shown |= {"pass": row["pass"], "tile": f"{row['block_m']}x{row['block_n']}"}
             shown |= {
@@ -165,6 +166,12 @@ class Record:
 
     def __str__(self) -> str:
         return text_table(self._summary())
+
+
+def _told(kernel: str) -> str:
+    """A kernel's name as a table can hold it: a template's is longer than all the rest of the row."""
+    name = kernel.removeprefix("void ")
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
 
 
 def _record_of(text: str, source: str) -> Record:

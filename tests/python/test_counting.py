@@ -40,6 +40,9 @@ def test_refusals():
         ts.count(by="thread")
     with pytest.raises(ts.BadInput, match="filter"):
         ts.count(filter="flash")
+    for device in ("cpu", "cuda:x", "1"):
+        with pytest.raises(ts.BadInput, match="device"):
+            ts.count(device=device).__enter__()
     with pytest.raises(ts.BadInput, match="interval_us"):
         ts.timeline(print, interval_us=1)
 
@@ -54,6 +57,22 @@ print(row["kernel"], row["measured.sm_l2_read_bytes"], row["measured.dram_read_b
     assert told.split() == ["step", "64", "64", "tilescope.kernels/1"]
     with open(fakes["TILESCOPE_FAKE_LOG"]) as log:
         assert log.read().split("\n")[:2] == ["enable 0", "disable 0"]
+
+
+@pytest.mark.parametrize("device", ["1", "'cuda:1'"])
+def test_the_device_that_is_asked_for_is_counted(on_fakes, fakes, device):
+    on_fakes(f"with ts.count(device={device}): launch()")
+    with open(fakes["TILESCOPE_FAKE_LOG"]) as log:
+        assert log.read().split("\n")[:2] == ["enable 1", "disable 1"]
+
+
+def test_a_kernels_name_leaves_room_for_its_bytes(on_fakes):
+    told = on_fakes("""
+with ts.count(by="kernel") as c:
+    launch("void flash_fwd<" + "Traits<128, 128>, " * 20 + ">")
+print(c)
+""")
+    assert "flash_fwd<Traits<128" in told and max(map(len, told.splitlines())) < 260
 
 
 def test_kernels_are_counted_one_by_one_from_all_threads(on_fakes):

@@ -118,10 +118,11 @@ def test_control_c_ends_a_long_simulation(python):
     snippet = """
 import signal, threading, time, tilescope as ts
 problem = ts.Problem(seqlen_q=262144, heads=64, head_dim=128)
-threading.Timer(0.5, lambda: signal.raise_signal(signal.SIGINT)).start()
+runs = threading.Event()
+threading.Thread(target=lambda: (runs.wait(), signal.raise_signal(signal.SIGINT))).start()
 began = time.monotonic()
 try:
-    ts.simulate(problem)
+    ts.simulate(problem, progress=lambda done, total: runs.set())
 except KeyboardInterrupt:
     print(time.monotonic() - began)
 """

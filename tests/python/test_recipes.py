@@ -2,6 +2,7 @@
 """Every block of Python in the README and in the recipes, in its order."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -26,6 +27,20 @@ def test_the_blocks_run(page, monkeypatch, capsys):
         if needed and importlib.util.find_spec(needed) is None:
             continue
         exec(compile(block, page, "exec"), names)  # the session that a reader pastes
+
+
+def test_the_table_is_that_of_the_record(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests/python/on_device"))
+    import page
+
+    record, recipes = json.loads(page.RECORD.read_text()), page.PAGE.read_text()
+    assert page.page_of(record, recipes) == recipes, "python3 tests/python/on_device/page.py"
+    assert all(step["ok"] for step in record["steps"])
+    own, *others = (page.found(record, "the same by ncu and by the command")[way] for way in page.WAYS)
+    for other in others:
+        for row, counted in zip(other, own, strict=True):
+            assert row["kernel"] == counted["kernel"]
+            assert abs(row["sm_l2_read_bytes"] - counted["sm_l2_read_bytes"]) <= 0.001 * counted["sm_l2_read_bytes"]
 
 
 def test_the_recipe_for_pytest(byte_budget, monkeypatch):

@@ -69,11 +69,11 @@ def attention(
 
     Returns out, or with ``return_lse`` also lse (B, H, Nq) float32, which carries no gradient.
     """
-    window = tuple(window)
+    left, right = window
     _require_tensors(q, k, v)
     if torch.is_autocast_enabled(q.device.type):
         q, k, v = (tensor.to(torch.get_autocast_dtype(q.device.type)) for tensor in (q, k, v))
-    _require_problem(q, k, v, layout, causal, window, scale, dropout)
+    _require_problem(q, k, v, layout, causal, (left, right), scale, dropout)
     if layout == "bnhd":
         q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
     drawn = None
@@ -85,7 +85,7 @@ def attention(
         backward = operators.DETERMINISTIC
     needs_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     options = (
-        causal, *window, 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
+        causal, left, right, 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
         kernel or "", backward or "", *(tile or (0, 0)),
     )  # fmt: skip
     out, lse = operators.attention(q, k, v, drawn, options, return_lse or needs_gradient, needs_gradient)
@@ -127,14 +127,14 @@ def scaled_dot_product_attention(
         causal = True
     elif is_causal:
         right = queries - keys
-    folded = query, key, value
+    q, k, v = query, key, value
     if query.dim() != 4:
-        folded = tuple(_four_dimensions(tensor) for tensor in folded)
-    heads, heads_kv = folded[0].shape[1], folded[1].shape[1]
+        q, k, v = (_four_dimensions(tensor) for tensor in (q, k, v))
+    heads, heads_kv = q.shape[1], k.shape[1]
     if heads != heads_kv and not enable_gqa:
         raise bad_input("enable_gqa", "False", f"key has {heads_kv} heads where query has {heads}")
     out = attention(
-        *folded, causal=causal, window=(-1, right), scale=scale, dropout=dropout_p, kernel=kernel, tile=tile
+        q, k, v, causal=causal, window=(-1, right), scale=scale, dropout=dropout_p, kernel=kernel, tile=tile
     )
     return out if query.dim() == 4 else out.reshape(query.shape)
 

@@ -56,10 +56,13 @@ def _problem(shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options) 
 
 
 @functools.lru_cache(MOST_WAYS)
-def _use(device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options, backward: bool) -> Any:
+def _use(
+    device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options, backward: bool
+) -> Any:
     """The kernel that is asked for, or the fastest that computes this: on Hopper gpu:flash3, where it does. Chosen here and
     not by the caller, since a tracer would look into the choice."""
-    kernel, order, *tile = options[5:]
+    kernel, order, *rows = options[5:]
+    tile = (rows[0], rows[1]) if rows[0] else None
     name = kernel or "cpu:flash2"
     if not kernel and device.type == "cuda":
         name = "gpu:flash2-simt" if dtype == torch.float32 else "gpu:flash2-mma"
@@ -70,10 +73,10 @@ def _use(device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, o
     return _kernel_use(name, order, tile)
 
 
-def _kernel_use(name: str, order: str, tile: list[int]) -> Any:
+def _kernel_use(name: str, order: str, tile: tuple[int, int] | None) -> Any:
     if order == DETERMINISTIC:
         order = "ordered" if name == "gpu:flash3" else "split"
-    return _native.KernelUse(name, tile if tile[0] else None, order or None)
+    return _native.KernelUse(name, tile, order or None)
 
 
 #: In place of an order of the backward pass: whichever of the kernel's sums in the same order each time.
@@ -178,7 +181,12 @@ def _way(
 
 
 def _enqueue(
-    q: torch.Tensor, k: torch.Tensor, inputs: Sequence[torch.Tensor], lse: torch.Tensor | None, seed: Any, options: _Options
+    q: torch.Tensor,
+    k: torch.Tensor,
+    inputs: Sequence[torch.Tensor],
+    lse: torch.Tensor | None,
+    seed: Any,
+    options: _Options,
 ) -> list[torch.Tensor]:
     """Enqueues a direction on torch's current stream: forward, or with an LSE backward. Torch's allocator orders what is
     freed here on that stream. Returns the outputs, and behind them workspaces."""
@@ -334,11 +342,24 @@ class Eager(torch.autograd.Function):
         return (*gradients, None, None)
 
 
+#: Where torch says who looks. A torch without one of these has all calls go by the operators.
+_CAN_TELL = all(
+    hasattr(place, name)
+    for place, names in (
+        (torch._C, ("_len_torch_dispatch_stack", "_are_functorch_transforms_active", "_get_tracing_state")),
+        (torch.autograd.forward_ad, ("_current_level",)),
+        (torch.autograd.profiler, ("_is_profiler_enabled",)),
+    )
+    for name in names
+)
+
+
 def nobody_looks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Whether nothing but autograd has to know of the call: no compiler, tracer, transform, mode, subclass or profiler."""
     plain = (torch.Tensor, torch.nn.Parameter)
     return (
-        type(q) in plain
+        _CAN_TELL
+        and type(q) in plain
         and type(k) in plain
         and type(v) in plain
         and (q.is_cuda or q.is_cpu)

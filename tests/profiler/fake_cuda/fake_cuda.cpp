@@ -136,6 +136,11 @@ CUresult cuInit(unsigned) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {
   *made = reinterpret_cast<CUcontext>(&devices[device]);
   CUpti_ResourceData data{};

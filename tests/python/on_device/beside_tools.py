@@ -51,7 +51,9 @@ def by_ncu():
     ncu = shutil.which("ncu") or next(map(str, Path("/opt/nvidia/nsight-compute").glob("*/ncu")), None)
     require(ncu, "there is no ncu")
     command = [ncu, "--clock-control", "none", "--metrics", ",".join(counters), "--csv", "--print-units", "base"]
-    done = subprocess.run([*command, sys.executable, HERE / "function.py"], timeout=LONGEST_S, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, sys.executable, HERE / "function.py"], timeout=LONGEST_S, capture_output=True, text=True
+    )
     table = [line for line in done.stdout.splitlines() if line.startswith('"')]
     launches = {}
     for row in csv.DictReader(io.StringIO("\n".join(table))):

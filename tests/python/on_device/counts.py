@@ -59,7 +59,13 @@ def a_function_is_counted():
     with ts.count(by="kernel") as c:
         graph.replay()
     elapsed_s = [block["elapsed_s"] for block in blocks]
-    return {"blocks": bytes_of(blocks), "elapsed_s": elapsed_s, "kernels": len(kernels), "graph": replayed, "graph by kernel": bytes_of(c.rows())}
+    return {
+        "blocks": bytes_of(blocks),
+        "elapsed_s": elapsed_s,
+        "kernels": len(kernels),
+        "graph": replayed,
+        "graph by kernel": bytes_of(c.rows()),
+    }
 
 
 @step
@@ -72,7 +78,9 @@ def an_idle_device():
         with ts.count(l2="warm") as c:
             time.sleep(sleep_s)
         (row,) = c.rows()
-        found.append({key.partition(".")[2]: row[key] for key in row if "dram_" in key and "bytes" in key or "duration" in key})
+        found.append(
+            {key.partition(".")[2]: row[key] for key in row if "dram_" in key and "bytes" in key or "duration" in key}
+        )
     return found
 
 

@@ -53,7 +53,12 @@ def strides_of_any_kind():
     close("packed", attention(*(packed[:, :, i].transpose(1, 2) for i in range(3)), causal=True), expected, 0)
     odd = torch.empty(*q.shape[:-1], 67, dtype=q.dtype, device="cuda")[..., :64].copy_(q)
     close("rows at odd places", attention(odd, k, v, causal=True), expected, 0)
-    close("one head for all", attention(q, k[:, :1].expand_as(k), v, causal=True), attention(q, k[:, :1].repeat(1, 4, 1, 1), v, causal=True), 0)
+    close(
+        "one head for all",
+        attention(q, k[:, :1].expand_as(k), v, causal=True),
+        attention(q, k[:, :1].repeat(1, 4, 1, 1), v, causal=True),
+        0,
+    )
     leaves = [tensor.clone().requires_grad_() for tensor in (q, k, v)]
     attention(*leaves, causal=True).sum().backward()
     summed = [leaf.grad for leaf in leaves]
@@ -72,7 +77,12 @@ def a_transformer_learns():
         width, heads = 256, 4
         layers = torch.nn.ModuleList(
             [torch.nn.Embedding(64, width)]
-            + [torch.nn.ModuleList([torch.nn.LayerNorm(width), torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)]) for _ in range(2)]
+            + [
+                torch.nn.ModuleList(
+                    [torch.nn.LayerNorm(width), torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)]
+                )
+                for _ in range(2)
+            ]
             + [torch.nn.Linear(width, 64)]
         ).cuda()
         optimizer = torch.optim.Adam(layers.parameters(), 2e-3)
@@ -214,7 +224,10 @@ def inference_keeps_no_lse():
     import torch
     from tilescope.torch import attention
 
-    q, k, v = (tensor.detach() for tensor in make_qkv(torch.float16, batch=1, heads=32, heads_kv=32, seqlen_q=8192, seqlen_k=8192))
+    q, k, v = (
+        tensor.detach()
+        for tensor in make_qkv(torch.float16, batch=1, heads=32, heads_kv=32, seqlen_q=8192, seqlen_k=8192)
+    )
 
     def held(function):
         torch.cuda.synchronize()

@@ -41,7 +41,18 @@ def test_much(byte_budget):
             run()
 """
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-p", "tilescope.pytest_plugin", "."]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tilescope.pytest_plugin",
+        ".",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONGEST_S)
     require(done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-1500:], done.stderr[-500:])
     return {"said": done.stdout.splitlines()[-1]}
@@ -54,7 +65,9 @@ def the_pages_blocks():
     for page in ("README.md", "python/RECIPES.md"):
         names = {}
         exec("import tilescope as ts", names)
-        for needed, block in re.findall(r"^```python(?: requires=(\w+))?\n(.*?)^```", Path(page).read_text(), re.M | re.S):
+        for needed, block in re.findall(
+            r"^```python(?: requires=(\w+))?\n(.*?)^```", Path(page).read_text(), re.M | re.S
+        ):
             if needed == "device":
                 heard = io.StringIO()
                 with contextlib.redirect_stdout(heard):

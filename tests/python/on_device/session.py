@@ -16,8 +16,15 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BESIDE = ("kernels", "compiled")  # side by side: they count nothing
-COUNTING = ("counts", "beside_tools", "sampled", "pages", "beside_profiler")  # after kernels: they count the whole device
+COUNTING = (
+    "counts",
+    "beside_tools",
+    "sampled",
+    "pages",
+    "beside_profiler",
+)  # after kernels: they count the whole device
 ALONE = ("cost",)  # times
+MOST_COLUMNS = 170
 
 
 class Session:
@@ -51,6 +58,32 @@ class Session:
             yield from json.loads(path.read_text()) if path.exists() else [{"step": module, "ok": False}]
 
 
+def machine():
+    snippet = "import json, tilescope; print(json.dumps(tilescope.info()))"
+    done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True)
+    facts = json.loads(done.stdout) if done.returncode == 0 else {}
+    return {"machine": facts.get("device")} | {key: facts.get(key) for key in ("torch", "python", "git", "dirty")}
+
+
+def text_of(value, depth=0):
+    """JSON with a line for whatever fits one, and floats as people read them."""
+    if isinstance(value, float):
+        value = float(f"{value:.4g}")
+    flat = json.dumps(value)
+    if not isinstance(value, (dict, list)):
+        return flat
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(key)}: {text_of(entry, depth + 1)}" for key, entry in value.items()]
+        opened, closed = "{", "}"
+    else:
+        lines = [text_of(entry, depth + 1) for entry in value]
+        opened, closed = "[", "]"
+    flat = opened + ", ".join(lines) + closed
+    if len(flat) + depth <= MOST_COLUMNS:
+        return flat
+    return opened + "\n" + ",\n".join(" " * (depth + 1) + line for line in lines) + "\n" + " " * depth + closed
+
+
 def main():
     path, *rest = sys.argv[1:]
     session = Session(float(rest[0]) if rest else 150, rest[1:])
@@ -65,8 +98,8 @@ def main():
         session.start(module)
         session.wait_for(module)
     steps = list(session.results())
-    record = {"schema": "tilescope.python-session/1", "steps": steps}
-    Path(path).write_text(json.dumps(record, indent=1) + "\n")
+    record = {"schema": "tilescope.python-session/1"} | machine() | {"steps": steps}
+    Path(path).write_text(text_of(record) + "\n")
     passed = sum(step["ok"] for step in steps)
     print(f"{passed} of {len(steps)} steps passed in {time.monotonic() - session.began:.0f} s")
     sys.exit(passed < len(steps))

@@ -37,7 +37,13 @@ def bytes_of(rows):
 
 def short(kernel):
     """A kernel's name as every tool writes it: up to its template's or its parameters' bracket."""
-    return kernel.replace("void ", "").replace("(anonymous namespace)::", "").split("<")[0].split("(")[0].rpartition("::")[2]
+    return (
+        kernel.replace("void ", "")
+        .replace("(anonymous namespace)::", "")
+        .split("<")[0]
+        .split("(")[0]
+        .rpartition("::")[2]
+    )
 
 
 def make_qkv(dtype, batch=2, heads=8, heads_kv=2, seqlen_q=321, seqlen_k=449, head_dim=64, device="cuda"):

@@ -282,3 +282,12 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert python(snippet).split() == ["0"]
+
+
+def test_the_end_of_a_process_is_quiet():
+    import subprocess
+    import sys
+
+    snippet = "import torch\nfrom tilescope.torch import attention\nattention(*torch.randn(3, 1, 2, 64, 32))"
+    done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
