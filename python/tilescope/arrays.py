@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _native
-from .errors import bad_input
+from .errors import MissingPackage, bad_input
 from .problem import Problem
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ _DEFAULT_KERNEL = "cpu:flash2"
 def _is_torch(array: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _numpy() -> Any:
+    try:
+        import numpy
+    except ImportError:
+        raise MissingPackage("numpy is missing: pip install tilescope[numpy]; models need nothing") from None
+    return numpy
 
 
 def _host_array(name: str, array: Any) -> NDArray[Any]:
@@ -158,7 +166,7 @@ def attention(
             q, k, v, causal=causal, window=window, scale=scale, dropout=dropout, seed=seed, kernel=kernel,
             tile=tile, backward=backward, layout=layout, return_lse=return_lse,
         )  # fmt: skip
-    import numpy as np
+    np = _numpy()
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
     problem = _problem(arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
@@ -199,7 +207,7 @@ def attention_backward(
     same arguments. ``backward``: fused (default), split (deterministic on any machine), rows, joined (split's
     two passes in one launch) or ordered (fused, with reductions in a fixed order: deterministic on any machine).
     """
-    import numpy as np
+    np = _numpy()
 
     names = ("q", "k", "v", "dout", "out")
     arrays = {name: _host_array(name, array) for name, array in zip(names, (q, k, v, dout, out))}
@@ -243,7 +251,7 @@ def exact_attention(
 
     Returns a dictionary of float64 arrays: out and lse; with dout also dq, dk and dv. Shapes as of `attention`.
     """
-    import numpy as np
+    np = _numpy()
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
     problem = _problem(arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)

@@ -211,7 +211,7 @@ def report(*records: Record | str | os.PathLike[str]) -> Report:
 
 
 def _catalogue(what: str) -> pandas.DataFrame:
-    return frame_of(json.loads(_native.catalogue(what)))
+    return frame_of(json.loads(_native.catalogue(what)), f"`python -m tilescope list {what}`")
 
 
 def kernels() -> pandas.DataFrame:

@@ -39,12 +39,15 @@ def _numbers(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, floa
             yield prefix + key, value
 
 
-def frame_of(rows: list[dict[str, Any]]) -> pandas.DataFrame:
-    """Rows as a pandas.DataFrame; whole numbers stay whole (Int64), and what is absent is <NA>, never 0."""
+def frame_of(rows: list[dict[str, Any]], without: str = ".rows()") -> pandas.DataFrame:
+    """Rows as a pandas.DataFrame; whole numbers stay whole (Int64), and what is absent is <NA>, never 0.
+
+    without : what tells the same where there is no pandas
+    """
     try:
         import pandas as pd
     except ImportError:
-        raise MissingPackage("pandas is missing: pip install tilescope[frame]; .rows() needs nothing") from None
+        raise MissingPackage(f"pandas is missing: pip install tilescope[frame]; {without} needs nothing") from None
     frame = pd.DataFrame(rows)
     for column in frame.columns:
         values = [row.get(column) for row in rows]

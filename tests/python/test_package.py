@@ -127,3 +127,19 @@ except ts.MachineLacks as error:
     print(isinstance(error, ImportError), "tilescope[frame]" in str(error))
 """
     assert python(snippet).split() == ["True", "True"]
+
+
+def test_what_needs_numpy_or_pandas_says_how_to_get_them(python):
+    told = python("""
+import sys
+sys.modules["numpy"] = sys.modules["pandas"] = None
+import tilescope as ts
+record = ts.closed_form(ts.Problem.preset("small"))
+for call in (record.frame, ts.kernels, lambda: ts.attention(1, 2, 3)):
+    try:
+        call()
+    except ts.MissingPackage as lack:
+        print(lack)
+""")
+    for line, words in zip(told.splitlines(), (".rows()", "list kernels", "tilescope[numpy]"), strict=True):
+        assert "pip install" in line and words in line
