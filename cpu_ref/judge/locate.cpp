@@ -212,6 +212,8 @@ std::optional<Divergence> first_wrong_access(const TileProgram& program, const P
     divergence.head = where.head;
     divergence.m_block = where.m_block;
     divergence.n_block = where.n_block;
+    int& streamed = program.axis == Axis::q ? divergence.n_block : divergence.m_block;
+    if (streamed >= 0) streamed /= program.diagonal_slices;  // the tile that the slice is of
     divergence.detail =
         text("access ", first_seen - seen.begin(), " of CTA ", cta, " is ",
              first_seen == seen.end() ? "missing" : describe_access(*first_seen), ", the program has ",
@@ -224,10 +226,12 @@ std::optional<Divergence> first_wrong_access(const TileProgram& program, const P
 std::optional<Divergence> first_wrong_visit(const TileProgram& program, const PassLog& log) {
   if (auto wrong_pass = other_pass(program, log)) return wrong_pass;
   if (program.matmuls == 0) return std::nullopt;
+  TileProgram whole = program;  // a visit is to a tile, however many of its slices are loaded
+  whole.diagonal_slices = 1;
   for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
     const std::vector<TileState>& seen = log.ctas[cta].states;
     std::size_t visits = 0;
-    CtaWalk walk(program, static_cast<std::int64_t>(cta));
+    CtaWalk walk(whole, static_cast<std::int64_t>(cta));
     const auto wrong = [&](const AccessGroup& at, std::string detail) {
       return Divergence{program.name, "visit",    at.batch,     at.head,
                         at.m_block,   at.n_block, program.tile, std::move(detail)};

@@ -62,7 +62,10 @@ struct ComputedColumns {
   }
 };
 
-/// What is computed and loaded where tiles are cut finer; nothing in instances that do not cut them.
+/// What is computed and loaded where tiles are cut finer; nothing in instances that do not cut them. Fewer
+/// products are no shorter time here: on an H200 a causal forward pass takes 8 to 52 % longer in parts, a
+/// backward pass up to 32 %. The warp with the last rows computes every slice, and the others wait for it;
+/// code for both kinds of tiles keeps the compiler from laying products and softmax into each other.
 template <Features kFeatures>
 struct FinerTiles {
   TileShape part;

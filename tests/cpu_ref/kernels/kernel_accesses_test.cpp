@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "cpu_ref/judge/locate.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 #include "tests/cpu_ref/kernels/kernel_cases.hpp"
 #include "tests/random_problems.hpp"
@@ -23,6 +24,7 @@ void check_log(const PassLog& log, const TileProgram& program) {
   CAPTURE(to_string(program.name));
   CHECK(log.pass == program.name);
   REQUIRE(log.ctas.size() == static_cast<std::size_t>(program.num_ctas()));
+  CHECK(!first_wrong_visit(program, log));
   for (std::size_t cta = 0; cta < log.ctas.size(); ++cta) {
     std::vector<TileAccess> expected;
     for_each_access(program, static_cast<std::int64_t>(cta),
