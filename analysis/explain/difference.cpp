@@ -2,6 +2,7 @@
 #include "analysis/explain/difference.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -74,17 +75,18 @@ std::string times_over(const Account& account, const AttentionProblem& problem, 
                      static_cast<double>(account.bytes[static_cast<std::size_t>(tensor)]) / size);
 }
 
+/// @param it what the sentence calls the tensor: it, or them for several
 std::string tensor_reason(const ComparedRun& more, const Account& most, const ComparedRun& less,
-                          const Account& least, TensorName tensor) {
+                          const Account& least, TensorName tensor, const char* it) {
   const auto of = [tensor](const Account& account) {
     return account.bytes[static_cast<std::size_t>(tensor)];
   };
   const AttentionProblem& problem = more.run->problem;
   if (of(least) == 0) {
-    return fmt::format("{} keeps it in memory, {} on chip", more.label, less.label);
+    return fmt::format("{} keeps {} in memory, {} on chip", more.label, it, less.label);
   }
   const std::string often =
-      fmt::format("{} moves it {} over, {} {}", more.label, times_over(most, problem, tensor), less.label,
+      fmt::format("{} moves {} {} over, {} {}", more.label, it, times_over(most, problem, tensor), less.label,
                   times_over(least, problem, tensor));
   if (streams(most, tensor) && !streams(least, tensor)) {
     return fmt::format("{}: the one with every tile that it visits, the other once a block", often);
@@ -129,6 +131,59 @@ std::string factor(double more, double less) { return less > 0 ? format_ratio(mo
 
 bool differ(double a, double b) { return std::abs(a - b) > kSame * std::max(a, b); }
 
+/// What one account moves of a tensor more than the other.
+struct Part {
+  TensorName tensor;
+  std::int64_t bytes;
+};
+
+/// The largest first.
+std::vector<Part> parts_of(const Account& most, const Account& least) {
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < most.bytes.size(); ++i) {
+    parts.push_back({static_cast<TensorName>(i), most.bytes[i] - least.bytes[i]});
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+  return parts;
+}
+
+/// "4.295 GB more, all of it k and v (+2.147 GB each): A moves them ..."
+std::string largest_part(const ComparedRun& more, const Account& most, const ComparedRun& less,
+                         const Account& least) {
+  const std::vector<Part> parts = parts_of(most, least);
+  const auto reason = [&](const Part& part, const char* it) {
+    return tensor_reason(more, most, less, least, part.tensor, it);
+  };
+  const Part& first = parts.front();
+  std::string names(to_string(first.tensor));
+  int equal = 1;
+  for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
+    if (part->bytes != first.bytes || reason(*part, "it") != reason(first, "it")) continue;
+    names += fmt::format(" and {}", to_string(part->tensor));
+    ++equal;
+  }
+  const auto gap = static_cast<double>(most.total() - least.total());
+  const auto sum = static_cast<double>(equal * first.bytes);
+  const char* share = sum > (1 + kSame) * gap   ? "from more of "
+                      : sum > (1 - kSame) * gap ? "all of it "
+                      : sum > 0.5 * gap         ? "most of it "
+                                                : "the largest part ";
+  std::string text = fmt::format("{} more, {}{} (+{}{}", format_bytes(gap), share, names,
+                                 format_bytes(static_cast<double>(first.bytes)), equal > 1 ? " each)" : ")");
+  if (sum > (1 + kSame) * gap) {
+    std::vector<std::string_view> shrunk;
+    std::int64_t less_bytes = 0;
+    for (auto part = parts.rbegin(); part->bytes < 0; ++part) {  // not all are, since their sum is not
+      shrunk.push_back(to_string(part->tensor));
+      less_bytes -= part->bytes;
+    }
+    text += fmt::format(" against less of {} (-{})", fmt::join(shrunk, " and "),
+                        format_bytes(static_cast<double>(less_bytes)));
+  }
+  return text + ": " + reason(first, equal > 1 ? "them" : "it");
+}
+
 std::string why_bytes_differ(const ComparedRun& one, const ComparedRun& other, Direction direction,
                              const Machine* machine) {
   const auto first = direction_total(*one.run, direction), second = direction_total(*other.run, direction);
@@ -142,17 +197,9 @@ std::string why_bytes_differ(const ComparedRun& one, const ComparedRun& other, D
     const bool one_more = a.total() > b.total();
     const Account &most = one_more ? a : b, &least = one_more ? b : a;
     const ComparedRun &more = one_more ? one : other, &less = one_more ? other : one;
-    std::size_t grown = 0;
-    for (std::size_t i = 0; i < most.bytes.size(); ++i) {
-      if (most.bytes[i] - least.bytes[i] > most.bytes[grown] - least.bytes[grown]) grown = i;
-    }
-    const auto tensor = static_cast<TensorName>(grown);
-    const double gap = static_cast<double>(most.total() - least.total());
-    return fmt::format("{} moves {} as much at SM<->L2 as {}, {} more, most of it {} (+{}): {}.", more.label,
+    return fmt::format("{} moves {} as much at SM<->L2 as {}, {}.", more.label,
                        factor(static_cast<double>(most.total()), static_cast<double>(least.total())),
-                       less.label, format_bytes(gap), to_string(tensor),
-                       format_bytes(static_cast<double>(most.bytes[grown] - least.bytes[grown])),
-                       tensor_reason(more, most, less, least, tensor));
+                       less.label, largest_part(more, most, less, least));
   }
   if (!first->simulated || !second->simulated)
     return fmt::format("{} and {} move the same.", one.label, other.label);

@@ -182,10 +182,15 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
   fit.write_residual_bytes = target.bytes.write_bytes - best.bytes.write_bytes;
   const bool reads = target.read_error(best.bytes) <= kExplained;
   const bool writes = target.write_error(best.bytes) <= kExplained;
-  fit.agreement = reads && writes ? Agreement::explained
-                  : reads         ? Agreement::reads_only
-                  : writes        ? Agreement::writes_only
-                                  : Agreement::unexplained;
+  // One side may agree by chance, as where a kernel reads what attention would: the other must come near, or
+  // be written by what spills.
+  const bool near_reads = target.read_error(best.bytes) <= kNear;
+  const bool near_writes =
+      target.write_error(best.bytes) <= kNear || kernel.launch.local_bytes.value_or(0) > 0;
+  fit.agreement = reads && writes        ? Agreement::explained
+                  : reads && near_writes ? Agreement::reads_only
+                  : writes && near_reads ? Agreement::writes_only
+                                         : Agreement::unexplained;
   // Where nothing explains a side, small differences there speak for no candidate.
   constexpr double kUnexplainedNoise = 0.01;
   const double read_limit = target.read_error(best.bytes) + (reads ? kNoise : kUnexplainedNoise);

@@ -19,11 +19,12 @@ namespace tilescope {
 /// How well a program's bytes agree with the counters, once the named causes are taken off.
 enum class Agreement : std::uint8_t {
   explained,   // reads and writes within kExplained
-  reads_only,  // reads are, writes are not
+  reads_only,  // reads are, writes are not, but come within kNear, or the kernel spills
   writes_only,
   unexplained,
 };
 inline constexpr double kExplained = 1e-3;  // of the bytes that were measured; 1.0 = 100 %
+inline constexpr double kNear = 0.5;  // of them: farther off, the program has nothing to do with the side
 
 /// Candidates with the same bytes, to within what counters tell apart.
 struct ProgramFit {

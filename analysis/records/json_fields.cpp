@@ -45,7 +45,8 @@ Json parse_json(const std::string& source, std::string_view text) {
   } catch (const Json::exception& error) {  // truncated, or a number that overflows
     std::string reason = error.what();
     const std::size_t colon = reason.find("] ");  // drop the library's own numbering of errors
-    throw BadInput(source, "not valid JSON", colon == std::string::npos ? reason : reason.substr(colon + 2));
+    throw BadInput(source +
+                   " is not valid JSON: " + (colon == std::string::npos ? reason : reason.substr(colon + 2)));
   }
 }
 

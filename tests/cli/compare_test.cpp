@@ -24,12 +24,16 @@ std::string compared(const std::string& a, const std::string& b, std::vector<std
 TEST_CASE("compare ends with why two kernels move different bytes") {
   CHECK(contains(compared("cpu:standard", "cpu:flash2"), "forward: cpu:standard moves"));
   CHECK(contains(compared("cpu:standard", "cpu:flash2"),
-                 "cpu:standard keeps it in memory, cpu:flash2 on chip."));
+                 "cpu:standard keeps them in memory, cpu:flash2 on chip."));
   const std::string tiles = compared("cpu:flash2,tile=64x64", "cpu:flash2,tile=128x64");
   CHECK(contains(tiles, "cpu:flash2,tile=64x64 moves"));
   CHECK(contains(tiles, "by tiles of 64x64 against 128x64"));
   CHECK(contains(tiles, "16 times over, cpu:flash2,tile=128x64 8 times"));
-  CHECK(contains(compared("cpu:flash1", "cpu:flash2"), "most of it out_accum"));
+  const std::string loops = compared("cpu:flash1", "cpu:flash2");
+  CHECK(contains(loops, "from more of out_accum (+"));  // more than the whole difference
+  CHECK(contains(loops, ") against less of "));
+  CHECK(contains(tiles, "all of it k and v (+"));
+  CHECK(contains(tiles, " each): cpu:flash2,tile=64x64 moves them 16 times over"));
   CHECK(contains(compared("cpu:flash1", "cpu:flash2"), "cpu:flash1 keeps it in memory, cpu:flash2 on chip."));
   CHECK(contains(compared("cpu:flash2", "cpu:flash2"), "move the same at both boundaries."));
   const std::string orders =

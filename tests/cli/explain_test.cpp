@@ -59,7 +59,9 @@ TEST_CASE("explain counts launches as profile does, and one direction can be ask
   const ProgramResult forward =
       run_program(explain_command({"--kernel-filter", "triton_attn_dkdv", "--pass", "fwd"}));
   CHECK(forward.exit_code == 0);
-  CHECK(forward.out.find("0 of 1 kernels explained") != std::string::npos);
+  CHECK(forward.out.find("0 of 1 kernels explained\nis B2 H16 N4096 D128 fp16 the right problem?\n") !=
+        std::string::npos);
+  CHECK(second.out.find("right problem") == std::string::npos);
 }
 
 TEST_CASE("explain refuses what it cannot hold against a problem, and writes nothing") {
@@ -74,7 +76,9 @@ TEST_CASE("explain refuses what it cannot hold against a problem, and writes not
       {{"explain"}, {"RECORD", "''"}},
       {{"explain", "/nonexistent.json"}, {"/nonexistent.json", "No such file"}},
       {{"explain", damaged}, {damaged}},
-      {{"explain", timed}, {"sm_l2_read_bytes"}},
+      {{"explain", timed, "--heads", "16"}, {"sm_l2_read_bytes"}},
+      {{"explain", kRecord}, {"problem", "(none)", "--heads 16", "--preset NAME"}},
+      {{"explain", kRecord, "--causal", "--dtype", "fp16"}, {"problem", "(none)"}},
       {explain_command({"--kernel-filter", "nothing"}), {kRecord, "--kernel-filter"}},
       {explain_command({"--kernel-filter", "("}), {"--kernel-filter", "regular expression"}},
       {explain_command({"--skip", "-1"}), {"--skip", "-1", "at least 0"}},

@@ -3,6 +3,7 @@
 // kernels.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -26,16 +27,29 @@ ExplainRecord explain_kernels(const ExplainArguments& arguments, const CommandCo
     throw BadInput("RECORD", "''", "must be a record that `profile -- COMMAND` wrote; see --help");
   }
   const KernelRecord kernels = parse_kernel_record(arguments.record, read_text_file(arguments.record));
+  if (!arguments.problem.shape_given()) {
+    throw BadInput("problem", "(none)",
+                   "must be what the kernels computed, as in --batch 2 --heads 16 --seqlen 4k --head-dim 128 "
+                   "--dtype fp16, or --preset NAME");
+  }
   return explain_record(
       context.argv, arguments.record, kernels, arguments.choice, arguments.problem.problem(),
       arguments.problem.pass_given() ? arguments.problem.directions()
                                      : std::vector{Direction::forward, Direction::backward});
 }
 
+/// Where not one kernel is explained, the problem may not be theirs.
+std::string doubt(const ExplainRecord& record) {
+  const std::vector<KernelFit> fits = explain(record);
+  const bool none = std::none_of(fits.begin(), fits.end(),
+                                 [](const KernelFit& fit) { return fit.agreement == Agreement::explained; });
+  return none ? "is " + describe(record.problem) + " the right problem?\n" : "";
+}
+
 int run_explain(const ExplainArguments& arguments, const CommandContext& context) {
   const ExplainRecord record = explain_kernels(arguments, context);
   context.write_json(to_json_text(record));
-  context.print(explanation_text(record));
+  context.print(explanation_text(record) + doubt(record));
   return kFine;
 }
 

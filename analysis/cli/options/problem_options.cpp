@@ -70,6 +70,11 @@ bool ProblemOptions::given() const {
          causal_ || key_lengths_;
 }
 
+bool ProblemOptions::shape_given() const {
+  return preset_ || model_ || batch_ || heads_ || heads_kv_ || seqlen_ || seqlen_q_ || seqlen_k_ ||
+         head_dim_ || key_lengths_;
+}
+
 AttentionProblem ProblemOptions::base() const {
   if (!model_) {
     if (tensor_parallel_) throw BadInput("tp", std::to_string(*tensor_parallel_), "must stand with --model");

@@ -21,6 +21,8 @@ class ProblemOptions {
 
   /// Whether any option named a problem, or part of one.
   bool given() const;
+  /// Whether --preset, --model or an option of the shape did.
+  bool shape_given() const;
   /// The preset (without one: B1 H8 N1024 D64 fp32) with the given options in place of its fields. heads_kv
   /// follows --heads and seqlen_k follows --seqlen-q unless given. @throws BadInput, from validate()
   AttentionProblem problem() const;

@@ -132,6 +132,21 @@ TEST_CASE("what no program does is said to be unexplained") {
   CHECK_THROWS_WITH_AS(fit_kernel(without, candidates), doctest::Contains("sm_l2_read_bytes"), BadInput);
 }
 
+TEST_CASE("one side that agrees explains nothing where the other is far off, unless the kernel spills") {
+  const std::vector<CandidateProgram> candidates =
+      candidate_programs(fp16_problem(1, 4, 1024, 64, false), kBothWays);
+  const CandidateProgram& forward = candidates.front();
+  const auto agreement = [&](std::int64_t written, std::int64_t local_bytes) {
+    KernelGroup kernel = kernel_with(forward.bytes.read_bytes, written);
+    kernel.launch.local_bytes = local_bytes;
+    return fit_kernel(kernel, candidates).agreement;
+  };
+  const std::int64_t much = 100 * (forward.bytes.read_bytes + forward.bytes.write_bytes);
+  CHECK(agreement(forward.bytes.write_bytes * 11 / 10, 0) == Agreement::reads_only);
+  CHECK(agreement(much, 0) == Agreement::unexplained);
+  CHECK(agreement(much, 144) == Agreement::reads_only);
+}
+
 TEST_CASE("tiles of published kernels are found in a record that knows no causes") {
   const AttentionProblem problem = fp16_problem(2, 16, 4096, 128, false);
   constexpr std::size_t kOfThisShape = 32;  // launches; the record goes on with other shapes
