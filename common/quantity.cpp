@@ -15,7 +15,9 @@ struct Suffix {
   std::string_view unit;
 };
 
-constexpr Suffix kCounts[] = {{"k", 0x1p10, ""}, {"K", 0x1p10, ""}, {"M", 0x1p20, ""}, {"G", 0x1p30, ""}};
+constexpr Suffix kCounts[] = {{"k", 0x1p10, ""}, {"K", 0x1p10, ""}, {"ki", 0x1p10, ""}, {"Ki", 0x1p10, ""},
+                              {"m", 0x1p20, ""}, {"M", 0x1p20, ""}, {"mi", 0x1p20, ""}, {"Mi", 0x1p20, ""},
+                              {"g", 0x1p30, ""}, {"G", 0x1p30, ""}, {"gi", 0x1p30, ""}, {"Gi", 0x1p30, ""}};
 constexpr Suffix kBytes[] = {{"B", 1, "B"},        {"kB", 1e3, "B"},     {"KB", 1e3, "B"},
                              {"MB", 1e6, "B"},     {"GB", 1e9, "B"},     {"TB", 1e12, "B"},
                              {"KiB", 0x1p10, "B"}, {"MiB", 0x1p20, "B"}, {"GiB", 0x1p30, "B"},

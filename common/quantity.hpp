@@ -8,7 +8,8 @@
 
 namespace tilescope {
 
-/// A length or a count: "4096", or with k, M or G of 2^10, as lengths are printed: "4k", "1.5M".
+/// A length or a count: "4096", or with k, M or G of 2^10, as lengths are printed: "4k", "1.5M"; also "1m",
+/// "1Mi".
 /// Nothing unless all of `text` is a whole number of 64 bits.
 std::optional<std::int64_t> read_count(std::string_view text);
 

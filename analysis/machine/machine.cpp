@@ -133,6 +133,17 @@ bool Machine::knows_progress_of(std::string_view kernel) const {
                                      [kernel](const PassProgress& pass) { return pass.kernel == kernel; });
 }
 
+std::optional<int> Machine::compute_capability() const {
+  // CUDA C++ Programming Guide, "Compute Capabilities"
+  constexpr std::pair<std::string_view, int> kOfChips[] = {{"GA100", 80},  {"GA102", 86},  {"AD102", 89},
+                                                           {"GH100", 90},  {"GB100", 100}, {"GB202", 120},
+                                                           {"GB203", 120}, {"GB205", 120}};
+  for (const auto& [name, capability] : kOfChips) {
+    if (chip == name) return capability;
+  }
+  return std::nullopt;
+}
+
 std::optional<SplitL2Shape> Machine::split_l2() const {
   if (!l2_ways || !sm_groups) return std::nullopt;
   SplitL2Shape shape{l2_bytes.value / kL2Partitions, l2_ways->value, sm_groups->value};
@@ -194,6 +205,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
                       machine.l2_bytes.value));
     }
   }
+  if (field.has("dram_bytes")) machine.dram_bytes = integer_fact(field.at("dram_bytes"));
   machine.dram_bytes_per_second = real_fact(field.at("dram_bytes_per_second"));
   if (field.has("l2_bytes_per_second"))
     machine.l2_bytes_per_second = real_fact(field.at("l2_bytes_per_second"));
@@ -226,6 +238,7 @@ std::string to_json_text(const Machine& machine) {
   if (machine.l2_ways) json["l2_ways"] = to_json(*machine.l2_ways);
   if (machine.l2_dirty_ways) json["l2_dirty_ways"] = to_json(*machine.l2_dirty_ways);
   if (machine.sm_groups) json["sm_groups"] = to_json(*machine.sm_groups);
+  if (machine.dram_bytes) json["dram_bytes"] = to_json(*machine.dram_bytes);
   json["dram_bytes_per_second"] = to_json(machine.dram_bytes_per_second);
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   if (machine.link_bytes_per_second) json["link_bytes_per_second"] = to_json(*machine.link_bytes_per_second);

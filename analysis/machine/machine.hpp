@@ -78,6 +78,7 @@ struct Machine {
   /// Lines of a set of an L2 in two partitions that may be dirty at once, the oldest being written back where
   /// there would be more; absent: all.
   std::optional<Fact<std::int64_t>> l2_dirty_ways;
+  std::optional<Fact<std::int64_t>> dram_bytes;  // all that tensors can take
   Fact<double> dram_bytes_per_second;
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
   /// To another GPU of the host, in one direction, and what each transfer costs beside its bytes.
@@ -91,6 +92,8 @@ struct Machine {
   /// nearest; without one all keep step but for the clock_cv above.
   ProgressRates progress_of(std::string_view kernel, std::string_view pass,
                             const AttentionProblem& problem) const;
+  /// 90 of a GH100; nothing where the chip is not known.
+  std::optional<int> compute_capability() const;
   /// Nothing where the L2 is taken as one.
   std::optional<SplitL2Shape> split_l2() const;
   /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a

@@ -33,6 +33,7 @@ constexpr MachineField kFields[] = {
     {"ctas_per_sm", "", Needed::yes, 1, 1024, "CTAs"},
     {"l2_bytes", "", Needed::yes, 0x1p17, 0x1p36, "bytes"},
     {"l2_effective_bytes", "l2_effective_fraction", Needed::yes, 0, kMost, "bytes"},
+    {"dram_bytes", "", Needed::no, 1e9, 1e13, "bytes"},
     {"dram_bytes_per_second", "", Needed::yes, 1e9, 1e15, "bytes a second"},
     {"sm_clock_hz", "", Needed::yes, 1e8, 1e10, "Hz"},
     {"l2_bytes_per_second", "", Needed::no, 1e10, 1e16, "bytes a second"},

@@ -48,12 +48,12 @@ struct Simulations {
     options.backward = backward;
     std::vector<PlannedPass> passes = plan_passes(kernel, problem, directions, options, machine);
     const double seconds = replay_seconds(passes, keep_curves);
-    tasks.push_back({fmt::format("{} {}", kernel.name, describe(problem)),
-                     [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {
-                       return std::vector<RunEntry>{
-                           simulate_run(kernel, problem, passes, machine, {.l2_curve = keep})};
-                     },
-                     seconds});
+    tasks.push_back(
+        {fmt::format("{} {} tile {}x{}", kernel.name, describe(problem), tile.block_m, tile.block_n),
+         [passes = std::move(passes), problem, &kernel, &machine = machine, keep = keep_curves] {
+           return std::vector<RunEntry>{simulate_run(kernel, problem, passes, machine, {.l2_curve = keep})};
+         },
+         seconds});
   }
 
   /// FlashAttention-2 in both directions, counted and not replayed, with tiles cut finer where the mask does.

@@ -109,6 +109,8 @@ TEST_CASE("bash completes commands, options, choices and names") {
   CHECK(contains(bash_offers(script, "tilescope simulate --mach"), "--machine"));
   CHECK(contains(bash_offers(script, "tilescope simulate --backward f"), "fused"));
   CHECK(contains(bash_offers(script, "tilescope simulate --machine a100"), "a100-40gb"));
+  CHECK(contains(bash_offers(script, "tilescope simulate --machine a100-80gb,h1"), "a100-80gb,h100-sxm"));
+  CHECK(contains(bash_offers(script, "tilescope help si"), "simulate"));
   CHECK(contains(bash_offers(script, "tilescope list ker"), "kernels"));
   CHECK(contains(bash_offers(script, "tilescope run --kernel cpu:fla"), "flash2"));
   CHECK_FALSE(

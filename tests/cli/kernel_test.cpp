@@ -102,6 +102,8 @@ TEST_CASE("list kernels is a table of what each row says") {
     CAPTURE(heading);
     CHECK(table.find(heading) != std::string::npos);
   }
+  CHECK(table.find("up to 256 (compiled for 64 128 256)") != std::string::npos);
+  CHECK(table.find("multiples of 8 up to 256 (compiled for ") != std::string::npos);
   for (int i = 0; i < kNumFeatures; ++i) {
     CHECK(table.find(to_string(static_cast<Feature>(i))) != std::string::npos);
   }

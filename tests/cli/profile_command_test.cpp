@@ -187,6 +187,9 @@ TEST_CASE("a command without kernels is no success, and its record says why it i
   CHECK(record["kernels"].empty());
   CHECK(record["complete"] == true);
   CHECK(record["messages"].size() == 1);
+  const ProgramResult shown = profile({"--", "true"});  // which says it once
+  CHECK(shown.err.find("the command used no CUDA") != std::string::npos);
+  CHECK(shown.out.find("the command used no CUDA") == std::string::npos);
 }
 
 TEST_CASE("the committed comparisons with Nsight Compute are what their records say") {

@@ -118,7 +118,7 @@ TEST_CASE("a sweep simulates every combination, a line and an entry of the recor
   CHECK(record.runs[11].problem.seqlen_k == 1024);
   const std::string& text = result.out;
   CHECK(std::count(text.begin(), text.end(), '\n') >= 13);
-  for (const char* part : {"DRAM read", "flash1, forward on h200", "N1024", "sawtooth"})
+  for (const char* part : {"SM<->L2  / must", "of it read", "flash1, forward on h200", "N1024", "sawtooth"})
     CHECK(contains(text, part));
 }
 

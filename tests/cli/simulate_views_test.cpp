@@ -52,19 +52,63 @@ TEST_CASE("kernels side by side compute one element type, and share what is said
 
 TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
   const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
-  CHECK(contains(h200, "gpu:flash2-mma, forward"));  // the default fits the machine
+  CHECK(contains(h200, "kernel: gpu:flash2-mma, because it is the highest rung"));
+  CHECK(contains(h200, "gpu:flash2-mma, forward"));
   CHECK(contains(h200, "DRAM bytes of gpu:flash2-mma on h200: CTAs head-swizzled, tiles ascending"));
   CHECK(contains(h200, "calibrated by counters"));
   const std::string a100 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--machine", "a100-80gb"});
-  CHECK(contains(a100, "cpu:flash2, forward"));
+  CHECK(contains(a100, "kernel: gpu:flash2-mma, because it is the highest rung"));  // as on any machine
   CHECK(contains(a100, "LRU cache of 25.60 MiB (assumed)"));
   CHECK(contains(simulated({"--seqlen", "512", "--l2-bytes", "32MiB"}), "LRU cache of 32 MiB, as asked"));
+}
+
+TEST_CASE("a kernel that was not named is the same on every machine, and says why it was taken") {
+  const std::string two =
+      simulated({"--seqlen", "512", "--dtype", "fp16", "--machine", "a100-80gb,h200", "--closed-form"});
+  CHECK(contains(two, "kernel: gpu:flash2-mma, because it is the highest rung"));
+  const std::string tile = simulated({"--seqlen", "512", "--dtype", "fp16", "--tile", "256x256"});
+  CHECK(contains(tile, "kernel: cpu:flash2, because gpu:flash2-mma "));
+  CHECK(contains(tile, "256x256"));
+  CHECK(contains(simulated({"--seqlen", "512"}), "kernel: gpu:flash2-simt, because gpu:flash2-mma computes"));
+  CHECK_FALSE(contains(simulated({"--seqlen", "512", "--kernel", "cpu:flash2"}), "kernel: "));
+}
+
+TEST_CASE("what cannot be is warned of under the header, before any table") {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::vector<const char*> said;
+  };
+  const Case cases[] = {
+      {{"--seqlen", "512", "--kernel", "gpu:flash3", "--machine", "a100-80gb", "--closed-form"},
+       {"warning: gpu:flash3 runs on sm_90 alone, and a100-80gb is sm_80"}},
+      {{"--seqlen", "4k", "--heads", "1", "--kernel", "cpu:flash2", "--tile", "4096x4096", "--closed-form"},
+       {"warning: a CTA of cpu:flash2 forward needs 5 MiB of shared memory", "h200 has 227 KiB"}},
+      {{"--preset", "llama3-8b", "--kernel", "gpu:standard", "--seqlen", "256k", "--closed-form"},
+       {"warning: the tensors of gpu:standard take ", "more than the 141 GB of h200"}},
+      {{"--model", "llama3-70b", "--tp", "8", "--decode"},
+       {"forward has 8 CTAs for the 132 SMs of h200", "CTAs at once                            8\n"}},
+  };
+  for (const Case& one : cases) {
+    const std::string text = std::regex_replace(simulated(one.arguments), std::regex(" +"), " ");
+    CAPTURE(text);
+    for (const char* part : one.said) {
+      const std::string said = std::regex_replace(part, std::regex(" +"), " ");
+      CAPTURE(said);
+      const std::string in_one_line = std::regex_replace(text, std::regex("\n"), " ");
+      CHECK((contains(text, said) || contains(in_one_line, said)));
+    }
+    CHECK(text.find("warning: ") < text.find("tile"));
+  }
+  CHECK_FALSE(contains(simulated({"--preset", "llama3-8b", "--closed-form"}), "warning: "));
 }
 
 TEST_CASE("a verdict rests on measured ceilings, or says that it does not") {
   const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
   CHECK(contains(h200, "SM<->L2 9.756 TB/s (measured)"));
   CHECK_FALSE(contains(h200, "unverified"));
+  const std::string list = std::regex_replace(run_program({"list", "machines"}).out, std::regex("\\s+"), " ");
+  CHECK(contains(list, "DRAM 4.800 TB/s NVIDIA H200 SXM, 141 GB; judged by the ceilings of h200-measured"));
+  CHECK(contains(list, "; by which h200 is judged too"));
   const std::vector<std::string> few_bytes = {"--seqlen", "512",       "--dtype",  "fp16",     "--tile",
                                               "16x16",    "--machine", "h100-sxm", "--kernel", "cpu:flash2"};
   CHECK(contains(simulated(few_bytes), "SM<->L2 bandwidth*"));
@@ -81,6 +125,9 @@ TEST_CASE("one table across machines, by names with commas or --compare and a fi
   Json json = parse_json("h200", read_text_file(TILESCOPE_SOURCE_DIR "/analysis/machine/h200.json"));
   json["name"] = "h20";
   json["dram_bytes_per_second"]["value"] = 4.0e12;
+  const std::string damaged = (folder.path() / "damaged.json").string();
+  std::ofstream(damaged) << "{";
+  check_refused({{"simulate", "--machine", damaged}, {damaged + " is not valid JSON: "}});
   const std::string path = (folder.path() / "h20.json").string();
   std::ofstream(path) << json.dump();
   const ProgramResult result = run_program(
@@ -104,6 +151,9 @@ TEST_CASE("--tune-bytes leaves the Pareto front of tiles, orders and scans") {
   REQUIRE(result.exit_code == 0);
   CHECK(contains(result.out, "own choice"));
   CHECK(contains(result.out, "choices replayed"));
+  CHECK(contains(result.out, "Pareto front"));
+  CHECK(std::regex_search(result.out,
+                          std::regex("least .*: +--tile [0-9]+x[0-9]+ --order [a-z-]+ --scan [a-z]+\n")));
   const RunRecord record = read_run_record((folder.path() / "front.json").string());
   REQUIRE_FALSE(record.runs.empty());
   for (const RunEntry& a : record.runs) {  // nobody on the front beats another
@@ -129,6 +179,10 @@ TEST_CASE("a model's layer, its devices, and bytes a layer and a token") {
   CHECK(contains(decode, "in 80 layers"));
   CHECK(contains(decode, "a token"));
   CHECK(contains(simulated({"--model", "mistral-7b", "--seqlen", "512"}), "window(4095,-1)"));
+  const std::string two =
+      simulated({"--model", "llama3-8b", "--seqlen", "512", "--machine", "a100-80gb,h200"});
+  CHECK(contains(two, "gpu:flash2-mma on a100-80gb: a device moves"));
+  CHECK(contains(two, "gpu:flash2-mma on h200: a device moves"));
   check_refused({{"simulate", "--model", "llama3-70"}, {"model", "did you mean llama3-70b"}});
   check_refused({{"simulate", "--model", "llama3-70b", "--tp", "3"}, {"tp = 3", "64 heads"}});
   check_refused({{"simulate", "--tp", "8"}, {"tp = 8", "--model"}});
@@ -140,7 +194,8 @@ TEST_CASE("costs are said before the work, and --dry-run does none") {
   const ProgramResult study = run_program({"study", "seqlen", "--dry-run"});
   CHECK(study.exit_code == 0);
   CHECK(contains(study.out, "seqlen: 25 tasks on h200, about "));
-  CHECK(contains(simulated({"--preset", "long-128k", "--dry-run"}), "1 runs, about "));
+  CHECK(contains(run_program({"study", "block-size", "--dry-run"}).out, " tile 256x256: "));
+  CHECK(contains(simulated({"--preset", "long-128k", "--dry-run"}), "1 run, about "));
 }
 
 TEST_CASE("lengths and bytes take the prefixes that are printed") {

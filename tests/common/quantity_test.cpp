@@ -14,6 +14,9 @@ TEST_CASE("lengths take k, M and G of 2^10, as they are printed") {
   CHECK(read_count("128K") == 131072);
   CHECK(read_count("1.5k") == 1536);
   CHECK(read_count("1M") == 1 << 20);
+  for (const char* same : {"1m", "1Mi", "1mi", "1024k", "1024Ki"}) CHECK(read_count(same) == 1 << 20);
+  CHECK(read_count("200m") == 200 << 20);
+  CHECK(read_count("1g") == 1 << 30);
   CHECK(read_count("-1") == -1);
   CHECK(read_count("9223372036854775807") == 9223372036854775807);
   for (const char* bad :

@@ -10,6 +10,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate_job.hpp"
+#include "analysis/cli/simulate/simulate_warnings.hpp"
 #include "analysis/cli/tables/simulate_tables.hpp"
 #include "analysis/explain/difference.hpp"
 #include "common/nearest_names.hpp"
@@ -70,7 +71,7 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
   for (const Contender& contender : contenders) {
     jobs.push_back(plan_job(*contender.kernel, problem, contender.options(problem), directions, machine));
   }
-  context.print(describe(jobs.front().problem) + " on " + machine.title + "\n");
+  context.print(describe(jobs.front().problem) + " on " + machine.title + "\n" + warning_lines(jobs, {}));
   RunRecord record = start_record(context.argv);
   for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.l2_curve = false}, context));
   context.print(comparison_table(record.runs, {with_measured_ceilings(machine)}) + "\n");

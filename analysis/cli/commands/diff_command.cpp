@@ -107,9 +107,9 @@ std::string summary_line(const RecordDiff& diff, bool allow_gone) {
     lost += run.gone.size();
     for (const MetricChange& change : run.changes) moved += change.moved() ? 1 : 0;
   }
-  return fmt::format("{} runs in both, {} new, {} gone; {} values compared, {} moved, {} gone: {}\n",
-                     diff.common.size(), diff.only_now.size(), diff.only_base.size(), compared, moved, lost,
-                     verdict(diff, allow_gone));
+  return fmt::format("{} in both, {} new, {} gone; {} compared, {} moved, {} gone: {}\n",
+                     counted(diff.common.size(), "run"), diff.only_now.size(), diff.only_base.size(),
+                     counted(compared, "value"), moved, lost, verdict(diff, allow_gone));
 }
 
 std::string as_text(const RecordDiff& diff, bool allow_gone, bool explain) {

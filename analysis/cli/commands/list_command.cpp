@@ -56,6 +56,14 @@ std::string chips_of(const Kernel& kernel) {
                                   : fmt::format("sm_{} ... sm_{}", first, last);
 }
 
+/// "up to 256 (compiled for 64 128 256)": what lies between is padded.
+std::string head_dims_of(const Capabilities& can) {
+  if (can.head_dims.empty()) return "any";
+  return fmt::format("{}up to {} (compiled for {})",
+                     can.head_dim_multiple > 1 ? fmt::format("multiples of {} ", can.head_dim_multiple) : "",
+                     can.head_dims.back(), fmt::join(can.head_dims, " "));
+}
+
 /// What a kernel's row says that it can.
 std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& kernel) {
   const Capabilities& can = kernel.can;
@@ -66,7 +74,7 @@ std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& ke
       {"rung", kernel.rung == 0 ? "-" : std::to_string(kernel.rung)},
       {"forward", types(can.forward)},
       {"backward", types(can.backward)},
-      {"head_dim", can.head_dims.empty() ? "any" : fmt::format("{}", fmt::join(can.head_dims, " "))}};
+      {"head_dim", head_dims_of(can)}};
   for (int i = static_cast<int>(std::size(kElementTypes)); i < kNumFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);
     const bool forward = can.forward.has(feature),
@@ -143,6 +151,20 @@ std::vector<Entry> list_sweeps() {
   return entries;
 }
 
+/// Which of two machines' ceilings count, where one is the other as measured.
+std::string ceilings_remark(const Machine& machine) {
+  constexpr std::string_view kMeasured = "-measured";
+  const double stated = machine.dram_bytes_per_second.value;
+  const double used = with_measured_ceilings(machine).dram_bytes_per_second.value;
+  if (used != stated) {
+    return fmt::format("; judged by the ceilings of {}{}: DRAM {}/s", machine.name, kMeasured,
+                       format_bytes(used));
+  }
+  if (!machine.name.ends_with(kMeasured)) return "";
+  return fmt::format("; by which {} is judged too",
+                     machine.name.substr(0, machine.name.size() - kMeasured.size()));
+}
+
 std::vector<Entry> list_machines() {
   std::vector<Entry> entries;
   for (const std::string& name : machine_names()) {
@@ -151,7 +173,7 @@ std::vector<Entry> list_machines() {
                        fmt::format("{} {} SMs, L2 {}, DRAM {}/s", machine.chip, machine.sm_count.value,
                                    format_capacity(machine.l2_bytes.value),
                                    format_bytes(machine.dram_bytes_per_second.value)),
-                       machine.title});
+                       machine.title + ceilings_remark(machine)});
   }
   return entries;
 }

@@ -241,9 +241,12 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
 
   const KernelRecord record = measure(arguments, context);
   if (!record.kernels.empty()) context.print(kernel_table(record));
-  context.print(conclusion(record));
+  const bool nothing_measured = record.kernels.empty() && *record.exit_code == 0;
+  KernelRecord told = record;
+  if (nothing_measured && !told.messages.empty()) told.messages.erase(told.messages.begin());  // told below
+  context.print(conclusion(told));
   context.write_json(to_json_text(record));
-  if (record.kernels.empty() && *record.exit_code == 0) {
+  if (nothing_measured) {
     fmt::print(stderr, "tilescope: no kernel was measured{}\n",
                record.messages.empty() ? "" : ": " + record.messages.front());
     return kCheckFailed;

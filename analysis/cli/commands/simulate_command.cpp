@@ -19,8 +19,10 @@
 #include "analysis/cli/options/shard.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/simulate/simulate_job.hpp"
+#include "analysis/cli/simulate/simulate_warnings.hpp"
 #include "analysis/cli/simulate/tune_bytes.hpp"
 #include "analysis/cli/tables/simulate_tables.hpp"
+#include "analysis/cli/tables/text_table.hpp"
 #include "analysis/replay/replay_cost.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "analysis/replay/simulate_run.hpp"
@@ -36,7 +38,7 @@ struct SimulateArguments {
   Shard shard;
   GpuOptions gpus;
   std::optional<std::string> link_rate;
-  std::string machine = "h200";
+  std::string machine = kDefaultMachine;
   std::vector<std::string> compare;
   std::string pages = "contiguous";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
@@ -84,21 +86,6 @@ std::string machine_line(const Machine& machine, const SimulationOptions& how) {
   return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
                      machine.sm_count.value, format_capacity(machine.l2_bytes.value),
                      format_capacity(l2_bytes), 100 * share);
-}
-
-/// Passes whose tiles, as counted, do not fit the shared memory of one CTA.
-std::string fit_remarks(const std::vector<PlannedPass>& passes, const Machine& machine) {
-  std::string text;
-  for (const PlannedPass& pass : passes) {
-    const std::int64_t needed = pass.program.shared_bytes();
-    if (machine.fits(needed)) continue;
-    text += fmt::format(
-        "  {}: one buffer a loaded tile, two a streamed one, make {} where a CTA of {} can have {}; "
-        "replayed with one CTA an SM\n",
-        to_string(pass.program.name), format_capacity(needed), machine.name,
-        format_capacity(machine.shared_bytes_per_cta.value));
-  }
-  return text;
 }
 
 /// Measured and simulated DRAM bytes of a pass, where both are there.
@@ -173,32 +160,45 @@ std::vector<Machine> chosen_machines(const SimulateArguments& arguments) {
   return machines;
 }
 
-/// The kernels named, or the one that fits the machine.
-std::vector<const Kernel*> chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
-                                          const Machine& machine) {
-  if (arguments.kernel.given()) return arguments.kernel.kernels({});
-  if (arguments.sram_bytes) return {&find_kernel("cpu:flash2")};  // which takes any tile
-  return {&default_kernel(machine, problem, arguments.kernel)};
+/// The kernels named, or a default one.
+struct ChosenKernels {
+  std::vector<const Kernel*> kernels;
+  std::string line;  // which says what was taken by default, and why; empty where kernels were named
+};
+
+ChosenKernels chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
+                             const std::vector<Machine>& machines) {
+  if (arguments.kernel.given()) return {arguments.kernel.kernels({}), ""};
+  const DefaultKernel chosen =
+      arguments.sram_bytes
+          ? DefaultKernel{&find_kernel("cpu:flash2"), "it takes the tile of --sram-bytes"}
+          : default_kernel(machines, problem, arguments.problem.directions(), arguments.kernel);
+  return {{chosen.kernel},
+          wrapped(fmt::format("kernel: {}, because {}", chosen.kernel->name, chosen.reason))};
 }
 
-std::vector<SimulateJob> plan_jobs(const SimulateArguments& arguments,
-                                   const std::vector<Direction>& directions,
-                                   const std::optional<PaperTile>& paper,
-                                   const std::vector<Machine>& machines) {
+struct Plan {
   std::vector<SimulateJob> jobs;
+  std::string default_kernels;  // lines: one, but where a sweep needs several
+};
+
+Plan plan_jobs(const SimulateArguments& arguments, const std::vector<Direction>& directions,
+               const std::optional<PaperTile>& paper, const std::vector<Machine>& machines) {
+  Plan plan;
   for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
+    const auto [kernels, line] = chosen_kernels(arguments, point.problem, machines);
+    if (plan.default_kernels.find(line) == std::string::npos) plan.default_kernels += line;
+    AttentionProblem problem = point.problem;
+    if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
     for (const Machine& machine : machines) {
-      const std::vector<const Kernel*> kernels = chosen_kernels(arguments, point.problem, machines.front());
-      AttentionProblem problem = point.problem;
-      if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
       for (const Kernel* kernel : kernels) {
         ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, problem));
         if (paper) options.set_tile(paper->tile);
-        jobs.push_back(plan_job(*kernel, problem, options, directions, machine));
+        plan.jobs.push_back(plan_job(*kernel, problem, options, directions, machine));
       }
     }
   }
-  return jobs;
+  return plan;
 }
 
 /// Those of this process, where --shard says that there are others.
@@ -230,12 +230,11 @@ void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEn
     const Machine rated = with_measured_ceilings(*jobs[i].machine);
     for (const Direction direction : directions) {
       context.print(fmt::format("\n{}, {}\n{}{}", runs[i].kernel, to_string(direction),
-                                pass_table(runs[i], direction, rated),
+                                pass_table(runs[i], direction, rated, jobs[i].passes),
                                 bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated)));
       if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
     }
     if (how.replay) context.print(dram_basis({runs[i]}, {jobs[i].machine}, how.l2_bytes));
-    if (how.replay && !how.ctas_per_sm) context.print(fit_remarks(jobs[i].passes, *jobs[i].machine));
   }
 }
 
@@ -259,10 +258,10 @@ void print_plan(const std::vector<SimulateJob>& jobs, const SimulationOptions& h
   for (const SimulateJob& job : jobs) {
     const double seconds = how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
     all += seconds;
-    context.print(fmt::format("{} {} on {}: {} passes, {}\n", job.kernel->name, describe(job.problem),
-                              job.machine->name, job.passes.size(), about_seconds(seconds)));
+    context.print(fmt::format("{} {} on {}: {}, {}\n", job.kernel->name, describe(job.problem),
+                              job.machine->name, counted(job.passes.size(), "pass"), about_seconds(seconds)));
   }
-  context.print(fmt::format("{} runs, {}\n", jobs.size(), about_seconds(all)));
+  context.print(fmt::format("{}, {}\n", counted(jobs.size(), "run"), about_seconds(all)));
 }
 
 int simulate_tuning(const SimulateArguments& arguments, const Machine& machine,
@@ -272,7 +271,9 @@ int simulate_tuning(const SimulateArguments& arguments, const Machine& machine,
   }
   const SimulationOptions how = simulation_options(arguments, machine);
   RunRecord record = start_record(context.argv);
-  for (const Kernel* kernel : chosen_kernels(arguments, arguments.problem.problem(), machine)) {
+  const auto [kernels, line] = chosen_kernels(arguments, arguments.problem.problem(), {machine});
+  context.print(line);
+  for (const Kernel* kernel : kernels) {
     const AttentionProblem problem = arguments.problem.in_type_of({kernel}, arguments.problem.problem());
     context.print(fmt::format("{}, {}\n{}", kernel->name, describe(problem), machine_line(machine, how)));
     for (const Direction direction : arguments.problem.directions()) {
@@ -303,9 +304,9 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   if (arguments.shard.given() && !arguments.sweep.given()) {
     throw BadInput("--shard", *arguments.shard.name(), "must stand with --sweep, whose runs it divides");
   }
-  std::vector<SimulateJob> jobs = plan_jobs(arguments, directions, paper, machines);
-  const AttentionProblem first_problem = jobs.front().problem;
-  jobs = own_jobs(std::move(jobs), arguments.shard, how.l2_curve);
+  Plan plan = plan_jobs(arguments, directions, paper, machines);
+  const AttentionProblem first_problem = plan.jobs.front().problem;
+  const std::vector<SimulateJob> jobs = own_jobs(std::move(plan.jobs), arguments.shard, how.l2_curve);
 
   if (arguments.dry_run) {
     print_plan(jobs, how, context);
@@ -317,6 +318,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
                   ceiling_line(with_measured_ceilings(machine), first_problem.dtype));
   }
   if (paper) context.print(paper->remark);
+  context.print(plan.default_kernels + warning_lines(jobs, how));
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
@@ -330,7 +332,12 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   }
   if (const ModelShape* model = arguments.problem.model()) {
     context.print("\n");
-    for (const RunEntry& run : record.runs) context.print(model_line(run, *model));
+    std::string lines;
+    for (const RunEntry& run : record.runs) {
+      const std::string line = model_line(run, *model, machines.size() > 1);
+      if (lines.find(line) == std::string::npos) lines += line;  // formulas are those of any machine
+    }
+    context.print(lines);
   }
   if (how.replay) record.cost = cost_since(start);
   context.write_json(to_json_text(record));

@@ -9,6 +9,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/shard.hpp"
+#include "analysis/cli/tables/text_table.hpp"
 #include "analysis/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
 
@@ -69,7 +70,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const std::vector<StudyTask> tasks = own_tasks(study.plan(model), arguments.shard);
   double seconds = 0;
   for (const StudyTask& task : tasks) seconds += task.seconds;
-  context.print(fmt::format("{}: {} tasks on {}, {}\n", study.name, tasks.size(),
+  context.print(fmt::format("{}: {} on {}, {}\n", study.name, counted(tasks.size(), "task"),
                             machine.empty() ? "this CPU" : machine, about_seconds(seconds)));
   if (arguments.dry_run) {
     for (const StudyTask& task : tasks) {
@@ -84,7 +85,8 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
     for (RunEntry& run : runs) record.runs.push_back(std::move(run));
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  context.print(fmt::format("{}: {} runs in {:.1f} s{}\n", study.name, record.runs.size(), elapsed.count(),
+  context.print(fmt::format("{}: {} in {:.1f} s{}\n", study.name, counted(record.runs.size(), "run"),
+                            elapsed.count(),
                             context.wants_json() ? ""
                                                  : "; --json FILE keeps them, and `tilescope report FILE` "
                                                    "turns them into figures"));

@@ -57,9 +57,13 @@ Words option_words(const CLI::App& command) {
 }
 
 /// The words that a command's own arguments may be.
-Words argument_words(const CLI::App& command) {
+Words argument_words(const CLI::App& app, const CLI::App& command) {
   const auto positionals = positionals_of(command);
-  return positionals.empty() ? Words() : values_of(*positionals.front());
+  if (positionals.empty()) return {};
+  if (type_of(*positionals.front()) != "COMMAND") return values_of(*positionals.front());
+  Words names;
+  for (const CLI::App* other : commands_of(app)) names.push_back(other->get_name());
+  return names;
 }
 
 /// The cases of a shell's `case "$command $previous" in`, `action` taking the words.
@@ -83,7 +87,7 @@ std::string bash_script(const CLI::App& app) {
   std::string options;
   for (const CLI::App* command : commands_of(app)) {
     names.push_back(command->get_name());
-    Words words = argument_words(*command);
+    Words words = argument_words(app, *command);
     for (std::string& word : option_words(*command)) words.push_back(std::move(word));
     options += fmt::format("    {}) choices='{}' ;;\n", command->get_name(), fmt::join(words, " "));
   }
@@ -100,7 +104,9 @@ _tilescope() {{
   [[ -n $choices$files ]] || case $command in
 {2}  esac
   COMPREPLY=()
-  [[ -z $files ]] && mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
+  # Of names with commas between them the last one is completed.
+  local listed=${{word%"${{word##*,}}"}}
+  [[ -z $files ]] && mapfile -t COMPREPLY < <(compgen -P "$listed" -W "$choices" -- "${{word##*,}}")
   # bash takes what stands before a colon for a word of its own.
   local before=${{word%"${{word##*:}}"}}
   COMPREPLY=("${{COMPREPLY[@]#"$before"}}")
@@ -130,7 +136,7 @@ std::string zsh_script(const CLI::App& app) {
   for (const CLI::App* command : commands_of(app)) {
     names.push_back(described(command->get_name(), command->get_description()));
     Words words;
-    for (const std::string& word : argument_words(*command)) words.push_back(described(word, ""));
+    for (const std::string& word : argument_words(app, *command)) words.push_back(described(word, ""));
     for (const CLI::Option* option : options_of(*command)) {
       for (const std::string& name : long_names(*option)) {
         words.push_back(described(name, option->get_description()));
@@ -146,7 +152,7 @@ _tilescope() {{
   ((CURRENT == 2)) && choices=({0})
   ((CURRENT == 2)) || case "$command $previous" in
 {1}  esac
-  if ((${{#values}})); then compadd -- $values; return; fi
+  if ((${{#values}})); then compset -P '*,'; compadd -- $values; return; fi
   if [[ -n $files ]]; then _files; return; fi
   ((${{#choices}})) || case $command in
 {2}  esac
@@ -164,7 +170,7 @@ std::string fish_script(const CLI::App& app) {
     text += fmt::format("complete -c tilescope -n __fish_use_subcommand -f -a {} -d {}\n", name,
                         quoted(command->get_description()));
     const std::string seen = fmt::format("complete -c tilescope -n '__fish_seen_subcommand_from {}'", name);
-    const Words arguments = argument_words(*command);
+    const Words arguments = argument_words(app, *command);
     if (!arguments.empty()) text += fmt::format("{} -f -a '{}'\n", seen, fmt::join(arguments, " "));
     for (const CLI::Option* option : options_of(*command)) {
       const Words values = values_of(*option);

@@ -45,8 +45,10 @@ std::optional<std::pair<std::int64_t, std::int64_t>> read_pair(std::string_view 
 std::int64_t parse_integer(const std::string& field, std::string_view text) {
   const std::optional<std::int64_t> value = read_count(text);
   if (!value) {
-    throw BadInput(field, "'" + std::string(text) + "'",
-                   "must be an integer of at most 63 bits, as in 4096 or 4k");
+    throw BadInput(
+        field, "'" + std::string(text) + "'",
+        "must be an integer of at most 63 bits, as in 4096, or with k (2^10), M (2^20) or G (2^30), as in "
+        "4k and 1M");
   }
   return *value;
 }

@@ -3,33 +3,61 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "analysis/counts/closed_form.hpp"
 
 namespace tilescope::cli {
 
 namespace {
 
-bool takes(const Kernel& kernel, const AttentionProblem& problem, const KernelOptions& choices) {
+/// Why a kernel cannot do it, as half a sentence behind its name, or nothing if it can.
+std::optional<std::string> hindrance(const Kernel& kernel, const std::vector<Machine>& machines,
+                                     const AttentionProblem& problem,
+                                     const std::vector<Direction>& directions, const KernelOptions& choices) {
+  for (const Machine& machine : machines) {
+    const std::optional<int> capability = machine.compute_capability();
+    if (capability && !kernel.chips.has(*capability)) return "does not run on " + machine.name;
+  }
   try {
     const ProgramOptions options = choices.program_options(kernel, problem);
-    return !kernel.refusal(problem, Direction::forward, options) &&
-           !kernel.refusal(problem, Direction::backward, options);
-  } catch (const BadInput&) {  // a choice that it does not offer
-    return false;
+    for (const Direction direction : directions) {
+      if (auto refusal = kernel.refusal(problem, direction, options)) return refusal;
+    }
+  } catch (const BadInput& error) {  // a choice that it does not offer
+    return fmt::format("refuses: {}", error.what());
   }
+  return std::nullopt;
+}
+
+/// GPU kernels that could be simulated by default, the highest rung first.
+std::vector<const Kernel*> measured_rungs(const std::vector<Machine>& machines) {
+  const Machine default_machine = load_machine(kDefaultMachine);
+  std::vector<const Kernel*> rungs;
+  for (const Kernel* kernel : all_kernels()) {
+    const auto knows = [kernel](const Machine& machine) { return machine.knows_progress_of(kernel->name); };
+    if (kernel->algorithm != Algorithm::flash2 || kernel->rung == 0) continue;
+    if (knows(default_machine) || std::any_of(machines.begin(), machines.end(), knows))
+      rungs.push_back(kernel);
+  }
+  std::stable_sort(rungs.begin(), rungs.end(),
+                   [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  return rungs;
 }
 
 }  // namespace
 
-const Kernel& default_kernel(const Machine& machine, const AttentionProblem& problem,
-                             const KernelOptions& choices) {
-  const Kernel* best = nullptr;
-  for (const Kernel* kernel : all_kernels()) {
-    if (kernel->algorithm != Algorithm::flash2 || !machine.knows_progress_of(kernel->name)) continue;
-    if (best != nullptr && best->rung >= kernel->rung) continue;
-    if (takes(*kernel, problem, choices)) best = kernel;
+DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
+                             const std::vector<Direction>& directions, const KernelOptions& choices) {
+  std::string reason = "it is the highest rung whose CTAs were measured";
+  bool passed_over = false;
+  for (const Kernel* kernel : measured_rungs(machines)) {
+    const auto lack = hindrance(*kernel, machines, problem, directions, choices);
+    if (!lack) return {kernel, reason};
+    if (!std::exchange(passed_over, true)) reason = fmt::format("{} {}", kernel->name, *lack);
   }
-  return best != nullptr ? *best : find_kernel("cpu:flash2");
+  return {&find_kernel("cpu:flash2"), reason};
 }
 
 SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,

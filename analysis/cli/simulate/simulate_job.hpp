@@ -14,6 +14,8 @@
 
 namespace tilescope::cli {
 
+inline constexpr const char* kDefaultMachine = "h200";
+
 struct SimulateJob {
   const Kernel* kernel = nullptr;
   AttentionProblem problem;
@@ -21,10 +23,15 @@ struct SimulateJob {
   std::vector<PlannedPass> passes;
 };
 
-/// What is simulated where no kernel was named: the highest rung of which the machine's file knows how its
-/// CTAs get on and that takes the problem and the choices, or FlashAttention-2 as the CPU has it.
-const Kernel& default_kernel(const Machine& machine, const AttentionProblem& problem,
-                             const KernelOptions& choices);
+struct DefaultKernel {
+  const Kernel* kernel = nullptr;
+  std::string reason;  // half a sentence
+};
+/// What is simulated where no kernel was named, on every machine by the same rule: the highest rung of
+/// FlashAttention-2 of which the default machine or one of `machines` knows how its CTAs get on, that runs on
+/// all of them and takes the problem and the choices; else FlashAttention-2 as the CPU has it.
+DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
+                             const std::vector<Direction>& directions, const KernelOptions& choices);
 
 /// @throws BadInput where a kernel refuses the problem in some direction, or counts overflow
 SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,

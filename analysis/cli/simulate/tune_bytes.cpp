@@ -74,16 +74,21 @@ std::vector<RunEntry> pareto_front(const std::vector<RunEntry>& runs, Direction 
   return front;
 }
 
+/// The pass that reads most.
+const PassRecord& main_pass(const RunEntry& run) {
+  return *std::max_element(run.passes.begin(), run.passes.end(),
+                           [](const PassRecord& a, const PassRecord& b) {
+                             return a.closed_form->sm_l2_read_bytes < b.closed_form->sm_l2_read_bytes;
+                           });
+}
+
 std::vector<std::string> tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
   const PassRecord total = direction_total(run, direction).value();
   const auto must = static_cast<double>(total.closed_form->compulsory_read_bytes +
                                         total.closed_form->compulsory_write_bytes);
   const MovedBytes bytes = bytes_of(run, direction);
   const auto ratio = [must](std::int64_t count) { return format_ratio(static_cast<double>(count) / must); };
-  const PassRecord& main =
-      *std::max_element(run.passes.begin(), run.passes.end(), [](const PassRecord& a, const PassRecord& b) {
-        return a.closed_form->sm_l2_read_bytes < b.closed_form->sm_l2_read_bytes;
-      });
+  const PassRecord& main = main_pass(run);
   return {what,
           fmt::format("{}x{}", main.tile.block_m, main.tile.block_n),
           std::string(to_string(run.order.value_or(TileOrder::row_major))),
@@ -92,6 +97,20 @@ std::vector<std::string> tuning_row(const RunEntry& run, Direction direction, co
           ratio(bytes.sm_l2),
           format_bytes(static_cast<double>(bytes.dram)),
           ratio(bytes.dram)};
+}
+
+/// The options that choose a run, to be typed again.
+std::string options_text(const RunEntry& run) {
+  const PassRecord& main = main_pass(run);
+  return fmt::format("--tile {}x{} --order {} --scan {}", main.tile.block_m, main.tile.block_n,
+                     to_string(run.order.value_or(TileOrder::row_major)),
+                     to_string(run.scan.value_or(Scan::ascending)));
+}
+
+std::string winners_text(const std::vector<RunEntry>& front) {
+  if (front.size() == 1) return fmt::format("  least of both: {}\n", options_text(front.front()));
+  return fmt::format("  least SM<->L2: {}\n  least DRAM:    {}\n", options_text(front.front()),
+                     options_text(front.back()));
 }
 
 }  // namespace
@@ -144,7 +163,7 @@ ByteTuning tune_bytes(const Kernel& kernel, const AttentionProblem& problem, Dir
 std::string tuning_text(const ByteTuning& tuning, Direction direction) {
   std::vector<std::vector<std::string>> rows = {
       {std::string(to_string(direction)), "tile", "CTAs", "tiles", "SM<->L2", "/ must", "DRAM", "/ must"}};
-  for (const RunEntry& run : tuning.front) rows.push_back(tuning_row(run, direction, "front"));
+  for (const RunEntry& run : tuning.front) rows.push_back(tuning_row(run, direction, "Pareto front"));
   rows.push_back(tuning_row(tuning.own, direction, "own choice"));
   std::string text = align_columns(rows, "  ", {false, false, false, false, true, true, true, true});
   const MovedBytes own = bytes_of(tuning.own, direction);
@@ -155,8 +174,8 @@ std::string tuning_text(const ByteTuning& tuning, Direction direction) {
   text += fmt::format(
       "  {} choices replayed{}: the kernel's own {}\n", tuning.tried,
       tuning.too_large == 0 ? "" : fmt::format(", {} too large for a CTA's shared memory", tuning.too_large),
-      on_front ? "is on the front" : "is beaten");
-  return text;
+      on_front ? "is on the Pareto front" : "is beaten");
+  return text + winners_text(tuning.front);
 }
 
 }  // namespace tilescope::cli

@@ -76,13 +76,23 @@ class PassColumns {
   std::vector<std::vector<std::string>> rows_;
 };
 
-void add_byte_rows(PassColumns& table) {
+/// Those that have a place on an SM, or all that there are.
+std::int64_t ctas_at_once(const PassRecord& pass, const std::vector<PlannedPass>& planned) {
+  std::int64_t ctas = pass.simulated->co_resident_ctas;
+  for (const auto& [direction, program] : planned) {
+    if (direction == pass.direction && to_string(program.name) == pass.name)
+      ctas = std::min(ctas, program.num_ctas());
+  }
+  return ctas;
+}
+
+void add_byte_rows(PassColumns& table, const std::vector<PlannedPass>& planned) {
   using Pass = PassRecord;
   const bool replayed = table.replayed();
   table.add("tile", pass_only(tile_text));
   if (replayed) {
     table.add("CTAs at once",
-              pass_only([](const Pass& c) { return fmt::format("{}", c.simulated->co_resident_ctas); }));
+              pass_only([&](const Pass& c) { return fmt::format("{}", ctas_at_once(c, planned)); }));
   }
   table.add("SM<->L2 read, closed form",
             [](const Pass& c) { return bytes(c.closed_form->sm_l2_read_bytes); });
@@ -277,7 +287,7 @@ std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<cons
   return text;
 }
 
-std::string model_line(const RunEntry& run, const ModelShape& model) {
+std::string model_line(const RunEntry& run, const ModelShape& model, bool name_machine) {
   std::string text;
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     const std::optional<PassRecord> total = direction_total(run, direction);
@@ -285,18 +295,21 @@ std::string model_line(const RunEntry& run, const ModelShape& model) {
     const double layer = total->simulated ? dram_bytes(*total) : sm_l2_bytes(*total);
     const auto tokens = static_cast<double>(run.problem.batch * run.problem.seqlen_q);
     const auto layers = static_cast<double>(model.layers);
-    const std::string sentence = fmt::format(
-        "{} {}, {}: a device moves {} a layer at {}, {} in {} layers, {} of them a token", model.title,
-        to_string(direction), run.kernel, format_bytes(layer), total->simulated ? "DRAM" : "SM<->L2",
-        format_bytes(layer * layers), model.layers, format_bytes(layer * layers / tokens));
-    for (const std::string& line : wrap_words(sentence, kTextWidth)) text += line + "\n";
+    const std::string sentence =
+        fmt::format("{} {}, {}{}: a device moves {} a layer at {}, {} in {} layers, {} of them a token",
+                    model.title, to_string(direction), run.kernel,
+                    name_machine && total->simulated ? " on " + machine_name_of(run) : "",
+                    format_bytes(layer), total->simulated ? "DRAM" : "SM<->L2", format_bytes(layer * layers),
+                    model.layers, format_bytes(layer * layers / tokens));
+    text += wrapped(sentence);
   }
   return text;
 }
 
-std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine) {
+std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine,
+                       const std::vector<PlannedPass>& planned) {
   PassColumns table(run, direction);
-  add_byte_rows(table);
+  add_byte_rows(table, planned);
   add_work_rows(table, run.problem, machine);
   return with_footnote(table.text());
 }
@@ -310,24 +323,22 @@ std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       const std::optional<PassRecord> total = direction_total(run, direction);
       if (!total) continue;
-      const ClosedFormBytes& closed = *total->closed_form;
-      const std::optional<SimulatedBytes>& simulated = total->simulated;
+      const bool simulated = total->simulated.has_value();
+      const double must = compulsory(*total);
       const std::string heading =
           fmt::format("{}, {}{}", short_label(run, direction), to_string(direction), choices) +
           (simulated ? " on " + machine_name_of(run) : "");
       auto block = std::find_if(blocks.begin(), blocks.end(),
                                 [&heading](const auto& other) { return other.first == heading; });
       if (block == blocks.end()) {
-        blocks.push_back({heading, {{"", "tile", "SM<-L2", "SM->L2", "DRAM read", "/ must", "DRAM write"}}});
+        blocks.push_back({heading, {{"", "tile", "SM<->L2", "/ must", "DRAM", "/ must", "of it read"}}});
         block = blocks.end() - 1;
       }
       block->second.push_back({describe(run.problem), main_tile(run, direction),
-                               bytes(closed.sm_l2_read_bytes), bytes(closed.sm_l2_write_bytes),
-                               simulated ? bytes(simulated->dram_read_bytes) : "-",
-                               simulated ? ratio(static_cast<double>(simulated->dram_read_bytes),
-                                                 static_cast<double>(closed.compulsory_read_bytes))
-                                         : "-",
-                               simulated ? bytes(simulated->dram_write_bytes) : "-"});
+                               bytes(std::llround(sm_l2_bytes(*total))), ratio(sm_l2_bytes(*total), must),
+                               simulated ? bytes(std::llround(dram_bytes(*total))) : "-",
+                               simulated ? ratio(dram_bytes(*total), must) : "-",
+                               simulated ? bytes(total->simulated->dram_read_bytes) : "-"});
     }
   }
   std::string text;
@@ -353,9 +364,7 @@ std::string ceiling_line(const Machine& machine, ElementType dtype) {
   }
   text += fmt::format(", DRAM {}/s ({})", format_bytes(machine.dram_bytes_per_second.value),
                       machine.dram_bytes_per_second.kind);
-  std::string lines;
-  for (const std::string& line : wrap_words(text, kTextWidth)) lines += line + "\n";
-  return lines;
+  return wrapped(text);
 }
 
 std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,

@@ -8,6 +8,7 @@
 
 #include "analysis/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
+#include "analysis/replay/simulate_run.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
@@ -25,12 +26,15 @@ std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<cons
                        std::optional<std::int64_t> lru_bytes);
 
 /// What a layer's DRAM bytes make of a whole model, and of one of its tokens.
-std::string model_line(const RunEntry& run, const ModelShape& model);
+/// @param name_machine where there are several
+std::string model_line(const RunEntry& run, const ModelShape& model, bool name_machine);
 
 /// One column a pass, and one for their sum where there are several.
-std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine);
+/// @param planned the passes of the run
+std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine,
+                       const std::vector<PlannedPass>& planned);
 
-/// A line for each direction of each run: reads at both boundaries.
+/// A line for each direction of each run: bytes at both boundaries, and over what must be moved.
 std::string simulated_sweep_table(const std::vector<RunEntry>& runs);
 
 /// The lower bounds on what the direction reads at each boundary, and how far above them the run is.

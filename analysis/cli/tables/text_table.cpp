@@ -5,7 +5,20 @@
 
 #include <algorithm>
 
+#include "analysis/cli/help/help_text.hpp"
+
 namespace tilescope::cli {
+
+std::string wrapped(const std::string& sentence) {
+  std::string lines;
+  for (const std::string& line : wrap_words(sentence, kTextWidth)) lines += line + "\n";
+  return lines;
+}
+
+std::string counted(std::size_t count, const std::string& word) {
+  const char* ending = count == 1 ? "" : word.ends_with('s') ? "es" : "s";
+  return fmt::format("{} {}{}", count, word, ending);
+}
 
 std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
                           const std::vector<bool>& right) {

@@ -11,6 +11,12 @@ namespace tilescope::cli {
 /// Columns that everything printed fits.
 inline constexpr std::size_t kTextWidth = 100;
 
+/// Lines of a sentence, each with its end.
+std::string wrapped(const std::string& sentence);
+
+/// "1 run", "2 runs", "3 passes"
+std::string counted(std::size_t count, const std::string& word);
+
 /// One line a row, columns two spaces apart, each line behind `indent`. Rows may be of different lengths.
 /// Columns marked in `right` are aligned to the right.
 std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent = "",

@@ -51,6 +51,8 @@ TEST_CASE("the shipped machines load under their own name") {
     CHECK(machine.shared_bytes_per_cta.value < machine.shared_bytes_per_sm.value);
     CHECK(machine.shared_bytes_per_sm.value < machine.on_chip_bytes_per_sm.value);
     CHECK(machine.l2_effective_bytes.value <= machine.l2_bytes.value);
+    CHECK(machine.dram_bytes.value().value > machine.l2_bytes.value);
+    CHECK(machine.compute_capability().value() >= 80);
     CHECK(machine.peak_flops(ElementType::fp16).value() > machine.peak_flops(ElementType::fp32).value());
   }
 }
