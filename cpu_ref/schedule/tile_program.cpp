@@ -33,12 +33,15 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 
 void set_grid(TileProgram& program, const ProgramOptions& options) {
   const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.problem.heads;
-  program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
-                  .num_heads = static_cast<int>(program.problem.batch * heads),
-                  .heads_per_section = options.heads_per_section,
-                  .order = options.order,
-                  .longest_is_last = program.axis == Axis::q,
-                  .ctas_per_turn = options.ctas_per_turn};
+  const bool fused = program.name == PassName::dkdvdq && !program.ordered;
+  const bool own_sections = fused && options.fused_heads_per_section > 0;
+  program.grid = {
+      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
+      .num_heads = static_cast<int>(program.problem.batch * heads),
+      .heads_per_section = own_sections ? options.fused_heads_per_section : options.heads_per_section,
+      .order = options.order,
+      .longest_is_last = program.axis == Axis::q,
+      .ctas_per_turn = options.ctas_per_turn};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.

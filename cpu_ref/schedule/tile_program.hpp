@@ -216,6 +216,8 @@ struct ProgramOptions {
   BackwardOrder backward = BackwardOrder::split;
   TileOrder order = TileOrder::row_major;
   int heads_per_section = 1;  // for TileOrder::head_swizzled
+  /// The same of dkdvdq where kv tiles add to dQ as they come; 0: no other than that of all passes.
+  int fused_heads_per_section = 0;
   Scan scan = Scan::ascending;
   int ctas_per_turn = 1;  // for Scan::sawtooth
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.

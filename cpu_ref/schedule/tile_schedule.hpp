@@ -182,6 +182,10 @@ struct Grid {
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
   int ctas_per_turn = 1;         // of a sawtooth scan: CTAs that run at once
 
+  /// Whether all blocks of a head come before those of the next.
+  constexpr bool heads_in_turn() const {
+    return order == TileOrder::row_major || (order == TileOrder::head_swizzled && heads_per_section == 1);
+  }
   TILESCOPE_HOST_DEVICE constexpr std::int64_t size() const {
     return static_cast<std::int64_t>(num_blocks) * num_heads;
   }

@@ -20,6 +20,7 @@ namespace tilescope {
 struct CtaGrid {
   dim3 ctas;
   dim3 cluster = {1, 1, 1};  // divides the grid, side by side
+  bool early = false;        // may begin before the kernel before it has ended, for which it waits by itself
 
   std::int64_t size() const { return std::int64_t{ctas.x} * ctas.y * ctas.z; }
   int cluster_size() const { return static_cast<int>(cluster.x * cluster.y * cluster.z); }
@@ -70,16 +71,23 @@ void launch_ctas(void (*kernel)(Parameters...), PassName pass_name, const CtaGri
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                "asking for clusters of " + std::to_string(grid.cluster_size()) + " CTAs, pass " + pass);
   }
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {grid.cluster.x, grid.cluster.y, grid.cluster.z};
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (grid.cluster_size() > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {grid.cluster.x, grid.cluster.y, grid.cluster.z};
+  }
+  if (grid.early) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid.ctas;
   config.blockDim = dim3(static_cast<unsigned>(shape.threads_per_cta));
   config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
   config.stream = stream;
-  config.attrs = &cluster;
-  config.numAttrs = grid.cluster_size() > 1 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
              "launching pass " + pass);
 }

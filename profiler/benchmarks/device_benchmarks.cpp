@@ -57,6 +57,7 @@ class Group {
         const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.timing);
         add_round(peer.times, answer.samples_s, 0);
         peer.times.lacks = answer.lacks;
+        peer.times.sm_clock_hz = answer.sm_clock_hz;
       }
     }
     for (const auto& one : prepared) {

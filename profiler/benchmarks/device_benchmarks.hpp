@@ -25,9 +25,10 @@ struct DeviceBenchmarkSettings {
 /// What was seen of one kernel or peer: samples, or why there are none.
 struct DeviceTimes {
   std::vector<double> samples_s;
-  int throttled = 0;       // samples dropped because the SM clock was low
-  double sm_clock_hz = 0;  // mean over the samples of the last round; 0 for a peer, which does not see it
-  std::string lacks;
+  int throttled = 0;  // samples dropped because the SM clock was low
+  /// Mean over the samples of the last round; of a peer, right after them. 0: not known.
+  double sm_clock_hz = 0;
+  std::string lacks = {};
 };
 
 /// A peer on the problem and direction of a case.

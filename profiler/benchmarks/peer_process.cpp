@@ -115,10 +115,10 @@ std::string PeerProcess::read_line() {
 
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
-  if (!gone_.empty()) return {{}, gone_};
+  if (!gone_.empty()) return {{}, gone_, 0};
   if (problem.heads != problem.heads_kv || problem.windowed() || !problem.key_lengths.empty() ||
       problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k) {
-    return {{}, "peers are timed on plain and causal problems with equal heads and lengths"};
+    return {{}, "peers are timed on plain and causal problems with equal heads and lengths", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},
@@ -142,13 +142,13 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
       throw NoAnswer("the process ended");
     }
     const Json reply = Json::parse(read_line());
-    if (reply.contains("lacks")) return {{}, reply.at("lacks").get<std::string>()};
-    return {reply.at("samples_s").get<std::vector<double>>(), ""};
+    if (reply.contains("lacks")) return {{}, reply.at("lacks").get<std::string>(), 0};
+    return {reply.at("samples_s").get<std::vector<double>>(), "", reply.value("sm_clock_hz", 0.0)};
   } catch (const std::exception& failure) {
     gone_ = std::string("the peers' process is lost: ") + failure.what();
     kill(child_, SIGKILL);
     end();
-    return {{}, gone_};
+    return {{}, gone_, 0};
   }
 }
 

@@ -17,6 +17,7 @@ namespace tilescope {
 struct PeerAnswer {
   std::vector<double> samples_s;
   std::string lacks;
+  double sm_clock_hz = 0;  // right after the samples, their median; 0: not told
 };
 
 class PeerProcess {

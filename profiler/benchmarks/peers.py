@@ -45,8 +45,12 @@ try:
     import importlib.metadata
 
     from flash_attn.cute import flash_attn_func as flash4_func
-except Exception:  # its packages compile as they are loaded, and fail in ways of their own
+
+    flash4_lack = None
+except Exception as error:  # its packages compile as they are loaded, and fail in ways of their own
     flash4_func = None
+    absent = isinstance(error, ModuleNotFoundError) and error.name.startswith("flash_attn")
+    flash4_lack = None if absent else f"FlashAttention-4 not timed, as it does not load: {error}"
 
 
 class ColdSampler:
@@ -62,6 +66,8 @@ class ColdSampler:
         self.total = torch.zeros((), device="cuda")
         self.begin = torch.cuda.Event(enable_timing=True)
         self.end = torch.cuda.Event(enable_timing=True)
+        self.spun = torch.cuda.Event(enable_timing=True)
+        self.clocks_hz = []  # of the SMs, right after each sample
 
     def sample(self, work):
         torch.sum(self.buffer, dim=0, out=self.total)
@@ -69,7 +75,10 @@ class ColdSampler:
         self.begin.record()
         work()
         self.end.record()
-        self.end.synchronize()
+        torch.cuda._sleep(self.SPIN_CYCLES)
+        self.spun.record()
+        self.spun.synchronize()
+        self.clocks_hz.append(self.SPIN_CYCLES / (1e-3 * self.end.elapsed_time(self.spun)))
         return 1e-3 * self.begin.elapsed_time(self.end)
 
     def samples(self, work, rule):
@@ -78,6 +87,7 @@ class ColdSampler:
         torch.cuda.synchronize()
         began = time.monotonic()
         samples = []
+        self.clocks_hz.clear()
         while len(samples) < rule["max_samples"]:
             if samples and time.monotonic() - began >= rule["time_limit_s"]:
                 break
@@ -206,6 +216,8 @@ def versions():
         text += f", cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
     if flash4_func:
         text += f", FlashAttention-4 {importlib.metadata.version('flash-attn-4')}"
+    elif flash4_lack:
+        text += f", {flash4_lack}"
     return text + (f", Triton {plain_triton.version()}" if plain_triton else "")
 
 
@@ -249,7 +261,8 @@ class Desk:
             with peer.context():
                 if request["peer"] not in self.works:
                     self.works[request["peer"]] = peer.work(self.tensors, request)
-                return {"samples_s": self.sampler.samples(self.works[request["peer"]], request)}
+                samples = self.sampler.samples(self.works[request["peer"]], request)
+                return {"samples_s": samples, "sm_clock_hz": statistics.median(self.sampler.clocks_hz)}
         except (RuntimeError, ValueError) as error:  # the back end refuses, or memory is out
             self.works.pop(request["peer"], None)
             torch.cuda.empty_cache()

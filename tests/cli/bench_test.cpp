@@ -171,6 +171,24 @@ TEST_CASE("bench of a GPU kernel where there is no device says what is missing a
   CHECK(folder.empty());
 }
 
+TEST_CASE("clocks and cycles of the SMs stand beside the rates, of kernels and peers") {
+  const AttentionProblem problem{.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8};
+  const Kernel& kernel = cpu_kernels().front();
+  DeviceBenchmarkResults results;
+  results.times.push_back({.samples_s = {2e-3}, .sm_clock_hz = 1.5e9});
+  results.peers.push_back({"a:b", problem, Direction::forward, {.samples_s = {1e-3}, .sm_clock_hz = 1.75e9}});
+  results.peers.push_back({"c:d", problem, Direction::forward, {.samples_s = {1e-3}}});
+  const cli::BenchReport report = cli::device_report(
+      {{&kernel, problem, Direction::forward, kernel.default_options(problem), 2}}, results);
+  for (const char* part : {"1500 MHz     3000\n", "1750 MHz     1750\n", "-        -\n"}) {
+    CAPTURE(report.text);
+    CAPTURE(part);
+    CHECK(report.text.find(part) != std::string::npos);
+  }
+  CHECK(report.runs.at(1).passes.at(0).time->sm_clock_hz == 1.75e9);
+  CHECK(!report.runs.at(2).passes.at(0).time->sm_clock_hz);
+}
+
 TEST_CASE("a matrix product that leaves the arithmetic units idle is called a weak baseline") {
   const AttentionProblem problem{.seqlen_q = 8, .seqlen_k = 8, .head_dim = 8};
   const Kernel& kernel = cpu_kernels().front();

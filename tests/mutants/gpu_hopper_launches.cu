@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash3 in Hopper's program of mutants: fp16, head dimensions 64 (few keys a row) and
 // 256, fast and observed. The other rungs are in test_gpu_mutants.
+#include <algorithm>
+
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash1/flash1.hpp"
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
@@ -46,14 +48,16 @@ template <int kHeadDim, bool kShortRows, bool kObserved>
 void launch(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   constexpr auto kType = gpu::sm90::ProductType::fp16;
   using Forward = Flash3ForwardChoice<kHeadDim, kShortRows>;
-  using Backward = Flash3BackwardChoice<kHeadDim>;
+  using Backward = Flash3BackwardChoice<kHeadDim, false, kShortRows>;
   if (program.name == PassName::forward) {
     gpu::launch_flash3_forward<kType, Forward, kObserved>(
         gpu::flash3_forward_arguments<kType, Forward::shape>(arguments, arguments.counter), multiprocessors(),
         stream);
   } else {
+    const auto items = static_cast<int>(program.num_ctas());  // few CTAs, where they stay: several each
     gpu::launch_flash3_dkdvdq<kType, Backward, kObserved>(
-        gpu::flash3_backward_arguments<kType, Backward::shape>(arguments), stream);
+        gpu::flash3_backward_arguments<kType, Backward::shape>(arguments),
+        Backward::shape.stays ? std::min(items, 2) : items, stream);
   }
 }
 

@@ -18,7 +18,7 @@ namespace tilescope::cli {
 namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
-const std::vector<bool> kRight = {false, false, false, false, true, true, true, true};
+const std::vector<bool> kRight = {false, false, false, false, true, true, true, true, true, true};
 
 TimeRecord time_record(const std::vector<double>& samples_s) {
   std::vector<double> sorted = samples_s;
@@ -73,13 +73,16 @@ std::optional<BenchRate> sum_of(const RunEntry& run) {
 void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const std::string& kernel,
                      const AttentionProblem& problem, PassRecord pass) {
   const auto tera = [](double flops_per_second) { return fmt::format("{:.1f}", 1e-12 * flops_per_second); };
+  const std::optional<double> clock_hz = pass.time->sm_clock_hz;
   rows.push_back({kernel, describe(problem), pass.name, to_string(pass.tile),
                   format_seconds(pass.time->median_s), percent(pass.time->noise),
-                  std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass))});
+                  std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass)),
+                  clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *clock_hz) : "-",
+                  clock_hz ? fmt::format("{:.0f}", 1e-3 * pass.time->median_s * *clock_hz) : "-"});
   const auto sum = sum_of(add_pass(runs, kernel, problem, std::move(pass)));
   if (!sum) return;
   rows.push_back({kernel, describe(problem), sum->what(), "", format_seconds(sum->median_s), "", "",
-                  tera(sum->paper_flops_per_second)});
+                  tera(sum->paper_flops_per_second), "", ""});
 }
 
 }  // namespace
@@ -156,7 +159,8 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
 }
 
 BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results) {
-  Rows rows = {{"kernel", "problem", "passes", "tile", "median", "noise", "samples", "TFLOP/s"}};
+  Rows rows = {{"kernel", "problem", "passes", "tile", "median", "noise", "samples", "TFLOP/s", "SM clock",
+                "kcycles"}};
   BenchReport report;
   std::string lacks;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -187,6 +191,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       pass_of_peer.tile = kUnknownTile;
       pass_of_peer.flops = pass_of_peer.executed_flops = useful_flops(peer.problem, peer.direction);
       pass_of_peer.time = time_record(in_nanoseconds(peer.times.samples_s));
+      if (peer.times.sm_clock_hz > 0) pass_of_peer.time->sm_clock_hz = peer.times.sm_clock_hz;
       add_device_pass(rows, report.runs, peer.peer, peer.problem, std::move(pass_of_peer));
     }
   }
@@ -195,7 +200,8 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
   report.text = align_columns(rows, "", kRight) + lacks +
                 fmt::format(
                     "\nOn {}, L2 cold. TFLOP/s by the papers' count: 4 N^2 D a head forward, half of "
-                    "it with a causal mask, 2.5 times as much backward.\n",
+                    "it with a causal mask, 2.5 times as much backward. Of the SMs: their clock, and the "
+                    "thousands of cycles that the median is at it; of a peer, the clock right after it.\n",
                     results.device);
   return report;
 }

@@ -6,6 +6,7 @@
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/element.cuh"
 #include "gpu/primitives/common/work_item.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
 
 namespace tilescope {
 namespace {
@@ -35,6 +36,7 @@ template <typename Element, bool kChunks>
 __global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
   constexpr int kWidth = sizeof(Part) / sizeof(Element);
+  gpu::sm90::let_next_kernel_begin();
   const CtaWork work = query_work(args);
   const int batch = work.batch, head = work.first_head;
   const int thread = static_cast<int>(threadIdx.x);
@@ -105,15 +107,14 @@ struct ConvertArguments {
 
 template <typename Element, bool kChunks>
 __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int lanes) {
-  constexpr int kWidth = kChunks ? 4 : 1;
-  struct alignas(kWidth * sizeof(Element)) Packed {
-    Element x[kWidth];
-  };
+  using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
+  constexpr int kWidth = sizeof(Part) / sizeof(Element);
   // Whichever heads the tensors have, the grid counts those.
   const CtaWork work = cta_work(args.common.grid, {args.heads, 1}, CtaHeads::query, 1, work_item());
   const int batch = work.batch, head = work.first_head;
   const int thread = static_cast<int>(threadIdx.x);
   const int end = min_of(args.seqlen, work.end_block * args.block_rows);
+  gpu::sm90::wait_for_kernel_before();
   for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
        row += kElementwiseThreads / lanes) {
     for (int i = 0; i < args.count; ++i) {
@@ -122,10 +123,18 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
       const float factor = args.conversions[i].factor;
       for (int col = thread % lanes * kWidth; col < args.common.head_dim; col += lanes * kWidth) {
         if constexpr (kChunks) {
-          const float4 x = *reinterpret_cast<const float4*>(source + col);
-          *reinterpret_cast<Packed*>(target + col) = {
-              narrow<Element>(x.x * factor), narrow<Element>(x.y * factor), narrow<Element>(x.z * factor),
-              narrow<Element>(x.w * factor)};
+          float4 parts[kWidth / 4];  // all asked for before the first is used
+#pragma unroll
+          for (int i = 0; i < kWidth / 4; ++i) parts[i] = reinterpret_cast<const float4*>(source + col)[i];
+          Chunk<Element> rounded;
+#pragma unroll
+          for (int i = 0; i < kWidth / 4; ++i) {
+            rounded.x[4 * i] = narrow<Element>(parts[i].x * factor);
+            rounded.x[4 * i + 1] = narrow<Element>(parts[i].y * factor);
+            rounded.x[4 * i + 2] = narrow<Element>(parts[i].z * factor);
+            rounded.x[4 * i + 3] = narrow<Element>(parts[i].w * factor);
+          }
+          *reinterpret_cast<Chunk<Element>*>(target + col) = rounded;
         } else {
           target[col] = narrow<Element>(source[col] * factor);
         }
@@ -152,7 +161,8 @@ void launch_init(const TileProgram& program, const KernelArguments& arguments, C
   launch_grid(zero_pass, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_n);
 }
 
-void launch_convert(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+void launch_convert(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream,
+                    bool early) {
   const bool by_query = program.axis == Axis::q;
   ConvertArguments convert{.common = arguments,
                            .heads = by_query ? arguments.heads : arguments.heads_kv,
@@ -169,9 +179,12 @@ void launch_convert(const TileProgram& program, const KernelArguments& arguments
     chunks =
         chunks && rows_in_chunks(arguments, convert.conversions[i].source, convert.conversions[i].target);
   }
+  CtaGrid grid = cta_for_each_item(program);
+  grid.early = early;
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
-    launch_grid(chunks ? convert_pass<Element, true> : convert_pass<Element, false>, program,
-                {kElementwiseThreads, 0}, stream, convert, lanes_for(arguments.head_dim, chunks ? 4 : 1));
+    launch_ctas(chunks ? convert_pass<Element, true> : convert_pass<Element, false>, program.name, grid,
+                {kElementwiseThreads, 0}, stream, convert,
+                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1));
   });
 }
 

@@ -16,6 +16,7 @@ void launch_delta(const TileProgram&, const KernelArguments&, CUstream_st*);
 void launch_init(const TileProgram&, const KernelArguments&, CUstream_st*);
 /// Rounds fp32 sums to the element type: each tensor that the pass loads to the one that it stores at the
 /// same place. dq_accum and dk_accum take the softmax scale on the way.
-void launch_convert(const TileProgram&, const KernelArguments&, CUstream_st*);
+/// @param early  see CtaGrid: after a kernel of sm_90 that lets the next begin
+void launch_convert(const TileProgram&, const KernelArguments&, CUstream_st*, bool early = false);
 
 }  // namespace tilescope

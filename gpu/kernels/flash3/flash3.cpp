@@ -7,12 +7,14 @@ namespace tilescope {
 namespace {
 
 Flash3ForwardShape forward_shape(const AttentionProblem& problem) {
-  return flash3_forward_shape(
-      static_cast<int>(problem.head_dim),
-      flash3_short_rows(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q));
+  return flash3_forward_shape(static_cast<int>(problem.head_dim), Flash3::short_rows(problem));
 }
 
 }  // namespace
+
+bool Flash3::short_rows(const AttentionProblem& problem) {
+  return flash3_short_rows(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q);
+}
 
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
@@ -24,6 +26,9 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
     options.order = TileOrder::head_swizzled;
     options.heads_per_section = flash3_heads_per_section(static_cast<int>(problem.head_dim), problem.seqlen_k,
                                                          problem.batch * problem.heads, problem.group_size());
+    options.fused_heads_per_section = flash3_backward_heads_per_section(
+        static_cast<int>(problem.head_dim), problem.seqlen_q, problem.batch * problem.heads_kv,
+        problem.group_size(), short_rows(problem));
   }
   return options;
 }

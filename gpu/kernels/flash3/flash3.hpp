@@ -28,6 +28,8 @@ struct Flash3 {
   static std::vector<BackwardOrder> backward_orders() {
     return {BackwardOrder::fused, BackwardOrder::ordered};
   }
+  /// See flash3_short_rows().
+  static bool short_rows(const AttentionProblem&);
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which instance of gpu:flash3 runs which pass. The instances are compiled apart, for sm_90a alone, in a
 // build that has that architecture: gpu/CMakeLists.txt.
+#include <algorithm>
+
 #include "gpu/kernels/elementwise/elementwise.hpp"
 #include "gpu/kernels/flash3/flash3.hpp"
 #ifdef TILESCOPE_HAS_SM90
@@ -25,12 +27,15 @@ void launch_forward(const KernelArguments& arguments, CUstream_st* stream) {
 }
 
 template <ProductType kType, typename Choice>
-void launch_backward(const KernelArguments& arguments, CUstream_st* stream) {
+void launch_backward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_dkdvdq<kType, Choice, true>
                                            : gpu::launch_flash3_dkdvdq<kType, Choice, false>;
   gpu::Flash3BackwardArguments passed = gpu::flash3_backward_arguments<kType, Choice::shape>(arguments);
+  const std::int64_t items = cta_for_each_item(program).size();
+  const int ctas =
+      static_cast<int>(Choice::shape.stays ? std::min<std::int64_t>(items, multiprocessors()) : items);
   if constexpr (!Choice::shape.ordered) {
-    launch(passed, stream);
+    launch(passed, ctas, stream);
   } else {  // a count for each q tile and warpgroup, which the kv tiles wait for
     const auto blocks = static_cast<std::size_t>(num_m_blocks(arguments.band, Choice::shape.tile));
     const auto heads = static_cast<std::size_t>(arguments.grid.num_heads * arguments.group_size());
@@ -38,7 +43,7 @@ void launch_backward(const KernelArguments& arguments, CUstream_st* stream) {
     check_cuda(cudaMallocAsync(reinterpret_cast<void**>(&passed.dq_turns), bytes, stream),
                "allocating turns");
     check_cuda(cudaMemsetAsync(passed.dq_turns, 0, bytes, stream), "clearing turns");
-    launch(passed, stream);
+    launch(passed, ctas, stream);
     check_cuda(cudaFreeAsync(passed.dq_turns, stream), "freeing turns");
   }
 }
@@ -61,11 +66,19 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
 
 void Flash3::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
-  if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
+  if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
   dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
-      return program.ordered ? launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(arguments, stream)
-                             : launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(arguments, stream);
+      if (program.ordered) {
+        return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
+      }
+      // In another order, long and short kv tiles might not come in turn.
+      const bool stay = program.grid.heads_in_turn() && Flash3::short_rows(program.problem);
+      if constexpr (Flash3BackwardChoice<kHeadDim, false, true>::shape.stays) {
+        using Stays = Flash3BackwardChoice<kHeadDim, false, true>;
+        if (stay) return launch_backward<kType, Stays>(program, arguments, stream);
+      }
+      return launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(program, arguments, stream);
     }
     if constexpr (Flash3ForwardChoice<kHeadDim, true>::shape != Flash3ForwardChoice<kHeadDim>::shape) {
       if (program.tile == Flash3ForwardChoice<kHeadDim, true>::shape.tile) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders between the ways of reaching shared memory.
+// Orders between the ways of reaching shared memory, and between a kernel and the next in its stream.
 #pragma once
 
 namespace tilescope::gpu::sm90 {
@@ -7,6 +7,19 @@ namespace tilescope::gpu::sm90 {
 /// Makes this thread's shared-memory stores visible to the copy engine and the tensor cores. Then a barrier.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// From here on the next kernel in the stream may be set up, as far as there is room, if it was launched so.
+__device__ __forceinline__ void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+/// Until the kernel before has ended and its writes are to be seen, where this one may begin earlier.
+__device__ __forceinline__ void wait_for_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /// Counts up in global memory, after everything that this thread has written and knows to be written.

@@ -25,16 +25,19 @@ std::string lack_of(const std::vector<std::string>& command) {
 
 TEST_CASE("peers answer with samples or with what they lack") {
   PeerProcess process(shell(kHello + R"(
-    read request; case $request in *'"peer":"a:b"'*) echo '{"samples_s": [0.5, 0.25]}';; esac
+    read request; case $request in *'"peer":"a:b"'*) echo '{"samples_s": [0.5, 0.25], "sm_clock_hz": 1.5e9}';; esac
     read request; case $request in *'"peer":"c:d"'*) echo '{"lacks": "head_dim 32"}';; esac
     read request)"),
                       5);
   CHECK(process.names() == std::vector<std::string>{"a:b", "c:d"});
   CHECK(process.versions() == "A 1");
-  CHECK(process.time("a:b", kProblem, Direction::forward, {}).samples_s == std::vector<double>{0.5, 0.25});
+  const PeerAnswer first = process.time("a:b", kProblem, Direction::forward, {});
+  CHECK(first.samples_s == std::vector<double>{0.5, 0.25});
+  CHECK(first.sm_clock_hz == 1.5e9);
   const PeerAnswer second = process.time("c:d", kProblem, Direction::forward, {});
   CHECK(second.samples_s.empty());
   CHECK(second.lacks == "head_dim 32");
+  CHECK(second.sm_clock_hz == 0);
 }
 
 TEST_CASE("what no peer computes is not asked for") {

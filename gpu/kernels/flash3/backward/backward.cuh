@@ -15,6 +15,12 @@
 //   dV of columns before dS                                                      313 376 409   317 376 393
 //   dQ before dV, three Q buffers                    420 524 555   481 604 642
 //   three Q buffers, one of P and dS                                             339 410 431
+// Short rows (causal, microseconds of this pass at 512 keys, head_dim 64, 128, 256):
+//   sections of heads as large as the forward pass's        380 315 565
+//   one head after the other (shapes.hpp)                   318 256 331
+//   CTAs that stay, where K and V wait for dK and dV        301 255 326   (head_dim 64 alone has it)
+//   dK and dV leave through dS, K and V come meanwhile      286
+// A kv tile of head_dim 64 has 2.5 steps of 2.4 us there, and cost 4.3 us besides.
 // Ordered, heads in sections and q tiles walked down: head_dim 128 605 full and 566 causal at 8192 keys, of
 // 642 and 604. As long as warps told others of their own sums within a step, it was 352 of 528. What a step
 // of head_dim 128 (2560 cycles of the tensor cores) cost without one of its parts told where to look: 5085
@@ -31,6 +37,10 @@
 //   buffer instead 609 of 642
 // - dQ before dV: 64 560 of 576, 192 385 of 391, 256 338 of 379
 // - dQ handed over by 32 columns: 64 521 of 576
+// - CTAs that stay at other head_dims, in us: 128 257 of 258 at 512 keys causal, 350 of 359 full; 256 329 of
+//   331; and 2 to 4 % slower at 8192, since the walk over kv tiles takes registers
+// - K waited for before the first S, V before the first dP: 256 394 of 423 (the same instructions, in another
+//   rhythm: what stood here before, one barrier for both, had 391), 192 354 of 366; others within 1 %
 #pragma once
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
@@ -128,13 +138,11 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
                             kDqTile = kShape.dq_box();
   const int lane = thread % 32, warp = thread / 32;  // of the warpgroup
-  const Flash3Stream stream(args, kShape.tile);
   const auto sync_everyone = [] { sm90::sync_named(kEveryone, 128 * kShape.consumers()); };
   // Every lane has read statistics of its own.
   const auto release = [](std::uint32_t empty) { sm90::arrive(empty); };
 
   // What is this warpgroup's: keys (rows of a panel of 128 bytes each), queries of the scores, columns.
-  const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
   const std::uint32_t key_bytes = 128u * static_cast<std::uint32_t>(kShape.first_key(group));
   const int first_score_query = kShape.first_score_query(group);
   const std::uint32_t query_bytes = 128u * static_cast<std::uint32_t>(first_score_query);
@@ -144,13 +152,10 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   };
   const std::uint32_t warp_rows = key_bytes + 16u * 128u * static_cast<std::uint32_t>(warp);
 
-  float dk[kCols / 2] = {}, dv[kCols / 2] = {};
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
   DqRound<kDqCols / kDqTile.cols, kShape.dq_stages()> dq_round;
   sm90::RingPlace<kShape.ds_stages> ds;
-  const int tiles = args.group_size * stream.range.count();
-  int tile = 0;  // how many there have been
 
   // S^T = K Q^T or dP^T = V dO^T: this warpgroup's keys and queries
   const auto multiply_transposed = [&](float(&d)[kScores], std::uint32_t keys, std::uint32_t queries) {
@@ -218,158 +223,180 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     dq_round.advance();
   };
 
-  if (tiles > 0) sm90::wait(shared.kv_full(), 0, "K and V");
-  stream.each_tile(args, [&](int head, int m_block) {
-    if (group == 0 && thread == 0) note_step(args.clock, tile, work_item());
-    ++tile;
-    // What goes round alike needs no place of its own.
-    if constexpr (kShape.dout_stages == kShape.q_stages) dout = {q.stage, q.round};
-    if constexpr (kShape.ds_stages == kShape.q_stages) ds = {q.stage, q.round};
-    const std::uint32_t ds_tile = shared.ds(ds.stage), probs_tile = shared.probs(ds.stage);
-    if constexpr (kShape.ds_stages != kShape.q_stages) ds.advance();
-    const int first_query = m_block * kBlockM, score_query = first_query + first_score_query;
-    const auto* lse =
-        reinterpret_cast<const float*>(bytes + shared.kLayout.lse) + q.stage * kBlockM + first_score_query;
-    const auto* delta = reinterpret_cast<const float*>(bytes + shared.kLayout.delta) + dout.stage * kBlockM +
-                        first_score_query;
+  each_item<kShape>(args, [&](const Flash3KvItem& item) {
+    const Flash3Stream stream(args, kShape.tile, item.index());
+    const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
+    const int tiles = args.group_size * stream.range.count();
+    int tile = 0;  // how many there have been
+    float dk[kCols / 2] = {}, dv[kCols / 2] = {};
+    sm90::wait(shared.k_full(), item.full_parity(), "K");
+    sm90::wait(shared.v_full(), item.full_parity(), "V");
+    stream.each_tile(args, [&](int head, int m_block) {
+      if (group == 0 && thread == 0) note_step(args.clock, tile, item.index());
+      const bool first = tile++ == 0;
+      // What goes round alike needs no place of its own.
+      if constexpr (kShape.dout_stages == kShape.q_stages) dout = {q.stage, q.round};
+      if constexpr (kShape.ds_stages == kShape.q_stages) ds = {q.stage, q.round};
+      const std::uint32_t ds_tile = shared.ds(ds.stage), probs_tile = shared.probs(ds.stage);
+      if constexpr (kShape.ds_stages != kShape.q_stages) ds.advance();
+      const int first_query = m_block * kBlockM, score_query = first_query + first_score_query;
+      const auto* lse =
+          reinterpret_cast<const float*>(bytes + shared.kLayout.lse) + q.stage * kBlockM + first_score_query;
+      const auto* delta = reinterpret_cast<const float*>(bytes + shared.kLayout.delta) +
+                          dout.stage * kBlockM + first_score_query;
 
-    // load is the producer's part; compute: S and dP, P beside dP, then dS
-    float scores[kScores], dprobs[kScores];
-    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
-    sm90::begin_products();
-    multiply_transposed(scores, shared.k(), shared.q(q.stage));
-    sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
-    sm90::begin_products();
-    multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
-    // Asked early, since the answer takes a while.
-    const auto next_q = q.next();
-    const bool q_ready =
-        tile == tiles || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
-    sm90::wait_for_products<1>();
-    const auto log_tile = [&](TileField field, const float(&values)[kScores], float factor) {
-      const TileLogEntry entry(args.log, tile - 1, stream.batch, head, m_block, stream.n_block, work_item(),
-                               group == 0 && thread == 0);
-      log_visible(entry, field, values, factor, args.band, first_key, score_query, thread);
-    };
-    if constexpr (kObserved) {
-      log_tile(&DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f);
-    }
-    if (kObserved || !stream.range.full(m_block)) {
-      const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
-      mask_transposed(scores, masked, args.band, first_key, score_query, computed_again(thread));
-    }
-#pragma unroll
-    for (int i = 0; i < kScores; i += 4) {  // two queries of two keys
-      const float2 shift = *reinterpret_cast<const float2*>(lse + 2 * i + 2 * (lane % 4));
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        scores[i + e] = exp2_approx(
-            score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? shift.x : shift.y)));
+      // load is the producer's part; compute: S and dP, P beside dP, then dS
+      float scores[kScores], dprobs[kScores];
+      sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+      sm90::begin_products();
+      multiply_transposed(scores, shared.k(), shared.q(q.stage));
+      sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
+      sm90::begin_products();
+      multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
+      // Asked early, since the answer takes a while.
+      const auto next_q = q.next();
+      const bool q_ready =
+          tile == tiles || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
+      sm90::wait_for_products<1>();
+      const auto log_tile = [&](TileField field, const float(&values)[kScores], float factor) {
+        const TileLogEntry entry(args.log, tile - 1, stream.batch, head, m_block, stream.n_block,
+                                 item.index(), group == 0 && thread == 0);
+        log_visible(entry, field, values, factor, args.band, first_key, score_query, thread);
+      };
+      if constexpr (kObserved) {
+        log_tile(&DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f);
       }
-    }
-    std::uint32_t probs[kScores / 2], dscores[kScores / 2];
-    // P and dS go to shared memory for those who need what both warpgroups have of them. Who reads the other
-    // buffer is past it when all meet again; with a single one they must meet before it is written, too.
-    if constexpr (kByColumns) {  // all queries' P of these keys
-      if constexpr (kShape.ds_stages == 1) sync_everyone();
-      sm90::pack_operands<kType>(scores, probs);
-      store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, lane);
+      if (kObserved || !stream.range.full(m_block)) {
+        const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
+        mask_transposed(scores, masked, args.band, first_key, score_query, computed_again(thread));
+      }
+#pragma unroll
+      for (int i = 0; i < kScores; i += 4) {  // two queries of two keys
+        const float2 shift = *reinterpret_cast<const float2*>(lse + 2 * i + 2 * (lane % 4));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          scores[i + e] = exp2_approx(
+              score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? shift.x : shift.y)));
+        }
+      }
+      std::uint32_t probs[kScores / 2], dscores[kScores / 2];
+      // P and dS go to shared memory for those who need what both warpgroups have of them. Who reads the
+      // other buffer is past it when all meet again; with a single one they must meet before it is written,
+      // too.
+      if constexpr (kByColumns) {  // all queries' P of these keys
+        if constexpr (kShape.ds_stages == 1) sync_everyone();
+        sm90::pack_operands<kType>(scores, probs);
+        store_operand<kDsTile>(probs, probs_tile + warp_rows, first_score_query, lane);
+        sm90::fence_async_proxy();
+        sync_everyone();
+      }
+      // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
+      // stood in one block.
+      if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
+      sm90::wait_for_products<0>();
+      const auto begin_dv = [&] { multiply_queries(dv, probs, probs_tile, shared.dout(dout.stage)); };
+      if constexpr (kByColumns) {
+        sm90::begin_products();
+        begin_dv();
+      } else {
+        sm90::pack_operands<kType>(scores, probs);
+      }
+      if constexpr (kObserved) log_tile(&DeviceTileState::dprobs, dprobs, 1.0f);
+#pragma unroll
+      for (int i = 0; i < kScores; i += 4) {
+        const float2 row = *reinterpret_cast<const float2*>(delta + 2 * i + 2 * (lane % 4));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          dprobs[i + e] = scores[i + e] * (dprobs[i + e] - (e % 2 == 0 ? row.x : row.y));
+        }
+      }
+      sm90::pack_operands<kType>(dprobs, dscores);
+      if constexpr (kObserved) {
+        const TileLogEntry entry(args.log, tile - 1, item.index());
+        log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
+        log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
+      }
+
+      if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
+      store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
       sm90::fence_async_proxy();
-      sync_everyone();
-    }
-    // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
-    // stood in one block.
-    if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
-    sm90::wait_for_products<0>();
-    const auto begin_dv = [&] { multiply_queries(dv, probs, probs_tile, shared.dout(dout.stage)); };
-    if constexpr (kByColumns) {
-      sm90::begin_products();
-      begin_dv();
-    } else {
-      sm90::pack_operands<kType>(scores, probs);
-    }
-    if constexpr (kObserved) log_tile(&DeviceTileState::dprobs, dprobs, 1.0f);
-#pragma unroll
-    for (int i = 0; i < kScores; i += 4) {
-      const float2 row = *reinterpret_cast<const float2*>(delta + 2 * i + 2 * (lane % 4));
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        dprobs[i + e] = scores[i + e] * (dprobs[i + e] - (e % 2 == 0 ? row.x : row.y));
+      // After the next barrier the buffer through which dK and dV before left is written again.
+      if (kShape.stays && first && lane == 0) sm90::wait_for_store_reads<0>();
+      float dq[kDqCols / 2];
+      constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
+      if constexpr (kDvFirst) {
+        sm90::begin_products();
+        begin_dv();
       }
-    }
-    sm90::pack_operands<kType>(dprobs, dscores);
-    if constexpr (kObserved) {
-      const TileLogEntry entry(args.log, tile - 1, work_item());
-      log_pairs<kType>(entry, &DeviceTileState::probs, probs, kBlockN, thread);
-      log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
-    }
+      sync_everyone();
+      if constexpr (!kDvFirst) sm90::begin_products();
+      multiply_keys(dq, ds_tile);
+      if constexpr (kShape.dq_first) begin_dv();
+      multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
+      const auto release_dout = [&] {
+        release(shared.dout_empty(dout.stage));
+        dout.advance();
+      };
+      sm90::wait_for_products<2>();
+      if constexpr (!kShape.dq_first) {
+        release_dout();
+        sm90::wait_for_products<1>();
+      }
+      put_dq(dq);
+      if constexpr (kShape.dq_first) {
+        sm90::wait_for_products<1>();
+        release_dout();
+      }
+      sm90::wait_for_products<0>();
+      release(shared.q_empty(q.stage));
+      q.advance();
+      if constexpr (kObserved) {
+        const TileLogEntry entry(args.log, tile - 1, item.index());
+        log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
+        log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
+      }
+    });
 
-    if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
-    store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
-    sm90::fence_async_proxy();
-    float dq[kDqCols / 2];
-    constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
-    if constexpr (kDvFirst) {
-      sm90::begin_products();
-      begin_dv();
-    }
+    // finish: K and V make room for dK and dV once nobody reads them; or, where the next K and V may come, dS
     sync_everyone();
-    if constexpr (!kDvFirst) sm90::begin_products();
-    multiply_keys(dq, ds_tile);
-    if constexpr (kShape.dq_first) begin_dv();
-    multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
-    const auto release_dout = [&] {
-      release(shared.dout_empty(dout.stage));
-      dout.advance();
-    };
-    sm90::wait_for_products<2>();
-    if constexpr (!kShape.dq_first) {
-      release_dout();
-      sm90::wait_for_products<1>();
+    if (kShape.stays && lane == 0) sm90::arrive(shared.kv_empty());
+    static_assert(!kShape.stays || (kShape.ds_stages == 2 && kDsTile.bytes() >= 2 * kKvTile.bytes()));
+    const std::uint32_t last_ds = shared.ds(ds.stage ^ 1);
+    const std::uint32_t dk_tile = kShape.stays ? last_ds : shared.k();
+    const std::uint32_t dv_tile = kShape.stays ? last_ds + kKvTile.bytes() : shared.v();
+    if (kShape.stays && tiles == 0) {  // those of the kv tile before may be there still
+      if (lane == 0) sm90::wait_for_store_reads<0>();
+      __syncwarp();
     }
-    put_dq(dq);
-    if constexpr (kShape.dq_first) {
-      sm90::wait_for_products<1>();
-      release_dout();
-    }
-    sm90::wait_for_products<0>();
-    release(shared.q_empty(q.stage));
-    q.advance();
-    if constexpr (kObserved) {
-      const TileLogEntry entry(args.log, tile - 1, work_item());
-      log_masked(entry, &DeviceTileState::accum, dk, kBlockN, thread);
-      log_masked(entry, &DeviceTileState::accum, dv, kBlockN, thread);
+#pragma unroll
+    for (float& x : dk) x *= args.softmax_scale;
+    const std::uint32_t my_rows = panels(kKvTile, first_panel) + warp_rows;
+    sm90::stage_rows<kType, kKvTile, kCols>(dk, dk_tile + my_rows, lane);
+    sm90::stage_rows<kType, kKvTile, kCols>(dv, dv_tile + my_rows, lane);
+    sm90::fence_async_proxy();
+    __syncwarp();
+    const int warp_key = first_key + 16 * warp;
+    if (lane == 0) {
+      if (warp_key < args.band.seqlen_k) {
+        for (int panel = 0; panel < (kCols + 63) / 64; ++panel) {
+          const std::uint32_t rows = panels(kKvTile, panel) + my_rows;
+          const int col = 64 * (first_panel + panel);
+          if (col >= args.head_dim) break;
+          sm90::store_box(args.dk, dk_tile + rows, col, warp_key, stream.kv_head, stream.batch);
+          sm90::store_box(args.dv, dv_tile + rows, col, warp_key, stream.kv_head, stream.batch);
+        }
+      }
+      sm90::commit_stores();
+      if (!kShape.stays) sm90::wait_for_store_reads<0>();
     }
   });
-
-  // finish: K and V make room for dK and dV once nobody reads them
-  sync_everyone();
-#pragma unroll
-  for (float& x : dk) x *= args.softmax_scale;
-  const std::uint32_t my_rows = panels(kKvTile, first_panel) + warp_rows;
-  sm90::stage_rows<kType, kKvTile, kCols>(dk, shared.k() + my_rows, lane);
-  sm90::stage_rows<kType, kKvTile, kCols>(dv, shared.v() + my_rows, lane);
-  sm90::fence_async_proxy();
-  __syncwarp();
-  const int warp_key = first_key + 16 * warp;
-  if (lane == 0) {
-    if (warp_key < args.band.seqlen_k) {
-      for (int panel = 0; panel < (kCols + 63) / 64; ++panel) {
-        const std::uint32_t rows = panels(kKvTile, panel) + my_rows;
-        const int col = 64 * (first_panel + panel);
-        if (col >= args.head_dim) break;
-        sm90::store_box(args.dk, shared.k() + rows, col, warp_key, stream.kv_head, stream.batch);
-        sm90::store_box(args.dv, shared.v() + rows, col, warp_key, stream.kv_head, stream.batch);
-      }
-    }
-    sm90::commit_stores();
-    sm90::wait_for_store_reads<0>();
-  }
+  if (kShape.stays && lane == 0) sm90::wait_for_store_reads<0>();
 }
 
 }  // namespace detail
 
-/// CTA: one kv tile of one key/value head. Grid: args.grid. Dynamic shared memory: Flash3BackwardLayout.
+/// CTA: one kv tile of one key/value head; Flash3BackwardShape::stays: one after the other. Grid: args.grid,
+/// or as many as run at once. Dynamic shared memory: Flash3BackwardLayout.
 template <sm90::ProductType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(),
                              1) void flash3_dkdvdq(const __grid_constant__ Flash3BackwardArguments args) {
@@ -378,9 +405,12 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   const detail::Flash3BackwardShared<kShape> shared{sm90::shared_address_of(shared_bytes)};
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
+  sm90::let_next_kernel_begin();
   const sm90::Watchdog watchdog = sm90::watchdog();
   if (threadIdx.x == 0) {
-    sm90::init_barrier(shared.kv_full(), 1);
+    sm90::init_barrier(shared.k_full(), 1);
+    sm90::init_barrier(shared.v_full(), 1);
+    sm90::init_barrier(shared.kv_empty(), kShape.warps());
     for (int stage = 0; stage < kShape.q_stages; ++stage) {
       sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and a warp of statistics
       sm90::init_barrier(shared.q_empty(stage), 32 * kShape.warps());
@@ -398,6 +428,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::fence_barrier_init();
   }
   __syncthreads();
+  sm90::wait_for_kernel_before();
   if (warpgroup == 0) {
     const int thread = detail::computed_again(static_cast<int>(threadIdx.x));
     sm90::give_up_registers<kShape.producer_registers()>();

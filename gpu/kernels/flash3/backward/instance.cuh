@@ -11,7 +11,7 @@
 namespace tilescope::gpu {
 
 template <sm90::ProductType kType, typename Choice, bool kObserved>
-void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream) {
+void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, int ctas, cudaStream_t stream) {
   constexpr Flash3BackwardShape kShape = Choice::shape;
   constexpr int kSharedBytes = Flash3BackwardLayout(kShape).end;
   void (*const kernel)(Flash3BackwardArguments) = flash3_dkdvdq<kType, Choice, kObserved>;
@@ -19,8 +19,17 @@ void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t
     if (status != cudaSuccess) throw std::runtime_error(std::string("flash3: ") + cudaGetErrorString(status));
   };
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
-  kernel<<<static_cast<unsigned>(arguments.grid.size()), kShape.threads(), kSharedBytes, stream>>>(arguments);
-  check(cudaGetLastError());
+  cudaLaunchAttribute early{};  // it waits for the kernel before it by itself
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(ctas));
+  config.blockDim = dim3(kShape.threads());
+  config.dynamicSmemBytes = kSharedBytes;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  check(cudaLaunchKernelEx(&config, kernel, arguments));
 }
 
 }  // namespace tilescope::gpu

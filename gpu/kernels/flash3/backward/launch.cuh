@@ -47,8 +47,9 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
   return out;
 }
 
-/// Compiled once for each type and Flash3BackwardChoice, and to be observed, for sm_90a.
+/// Enqueues the pass with so many CTAs. Compiled once for each type and Flash3BackwardChoice, and to be
+/// observed, for sm_90a.
 template <sm90::ProductType kType, typename Choice, bool kObserved = false>
-void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, cudaStream_t stream);
+void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, int ctas, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

@@ -31,7 +31,9 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t probs(int stage) const {
     return base + kLayout.probs + stage * kShape.ds_tile().bytes();
   }
-  __device__ __forceinline__ std::uint32_t kv_full() const { return base + kLayout.kv_full; }
+  __device__ __forceinline__ std::uint32_t k_full() const { return base + kLayout.k_full; }
+  __device__ __forceinline__ std::uint32_t v_full() const { return base + kLayout.v_full; }
+  __device__ __forceinline__ std::uint32_t kv_empty() const { return base + kLayout.kv_empty; }
   __device__ __forceinline__ std::uint32_t q_full(int stage) const {
     return base + kLayout.q_full + 8 * stage;
   }
@@ -56,13 +58,39 @@ struct Flash3BackwardShared {
   }
 };
 
-/// The q tiles that a CTA streams: those of `range`, for each query head of the group.
+/// A kv tile of a CTA: its only one; or, where CTAs stay, one of every so-many-th, there and back, so that
+/// long and short ones of a causal mask come in turn.
+struct Flash3KvItem {
+  int round = 0;
+
+  __device__ __forceinline__ int index() const {  // in the grid
+    const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
+    return round * ctas + (round % 2 == 0 ? cta : ctas - 1 - cta);
+  }
+  /// Of the barriers of K and V.
+  __device__ __forceinline__ std::uint32_t full_parity() const {
+    return static_cast<std::uint32_t>(round) % 2;
+  }
+  __device__ __forceinline__ std::uint32_t empty_parity() const { return full_parity() ^ 1; }
+};
+/// Calls visit(item) for each kv tile of the CTA.
+template <Flash3BackwardShape kShape, typename Visit>
+__device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, Visit&& visit) {
+  if constexpr (kShape.stays) {
+    const int items = static_cast<int>(args.grid.size());
+    for (Flash3KvItem item; item.index() < items; ++item.round) visit(item);
+  } else {
+    visit(Flash3KvItem{});
+  }
+}
+
+/// The q tiles that a kv tile is met by: those of `range`, for each query head of the group.
 struct Flash3Stream {
   int batch, kv_head, n_block, turn;
   TileRange range;
 
-  __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, TileShape tile) {
-    const WorkItem work = args.grid.item(static_cast<int>(blockIdx.x));
+  __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, TileShape tile, int index) {
+    const WorkItem work = args.grid.item(index);
     batch = work.head / args.heads_kv;
     kv_head = work.head % args.heads_kv;
     n_block = work.block;
@@ -80,38 +108,60 @@ struct Flash3Stream {
   }
 };
 
-/// One thread. K and V, then Q, dO, Q, dO ...
+/// Calls visit(stream, query head, q tile) for all tiles of the CTA.
+template <Flash3BackwardShape kShape, typename Visit>
+__device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) {
+  each_item<kShape>(args, [&](const Flash3KvItem& item) {
+    const Flash3Stream stream(args, kShape.tile, item.index());
+    stream.each_tile(args, [&](int head, int m_block) { visit(stream, head, m_block); });
+  });
+}
+
+/// One thread. Of the first kv tile K and V, then Q, dO, Q, dO ...; of the others Q and dO before K and V,
+/// for which there is no place as long as those of the kv tile before are read.
 template <Flash3BackwardShape kShape>
 __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& args,
                                               Flash3BackwardShared<kShape> shared) {
   using sm90::CacheHint;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
-  const Flash3Stream stream(args, kShape.tile);
-  if (stream.range.empty()) return;
-  const auto load = [&](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
-                        const sm90::PanelTile& tile, int row, int head, CacheHint hint) {
-    for (int panel = 0; panel < tile.panels(); ++panel) {
-      sm90::load_box(target + panel * tile.panel_bytes(), map, full, panel * tile.panel_cols(), row, head,
-                     stream.batch, hint);
-    }
-  };
-  const int first_key = stream.n_block * kShape.tile.block_n;
-  sm90::arrive_expecting(shared.kv_full(), 2 * kKvTile.bytes());
-  load(shared.k(), args.k, shared.kv_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
-  load(shared.v(), args.v, shared.kv_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
-  stream.each_tile(args, [&](int head, int m_block) {
-    const int first_query = m_block * kShape.tile.block_m;
-    sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free Q buffer");
-    sm90::arrive_expecting(shared.q_full(q.stage), kQTile.bytes());
-    load(shared.q(q.stage), args.q, shared.q_full(q.stage), kQTile, first_query, head, CacheHint::evict_last);
-    q.advance();
-    sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free dO buffer");
-    sm90::arrive_expecting(shared.dout_full(dout.stage), kQTile.bytes());
-    load(shared.dout(dout.stage), args.dout, shared.dout_full(dout.stage), kQTile, first_query, head,
-         CacheHint::evict_last);
-    dout.advance();
+  each_item<kShape>(args, [&](const Flash3KvItem& item) {
+    const Flash3Stream stream(args, kShape.tile, item.index());
+    const auto load = [&](std::uint32_t target, const CUtensorMap& map, std::uint32_t full,
+                          const sm90::PanelTile& tile, int row, int head, CacheHint hint) {
+      sm90::arrive_expecting(full, tile.bytes());
+      for (int panel = 0; panel < tile.panels(); ++panel) {
+        sm90::load_box(target + panel * tile.panel_bytes(), map, full, panel * tile.panel_cols(), row, head,
+                       stream.batch, hint);
+      }
+    };
+    const auto load_kv = [&] {
+      if (kShape.stays) sm90::wait(shared.kv_empty(), item.empty_parity(), "free K and V buffers");
+      if (stream.range.empty()) {
+        sm90::arrive(shared.k_full());
+        sm90::arrive(shared.v_full());
+        return;
+      }
+      const int first_key = stream.n_block * kShape.tile.block_n;
+      load(shared.k(), args.k, shared.k_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
+      load(shared.v(), args.v, shared.v_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
+    };
+    bool kv_later = kShape.stays && item.round > 0 && !stream.range.empty();
+    if (!kv_later) load_kv();
+    stream.each_tile(args, [&](int head, int m_block) {
+      const int first_query = m_block * kShape.tile.block_m;
+      sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free Q buffer");
+      load(shared.q(q.stage), args.q, shared.q_full(q.stage), kQTile, first_query, head,
+           CacheHint::evict_last);
+      q.advance();
+      sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free dO buffer");
+      load(shared.dout(dout.stage), args.dout, shared.dout_full(dout.stage), kQTile, first_query, head,
+           CacheHint::evict_last);
+      dout.advance();
+      if (kv_later) load_kv();
+      kv_later = false;
+    });
   });
 }
 
@@ -129,32 +179,37 @@ __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments
                                                    Flash3BackwardShared<kShape> shared,
                                                    unsigned char* bytes) {
   constexpr int kBlockM = kShape.tile.block_m;
-  const Flash3Stream stream(args, kShape.tile);
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
-  stream.each_tile(args, [&](int head, int m_block) {
+  each_tile<kShape>(args, [&](const Flash3Stream& stream, int head, int m_block) {
     const int lane = lane_of_warp();
     const int first_query = m_block * kBlockM;
     const std::int64_t first =
         stream.batch * args.statistic_batch_stride + head * args.statistic_head_stride + first_query;
-    float lse[kBlockM / 32], delta[kBlockM / 32];
-#pragma unroll
-    for (int i = 0; i < kBlockM / 32; ++i) {
-      const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
-      lse[i] = inside ? lse_exponent(args.lse[first + 32 * i + lane]) : -kMinusInfinity;
-      delta[i] = inside ? args.delta[first + 32 * i + lane] : 0.0f;
-    }
-    const auto hand_over = [&](int offset, int stage, const float(&rows)[kBlockM / 32], std::uint32_t full) {
+    // Past L1, so that the bytes are those of the tiles, whatever CTA was there before. One after the other,
+    // for want of registers.
+    float rows[kBlockM / 32];
+    const auto hand_over = [&](int offset, int stage, std::uint32_t full) {
       auto* target = reinterpret_cast<float*>(bytes + offset) + stage * kBlockM;
 #pragma unroll
       for (int i = 0; i < kBlockM / 32; ++i) target[32 * i + lane] = rows[i];
       sm90::arrive(full);  // every lane: its stores are then seen
     };
+#pragma unroll
+    for (int i = 0; i < kBlockM / 32; ++i) {
+      const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
+      rows[i] = inside ? lse_exponent(__ldcg(&args.lse[first + 32 * i + lane])) : -kMinusInfinity;
+    }
     sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free LSE buffer");
-    hand_over(shared.kLayout.lse, q.stage, lse, shared.q_full(q.stage));
+    hand_over(shared.kLayout.lse, q.stage, shared.q_full(q.stage));
     q.advance();
+#pragma unroll
+    for (int i = 0; i < kBlockM / 32; ++i) {
+      const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
+      rows[i] = inside ? __ldcg(&args.delta[first + 32 * i + lane]) : 0.0f;
+    }
     sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free delta buffer");
-    hand_over(shared.kLayout.delta, dout.stage, delta, shared.dout_full(dout.stage));
+    hand_over(shared.kLayout.delta, dout.stage, shared.dout_full(dout.stage));
     dout.advance();
   });
 }
@@ -180,10 +235,9 @@ template <Flash3BackwardShape kShape, int kGroup>
 __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
                                         Flash3BackwardShared<kShape> shared) {
   constexpr int kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
-  const Flash3Stream stream(args, kShape.tile);
   DqRound<kBoxes, kShape.dq_stages()> round;
   static_assert(kShape.dq_stages() > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
-  stream.each_tile(args, [&](int head, int m_block) {
+  each_tile<kShape>(args, [&](const Flash3Stream& stream, int head, int m_block) {
     [[maybe_unused]] int* turn = nullptr;
     if constexpr (kShape.ordered) {
       turn = args.dq_turns +

@@ -27,6 +27,7 @@ struct Flash3BackwardShape {
   int ds_stages = 2;      // of dS (and P); 2: one barrier a step fewer
   bool dq_first = false;  // dQ = dS K is computed before dV, and added to memory beside it
   int dq_box_cols = 32;   // of dQ, handed over at once
+  bool stays = false;     // a CTA takes one kv tile after the other, as many CTAs as run at once
   bool ordered = false;   // kv tiles add to dQ in their order, so that its bits are the same every time
 
   static constexpr int consumers() { return 2; }
@@ -70,9 +71,10 @@ struct Flash3BackwardShape {
 /// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
 struct Flash3BackwardLayout {
   int k = 0, v = 0, q = 0, dout = 0, ds = 0, probs = 0, dq = 0;
-  int lse = 0, delta = 0;                                                   // fp32, block_m a stage
-  int kv_full = 0, q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;  // barriers of 8 bytes
-  int dq_full = 0, dq_empty = 0;                                            // a warpgroup
+  int lse = 0, delta = 0;                    // fp32, block_m a stage
+  int k_full = 0, v_full = 0, kv_empty = 0;  // barriers of 8 bytes
+  int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
+  int dq_full = 0, dq_empty = 0;  // a warpgroup
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -92,7 +94,9 @@ struct Flash3BackwardLayout {
     dq = take(boxes * shape.dq_box().bytes());
     lse = take(4 * shape.q_stages * shape.tile.block_m);
     delta = take(4 * shape.dout_stages * shape.tile.block_m);
-    kv_full = take(8);
+    k_full = take(8);
+    v_full = take(8);
+    kv_empty = take(8);
     q_full = take(8 * shape.q_stages);
     q_empty = take(8 * shape.q_stages);
     dout_full = take(8 * shape.dout_stages);
@@ -105,19 +109,37 @@ struct Flash3BackwardLayout {
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
-/// @param ordered  see Flash3BackwardShape
-constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false) {
+/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows()
+constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
+                                                    bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kColumns = Flash3Split::columns;
-  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, ordered};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, ordered};
-  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, true, 32, ordered};
-  if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, ordered};
-  return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, ordered};
+  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, short_rows && !ordered, ordered};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, ordered};
+  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, true, 32, false, ordered};
+  if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, false, ordered};
+  return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, false, ordered};
 }
+/// Heads of a section of TileOrder::head_swizzled, for masked problems: a section's Q, dO and dQ in fp32,
+/// which its kv tiles go through one after the other, should stay in L2, and be there for the next pass.
+/// Where rows are short one head after the other does best; where they are long, single heads would end in
+/// long tiles. On an H200 (causal, this pass alone, TFLOP/s with sections of 1 head, 8, 16, 32 MiB, and as
+/// large as the forward pass's): head_dim 64 at 512 keys 262, 258, 251, 247, 226; 128 at 2048 keys 477, 486,
+/// 500, 483, 482, at 8192 keys 516, -, 543, 548, 548; 256 at 512 keys 264, 267, 265, 254, 152, at 2048 keys
+/// 366, 373, 377, 376, 314.
+/// @param heads  batch x key/value heads; group  query heads that share K and V
+constexpr int flash3_backward_heads_per_section(int head_dim, std::int64_t seqlen_q, std::int64_t heads,
+                                                std::int64_t group, bool short_rows) {
+  if (short_rows) return 1;
+  const std::int64_t fitting = (std::int64_t{16} << 20) / ((2 + 2 + 4) * seqlen_q * head_dim * group);
+  return flash3_even_sections(fitting, head_dim > 128 ? 2 : 4, heads);
+}
+static_assert(flash3_backward_heads_per_section(128, 8192, 32, 1, false) == 4);
+static_assert(flash3_backward_heads_per_section(256, 2048, 64, 1, false) == 4);
+static_assert(flash3_backward_heads_per_section(256, 512, 256, 1, true) == 1);
 /// Such a shape as a type, for templates.
-template <int kHeadDim, bool kOrdered = false>
+template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {
-  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered);
+  static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
 };
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);

@@ -83,23 +83,33 @@ struct Flash3ForwardLayout {
 /// The head dimensions that have instances of their own.
 inline constexpr int kFlash3HeadDims[] = {64, 96, 128, 192, 256};
 
+/// Heads of a section: as many as fit, but no fewer than `least`, and all sections alike, since a small last
+/// one would end in long tiles.
+constexpr int flash3_even_sections(std::int64_t fitting, std::int64_t least, std::int64_t heads) {
+  const std::int64_t wanted = fitting < least ? least : fitting;
+  const std::int64_t most = wanted < heads ? wanted : heads;
+  const std::int64_t sections = (heads + most - 1) / most;
+  return static_cast<int>((heads + sections - 1) / sections);
+}
+
 /// Heads of a section of TileOrder::head_swizzled, for masked problems: their K and V fit L2 while their q
-/// tiles are computed, longest first; sections are even, since a small last one would end in long tiles. On
-/// an H200 (causal, TFLOP/s by heads a section): head_dim 128 at 8192 keys 4: 704, 8: 718, 16: 705, 32: 679;
-/// head_dim 256 2: 672, 4: 714, 8: 734, 16: 730; head_dim 64 8: 517, 16: 541, 32: 531, 64: 493.
+/// tiles are computed, longest first. On an H200 (causal, TFLOP/s by heads a section): head_dim 128 at 8192
+/// keys 4: 704, 8: 718, 16: 705, 32: 679; head_dim 256 2: 672, 4: 714, 8: 734, 16: 730; head_dim 64 8: 517,
+/// 16: 541, 32: 531, 64: 493. Where a head has few q tiles, Q and O take as much of L2 as K and V: at 512
+/// keys head_dim 128 32: 338, 64: 346, 128: 327, 256: 300; 256 32: 340, 64: 344, 128: 298; at 1024 keys 128
+/// 16: 461, 32: 472, 64: 466; 256 16: 473, 32: 492, 64: 446.
 /// @param heads  batch x query heads; group  query heads that share K and V
 constexpr int flash3_heads_per_section(int head_dim, std::int64_t seqlen_k, std::int64_t heads,
                                        std::int64_t group) {
-  const std::int64_t bytes = std::int64_t{head_dim > 128 ? 64 : 32} << 20;
+  const int mebibytes = (head_dim > 128 ? 64 : 32) / (seqlen_k <= 1024 ? 2 : 1);
+  const std::int64_t bytes = std::int64_t{mebibytes} << 20;
   const std::int64_t head_bytes = 2 * 2 * seqlen_k * head_dim;
-  const std::int64_t fitting = bytes / head_bytes < 1 ? 1 : bytes / head_bytes;
-  const std::int64_t most = fitting * group < heads ? fitting * group : heads;
-  const std::int64_t sections = (heads + most - 1) / most;
-  return static_cast<int>((heads + sections - 1) / sections);
+  return flash3_even_sections(bytes / head_bytes * group, group, heads);
 }
 static_assert(flash3_heads_per_section(128, 8192, 32, 1) == 8);
 static_assert(flash3_heads_per_section(256, 8192, 16, 1) == 8);
 static_assert(flash3_heads_per_section(64, 8192, 64, 1) == 16);
+static_assert(flash3_heads_per_section(256, 512, 256, 1) == 64);
 
 /// Whether rows see so few keys, on the mean, that the ends of tiles weigh more than their inside.
 /// @param visible_pairs, rows  of all heads

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order gpu:flash3 issues the tiles of masked problems, and which CTAs stay.
+#include <doctest/doctest.h>
+
+#include "gpu/kernels/flash3/flash3.hpp"
+
+using namespace tilescope;
+
+namespace {
+
+AttentionProblem causal(std::int64_t batch, std::int64_t heads, std::int64_t seqlen, std::int64_t head_dim) {
+  AttentionProblem problem;
+  problem.batch = batch;
+  problem.heads = problem.heads_kv = heads;
+  problem.seqlen_q = problem.seqlen_k = seqlen;
+  problem.head_dim = head_dim;
+  problem.dtype = ElementType::fp16;
+  problem.causal = true;
+  return problem;
+}
+
+/// Of the grid of the fused or the ordered backward pass.
+Grid backward_grid(const AttentionProblem& problem, BackwardOrder order) {
+  ProgramOptions options = Flash3::default_options(problem);
+  options.backward = order;
+  const auto programs = build_programs(Flash3::algorithm, Direction::backward, problem, options);
+  CHECK(programs.at(1).name == PassName::dkdvdq);
+  return programs.at(1).grid;
+}
+
+}  // namespace
+
+TEST_CASE("flash3's fused backward pass has sections that fit L2, of single heads where rows are short") {
+  const AttentionProblem brief = causal(32, 8, 512, 256), middle = causal(8, 8, 2048, 256);
+  CHECK(backward_grid(brief, BackwardOrder::fused).heads_in_turn());
+  const Grid grid = backward_grid(middle, BackwardOrder::fused);
+  CHECK(!grid.heads_in_turn());
+  const std::int64_t head_bytes = (2 + 2 + 4) * middle.seqlen_q * middle.head_dim;  // Q, dO, dQ in fp32
+  CHECK(grid.heads_per_section * head_bytes == 16 << 20);
+  AttentionProblem grouped = middle;
+  grouped.heads_kv = 2;
+  CHECK(backward_grid(grouped, BackwardOrder::fused).heads_per_section == 2);
+}
+
+TEST_CASE("an ordered backward pass and the forward pass keep the sections that K and V allow") {
+  const AttentionProblem problem = causal(32, 8, 512, 256);
+  const ProgramOptions options = Flash3::default_options(problem);
+  const auto forward = build_programs(Flash3::algorithm, Direction::forward, problem, options);
+  CHECK(forward.at(0).grid.heads_per_section == options.heads_per_section);
+  CHECK(options.heads_per_section > 1);
+  CHECK(backward_grid(problem, BackwardOrder::ordered).heads_per_section == options.heads_per_section);
+}
+
+TEST_CASE("sections are alike, and none is smaller than asked for where there are heads enough") {
+  CHECK(flash3_even_sections(6, 4, 32) == 6);    // 6 6 6 6 6 2
+  CHECK(flash3_even_sections(12, 4, 32) == 11);  // 11 11 10, not 12 12 8
+  CHECK(flash3_even_sections(0, 4, 32) == 4);
+  CHECK(flash3_even_sections(100, 4, 32) == 32);
+}
+
+TEST_CASE("CTAs stay where rows are short, in the shape that has room for it") {
+  CHECK(flash3_backward_shape(64, false, true).stays);
+  CHECK(!flash3_backward_shape(64, false, false).stays);
+  CHECK(!flash3_backward_shape(64, true, true).stays);
+  CHECK(!flash3_backward_shape(128, false, true).stays);
+  CHECK(Flash3::short_rows(causal(1, 1, 1024, 64)));
+  CHECK(!Flash3::short_rows(causal(1, 1, 4096, 64)));
+}
