@@ -216,9 +216,14 @@ double Reference::coarseness() const {
 namespace {
 constexpr double kLeastExp2 = 0x1p-126;  // a GPU's exp2 gives 0 below the least normal number
 constexpr double kDeviations = 4;        // of sums whose terms differ by chance
+
+/// An error of that size of every score, in one row of `out` or lse; and in `out` the same of P V.
+double by_score_sums(const TermScale& row, TensorName output, double sum_error) {
+  return sum_error * (output == lse ? row.score : 2 * row.score * row.by_probs + row.sum);
+}
 }  // namespace
 
-std::vector<MirrorBound> Reference::mirror_bounds(TensorName output) const {
+std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, double sum_error) const {
   const std::vector<TermScale>& rows = scale_.rows(output == lse ? out : output);
   const double score = score_error(problem().head_dim) * scale_.score;
   const bool rounds = problem().dtype != ElementType::fp32 && output != lse;
@@ -233,8 +238,8 @@ std::vector<MirrorBound> Reference::mirror_bounds(TensorName output) const {
     const double sums = 2 * kRoundingsOfTerms * 0x1p-24 * cost.fp32,
                  tipped = terms_ulp * (row.root + 2 * cost.by_out) + least_ulp * row.factors,
                  flushed = kDeviations * kLeastExp2 * (row.factors + row.probs_factors);
-    bounds.push_back(
-        {sums + tipped + flushed, most * bound(output).bound(), tensor_extent(problem(), output).dtype});
+    bounds.push_back({sums + tipped + flushed + by_score_sums(row, output, sum_error),
+                      most * bound(output).bound(), tensor_extent(problem(), output).dtype});
   }
   return bounds;
 }
@@ -245,6 +250,14 @@ double Reference::inherited_by_delta(TensorName output) const {
   const std::vector<TermScale>& rows = scale_.rows(output);
   for (const TermScale& row : rows) squares += row.by_out * row.by_out;
   return epsilon(problem().dtype) * std::sqrt(squares / static_cast<double>(rows.size()));
+}
+
+double Reference::inherited_by_scores(TensorName output, double sum_error) const {
+  if (sum_error == 0) return 0;
+  double squares = 0;
+  const std::vector<TermScale>& rows = scale_.rows(out);
+  for (const TermScale& row : rows) squares += std::pow(by_score_sums(row, output, sum_error), 2);
+  return std::sqrt(squares / static_cast<double>(rows.size()));
 }
 
 TensorSet Reference::take_outputs() {
@@ -289,8 +302,8 @@ double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const
 }
 
 /// Of a tensor's root mean square: the rule stands at judge_mirror().
-double mirror_rmse_bound(const Reference& reference, TensorName output, Maxima maxima) {
-  const bool lagging = maxima == Maxima::lagging;
+double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
+  const bool lagging = arithmetic.maxima == Maxima::lagging;
   const ElementType dtype = reference.problem().dtype;
   const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
                                          [dtype](const MirrorRule& row) { return row.dtype == dtype; });
@@ -304,21 +317,23 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, Maxima m
       (lagging && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
       exact.fp32_cost +
       (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
-  return std::max(by_rule, reference.inherited_by_delta(output) / (lagging ? 1 : 8));
+  const double by_sums = reference.inherited_by_scores(output, arithmetic.sum_error(dtype));
+  return std::max(by_rule, reference.inherited_by_delta(output) / (lagging ? 1 : 8)) + by_sums;
 }
 
 }  // namespace
 
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
-                     Direction direction, Maxima maxima) {
+                     Direction direction, const Arithmetic& arithmetic) {
   Verdict verdict;
   for_each_output(direction, [&](TensorName name) {
     TensorVerdict& tensor = verdict.tensors.emplace_back();
     tensor.tensor = name;
     tensor.error = compare_output(kernel, name, mirror[name]);
-    tensor.rmse_bound = mirror_rmse_bound(reference, name, maxima);
+    tensor.rmse_bound = mirror_rmse_bound(reference, name, arithmetic);
     if (kernel[name].shape() == mirror[name].shape()) {
-      const std::vector<MirrorBound> bounds = reference.mirror_bounds(name);
+      const std::vector<MirrorBound> bounds =
+          reference.mirror_bounds(name, arithmetic.sum_error(reference.problem().dtype));
       tensor.share = largest_share(kernel[name], mirror[name], bounds, tensor.error, tensor.bound);
     }
     tensor.passed =

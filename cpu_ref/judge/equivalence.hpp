@@ -90,7 +90,10 @@ class Reference {
   /// huge scores, whose last fp32 bit moves P by a unit of the element type.
   double coarseness() const;
   /// One a row of the output.
-  std::vector<MirrorBound> mirror_bounds(TensorName output) const;
+  /// @param sum_error  of the kernel: Arithmetic::sum_error()
+  std::vector<MirrorBound> mirror_bounds(TensorName output, double sum_error = 0) const;
+  /// What scores with that error cost a row of a forward pass, as a root mean square over the rows.
+  double inherited_by_scores(TensorName output, double sum_error) const;
   /// Root mean square over the rows of what dq and dk inherit of a unit in the last place of every element of
   /// `out`; 0 for other outputs.
   double inherited_by_delta(TensorName output) const;
@@ -165,9 +168,12 @@ std::span<const MirrorRule> mirror_rules();
 /// may be that of two kernels with independent errors (kIndependentFactor in place of rmse_factor), and delta
 /// inherits all of a tipped `out`. The bounds of elements stay.
 ///
+/// Tensor cores that sum fp8 products to few bits put Arithmetic::fp8_sum_error of a score's absolute terms
+/// on its exponent, besides, and with it on an LSE, and on what is left of P's relative errors in `out`.
+///
 /// @param reference  of the problem that both were run on
-/// @param maxima  of the kernel
+/// @param arithmetic  of the kernel
 Verdict judge_mirror(const Reference& reference, const TensorSet& kernel, const TensorSet& mirror,
-                     Direction direction, Maxima maxima = Maxima::running);
+                     Direction direction, const Arithmetic& arithmetic = {});
 
 }  // namespace tilescope

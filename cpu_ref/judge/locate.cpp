@@ -258,9 +258,9 @@ std::optional<Divergence> first_wrong_visit(const TileProgram& program, const Pa
 }
 
 std::optional<Divergence> first_wrong_state(const TileProgram& program, const PassLog& log,
-                                            const TensorSet& tensors) {
+                                            const TensorSet& tensors, const Arithmetic& arithmetic) {
   if (!TileReplay::can_replay(program)) return std::nullopt;
-  TileReplay replay(program, tensors);
+  TileReplay replay(program, tensors, arithmetic);
   for (const CtaLog& cta : log.ctas) {
     for (const TileState& state : cta.states) {
       const ExactTileState exact = replay.step(state);
@@ -307,7 +307,7 @@ std::optional<Divergence> first_divergence(const Reference& reference, const Ker
       }
       std::optional<Divergence> divergence =
           log->has_accesses ? first_wrong_access(program, *log) : first_wrong_visit(program, *log);
-      if (!divergence) divergence = first_wrong_state(program, *log, reference.tensors());
+      if (!divergence) divergence = first_wrong_state(program, *log, reference.tensors(), kernel.arithmetic);
       if (!divergence) divergence = first_wrong_matrix_tile(program, reference.tensors());
       if (!divergence) divergence = first_wrong_tensor(reference, program, programs);
       if (divergence) return divergence;

@@ -35,9 +35,9 @@ std::optional<Divergence> first_wrong_visit(const TileProgram& program, const Pa
 
 /// The first tile whose state is not what fp64 gives for the same tiles in the same order; after them the
 /// first row of sums in memory that is not what the tiles add up to.
-/// @param tensors  as TileReplay takes them
+/// @param tensors, arithmetic  as TileReplay takes them
 std::optional<Divergence> first_wrong_state(const TileProgram& program, const PassLog& log,
-                                            const TensorSet& tensors);
+                                            const TensorSet& tensors, const Arithmetic& arithmetic = {});
 
 /// The first tensor that the pass leaves as the direction's later passes take it, and that is not what it
 /// should be: an output or the fp32 sums behind one by the judge's bound, delta by that of its terms. So the

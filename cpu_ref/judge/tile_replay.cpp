@@ -33,8 +33,12 @@ TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)) {
   }
 }
 
-TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors)
-    : program_(&program), q_(tensors[TensorName::q]), k_(tensors[TensorName::k]), v_(tensors[TensorName::v]) {
+TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, const Arithmetic& arithmetic)
+    : program_(&program),
+      sum_error_(arithmetic.sum_error(program.problem.dtype)),
+      q_(tensors[TensorName::q]),
+      k_(tensors[TensorName::k]),
+      v_(tensors[TensorName::v]) {
   const KernelScale kernel_scale(program.problem);
   scale_ = std::abs(program.problem.scale());
   sign_ = kernel_scale.sign;
@@ -67,7 +71,9 @@ bool TileReplay::can_replay(const TileProgram& program) {
 
 SlackProduct TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const {
   const std::int64_t cols = program_->problem.head_dim;
-  return slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
+  SlackProduct product = slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
+  product.slack *= 1 + sum_error_ / kSumSlack;
+  return product;
 }
 
 std::vector<int> TileReplay::visible_keys(const TileState& at, int i) const {
@@ -151,7 +157,7 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
     state.probs.add(entering.value, entering.tolerance);
     const auto key_row = static_cast<std::size_t>(first_key_row + keys[t]);
     row.accum.add(entering.value * weight.value * v_.row_sums[key_row],
-                  ((entering.tolerance + kSumSlack * entering.value) * weight.value +
+                  ((entering.tolerance + (kSumSlack + sum_error_) * entering.value) * weight.value +
                    entering.value * weight.tolerance) *
                       v_.row_magnitudes[key_row]);
   }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/launch/tile_observer.hpp"
 #include "cpu_ref/numeric/rounding_interval.hpp"
 #include "cpu_ref/numeric/tensor.hpp"
@@ -41,7 +42,8 @@ class TileReplay {
  public:
   /// @param tensors  q, k, v; for a backward pass also dout, and out and lse as the forward pass left them:
   /// a backward pass is followed from what it was given
-  TileReplay(const TileProgram& program, const TensorSet& tensors);
+  /// @param arithmetic  of the kernel
+  TileReplay(const TileProgram& program, const TensorSet& tensors, const Arithmetic& arithmetic = {});
 
   /// Whether this pass has states that can be replayed.
   static bool can_replay(const TileProgram& program);
@@ -82,6 +84,7 @@ class TileReplay {
   std::vector<int> visible_keys(const TileState& at, int i) const;
 
   const TileProgram* program_;
+  double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
   Matrix q_, k_, v_, dout_, out_;
   std::vector<double> lse_;

@@ -34,13 +34,16 @@ std::optional<std::string> missing_element_type(const FeatureSet& has, ElementTy
          std::string(to_string(type));
 }
 
-std::optional<std::string> missing_head_dim(const Capabilities& can, std::int64_t head_dim) {
+std::optional<std::string> missing_head_dim(const Capabilities& can, const AttentionProblem& problem) {
+  const std::int64_t head_dim = problem.head_dim;
   const std::string asked = ", not " + std::to_string(head_dim);
   if (!can.head_dims.empty() && head_dim > can.head_dims.back()) {
     return "computes head_dim " + std::to_string(can.head_dims.back()) + " and below" + asked;
   }
-  if (head_dim % can.head_dim_multiple == 0) return std::nullopt;
-  return "computes multiples of " + std::to_string(can.head_dim_multiple) + " as head_dim" + asked;
+  const int multiple = can.head_dim_multiple(problem.dtype);
+  if (head_dim % multiple == 0) return std::nullopt;
+  return "computes multiples of " + std::to_string(multiple) + " as head_dim" +
+         (is_fp8(problem.dtype) ? " of " + std::string(to_string(problem.dtype)) : "") + asked;
 }
 
 }  // namespace
@@ -74,7 +77,7 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
   if (has.empty()) return forward ? "has a backward pass alone" : "has a forward pass alone";
   const bool only_here = !forward && can.forward.has(feature_of(problem.dtype));
   if (auto missing = missing_element_type(has, problem.dtype, only_here ? " backward" : "")) return missing;
-  if (auto missing = missing_head_dim(can, problem.head_dim)) return missing;
+  if (auto missing = missing_head_dim(can, problem)) return missing;
   const FeatureSet lacks = required_features(problem).without(has);
   for (int i = 0; i < kNumFeatures; ++i) {
     if (lacks.has(static_cast<Feature>(i))) return std::string(kFeatures[i].missing);

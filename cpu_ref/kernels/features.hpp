@@ -3,6 +3,7 @@
 // anything is launched, so that what no row lists is refused, not ignored.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -56,8 +57,13 @@ class FeatureSet {
 struct Capabilities {
   FeatureSet forward, backward;
   std::span<const int> head_dims =
-      {};                     // that it is compiled for; others up to the last run padded. None: all
-  int head_dim_multiple = 1;  // of every head_dim that it takes
+      {};                      // that it is compiled for; others up to the last run padded. None: all
+  int row_bytes_multiple = 1;  // a row of q, k and v has a multiple of so many bytes
+
+  /// Of every head_dim that it takes.
+  int head_dim_multiple(ElementType type) const {
+    return std::max(1, row_bytes_multiple / static_cast<int>(element_bytes(type)));
+  }
 
   const FeatureSet& of(Direction direction) const {
     return direction == Direction::forward ? forward : backward;

@@ -40,6 +40,17 @@ enum class Maxima : std::uint8_t {
   lagging,  // an earlier one, while P stays in range: its roundings are others than a mirror's
 };
 
+/// How a kernel's arithmetic is other than its mirror's beyond the order of fp32 sums.
+struct Arithmetic {
+  Maxima maxima = Maxima::running;
+  /// Of a sum of fp8 products, relative to the sum of their absolute values. Hopper's tensor cores align the
+  /// products and the sum so far of an instruction and keep 13 bits behind the point: 2^-13 of the largest,
+  /// once each.
+  double fp8_sum_error = 0;
+
+  double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }
+};
+
 struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
@@ -63,7 +74,7 @@ struct Kernel {
   /// Threads and shared memory of a pass's CTAs.
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
   ChipRange chips = {};
-  Maxima maxima = Maxima::running;
+  Arithmetic arithmetic = {};
   /// Tiles that the mask cuts can be cut finer: into parts of so many rows and keys, or a multiple of it.
   /// 0: they are computed whole.
   int smallest_part = 0;

@@ -102,7 +102,7 @@ GpuKernel make_gpu_kernel() {
                            .launch_shape = launch_shape_of<Rung>,
                            .chips = Rung::chips},
                    .launch = nullptr};
-  if constexpr (requires { Rung::maxima; }) kernel.row.maxima = Rung::maxima;
+  if constexpr (requires { Rung::arithmetic; }) kernel.row.arithmetic = Rung::arithmetic;
   if constexpr (requires { Rung::smallest_part; }) {
     kernel.row.smallest_part = Rung::smallest_part;
     kernel.row.lacks_in_parts = Rung::lacks_in_parts;

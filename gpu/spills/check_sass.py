@@ -4,7 +4,7 @@
 
 usage: cuobjdump --dump-sass FILE | check_sass.py EXPECTATION...
 An expectation is KERNEL:SHAPExCOUNT[,SHAPExCOUNT...], for each kernel whose mangled name contains KERNEL: the HGMMA
-shapes of its main loop (the innermost with exponentials) and how many of each, as 64x128x16x8. Besides, in that loop:
+and QGMMA shapes of its main loop (the innermost with exponentials) and how many of each, as 64x128x16x8. Besides, in that loop:
 no loads or stores of local memory, two waits for products, and all its exponentials between them; but only the shapes
 where ~ stands before the colon.
 """
@@ -35,7 +35,7 @@ def main_loop(code):
         target = re.search(r"BRA.* 0x([0-9a-f]+)$", text)
         if target and int(target.group(1), 16) < address:
             body = [t for a, t in code if int(target.group(1), 16) <= a <= address]
-            if any("HGMMA" in t for t in body) and any("MUFU.EX2" in t for t in body):
+            if any("GMMA." in t for t in body) and any("MUFU.EX2" in t for t in body):
                 loops.append(body)
     return min(loops, key=len, default=[])
 
@@ -44,7 +44,7 @@ def faults(kernel, code, expected):
     body = main_loop(code)
     if not body:
         return ["no loop with products and exponentials"]
-    found = collections.Counter(m.group(1) for t in body if (m := re.search(r"HGMMA\.(\d+x\d+x\d+)", t)))
+    found = collections.Counter(m.group(1) for t in body if (m := re.search(r"[HQ]GMMA\.(\d+x\d+x\d+)", t)))
     problems = []
     if found != expected:
         problems.append(f"products {dict(found)}, not {dict(expected)}")

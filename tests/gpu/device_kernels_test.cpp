@@ -108,7 +108,8 @@ void judge_on_device(const Kernel& kernel, const AttentionProblem& problem, cons
   }
   const TensorSet outputs = reference.take_outputs();
   reference.run(*mirror_of(kernel), options, direction);
-  check_verdict(judge_mirror(reference, outputs, reference.tensors(), direction, kernel.maxima), "mirror");
+  check_verdict(judge_mirror(reference, outputs, reference.tensors(), direction, kernel.arithmetic),
+                "mirror");
 }
 
 TEST_CASE("results are exact and the CPU mirror's, visited tiles and states what their program says") {
@@ -121,6 +122,30 @@ TEST_CASE("results are exact and the CPU mirror's, visited tiles and states what
       const ProgramOptions options = draw_options(random, rung.row, problem);
       // The fast build, and the observed one.
       judge_on_device(rung.row, problem, options, Direction::backward, i % 2 == 1);
+    }
+  }
+}
+
+TEST_CASE("fp8 forward: results, visited tiles and states, round the tile's edges, at every head dimension") {
+  for (const GpuKernel& rung : chosen_rungs()) {
+    const Kernel& kernel = rung.row;
+    for (const ElementType dtype : {ElementType::fp8e4m3, ElementType::fp8e5m2}) {
+      if (!kernel.can.forward.has(feature_of(dtype))) continue;
+      for (int i = 0; i < cases_per_kernel; ++i) {
+        const unsigned seed = first_seed + static_cast<unsigned>(i);
+        CAPTURE(seed);
+        testing::ProblemGenerator random(seed);
+        const int multiple = kernel.can.head_dim_multiple(dtype), most = kernel.can.head_dims.back();
+        const std::int64_t head_dim = multiple * random.between(1, most / multiple);
+        AttentionProblem problem = random.problem(
+            kernel.default_options({.head_dim = head_dim, .dtype = dtype})[PassName::forward].tile);
+        problem.head_dim = head_dim;
+        problem.dtype = dtype;
+        if (random.chance(0.3)) problem.softmax_scale = std::array{0.0, -0.2, 1.0}[random.between(0, 2)];
+        const ProgramOptions options = draw_options(random, kernel, problem);
+        if (kernel.refusal(problem, Direction::forward, options)) continue;
+        judge_on_device(kernel, problem, options, Direction::forward, i % 2 == 1);
+      }
     }
   }
 }

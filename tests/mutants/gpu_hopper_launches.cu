@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launches of gpu:flash3 in Hopper's program of mutants: fp16, head dimensions 64 (few keys a row) and
-// 256, fast and observed. The other rungs are in test_gpu_mutants.
+// 256, and e4m3 forward, 128, fast and observed. The other rungs are in test_gpu_mutants.
 #include <algorithm>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -10,6 +10,7 @@
 #include "gpu/kernels/flash3/backward/instance.cuh"
 #include "gpu/kernels/flash3/flash3.hpp"
 #include "gpu/kernels/flash3/forward/instance.cuh"
+#include "gpu/kernels/flash3/fp8/instance.cuh"
 #include "gpu/kernels/split_k/split_k.hpp"
 #include "gpu/kernels/standard/standard.hpp"
 #include "gpu/launch/launch.cuh"
@@ -72,6 +73,16 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   poison_shared_memory(stream);
   const bool observed = arguments.log.states != nullptr;
+  if (is_fp8(program.problem.dtype)) {
+    using Choice = Flash3Fp8Choice<128>;
+    constexpr auto kType = gpu::sm90::ProductType::e4m3;
+    return (
+        observed
+            ? gpu::launch_flash3_fp8_forward<kType, Choice, true>
+            : gpu::launch_flash3_fp8_forward<kType, Choice, false>)(gpu::flash3_fp8_arguments<Choice::shape>(
+                                                                        arguments, arguments.counter),
+                                                                    multiprocessors(), stream);
+  }
   if (program.problem.head_dim <= 64) {
     return (observed ? tilescope::launch<64, true, true>
                      : tilescope::launch<64, true, false>)(program, arguments, stream);

@@ -104,6 +104,8 @@ std::vector<Case> prepare_cases() {
     } else if (kernel.name == std::string_view("gpu:flash3")) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::fp16, 256)),
                InputKind::normal, fused, cases);
+      add_case(kernel, Direction::forward, ragged_problem(kernel, ElementType::fp8e4m3, 128),
+               InputKind::normal, std::nullopt, cases);
       // More items than CTAs, in half of which rows see no key.
       AttentionProblem many = causal;
       many.batch = 50;
@@ -157,7 +159,8 @@ std::string refusal_of(Case& c, const Verdict& verdict) {
   const std::string kernel = " of " + std::string(c.kernel->name);
   if (const auto tensor = refused(verdict)) return "exact: " + *tensor + kernel;
   const TensorSet outputs = c.reference.take_outputs();
-  const auto beside = refused(judge_mirror(c.reference, outputs, c.mirror, c.direction, c.kernel->maxima));
+  const auto beside =
+      refused(judge_mirror(c.reference, outputs, c.mirror, c.direction, c.kernel->arithmetic));
   return beside ? "mirror: " + *beside + kernel : "";
 }
 

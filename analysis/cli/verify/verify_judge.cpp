@@ -38,7 +38,7 @@ Verdict judge_beside_mirror(const VerifyCase& verify_case, Reference& reference,
                             const Kernel& kernel, const Kernel& mirror,
                             const ProgramOptions& program_options) {
   reference.run(mirror, program_options, verify_case.direction);
-  return judge_mirror(reference, outputs, reference.tensors(), verify_case.direction, kernel.maxima);
+  return judge_mirror(reference, outputs, reference.tensors(), verify_case.direction, kernel.arithmetic);
 }
 
 /// The largest difference between two kernels' outputs, over the bound that each is held to.

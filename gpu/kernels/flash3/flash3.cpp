@@ -18,7 +18,9 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
-  options.set_tile(Direction::forward, forward_shape(problem).tile);
+  options.set_tile(Direction::forward, is_fp8(problem.dtype)
+                                           ? flash3_fp8_shape(static_cast<int>(problem.head_dim)).tile
+                                           : forward_shape(problem).tile);
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
@@ -35,6 +37,10 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
+  if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
+    const Flash3Fp8Shape shape = flash3_fp8_shape(head_dim);
+    return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
+  }
   if (program.name == PassName::forward) {
     const Flash3ForwardShape shape = forward_shape(program.problem);
     return {shape.threads(), Flash3ForwardLayout(shape).end, 1};

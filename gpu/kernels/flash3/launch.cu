@@ -8,6 +8,7 @@
 #ifdef TILESCOPE_HAS_SM90
 #include "gpu/kernels/flash3/backward/launch.cuh"
 #include "gpu/kernels/flash3/forward/launch.cuh"
+#include "gpu/kernels/flash3/fp8/launch.cuh"
 #endif
 #include "gpu/launch/launch.cuh"
 
@@ -48,6 +49,24 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
   }
 }
 
+template <ProductType kType, typename Choice>
+void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
+  const auto launch = arguments.log.states ? gpu::launch_flash3_fp8_forward<kType, Choice, true>
+                                           : gpu::launch_flash3_fp8_forward<kType, Choice, false>;
+  launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, arguments.counter), multiprocessors(), stream);
+}
+
+void launch_fp8_forward(const AttentionProblem& problem, const KernelArguments& arguments,
+                        CUstream_st* stream) {
+  const auto by_dim = [&]<ProductType kType>() {
+    if (problem.head_dim <= 64) return launch_fp8<kType, Flash3Fp8Choice<64>>(arguments, stream);
+    if (problem.head_dim <= 128) return launch_fp8<kType, Flash3Fp8Choice<128>>(arguments, stream);
+    return launch_fp8<kType, Flash3Fp8Choice<256>>(arguments, stream);
+  };
+  if (problem.dtype == ElementType::fp8e4m3) return by_dim.template operator()<ProductType::e4m3>();
+  return by_dim.template operator()<ProductType::e5m2>();
+}
+
 /// Calls body.template operator()<type, compiled head dimension>().
 template <typename Body>
 void dispatch(const AttentionProblem& problem, Body&& body) {
@@ -67,6 +86,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
 void Flash3::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
+  if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program.problem, arguments, stream);
   dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
       if (program.ordered) {

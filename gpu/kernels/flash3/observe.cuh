@@ -5,7 +5,9 @@
 
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/common/tile_log.cuh"
+#include "gpu/primitives/sm90/byte_layout.hpp"
 #include "gpu/primitives/sm90/fragments.hpp"
+#include "gpu/primitives/sm90/pack_bytes.cuh"
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 
 namespace tilescope::gpu::detail {
@@ -35,6 +37,21 @@ __device__ __forceinline__ void log_pairs(const TileLogEntry& entry, TileField f
     const float2 pair = sm90::unpack_pair<kType>(pairs[i]);
     const bool inside = sm90::accumulator_entry(thread, 2 * i).row < rows_inside;
     if (inside) sum += static_cast<double>(pair.x) + static_cast<double>(pair.y);
+  }
+  entry.add(field, sum);
+}
+
+/// The same of rounded bytes, in the order of left_byte_entry().
+template <sm90::ProductType kType, int kCount>
+__device__ __forceinline__ void log_bytes(const TileLogEntry& entry, TileField field,
+                                          const std::uint32_t (&bytes)[kCount], int rows_inside, int thread) {
+  double sum = 0.0;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (sm90::left_byte_entry(thread, i % 4, 0).row >= rows_inside) continue;
+    const float4 values = sm90::unpack_bytes<kType>(bytes[i]);
+    sum += static_cast<double>(values.x) + static_cast<double>(values.y) + static_cast<double>(values.z) +
+           static_cast<double>(values.w);
   }
   entry.add(field, sum);
 }

@@ -30,7 +30,7 @@ std::optional<std::string> broken_rule(const TensorMapParameters& parameters, st
 
 TensorMapParameters head_panels(MapElement element, std::int64_t batch, std::int64_t heads, std::int64_t rows,
                                 std::int64_t cols, std::int64_t batch_stride, std::int64_t head_stride,
-                                std::int64_t row_stride, int box_rows) {
+                                std::int64_t row_stride, int box_rows, Swizzle width) {
   const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
   const std::uint64_t bytes = size(element_bytes(element));
   TensorMapParameters map;
@@ -43,7 +43,9 @@ TensorMapParameters head_panels(MapElement element, std::int64_t batch, std::int
   };
   map.stride_bytes = {bytes, stride(rows, row_stride), stride(heads, head_stride),
                       stride(batch, batch_stride), 0};
-  map.box = {64, static_cast<std::uint32_t>(box_rows), 1, 1, 0};
+  map.box = {static_cast<std::uint32_t>(panel_row_bytes(width) / element_bytes(element)),
+             static_cast<std::uint32_t>(box_rows), 1, 1, 0};
+  map.swizzle = width;
   return map;
 }
 

@@ -40,10 +40,10 @@ struct TensorMapParameters {
 /// The first rule that the parameters or the base address break, in words; none if TMA can describe it.
 std::optional<std::string> broken_rule(const TensorMapParameters& parameters, std::uint64_t base);
 
-/// A (B, H, N, D) tensor of 16-bit elements in boxes of one panel: 64 columns of `box_rows` rows of a head.
-/// Rows beyond N and columns beyond D are outside. Strides in elements.
+/// A (B, H, N, D) tensor in boxes of one panel of `width`: 64 columns of 16 bits of `box_rows` rows of a
+/// head. Rows beyond N and columns beyond D are outside. Strides in elements.
 TensorMapParameters head_panels(MapElement element, std::int64_t batch, std::int64_t heads, std::int64_t rows,
                                 std::int64_t cols, std::int64_t batch_stride, std::int64_t head_stride,
-                                std::int64_t row_stride, int box_rows);
+                                std::int64_t row_stride, int box_rows, Swizzle width = Swizzle::bytes128);
 
 }  // namespace tilescope::gpu::sm90

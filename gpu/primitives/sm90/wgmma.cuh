@@ -13,7 +13,9 @@
 
 namespace tilescope::gpu::sm90 {
 
-enum class ProductType : std::uint8_t { fp16, bf16 };
+enum class ProductType : std::uint8_t { fp16, bf16, e4m3, e5m2 };
+/// Of bytes, both operands lie along K, and an instruction takes 32 of K in place of 16.
+constexpr bool of_bytes(ProductType type) { return type == ProductType::e4m3 || type == ProductType::e5m2; }
 
 __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() {
@@ -88,6 +90,17 @@ struct ProductWidth {
       "." TYPE " {" TS_TEXT##S "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B ", p, 1, 1, %" #TB ";\n}"  \
       : TS_REGISTERS##S                                                                                    \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kMajorB == Major::mn))
+#define TS_SS_BYTES(N, S, TYPE, A, B, P)                                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
+               "k32.f32." TYPE "." TYPE " {" TS_TEXT##S "}, %" #A ", %" #B ", p, 1, 1;\n}"          \
+               : TS_REGISTERS##S                                                                    \
+               : "l"(a), "l"(b), "r"(accumulate))
+#define TS_RS_BYTES(N, S, TYPE, A0, A1, A2, A3, B, P)                                                    \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #P ", 0;\nwgmma.mma_async.sync.aligned.m64n" #N      \
+               "k32.f32." TYPE "." TYPE " {" TS_TEXT##S "}, {%" #A0 ",%" #A1 ",%" #A2 ",%" #A3 "}, %" #B \
+                                                        ", p, 1, 1;\n}"                                  \
+               : TS_REGISTERS##S                                                                         \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate))
 #define TS_WIDTH(N, S, R0, R1, R2, R3, R4, R5, R6)                                                       \
   template <>                                                                                            \
   struct ProductWidth<N> {                                                                               \
@@ -97,8 +110,12 @@ struct ProductWidth {
                                                     int accumulate) {                                    \
       if constexpr (kType == ProductType::fp16) {                                                        \
         TS_SS(N, S, "f16", R0, R1, R2, R3, R4);                                                          \
-      } else {                                                                                           \
+      } else if constexpr (kType == ProductType::bf16) {                                                 \
         TS_SS(N, S, "bf16", R0, R1, R2, R3, R4);                                                         \
+      } else if constexpr (kType == ProductType::e4m3) {                                                 \
+        TS_SS_BYTES(N, S, "e4m3", R0, R1, R2);                                                           \
+      } else {                                                                                           \
+        TS_SS_BYTES(N, S, "e5m2", R0, R1, R2);                                                           \
       }                                                                                                  \
     }                                                                                                    \
     template <ProductType kType, Major kMajorB>                                                          \
@@ -106,8 +123,12 @@ struct ProductWidth {
                                                     std::uint64_t b, int accumulate) {                   \
       if constexpr (kType == ProductType::fp16) {                                                        \
         TS_RS(N, S, "f16", R0, R1, R2, R3, R4, R5, R6);                                                  \
-      } else {                                                                                           \
+      } else if constexpr (kType == ProductType::bf16) {                                                 \
         TS_RS(N, S, "bf16", R0, R1, R2, R3, R4, R5, R6);                                                 \
+      } else if constexpr (kType == ProductType::e4m3) {                                                 \
+        TS_RS_BYTES(N, S, "e4m3", R0, R1, R2, R3, R4, R5);                                               \
+      } else {                                                                                           \
+        TS_RS_BYTES(N, S, "e5m2", R0, R1, R2, R3, R4, R5);                                               \
       }                                                                                                  \
     }                                                                                                    \
   };
@@ -125,6 +146,8 @@ TS_WIDTH(192, 12, 96, 97, 98, 99, 100, 101, 102)
 TS_WIDTH(256, 16, 128, 129, 130, 131, 132, 133, 134)
 
 #undef TS_WIDTH
+#undef TS_RS_BYTES
+#undef TS_SS_BYTES
 #undef TS_RS
 #undef TS_SS
 
@@ -133,13 +156,15 @@ template <int kN, ProductType kType, Major kMajorA = Major::k, Major kMajorB = M
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                          bool accumulate) {
   static_assert(ProductWidth<kN>::exists, "this N has no wrapper yet");
+  static_assert(!of_bytes(kType) || (kMajorA == Major::k && kMajorB == Major::k));
   ProductWidth<kN>::template multiply<kType, kMajorA, kMajorB>(d, a, b, accumulate);
 }
-/// The same with A's four registers, in left_operand_entry()'s order.
+/// The same with A's four registers, in the order of left_operand_entry(), of bytes left_byte_entry().
 template <int kN, ProductType kType, Major kMajorB = Major::k>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], const std::uint32_t* a, std::uint64_t b,
                                          bool accumulate) {
   static_assert(ProductWidth<kN>::exists, "this N has no wrapper yet");
+  static_assert(!of_bytes(kType) || kMajorB == Major::k);
   ProductWidth<kN>::template multiply<kType, kMajorB>(d, a, b, accumulate);
 }
 

@@ -287,12 +287,38 @@ TEST_CASE("maxima that lag behind a mirror's round P otherwise, and excuse nothi
     options.scan = Scan::descending;  // other tiles have been seen: most rows take P relative to other maxima
     reference.run(flash2, options, Direction::backward);
     const auto judged = [&](Maxima maxima) {
-      return refused(judge_mirror(reference, reference.tensors(), mirror, Direction::backward, maxima));
+      return refused(
+          judge_mirror(reference, reference.tensors(), mirror, Direction::backward, {.maxima = maxima}));
     };
     CHECK(!judged(Maxima::running).empty());
     CHECK(judged(Maxima::lagging).empty());
     reference.run(damaged_kernel<out, Damage::scaled>(), options, Direction::backward);
     CHECK(judged(Maxima::lagging).front() == out);
+  }
+}
+
+TEST_CASE("scores that tensor cores sum to few bits move an LSE so far and no further, in fp8 alone") {
+  for (ElementType dtype : {ElementType::fp8e4m3, ElementType::bf16}) {
+    CAPTURE(to_string(dtype));
+    Reference reference(small_problem(dtype), InputKind::normal, Direction::forward);
+    const ProgramOptions options = ProgramOptions::with_tile(kTile);
+    reference.run(kernel_named("cpu:flash2"), options, Direction::forward);
+    const TensorSet mirror = reference.take_outputs();
+    const auto judged = [&](float shift, double sum_error) {
+      reference.run(kernel_named("cpu:flash2"), options, Direction::forward);
+      TensorSet moved = reference.take_outputs();
+      for (std::int64_t i = 0; i < moved[lse].shape().elements(); ++i) {
+        moved[lse].set(i, moved[lse].get(i) + shift);
+      }
+      return refused(
+          judge_mirror(reference, moved, mirror, Direction::forward, {.fp8_sum_error = sum_error}));
+    };
+    constexpr double kError = 0x1p-11;
+    constexpr float kSmall = 1e-4f, kLarge = 0.05f;  // a score's absolute terms are 1 to 20
+    CHECK(judged(0.0f, 0.0).empty());
+    CHECK(!judged(kSmall, 0.0).empty());
+    CHECK(judged(kSmall, kError).empty() == is_fp8(dtype));
+    CHECK(!judged(kLarge, kError).empty());
   }
 }
 

@@ -75,7 +75,7 @@ TEST_CASE(
     CAPTURE(rung.row.name);
     std::set<std::int64_t> head_dims, expected;
     for (const std::int64_t head_dim : kShapeHeadDims) {
-      if (head_dim % rung.row.can.head_dim_multiple == 0) expected.insert(head_dim);
+      if (head_dim % rung.row.can.head_dim_multiple(ElementType::fp16) == 0) expected.insert(head_dim);
     }
     for_each_shape(rung, [&](const AttentionProblem& problem, const ProgramOptions& options) {
       head_dims.insert(problem.head_dim);
@@ -303,7 +303,8 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
   SUBCASE("head dimensions") {
     constexpr int kDims[] = {64, 128};
     const Capabilities even{
-        .forward = {Feature::fp32}, .backward = {}, .head_dims = kDims, .head_dim_multiple = 8};
+        .forward = {Feature::fp16}, .backward = {}, .head_dims = kDims, .row_bytes_multiple = 16};
+    problem.dtype = ElementType::fp16;
     problem.head_dim = 136;
     CHECK(*missing_feature(even, problem, Direction::forward) == "computes head_dim 128 and below, not 136");
     problem.head_dim = 100;
@@ -311,6 +312,11 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
           "computes multiples of 8 as head_dim, not 100");
     problem.head_dim = 104;
     CHECK(!missing_feature(even, problem, Direction::forward));
+    const Capabilities bytes{
+        .forward = {Feature::fp8e4m3}, .backward = {}, .head_dims = kDims, .row_bytes_multiple = 16};
+    problem.dtype = ElementType::fp8e4m3;
+    CHECK(*missing_feature(bytes, problem, Direction::forward) ==
+          "computes multiples of 16 as head_dim of fp8e4m3, not 104");
   }
 }
 

@@ -103,7 +103,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 }
 
 /// The same for rows that see no key.
-template <sm90::ProductType kType, Flash3ForwardShape kShape>
+template <sm90::ProductType kType>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
                                                  int query, int lane) {
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
@@ -254,7 +254,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
         if (own_end > own_begin) return true;
         skip_tiles(range.count());
       }
-      store_empty_rows<kType, kShape>(args, item, first_query(item) + 16 * (thread / 32), lane);
+      store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane);
       release_q();
     }
   };

@@ -10,18 +10,23 @@
 
 namespace tilescope::gpu {
 
-template <sm90::ProductType kType, typename Choice, bool kObserved>
-void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream) {
-  constexpr Flash3ForwardShape kShape = Choice::shape;
-  constexpr int kSharedBytes = Flash3ForwardLayout(kShape).end;
-  void (*const kernel)(Flash3ForwardArguments) = flash3_forward<kType, Choice, kObserved>;
+/// A persistent kernel, on `sms` multiprocessors.
+template <typename Arguments>
+void launch_flash3_kernel(void (*kernel)(Arguments), const Arguments& arguments, int threads,
+                          int shared_bytes, int sms, cudaStream_t stream) {
   const auto check = [](cudaError_t status) {
     if (status != cudaSuccess) throw std::runtime_error(std::string("flash3: ") + cudaGetErrorString(status));
   };
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   const auto ctas = static_cast<unsigned>(std::min<std::int64_t>(arguments.grid.size(), sms));
-  kernel<<<ctas, kShape.threads(), kSharedBytes, stream>>>(arguments);
+  kernel<<<ctas, threads, shared_bytes, stream>>>(arguments);
   check(cudaGetLastError());
+}
+
+template <sm90::ProductType kType, typename Choice, bool kObserved>
+void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream) {
+  launch_flash3_kernel(flash3_forward<kType, Choice, kObserved>, arguments, Choice::shape.threads(),
+                       Flash3ForwardLayout(Choice::shape).end, sms, stream);
 }
 
 }  // namespace tilescope::gpu

@@ -13,28 +13,17 @@
 
 namespace tilescope::gpu {
 
-/// The map of a 16-bit tensor of attention in boxes of `box_rows` rows.
+/// The map of a tensor of attention in boxes of `box_rows` rows.
 inline sm90::TensorMapParameters flash3_map(sm90::MapElement element, const DeviceTensor& tensor, int batch,
-                                            int heads, int rows, int head_dim, int box_rows) {
+                                            int heads, int rows, int head_dim, int box_rows,
+                                            sm90::Swizzle width = sm90::Swizzle::bytes128) {
   return sm90::head_panels(element, batch, heads, rows, head_dim, tensor.batch_stride, tensor.head_stride,
-                           tensor.row_stride, box_rows);
+                           tensor.row_stride, box_rows, width);
 }
 
-/// @param counter  both numbers 0; used by one launch at a time
-template <sm90::ProductType kType, Flash3ForwardShape kShape>
-Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, WorkCounter* counter) {
-  constexpr auto kElement =
-      kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
-  const int batch = args.grid.num_heads / args.heads;
-  const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
-    return sm90::encode_tensor_map(
-        flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
-  };
+/// What every type's forward pass is launched with, but the maps.
+inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& args, WorkCounter* counter) {
   Flash3ForwardArguments out{};
-  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
-  out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
-  out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
-  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, 16);
   const DeviceTensor& rows = args[TensorName::out];
   out.out_rows = {static_cast<std::uint16_t*>(rows.data), rows.batch_stride, rows.head_stride,
                   rows.row_stride};
@@ -54,6 +43,24 @@ Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, Wor
   out.counter = counter;
   out.log = args.log;
   out.clock = args.clock;
+  return out;
+}
+
+/// @param counter  both numbers 0; used by one launch at a time
+template <sm90::ProductType kType, Flash3ForwardShape kShape>
+Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, WorkCounter* counter) {
+  constexpr auto kElement =
+      kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
+  const int batch = args.grid.num_heads / args.heads;
+  const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
+    return sm90::encode_tensor_map(
+        flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
+  };
+  Flash3ForwardArguments out = flash3_common_arguments(args, counter);
+  out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
+  out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
+  out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
+  out.out = map(TensorName::out, args.heads, args.band.seqlen_q, 16);
   return out;
 }
 

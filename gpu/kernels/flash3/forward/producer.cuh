@@ -9,8 +9,10 @@
 namespace tilescope::gpu::detail {
 
 /// The thread that loads. Order of a tile: K, Q, K, V, K, V ... V, as the consumers ask for them.
-template <Flash3ForwardShape kShape>
-__device__ __forceinline__ void produce(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
+/// @tparam Shared  Flash3Shared, or that of the pass on bytes
+/// @return the place of the V that would follow
+template <auto kShape, typename Shared>
+__device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shared shared,
                                         Flash3Item* items) {
   using sm90::CacheHint;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
@@ -24,7 +26,8 @@ __device__ __forceinline__ void produce(const Flash3ForwardArguments& args, Flas
   };
 
   sm90::RingPlace<kShape.q_stages> q;
-  sm90::RingPlace<kShape.kv_stages> k, v;
+  sm90::RingPlace<kShape.kv_stages> k;
+  sm90::RingPlace<kShape.v_stages()> v;
   /// Hands an item, and its rows of Q if there is something to compute, to each warpgroup.
   const auto hand_over = [&](const Flash3Item& item, bool with_rows) {
     for (int group = 0; group < kShape.consumers(); ++group) {
@@ -92,6 +95,7 @@ __device__ __forceinline__ void produce(const Flash3ForwardArguments& args, Flas
     args.counter->taken = 0;
     args.counter->finished = 0;
   }
+  return v;
 }
 
 }  // namespace tilescope::gpu::detail

@@ -36,6 +36,7 @@ struct Flash3ForwardShape {
   Flash3Scores scores = Flash3Scores::kept;
   bool skips = false;  // a warpgroup computes no tile that its own rows do not see; with one Q, without turns
 
+  constexpr int v_stages() const { return kv_stages; }
   constexpr int consumers() const { return tile.block_m / 64; }
   constexpr int threads() const { return 128 * (1 + consumers()); }
   /// What setmaxnreg leaves to loading threads and gives to computing ones.

@@ -19,12 +19,16 @@ namespace tilescope::gpu {
 /// tile is done again with maxima raised to its own. The bound leaves fp16 a factor of 16 and costs no
 /// accuracy: P, its sums and O grow by the same power. (FlashAttention-4, arXiv:2603.05451, skips rescales by
 /// a bound on the maxima.)
-struct Flash3Rows {
+///
+/// @tparam kPower  a P of 1 is kept as 2^kPower, and O and the sums with it, to use the range of 8-bit types
+template <int kPower>
+struct Flash3ScaledRows {
+  static_assert(kPower >= 0);
   static constexpr float kLargestSum = 4096.0f;  // of a row's probabilities that a thread holds
 
   float max[2] = {kMinusInfinity, kMinusInfinity};
   float sum[2] = {0.0f, 0.0f};
-  float shift[2] = {0.0f, 0.0f};  // -max, times the exponent's scale
+  float shift[2] = {0.0f, 0.0f};  // -max, times the exponent's scale, plus the power
   float factor[2];                // what a raised maximum makes of what was summed before
 
   /// Turns the scores into un-normalised probabilities, relative to the maxima as they are; `tile_sum` takes
@@ -77,9 +81,9 @@ struct Flash3Rows {
       }
       const float new_max = fmaxf(max[half], row_max_of_quad(fmaxf(chains[0], chains[1])));
       // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
-      shift[half] = new_max == kMinusInfinity ? 0.0f : -new_max * exponent_scale;
+      shift[half] = new_max == kMinusInfinity ? 0.0f : shift_of(new_max, exponent_scale);
       // From the rounded shift, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
-      factor[half] = exp2_approx(shift[half] + __fmul_rn(max[half], exponent_scale));
+      factor[half] = exp2_approx(shift[half] - shift_of(max[half], exponent_scale));
       sum[half] *= factor[half];
       max[half] = new_max;
     }
@@ -107,9 +111,18 @@ struct Flash3Rows {
   }
   /// After finish(). -inf for a row that saw no key.
   __device__ __forceinline__ float log_sum_exp(int half, float softmax_scale) const {
-    return max[half] == kMinusInfinity ? kMinusInfinity : fmaf(max[half], softmax_scale, logf(sum[half]));
+    constexpr float kUnscaled = 1.0f / (1 << kPower);  // exact
+    return max[half] == kMinusInfinity ? kMinusInfinity
+                                       : fmaf(max[half], softmax_scale, logf(sum[half] * kUnscaled));
+  }
+
+ private:
+  static __device__ __forceinline__ float shift_of(float row_max, float exponent_scale) {
+    if constexpr (kPower == 0) return __fmul_rn(-row_max, exponent_scale);
+    return fmaf(-row_max, exponent_scale, kPower);
   }
 };
+using Flash3Rows = Flash3ScaledRows<0>;
 
 /// Gives the scores the scale's sign and makes the invisible ones -inf. Rare: most tiles are full.
 /// Rows beyond the matrix are 0 and stay so: nobody stores what becomes of them.

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tile shapes and on-chip layout of flash3's forward pass in fp8. Plain C++.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "gpu/kernels/flash3/forward/shapes.hpp"
+#include "gpu/primitives/sm90/shared_layout.hpp"
+
+namespace tilescope {
+
+/// How P V is summed over the kv tiles. The tensor cores keep about 14 bits of a sum of fp8 products.
+enum class Flash3Sums : std::uint8_t {
+  two_level,  // a tile's in the tensor cores, those of the tiles in fp32
+  fast,       // all in the tensor cores
+};
+
+/// When a warpgroup that multiplies lets the other do so.
+enum class Flash3Turns : std::uint8_t {
+  none,
+  issued,  // once its products are issued
+  values,  // once P V is done, S being under way
+  done,    // once all are done: one multiplies while the other is at its softmax
+};
+
+/// Two warpgroups that compute 64 rows each, and one that loads (a thread) and transposes V (three warps).
+struct Flash3Fp8Shape {
+  TileShape tile{128, 128};
+  int head_dim = 0;    // compiled for; smaller ones run padded up on chip
+  int kv_stages = 2;   // tiles of K, and of V transposed
+  int raw_stages = 2;  // tiles of V as it was loaded
+  int q_stages = 2;    // 2: the next q tile arrives while this one is computed
+  bool beside =
+      true;  // S of the next tile beside P V of this one; else after it, which takes fewer registers
+  Flash3Turns turns = Flash3Turns::none;
+  Flash3Sums sums = Flash3Sums::two_level;
+
+  static constexpr int transposing_warps() { return 3; }
+  constexpr int v_stages() const { return raw_stages; }
+  constexpr int consumers() const { return tile.block_m / 64; }
+  constexpr int threads() const { return 128 * (1 + consumers()); }
+  constexpr int producer_registers() const { return 40; }
+  constexpr int consumer_registers() const { return 232; }
+
+  constexpr gpu::sm90::Swizzle width() const {
+    return head_dim >= 128 ? gpu::sm90::Swizzle::bytes128 : gpu::sm90::Swizzle::bytes64;
+  }
+  constexpr gpu::sm90::PanelTile q_tile() const { return {64, head_dim, 1, width()}; }
+  constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim, 1, width()}; }
+  constexpr gpu::sm90::PanelTile transposed_tile() const { return {head_dim, tile.block_n, 1}; }
+  /// Columns of O that are computed at once: beside O, in two levels, registers hold no more than these.
+  constexpr int part_cols() const { return sums == Flash3Sums::two_level && head_dim > 128 ? 64 : head_dim; }
+  constexpr int parts() const { return head_dim / part_cols(); }
+  constexpr int warps() const { return 4 * consumers(); }
+  constexpr int q_buffers() const { return q_stages * consumers(); }
+  constexpr bool operator==(const Flash3Fp8Shape&) const = default;
+};
+
+/// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
+struct Flash3Fp8Layout {
+  int q = 0, k = 0, v = 0, transposed = 0;
+  int items = 0;                                         // 16 bytes a Q buffer, and for one ahead
+  int last = 0;                                          // 4 bytes a V buffer: there are no more
+  int q_full = 0, q_empty = 0, k_full = 0, k_empty = 0;  // barriers of 8 bytes
+  int v_full = 0, v_empty = 0, transposed_full = 0, transposed_empty = 0;
+  int end = 0;
+
+  constexpr explicit Flash3Fp8Layout(const Flash3Fp8Shape& shape) {
+    int next = 0;
+    const auto take = [&next](int bytes) {
+      const int at = next;
+      next += bytes;
+      return at;
+    };
+    q = take(shape.q_buffers() * shape.q_tile().bytes());
+    k = take(shape.kv_stages * shape.kv_tile().bytes());
+    v = take(shape.raw_stages * shape.kv_tile().bytes());
+    transposed = take(shape.kv_stages * shape.transposed_tile().bytes());
+    items = take(16 * (shape.q_buffers() + 1));
+    last = take((4 * shape.raw_stages + 7) / 8 * 8);
+    q_full = take(8 * shape.q_buffers());
+    q_empty = take(8 * shape.q_buffers());
+    k_full = take(8 * shape.kv_stages);
+    k_empty = take(8 * shape.kv_stages);
+    v_full = take(8 * shape.raw_stages);
+    v_empty = take(8 * shape.raw_stages);
+    transposed_full = take(8 * shape.kv_stages);
+    transposed_empty = take(8 * shape.kv_stages);
+    end = next;
+  }
+};
+
+/// The head dimensions that have instances of their own.
+inline constexpr int kFlash3Fp8HeadDims[] = {64, 128, 256};
+
+constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Flash3Sums sums = Flash3Sums::two_level) {
+  Flash3Fp8Shape shape;
+  shape.head_dim = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+  shape.sums = sums;
+  if (head_dim <= 64) {
+    shape.turns = Flash3Turns::done;
+  } else if (head_dim > 128) {
+    shape.tile.block_n = 96;
+    shape.q_stages = 1;
+    shape.beside = sums == Flash3Sums::fast;
+  }
+  return shape;
+}
+/// Such a shape as a type, for templates.
+template <int kHeadDim, Flash3Sums kSums = Flash3Sums::two_level>
+struct Flash3Fp8Choice {
+  static constexpr Flash3Fp8Shape shape = flash3_fp8_shape(kHeadDim, kSums);
+};
+static_assert(Flash3Fp8Layout(flash3_fp8_shape(64)).end <= kSm90SharedBytes);
+static_assert(Flash3Fp8Layout(flash3_fp8_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3Fp8Layout(flash3_fp8_shape(256)).end <= kSm90SharedBytes);
+
+}  // namespace tilescope

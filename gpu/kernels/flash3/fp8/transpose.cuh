@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transposing side of flash3's forward pass in fp8: three warps between the copy engine, which brings V
+// as it lies in memory, and the products, which take it along its keys.
+#pragma once
+
+#include "gpu/kernels/flash3/fp8/arguments.cuh"
+#include "gpu/primitives/sm90/fences.cuh"
+#include "gpu/primitives/sm90/transpose_bytes.cuh"
+
+namespace tilescope::gpu::detail {
+
+/// Tells the transposing warps that the tile at `place` never comes.
+template <Flash3Fp8Shape kShape>
+__device__ __forceinline__ void end_transposing(Flash3Fp8Shared<kShape> shared, volatile int* last,
+                                                const sm90::RingPlace<kShape.raw_stages>& place) {
+  sm90::wait(shared.v_empty(place.stage), place.empty_parity(), "the end of V");
+  last[place.stage] = 1;
+  sm90::arrive(shared.v_full(place.stage));
+}
+
+/// A warp's share of every tile of V.
+template <Flash3Fp8Shape kShape>
+__device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const volatile int* last, int warp,
+                                          int lane) {
+  constexpr sm90::PanelTile kSource = kShape.kv_tile(), kTarget = kShape.transposed_tile();
+  sm90::RingPlace<kShape.raw_stages> raw;
+  sm90::RingPlace<kShape.kv_stages> done;
+  for (;;) {
+    sm90::wait(shared.v_full(raw.stage), raw.full_parity(), "a V to transpose");
+    if (last[raw.stage] != 0) return;
+    sm90::wait(shared.transposed_empty(done.stage), done.empty_parity(), "a free transposed V");
+#pragma unroll 1
+    for (int strip = warp; strip < kShape.head_dim / 16; strip += kShape.transposing_warps()) {
+      sm90::transpose_strip<kSource, kTarget>(shared.v(raw.stage), shared.transposed(done.stage), strip,
+                                              lane);
+    }
+    // Its reads before the copy engine's next write, its writes before the products' reads.
+    sm90::fence_async_proxy();
+    __syncwarp();
+    if (lane == 0) {
+      sm90::arrive(shared.v_empty(raw.stage));
+      sm90::arrive(shared.transposed_full(done.stage));
+    }
+    raw.advance();
+    done.advance();
+  }
+}
+
+}  // namespace tilescope::gpu::detail
