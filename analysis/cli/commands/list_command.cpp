@@ -59,9 +59,11 @@ std::string chips_of(const Kernel& kernel) {
 /// "up to 256 (compiled for 64 128 256)": what lies between is padded.
 std::string head_dims_of(const Capabilities& can) {
   if (can.head_dims.empty()) return "any";
+  // Of 16-bit types: what takes fp8 takes twice that there, and says so where it refuses.
+  const int multiple = can.head_dim_multiple(ElementType::fp16);
   return fmt::format("{}up to {} (compiled for {})",
-                     can.head_dim_multiple > 1 ? fmt::format("multiples of {} ", can.head_dim_multiple) : "",
-                     can.head_dims.back(), fmt::join(can.head_dims, " "));
+                     multiple > 1 ? fmt::format("multiples of {} ", multiple) : "", can.head_dims.back(),
+                     fmt::join(can.head_dims, " "));
 }
 
 /// What a kernel's row says that it can.
