@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "distributed/schedule/distributed_program.hpp"
@@ -34,5 +35,8 @@ Balance balance(const DistributedProgram& program);
 /// direction.
 double least_hidden_tokens(const AttentionProblem& problem, Direction direction, double flops_per_second,
                            double link_bytes_per_second);
+/// The same of a program, where that holds: K and V rotate, and each rank has as much to do in every step.
+std::optional<double> least_hidden_tokens(const DistributedProgram& program, double flops_per_second,
+                                          double link_bytes_per_second);
 
 }  // namespace tilescope

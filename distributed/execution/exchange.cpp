@@ -5,12 +5,6 @@
 
 namespace tilescope {
 
-RankFailure::RankFailure(int rank, int step, const std::string& why)
-    : std::runtime_error("rank " + std::to_string(rank) + " failed in step " + std::to_string(step) + ": " +
-                         why),
-      rank_(rank),
-      step_(step) {}
-
 Exchange::Exchange(int ranks, std::chrono::milliseconds time_limit)
     : bytes_(static_cast<std::size_t>(ranks)),
       idle_(static_cast<std::size_t>(ranks)),

@@ -8,25 +8,13 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
-#include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "distributed/counts/link_traffic.hpp"
+#include "distributed/execution/rank_failure.hpp"
 
 namespace tilescope {
-
-/// A rank that could not go on; the others ended because of it.
-class RankFailure : public std::runtime_error {
- public:
-  RankFailure(int rank, int step, const std::string& why);
-  int rank() const { return rank_; }
-  int step() const { return step_; }
-
- private:
-  int rank_, step_;
-};
 
 class Exchange {
  public:

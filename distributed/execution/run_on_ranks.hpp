@@ -31,12 +31,18 @@ struct RankOptions {
 std::vector<LinkBytes> run_on_ranks(const DistributedProgram& program, TensorSet& tensors,
                                     const RankOptions& options = {});
 
+/// What runs a program: reads its inputs from the tensors and leaves its outputs there.
+/// @return what the ranks exchanged, by rank; empty where nobody has counted it
+using ProgramRunner = std::function<std::vector<LinkBytes>(const DistributedProgram&, TensorSet&)>;
+
 /// A schedule's results judged as those of any kernel.
 struct RankVerdict {
   Verdict verdict;
   std::vector<LinkBytes> forward, backward;  // exchanged; no backward: empty
 };
 /// Forward and, if `direction` is backward, backward on its own forward results.
+RankVerdict judge_on_ranks(Reference& reference, Direction direction, const DistributedOptions& schedule,
+                           const ProgramRunner& run);
 RankVerdict judge_on_ranks(Reference& reference, Direction direction, const DistributedOptions& schedule,
                            const RankOptions& options = {});
 

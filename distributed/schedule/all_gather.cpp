@@ -29,10 +29,10 @@ class AllGatherBuilder {
     gather(v);
     const Shard all_keys{{{0, build_.problem().seqlen_k, 1}}};
     for (int r = 0; r < ranks_; ++r) build_.attend(0, attends_[at(r)], q_shards_[at(r)], all_keys);
-    if (build_.forward()) {
-      for (int r = 0; r < ranks_; ++r) round(2, r, buffer(r, out_accum), out, q_shards_[at(r)]);
-    } else {
-      for (int r = 0; r < ranks_; ++r) round(2, r, buffer(r, dq_accum), dq, q_shards_[at(r)]);
+    const TensorName sums = build_.forward() ? out_accum : dq_accum;
+    for (int r = 0; r < ranks_; ++r)
+      round(2, r, buffer(r, sums), build_.forward() ? out : dq, q_shards_[at(r)]);
+    if (!build_.forward()) {
       scatter(dk_accum, dk);
       scatter(dv_accum, dv);
     }
@@ -40,7 +40,6 @@ class AllGatherBuilder {
   }
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   int& buffer(int rank, TensorName tensor) {
     return attends_[at(rank)].buffers[static_cast<std::size_t>(tensor)];
   }

@@ -7,6 +7,9 @@
 
 namespace tilescope {
 
+/// Ranks and buffers are numbers of type int; what is kept for each stands in vectors.
+inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
 class ProgramBuilder {
  public:
   ProgramBuilder(const AttentionProblem& problem, Direction direction, const DistributedOptions& options,

@@ -13,7 +13,7 @@ void require(bool ok, const std::string& field, std::int64_t value, const std::s
 }
 
 void require_no_option(const AttentionProblem& problem) {
-  if (problem.window_left >= 0 || problem.window_right >= 0) {
+  if (problem.windowed()) {
     throw BadInput("window", std::to_string(problem.window_left) + "," + std::to_string(problem.window_right),
                    "must be left out with several GPUs: schedules split causal masks and none");
   }
@@ -42,13 +42,16 @@ int most_ulysses(const AttentionProblem& problem, int ranks) {
 }
 
 RankGrid two_dimensional(const AttentionProblem& problem, const DistributedOptions& options) {
-  const int ulysses = options.ulysses > 0 ? options.ulysses : most_ulysses(problem, options.ranks);
+  const bool given = options.ulysses > 0;
+  const int ulysses = given ? options.ulysses : most_ulysses(problem, options.ranks);
   require(options.ranks % ulysses == 0, "ulysses", ulysses,
           "must divide gpus = " + std::to_string(options.ranks));
-  require(ulysses > 1 && ulysses<options.ranks, options.ulysses> 0 ? "ulysses" : "gpus",
-          options.ulysses > 0 ? ulysses : options.ranks,
-          "ulysses-ring needs gpus = ulysses * ring, both at least 2, where ulysses divides heads = " +
-              std::to_string(problem.heads) + " and heads_kv = " + std::to_string(problem.heads_kv));
+  const std::string allowed =
+      "ulysses-ring needs gpus = ulysses * ring, both at least 2, where ulysses divides heads = " +
+      std::to_string(problem.heads) + " and heads_kv = " + std::to_string(problem.heads_kv);
+  const bool two = ulysses > 1 && ulysses < options.ranks;
+  if (given) require(two, "ulysses", ulysses, allowed);
+  require(two, "gpus", options.ranks, allowed);
   return {ulysses, options.ranks / ulysses, Sharding::zigzag};
 }
 

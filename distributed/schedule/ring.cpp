@@ -40,7 +40,6 @@ class RingBuilder {
 
  private:
   using Buffers = std::vector<int>;  // by rank
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   int rank(int group, int member) const { return group * ulysses_ + member; }
   /// The group whose K and V group `group` holds in a step, and the next one of the ring.
   int visiting(int group, int step) const { return (group - step + groups_) % groups_; }

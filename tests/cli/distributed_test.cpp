@@ -25,11 +25,11 @@ TEST_CASE("simulate --gpus prints and records link bytes, memory, balance and ti
   const Json record = Json::parse(run_program(with_json).out);
   CHECK(record.at("schema") == "tilescope.distributed/1");
   constexpr std::int64_t kShard = 8192 / 4 * 8 * 2 * 128 * 2;
-  CHECK(record.at("passes").size() == 2);
-  for (const Json& gpu : record.at("passes").at(0).at("gpus")) CHECK(gpu.at("link_sent_bytes") == 3 * kShard);
-  for (const Json& gpu : record.at("passes").at(1).at("gpus"))
-    CHECK(gpu.at("link_sent_bytes") == 11 * kShard);
-  CHECK(record.at("passes").at(0).at("predicted").at("efficiency") > 0.9);
+  const Json& passes = record.at("runs").at(0).at("passes");
+  CHECK(passes.size() == 2);
+  for (const Json& gpu : passes.at(0).at("gpus")) CHECK(gpu.at("link_sent_bytes") == 3 * kShard);
+  for (const Json& gpu : passes.at(1).at("gpus")) CHECK(gpu.at("link_sent_bytes") == 11 * kShard);
+  CHECK(passes.at(0).at("predicted").at("efficiency") > 0.9);
 }
 
 TEST_CASE("a slower link takes longer, and a machine without one is told to say how fast it is") {
@@ -37,7 +37,14 @@ TEST_CASE("a slower link takes longer, and a machine without one is told to say 
     const ProgramResult result =
         run_program({"simulate", "--preset", "llama3-8b", "--gpus", "8", "--schedule", "all-gather",
                      "--link-rate", rate, "--json", "-"});
-    return Json::parse(result.out).at("passes").at(0).at("predicted").at("time_s").get<double>();
+    return Json::parse(result.out)
+        .at("runs")
+        .at(0)
+        .at("passes")
+        .at(0)
+        .at("predicted")
+        .at("time_s")
+        .get<double>();
   };
   CHECK(seconds("50GB") > seconds("400GB"));
   const ProgramResult refused =
@@ -46,18 +53,41 @@ TEST_CASE("a slower link takes longer, and a machine without one is told to say 
   CHECK(refused.err.find("--link-rate") != std::string::npos);
 }
 
-TEST_CASE("verify --gpus judges ranks that are threads") {
+TEST_CASE("verify --gpus judges ranks that are threads, one schedule after the other") {
   const ProgramResult result =
-      run_program({"verify",     "--gpus",   "3",        "--schedule", "striped",    "--heads", "4",
-                   "--heads-kv", "2",        "--seqlen", "200",        "--head-dim", "32",      "--dtype",
-                   "bf16",       "--causal", "--pass",   "fwd+bwd",    "--json",     "-"});
+      run_program({"verify",   "--gpus",     "3",          "--schedule", "striped,all-gather",
+                   "--heads",  "4",          "--heads-kv", "2",          "--seqlen",
+                   "200",      "--head-dim", "32",         "--dtype",    "bf16",
+                   "--causal", "--pass",     "fwd+bwd",    "--json",     "-"});
   CHECK(result.exit_code == 0);
   const Json record = Json::parse(result.out);
-  CHECK(record.at("passed") == true);
-  CHECK(record.at("error").size() == 5);
-  for (const Json& pass : record.at("passes")) {
-    for (const Json& gpu : pass.at("gpus"))
-      CHECK(gpu.at("link_sent_bytes") == gpu.at("closed_form").at("sent_bytes"));
+  CHECK(record.at("runs").size() == 2);
+  for (const Json& run : record.at("runs")) {
+    CHECK(run.at("passed") == true);
+    CHECK(run.at("error").size() == 5);
+    for (const Json& pass : run.at("passes")) {
+      for (const Json& gpu : pass.at("gpus"))
+        CHECK(gpu.at("link_sent_bytes") == gpu.at("closed_form").at("sent_bytes"));
+    }
+  }
+}
+
+TEST_CASE("run --gpus leaves what one kernel would, and several GPUs that are not there are said to lack") {
+  const TemporaryFolder folder;
+  const ProgramResult ran =
+      run_program({"run", "--gpus", "3", "--schedule", "ring", "--heads", "2", "--seqlen", "60", "--head-dim",
+                   "16", "--pass", "fwd+bwd", "--out", "o"},
+                  folder.path());
+  CHECK(ran.exit_code == 0);
+  CHECK(ran.out.find("dv.npy") != std::string::npos);
+  constexpr const char* kMoreThanAnywhere = "200";
+  for (const char* command : {"verify", "bench", "profile"}) {
+    const ProgramResult lacks = run_program({command, "--gpus", kMoreThanAnywhere, "--kernel",
+                                             "gpu:flash2-mma", "--dtype", "bf16", "--seqlen", "2k"});
+    CAPTURE(command);
+    CAPTURE(lacks.err);
+    CHECK(lacks.exit_code == 3);
+    CHECK(lacks.out.empty());
   }
 }
 
@@ -76,6 +106,13 @@ TEST_CASE("what several GPUs cannot share is bad input; schedules are listed") {
   refused({"simulate", "--gpus", "2", "--kernel", "cpu:flash2"}, "--kernel");
   refused({"verify", "--gpus", "2", "--kernel", "cpu:standard"}, "kernel = cpu:standard");
   refused({"verify", "--gpus", "2", "--quick"}, "--quick");
+  refused({"verify", "--gpus", "2", "--schedule", "ring,"}, "schedule = ''");
+  refused({"verify", "--transport", "nccl"}, "--gpus");
+  refused({"bench", "--gpus", "2", "--transport", "ncll"}, "did you mean nccl");
+  refused({"bench", "--gpus", "2", "--kernel", "cpu:flash2"}, "kernel = cpu:flash2");
+  refused({"bench", "--gpus", "2", "--schedule", "ulysses", "--heads", "3"}, "heads = 3");
+  refused({"simulate", "--gpus", "2", "--schedule", "ring,zigzag"}, "--schedule");
+  refused({"simulate", "--gpus", "2", "--flop-rate", "-1"}, "flop-rate");
   CHECK(run_program({"list", "schedules"}).out.find("zigzag") != std::string::npos);
 }
 

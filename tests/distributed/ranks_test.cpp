@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <thread>
@@ -19,9 +18,9 @@ namespace {
 
 using testing::distributed_cases;
 using testing::DistributedCase;
+using testing::kTile;
+using testing::same_bits;
 using enum TensorName;
-
-constexpr TileShape kTile{16, 16};
 
 TEST_CASE(
     "every schedule passes the judge at 1, 2, 3, 4 and 8 ranks, and exchanges what the closed form says") {
@@ -77,10 +76,6 @@ TEST_CASE("errors do not grow with the number of ranks") {
       CHECK(shared.second <= 1.5 * alone.at(shared.first));
     }
   }
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
 }
 
 TEST_CASE("an all-gather and Ulysses give the bits of one rank; every schedule gives its own again") {

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems and rank counts that tests of the schedules go through.
+// Problems and rank counts that tests of the schedules go through, and what they compare.
 #pragma once
 
+#include <cstring>
 #include <vector>
 
+#include "cpu_ref/numeric/tensor.hpp"
 #include "distributed/schedule/distributed_program.hpp"
 
 namespace tilescope::testing {
+
+inline constexpr TileShape kTile{16, 16};
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
+}
 
 struct DistributedCase {
   AttentionProblem problem;

@@ -12,6 +12,8 @@
 #include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/bench/bench_tune.hpp"
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -36,6 +38,7 @@ struct BenchArguments {
   KernelOptions kernel;
   RowsBefore rows;
   BenchSweepOption sweep;
+  GpuOptions gpus;
   std::optional<std::string> threads, repetitions, seconds, rounds;
   bool peers = false, tune = false;
   std::string tune_file, csv, plot;
@@ -165,6 +168,22 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   return kFine;
 }
 
+/// --gpus: the problems shared by GPUs.
+int bench_ranks(const BenchArguments& arguments, const CommandContext& context, int rounds) {
+  DeviceRuns runs;
+  if (arguments.sweep.given()) {
+    for (const SweepPoint& point : bench_subjects(arguments.sweep, arguments.problem, "").points)
+      runs.problems.push_back(point.problem);
+  } else {
+    runs.problems = {arguments.problem.problem()};
+  }
+  runs.directions = arguments.problem.directions();
+  runs.schedules = arguments.gpus.all();
+  runs.transport = arguments.gpus.transport();
+  runs.kernel = device_kernel(arguments.kernel);
+  return bench_distributed(context, runs, rounds);
+}
+
 int bench(BenchArguments& arguments, const CommandContext& context) {
   const auto count_or = [](int otherwise, const char* field, const std::optional<std::string>& text,
                            int most) {
@@ -182,6 +201,9 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   DeviceBenchmarkSettings device_settings;
   device_settings.rounds = count_or(device_settings.rounds, "rounds", arguments.rounds, 100);
 
+  arguments.gpus.require_complete();
+  if (arguments.gpus.given())
+    return bench_ranks(arguments, context, count_or(10, "rounds", arguments.rounds, 100));
   if (arguments.tune) return tune(arguments, device_settings, context);
   BenchPlan plan = plan_bench(bench_subjects(arguments.sweep, arguments.problem, "cpu"), arguments.problem,
                               arguments.kernel, arguments.tune_file, threads);
@@ -251,11 +273,18 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--peers", arguments->peers, "GPU: time PyTorch's and Triton's kernels in the same run");
   command.add_option("--python", arguments->python, "GPU: the Python that has them (python3)")
       ->type_name("PROGRAM");
+  arguments->gpus.add_to(
+      command,
+      {"--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--threads", "--repetitions",
+       "--seconds", "--tune", "--tune-file", "--csv", "--plot", "--peers", "--no-verify"},
+      true);
   show_examples(
       command,
       {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",
         "one problem, beside the matrix product of a BLAS"},
        {"bench --sweep seqlen=256..1k --heads 2 --csv rates.csv --plot rates.svg", "rates against length"},
+       {"bench --gpus 2 --schedule zigzag,all-gather --preset llama3-8b --pass fwd+bwd",
+        "two GPUs, beside one with the whole problem"},
        {"bench --sweep triton --peers", "on a device, a named list of problems beside PyTorch and Triton"}});
 }
 

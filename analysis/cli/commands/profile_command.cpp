@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/profile/profile_kernels.hpp"
 #include "analysis/cli/profile/profile_timeline.hpp"
@@ -33,6 +35,7 @@ constexpr std::int64_t kTimeLimit_s = 1800;
 struct ProfileArguments {
   ProfileRequest request;
   ProfileKernelOptions kernels;
+  GpuOptions gpus;
   TimelineOptions timeline;
   std::vector<std::string> command;
   std::string l2 = "cold";
@@ -195,7 +198,20 @@ void require_own_kernels(const ProfileArguments& arguments) {
   }
 }
 
+/// --gpus: the bytes on the links.
+int profile_ranks(const ProfileArguments& arguments, const CommandContext& context) {
+  DeviceRuns runs;
+  runs.problems = {arguments.kernels.problem.problem()};
+  runs.directions = arguments.kernels.problem.directions();
+  runs.schedules = arguments.gpus.all();
+  runs.transport = arguments.gpus.transport();
+  runs.kernel = device_kernel(arguments.kernels.kernel);
+  return profile_distributed(context, runs);
+}
+
 int run_profile(ProfileArguments& arguments, const CommandContext& context) {
+  arguments.gpus.require_complete();
+  if (arguments.gpus.given()) return profile_ranks(arguments, context);
   require_own_kernels(arguments);
   if (arguments.self_test) return report_self_test(run_self_test(), context);
   if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
@@ -317,12 +333,19 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
                       kTimeLimit_s))
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
+  arguments->gpus.add_to(
+      command,
+      {"--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--sweep", "--launches",
+       "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
+      true);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
   show_examples(
       command,
       {{"profile --metrics traffic --json k.json -- python3 script.py", "bytes of every kernel of a script"},
        {"profile --kernel gpu:flash2-mma --seqlen 4k --dtype fp16",
-        "a kernel of TileScope, beside its formula"}},
+        "a kernel of TileScope, beside its formula"},
+       {"profile --gpus 2 --schedule zigzag --preset llama3-8b",
+        "bytes on the links of two GPUs, beside the closed form"}},
       "With a command, exits as the command does, or with 1 where no kernel was measured. With --json - its "
       "standard output goes to standard error.");
 }

@@ -9,6 +9,8 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
@@ -27,6 +29,7 @@ namespace {
 struct RunOptions {
   ProblemOptions problem;
   KernelOptions kernel;
+  GpuOptions gpus;
   InputPaths inputs;
   std::optional<std::string> kind, out;
   bool save_inputs = false;
@@ -79,6 +82,7 @@ std::vector<NpyOutput> outputs_of(const TensorSet& tensors, bool save_inputs) {
 }
 
 int run(const CommandContext& context, const RunOptions& options) {
+  options.gpus.require_complete();
   if (!options.out) throw BadInput("out", "''", "must name the folder for the results");
   const std::vector<InputFile> files = input_files(options.inputs);
   const bool random = files.empty();
@@ -107,14 +111,23 @@ int run(const CommandContext& context, const RunOptions& options) {
     }
   }
   require_runnable(kernel);
+  ProgramRunner run_on_several;
+  if (options.gpus.given())
+    run_on_several = program_runner(options.gpus, options.kernel, problem, "cpu:flash2");
   require_memory(tensor_bytes(programs), fmt::format("{} on {}", kernel.name, describe(problem)));
   const CreatedFolders created = require_writable_folder("out", *options.out);
 
   TensorSet tensors(problem);
   load_inputs(context, files, tensors);
   if (random) fill_random_inputs(tensors, backward ? Direction::backward : Direction::forward, kind);
-  kernel.run(program_options, Direction::forward, tensors, nullptr);
-  if (backward) kernel.run(program_options, Direction::backward, tensors, nullptr);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    if (direction == Direction::backward && !backward) break;
+    if (run_on_several) {
+      run_on_several(build_distributed(problem, direction, options.gpus.options()), tensors);
+    } else {
+      kernel.run(program_options, direction, tensors, nullptr);
+    }
+  }
 
   const std::vector<NpyOutput> outputs = outputs_of(tensors, options.save_inputs);
   write_npy_files("out", *options.out, outputs);
@@ -166,10 +179,13 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   options->kernel.add_to(command);
   options->problem.add_to(command);
-  show_examples(command,
-                {{"run --seqlen 256 --out /tmp/o", "random inputs; o.npy and lse.npy"},
-                 {"run --qkv qkv.npy --causal --out o", "one array of all three"},
-                 {"run --q q.npy --k k.npy --v v.npy --dout dout.npy --out grads", "gradients too"}});
+  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--diagonal-slices"}, true);
+  show_examples(
+      command,
+      {{"run --seqlen 256 --out /tmp/o", "random inputs; o.npy and lse.npy"},
+       {"run --qkv qkv.npy --causal --out o", "one array of all three"},
+       {"run --gpus 4 --schedule ring --heads 4 --seqlen 1k --out o", "by ranks that share the tokens"},
+       {"run --q q.npy --k k.npy --v v.npy --dout dout.npy --out grads", "gradients too"}});
 }
 
 }  // namespace tilescope::cli

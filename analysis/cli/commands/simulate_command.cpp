@@ -37,7 +37,7 @@ struct SimulateArguments {
   SweepAxes sweep;
   Shard shard;
   GpuOptions gpus;
-  std::optional<std::string> link_rate;
+  std::optional<std::string> link_rate, flop_rate;
   std::string machine = kDefaultMachine;
   std::vector<std::string> compare;
   std::string pages = "contiguous";
@@ -294,8 +294,9 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   arguments.gpus.require_complete();
   if (arguments.gpus.given()) {
     return simulate_distributed(context, arguments.problem.problem(), directions, arguments.gpus.options(),
-                                arguments.machine, arguments.link_rate);
+                                arguments.machine, {arguments.link_rate, arguments.flop_rate});
   }
+  if (arguments.flop_rate) throw BadInput("--flop-rate", *arguments.flop_rate, "must stand with --gpus N");
   if (arguments.link_rate) throw BadInput("--link-rate", *arguments.link_rate, "must stand with --gpus N");
   const std::vector<Machine> machines = chosen_machines(arguments);
   if (arguments.tune_bytes) return simulate_tuning(arguments, machines.front(), context);
@@ -412,9 +413,16 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
                    "every pass, where several kernels or machines stand side by side");
   arguments->shard.add_to(command, {"--record", "--tune-bytes"});
   arguments->gpus.add_to(
-      command, {"--kernel", "--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--sweep",
-                "--record", "--compare", "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes",
-                "--closed-form", "--curve", "--tune-bytes", "--dry-run", "--detail", "--shard"});
+      command,
+      {"--kernel", "--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--sweep", "--record",
+       "--compare", "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes", "--closed-form", "--curve",
+       "--tune-bytes", "--dry-run", "--detail", "--shard"},
+      false);
+  command
+      .add_option("--flop-rate", arguments->flop_rate,
+                  "TFLOP/s of a GPU's launches, in place of the machine's peak")
+      ->type_name("TFLOPS")
+      ->group("Several GPUs");
   command
       .add_option("--link-rate", arguments->link_rate,
                   "bytes a second to another GPU, one way, in place of the machine's: 50GB")

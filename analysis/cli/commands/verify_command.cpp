@@ -239,24 +239,14 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
   return failed == 0 ? kFine : kCheckFailed;
 }
 
-/// --gpus: ranks that are threads here, whose launches run a CPU kernel.
+/// --gpus: ranks that are threads here, whose launches run a CPU kernel, or GPUs.
 int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
-  const DistributedOptions schedule = options.gpus.options();
-  const std::vector<const Kernel*> kernels = options.kernel.kernels({"cpu:flash2"});
-  const Kernel& kernel = *kernels.front();
-  if (kernels.size() > 1 || kernel.name != "cpu:flash2") {
-    throw BadInput("kernel", std::string(kernels.back()->name), "must be cpu:flash2 with --gpus");
-  }
   const AttentionProblem problem = options.problem.problem();
-  rank_grid(problem, schedule);
-  const VerifyJob job = problem_jobs(options, kernels).front();
+  const ProgramRunner run = program_runner(options.gpus, options.kernel, problem, "cpu:flash2");
+  const VerifyJob job = problem_jobs(options, options.kernel.kernels({"cpu:flash2"})).front();
   require_memory(bytes_needed(job), "verifying " + describe(problem));
-  RankOptions ranks;
-  ranks.kernel = &kernel;
-  if (options.kernel.tile_given())
-    ranks.tile = options.kernel.program_options(kernel, problem)[PassName::forward].tile;
-  return verify_distributed(context, problem, job.verify_case.direction, job.verify_case.inputs, schedule,
-                            ranks);
+  return verify_distributed(context, problem, job.verify_case.direction, job.verify_case.inputs,
+                            options.gpus.all(), run);
 }
 
 int verify(const CommandContext& context, const VerifyOptions& options) {
@@ -342,8 +332,10 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
   options->shard.add_to(command, {"--worst", "--rows", "--gradients"});
-  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--diagonal-slices", "--quick", "--full",
-                                 "--locate", "--worst", "--repeat", "--rows", "--gradients", "--shard"});
+  options->gpus.add_to(command,
+                       {"--backward", "--order", "--scan", "--diagonal-slices", "--quick", "--full",
+                        "--locate", "--worst", "--repeat", "--rows", "--gradients", "--shard"},
+                       true);
   show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
                           {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",
                            "one problem, and the first tile that diverges"},

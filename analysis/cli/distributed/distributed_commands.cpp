@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/cli/distributed/distributed_output.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
+#include "distributed/devices/device_ranks.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -36,62 +36,116 @@ Json exchanged_json(Direction direction, const std::vector<LinkBytes>& seen,
   return {{"name", to_string(direction)}, {"gpus", gpus}};
 }
 
+/// One schedule judged: its line, and its run of the record. @return whether it passed
+bool judge_schedule(Reference& reference, Direction direction, InputKind inputs,
+                    const DistributedOptions& options, const ProgramRunner& run, std::string& line,
+                    Json& entry) {
+  std::string text;
+  bool passed = false;
+  try {
+    const RankVerdict result = judge_on_ranks(reference, direction, options, run);
+    passed = result.verdict.passed();
+    for (const TensorVerdict& tensor : result.verdict.tensors) {
+      text += fmt::format(" {} {:.2f}", record_name(tensor.tensor), tensor.share);
+      entry["error"][record_name(tensor.tensor)] = {
+          {"max_abs", tensor.error.max_abs}, {"rmse", tensor.error.rmse}, {"bound", tensor.bound}};
+    }
+    text += "\n" + failure_lines(reference.problem(), result.verdict, "exact");
+    for (const Direction step : {Direction::forward, Direction::backward}) {
+      const auto& seen = step == Direction::forward ? result.forward : result.backward;
+      if (step > direction || seen.empty()) break;
+      const auto formula = link_closed_form(reference.problem(), step, options);
+      passed = passed && seen == formula;
+      text += exchanged_line(step, seen, formula);
+      entry["passes"].push_back(exchanged_json(step, seen, formula));
+    }
+  } catch (const RankFailure& failure) {
+    text = fmt::format("\n       {}\n", failure.what());
+    entry["failure"] = failure.what();
+  }
+  line = fmt::format("{} {} {}, {}:{}", passed ? "ok  " : "FAIL", schedule_line(reference.problem(), options),
+                     describe(reference.problem()), to_string(inputs), text);
+  entry["passed"] = passed;
+  return passed;
+}
+
 }  // namespace
+
+ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel,
+                             const AttentionProblem& problem, const std::string& otherwise) {
+  const std::vector<const Kernel*> kernels = kernel.kernels({otherwise});
+  const Kernel& chosen = *kernels.front();
+  const bool on_devices = chosen.name.starts_with("gpu:");
+  if (kernels.size() > 1 || (!on_devices && chosen.name != "cpu:flash2")) {
+    throw BadInput("kernel", std::string(kernels.back()->name),
+                   "must be cpu:flash2 or one of the GPU's with --gpus");
+  }
+  for (const DistributedOptions& options : gpus.all()) rank_grid(problem, options);
+  if (!on_devices) {
+    RankOptions ranks;
+    ranks.kernel = &chosen;
+    if (kernel.tile_given()) ranks.tile = kernel.program_options(chosen, problem)[PassName::forward].tile;
+    return [ranks](const DistributedProgram& program, TensorSet& tensors) {
+      return run_on_ranks(program, tensors, ranks);
+    };
+  }
+  if (kernel.tile_given())
+    throw BadInput("--tile", "given", "must be left out on several GPUs: kernels take their own");
+  DeviceRankOptions options;
+  options.transport = gpus.transport();
+  options.kernel = &find_gpu_kernel(chosen.name);
+  const int ranks = gpus.all().front().ranks;
+  require_devices(ranks);
+  if (options.transport == Transport::nccl && ranks > 1) options.nccl = connect_nccl(ranks);
+  return [options](const DistributedProgram& program, TensorSet& tensors) {
+    DeviceRanks ranks(program, options);
+    ranks.upload(tensors);
+    ranks.run();
+    for (const TensorName name : output_tensors(program.direction)) tensors.allocate(name);
+    ranks.download(tensors);
+    return std::vector<LinkBytes>{};
+  };
+}
 
 int simulate_distributed(const CommandContext& context, const AttentionProblem& problem,
                          const std::vector<Direction>& directions, const DistributedOptions& options,
-                         const std::string& machine_name, const std::optional<std::string>& link_rate) {
+                         const std::string& machine_name, const TypedRates& rates) {
   const std::string schedule = schedule_line(problem, options);
-  const LinkMachine machine = link_machine(load_machine(machine_name), problem.dtype, link_rate);
+  const LinkMachine machine = link_machine(load_machine(machine_name), problem.dtype, rates);
   context.print(fmt::format("{}\n{}\n{}", describe(problem), schedule, machine.line));
-  Json record = distributed_record(context.argv, problem, options);
+  Json record = distributed_record(context.argv);
   record["machine"] = {{"name", machine_name},
                        {"flops_per_second", machine.rates.flops_per_second},
                        {"link_bytes_per_second", machine.rates.link_bytes_per_second},
                        {"link_latency_s", machine.rates.link_latency_seconds}};
-  record["passes"] = Json::array();
+  Json run = distributed_run(problem, options);
+  run["passes"] = Json::array();
   for (const Direction direction : directions) {
     const DistributedProgram program = build_distributed(problem, direction, options);
-    context.print(distributed_table(program, options, machine.rates));
-    record["passes"].push_back(distributed_json(program, machine.rates));
+    const ProgramAccount account(program, machine.rates);
+    context.print(distributed_table(account));
+    run["passes"].push_back(distributed_json(account));
   }
+  record["runs"].push_back(run);
   context.write_json(record.dump(1) + "\n");
   return kFine;
 }
 
 int verify_distributed(const CommandContext& context, const AttentionProblem& problem, Direction direction,
-                       InputKind inputs, const DistributedOptions& options, const RankOptions& ranks) {
-  const std::string schedule = schedule_line(problem, options);
-  Json record = distributed_record(context.argv, problem, options);
+                       InputKind inputs, const std::vector<DistributedOptions>& schedules,
+                       const ProgramRunner& run) {
+  Json record = distributed_record(context.argv);
   Reference reference(problem, inputs, direction);
-  std::string text;
-  bool passed = false;
-  try {
-    const RankVerdict result = judge_on_ranks(reference, direction, options, ranks);
-    passed = result.verdict.passed();
-    for (const TensorVerdict& tensor : result.verdict.tensors) {
-      text += fmt::format(" {} {:.2f}", record_name(tensor.tensor), tensor.share);
-      record["error"][record_name(tensor.tensor)] = {
-          {"max_abs", tensor.error.max_abs}, {"rmse", tensor.error.rmse}, {"bound", tensor.bound}};
-    }
-    text += "\n" + failure_lines(problem, result.verdict, "exact");
-    for (const Direction step : {Direction::forward, Direction::backward}) {
-      if (step > direction) break;
-      const auto& seen = step == Direction::forward ? result.forward : result.backward;
-      const auto formula = link_closed_form(problem, step, options);
-      passed = passed && seen == formula;
-      text += exchanged_line(step, seen, formula);
-      record["passes"].push_back(exchanged_json(step, seen, formula));
-    }
-  } catch (const RankFailure& failure) {
-    text = fmt::format("\n       {}\n", failure.what());
-    record["failure"] = failure.what();
+  bool all_passed = true;
+  for (const DistributedOptions& options : schedules) {
+    Json entry = distributed_run(problem, options);
+    std::string line;
+    all_passed &= judge_schedule(reference, direction, inputs, options, run, line, entry);
+    context.print(line);
+    record["runs"].push_back(entry);
   }
-  context.print(fmt::format("{} {} {}, {}:{}", passed ? "ok  " : "FAIL", schedule, describe(problem),
-                            to_string(inputs), text));
-  record["passed"] = passed;
   context.write_json(record.dump(1) + "\n");
-  return passed ? kFine : kCheckFailed;
+  return all_passed ? kFine : kCheckFailed;
 }
 
 }  // namespace tilescope::cli

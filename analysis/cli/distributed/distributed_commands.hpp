@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `simulate` and `verify` with --gpus.
+// The commands with --gpus.
 #pragma once
 
 #include <optional>
@@ -7,18 +7,46 @@
 #include <vector>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_output.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "distributed/execution/run_on_ranks.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
+
+/// What the ranks are, and what they launch: threads of this CPU where --kernel is cpu:flash2, else GPUs.
+/// @throws BadInput for any other kernel of the CPU, MachineLacks without enough GPUs
+ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel,
+                             const AttentionProblem& problem, const std::string& otherwise);
 
 /// Link bytes, memory, balance and time of a schedule on a machine. @return an ExitCode
 int simulate_distributed(const CommandContext& context, const AttentionProblem& problem,
                          const std::vector<Direction>& directions, const DistributedOptions& options,
-                         const std::string& machine, const std::optional<std::string>& link_rate);
+                         const std::string& machine, const TypedRates& rates);
 
-/// Ranks that are threads of this CPU, judged; and what they exchanged, beside the closed form.
+/// The ranks' results judged, and what they exchanged, where that is known, beside the closed form.
 int verify_distributed(const CommandContext& context, const AttentionProblem& problem, Direction direction,
-                       InputKind inputs, const DistributedOptions& options, const RankOptions& ranks);
+                       InputKind inputs, const std::vector<DistributedOptions>& schedules,
+                       const ProgramRunner& run);
+
+/// How GPUs share problems.
+struct DeviceRuns {
+  std::vector<AttentionProblem> problems;
+  std::vector<Direction> directions;
+  std::vector<DistributedOptions> schedules;
+  Transport transport = Transport::copy_engine;
+  const GpuKernel* kernel = nullptr;  // null: as DeviceRankOptions
+  std::string machine = "h200";       // of the prediction
+};
+/// The one GPU kernel that --kernel names; null without it. @throws BadInput for others
+const GpuKernel* device_kernel(const KernelOptions& kernel);
+
+/// Times on GPUs, beside one GPU with the whole problem, the launches alone, the link alone, and the model.
+int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int rounds);
+
+/// Bytes that the links' counters saw, by GPU, beside the closed form.
+int profile_distributed(const CommandContext& context, const DeviceRuns& runs);
 
 }  // namespace tilescope::cli

@@ -13,11 +13,11 @@
 namespace tilescope::cli {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
 }  // namespace
+
+std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 std::string schedule_line(const AttentionProblem& problem, const DistributedOptions& options) {
   const RankGrid grid = rank_grid(problem, options);
@@ -28,8 +28,7 @@ std::string schedule_line(const AttentionProblem& problem, const DistributedOpti
                      options.ranks == 1 ? "" : "s", sharing);
 }
 
-LinkMachine link_machine(const Machine& stated, ElementType dtype,
-                         const std::optional<std::string>& link_rate) {
+LinkMachine link_machine(const Machine& stated, ElementType dtype, const TypedRates& typed) {
   const Machine machine = with_measured_ceilings(stated);
   LinkMachine result;
   const auto peak = machine.peak_flops_per_second.find(std::string(to_string(dtype)));
@@ -38,12 +37,20 @@ LinkMachine link_machine(const Machine& stated, ElementType dtype,
                    "must be one that " + machine.name + " has a rate of");
   }
   result.rates.flops_per_second = peak->second.value;
+  std::string flops_kind = peak->second.kind;
+  if (typed.flop_rate) {
+    flops_kind = "given";
+    result.rates.flops_per_second = 1e12 * parse_number("flop-rate", *typed.flop_rate);
+    if (!(result.rates.flops_per_second > 0)) {
+      throw BadInput("flop-rate", *typed.flop_rate, "must be above 0, in TFLOP/s");
+    }
+  }
   result.rates.memory_bytes_per_second = machine.dram_bytes_per_second.value;
   std::string link_kind = "given";
-  if (link_rate) {
+  if (typed.link_rate) {
     constexpr std::int64_t kLeast = 1000000, kMost = std::int64_t{1} << 50;
     result.rates.link_bytes_per_second =
-        static_cast<double>(parse_bytes_in("link-rate", *link_rate, kLeast, kMost));
+        static_cast<double>(parse_bytes_in("link-rate", *typed.link_rate, kLeast, kMost));
   } else if (machine.link_bytes_per_second) {
     result.rates.link_bytes_per_second = machine.link_bytes_per_second->value;
     link_kind = machine.link_bytes_per_second->kind;
@@ -54,18 +61,23 @@ LinkMachine link_machine(const Machine& stated, ElementType dtype,
   if (machine.link_latency_seconds) result.rates.link_latency_seconds = machine.link_latency_seconds->value;
   result.line = fmt::format(
       "on {}: {} {:.4g} TFLOP/s ({}), link {}/s one way ({}), {} a transfer{}\n", machine.title,
-      to_string(dtype), result.rates.flops_per_second / 1e12, peak->second.kind,
+      to_string(dtype), result.rates.flops_per_second / 1e12, flops_kind,
       format_bytes(result.rates.link_bytes_per_second), link_kind,
       format_seconds(result.rates.link_latency_seconds),
       machine.link_latency_seconds ? fmt::format(" ({})", machine.link_latency_seconds->kind) : "");
   return result;
 }
 
-std::string distributed_table(const DistributedProgram& program, const DistributedOptions& options,
-                              const RankRates& rates) {
-  const std::vector<LinkBytes> link = link_closed_form(program.problem, program.direction, options);
-  const std::vector<RankLoad> loads = rank_loads(program);
-  const RankTimeline timeline = predict_timeline(program, rates);
+ProgramAccount::ProgramAccount(const DistributedProgram& of, const RankRates& on)
+    : program(of),
+      rates(on),
+      link(link_traffic(of)),
+      loads(rank_loads(of)),
+      timeline(predict_timeline(of, on)),
+      even(balance(of)) {}
+
+std::string distributed_table(const ProgramAccount& account) {
+  const auto& [program, rates, link, loads, timeline, even] = account;
   double mean = 0;
   for (const RankLoad& load : loads) mean += static_cast<double>(load.visible_pairs) / program.ranks;
   std::vector<std::vector<std::string>> rows = {{"GPU", "link sent", "received", "operands", "buffers",
@@ -77,25 +89,20 @@ std::string distributed_table(const DistributedProgram& program, const Distribut
     rows.push_back({std::to_string(r), bytes(link[r].sent), bytes(link[r].received),
                     bytes(load.operand_bytes), bytes(load.received_bytes), bytes(load.state_bytes),
                     std::to_string(load.launches),
-                    mean > 0 ? percent(static_cast<double>(load.visible_pairs) / mean) : "-",
+                    mean > 0 ? percent_text(static_cast<double>(load.visible_pairs) / mean) : "-",
                     format_seconds(time.attention_seconds + time.elementwise_seconds),
                     format_seconds(time.link_seconds), format_seconds(time.end_seconds)});
   }
-  const Balance even = balance(program);
   std::string text =
       fmt::format("\n{}\n", to_string(program.direction)) + fold_columns(rows, "  ", true) +
-      fmt::format("  balance {}, where all wait for the slowest in every step {}\n", percent(even.overall),
-                  percent(even.lock_step)) +
+      fmt::format("  balance {}, where all wait for the slowest in every step {}\n",
+                  percent_text(even.overall), percent_text(even.lock_step)) +
       fmt::format("  predicted {}, of which {} are not computing; {} of {} GPUs without links\n",
                   format_seconds(timeline.seconds), format_seconds(timeline.exposed_seconds),
-                  percent(timeline.efficiency), program.ranks);
-  const bool in_balance = program.schedule != LinkSchedule::ring || !program.problem.causal;
-  const bool rotates = program.ulysses == 1 && program.schedule != LinkSchedule::all_gather;
-  if (rotates && in_balance && program.ranks > 1) {
-    const double tokens = least_hidden_tokens(program.problem, program.direction, rates.flops_per_second,
-                                              rates.link_bytes_per_second);
-    text += fmt::format("  the link's bytes can be hidden from {:.0f} tokens a GPU on; here {:.0f}\n", tokens,
-                        static_cast<double>(program.problem.seqlen_k) / program.ranks);
+                  percent_text(timeline.efficiency), program.ranks);
+  if (const auto tokens = least_hidden_tokens(program, rates.flops_per_second, rates.link_bytes_per_second)) {
+    text += fmt::format("  the link's bytes can be hidden from {:.0f} tokens a GPU on; here {:.0f}\n",
+                        *tokens, static_cast<double>(program.problem.seqlen_k) / program.ranks);
   }
   if (const auto least = least_link_bytes(program.problem, program.direction, program.ranks)) {
     text += fmt::format("  whatever the schedule, some GPU receives of Q, K, V and sends of O {} or more\n",
@@ -104,11 +111,8 @@ std::string distributed_table(const DistributedProgram& program, const Distribut
   return text;
 }
 
-Json distributed_json(const DistributedProgram& program, const RankRates& rates) {
-  const std::vector<LinkBytes> link = link_traffic(program);
-  const std::vector<RankLoad> loads = rank_loads(program);
-  const RankTimeline timeline = predict_timeline(program, rates);
-  const Balance even = balance(program);
+Json distributed_json(const ProgramAccount& account) {
+  const auto& [program, rates, link, loads, timeline, even] = account;
   Json ranks = Json::array();
   for (std::size_t r = 0; r < loads.size(); ++r) {
     ranks.push_back({{"link_sent_bytes", link[r].sent},
@@ -137,14 +141,15 @@ Json distributed_json(const DistributedProgram& program, const RankRates& rates)
   return json;
 }
 
-Json distributed_record(const std::vector<std::string>& argv, const AttentionProblem& problem,
-                        const DistributedOptions& options) {
-  const RankGrid grid = rank_grid(problem, options);
+Json distributed_record(const std::vector<std::string>& argv) {
   const RunRecord started = start_record(argv);
-  return {{"schema", "tilescope.distributed/1"},
-          {"argv", argv},
-          {"when", started.when},
-          {"problem", problem_json(problem)},
+  return {
+      {"schema", "tilescope.distributed/1"}, {"argv", argv}, {"when", started.when}, {"runs", Json::array()}};
+}
+
+Json distributed_run(const AttentionProblem& problem, const DistributedOptions& options) {
+  const RankGrid grid = rank_grid(problem, options);
+  return {{"problem", problem_json(problem)},
           {"schedule", to_string(options.schedule)},
           {"gpus", options.ranks},
           {"ulysses", grid.ulysses},

@@ -5,7 +5,7 @@
 
 namespace tilescope::cli {
 
-void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& others) {
+void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& others, bool on_devices) {
   constexpr const char* kGroup = "Several GPUs";
   CLI::Option* const gpus =
       command.add_option("--gpus", gpus_, "so many GPUs share the problem, by --schedule")
@@ -13,12 +13,16 @@ void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& other
           ->group(kGroup);
   for (const std::string& other : others) gpus->excludes(command.get_option(other));
   command.add_option("--schedule", schedule_, "how they share it (tilescope list schedules); default zigzag")
-      ->type_name("NAME")
+      ->type_name(on_devices ? "NAMES" : "NAME")
       ->group(kGroup);
   command
       .add_option("--ulysses", ulysses_,
                   "of ulysses-ring: GPUs that share heads; default the most that divide GPUs and heads")
       ->type_name("N")
+      ->group(kGroup);
+  if (!on_devices) return;
+  command.add_option("--transport", transport_, "what carries copies between GPUs (copy-engine)")
+      ->type_name("copy-engine|nccl")
       ->group(kGroup);
 }
 
@@ -26,15 +30,33 @@ void GpuOptions::require_complete() const {
   if (gpus_) return;
   if (schedule_) throw BadInput("--schedule", *schedule_, "must stand with --gpus N");
   if (ulysses_) throw BadInput("--ulysses", *ulysses_, "must stand with --gpus N");
+  if (transport_) throw BadInput("--transport", *transport_, "must stand with --gpus N");
 }
 
-DistributedOptions GpuOptions::options() const {
+std::vector<DistributedOptions> GpuOptions::all() const {
   require_complete();
   DistributedOptions options;
   options.ranks = static_cast<int>(parse_integer_in("gpus", *gpus_, 1, kMostRanks));
-  if (schedule_) options.schedule = parse_link_schedule(*schedule_);
   if (ulysses_) options.ulysses = static_cast<int>(parse_integer_in("ulysses", *ulysses_, 1, kMostRanks));
-  return options;
+  std::vector<DistributedOptions> all;
+  const std::string names = schedule_.value_or(std::string(to_string(options.schedule)));
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    options.schedule = parse_link_schedule(names.substr(begin, end - begin));
+    all.push_back(options);
+    begin = end + 1;
+  }
+  return all;
+}
+
+DistributedOptions GpuOptions::options() const {
+  const std::vector<DistributedOptions> options = all();
+  if (options.size() > 1) throw BadInput("--schedule", *schedule_, "must be one name here");
+  return options.front();
+}
+
+Transport GpuOptions::transport() const {
+  return transport_ ? parse_transport(*transport_) : Transport::copy_engine;
 }
 
 }  // namespace tilescope::cli

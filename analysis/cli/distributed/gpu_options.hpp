@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that spread a problem over several GPUs: --gpus, --schedule, --ulysses.
+// The options that spread a problem over several GPUs: --gpus, --schedule, --ulysses, --transport.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "distributed/schedule/distributed_program.hpp"
+#include "distributed/execution/enqueue_plan.hpp"
 
 namespace tilescope::cli {
 
@@ -15,16 +15,21 @@ namespace tilescope::cli {
 class GpuOptions {
  public:
   /// @param others  options of the command, added before, that mean nothing with --gpus and are refused there
-  void add_to(CLI::App& command, const std::vector<std::string>& others);
+  /// @param on_devices  whether the command can run the schedule, and --transport says what carries its
+  /// copies
+  void add_to(CLI::App& command, const std::vector<std::string>& others, bool on_devices);
   /// Whether --gpus asks for several ranks, or for one as several would be.
   bool given() const { return gpus_.has_value(); }
-  /// zigzag without --schedule. @throws BadInput also where --schedule or --ulysses stand without --gpus
+  /// zigzag without --schedule. @throws BadInput also where another of the options stands without --gpus
   DistributedOptions options() const;
+  /// The same of --schedule NAME,NAME,...
+  std::vector<DistributedOptions> all() const;
+  Transport transport() const;
   /// @throws BadInput if an option that needs --gpus stands without it
   void require_complete() const;
 
  private:
-  std::optional<std::string> gpus_, schedule_, ulysses_;
+  std::optional<std::string> gpus_, schedule_, ulysses_, transport_;
 };
 
 }  // namespace tilescope::cli

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench and profile with --gpus: what GPUs take, and what their links carry.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/tables/text_table.hpp"
+#include "common/number_format.hpp"
+#include "distributed/devices/device_ranks.hpp"
+#include "profiler/counters/block_counters.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr int kWarmUps = 2;
+
+Json measured_record(const CommandContext& context, const DeviceRuns& runs) {
+  Json record = distributed_record(context.argv);
+  const DeviceFacts device = device_facts().value();
+  record["machine"] = {{"name", device.name}, {"driver", device.driver}, {"cuda", device.cuda}};
+  record["transport"] = to_string(runs.transport);
+  return record;
+}
+
+DeviceRankOptions rank_options(const DeviceRuns& runs) {
+  DeviceRankOptions options;
+  options.transport = runs.transport;
+  options.kernel = runs.kernel;
+  const int ranks = runs.schedules.front().ranks;
+  if (options.transport == Transport::nccl && ranks > 1) options.nccl = connect_nccl(ranks);
+  return options;
+}
+
+/// Every schedule is refused, or none, before anything runs.
+void require_all(const DeviceRuns& runs) {
+  int most = 1;
+  for (const DistributedOptions& options : runs.schedules) {
+    for (const AttentionProblem& problem : runs.problems) rank_grid(problem, options);
+    most = std::max(most, options.ranks);
+  }
+  require_devices(most);
+}
+
+/// Times of one program, and what they say.
+struct Timed {
+  double everything_s = 0, launches_s = 0, link_s = 0, one_gpu_s = 0;
+  double flops = 0;  // useful ones of all GPUs
+  int ranks = 1;
+  double efficiency() const { return one_gpu_s / (ranks * everything_s); }
+  double flops_per_gpu() const { return flops / (ranks * everything_s); }
+  /// The share of the link's time in which launches ran; nothing where nothing moves.
+  std::optional<double> hidden() const {
+    if (ranks == 1 || link_s <= 0) return std::nullopt;
+    return std::clamp((launches_s + link_s - everything_s) / link_s, 0.0, 1.0);
+  }
+};
+
+Timed time_program(const DistributedProgram& program, DeviceRanks& ranks, double one_gpu_s, int rounds) {
+  Timed timed{.one_gpu_s = one_gpu_s, .ranks = program.ranks};
+  timed.flops = useful_flops(program.direction, program.problem.visible_pairs(), program.problem.head_dim);
+  timed.everything_s = ranks.run(kWarmUps + rounds, rounds);
+  timed.launches_s = ranks.run(kWarmUps + rounds, rounds, WorkShare::launches);
+  if (program.ranks > 1) timed.link_s = ranks.run(kWarmUps + rounds, rounds, WorkShare::link);
+  return timed;
+}
+
+/// The model with the rate that one GPU has with the whole problem.
+RankTimeline model_of(const DistributedProgram& program, const DeviceRuns& runs, const Timed& timed) {
+  RankRates rates = link_machine(load_machine(runs.machine), program.problem.dtype).rates;
+  rates.flops_per_second = timed.flops / timed.one_gpu_s;
+  return predict_timeline(program, rates);
+}
+
+Json timed_json(const DistributedProgram& program, const DeviceRanks& ranks, const Timed& timed,
+                const RankTimeline& model) {
+  Json gpus = Json::array();
+  const std::vector<LinkBytes> link = link_traffic(program);
+  const std::vector<std::int64_t> memory = ranks.memory_bytes();
+  for (std::size_t r = 0; r < link.size(); ++r) {
+    gpus.push_back({{"link_sent_bytes", link[r].sent},
+                    {"link_received_bytes", link[r].received},
+                    {"memory_bytes", memory[r]}});
+  }
+  Json json{{"name", to_string(program.direction)},
+            {"time_s", timed.everything_s},
+            {"launches_s", timed.launches_s},
+            {"link_s", timed.link_s},
+            {"one_gpu_s", timed.one_gpu_s},
+            {"efficiency", timed.efficiency()},
+            {"flops_per_second_a_gpu", timed.flops_per_gpu()},
+            {"model", {{"time_s", model.seconds}, {"efficiency", model.efficiency}}},
+            {"gpus", gpus}};
+  if (const auto hidden = timed.hidden()) json["hidden_share"] = *hidden;
+  return json;
+}
+
+std::vector<std::string> timed_row(const DistributedProgram& program, const Timed& timed,
+                                   const RankTimeline& model) {
+  const auto hidden = timed.hidden();
+  return {std::string(to_string(program.schedule)),
+          std::string(to_string(program.direction)),
+          fmt::format("{:.0f}", static_cast<double>(program.problem.seqlen_k) / program.ranks),
+          format_seconds(timed.everything_s),
+          fmt::format("{:.0f}", timed.flops_per_gpu() / 1e12),
+          percent_text(timed.efficiency()),
+          percent_text(model.efficiency),
+          format_seconds(timed.launches_s),
+          program.ranks > 1 ? format_seconds(timed.link_s) : "-",
+          hidden ? percent_text(*hidden) : "-"};
+}
+
+/// The links' counters of one GPU, user data and all.
+constexpr const char* kLinkCounters =
+    "nvltx__bytes_data_user.sum,nvlrx__bytes_data_user.sum,nvltx__bytes.sum,nvlrx__bytes.sum";
+
+/// Largest difference between counted and expected, as a share of what is expected.
+double largest_difference(const Json& gpus) {
+  double largest = 0;
+  for (const Json& gpu : gpus) {
+    for (const char* way : {"link_sent_bytes", "link_received_bytes"}) {
+      const double expected = gpu.at("closed_form").at(way).get<double>(), seen = gpu.at(way).get<double>();
+      if (expected > 0) largest = std::max(largest, std::abs(seen - expected) / expected);
+    }
+  }
+  return largest;
+}
+
+Json count_program(const DistributedProgram& program, const DistributedOptions& options, DeviceRanks& ranks,
+                   std::vector<std::unique_ptr<BlockCounters>>& counters) {
+  ranks.fill();
+  ranks.run(kWarmUps);  // connections are made, and what they move is over
+  for (const auto& of_gpu : counters) of_gpu->open();
+  ranks.run();
+  const std::vector<LinkBytes> formula = link_closed_form(program.problem, program.direction, options);
+  Json gpus = Json::array();
+  for (std::size_t r = 0; r < counters.size(); ++r) {
+    const KernelMeasurement seen = counters[r]->close("rank " + std::to_string(r));
+    gpus.push_back({{"link_sent_bytes", seen.counters.at("nvltx__bytes_data_user.sum")},
+                    {"link_received_bytes", seen.counters.at("nvlrx__bytes_data_user.sum")},
+                    {"link_sent_with_protocol_bytes", seen.counters.at("nvltx__bytes.sum")},
+                    {"link_received_with_protocol_bytes", seen.counters.at("nvlrx__bytes.sum")},
+                    {"closed_form",
+                     {{"link_sent_bytes", formula[r].sent}, {"link_received_bytes", formula[r].received}}}});
+  }
+  return {{"name", to_string(program.direction)}, {"gpus", gpus}};
+}
+
+std::string counted_lines(const DistributedProgram& program, const Json& pass) {
+  std::string text = fmt::format("{} {}\n", to_string(program.schedule), to_string(program.direction));
+  int rank = 0;
+  for (const Json& gpu : pass.at("gpus")) {
+    const auto bytes = [&](const char* name) { return format_bytes(gpu.at(name).get<double>()); };
+    const auto expected = [&](const char* name) {
+      return format_bytes(gpu.at("closed_form").at(name).get<double>());
+    };
+    text += fmt::format(
+        "  GPU {}: sent {} of {} by the closed form, received {} of {}; with protocol {} and {}\n", rank++,
+        bytes("link_sent_bytes"), expected("link_sent_bytes"), bytes("link_received_bytes"),
+        expected("link_received_bytes"), bytes("link_sent_with_protocol_bytes"),
+        bytes("link_received_with_protocol_bytes"));
+  }
+  return text + fmt::format("  differs by at most {:.4f} %\n", 100 * largest_difference(pass.at("gpus")));
+}
+
+}  // namespace
+
+const GpuKernel* device_kernel(const KernelOptions& kernel) {
+  if (!kernel.given()) return nullptr;
+  const std::vector<const Kernel*> kernels = kernel.kernels({});
+  if (kernels.size() > 1 || !kernels.front()->name.starts_with("gpu:")) {
+    throw BadInput("kernel", std::string(kernels.back()->name), "must be one of the GPU's with --gpus");
+  }
+  return &find_gpu_kernel(kernels.front()->name);
+}
+
+int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int rounds) {
+  require_all(runs);
+  const DeviceRankOptions ranked = rank_options(runs);
+  Json record = measured_record(context, runs);
+  std::vector<std::vector<std::string>> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU",
+                                                 "of one GPU", "model", "launches", "link", "hidden"}};
+  for (const AttentionProblem& problem : runs.problems) {
+    std::map<std::pair<Direction, std::string>, double> alone;  // by kernel
+    for (const DistributedOptions& options : runs.schedules) {
+      Json run = distributed_run(problem, options);
+      for (const Direction direction : runs.directions) {
+        const DistributedProgram program = build_distributed(problem, direction, options);
+        DeviceRanks ranks(program, ranked);
+        run["kernel"] = ranks.kernel();
+        ranks.fill();
+        double& one_gpu_s = alone[{direction, std::string(ranks.kernel())}];
+        if (one_gpu_s == 0)
+          one_gpu_s = time_on_one_device(find_gpu_kernel(ranks.kernel()), problem, direction, rounds);
+        const Timed timed = time_program(program, ranks, one_gpu_s, rounds);
+        const RankTimeline model = model_of(program, runs, timed);
+        rows.push_back(timed_row(program, timed, model));
+        run["passes"].push_back(timed_json(program, ranks, timed, model));
+      }
+      record["runs"].push_back(run);
+    }
+  }
+  context.print(describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n") +
+                fold_columns(rows, "  ", true) +
+                "Of one GPU: its time with the whole problem over the GPUs' together. Model: the same as the "
+                "timeline predicts it from one GPU's rate.\n");
+  context.write_json(record.dump(1) + "\n");
+  return kFine;
+}
+
+int profile_distributed(const CommandContext& context, const DeviceRuns& runs) {
+  require_all(runs);
+  const DeviceRankOptions ranked = rank_options(runs);
+  Json record = measured_record(context, runs);
+  std::vector<std::unique_ptr<BlockCounters>> counters;
+  for (int rank = 0; rank < runs.schedules.front().ranks; ++rank)
+    counters.push_back(std::make_unique<BlockCounters>(kLinkCounters, rank, L2State::warm));
+  constexpr double kAllowed = 1e-3;  // of what the closed form says
+  bool passed = true;
+  for (const AttentionProblem& problem : runs.problems) {
+    context.print(describe(problem) + "\n");
+    for (const DistributedOptions& options : runs.schedules) {
+      Json run = distributed_run(problem, options);
+      for (const Direction direction : runs.directions) {
+        const DistributedProgram program = build_distributed(problem, direction, options);
+        DeviceRanks ranks(program, ranked);
+        run["kernel"] = ranks.kernel();
+        run["passes"].push_back(count_program(program, options, ranks, counters));
+        context.print(counted_lines(program, run["passes"].back()));
+        passed &= largest_difference(run["passes"].back().at("gpus")) <= kAllowed;
+      }
+      record["runs"].push_back(run);
+    }
+  }
+  context.write_json(record.dump(1) + "\n");
+  return passed ? kFine : kCheckFailed;
+}
+
+}  // namespace tilescope::cli

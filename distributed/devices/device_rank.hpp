@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU of a distributed program: its buffers, its streams, and what it enqueues there.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "distributed/devices/device_ranks.hpp"
+#include "distributed/devices/nccl_library.hpp"
+#include "distributed/devices/sums.hpp"
+#include "distributed/execution/accumulation_plan.hpp"
+#include "distributed/execution/rank_queues.hpp"
+#include "gpu/launch/device.hpp"
+
+namespace tilescope {
+
+/// A CUDA event of the current device.
+class Event {
+ public:
+  explicit Event(bool timed = false);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class DeviceRank;
+
+/// What the ranks of a program share.
+struct RankedProgram {
+  DistributedProgram program;
+  AccumulationPlan accumulation;
+  std::vector<RankPlan> plans;
+  const GpuKernel* kernel = nullptr;
+  Transport transport = Transport::copy_engine;
+  std::shared_ptr<NcclRanks> nccl;
+  std::vector<void*> memory;  // by buffer, whichever rank's
+  std::vector<std::unique_ptr<DeviceRank>> ranks;
+};
+
+class DeviceRank final : public RankQueue {
+ public:
+  /// Allocates on the device of the rank, which is made current.
+  DeviceRank(int rank, RankedProgram& shared);
+  ~DeviceRank() override;
+
+  void upload(const TensorSet& tensors);
+  void download(TensorSet& tensors);
+  void fill();
+  std::int64_t memory_bytes() const;
+
+  /// Of the next run: what is enqueued, and the repetition from which on time is taken.
+  void set_run(WorkShare share, int repetitions, int timed_from);
+  /// From the first timed repetition to the end of the last.
+  double elapsed_seconds() const;
+
+  void begin(int repetition) override;
+  void wait_for(int lane, const OperationEnd& end) override;
+  void enqueue(const Enqueued& entry) override;
+  void note_end(const Enqueued& entry) override;
+  void end(int repetition) override;
+  bool finished() override;
+  void abandon() noexcept override;
+
+ private:
+  /// A launch made ready: its passes, and the memory of its parts.
+  struct Launch {
+    std::vector<TileProgram> programs;
+    KernelArguments arguments;  // tensors alone; the rest is the program's
+    OutputPart part;
+    DeviceBuffer part_out, part_lse;
+  };
+
+  void prepare(int operation, const Attend& attend);
+  void land_outputs(const Attend& attend, const LaunchPlan& plan, Launch& launch);
+  void land_gradients(const Attend& attend, const LaunchPlan& plan, Launch& launch);
+  DeviceTensor tensor(int buffer) const;
+  /// From a row and head of it on.
+  DeviceTensor tensor(const BufferBlock& block) const;
+  DeviceTensor rows_from(int buffer, std::int64_t row) const;
+  DeviceTensor scratch(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
+                       std::int64_t cols) const;
+  PassRows extent(const BufferBlock& block) const;
+  /// Of the keys of one launch.
+  std::int64_t most_key_bytes() const;
+
+  void clear();
+  void attend(int operation, const Attend& attend);
+  /// Merges parts into a target whose lse is the buffer `statistics`.
+  void merge(int statistics, const DeviceTensor& target, const std::vector<const Launch*>& parts,
+             bool fp32_target);
+  void move(int operation, const Move& move);
+  void round(int operation, const Move& move);
+  void add(int operation, const Move& move);
+  /// Calls visit(from, to, bytes of a row, rows, bytes from row to row of either) for what lies evenly.
+  template <typename Visitor>
+  void for_each_pitched(const Move& move, Visitor&& visit) const;
+  void copy(const Move& move, int lane);
+  void exchange(const Enqueued& entry);
+  void make_current() const;
+  cudaStream_t lane(int index) const { return lanes_[static_cast<std::size_t>(index)]->get(); }
+
+  int rank_;
+  RankedProgram& shared_;
+  const DistributedProgram& program_;
+  std::vector<std::unique_ptr<Stream>> lanes_;
+  std::map<int, DeviceBuffer> buffers_;              // by the program's number
+  std::map<int, std::unique_ptr<Launch>> launches_;  // by operation
+  DeviceBuffer scratch_out_, scratch_lse_, scratch_dk_, scratch_dv_, delta_, counter_;
+  std::map<int, std::shared_ptr<Event>> ends_;  // by operation
+  Event started_;
+  std::vector<std::unique_ptr<Event>> lane_ends_;
+  std::array<Event, 2> repetition_ends_;  // of even and odd repetitions
+  Event time_begin_{true}, time_end_{true};
+  WorkShare share_ = WorkShare::everything;
+  int repetitions_ = 1, timed_from_ = 0;
+};
+
+}  // namespace tilescope

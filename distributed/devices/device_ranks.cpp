@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distributed/devices/device_ranks.hpp"
+
+#include <algorithm>
+
+#include "distributed/devices/device_rank.hpp"
+#include "distributed/execution/rank_failure.hpp"
+#include "gpu/launch/pass_runner.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+
+namespace tilescope {
+namespace {
+
+/// Why a kernel does not take one of the program's launches, or nothing.
+std::optional<std::string> refusal_of(const GpuKernel& kernel, const DistributedProgram& program,
+                                      const Chip& chip) {
+  const Kernel& row = kernel.row;
+  for (const Operation& operation : program.operations) {
+    const Attend* const attend = std::get_if<Attend>(&operation.what);
+    if (attend == nullptr) continue;
+    const AttentionProblem problem = program.slice_problem(*attend);
+    const ProgramOptions options = row.default_options(problem);
+    if (const auto reason = row.refusal(problem, program.direction, options)) return reason;
+    if (const auto lack = row.chip_lack(chip, problem, program.direction, options)) return lack;
+    if (const auto lack = build_lack(row, problem, program.direction, options)) return lack;
+    if (program.direction == Direction::forward) continue;
+    for (const TileProgram& pass : row.programs(program.direction, problem, options)) {
+      const bool taken =
+          pass.name == PassName::delta || pass.name == PassName::dkdvdq || pass.name == PassName::convert;
+      if (!taken) return "has no fused backward pass, whose dQ sums several launches can share";
+    }
+  }
+  return std::nullopt;
+}
+
+const GpuKernel& choose_kernel(const DistributedProgram& program, const DeviceRankOptions& options) {
+  const Chip chip = current_device().chip;
+  if (options.kernel != nullptr) {
+    const auto refusal = refusal_of(*options.kernel, program, chip);
+    if (!refusal) return *options.kernel;
+    throw BadInput("kernel", std::string(options.kernel->row.name), *refusal);
+  }
+  std::string reasons;
+  for (const char* name : {"gpu:flash3", "gpu:flash2-mma"}) {
+    const GpuKernel& kernel = find_gpu_kernel(name);
+    const auto refusal = refusal_of(kernel, program, chip);
+    if (!refusal) return kernel;
+    reasons += (reasons.empty() ? "" : "; ") + std::string(name) + " " + *refusal;
+  }
+  throw BadInput("problem", describe(program.problem), "no kernel takes its launches: " + reasons);
+}
+
+void enable_peer_access(int ranks) {
+  for (int from = 0; from < ranks; ++from) {
+    check_cuda(cudaSetDevice(from), "choosing a device");
+    for (int to = 0; to < ranks; ++to) {
+      if (to == from) continue;
+      const cudaError_t status = cudaDeviceEnablePeerAccess(to, 0);
+      if (status == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+        continue;
+      }
+      check_cuda(status,
+                 "enabling peer access from GPU " + std::to_string(from) + " to " + std::to_string(to));
+    }
+  }
+}
+
+}  // namespace
+
+void require_devices(int ranks) {
+  require_device();
+  int visible = 0;
+  check_cuda(cudaGetDeviceCount(&visible), "counting devices");
+  if (visible < ranks) {
+    throw MachineLacks("--gpus " + std::to_string(ranks) + " needs " + std::to_string(ranks) + " GPUs, and " +
+                       std::to_string(visible) + (visible == 1 ? " is" : " are") +
+                       " visible; verify with --kernel cpu:flash2 and simulate need none");
+  }
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      int reaches = 1;
+      if (from != to) check_cuda(cudaDeviceCanAccessPeer(&reaches, from, to), "asking for peer access");
+      if (reaches != 0) continue;
+      throw MachineLacks("GPU " + std::to_string(from) + " cannot reach the memory of GPU " +
+                         std::to_string(to) +
+                         ": several GPUs need peer access, which `nvidia-smi topo -p2p r` shows");
+    }
+  }
+}
+
+std::shared_ptr<NcclRanks> connect_nccl(int ranks) {
+  require_devices(ranks);
+  return std::make_shared<NcclRanks>(ranks);
+}
+
+struct DeviceRanks::State {
+  RankedProgram shared;
+  DeviceRankOptions options;
+};
+
+DeviceRanks::DeviceRanks(const DistributedProgram& program, const DeviceRankOptions& options)
+    : state_(std::make_unique<State>()) {
+  require_devices(program.ranks);
+  state_->options = options;
+  RankedProgram& shared = state_->shared;
+  shared.program = program;
+  shared.accumulation = plan_accumulation(program);
+  shared.plans = enqueue_plans(program, options.transport);
+  shared.kernel = &choose_kernel(shared.program, options);
+  shared.transport = options.transport;
+  shared.memory.assign(program.buffers.size(), nullptr);
+  enable_peer_access(program.ranks);
+  if (options.transport == Transport::nccl && program.ranks > 1)
+    shared.nccl = options.nccl != nullptr ? options.nccl : connect_nccl(program.ranks);
+  for (int rank = 0; rank < program.ranks; ++rank)
+    shared.ranks.push_back(std::make_unique<DeviceRank>(rank, shared));
+  check_cuda(cudaSetDevice(0), "choosing a device");
+}
+
+DeviceRanks::~DeviceRanks() {
+  state_.reset();
+  cudaSetDevice(0);
+}
+
+void DeviceRanks::upload(const TensorSet& tensors) {
+  for (const auto& rank : state_->shared.ranks) rank->upload(tensors);
+}
+void DeviceRanks::download(TensorSet& tensors) {
+  for (const auto& rank : state_->shared.ranks) rank->download(tensors);
+  check_cuda(cudaSetDevice(0), "choosing a device");
+}
+void DeviceRanks::fill() {
+  for (const auto& rank : state_->shared.ranks) rank->fill();
+  check_cuda(cudaSetDevice(0), "choosing a device");
+}
+
+double DeviceRanks::run(int repetitions, int timed, WorkShare share) {
+  RankedProgram& shared = state_->shared;
+  std::vector<RankQueue*> queues;
+  for (const auto& rank : shared.ranks) {
+    rank->set_run(share, repetitions, repetitions - timed);
+    queues.push_back(rank.get());
+  }
+  run_queues(shared.program, shared.plans, queues,
+             {.repetitions = repetitions,
+              .time_limit = state_->options.time_limit,
+              .before = state_->options.before});
+  double slowest = 0;
+  for (const auto& rank : shared.ranks) {
+    if (timed > 0) slowest = std::max(slowest, rank->elapsed_seconds() / timed);
+  }
+  return slowest;
+}
+
+std::string_view DeviceRanks::kernel() const { return state_->shared.kernel->row.name; }
+
+std::vector<std::int64_t> DeviceRanks::memory_bytes() const {
+  std::vector<std::int64_t> bytes;
+  for (const auto& rank : state_->shared.ranks) bytes.push_back(rank->memory_bytes());
+  return bytes;
+}
+
+std::string DeviceRanks::transport_version() const {
+  return state_->shared.nccl != nullptr ? state_->shared.nccl->version() : "";
+}
+
+double time_on_one_device(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
+                          int timed) {
+  PassRunner runner(kernel, problem, direction, kernel.row.default_options(problem));
+  const Stream stream;
+  const Event begin(true), end(true);
+  for (int turn = 0; turn <= timed; ++turn) {
+    if (turn == 1) check_cuda(cudaEventRecord(begin.get(), stream.get()), "taking the time");
+    for (std::size_t pass = 0; pass < runner.programs().size(); ++pass) runner.launch(pass, stream.get());
+  }
+  check_cuda(cudaEventRecord(end.get(), stream.get()), "taking the time");
+  stream.synchronize("timing " + std::string(kernel.row.name));
+  runner.check();
+  float milliseconds = 0;
+  check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "reading a time");
+  return 1e-3 * static_cast<double>(milliseconds) / timed;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A distributed program on GPUs of this host: one process, a thread a GPU. Plain C++: builds without CUDA
+// have it too, and refuse.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distributed/execution/enqueue_plan.hpp"
+#include "gpu/registry/gpu_kernel.hpp"
+
+namespace tilescope {
+
+class NcclRanks;
+/// Connected ranks, which several programs can use one after the other: to connect takes a second.
+/// @throws MachineLacks without NCCL
+std::shared_ptr<NcclRanks> connect_nccl(int ranks);
+
+struct DeviceRankOptions {
+  Transport transport = Transport::copy_engine;
+  std::shared_ptr<NcclRanks> nccl = nullptr;  // of this transport; null: connected anew
+  /// One whose backward pass is the fused one; null: gpu:flash3 where it takes the program, else
+  /// gpu:flash2-mma.
+  const GpuKernel* kernel = nullptr;
+  /// Without a sign of progress; then all ranks end.
+  std::chrono::milliseconds time_limit = std::chrono::seconds(60);
+  /// Called by each rank before it enqueues each of its operations, for tests of faults.
+  std::function<void(int rank, int operation)> before = nullptr;
+};
+
+/// What of a program is enqueued: without its other half the results are wrong, but the times say what hides
+/// what.
+enum class WorkShare : std::uint8_t { everything, launches, link };
+
+/// @throws MachineLacks where this machine has too few GPUs, or some that do not reach each other's memory
+void require_devices(int ranks);
+
+class DeviceRanks {
+ public:
+  /// @throws MachineLacks, or BadInput with the reason of a kernel that refuses one of the launches
+  DeviceRanks(const DistributedProgram& program, const DeviceRankOptions& options);
+  ~DeviceRanks();
+  DeviceRanks(const DeviceRanks&) = delete;
+  DeviceRanks& operator=(const DeviceRanks&) = delete;
+
+  /// The program's inputs from, and its outputs to, the whole tensors.
+  void upload(const TensorSet& tensors);
+  void download(TensorSet& tensors);
+  /// Random inputs, made on the devices: the times do not depend on which.
+  void fill();
+
+  /// Runs the program so many times, one after the other, and waits. @return what the slowest rank took for
+  /// one of the last `timed` times [seconds]
+  /// @throws RankFailure naming the rank, once all have ended
+  double run(int repetitions = 1, int timed = 0, WorkShare share = WorkShare::everything);
+
+  std::string_view kernel() const;
+  /// Memory of the buffers, by rank. [bytes]
+  std::vector<std::int64_t> memory_bytes() const;
+  /// NCCL's version, or nothing.
+  std::string transport_version() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// One GPU with the whole problem and nothing between its launches: what one of `timed` repetitions takes
+/// after a warm-up. [seconds]
+double time_on_one_device(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
+                          int timed);
+
+}  // namespace tilescope

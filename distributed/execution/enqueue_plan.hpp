@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each rank enqueues on which stream of its device (lane), and which ends on other lanes that waits for.
+// Lanes do what they are given in order. Ranks take the operations in the order of the program, so that
+// nothing waits in a circle.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "distributed/schedule/distributed_program.hpp"
+
+namespace tilescope {
+
+/// What carries copies between ranks.
+enum class Transport : std::uint8_t {
+  copy_engine,  // the sender's: a lane for each peer, no multiprocessors
+  nccl,         // sends and receives on one lane of both ranks; those that may go at once make one group
+};
+inline constexpr Transport kTransports[] = {Transport::copy_engine, Transport::nccl};
+std::string_view to_string(Transport transport);
+/// @throws UnknownName naming the nearest
+Transport parse_transport(const std::string& name);
+
+/// The end of an operation, on a rank that took part in it.
+struct OperationEnd {
+  int rank = 0, operation = 0;
+  bool operator==(const OperationEnd&) const = default;
+};
+
+struct Enqueued {
+  std::vector<int> operations;      // one, or the copies of a group
+  int lane = 0;                     // 0: launches, additions, roundings, and copies inside the rank
+  std::vector<OperationEnd> waits;  // the last of each other lane
+  bool awaited = false;             // another lane waits for its end
+};
+
+struct RankPlan {
+  int lanes = 1;
+  std::vector<Enqueued> enqueued;
+};
+
+/// By rank.
+std::vector<RankPlan> enqueue_plans(const DistributedProgram& program, Transport transport);
+
+}  // namespace tilescope

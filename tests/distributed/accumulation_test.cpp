@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where launches leave their results on devices: nothing is read that nobody wrote, and sums are left out
+// where one launch has them all.
+#include "distributed/execution/accumulation_plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "tests/distributed/schedules.hpp"
+
+namespace tilescope {
+namespace {
+
+using testing::distributed_cases;
+using testing::DistributedCase;
+using enum TensorName;
+
+/// Follows a plan and notes which rows of which buffer hold something.
+class Followed {
+ public:
+  explicit Followed(const DistributedProgram& program)
+      : program_(program), plan_(plan_accumulation(program)), rows_(program.buffers.size()) {
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      rows_[i].assign(static_cast<std::size_t>(program.buffers[i].rows), false);
+    for (const Placement& input : program.inputs) set(input.block.buffer, input.block.rows);
+    for (const int buffer : plan_.cleared) set(buffer, all(buffer));
+  }
+
+  /// @return whether every row was there when it was read, and every output is there in the end
+  bool right() {
+    for (int i = 0; i < static_cast<int>(program_.operations.size()); ++i) {
+      const Operation& operation = program_.operations[static_cast<std::size_t>(i)];
+      if (const Attend* const attend = std::get_if<Attend>(&operation.what)) {
+        launch(i, *attend);
+      } else {
+        move(i, std::get<Move>(operation.what));
+      }
+    }
+    for (const Placement& output : program_.outputs) {
+      const bool statistics =
+          program_.buffer_of(output.block).tensor == lse;  // -inf before the first operation
+      if (!statistics) need(output.block.buffer, output.block.rows);
+    }
+    return right_;
+  }
+
+ private:
+  IndexRange all(int buffer) const { return {0, program_.buffers[static_cast<std::size_t>(buffer)].rows}; }
+  void set(int buffer, const IndexRange& rows) {
+    auto& of = rows_[static_cast<std::size_t>(buffer)];
+    std::fill(of.begin() + rows.begin, of.begin() + rows.end, true);
+    right_ = right_ && plan_.exists[static_cast<std::size_t>(buffer)];
+  }
+  void need(int buffer, const IndexRange& rows) {
+    const auto& of = rows_[static_cast<std::size_t>(buffer)];
+    right_ = right_ && plan_.exists[static_cast<std::size_t>(buffer)] &&
+             std::all_of(of.begin() + rows.begin, of.begin() + rows.end, [](bool there) { return there; });
+  }
+  int result(int sums) const { return plan_.result[static_cast<std::size_t>(sums)]; }
+
+  void launch(int index, const Attend& attend) {
+    const LaunchPlan& plan = plan_.launches[static_cast<std::size_t>(index)];
+    for (const TensorName name : {q, k, v, dout}) {
+      if (attend.buffer(name) >= 0)
+        need(attend.buffer(name), has_query_rows(name) ? attend.slice.q_rows : attend.slice.kv_rows);
+    }
+    if (program_.direction == Direction::forward) {
+      const int sums = attend.buffer(out_accum);
+      if (plan.out == Landing::result) set(result(sums), attend.slice.q_rows);
+      if (plan.out == Landing::add)
+        set(sums, attend.slice.q_rows);  // merged: what lse does not know is not read
+      return;
+    }
+    for (const auto& [name, landing] : {std::pair(dk_accum, plan.dk), std::pair(dv_accum, plan.dv)}) {
+      const int sums = attend.buffer(name);
+      if (landing == Landing::result) set(result(sums), attend.slice.kv_rows);
+      if (landing == Landing::add) need(sums, attend.slice.kv_rows);
+      if (landing == Landing::store) set(sums, attend.slice.kv_rows);
+    }
+  }
+  void move(int index, const Move& move) {
+    const MovePlan& plan = plan_.moves[static_cast<std::size_t>(index)];
+    if (move.kind == MoveKind::add) {
+      if (plan.parts.empty() && !plan.nothing) need(move.from.buffer, move.from.rows);
+      return need(move.to.buffer, move.to.rows);
+    }
+    if (move.kind == MoveKind::copy || (plan.parts.empty() && !plan.nothing)) {
+      need(move.from.buffer, move.from.rows);
+      set(move.to.buffer, move.to.rows);
+    }
+    for (const int part : plan.parts) {  // merged: every row of a launch sees some key
+      const Operation& of = program_.operations[static_cast<std::size_t>(part)];
+      set(move.to.buffer, std::get<Attend>(of.what).slice.q_rows);
+    }
+    need(move.to.buffer, move.to.rows);
+  }
+
+  const DistributedProgram& program_;
+  AccumulationPlan plan_;
+  std::vector<std::vector<bool>> rows_;  // by buffer: whether they hold something
+  bool right_ = true;
+};
+
+TEST_CASE("every row that is read has been written or cleared") {
+  for (const DistributedCase& c : distributed_cases()) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      INFO(describe(c));
+      CAPTURE(to_string(direction));
+      const DistributedProgram program = build_distributed(c.problem, direction, c.options);
+      CHECK(Followed(program).right());
+    }
+  }
+}
+
+struct Landings {
+  int result = 0, part = 0, store = 0, add = 0;
+};
+Landings landings(LinkSchedule schedule, int ranks, Direction direction) {
+  const AttentionProblem problem{
+      .heads = 4, .heads_kv = 4, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 16, .causal = true};
+  const DistributedProgram program = build_distributed(problem, direction, {schedule, ranks});
+  const AccumulationPlan plan = plan_accumulation(program);
+  Landings landings;
+  for (std::size_t i = 0; i < program.operations.size(); ++i) {
+    if (!std::holds_alternative<Attend>(program.operations[i].what)) continue;
+    const Landing landing = direction == Direction::forward ? plan.launches[i].out : plan.launches[i].dk;
+    ++(landing == Landing::result  ? landings.result
+       : landing == Landing::part  ? landings.part
+       : landing == Landing::store ? landings.store
+                                   : landings.add);
+  }
+  return landings;
+}
+
+TEST_CASE("what one launch has alone needs no sum; a ring's first launch stores, the others leave parts") {
+  const Landings alone = landings(LinkSchedule::ulysses, 4, Direction::backward);
+  CHECK(alone.result == 4);
+  CHECK(alone.add + alone.store + alone.part == 0);
+  const Landings gathered = landings(LinkSchedule::all_gather, 2, Direction::forward);
+  CHECK(gathered.result == 3);  // two segments of rank 0, and those of rank 1, which lie side by side
+  const Landings ring = landings(LinkSchedule::zigzag, 2, Direction::forward);
+  CHECK(ring.result == 2);
+  CHECK(ring.part == 2);
+  const Landings back = landings(LinkSchedule::zigzag, 4, Direction::backward);
+  CHECK(back.store == 4);
+  CHECK(back.part == 12);
+  CHECK(back.add == 0);
+  // More parts than one pass merges go into sums.
+  const Landings many = landings(LinkSchedule::zigzag, 8, Direction::forward);
+  CHECK(many.add == 64);
+}
+
+}  // namespace
+}  // namespace tilescope
