@@ -84,9 +84,9 @@ DistributedPeers parse_distributed_peers(const std::string& source, std::string_
                          .head_dim = problem.at("head_dim").integer(1),
                          .runs = {}};
   for (const JsonField& run : field.at("runs").items()) {
-    peers.runs.push_back({run.at("peer").text(), run.at("tokens_a_gpu").integer(1), number_at(run, "forward_s"),
-                          number_at(run, "backward_s"), number_at(run, "forward_efficiency"),
-                          number_at(run, "backward_efficiency")});
+    peers.runs.push_back({run.at("peer").text(), run.at("tokens_a_gpu").integer(1),
+                          number_at(run, "forward_s"), number_at(run, "backward_s"),
+                          number_at(run, "forward_efficiency"), number_at(run, "backward_efficiency")});
   }
   return peers;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands with --gpus wrote, schema "tilescope.distributed/1", and what other libraries took on the same
-// GPUs, schema "tilescope.distributed-peers/1".
+// What the commands with --gpus wrote, schema "tilescope.distributed/1", and what other libraries took on the
+// same GPUs, schema "tilescope.distributed-peers/1".
 #pragma once
 
 #include <optional>
@@ -21,12 +21,13 @@ struct LinkRecord {
 };
 
 struct DistributedPass {
-  std::string name;  // forward, backward
-  std::vector<LinkRecord> link;                 // by GPU: by formula, or as counters saw it
-  std::vector<LinkRecord> link_formula;         // beside counters
-  std::vector<LinkRecord> link_with_protocol;   // likewise
-  std::optional<double> predicted_efficiency;   // of `simulate`
-  std::optional<double> time_s, launches_s, link_s, one_gpu_s, efficiency, hidden_share, flops_per_second_a_gpu;
+  std::string name;                            // forward, backward
+  std::vector<LinkRecord> link;                // by GPU: by formula, or as counters saw it
+  std::vector<LinkRecord> link_formula;        // beside counters
+  std::vector<LinkRecord> link_with_protocol;  // likewise
+  std::optional<double> predicted_efficiency;  // of `simulate`
+  std::optional<double> time_s, launches_s, link_s, one_gpu_s, efficiency, hidden_share,
+      flops_per_second_a_gpu;
   std::optional<double> model_efficiency;  // from the rate of one GPU
 };
 
@@ -34,7 +35,7 @@ struct DistributedRun {
   AttentionProblem problem;
   std::string schedule, kernel;
   std::int64_t gpus = 1;
-  std::optional<bool> passed;   // judged
+  std::optional<bool> passed;      // judged
   double largest_error_share = 0;  // of the errors' bounds, where it was
   std::vector<DistributedPass> passes;
 };

@@ -58,6 +58,10 @@ void ReportRecords::add(const std::string& source, std::string_view text) {
     kernels.push_back(parse_kernel_record(source, text));
   } else if (schema == kCeilingsSchema) {
     ceilings.push_back(parse_ceilings_record(source, text));
+  } else if (schema == kDistributedSchema) {
+    distributed.push_back(parse_distributed_record(source, text));
+  } else if (schema == kDistributedPeersSchema) {
+    distributed_peers.push_back(parse_distributed_peers(source, text));
   } else {
     runs.push_back(parse_run_record(source, text));
   }
@@ -93,6 +97,7 @@ Document make_report(const ReportRecords& all) {
   add(document, device_speed_section(runs));
   add(document, speed_section(runs));
   add(document, roofline_section(runs));
+  add(document, several_gpus_section(all.distributed, all.distributed_peers));
   add(document, work_section(runs));
   add(document, progress_section(records));
   add(document, explain_section(all.explained));

@@ -8,6 +8,7 @@
 
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/ceilings_record.hpp"
+#include "analysis/records/distributed_record.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -20,6 +21,8 @@ struct ReportRecords {
   std::vector<KernelRecord> kernels = {};
   std::vector<ExplainRecord> explained = {};
   std::vector<CeilingsRecord> ceilings = {};
+  std::vector<DistributedRecord> distributed = {};
+  std::vector<DistributedPeers> distributed_peers = {};
   std::vector<RunRecord> holdout = {};  // of problems that nothing in the models was fitted to
 
   /// Adds the record of any schema that `text` holds.

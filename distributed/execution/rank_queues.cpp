@@ -57,7 +57,7 @@ class Board {
   void wait_until(Done&& done, int rank, int awaited, int step) {
     awaits_[static_cast<std::size_t>(rank)] = awaited;
     for (int turn = 0; !done(); ++turn) {
-      if (failed_.load(std::memory_order_acquire)) throw EndedByAnother{};
+      require_no_failure();
       if (SteadyClock::now().time_since_epoch().count() - last_progress_.load() >
           SteadyClock::duration(limit_).count()) {
         throw RankFailure(last_awaited(rank), step,
@@ -66,6 +66,9 @@ class Board {
       if (turn > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
     awaits_[static_cast<std::size_t>(rank)] = rank;
+  }
+  void require_no_failure() const {
+    if (failed_.load(std::memory_order_acquire)) throw EndedByAnother{};
   }
   void progress() { last_progress_ = SteadyClock::now().time_since_epoch().count(); }
   void fail() { failed_.store(true, std::memory_order_release); }
@@ -116,6 +119,7 @@ class RankThread {
     if (options_.before) {
       for (const int operation : entry.operations) options_.before(rank_, operation);
     }
+    board_.require_no_failure();
     for (const OperationEnd& end : entry.waits) {
       if (end.rank != rank_) board_.await(rank_, end, repetition);
       queue_.wait_for(entry.lane, end);

@@ -28,7 +28,8 @@ class AllGatherBuilder {
     gather(k);
     gather(v);
     const Shard all_keys{{{0, build_.problem().seqlen_k, 1}}};
-    for (int r = 0; r < ranks_; ++r) build_.attend(0, attends_[at(r)], q_shards_[at(r)], all_keys);
+    for (int r = 0; r < ranks_; ++r)
+      build_.attend(0, attends_[at(r)], q_shards_[at(r)], {0, q_shards_[at(r)].rows()}, all_keys);
     const TensorName sums = build_.forward() ? out_accum : dq_accum;
     for (int r = 0; r < ranks_; ++r)
       round(2, r, buffer(r, sums), build_.forward() ? out : dq, q_shards_[at(r)]);

@@ -100,11 +100,14 @@ void ProgramBuilder::move(int step, MoveKind kind, const BufferBlock& from, cons
   add(step, Move{kind, from, to});
 }
 
-void ProgramBuilder::attend(int step, Attend base, const Shard& q, const Shard& kv) {
+void ProgramBuilder::attend(int step, Attend base, const Shard& q, const IndexRange& queries,
+                            const Shard& kv) {
   std::optional<std::int64_t> offset;
   if (problem().causal) offset = problem().seqlen_k - problem().seqlen_q;
-  for (const Slice& slice : visible_slices(q, kv, offset)) {
+  for (const Slice& slice : visible_slices(q.part(queries), kv, offset)) {
     base.slice = slice;
+    base.slice.q_rows.begin += queries.begin;
+    base.slice.q_rows.end += queries.begin;
     add(step, base);
   }
 }

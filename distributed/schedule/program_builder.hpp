@@ -22,8 +22,9 @@ class ProgramBuilder {
   BufferBlock rows(int buffer, std::int64_t rows) const;
 
   void move(int step, MoveKind kind, const BufferBlock& from, const BufferBlock& to);
-  /// One launch for each band of what `q` sees of `kv`; the rows of `base.slice` are ignored.
-  void attend(int step, Attend base, const Shard& q, const Shard& kv);
+  /// One launch for each band of what the rows `queries` of `q` see of `kv`; the rows of `base.slice` are
+  /// ignored.
+  void attend(int step, Attend base, const Shard& q, const IndexRange& queries, const Shard& kv);
   /// The rows of `shard`, which lie in the buffer from its first row on, are those of the whole tensor.
   void place_input(int buffer, std::int64_t first_head, const Shard& shard);
   void place_output(int buffer, std::int64_t first_head, const Shard& shard);

@@ -33,7 +33,10 @@ class RingBuilder {
       if (!build_.forward() && step > 0) rotate_gradients(step);
       launch(step);
     }
-    if (!build_.forward() && groups_ > 1) rotate_gradients(groups_);
+    if (!build_.forward() && groups_ > 1) {
+      rotate_gradients(groups_);
+      launch_rest();
+    }
     finish();
     return build_.take();
   }
@@ -174,38 +177,52 @@ class RingBuilder {
     }
   }
 
+  /// What each rank's queries do with the keys of a step. Backward, of its own keys' launch the first half of
+  /// the queries waits until the sums are on their last hop, which they hide.
   void launch(int step) {
     for (int r = 0; r < groups_ * ulysses_; ++r) {
       const int group = r / ulysses_;
-      const Shard& kv = kv_shards_[at(visiting(group, step))];
-      Attend attend;
-      attend.rank = r;
-      attend.buffers.fill(-1);
-      const auto use = [&](TensorName tensor, const Buffers& buffers) {
-        attend.buffers[static_cast<std::size_t>(tensor)] = buffers[at(r)];
-      };
-      for (const TensorName tensor : {q, out, lse, dout, out_accum, dq_accum}) {
-        if (!operand(tensor).empty()) use(tensor, operand(tensor));
-      }
-      use(k, keys(k, step));
-      use(v, keys(v, step));
-      if (!build_.forward()) {
-        const bool alone = groups_ == 1;
-        use(dk_accum, alone ? operand(dk_accum) : step == 0 ? dk_slot_[0] : dk_part_);
-        use(dv_accum, alone ? operand(dv_accum) : step == 0 ? dv_slot_[0] : dv_part_);
-      }
-      build_.attend(step, attend, q_shards_[at(group)], kv);
-      if (!build_.forward() && step > 0) {
-        add_part(step, r, dk_part_, dk_slot_, kv.rows());
-        add_part(step, r, dv_part_, dv_slot_, kv.rows());
-      }
+      const Shard& q = q_shards_[at(group)];
+      const bool halved = !build_.forward() && step == 0 && groups_ > 1;
+      launch(step, r, visiting(group, step), {halved ? q.rows() / 2 : 0, q.rows()});
+      if (build_.forward() || step == 0) continue;
+      const std::int64_t rows = kv_shards_[at(visiting(group, step))].rows();
+      add_part(step, r, dk_part_, dk_slot_[at(step % 2)], rows);
+      add_part(step, r, dv_part_, dv_slot_[at(step % 2)], rows);
     }
   }
+  void launch_rest() {
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      const int group = r / ulysses_;
+      launch(groups_, r, group, {0, q_shards_[at(group)].rows() / 2});
+      const std::int64_t rows = kv_shards_[at(group)].rows();
+      add_part(groups_, r, dk_part_, operand(dk_accum), rows);
+      add_part(groups_, r, dv_part_, operand(dv_accum), rows);
+    }
+  }
+  /// Query rows of rank r against the keys of a group's shard.
+  void launch(int step, int r, int keys_of, const IndexRange& queries) {
+    Attend attend;
+    attend.rank = r;
+    attend.buffers.fill(-1);
+    const auto use = [&](TensorName tensor, const Buffers& buffers) {
+      attend.buffers[static_cast<std::size_t>(tensor)] = buffers[at(r)];
+    };
+    for (const TensorName tensor : {q, out, lse, dout, out_accum, dq_accum}) {
+      if (!operand(tensor).empty()) use(tensor, operand(tensor));
+    }
+    use(k, keys(k, step % groups_));
+    use(v, keys(v, step % groups_));
+    if (!build_.forward()) {
+      const bool alone = groups_ == 1;
+      use(dk_accum, alone ? operand(dk_accum) : step == 0 ? dk_slot_[0] : dk_part_);
+      use(dv_accum, alone ? operand(dv_accum) : step == 0 ? dv_slot_[0] : dv_part_);
+    }
+    build_.attend(step, attend, q_shards_[at(r / ulysses_)], queries, kv_shards_[at(keys_of)]);
+  }
   /// The sums of a step wait for those of the ranks before; the launch does not.
-  void add_part(int step, int r, const Buffers& part, const std::array<Buffers, 2>& slots,
-                std::int64_t rows) {
-    build_.move(step, MoveKind::add, build_.rows(part[at(r)], rows),
-                build_.rows(slots[at(step % 2)][at(r)], rows));
+  void add_part(int step, int r, const Buffers& part, const Buffers& sums, std::int64_t rows) {
+    build_.move(step, MoveKind::add, build_.rows(part[at(r)], rows), build_.rows(sums[at(r)], rows));
   }
 
   void finish() {

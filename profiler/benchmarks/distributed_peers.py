@@ -163,7 +163,7 @@ def context_parallel_times(arguments, tokens, backend):
     mesh = init_device_mesh("cuda", (dist.get_world_size(),))
     q, k, v = (x.detach() for x in tensors(arguments, tokens * dist.get_world_size()))
     with context_parallel(mesh, buffers=(q, k, v), buffer_seq_dims=(2, 2, 2)), sdpa_kernel(backend):
-        q, k, v = (x.requires_grad_() for x in (q, k, v))
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))  # the same memory, of this rank's tokens
         return forward_backward_times(
             lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (q, k, v))
 

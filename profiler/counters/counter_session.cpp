@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/counters/counter_session.hpp"
 
+#include <algorithm>
+
 namespace tilescope {
 
 CounterDevice CounterDevice::probe(const CuptiLibrary& library, CUcontext context, int device_index) {
@@ -21,11 +23,25 @@ CounterDevice CounterDevice::probe(const CuptiLibrary& library, CUcontext contex
   return device;
 }
 
+namespace {
+
+/// The image of a context's counters leaves out those of the links between devices, which lie outside of any
+/// context: these are asked for without it.
+std::vector<std::uint8_t> availability_of(const CounterDevice& device,
+                                          const std::vector<std::string>& counters) {
+  const bool links = std::all_of(counters.begin(), counters.end(),
+                                 [](const std::string& name) { return name.starts_with("nvl"); });
+  return links ? std::vector<std::uint8_t>{} : device.availability;
+}
+
+}  // namespace
+
 CounterSession::CounterSession(std::shared_ptr<const CuptiLibrary> library, CUcontext context,
                                const CounterDevice& device, std::vector<std::string> counters, RangeMode mode,
                                int max_ranges)
     : library_(std::move(library)),
-      config_(library_, device.chip, std::move(counters), device.availability),
+      availability_(availability_of(device, counters)),
+      config_(library_, device.chip, std::move(counters), availability_),
       mode_(mode),
       max_ranges_(max_ranges) {
   auto enable = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_Enable_Params);

@@ -65,6 +65,7 @@ class CounterSession {
   void reset();
 
   std::shared_ptr<const CuptiLibrary> library_;
+  std::vector<std::uint8_t> availability_;  // image that the configuration refers to
   CounterConfig config_;
   RangeMode mode_;
   int max_ranges_;

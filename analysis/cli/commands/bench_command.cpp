@@ -172,7 +172,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
 int bench_ranks(const BenchArguments& arguments, const CommandContext& context, int rounds) {
   DeviceRuns runs;
   if (arguments.sweep.given()) {
-    for (const SweepPoint& point : bench_subjects(arguments.sweep, arguments.problem, "").points)
+    for (const SweepPoint& point : bench_subjects(arguments.sweep, arguments.problem, "cpu").points)
       runs.problems.push_back(point.problem);
   } else {
     runs.problems = {arguments.problem.problem()};

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 
 #include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/link_meter.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "common/number_format.hpp"
 #include "distributed/devices/device_ranks.hpp"
-#include "profiler/counters/block_counters.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -113,10 +112,6 @@ std::vector<std::string> timed_row(const DistributedProgram& program, const Time
           hidden ? percent_text(*hidden) : "-"};
 }
 
-/// The links' counters of one GPU, user data and all.
-constexpr const char* kLinkCounters =
-    "nvltx__bytes_data_user.sum,nvlrx__bytes_data_user.sum,nvltx__bytes.sum,nvlrx__bytes.sum";
-
 /// Largest difference between counted and expected, as a share of what is expected.
 double largest_difference(const Json& gpus) {
   double largest = 0;
@@ -129,24 +124,39 @@ double largest_difference(const Json& gpus) {
   return largest;
 }
 
+Json reading_json(const LinkCount& count) {
+  return {{"link_sent_bytes", count.sent},
+          {"link_received_bytes", count.received},
+          {"link_sent_with_protocol_bytes", count.raw_sent},
+          {"link_received_with_protocol_bytes", count.raw_received}};
+}
+
+/// Bytes of one repetition, as the counters saw them or, without these, NVML.
 Json count_program(const DistributedProgram& program, const DistributedOptions& options, DeviceRanks& ranks,
-                   std::vector<std::unique_ptr<BlockCounters>>& counters) {
+                   LinkMeter& meter) {
+  constexpr int kRepetitions = 8;  // NVML counts whole KiB
   ranks.fill();
   ranks.run(kWarmUps);  // connections are made, and what they move is over
-  for (const auto& of_gpu : counters) of_gpu->open();
-  ranks.run();
+  meter.open();
+  ranks.run(kRepetitions);
+  const std::vector<LinkReading> readings = meter.close();
   const std::vector<LinkBytes> formula = link_closed_form(program.problem, program.direction, options);
   Json gpus = Json::array();
-  for (std::size_t r = 0; r < counters.size(); ++r) {
-    const KernelMeasurement seen = counters[r]->close("rank " + std::to_string(r));
-    gpus.push_back({{"link_sent_bytes", seen.counters.at("nvltx__bytes_data_user.sum")},
-                    {"link_received_bytes", seen.counters.at("nvlrx__bytes_data_user.sum")},
-                    {"link_sent_with_protocol_bytes", seen.counters.at("nvltx__bytes.sum")},
-                    {"link_received_with_protocol_bytes", seen.counters.at("nvlrx__bytes.sum")},
-                    {"closed_form",
-                     {{"link_sent_bytes", formula[r].sent}, {"link_received_bytes", formula[r].received}}}});
+  for (std::size_t r = 0; r < readings.size(); ++r) {
+    const auto one = [](const LinkCount& all) {
+      return LinkCount{all.sent / kRepetitions, all.received / kRepetitions, all.raw_sent / kRepetitions,
+                       all.raw_received / kRepetitions};
+    };
+    const LinkReading& reading = readings[r];
+    Json gpu = reading_json(one(reading.counters ? *reading.counters : *reading.nvml));
+    gpu["closed_form"] = {{"link_sent_bytes", formula[r].sent}, {"link_received_bytes", formula[r].received}};
+    if (reading.counters && reading.nvml) gpu["nvml"] = reading_json(one(*reading.nvml));
+    gpus.push_back(gpu);
   }
-  return {{"name", to_string(program.direction)}, {"gpus", gpus}};
+  return {{"name", to_string(program.direction)},
+          {"counted_by", readings.front().counters ? "counters" : "NVML"},
+          {"repetitions", kRepetitions},
+          {"gpus", gpus}};
 }
 
 std::string counted_lines(const DistributedProgram& program, const Json& pass) {
@@ -215,9 +225,8 @@ int profile_distributed(const CommandContext& context, const DeviceRuns& runs) {
   require_all(runs);
   const DeviceRankOptions ranked = rank_options(runs);
   Json record = measured_record(context, runs);
-  std::vector<std::unique_ptr<BlockCounters>> counters;
-  for (int rank = 0; rank < runs.schedules.front().ranks; ++rank)
-    counters.push_back(std::make_unique<BlockCounters>(kLinkCounters, rank, L2State::warm));
+  LinkMeter meter(runs.schedules.front().ranks);
+  if (!meter.lack().empty()) context.print("one source alone: " + meter.lack() + "\n");
   constexpr double kAllowed = 1e-3;  // of what the closed form says
   bool passed = true;
   for (const AttentionProblem& problem : runs.problems) {
@@ -228,7 +237,7 @@ int profile_distributed(const CommandContext& context, const DeviceRuns& runs) {
         const DistributedProgram program = build_distributed(problem, direction, options);
         DeviceRanks ranks(program, ranked);
         run["kernel"] = ranks.kernel();
-        run["passes"].push_back(count_program(program, options, ranks, counters));
+        run["passes"].push_back(count_program(program, options, ranks, meter));
         context.print(counted_lines(program, run["passes"].back()));
         passed &= largest_difference(run["passes"].back().at("gpus")) <= kAllowed;
       }

@@ -8,6 +8,7 @@
 #include "analysis/counts/run_summary.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/ceilings_record.hpp"
+#include "analysis/records/distributed_record.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/validation/noise_floor_bytes.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -65,6 +66,9 @@ std::optional<Section> diagonal_section(const std::vector<RunSummary>& runs);
 std::optional<Section> work_section(const std::vector<RunSummary>& runs);
 /// What an L2 keeps, how SMs stand round its partitions, and its noise floor, from `ceilings`.
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
+/// What several GPUs must move over their links, what moved, and how much of it was hidden.
+std::optional<Section> several_gpus_section(const std::vector<DistributedRecord>& records,
+                                            const std::vector<DistributedPeers>& peers);
 /// How unevenly SMs share themselves between their CTAs, from `profile --cta-progress`.
 std::optional<Section> progress_section(const std::vector<RunRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention on several GPUs: what each schedule must move over the links, what moved, what the times were
+// beside the predictions and other libraries, and how much of the link's time was hidden.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "analysis/report/sections/report_sections.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string percent(const std::optional<double>& share) { return share ? percent(*share) : "-"; }
+std::string seconds(const std::optional<double>& time) { return time ? format_seconds(*time) : "-"; }
+
+std::string shape_of(const AttentionProblem& problem) {
+  return fmt::format("H{}/{} D{} {}{}", problem.heads, problem.heads_kv, problem.head_dim,
+                     to_string(problem.dtype), problem.causal ? " causal" : "");
+}
+
+/// What tells two passes from each other.
+using PassKey = std::tuple<std::string, std::string, std::int64_t, std::string, std::string>;
+PassKey key_of(const DistributedRun& run, const DistributedPass& pass) {
+  return {shape_of(run.problem), run.schedule, run.problem.seqlen_k / run.gpus, pass.name,
+          std::to_string(run.gpus)};
+}
+
+/// Calls visit(record, run, pass) for every pass of the records.
+template <typename Visitor>
+void for_each_pass(const std::vector<DistributedRecord>& records, Visitor&& visit) {
+  for (const DistributedRecord& record : records) {
+    for (const DistributedRun& run : record.runs) {
+      for (const DistributedPass& pass : run.passes) visit(record, run, pass);
+    }
+  }
+}
+
+LinkRecord largest(const std::vector<LinkRecord>& gpus) {
+  LinkRecord most;
+  for (const LinkRecord& gpu : gpus) {
+    most.sent_bytes = std::max(most.sent_bytes, gpu.sent_bytes);
+    most.received_bytes = std::max(most.received_bytes, gpu.received_bytes);
+  }
+  return most;
+}
+
+/// Of the GPUs and both ways, the difference of the largest magnitude. [share of what must move]
+double worst_difference(const DistributedPass& pass) {
+  double worst = 0;
+  const auto consider = [&worst](double seen, double formula) {
+    const double difference = formula > 0 ? (seen - formula) / formula : 0;
+    if (std::abs(difference) > std::abs(worst)) worst = difference;
+  };
+  for (std::size_t i = 0; i < pass.link_formula.size(); ++i) {
+    consider(pass.link[i].sent_bytes, pass.link_formula[i].sent_bytes);
+    consider(pass.link[i].received_bytes, pass.link_formula[i].received_bytes);
+  }
+  return worst;
+}
+
+Table link_table(const std::vector<DistributedRecord>& records) {
+  Table table{
+      "Bytes that a GPU sends in one pass: by the closed form, and as counted. The difference is the "
+      "largest of all GPUs, sent and received; protocol is what links carry beside the data.",
+      {{"schedule"},
+       {"pass"},
+       {"carried by"},
+       {"must send", true},
+       {"sent", true},
+       {"difference", true},
+       {"with protocol", true}},
+      {}};
+  std::string problem;
+  for_each_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+    if (pass.link_formula.empty()) return;
+    const std::string title = fmt::format("{} GPUs, {}, {} tokens a GPU", run.gpus, shape_of(run.problem),
+                                          run.problem.seqlen_k / run.gpus);
+    if (title != problem) table.rows.push_back({problem = title});
+    table.rows.push_back(
+        {run.schedule, pass.name, record.transport, format_bytes(largest(pass.link_formula).sent_bytes),
+         format_bytes(largest(pass.link).sent_bytes), fmt::format("{:+.4f} %", 100 * worst_difference(pass)),
+         pass.link_with_protocol.empty() ? "-" : format_bytes(largest(pass.link_with_protocol).sent_bytes)});
+  });
+  return table;
+}
+
+Table time_table(const std::vector<DistributedRecord>& records) {
+  std::map<PassKey, double> predicted;
+  for_each_pass(records, [&](const auto&, const auto& run, const auto& pass) {
+    if (pass.predicted_efficiency) predicted[key_of(run, pass)] = *pass.predicted_efficiency;
+  });
+  Table table{
+      "Times of one pass. Efficiency: the time of one GPU with the whole problem over that of all GPUs "
+      "together; predicted before it was measured. Hidden: the share of the link's time in which the "
+      "launches ran, from their times alone.",
+      {{"schedule"},
+       {"pass"},
+       {"carried by"},
+       {"tokens a GPU", true},
+       {"time", true},
+       {"TFLOP/s a GPU", true},
+       {"efficiency", true},
+       {"predicted", true},
+       {"launches alone", true},
+       {"link alone", true},
+       {"hidden", true}},
+      {}};
+  std::string problem;
+  for_each_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+    if (!pass.time_s) return;
+    const std::string title = fmt::format("{} GPUs, {}, {}", run.gpus, shape_of(run.problem), run.kernel);
+    if (title != problem) table.rows.push_back({problem = title});
+    const auto before = predicted.find(key_of(run, pass));
+    table.rows.push_back({run.schedule, pass.name, record.transport,
+                          std::to_string(run.problem.seqlen_k / run.gpus), seconds(pass.time_s),
+                          fmt::format("{:.0f}", pass.flops_per_second_a_gpu.value_or(0) / 1e12),
+                          percent(pass.efficiency), before == predicted.end() ? "-" : percent(before->second),
+                          seconds(pass.launches_s), seconds(pass.link_s), percent(pass.hidden_share)});
+  });
+  return table;
+}
+
+/// Ours on the same problem, by the first schedule of `bench`: zigzag where it is there.
+const DistributedPass* ours(const std::vector<DistributedRecord>& records, const DistributedPeers& peers,
+                            std::int64_t tokens, const std::string& name) {
+  const DistributedPass* found = nullptr;
+  for_each_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+    const bool same = run.gpus == peers.gpus && run.problem.heads == peers.heads &&
+                      run.problem.heads_kv == peers.heads_kv && run.problem.head_dim == peers.head_dim &&
+                      run.problem.seqlen_k == tokens * peers.gpus;
+    if (same && pass.time_s && pass.name == name && run.schedule == "zigzag" &&
+        record.transport == "copy-engine")
+      found = &pass;
+  });
+  return found;
+}
+
+Table peer_table(const std::vector<DistributedRecord>& records, const std::vector<DistributedPeers>& all) {
+  Table table{
+      "Others on the same GPUs, beside our zigzag ring by the copy engine: milliseconds of a pass, and the "
+      "efficiency against the same library's kernel on one GPU.",
+      {{"library"},
+       {"tokens a GPU", true},
+       {"forward", true},
+       {"efficiency", true},
+       {"ours", true},
+       {"ours is faster", true},
+       {"backward", true},
+       {"efficiency", true},
+       {"ours", true},
+       {"ours is faster", true}},
+      {}};
+  for (const DistributedPeers& peers : all) {
+    table.rows.push_back({fmt::format("{} GPUs, H{}/{} D{} bf16 causal, PyTorch {}", peers.gpus, peers.heads,
+                                      peers.heads_kv, peers.head_dim, peers.torch)});
+    for (const DistributedPeerRun& run : peers.runs) {
+      if (!run.forward_s) continue;
+      std::vector<std::string> row = {run.peer, std::to_string(run.tokens_a_gpu)};
+      const auto add = [&](const std::string& name, const std::optional<double>& time,
+                           const std::optional<double>& efficiency) {
+        const DistributedPass* const own = ours(records, peers, run.tokens_a_gpu, name);
+        row.push_back(seconds(time));
+        row.push_back(percent(efficiency));
+        row.push_back(own ? format_seconds(*own->time_s) : "-");
+        row.push_back(own && time ? format_ratio(*time / *own->time_s) : "-");
+      };
+      add("forward", run.forward_s, run.forward_efficiency);
+      add("backward", run.backward_s, run.backward_efficiency);
+      table.rows.push_back(row);
+    }
+  }
+  return table;
+}
+
+std::string judged_text(const std::vector<DistributedRecord>& records) {
+  int judged = 0, passed = 0;
+  double share = 0;
+  for (const DistributedRecord& record : records) {
+    for (const DistributedRun& run : record.runs) {
+      if (!run.passed) continue;
+      ++judged;
+      passed += *run.passed;
+      share = std::max(share, run.largest_error_share);
+    }
+  }
+  return judged == 0 ? ""
+                     : fmt::format(
+                           " {} of {} runs on GPUs passed the judge of all kernels; the largest error is {} "
+                           "of its bound.",
+                           passed, judged, percent(share));
+}
+
+void add_if_any(Section& section, Table table) {
+  if (!table.rows.empty()) section.blocks.push_back(std::move(table));
+}
+
+}  // namespace
+
+std::optional<Section> several_gpus_section(const std::vector<DistributedRecord>& records,
+                                            const std::vector<DistributedPeers>& peers) {
+  if (records.empty()) return std::nullopt;
+  Section section{"several-gpus", "Several GPUs", {}};
+  section.blocks.push_back(
+      Paragraph{"The link between GPUs is a third boundary. A schedule (`tilescope list schedules`) says "
+                "which blocks cross it; "
+                "its closed form, its execution and its prediction come from the same object." +
+                judged_text(records)});
+  add_if_any(section, link_table(records));
+  add_if_any(section, time_table(records));
+  add_if_any(section, peer_table(records, peers));
+  std::vector<std::string> commands;
+  for (const DistributedRecord& record : records) commands.push_back(command_text(record.argv));
+  section.blocks.push_back(CommandLines{commands});
+  return section;
+}
+
+}  // namespace tilescope

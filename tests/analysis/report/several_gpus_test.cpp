@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the report says of several GPUs: predicted beside measured, counted beside the closed form.
+#include <doctest/doctest.h>
+
+#include "analysis/report/document/report_document.hpp"
+#include "analysis/report/report.hpp"
+#include "common/errors.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr const char* kProblem =
+    R"("problem": {"batch": 1, "heads": 32, "heads_kv": 8, "seqlen_q": 8192, "seqlen_k": 8192, "head_dim": 128,
+    "dtype": "bf16", "causal": true, "window": [-1, -1], "scale": 0.1, "dropout": 0, "seed": 0},
+    "schedule": "zigzag", "gpus": 2, "kernel": "gpu:flash3")";
+
+std::string record_of(const std::string& run) {
+  return std::string(R"({"schema": "tilescope.distributed/1", "argv": ["tilescope", "bench", "--gpus", "2"],
+    "when": "2026-01-01T00:00:00Z", "machine": {"name": "NVIDIA H200"}, "transport": "copy-engine", "runs": [{)") +
+         kProblem + "," + run + "}]}";
+}
+
+std::string report_of(const std::vector<std::string>& texts) {
+  ReportRecords records;
+  for (const std::string& text : texts) records.add("record.json", text);
+  return to_markdown(make_report(records), "figures");
+}
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+TEST_CASE("links: counted beside the closed form; times beside what was predicted; judged runs") {
+  const std::string links = record_of(R"("passes": [{"name": "forward", "gpus": [
+    {"link_sent_bytes": 16785600, "link_received_bytes": 16777216, "link_sent_with_protocol_bytes": 20000000,
+     "link_received_with_protocol_bytes": 20000000,
+     "closed_form": {"link_sent_bytes": 16777216, "link_received_bytes": 16777216}}]}])");
+  const std::string predicted = record_of(
+      R"("passes": [{"name": "forward", "predicted": {"time_s": 1e-3, "efficiency": 0.9375}, "gpus": []}])");
+  const std::string measured =
+      record_of(R"("passes": [{"name": "forward", "time_s": 1.1e-3, "launches_s": 1e-3,
+    "link_s": 2e-4, "one_gpu_s": 2e-3, "efficiency": 0.909, "hidden_share": 0.5, "flops_per_second_a_gpu": 6.5e14,
+    "model": {"time_s": 1e-3, "efficiency": 0.95}, "gpus": []}])");
+  const std::string judged =
+      record_of(R"("passed": true, "error": {"o": {"max_abs": 0.002, "rmse": 0.001, "bound": 0.01}})");
+  const std::string page = report_of({links, predicted, measured, judged});
+  CHECK(has(page, "several-gpus"));
+  CHECK(has(page, "+0.0500 %"));
+  CHECK(has(page, "90.9 % | 93.8 %"));
+  CHECK(has(page, "50.0 %"));
+  CHECK(has(page, "1 of 1 runs on GPUs passed"));
+  CHECK(has(page, "20.0 % of its bound"));
+}
+
+TEST_CASE("others stand beside our zigzag ring; damage is named") {
+  const std::string peers = R"({"schema": "tilescope.distributed-peers/1", "torch": "2.11", "gpus": 2,
+    "problem": {"heads": 32, "heads_kv": 8, "head_dim": 128}, "runs": [{"peer": "a ring", "tokens_a_gpu": 4096,
+    "forward_s": 2.2e-3, "backward_s": 5e-3, "forward_efficiency": 0.7, "backward_efficiency": 0.8}]})";
+  const std::string measured = record_of(R"("passes": [{"name": "forward", "time_s": 1.1e-3, "gpus": []}])");
+  const std::string page = report_of({peers, measured});
+  CHECK(has(page, "a ring"));
+  CHECK(has(page, "2.00x"));
+  ReportRecords records;
+  CHECK_THROWS_AS(records.add("record.json", record_of(R"("passes": [{"name": "forward"}])")), BadInput);
+}
+
+}  // namespace
+}  // namespace tilescope
