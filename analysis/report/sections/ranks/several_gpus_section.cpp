@@ -14,25 +14,25 @@
 namespace tilescope {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string percent(const std::optional<double>& share) { return share ? percent(*share) : "-"; }
-std::string seconds(const std::optional<double>& time) { return time ? format_seconds(*time) : "-"; }
+std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
+std::string share_text(const std::optional<double>& share) { return share ? share_text(*share) : "-"; }
+std::string time_text(const std::optional<double>& time) { return time ? format_seconds(*time) : "-"; }
 
-std::string shape_of(const AttentionProblem& problem) {
+std::string ranked_shape(const AttentionProblem& problem) {
   return fmt::format("H{}/{} D{} {}{}", problem.heads, problem.heads_kv, problem.head_dim,
                      to_string(problem.dtype), problem.causal ? " causal" : "");
 }
 
 /// What tells two passes from each other.
-using PassKey = std::tuple<std::string, std::string, std::int64_t, std::string, std::string>;
-PassKey key_of(const DistributedRun& run, const DistributedPass& pass) {
-  return {shape_of(run.problem), run.schedule, run.problem.seqlen_k / run.gpus, pass.name,
+using RankedPassKey = std::tuple<std::string, std::string, std::int64_t, std::string, std::string>;
+RankedPassKey ranked_key(const DistributedRun& run, const DistributedPass& pass) {
+  return {ranked_shape(run.problem), run.schedule, run.problem.seqlen_k / run.gpus, pass.name,
           std::to_string(run.gpus)};
 }
 
 /// Calls visit(record, run, pass) for every pass of the records.
 template <typename Visitor>
-void for_each_pass(const std::vector<DistributedRecord>& records, Visitor&& visit) {
+void for_each_ranked_pass(const std::vector<DistributedRecord>& records, Visitor&& visit) {
   for (const DistributedRecord& record : records) {
     for (const DistributedRun& run : record.runs) {
       for (const DistributedPass& pass : run.passes) visit(record, run, pass);
@@ -40,7 +40,7 @@ void for_each_pass(const std::vector<DistributedRecord>& records, Visitor&& visi
   }
 }
 
-LinkRecord largest(const std::vector<LinkRecord>& gpus) {
+LinkRecord most_link_bytes(const std::vector<LinkRecord>& gpus) {
   LinkRecord most;
   for (const LinkRecord& gpu : gpus) {
     most.sent_bytes = std::max(most.sent_bytes, gpu.sent_bytes);
@@ -50,7 +50,7 @@ LinkRecord largest(const std::vector<LinkRecord>& gpus) {
 }
 
 /// Of the GPUs and both ways, the difference of the largest magnitude. [share of what must move]
-double worst_difference(const DistributedPass& pass) {
+double link_difference(const DistributedPass& pass) {
   double worst = 0;
   const auto consider = [&worst](double seen, double formula) {
     const double difference = formula > 0 ? (seen - formula) / formula : 0;
@@ -76,23 +76,26 @@ Table link_table(const std::vector<DistributedRecord>& records) {
        {"with protocol", true}},
       {}};
   std::string problem;
-  for_each_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+  for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
     if (pass.link_formula.empty()) return;
-    const std::string title = fmt::format("{} GPUs, {}, {} tokens a GPU", run.gpus, shape_of(run.problem),
+    const std::string title = fmt::format("{} GPUs, {}, {} tokens a GPU", run.gpus, ranked_shape(run.problem),
                                           run.problem.seqlen_k / run.gpus);
     if (title != problem) table.rows.push_back({problem = title});
-    table.rows.push_back(
-        {run.schedule, pass.name, record.transport, format_bytes(largest(pass.link_formula).sent_bytes),
-         format_bytes(largest(pass.link).sent_bytes), fmt::format("{:+.4f} %", 100 * worst_difference(pass)),
-         pass.link_with_protocol.empty() ? "-" : format_bytes(largest(pass.link_with_protocol).sent_bytes)});
+    table.rows.push_back({run.schedule, pass.name, record.transport,
+                          format_bytes(most_link_bytes(pass.link_formula).sent_bytes),
+                          format_bytes(most_link_bytes(pass.link).sent_bytes),
+                          fmt::format("{:+.4f} %", 100 * link_difference(pass)),
+                          pass.link_with_protocol.empty()
+                              ? "-"
+                              : format_bytes(most_link_bytes(pass.link_with_protocol).sent_bytes)});
   });
   return table;
 }
 
-Table time_table(const std::vector<DistributedRecord>& records) {
-  std::map<PassKey, double> predicted;
-  for_each_pass(records, [&](const auto&, const auto& run, const auto& pass) {
-    if (pass.predicted_efficiency) predicted[key_of(run, pass)] = *pass.predicted_efficiency;
+Table rank_time_table(const std::vector<DistributedRecord>& records) {
+  std::map<RankedPassKey, double> predicted;
+  for_each_ranked_pass(records, [&](const auto&, const auto& run, const auto& pass) {
+    if (pass.predicted_efficiency) predicted[ranked_key(run, pass)] = *pass.predicted_efficiency;
   });
   Table table{
       "Times of one pass. Efficiency: the time of one GPU with the whole problem over that of all GPUs "
@@ -111,25 +114,25 @@ Table time_table(const std::vector<DistributedRecord>& records) {
        {"hidden", true}},
       {}};
   std::string problem;
-  for_each_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+  for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
     if (!pass.time_s) return;
-    const std::string title = fmt::format("{} GPUs, {}, {}", run.gpus, shape_of(run.problem), run.kernel);
+    const std::string title = fmt::format("{} GPUs, {}, {}", run.gpus, ranked_shape(run.problem), run.kernel);
     if (title != problem) table.rows.push_back({problem = title});
-    const auto before = predicted.find(key_of(run, pass));
-    table.rows.push_back({run.schedule, pass.name, record.transport,
-                          std::to_string(run.problem.seqlen_k / run.gpus), seconds(pass.time_s),
-                          fmt::format("{:.0f}", pass.flops_per_second_a_gpu.value_or(0) / 1e12),
-                          percent(pass.efficiency), before == predicted.end() ? "-" : percent(before->second),
-                          seconds(pass.launches_s), seconds(pass.link_s), percent(pass.hidden_share)});
+    const auto before = predicted.find(ranked_key(run, pass));
+    table.rows.push_back(
+        {run.schedule, pass.name, record.transport, std::to_string(run.problem.seqlen_k / run.gpus),
+         time_text(pass.time_s), fmt::format("{:.0f}", pass.flops_per_second_a_gpu.value_or(0) / 1e12),
+         share_text(pass.efficiency), before == predicted.end() ? "-" : share_text(before->second),
+         time_text(pass.launches_s), time_text(pass.link_s), share_text(pass.hidden_share)});
   });
   return table;
 }
 
 /// Ours on the same problem, by the first schedule of `bench`: zigzag where it is there.
-const DistributedPass* ours(const std::vector<DistributedRecord>& records, const DistributedPeers& peers,
-                            std::int64_t tokens, const std::string& name) {
+const DistributedPass* our_pass(const std::vector<DistributedRecord>& records, const DistributedPeers& peers,
+                                std::int64_t tokens, const std::string& name) {
   const DistributedPass* found = nullptr;
-  for_each_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+  for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
     const bool same = run.gpus == peers.gpus && run.problem.heads == peers.heads &&
                       run.problem.heads_kv == peers.heads_kv && run.problem.head_dim == peers.head_dim &&
                       run.problem.seqlen_k == tokens * peers.gpus;
@@ -140,7 +143,8 @@ const DistributedPass* ours(const std::vector<DistributedRecord>& records, const
   return found;
 }
 
-Table peer_table(const std::vector<DistributedRecord>& records, const std::vector<DistributedPeers>& all) {
+Table rank_peer_table(const std::vector<DistributedRecord>& records,
+                      const std::vector<DistributedPeers>& all) {
   Table table{
       "Others on the same GPUs, beside our zigzag ring by the copy engine: milliseconds of a pass, and the "
       "efficiency against the same library's kernel on one GPU.",
@@ -163,9 +167,9 @@ Table peer_table(const std::vector<DistributedRecord>& records, const std::vecto
       std::vector<std::string> row = {run.peer, std::to_string(run.tokens_a_gpu)};
       const auto add = [&](const std::string& name, const std::optional<double>& time,
                            const std::optional<double>& efficiency) {
-        const DistributedPass* const own = ours(records, peers, run.tokens_a_gpu, name);
-        row.push_back(seconds(time));
-        row.push_back(percent(efficiency));
+        const DistributedPass* const own = our_pass(records, peers, run.tokens_a_gpu, name);
+        row.push_back(time_text(time));
+        row.push_back(share_text(efficiency));
         row.push_back(own ? format_seconds(*own->time_s) : "-");
         row.push_back(own && time ? format_ratio(*time / *own->time_s) : "-");
       };
@@ -177,7 +181,7 @@ Table peer_table(const std::vector<DistributedRecord>& records, const std::vecto
   return table;
 }
 
-std::string judged_text(const std::vector<DistributedRecord>& records) {
+std::string ranks_judged(const std::vector<DistributedRecord>& records) {
   int judged = 0, passed = 0;
   double share = 0;
   for (const DistributedRecord& record : records) {
@@ -192,10 +196,10 @@ std::string judged_text(const std::vector<DistributedRecord>& records) {
                      : fmt::format(
                            " {} of {} runs on GPUs passed the judge of all kernels; the largest error is {} "
                            "of its bound.",
-                           passed, judged, percent(share));
+                           passed, judged, share_text(share));
 }
 
-void add_if_any(Section& section, Table table) {
+void add_table(Section& section, Table table) {
   if (!table.rows.empty()) section.blocks.push_back(std::move(table));
 }
 
@@ -209,10 +213,10 @@ std::optional<Section> several_gpus_section(const std::vector<DistributedRecord>
       Paragraph{"The link between GPUs is a third boundary. A schedule (`tilescope list schedules`) says "
                 "which blocks cross it; "
                 "its closed form, its execution and its prediction come from the same object." +
-                judged_text(records)});
-  add_if_any(section, link_table(records));
-  add_if_any(section, time_table(records));
-  add_if_any(section, peer_table(records, peers));
+                ranks_judged(records)});
+  add_table(section, link_table(records));
+  add_table(section, rank_time_table(records));
+  add_table(section, rank_peer_table(records, peers));
   std::vector<std::string> commands;
   for (const DistributedRecord& record : records) commands.push_back(command_text(record.argv));
   section.blocks.push_back(CommandLines{commands});
