@@ -2,7 +2,9 @@
 // Bytes against sequence length and against block size.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analysis/counts/lower_bounds.hpp"
 #include "analysis/report/document/add_new.hpp"
@@ -227,6 +229,25 @@ std::vector<std::vector<Sweep>> by_kind(std::vector<Sweep> sweeps) {
   return groups;
 }
 
+/// The sweeps that are drawn: of many those in which most kernels meet, at most points, in their order. All
+/// of them stand in the tables of model against measurement.
+std::vector<Sweep> drawn(std::vector<Sweep> sweeps) {
+  constexpr std::size_t kMostPanels = 4;
+  const auto weight = [](const Sweep& sweep) {
+    std::size_t points = 0;
+    for (const SweepSeries& series : sweep.series) points += series.points.size();
+    return std::pair(sweep.series.size(), points);
+  };
+  std::vector<std::pair<std::size_t, std::size_t>> weights;
+  for (const Sweep& sweep : sweeps) weights.push_back(weight(sweep));
+  std::sort(weights.rbegin(), weights.rend());
+  if (weights.size() <= kMostPanels) return sweeps;
+  const auto least = weights[kMostPanels - 1];
+  std::erase_if(sweeps, [&](const Sweep& sweep) { return weight(sweep) < least; });
+  sweeps.resize(std::min(sweeps.size(), kMostPanels));
+  return sweeps;
+}
+
 /// Charts of sweeps, which share their axes, as the panels of a figure; all but its caption. `number` counts
 /// the figures of one direction.
 Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, int number,
@@ -273,8 +294,9 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
   Section section{"seqlen", "Bytes against sequence length", {}, true};
   int numbers[2] = {};  // by direction
   for (const std::vector<Sweep>& sweeps : by_kind(most_compared(seqlen_sweeps(runs)))) {
-    Figure figure = sweep_figure(section, sweeps, ++numbers[static_cast<int>(sweeps.front().direction)],
-                                 "Sequence length N (tokens)", seqlen_of, format_length);
+    Figure figure =
+        sweep_figure(section, drawn(sweeps), ++numbers[static_cast<int>(sweeps.front().direction)],
+                     "Sequence length N (tokens)", seqlen_of, format_length);
     figure.caption = fmt::format(
         "{} At SM<->L2 all grow as N².{} It stays low while what concurrent CTAs stream together fits the "
         "L2; "
@@ -294,8 +316,9 @@ std::optional<Section> block_section(const std::vector<RunSummary>& runs) {
   Section section{"block-size", "Bytes against block size", {}};
   int numbers[2] = {};  // by direction
   for (const std::vector<Sweep>& sweeps : by_kind(most_compared(tile_sweeps(runs)))) {
-    Figure figure = sweep_figure(section, sweeps, ++numbers[static_cast<int>(sweeps.front().direction)],
-                                 "Block size (rows of the tile that a CTA keeps)", block_of, block_text);
+    Figure figure =
+        sweep_figure(section, drawn(sweeps), ++numbers[static_cast<int>(sweeps.front().direction)],
+                     "Block size (rows of the tile that a CTA keeps)", block_of, block_text);
     figure.caption +=
         " Twice the block, half the sweeps over what is streamed, and half the bytes at SM<->L2, until "
         "what is moved once shows. DRAM does not see the block size while the L2 holds what is streamed.";
