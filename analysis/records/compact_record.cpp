@@ -74,7 +74,10 @@ void shorten_pass(Json& pass) {
   for (const char* key : {"counters", "measured", "simulated"}) {
     if (pass.contains(key)) round_numbers(pass[key], kRateDigits, false);
   }
-  // Bytes of a pass that was only run to be judged: they follow from problem and tile.
+}
+
+/// Bytes of a pass that was only run to be judged: they follow from problem and tile.
+void leave_out_bytes(Json& pass) {
   if (!pass.contains("time") && !pass.contains("measured") && !pass.contains("simulated")) {
     pass.erase("closed_form");
   }
@@ -87,6 +90,7 @@ void shorten_run(Json& run) {
   for (Json& pass : run["passes"]) {
     shorten_pass(pass);
     shorten_measured(pass);
+    if (run.contains("error") && !run["error"].empty()) leave_out_bytes(pass);
   }
 }
 

@@ -51,6 +51,22 @@ TEST_CASE(
   CHECK(parse_run_record("r.json", compact) == expected);
 }
 
+TEST_CASE("bytes by formula are left out of runs that were only judged, and of no others") {
+  RunRecord record = record_of_runs(2);
+  for (RunEntry& run : record.runs) {
+    for (PassRecord& pass : run.passes) {
+      pass.time = std::nullopt;
+      pass.measured = std::nullopt;
+      pass.simulated = std::nullopt;
+      pass.closed_form = ClosedFormBytes{1, 2, 3, 4};
+    }
+  }
+  record.runs[1].error.clear();
+  const RunRecord kept = parse_run_record("r.json", compact_record("r.json", to_json_text(record)));
+  CHECK(!kept.runs[0].passes[0].closed_form);
+  CHECK(kept.runs[1].passes[0].closed_form == record.runs[1].passes[0].closed_form);
+}
+
 TEST_CASE("a compact record stays as it is, and is no place to write over what is no record") {
   const std::string compact = compact_record("r.json", to_json_text(record_of_runs(2)));
   CHECK(compact_record("r.json", compact) == compact);

@@ -47,6 +47,7 @@ std::string computed_for_a_useful_one(const RunSummary& run) {
 
 /// "-2.31 %"
 std::string bytes_against(const RunSummary& whole, const RunSummary& cut) {
+  if (!whole.closed_form || !cut.closed_form) return "-";
   const auto total = [](const RunSummary& run) { return static_cast<double>(run.closed_form->total()); };
   return fmt::format("{:+.2f} %", 100 * (total(cut) / total(whole) - 1));
 }
