@@ -62,11 +62,12 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
   for (const Figure* figure : figures(document)) {
     if (!contains(figure->name, "roofline")) continue;
     CAPTURE(figure->name);
-    REQUIRE(figure->panels.size() == 4);
+    REQUIRE(figure->panels.size() == 3);
     for (const Panel& panel : figure->panels) {
       CHECK(contains(panel.title, "NVIDIA H200"));
       CHECK_FALSE(contains(panel.title, "H1 "));
       CHECK_FALSE(contains(panel.title, "H2 "));
+      CHECK_FALSE(contains(panel.title, "H3 "));
     }
   }
   const std::string markdown = to_markdown(document, "f");

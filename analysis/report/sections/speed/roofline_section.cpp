@@ -17,7 +17,7 @@ namespace tilescope {
 namespace {
 
 /// Problems with charts; a sweep's many others stand in a table alone.
-constexpr std::size_t kMostDrawn = 4;
+constexpr std::size_t kMostDrawn = 3;
 
 std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f} %", 100 * *share) : std::string("-");
