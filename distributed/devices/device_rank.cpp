@@ -434,6 +434,8 @@ void DeviceRank::upload(const TensorSet& tensors) {
                           cudaMemcpyHostToDevice),
                "uploading " + std::string(to_string(buffer.tensor)));
   }
+  // The ranks' streams do not wait for the default one, whose copies may still be under way.
+  check_cuda(cudaStreamSynchronize(nullptr), "uploading the inputs");
 }
 
 void DeviceRank::download(TensorSet& tensors) {

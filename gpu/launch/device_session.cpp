@@ -120,8 +120,10 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   const std::vector<int> lengths(problem.key_lengths.begin(), problem.key_lengths.end());
   const std::int64_t bytes = problem.batch * static_cast<std::int64_t>(sizeof(int));
   key_lengths_ = DeviceBuffer("key lengths", bytes);
-  check_cuda(cudaMemcpy(key_lengths_.data(), lengths.data(), static_cast<std::size_t>(bytes),
-                        cudaMemcpyHostToDevice),
+  // On the launches' own stream: it does not wait for the default one, whose copies may still be under way
+  // when cudaMemcpy returns.
+  check_cuda(cudaMemcpyAsync(key_lengths_.data(), lengths.data(), static_cast<std::size_t>(bytes),
+                             cudaMemcpyHostToDevice, stream()),
              "uploading the key lengths");
 }
 

@@ -67,6 +67,23 @@ std::string traffic_table(const RunRecord& record, const std::string& machine) {
   return comparison_table(record.runs, {with_measured_ceilings(load_machine(machine))}) + "\n";
 }
 
+/// A small sweep over the CPU's kernels, and where there is a device some rows of a long problem on its own:
+/// a sweep over those takes minutes.
+void verify(Tour& tour, const CommandContext& context) {
+  Words quick = {"verify", "--quick"}, rows = {"verify", "--rows",  "64",   "--heads",    "4",   "--seqlen",
+                                               "8192",   "--dtype", "fp16", "--head-dim", "128", "--causal"};
+  for (const Kernel* kernel : all_kernels()) {
+    const std::string name(kernel->name);
+    if (name.starts_with("cpu:")) quick.insert(quick.end(), {"--kernel", name});
+    const bool shown = name == "gpu:flash2-mma" || name == "gpu:flash3";
+    if (shown && is_runnable(*kernel)) rows.insert(rows.end(), {"--kernel", name});
+  }
+  const bool on_device = rows.back().starts_with("gpu:");
+  if (!on_device) quick.resize(2);  // the CPU's are all that run here
+  context.print(verify_summary(tour.record("verify", quick), tour.worst_exit_code()));
+  if (on_device) context.print(verify_summary(tour.record("verify-rows", rows), tour.worst_exit_code()));
+}
+
 /// Model and counters side by side, where there is a device that may be counted on.
 void measure(Tour& tour, const CommandContext& context) {
   if (!device_facts()) return;
@@ -105,8 +122,7 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
   Tour tour(context, run, folder);
 
   context.print("Are the kernels right?\n\n");
-  const RunRecord verified = tour.record("verify", {"verify", "--quick"});
-  context.print(verify_summary(verified, tour.worst_exit_code()));
+  verify(tour, context);
 
   context.print("How many bytes do they move, and how many must they?\n\n");
   for (const auto& [preset, machine] : {std::pair("gpt2-medium", "a100-40gb"), {"llama3-8b", "h200"}}) {
