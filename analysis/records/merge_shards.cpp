@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <string_view>
 
 #include "common/errors.hpp"
 
@@ -31,16 +30,10 @@ Place place_of(const std::string& source, const RunRecord& record) {
 std::vector<std::string> whole_command(const std::vector<std::string>& argv) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < argv.size(); ++i) {
-    bool dropped = false;
-    for (const std::string_view option : {"--shard", "--json"}) {
-      if (argv[i] == option)
-        ++i;
-      else if (!(argv[i].starts_with(option) && argv[i].substr(option.size()).starts_with('=')))
-        continue;
-      dropped = true;
-      break;
-    }
-    if (!dropped) kept.push_back(argv[i]);
+    if (argv[i] == "--shard" || argv[i] == "--json")
+      ++i;  // its value goes too
+    else if (!argv[i].starts_with("--shard=") && !argv[i].starts_with("--json="))
+      kept.push_back(argv[i]);
   }
   return kept;
 }

@@ -102,6 +102,19 @@ HeadlineRuns singles_and_ends(const std::vector<RunSummary>& runs) {
   return found;
 }
 
+/// Runs of equal keys together, in the order in which the keys first appear.
+template <class KeyOf>
+std::vector<std::vector<const RunSummary*>> grouped(const std::vector<const RunSummary*>& runs, KeyOf key) {
+  std::vector<std::vector<const RunSummary*>> groups;
+  std::map<decltype(key(*runs.front())), std::size_t> places;
+  for (const RunSummary* run : runs) {
+    const auto [place, added] = places.try_emplace(key(*run), groups.size());
+    if (added) groups.emplace_back();
+    groups[place->second].push_back(run);
+  }
+  return groups;
+}
+
 }  // namespace
 
 int swept_block(const RunSummary& run) {
@@ -204,16 +217,13 @@ std::string describe_fixed(const Sweep& sweep, bool with_seqlen) {
 }
 
 std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs) {
-  std::vector<std::vector<const RunSummary*>> groups;
-  std::map<std::tuple<std::string, std::string, bool>, std::size_t> index;
-  for (const RunSummary* run : runs) {
-    const bool measured = run->measured_sm_l2.has_value();
-    const auto [place, added] =
-        index.try_emplace({problem_text(*run), run->machine_model, measured}, groups.size());
-    if (added) groups.emplace_back();
-    groups[place->second].push_back(run);
-  }
-  return groups;
+  return grouped(runs, [](const RunSummary& run) {
+    return std::tuple(problem_text(run), run.machine_model, run.measured_sm_l2.has_value());
+  });
+}
+
+std::vector<std::vector<const RunSummary*>> group_by_record(const std::vector<const RunSummary*>& runs) {
+  return grouped(runs, [](const RunSummary& run) { return run.record; });
 }
 
 std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummary& run) {

@@ -53,6 +53,10 @@ std::vector<const RunSummary*> tabled_runs(const std::vector<RunSummary>& runs);
 /// appear.
 std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<const RunSummary*>& runs);
 
+/// Runs of one record together, in the order in which the records first appear: what one record holds was run
+/// alike.
+std::vector<std::vector<const RunSummary*>> group_by_record(const std::vector<const RunSummary*>& runs);
+
 /// Of the problems' runs, those of the `most` problems on which most algorithms meet, then most runs, and of
 /// equals the largest problems; in their order.
 std::vector<std::vector<const RunSummary*>> most_telling(

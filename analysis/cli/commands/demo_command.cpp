@@ -67,21 +67,35 @@ std::string traffic_table(const RunRecord& record, const std::string& machine) {
   return comparison_table(record.runs, {with_measured_ceilings(load_machine(machine))}) + "\n";
 }
 
+/// `--kernel NAME` of those registered kernels that `wanted` picks.
+template <class Wanted>
+Words kernel_options(Wanted wanted) {
+  Words words;
+  for (const Kernel* kernel : all_kernels()) {
+    if (wanted(*kernel)) words.insert(words.end(), {"--kernel", std::string(kernel->name)});
+  }
+  return words;
+}
+
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 /// A small sweep over the CPU's kernels, and where there is a device some rows of a long problem on its own:
 /// a sweep over those takes minutes.
 void verify(Tour& tour, const CommandContext& context) {
-  Words quick = {"verify", "--quick"}, rows = {"verify", "--rows",  "64",   "--heads",    "4",   "--seqlen",
-                                               "8192",   "--dtype", "fp16", "--head-dim", "128", "--causal"};
-  for (const Kernel* kernel : all_kernels()) {
-    const std::string name(kernel->name);
-    if (name.starts_with("cpu:")) quick.insert(quick.end(), {"--kernel", name});
-    const bool shown = name == "gpu:flash2-mma" || name == "gpu:flash3";
-    if (shown && is_runnable(*kernel)) rows.insert(rows.end(), {"--kernel", name});
-  }
-  const bool on_device = rows.back().starts_with("gpu:");
-  if (!on_device) quick.resize(2);  // the CPU's are all that run here
-  context.print(verify_summary(tour.record("verify", quick), tour.worst_exit_code()));
-  if (on_device) context.print(verify_summary(tour.record("verify-rows", rows), tour.worst_exit_code()));
+  const Words on_cpu = kernel_options([](const Kernel& kernel) { return kernel.name.starts_with("cpu:"); });
+  const Words on_device = kernel_options([](const Kernel& kernel) {
+    return (kernel.name == "gpu:flash2-mma" || kernel.name == "gpu:flash3") && is_runnable(kernel);
+  });
+  const Words quick = {"verify", "--quick"};
+  context.print(verify_summary(tour.record("verify", on_device.empty() ? quick : joined(quick, on_cpu)),
+                               tour.worst_exit_code()));
+  if (on_device.empty()) return;
+  const Words rows = {"verify", "--rows",  "64",   "--heads",    "4",   "--seqlen",
+                      "8192",   "--dtype", "fp16", "--head-dim", "128", "--causal"};
+  context.print(verify_summary(tour.record("verify-rows", joined(rows, on_device)), tour.worst_exit_code()));
 }
 
 /// Model and counters side by side, where there is a device that may be counted on.
@@ -108,9 +122,9 @@ void measure(Tour& tour, const CommandContext& context) {
 /// Lengths and block sizes to draw curves through, and the first paper's own experiment.
 void sweep(Tour& tour, const Words& kernels) {
   for (const char* length : {"512", "1024", "2048", "4096", "8192"}) {
-    Words words = {"simulate", "--heads", "16", "--seqlen", length, "--dtype", "fp16", "--pass", "fwd+bwd"};
-    words.insert(words.end(), kernels.begin(), kernels.end());
-    tour.record(fmt::format("seqlen-{}", length), words);
+    const Words words = {"simulate", "--heads", "16",     "--seqlen", length,
+                         "--dtype",  "fp16",    "--pass", "fwd+bwd"};
+    tour.record(fmt::format("seqlen-{}", length), joined(words, kernels));
   }
   for (const char* study : {"block-size", "paper-figure2"}) tour.record(study, {"study", study});
 }
@@ -126,9 +140,9 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
 
   context.print("How many bytes do they move, and how many must they?\n\n");
   for (const auto& [preset, machine] : {std::pair("gpt2-medium", "a100-40gb"), {"llama3-8b", "h200"}}) {
-    Words words = {"simulate", "--preset", preset, "--machine", machine, "--pass", "fwd+bwd", "--curve"};
-    words.insert(words.end(), kernels.begin(), kernels.end());
-    context.print(traffic_table(tour.record(preset, words), machine));
+    const Words words = {"simulate", "--preset", preset,    "--machine",
+                         machine,    "--pass",   "fwd+bwd", "--curve"};
+    context.print(traffic_table(tour.record(preset, joined(words, kernels)), machine));
   }
   measure(tour, context);
 

@@ -144,19 +144,12 @@ Table left_panel(const BothPasses& standard, const BothPasses& flash, bool measu
 /// Of the records with runs of this problem the one that has most points of the middle panel: other records'
 /// tiles are choices of other studies.
 std::vector<const RunSummary*> of_one_record(const std::vector<const RunSummary*>& runs) {
-  const auto points = [&runs](const RunRecord* record) {
-    return std::count_if(runs.begin(), runs.end(), [record](const RunSummary* run) {
-      return run->record == record && run->algorithm == Algorithm::flash1;
-    });
+  const auto points = [](const std::vector<const RunSummary*>& of_record) {
+    return std::ranges::count(of_record, Algorithm::flash1, &RunSummary::algorithm);
   };
-  const RunRecord* most = nullptr;
-  for (const RunSummary* run : runs) {
-    if (!most || points(run->record) > points(most)) most = run->record;
-  }
-  std::vector<const RunSummary*> members;
-  std::copy_if(runs.begin(), runs.end(), std::back_inserter(members),
-               [most](const RunSummary* run) { return run->record == most; });
-  return members;
+  const auto records = group_by_record(runs);
+  const auto most = std::ranges::max_element(records, {}, points);
+  return most == records.end() ? runs : *most;
 }
 
 std::optional<Table> middle_panel(const std::vector<const RunSummary*>& runs) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "analysis/report/sections/verdicts.hpp"
 #include "analysis/report/sweep.hpp"
@@ -37,23 +38,6 @@ const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm al
   return found;
 }
 
-/// Groups of one record each: kernels of a record are run alike, those of a study of some block size not.
-std::vector<std::vector<const RunSummary*>> by_record(
-    const std::vector<std::vector<const RunSummary*>>& groups) {
-  std::vector<std::vector<const RunSummary*>> parts;
-  for (const auto& group : groups) {
-    std::vector<const RunSummary*> left = group;
-    while (!left.empty()) {
-      const RunRecord* const record = left.front()->record;
-      const auto others = std::stable_partition(
-          left.begin(), left.end(), [record](const RunSummary* run) { return run->record == record; });
-      parts.emplace_back(left.begin(), others);
-      left.erase(left.begin(), others);
-    }
-  }
-  return parts;
-}
-
 /// standard and flash2, forward, and flash2's backward pass, which may be null.
 struct Compared {
   const RunSummary *standard = nullptr, *flash = nullptr, *backward = nullptr;
@@ -61,7 +45,10 @@ struct Compared {
 
 /// The most telling problem on which both were measured, or else simulated, in one record.
 Compared standard_and_flash(const std::vector<RunSummary>& runs) {
-  auto problems = by_record(group_by_problem(headline_runs(runs)));
+  std::vector<std::vector<const RunSummary*>> problems;  // of one record each
+  for (const auto& problem : group_by_problem(headline_runs(runs))) {
+    std::ranges::move(group_by_record(problem), std::back_inserter(problems));
+  }
   std::erase_if(problems, [](const auto& members) {
     return !least(members, Algorithm::standard) || !least(members, Algorithm::flash2);
   });

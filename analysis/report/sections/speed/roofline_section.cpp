@@ -134,17 +134,15 @@ void add_rows(Table& table, const Subjects& subjects, const std::vector<Ceiling>
 
 /// Those of the record in which most algorithms meet: a chart compares kernels that were run alike.
 Subjects run_alike(const Subjects& subjects) {
-  const auto algorithms = [&subjects](const RunRecord* record) {
+  std::vector<const RunSummary*> runs;
+  for (const RooflineSubject& subject : subjects) runs.push_back(subject.run);
+  const auto algorithms = [](const std::vector<const RunSummary*>& of_record) {
     std::set<std::optional<Algorithm>> found;
-    for (const RooflineSubject& subject : subjects) {
-      if (subject.run->record == record) found.insert(subject.run->algorithm);
-    }
+    for (const RunSummary* run : of_record) found.insert(run->algorithm);
     return found.size();
   };
-  const RunRecord* most = subjects.front().run->record;
-  for (const RooflineSubject& subject : subjects) {
-    if (algorithms(subject.run->record) > algorithms(most)) most = subject.run->record;
-  }
+  const auto records = group_by_record(runs);
+  const RunRecord* const most = std::ranges::max_element(records, {}, algorithms)->front()->record;
   Subjects alike;
   std::copy_if(subjects.begin(), subjects.end(), std::back_inserter(alike),
                [most](const RooflineSubject& subject) { return subject.run->record == most; });
