@@ -53,10 +53,10 @@ struct StepClock {
   int mask = 0;  // 2^log2_every - 1
 };
 
-/// From which persistent CTAs take their next work items. Both are 0 when a pass begins, and the CTA that is
-/// the last to finish must leave them so.
+/// From which persistent CTAs take their next work items, each asking once. It is 0 when a pass begins, and
+/// the CTA that is the last to ask must leave it so.
 struct WorkCounter {
-  int taken, finished;
+  int taken;
 };
 
 struct KernelArguments {

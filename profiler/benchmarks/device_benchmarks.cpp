@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "gpu/launch/pass_runner.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -49,11 +50,14 @@ class Group {
     for (int round = 0; round < settings_.rounds; ++round) {
       for (std::size_t i = 0; i < cases.size(); ++i) {
         announce(std::string(cases[i].kernel->name));
-        if (prepared[i]) time_case(*prepared[i], times[i]);
+        if (!prepared[i]) continue;
+        std::this_thread::sleep_for(settings_.rest);
+        time_case(*prepared[i], times[i]);
       }
       for (PeerTimes& peer : peers) {
         announce(peer.peer);
         if (!peer.times.lacks.empty()) continue;
+        std::this_thread::sleep_for(settings_.rest);
         const PeerAnswer answer = process->time(peer.peer, peer.problem, peer.direction, settings_.timing);
         add_round(peer.times, answer.samples_s, 0);
         peer.times.lacks = answer.lacks;

@@ -2,6 +2,7 @@
 // Times of GPU kernels on the device, and of other libraries' kernels on the same problems in the same run.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ struct DeviceBenchmarkSettings {
   TimerOptions timing{.min_samples = 5, .max_samples = 20, .min_time_s = 0.005, .time_limit_s = 0.5};
   /// A problem's kernels and peers are sampled in turn, this often, so that all of them see the same clocks.
   int rounds = 2;
+  /// Before each turn of a kernel or peer: a device at its power limit runs slower for a while, so that none
+  /// may begin hot from the one before it while another comes after a pause of its host's.
+  std::chrono::milliseconds rest{30};
   /// Called before each round of each kernel or peer with what it times.
   std::function<void(const std::string&)> on_sample = {};
 };

@@ -15,12 +15,24 @@
 //   dV of columns before dS                                                      313 376 409   317 376 393
 //   dQ before dV, three Q buffers                    420 524 555   481 604 642
 //   three Q buffers, one of P and dS                                             339 410 431
+//   (another day)                                                  441 586 623   332 408 430   324 391 412
+//   boxes of dQ without a buffer go later                                        350 430 452   356 441 466
 // Short rows (causal, microseconds of this pass at 512 keys, head_dim 64, 128, 256):
 //   sections of heads as large as the forward pass's        380 315 565
 //   one head after the other (shapes.hpp)                   318 256 331
 //   CTAs that stay, where K and V wait for dK and dV        301 255 326   (head_dim 64 alone has it)
 //   dK and dV leave through dS, K and V come meanwhile      286
+//   dK through dS, dV through dQ's boxes                        253       (271 without; full 346 of 389)
 // A kv tile of head_dim 64 has 2.5 steps of 2.4 us there, and cost 4.3 us besides.
+//
+// head_dim 256, a step of 64 x 64 in cycles: the five products 2560 of the tensor cores, 3072 with the half
+// width of S and dP (N = 32: a warpgroup's own queries); shared memory, 128 bytes a cycle: operands 2688, P
+// and dS 128, Q and dO arriving 512, dQ staged and sent 1024, together 4352; it took 5700. Half of dQ, 32
+// KiB, has no buffer when it is computed, and waited there for the sending warp with both warpgroups behind
+// it; handed over beside the next S it waits for nothing: 5100. Two CTAs of a cluster that exchange dS, each
+// then adding half of dQ's columns over 128 keys, would save 450 of the 4352, and half of the additions in
+// L2; they need the other's K as well, 16 KiB that P's, dS's and dQ's second buffers have now, and meet
+// across SMs once a step. Not built: 530 TFLOP/s are published for it, of 471 without.
 // Ordered, heads in sections and q tiles walked down: head_dim 128 605 full and 566 causal at 8192 keys, of
 // 642 and 604. As long as warps told others of their own sums within a step, it was 352 of 528. What a step
 // of head_dim 128 (2560 cycles of the tensor cores) cost without one of its parts told where to look: 5085
@@ -37,8 +49,14 @@
 //   buffer instead 609 of 642
 // - dQ before dV: 64 560 of 576, 192 385 of 391, 256 338 of 379
 // - dQ handed over by 32 columns: 64 521 of 576
-// - CTAs that stay at other head_dims, in us: 128 257 of 258 at 512 keys causal, 350 of 359 full; 256 329 of
-//   331; and 2 to 4 % slower at 8192, since the walk over kv tiles takes registers
+// - CTAs that stay at 256: 329 us of 331 at 512 keys causal; anywhere 2 to 4 % slower at 8192, since the walk
+//   over kv tiles takes registers
+// - one box of dQ later: 256 440 of 466, 128 613 of 623; three: 256 464 of 466; half of dQ added from
+//   registers: 256 331 of 412
+// - dQ of the tile before behind dP, which would fill the wait for dS: registers do not do at 64, 128 and 256
+//   (C7512)
+// - the three passes on a part of the batch after the other, so that dQ's sums stay in L2 (us of all, 128,
+//   512 keys causal): whole 393, halves 419, quarters 479; with delta of the next part beside: 406, 447
 // - K waited for before the first S, V before the first dP: 256 394 of 423 (the same instructions, in another
 //   rhythm: what stood here before, one barrier for both, had 391), 192 354 of 366; others within 1 %
 #pragma once
@@ -112,6 +130,13 @@ __device__ __forceinline__ int computed_again(int x) {
   return x;
 }
 
+/// The same number, in a register that no product has written. ptxas takes a plain copy for the product's own
+/// register, and lets whoever reads it wait for all products in flight.
+/// @param zero  0, which the compiler must not know
+__device__ __forceinline__ float away_from_products(float x, std::uint32_t zero) {
+  return __uint_as_float(__float_as_uint(x) | zero);
+}
+
 /// Puts a warp's 16 rows of packed pairs into a tile, whose row 0 is the warp's first, from `first_col` on.
 template <sm90::PanelTile kTile, int kPairs>
 __device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPairs], std::uint32_t address,
@@ -154,7 +179,9 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
 
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
-  DqRound<kDqCols / kDqTile.cols, kShape.dq_stages()> dq_round;
+  constexpr int kBoxes = kDqCols / kDqTile.cols, kBoxNumbers = 64 * kDqTile.cols / 128;  // of a thread
+  constexpr int kBoxesNow = kShape.dq_late && kBoxes > kShape.dq_stages() ? kShape.dq_stages() : kBoxes;
+  DqRound<kBoxes, kShape.dq_stages()> dq_round;
   sm90::RingPlace<kShape.ds_stages> ds;
 
   // S^T = K Q^T or dP^T = V dO^T: this warpgroup's keys and queries
@@ -198,19 +225,19 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   };
   // A warp puts its 16 queries, a box of columns after the other, where another warp sends them from.
   // Pairs of odd rows go in another order, since they would meet those of even rows in the same banks.
-  const auto put_dq = [&](const float(&dq)[kDqCols / 2]) {
+  const auto put_dq = [&]<int kFrom, int kTo>(const float* numbers) {
     const int this_lane = computed_again(lane), row = this_lane / 4;
     const bool odd = row & 1;
     const std::uint32_t mine = kDqTile.offset(16 * warp + row, 2 * (this_lane % 4) + (odd ? 16 : 0));
 #pragma unroll
-    for (int box = 0; box < kDqCols / kDqTile.cols; ++box) {
+    for (int box = kFrom; box < kTo; ++box) {
       const int stage = dq_round.stage(box);
       sm90::wait(shared.dq_empty(group, stage), dq_round.empty_parity(box), "a free dQ buffer");
       const std::uint32_t pairs = shared.dq(group, stage) + mine;
 #pragma unroll
       for (int i = 0; i < kDqTile.cols / 4; ++i) {
         const int half = i % 2, eight = i / 2 % 4, panel = i / 8;  // rows, columns, 32 columns
-        const float* panel_pairs = dq + kDqTile.cols / 2 * box + 16 * panel + 2 * half;
+        const float* panel_pairs = numbers + kBoxNumbers * (box - kFrom) + 16 * panel + 2 * half;
         const float *even_pair = panel_pairs + 4 * eight, *odd_pair = panel_pairs + 4 * (eight ^ 2);
         sm90::store_pair((pairs ^ static_cast<std::uint32_t>(32 * eight)) + 8 * 128 * half +
                              static_cast<std::uint32_t>(panel * kDqTile.panel_bytes()),
@@ -220,8 +247,12 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       __syncwarp();
       if (lane == 0) sm90::arrive(shared.dq_full(group, stage));
     }
-    dq_round.advance();
+    if constexpr (kTo == kBoxes) dq_round.advance();
   };
+  constexpr bool kDqLate = kBoxesNow < kBoxes, kLeaveByDq = kShape.stays && !kShape.leave_by_one_ds();
+  float late_dq[kDqLate ? (kBoxes - kBoxesNow) * kBoxNumbers : 1];
+  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
+  const auto put_late_dq = [&] { put_dq.template operator()<kBoxesNow, kBoxes>(late_dq); };
 
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
     const Flash3Stream stream(args, kShape.tile, item.index());
@@ -253,6 +284,9 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
       sm90::begin_products();
       multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
+      if constexpr (kDqLate) {
+        if (!first) put_late_dq();
+      }
       // Asked early, since the answer takes a while.
       const auto next_q = q.next();
       const bool q_ready =
@@ -318,10 +352,14 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       }
 
       if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
+      if (kLeaveByDq && first) {  // both buffers of dS were written by all
+        if (lane == 0) sm90::wait_for_store_reads<0>();
+        sync_everyone();
+      }
       store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
       sm90::fence_async_proxy();
       // After the next barrier the buffer through which dK and dV before left is written again.
-      if (kShape.stays && first && lane == 0) sm90::wait_for_store_reads<0>();
+      if (kShape.stays && !kLeaveByDq && first && lane == 0) sm90::wait_for_store_reads<0>();
       float dq[kDqCols / 2];
       constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
       if constexpr (kDvFirst) {
@@ -342,12 +380,18 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         release_dout();
         sm90::wait_for_products<1>();
       }
-      put_dq(dq);
+      put_dq.template operator()<0, kBoxesNow>(dq);
       if constexpr (kShape.dq_first) {
         sm90::wait_for_products<1>();
         release_dout();
       }
       sm90::wait_for_products<0>();
+      if constexpr (kDqLate) {
+#pragma unroll
+        for (int i = 0; i < (kBoxes - kBoxesNow) * kBoxNumbers; ++i) {
+          late_dq[i] = away_from_products(dq[kBoxesNow * kBoxNumbers + i], zero);
+        }
+      }
       release(shared.q_empty(q.stage));
       q.advance();
       if constexpr (kObserved) {
@@ -357,13 +401,25 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       }
     });
 
-    // finish: K and V make room for dK and dV once nobody reads them; or, where the next K and V may come, dS
+    if constexpr (kDqLate) {
+      if (tiles > 0) put_late_dq();
+    }
+
+    // finish: K and V make room for dK and dV once nobody reads them; or, where the next K and V may come,
+    // the last dS; or both of dS for dK, and dQ's boxes for dV
+    if constexpr (kLeaveByDq) {
+#pragma unroll
+      for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
+        sm90::wait(shared.dq_empty(group, stage), dq_round.empty_parity(stage), "dQ to have left");
+      }
+    }
     sync_everyone();
     if (kShape.stays && lane == 0) sm90::arrive(shared.kv_empty());
-    static_assert(!kShape.stays || (kShape.ds_stages == 2 && kDsTile.bytes() >= 2 * kKvTile.bytes()));
-    const std::uint32_t last_ds = shared.ds(ds.stage ^ 1);
+    const std::uint32_t last_ds = shared.ds(kLeaveByDq ? 0 : ds.stage ^ 1);
     const std::uint32_t dk_tile = kShape.stays ? last_ds : shared.k();
-    const std::uint32_t dv_tile = kShape.stays ? last_ds + kKvTile.bytes() : shared.v();
+    const std::uint32_t dv_tile = kLeaveByDq     ? shared.dq(0, 0)
+                                  : kShape.stays ? last_ds + kKvTile.bytes()
+                                                 : shared.v();
     if (kShape.stays && tiles == 0) {  // those of the kv tile before may be there still
       if (lane == 0) sm90::wait_for_store_reads<0>();
       __syncwarp();

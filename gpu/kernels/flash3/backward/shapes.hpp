@@ -27,6 +27,7 @@ struct Flash3BackwardShape {
   int ds_stages = 2;      // of dS (and P); 2: one barrier a step fewer
   bool dq_first = false;  // dQ = dS K is computed before dV, and added to memory beside it
   int dq_box_cols = 32;   // of dQ, handed over at once
+  bool dq_late = false;   // boxes of dQ beyond the buffers for them are handed over beside the next tile's S
   bool stays = false;     // a CTA takes one kv tile after the other, as many CTAs as run at once
   bool ordered = false;   // kv tiles add to dQ in their order, so that its bits are the same every time
 
@@ -64,6 +65,14 @@ struct Flash3BackwardShape {
   constexpr int dq_cols(int group) const { return by_columns() ? own_cols(group) : 64; }
   constexpr int first_dq_panel(int group) const {
     return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
+  }
+  /// Where CTAs stay, dK and dV leave while the next K and V come: both through one buffer of dS; or else dK
+  /// through all of dS, and dV through those of dQ.
+  constexpr bool leave_by_one_ds() const { return ds_tile().bytes() >= 2 * kv_tile().bytes(); }
+  constexpr bool can_stay() const {
+    if (ds_stages != 2) return false;
+    return leave_by_one_ds() || (2 * ds_tile().bytes() >= kv_tile().bytes() &&
+                                 consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
   }
   constexpr bool operator==(const Flash3BackwardShape&) const = default;
 };
@@ -113,11 +122,12 @@ struct Flash3BackwardLayout {
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kColumns = Flash3Split::columns;
-  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, short_rows && !ordered, ordered};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, ordered};
-  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, true, 32, false, ordered};
-  if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, false, ordered};
-  return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, false, ordered};
+  const bool stays = short_rows && !ordered;
+  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, stays, ordered};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, false, ordered};
+  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, true, 32, false, stays, ordered};
+  if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, true, false, ordered};
+  return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, true, false, ordered};
 }
 /// Heads of a section of TileOrder::head_swizzled, for masked problems: a section's Q, dO and dQ in fp32,
 /// which its kv tiles go through one after the other, should stay in L2, and be there for the next pass.
@@ -141,6 +151,8 @@ template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {
   static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
 };
+static_assert(flash3_backward_shape(64, false, true).can_stay());
+static_assert(flash3_backward_shape(128, false, true).can_stay());
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(128)).end <= kSm90SharedBytes);

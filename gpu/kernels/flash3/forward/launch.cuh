@@ -46,7 +46,7 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
   return out;
 }
 
-/// @param counter  both numbers 0; used by one launch at a time
+/// @param counter  0; used by one launch at a time
 template <sm90::ProductType kType, Flash3ForwardShape kShape>
 Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, WorkCounter* counter) {
   constexpr auto kElement =

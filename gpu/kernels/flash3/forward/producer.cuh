@@ -34,11 +34,11 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       const int buffer = q.stage * kShape.consumers() + group;
       sm90::wait(shared.q_empty(buffer), q.empty_parity(), "a free Q buffer");
       items[buffer] = item;
-      if (with_rows) {
-        load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile,
-                  item.block * kShape.tile.block_m + sm90::kWarpgroupRows * group, item.head, item.batch,
+      const int row = item.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
+      if (with_rows && row < args.band.seqlen_q) {
+        load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile, row, item.head, item.batch,
                   CacheHint::evict_first);
-      } else {
+      } else {  // of rows beyond the matrix nothing is stored, whatever the buffer holds
         sm90::arrive(shared.q_full(buffer));
       }
     }
@@ -79,7 +79,10 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     };
     if (!range.empty()) load_k(0);
     hand_over(item, !range.empty());
-    const int next = static_cast<int>(gridDim.x) + atomicAdd(&args.counter->taken, 1);
+    const int taken = atomicAdd(&args.counter->taken, 1);
+    const int next = static_cast<int>(gridDim.x) + taken;
+    // Each item asks once: nobody does any more.
+    if (taken == static_cast<int>(args.grid.size()) - 1) args.counter->taken = 0;
     if (range.count() > 1) load_k(1);
     if (!range.empty()) load_v(0);
     look_ahead(next);
@@ -90,11 +93,6 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     if (range.count() > 1) load_v(range.count() - 1);
   }
   hand_over({0, 0, -1, 0}, false);
-  // Nobody asks any more once every CTA has come here.
-  if (atomicAdd(&args.counter->finished, 1) == static_cast<int>(gridDim.x) - 1) {
-    args.counter->taken = 0;
-    args.counter->finished = 0;
-  }
   return v;
 }
 

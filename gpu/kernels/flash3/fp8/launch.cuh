@@ -7,7 +7,7 @@
 
 namespace tilescope::gpu {
 
-/// @param counter  both numbers 0; used by one launch at a time
+/// @param counter  0; used by one launch at a time
 template <Flash3Fp8Shape kShape>
 Flash3Fp8Arguments flash3_fp8_arguments(const KernelArguments& args, WorkCounter* counter) {
   const int batch = args.grid.num_heads / args.heads;

@@ -257,7 +257,10 @@ void check_repeats() {
 using namespace flash3_backward_test;
 
 TEST_CASE("flash3 backward: head_dim 64") { check_all<64>(); }
-TEST_CASE("flash3 backward: CTAs that stay") { check_choice<Flash3BackwardChoice<64, false, true>>(); }
+TEST_CASE("flash3 backward: CTAs that stay") {
+  check_choice<Flash3BackwardChoice<64, false, true>>();
+  check_choice<Flash3BackwardChoice<128, false, true>>();
+}
 TEST_CASE("flash3 backward: head_dim 96") { check_all<96>(); }
 TEST_CASE("flash3 backward: head_dim 128") { check_all<128>(); }
 TEST_CASE("flash3 backward: head_dim 192") { check_all<192>(); }

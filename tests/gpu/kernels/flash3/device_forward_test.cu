@@ -78,7 +78,7 @@ void check(const Case& c) {
                          std::numeric_limits<float>::quiet_NaN());
   const OnDevice<std::uint16_t> q_device(q), k_device(k), v_device(v), o_device(o);
   const OnDevice<float> lse_device(lse);
-  const OnDevice<WorkCounter> counter({WorkCounter{0, 0}});
+  const OnDevice<WorkCounter> counter({WorkCounter{0}});
 
   KernelArguments args;
   const auto tensor = [&](TensorName name, void* data, int heads, int rows) {

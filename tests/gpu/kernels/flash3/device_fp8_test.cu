@@ -65,7 +65,7 @@ std::vector<float> run(const Problem& p, const std::vector<std::uint8_t>& q,
   std::vector<std::uint16_t> o(q.size(), 0x7FFF);
   const OnDevice<std::uint16_t> o_device(o);
   const OnDevice<float> lse_device(std::vector<float>(static_cast<std::size_t>(p.heads * p.seqlen_q)));
-  const OnDevice<WorkCounter> counter({WorkCounter{0, 0}});
+  const OnDevice<WorkCounter> counter({WorkCounter{0}});
   KernelArguments args;
   const auto tensor = [&](TensorName name, void* data, int heads, int rows) {
     const std::int64_t head = std::int64_t{rows} * p.head_dim;

@@ -58,11 +58,13 @@ TEST_CASE("sections are alike, and none is smaller than asked for where there ar
   CHECK(flash3_even_sections(100, 4, 32) == 32);
 }
 
-TEST_CASE("CTAs stay where rows are short, in the shape that has room for it") {
+TEST_CASE("CTAs stay where rows are short, in the shapes that have room for it") {
   CHECK(flash3_backward_shape(64, false, true).stays);
   CHECK(!flash3_backward_shape(64, false, false).stays);
   CHECK(!flash3_backward_shape(64, true, true).stays);
-  CHECK(!flash3_backward_shape(128, false, true).stays);
+  CHECK(flash3_backward_shape(128, false, true).stays);
+  CHECK(!flash3_backward_shape(96, false, true).stays);
+  CHECK(!flash3_backward_shape(256, false, true).can_stay());
   CHECK(Flash3::short_rows(causal(1, 1, 1024, 64)));
   CHECK(!Flash3::short_rows(causal(1, 1, 4096, 64)));
 }
