@@ -4,7 +4,7 @@
 Says on the first line of its standard output what it can time; then each line of JSON on its standard input
 is a problem and a peer, and is answered by a line with samples, or with what the peer lacks. Samples are
 taken as profiler/timing/cold_timer.hpp does: CUDA events round work that is enqueued while the device is still busy
-with a eviction sweep that empties L2.
+with a eviction sweep that empties L2. $TILESCOPE_PEERS names those that are wanted, with commas; default all.
 """
 
 import contextlib
@@ -206,7 +206,8 @@ def find_peers():
     if plain_triton:
         peers["triton:plain"] = TritonPeer(tuned=False)
         peers["triton:tuned"] = TritonPeer(tuned=True)
-    return peers
+    wanted = os.environ.get("TILESCOPE_PEERS")
+    return {name: peer for name, peer in peers.items() if not wanted or name in wanted.split(",")}
 
 
 def versions():
