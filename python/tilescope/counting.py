@@ -272,7 +272,7 @@ def timeline(function: Callable[..., Any], *arguments: Any, interval_us: float =
     """Calls a function once and samples device 0 meanwhile: DRAM bytes and use, tensor pipes, SMs, against time.
 
     interval_us : of a sample, 10 ... 1e6. The function waits for its work itself (torch.cuda.synchronize()).
-    ``.save(path)`` writes what Perfetto opens. Counts everybody's work on the device. Raises as `count`.
+    ``.trace(path)`` writes what Perfetto opens. Counts everybody's work on the device. Raises as `count`.
     """
     if not 10 <= interval_us <= 1e6:
         raise bad_input("interval_us", interval_us, "must lie in 10 ... 1e6")

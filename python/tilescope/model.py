@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import bad_input
-from .problem import Problem
+from .problem import Problem, problems_of
 from .records import Diff, Record, Report, frame_of, load
 
 if TYPE_CHECKING:
@@ -40,16 +40,6 @@ def _given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
-    several = [problems] if isinstance(problems, Problem) else list(problems)
-    if not several:
-        raise bad_input("problems", "[]", "must be a Problem, or several")
-    for problem in several:
-        if not isinstance(problem, Problem):
-            raise TypeError(f"problems must be of type Problem, not {type(problem).__name__}")
-    return several
-
-
 def _simulate(
     function: str,
     problems: Problem | Iterable[Problem],
@@ -63,7 +53,7 @@ def _simulate(
     l2_curve: bool,
     progress: Progress | None,
 ) -> Record:
-    several = _problems(problems)
+    several = problems_of(problems)
     kernels = [kernel] if isinstance(kernel, str) else list(kernel)
     options: dict[str, object] = {"machine": os.fspath(machine)} if replay else {}
     options |= _given(passes=passes, tile=tile, backward=backward, pages=pages if pages != "contiguous" else None)

@@ -16,7 +16,7 @@ from .errors import bad_input
 
 def element_type_of(dtype: object) -> str:
     """The name of an array's or tensor's element type: ``"fp16"`` of numpy.float16 or torch.float16."""
-    name = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
     names = {
         "float32": "fp32",
         "float16": "fp16",
@@ -27,6 +27,14 @@ def element_type_of(dtype: object) -> str:
     if name not in names:
         raise bad_input("dtype", name, f"must be one of {', '.join(names)}")
     return names[name]
+
+
+def _window_of(window: Any) -> tuple[int, int]:
+    try:
+        left, right = map(operator.index, window)
+    except (TypeError, ValueError):
+        raise TypeError(f"window must be two integers, keys to the left and to the right, not {window!r}") from None
+    return left, right
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -50,7 +58,7 @@ class Problem:
     heads: int = 1  #: query heads
     heads_kv: int = None  # type: ignore[assignment]  #: key and value heads, which divide heads; default: heads
     seqlen_k: int = None  # type: ignore[assignment]  #: keys; default: seqlen_q
-    dtype: str = "fp16"  #: fp32, fp16, bf16, fp8e4m3 or fp8e5m2
+    dtype: str = "fp16"  #: fp32, fp16, bf16, fp8e4m3 or fp8e5m2; or numpy's or torch's type
     causal: bool = False
     window: tuple[int, int] = (-1, -1)  #: keys seen left and right of the diagonal
     scale: float | None = None  #: of the scores; default: 1 / sqrt(head_dim)
@@ -72,8 +80,9 @@ class Problem:
                 put(field, operator.index(getattr(self, field)))
             except TypeError:
                 raise TypeError(f"{field} must be an integer, not {getattr(self, field)!r}") from None
-        left, right = self.window
-        put("window", (operator.index(left), operator.index(right)))
+        put("window", _window_of(self.window))
+        if not isinstance(self.dtype, str):
+            put("dtype", element_type_of(self.dtype))
         put("causal", bool(self.causal))
         put("key_lengths", tuple(operator.index(length) for length in self.key_lengths))
         if not 0 <= self.seed < 2**64:
@@ -175,4 +184,15 @@ def _problem_of(fields: dict[str, Any]) -> Problem:
     for name in fields:
         if name not in known:
             raise TypeError(f"Problem has no field {name!r}")
-    return Problem(**{**fields, "window": tuple(fields.get("window", (-1, -1)))})
+    return Problem(**fields)
+
+
+def problems_of(problems: Problem | Iterable[Problem]) -> list[Problem]:
+    """Of an argument `problems`, what it holds."""
+    several = [problems] if isinstance(problems, Problem) else list(problems)
+    if not several:
+        raise bad_input("problems", "[]", "must be a Problem, or several")
+    for problem in several:
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problems must be of type Problem, not {type(problem).__name__}")
+    return several

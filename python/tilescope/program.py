@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .counting import cupti_of_this_python
 from .errors import BadInput, CheckFailed, InternalError, MachineLacks, bad_input
-from .problem import Problem
+from .problem import Problem, problems_of
 from .records import Record, load
 
 PROGRAM = Path(__file__).parent / "bin" / "tilescope"
@@ -34,6 +34,7 @@ def words_of(problem: Problem) -> list[str]:
     words = [word for name in numbers for word in (f"--{name.replace('_', '-')}", str(getattr(problem, name)))]
     words += ["--window", ",".join(map(str, problem.window))] if problem.window != (-1, -1) else []
     words += ["--scale", repr(problem.scale)] if problem.scale is not None else []
+    words += ["--key-lengths", ",".join(map(str, problem.key_lengths))] if problem.key_lengths else []
     return words + (["--causal"] if problem.causal else [])
 
 
@@ -90,6 +91,8 @@ def profile_command(
 
     ``.json["exit_code"]`` is the command's. What could not be counted stands in ``.json["messages"]``.
     """
+    if isinstance(argv, str):
+        raise TypeError('argv must be a list of words, as in ["python3", "my_script.py"], not a str')
     words = ["--metrics", metrics, "--l2", l2]
     for name, value in {"--replay": replay, "--kernel-filter": filter, "--nvtx": nvtx}.items():
         words += [name, value] if value else []
@@ -109,10 +112,6 @@ def _joined(records: Iterable[Record]) -> Record:
     return first
 
 
-def _several(problems: Problem | Iterable[Problem]) -> list[Problem]:
-    return [problems] if isinstance(problems, Problem) else list(problems)
-
-
 def verify(
     problems: Problem | Iterable[Problem],
     kernels: str | Sequence[str] = "cpu:flash2",
@@ -128,7 +127,7 @@ def verify(
     Raises CheckFailed, with the errors found, where one is not within its bound.
     """
     words = _kernel_words(kernels, tile, passes) + (["--locate"] if locate else [])
-    return _joined(run_program("verify", *words, *words_of(problem)) for problem in _several(problems))
+    return _joined(run_program("verify", *words, *words_of(problem)) for problem in problems_of(problems))
 
 
 def bench(
@@ -140,7 +139,7 @@ def bench(
 ) -> Record:
     """Times of the kernels, which are judged first: medians, with their noise, as ``time.median_s``."""
     words = _kernel_words(kernels, tile, passes)
-    return _joined(run_program("bench", *words, *words_of(problem)) for problem in _several(problems))
+    return _joined(run_program("bench", *words, *words_of(problem)) for problem in problems_of(problems))
 
 
 def ceilings() -> Record:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas
 
 _LONGEST_NAME = 60  # of a kernel, in a table
+_OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
@@ -86,13 +87,14 @@ class Record:
         return str(self.json["schema"])
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each run and pass, or for each launch of a kernel. Metrics are called as in
-        ``tilescope.metrics()``: ``simulated.dram_read_bytes``."""
-        kinds = {"runs": _run_rows, "kernels": _kernel_rows}
+        """A dictionary for each run and pass, for each launch of a kernel, or for each ceiling. Metrics are called as in
+        ``tilescope.metrics()``: ``simulated.dram_read_bytes``; of a run that was judged ``error.o.max_abs`` and
+        ``error.o.of_bound`` (1.0 = as large as may be), of each tensor that the pass's direction writes."""
+        kinds = {"runs": _run_rows, "kernels": _kernel_rows, "ceilings": _ceiling_rows}
         for key, rows in kinds.items():
             if key in self.json:
                 return [row for entry in self.json[key] for row in rows(entry)]
-        raise bad_input("record", self.schema, "must be a record of runs or of kernels to have rows")
+        raise bad_input("record", self.schema, "must be a record of runs, of kernels or of ceilings to have rows")
 
     def frame(self, long: bool = False) -> pandas.DataFrame:
         """The rows as a pandas.DataFrame.
@@ -144,22 +146,28 @@ class Record:
         return _record_of, (self._text, self._source)
 
     def __len__(self) -> int:
-        return len(self.json.get("runs", self.json.get("kernels", [])))
+        return len(self.json[self._entries()])
 
     def __repr__(self) -> str:
-        return f"<Record {self.schema}: {len(self)} {'runs' if 'runs' in self.json else 'kernels'}>"
+        return f"<Record {self.schema}: {len(self)} {self._entries()}>"
+
+    def _entries(self) -> str:
+        return next(key for key in ("runs", "kernels", "ceilings") if key in self.json)
 
     def _summary(self) -> list[dict[str, str]]:
         """A few columns of each row, as people read them."""
         table = []
         for row in self.rows():
+            if "kernel" not in row:
+                table.append({"name": row["name"], "per second": readable(row["per_second"], _short(row["unit"]))})
+                continue
             shown = {"kernel": _told(row["kernel"])}
             if "pass" in row:
                 shown |= {"pass": row["pass"], "tile": f"{row['block_m']}x{row['block_n']}"}
             shown |= {
                 key: readable(row[key], _unit(key))
                 for key in row
-                if _is_metric(key) and _unit(key) and "flops" not in key
+                if _is_metric(key) and (_unit(key) or key.endswith(".of_bound")) and "flops" not in key
             }
             table.append(shown)
         return table
@@ -169,6 +177,11 @@ class Record:
 
     def __str__(self) -> str:
         return text_table(self._summary())
+
+
+def _short(unit: str) -> str:
+    """``byte/s`` as the tables' units are written."""
+    return {"byte/s": "B", "flop/s": "FLOP"}.get(unit, unit)
 
 
 def _told(kernel: str) -> str:
@@ -207,6 +220,10 @@ def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             row.update(_numbers(account + ".", entry.get(account, {})))
             if "machine" in entry.get(account, {}):
                 row[account + "_on"] = entry[account]["machine"]
+        for tensor in _OUTPUTS[entry["direction"]]:
+            if error := run.get("error", {}).get(tensor):
+                row[f"error.{tensor}.max_abs"] = error["max_abs"]
+                row[f"error.{tensor}.of_bound"] = error.get("share", error["max_abs"] / error["bound"])
         yield row
 
 
@@ -227,6 +244,10 @@ def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     row.update(_numbers("measured.", kernel.get("measured", {})))
     row.update(_numbers("time.", kernel.get("time", {})))
     yield row
+
+
+def _ceiling_rows(ceiling: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    yield dict(ceiling)
 
 
 def load(record: str | os.PathLike[str]) -> Record:

@@ -43,6 +43,8 @@ def test_refusals():
     for device in ("cpu", "cuda:x", "1"):
         with pytest.raises(ts.BadInput, match="device"):
             ts.count(device=device).__enter__()
+    with pytest.raises(TypeError, match="list of words"):
+        ts.profile_command("python3 my_script.py")
     with pytest.raises(ts.BadInput, match="interval_us"):
         ts.timeline(print, interval_us=1)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tilescope as ts
 from tilescope import program
@@ -26,6 +27,13 @@ def test_a_problem_says_what_it_is():
     assert ts.Problem.preset("llama3-8b").heads_kv == 8
 
 
+def test_an_element_type_may_be_numpys():
+    for dtype in (np.float32, np.dtype("float32"), "fp32"):
+        assert PROBLEM.replace(dtype=dtype).dtype == "fp32"
+    with pytest.raises(ts.BadInput, match="float64"):
+        PROBLEM.replace(dtype=np.float64)
+
+
 def test_a_problem_that_cannot_be():
     with pytest.raises(ts.BadInput) as caught:
         ts.Problem(seqlen_q=512, head_dim=64, heads=4, heads_kv=3)
@@ -35,6 +43,9 @@ def test_a_problem_that_cannot_be():
         ts.Problem(seqlen_q=512, head_dim=64, heads=4.0)
     with pytest.raises(TypeError, match="seqlen_k2"):
         PROBLEM.replace(seqlen_k2=3)
+    for window in (5, (1,), "3,0", (0.5, 1)):
+        with pytest.raises(TypeError, match="window must be two integers"):
+            PROBLEM.replace(window=window)
     with pytest.raises(ts.UnknownName) as caught:
         ts.Problem.preset("llama3-8B")
     assert "llama3-8b" in caught.value.nearest
@@ -82,8 +93,14 @@ def test_simulate_gives_what_the_program_gives(tmp_path):
 
 
 def test_verify_judges_and_bench_times():
-    record = ts.verify(PROBLEM.replace(seqlen=64), passes="fwd")
-    assert [row["kernel"] for row in record.rows()] == ["cpu:flash2"]
+    record = ts.verify(PROBLEM.replace(seqlen=64), passes="fwd+bwd")
+    forward, *backward = record.rows()
+    assert 0 < forward["error.o.of_bound"] <= 1 and forward["error.lse.max_abs"] < 1e-3
+    assert backward and all({"error.dq.max_abs", "error.dk.max_abs"} <= set(row) for row in backward)
+    assert "error.o.of_bound" in str(record)
+    for nothing in (ts.verify, ts.bench):
+        with pytest.raises(ts.BadInput, match="problems"):
+            nothing([])
     with pytest.raises(ts.BadInput, match="cpu:flash9") as caught:
         ts.verify(PROBLEM, "cpu:flash9")
     assert caught.value.field == "kernel" and "--" not in str(caught.value)
@@ -93,8 +110,14 @@ def test_verify_judges_and_bench_times():
                 call()
 
 
+def test_ceilings_are_shown_as_tables():
+    ceilings = ts.load(REPORTS / "data/ceilings-h200.json")
+    assert "dram_read" in str(ceilings) and "4.6 TB" in str(ceilings) and "<table>" in ceilings._repr_html_()
+    assert repr(ceilings).endswith("ceilings>") and set(ceilings.frame()["unit"]) == {"byte/s", "flop/s"}
+
+
 def test_the_words_of_a_problem_mean_the_problem():
-    problem = PROBLEM.replace(heads_kv=2, seqlen_k=640, window=(3, 0), scale=0.3, dropout=0.1, seed=4)
+    problem = PROBLEM.replace(heads_kv=2, seqlen_k=640, window=(3, 0), scale=0.3, dropout=0.1, seed=4, key_lengths=[9])
     words = program.words_of(problem)
     record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *words)
     assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]
@@ -117,6 +140,7 @@ def test_an_exception_of_progress_ends_the_simulation():
 def test_control_c_ends_a_long_simulation(python):
     snippet = """
 import signal, threading, time, tilescope as ts
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background inherits as ignored
 problem = ts.Problem(seqlen_q=262144, heads=64, head_dim=128)
 runs = threading.Event()
 threading.Thread(target=lambda: (runs.wait(), signal.raise_signal(signal.SIGINT))).start()

@@ -14,9 +14,10 @@ import torch
 
 from ..errors import bad_input
 from ..problem import Problem
-from . import operators  # noqa: F401  registers the operators
+from . import operators  # registers them
+from .sdpa import register_sdpa
 
-__all__ = ["attention", "register_transformers", "scaled_dot_product_attention"]
+__all__ = ["attention", "register_sdpa", "register_transformers", "scaled_dot_product_attention"]
 
 
 _accepted: set[Any] = set()  # ways of calling that Problem.of had nothing against

@@ -220,6 +220,42 @@ def deterministic_algorithms():
 
 
 @step
+def torchs_own_attention_by_our_kernels():
+    """Registered with torch, its scaled_dot_product_attention computes with them, and without once more as before."""
+    import torch
+    from tilescope.torch import operators, register_sdpa
+    from torch.nn.attention import bias
+
+    own = torch.nn.functional.scaled_dot_product_attention
+    calls, forward = [], operators._forward
+    operators._forward = lambda *arguments: (calls.append(len(calls)), forward(*arguments))[1]
+    q, k, v = make_qkv(torch.float16, seqlen_k=321)
+    gradient = torch.randn_like(q)
+
+    def attend(**options):
+        out = own(q, k, v, enable_gqa=True, **options)
+        return out, *torch.autograd.grad(out, (q, k, v), gradient)
+
+    before = attend(is_causal=True)
+    register_sdpa()
+    torch.nn.attention.activate_flash_attention_impl("tilescope")
+    try:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+            pairs = zip(("out", "dq", "dk", "dv"), attend(is_causal=True), before, strict=True)
+            errors = {name: close(name, one, other, 8e-3) for name, one, other in pairs}
+            q, k, v = make_qkv(torch.float16, heads_kv=8)
+            shorter = own(q, k, v, bias.causal_lower_right(q.shape[2], k.shape[2]))
+            errors["lower right"] = close("lower right", shorter, by_definition(q, k, v, True), 8e-3)
+    finally:
+        torch.nn.attention.restore_flash_attention_impl()
+    require(len(calls) == 2, "our kernels were called", len(calls), "times")
+    own(q, k, v)
+    require(len(calls) == 2, "our kernels are called after torch's own were restored")
+    operators._forward = forward
+    return errors
+
+
+@step
 def inference_keeps_no_lse():
     import torch
     from tilescope.torch import attention

@@ -266,6 +266,49 @@ def test_a_small_transformer_learns_as_with_torchs_own():
     assert ours[-1] < 0.8 * ours[0] and math.isclose(ours[-1], theirs[-1], rel_tol=1e-3)
 
 
+@pytest.fixture
+def in_torchs_place(monkeypatch):
+    """Torch's own attention goes by TileScope's kernels; a list with an entry for each call of one."""
+    from tilescope.torch import operators, register_sdpa
+
+    calls, forward = [], operators._forward
+    monkeypatch.setattr(operators, "_forward", lambda *given: (calls.append(given), forward(*given))[1])
+    register_sdpa()
+    torch.nn.attention.activate_flash_attention_impl("tilescope")
+    yield calls
+    torch.nn.attention.restore_flash_attention_impl(_raise_warn=False)
+
+
+own = torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [(48, 48), (64, 40), (40, 64)])
+@pytest.mark.parametrize("way", ["called", "compiled"])
+def test_in_torchs_place_its_attention_is_what_it_was(in_torchs_place, lengths, causal, way):
+    queries, keys = lengths
+    attend = torch.compile(own, fullgraph=True, backend="aot_eager") if way == "compiled" else own
+    found = []
+    for _ in range(2):
+        q, k, v = tensors(shape_q=(2, 4, queries, 32), shape_k=(2, 4, keys, 32))
+        out = attend(q, k, v, is_causal=causal)
+        found.append([out, *torch.autograd.grad(out.square().sum(), (q, k, v))])
+        assert len(in_torchs_place) == 1
+        torch.nn.attention.restore_flash_attention_impl(_raise_warn=False)
+        attend = own
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+        assert ours.stride() == theirs.stride()
+
+
+def test_in_torchs_place_masks_are_refused(in_torchs_place):
+    q = torch.randn(1, 2, 16, 32)
+    with pytest.raises(ts.BadInput, match="attn_mask"):
+        own(q, q, q, attn_mask=torch.zeros(16, 16))
+    torch.nn.attention.restore_flash_attention_impl()
+    own(q, q, q, attn_mask=torch.zeros(16, 16))
+
+
 @pytest.mark.parametrize("first", ["torch", "tilescope"])
 def test_either_may_be_imported_first_and_a_fork_computes(python, first):
     second = "tilescope" if first == "torch" else "torch"
