@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # A byte budget in CI. Bytes do not jitter, so that a change of them can be tested on any machine, without a GPU.
 #
-#   examples/byte_budget.sh FOLDER     keeps its records there
+#   examples/byte_budget.sh [FOLDER]     keeps its records there, or nowhere
 #
 # In a repository of your own: commit base.json, run the last two commands in CI, and let them fail the job.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tilescope=${TILESCOPE:-./tilescope}
-folder=${1:?the folder for the records}
+folder=${1:-}
+if [[ -z $folder ]]; then
+  folder=$(mktemp -d)
+  trap 'rm -rf "$folder"' EXIT
+fi
 
 # What the kernel moves today; made once, and committed.
 "$tilescope" simulate --kernel cpu:flash2 --preset llama3-8b --seqlen 1k --tile 128x64 --quiet --json "$folder/base.json"

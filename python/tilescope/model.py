@@ -239,15 +239,16 @@ def info() -> dict[str, Any]:
 
     device_lack : why the gpu: kernels do not run here; counters_lack : why nothing can be counted. None: they do, it can.
     """
+    import contextlib
+    import importlib.metadata
     import platform
-    import sys
 
     from .counting import counting_facts
 
     facts: dict[str, Any] = json.loads(_native.info())
     facts |= counting_facts()
     facts["python"] = platform.python_version()
-    for package in ("numpy", "pandas", "torch"):
-        if package in sys.modules:
-            facts[package] = sys.modules[package].__version__
+    for package in ("numpy", "pandas", "torch", "nvidia-cuda-cupti"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            facts[package] = importlib.metadata.version(package)
     return facts

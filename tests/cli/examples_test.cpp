@@ -36,6 +36,7 @@ TEST_CASE("the byte budget fails on a halved tile, and says why") {
   CHECK(result.exit_code == 1);
   CHECK(contains(result.out, "beyond the budget"));
   CHECK(contains(result.out, "by tiles of 64x64 against 128x64"));
+  CHECK(run_example(TILESCOPE_SOURCE_DIR "/examples/byte_budget.sh").out == result.out);
 }
 
 TEST_CASE("PyTorch's kernels are explained from a record that was measured elsewhere") {
@@ -52,6 +53,7 @@ TEST_CASE("a GPU that is not here is predicted beside one that is known") {
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "NVIDIA H20, 96 GB"));
   CHECK(contains(result.out, "of them a token"));
+  CHECK(contains(result.out, "SM<->L2 5.765 TB/s (derived)"));  // without, the slower GPU would look faster
 }
 
 TEST_CASE("a planted bug is found in its tile") {

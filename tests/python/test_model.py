@@ -238,6 +238,12 @@ def test_catalogues():
     assert "llama3-8b" in set(ts.presets()["name"])
     facts = ts.info()
     assert facts["version"] == ts.__version__ and facts["cuda"] in (True, False)
+    assert facts["numpy"] == np.__version__
+
+
+def test_what_is_installed_is_told_without_importing_it(python):
+    told = python("import sys, tilescope; print(tilescope.info()['numpy'], *{'numpy', 'torch'} & set(sys.modules))")
+    assert told.split() == [np.__version__]
 
 
 def test_refusals_of_the_model():

@@ -361,6 +361,8 @@ std::string ceiling_line(const Machine& machine, ElementType dtype) {
   if (machine.l2_bytes_per_second) {
     text += fmt::format(", SM<->L2 {}/s ({})", format_bytes(machine.l2_bytes_per_second->value),
                         machine.l2_bytes_per_second->kind);
+  } else {
+    text += ", SM<->L2 unknown, so that it limits nothing";
   }
   text += fmt::format(", DRAM {}/s ({})", format_bytes(machine.dram_bytes_per_second.value),
                       machine.dram_bytes_per_second.kind);

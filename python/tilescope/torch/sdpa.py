@@ -8,6 +8,7 @@ flash back end, which torch takes where its conditions hold and the mask is caus
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import torch
@@ -92,13 +93,15 @@ class _InPlace:
 
     def __init__(self) -> None:
         self._library: Any = torch.library.Library("aten", "IMPL")
-        for name, function, key in (
-            (_FLASH, _forward, "CUDA"),
-            (f"{_FLASH}_backward", _backward, "CUDA"),
-            (_ON_CPU, _forward_on_cpu, "CPU"),
-            (f"{_ON_CPU}_backward", _backward_on_cpu, "CPU"),
-        ):
-            self._library.impl(name, function, key, allow_override=True)
+        with warnings.catch_warnings():  # that something is overridden, which has just been asked for
+            warnings.filterwarnings("ignore", "Warning only once for all operators")
+            for name, function, key in (
+                (_FLASH, _forward, "CUDA"),
+                (f"{_FLASH}_backward", _backward, "CUDA"),
+                (_ON_CPU, _forward_on_cpu, "CPU"),
+                (f"{_ON_CPU}_backward", _backward_on_cpu, "CPU"),
+            ):
+                self._library.impl(name, function, key, allow_override=True)
 
     def remove(self) -> None:
         self._library = None

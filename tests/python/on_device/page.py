@@ -30,8 +30,9 @@ def table(record):
         f"{passes} {host[f'tilescope {passes}']} us (torch's own {host[f'torch {passes}']})"
         for passes in ("forward", "both")
     )
+    where = found(record, "before torch has a context")["info"]
     return "\n".join(lines) + (
-        f"\n\n{record['machine']}, torch {record['torch']}. ncu leaves out what a kernel leaves dirty in L2; TileScope counts\n"
+        f"\n\n{where['device']}, torch {where['torch']}. ncu leaves out what a kernel leaves dirty in L2; TileScope counts\n"
         "it as written. What a call of `tilescope.torch` costs the host: " + ", ".join(calls) + ".\n"
     )
 
