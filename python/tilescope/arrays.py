@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import MissingPackage, bad_input
+from .kernel_use import kernel_use
 from .problem import Problem
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 _Place = tuple[int, tuple[int, ...]]
 _NOWHERE: _Place = (0, (0, 0, 0, 0))
-_DEFAULT_KERNEL = "cpu:flash2"
 
 
 def _is_torch(array: object) -> bool:
@@ -174,7 +174,7 @@ def attention(
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
         problem._handle,
-        _native.KernelUse(kernel or _DEFAULT_KERNEL, tile, backward),
+        kernel_use(kernel, tile, backward),
         *_places(arrays, layout),
         _place(out, layout),
         _lse_place(lse) if return_lse else _NOWHERE,
@@ -222,7 +222,7 @@ def attention_backward(
     gradients = [np.empty_like(arrays[name], order="C", subok=False) for name in ("q", "k", "v")]
     _native.attention_backward(
         problem._handle,
-        _native.KernelUse(kernel or _DEFAULT_KERNEL, tile, backward),
+        kernel_use(kernel, tile, backward),
         _place(arrays["dout"], layout),
         *_places([arrays[name] for name in ("q", "k", "v")], layout),
         _place(arrays["out"], layout),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from .errors import bad_input
+from .kernel_use import DEFAULT_KERNEL, kernel_use
 from .problem import Problem, problems_of
 from .records import Diff, Record, Report, frame_of, load
 
@@ -43,7 +44,7 @@ def _given(**options: object) -> dict[str, object]:
 def _simulate(
     function: str,
     problems: Problem | Iterable[Problem],
-    kernel: str | Sequence[str],
+    kernel: str | Sequence[str] | None,
     machine: str | os.PathLike[str],
     passes: str,
     tile: Tile | None,
@@ -54,7 +55,7 @@ def _simulate(
     progress: Progress | None,
 ) -> Record:
     several = problems_of(problems)
-    kernels = [kernel] if isinstance(kernel, str) else list(kernel)
+    kernels = [kernel or DEFAULT_KERNEL] if kernel is None or isinstance(kernel, str) else list(kernel)
     options: dict[str, object] = {"machine": os.fspath(machine)} if replay else {}
     options |= _given(passes=passes, tile=tile, backward=backward, pages=pages if pages != "contiguous" else None)
     argv = _argv(
@@ -64,7 +65,7 @@ def _simulate(
         _native.simulate(
             argv,
             [problem._handle for problem in several],
-            [_native.KernelUse(name, tile, backward) for name in kernels],
+            [kernel_use(name, tile, backward) for name in kernels],
             os.fspath(machine),
             passes,
             pages,
@@ -78,7 +79,7 @@ def _simulate(
 
 def closed_form(
     problems: Problem | Iterable[Problem],
-    kernel: str | Sequence[str] = "cpu:flash2",
+    kernel: str | Sequence[str] | None = None,
     *,
     passes: str = "fwd",
     tile: Tile | None = None,
@@ -87,7 +88,7 @@ def closed_form(
     """Bytes [B] and FLOPs of each pass, by formula.
 
     problems : a Problem, or several
-    kernel : a name of ``tilescope.kernels()``, or several
+    kernel : a name of ``tilescope.kernels()``, or several; default: cpu:flash2
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
     tile : (block_m, block_n); default: each kernel's own
     backward : fused, split, rows or joined, where the kernel has several orders
@@ -101,7 +102,7 @@ def closed_form(
 
 def simulate(
     problems: Problem | Iterable[Problem],
-    kernel: str | Sequence[str] = "cpu:flash2",
+    kernel: str | Sequence[str] | None = None,
     *,
     machine: str | os.PathLike[str] = "h200",
     passes: str = "fwd",

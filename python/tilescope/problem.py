@@ -13,20 +13,21 @@ from typing import Any
 from . import _native
 from .errors import bad_input
 
+_TYPES = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8e4m3",
+    "float8_e5m2": "fp8e5m2",
+}
+
 
 def element_type_of(dtype: object) -> str:
     """The name of an array's or tensor's element type: ``"fp16"`` of numpy.float16 or torch.float16."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
-    names = {
-        "float32": "fp32",
-        "float16": "fp16",
-        "bfloat16": "bf16",
-        "float8_e4m3fn": "fp8e4m3",
-        "float8_e5m2": "fp8e5m2",
-    }
-    if name not in names:
-        raise bad_input("dtype", name, f"must be one of {', '.join(names)}")
-    return names[name]
+    if name in _TYPES:
+        return _TYPES[name]
+    raise bad_input("dtype", name, f"must be one of {', '.join(_TYPES)}")
 
 
 def _window_of(window: Any) -> tuple[int, int]:
@@ -58,7 +59,7 @@ class Problem:
     heads: int = 1  #: query heads
     heads_kv: int = None  # type: ignore[assignment]  #: key and value heads, which divide heads; default: heads
     seqlen_k: int = None  # type: ignore[assignment]  #: keys; default: seqlen_q
-    dtype: str = "fp16"  #: fp32, fp16, bf16, fp8e4m3 or fp8e5m2; or numpy's or torch's type
+    dtype: str = "fp16"  #: fp32, fp16, bf16, fp8e4m3 or fp8e5m2; or numpy's or torch's type, or its name
     causal: bool = False
     window: tuple[int, int] = (-1, -1)  #: keys seen left and right of the diagonal
     scale: float | None = None  #: of the scores; default: 1 / sqrt(head_dim)
@@ -83,6 +84,7 @@ class Problem:
         put("window", _window_of(self.window))
         if not isinstance(self.dtype, str):
             put("dtype", element_type_of(self.dtype))
+        put("dtype", _TYPES.get(self.dtype, self.dtype))
         put("causal", bool(self.causal))
         put("key_lengths", tuple(operator.index(length) for length in self.key_lengths))
         if not 0 <= self.seed < 2**64:
@@ -194,5 +196,6 @@ def problems_of(problems: Problem | Iterable[Problem]) -> list[Problem]:
         raise bad_input("problems", "[]", "must be a Problem, or several")
     for problem in several:
         if not isinstance(problem, Problem):
-            raise TypeError(f"problems must be of type Problem, not {type(problem).__name__}")
+            hint = "; Problem.preset(name) is the one of a name" if isinstance(problems, str) else ""
+            raise TypeError(f"problems must be of type Problem, not {type(problem).__name__}{hint}")
     return several

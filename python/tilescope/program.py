@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,8 @@ def profile_command(
     """
     if isinstance(argv, str):
         raise TypeError('argv must be a list of words, as in ["python3", "my_script.py"], not a str')
+    if not argv or shutil.which(argv[0]) is None:
+        raise bad_input("argv", list(argv), "must begin with a program that can be started")
     words = ["--metrics", metrics, "--l2", l2]
     for name, value in {"--replay": replay, "--kernel-filter": filter, "--nvtx": nvtx}.items():
         words += [name, value] if value else []

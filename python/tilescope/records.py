@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     import pandas
 
 _LONGEST_NAME = 60  # of a kernel, in a table
+_WINDOW = 100  # columns of text that fit one
+_FEW = 5  # rows that may stand side by side
+_HEADING = 12  # letters of a piece of a heading
 _OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _PROBLEM_FIELDS = (
@@ -157,18 +161,20 @@ class Record:
     def _summary(self) -> list[dict[str, str]]:
         """A few columns of each row, as people read them."""
         table = []
-        for row in self.rows():
+        rows = self.rows()
+        varying = _varying(rows)
+        for row in rows:
             if "kernel" not in row:
                 table.append({"name": row["name"], "per second": readable(row["per_second"], _short(row["unit"]))})
                 continue
             shown = {"kernel": _told(row["kernel"])}
+            shown |= {field: "" if row.get(field) is None else str(row[field]) for field in varying}
             if "pass" in row:
                 shown |= {"pass": row["pass"], "tile": f"{row['block_m']}x{row['block_n']}"}
-            shown |= {
-                key: readable(row[key], _unit(key))
-                for key in row
-                if _is_metric(key) and (_unit(key) or key.endswith(".of_bound")) and "flops" not in key
-            }
+            if "agreement" in row:
+                shown |= {"agreement": row["agreement"], "program": row["program"] or ""}
+                shown["block_m"] = _range(row["block_m"])
+            shown |= {key: readable(row[key], _unit(key)) for key in row if _is_told(key, "agreement" in row)}
             table.append(shown)
         return table
 
@@ -194,6 +200,32 @@ def _record_of(text: str, source: str) -> Record:
     return Record(text, source=source)
 
 
+def _varying(rows: list[dict[str, Any]]) -> list[str]:
+    """What tells the rows' problems and machines apart, each once."""
+    columns: dict[tuple[Any, ...], str] = {}
+    for field in (*_PROBLEM_FIELDS, "simulated_on"):
+        values = tuple(row.get(field) for row in rows)
+        if len(set(values)) > 1:
+            columns.setdefault(values, field)
+    return list(columns.values())
+
+
+def _range(sizes: tuple[int, ...]) -> str:
+    return " ".join(map(str, sizes)) if len(sizes) <= _FEW else f"{sizes[0]} ... {sizes[-1]}"
+
+
+_OF_EXPLANATIONS = ("measured.sm_l2_read_bytes", "measured.sm_l2_write_bytes")
+
+
+def _is_told(column: str, explained: bool) -> bool:
+    """Whether people look for a number in a summary; of what was explained, how much was, and what is left over."""
+    if explained:
+        return column in _OF_EXPLANATIONS or column.startswith("left_over.")
+    if not _is_metric(column) or "flops" in column or column == "simulated.l2_bytes":
+        return False
+    return bool(_unit(column)) or column.endswith(".of_bound")
+
+
 def _is_metric(column: str) -> bool:
     return "." in column or column in ("flops", "executed_flops")
 
@@ -202,6 +234,7 @@ def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     problem = run["problem"]
     shared = {field: problem.get(field) for field in _PROBLEM_FIELDS}
     shared["window"] = tuple(problem["window"])
+    shared["key_lengths"] = tuple(problem["key_lengths"]) if "key_lengths" in problem else None
     shared["kernel"] = run["kernel"]
     for key in ("order", "scan", "pages", "inputs", "l2"):
         if key in run:
@@ -304,7 +337,7 @@ class Diff:
                     "base": readable(base, row["unit"]),
                     "new": readable(new, row["unit"]),
                     "change": change,
-                    "": "REGRESSION" if row["regressed"] else "",
+                    "verdict": "REGRESSION" if row["regressed"] else "",
                 }
             )
         return table
@@ -397,11 +430,41 @@ def _columns(rows: list[dict[str, str]]) -> list[str]:
 
 
 def text_table(rows: list[dict[str, str]]) -> str:
-    """Columns side by side, their headings above them."""
+    """A line for each row where that fits a window; else a line for each column, if the rows are few; else with headings
+    of several lines, which read downwards."""
     columns = _columns(rows)
-    lines = [columns, *([row.get(column, "") for column in columns] for row in rows)] if rows else []
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    if not rows:
+        return ""
+    cells = [[row.get(column, "") for column in columns] for row in rows]
+    flat = _aligned([columns, *cells])
+    if _width(flat) <= _WINDOW:
+        return flat
+    stood = _aligned([list(line) for line in zip(columns, *cells)])
+    if len(rows) <= _FEW and _width(stood) <= _WINDOW:
+        return stood
+    headings = [_broken(column) for column in columns]
+    height = max(map(len, headings))
+    padded = [[""] * (height - len(heading)) + heading for heading in headings]
+    return _aligned([*map(list, zip(*padded)), *cells])
+
+
+def _aligned(lines: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+def _broken(heading: str) -> list[str]:
+    """A name in pieces that end with a dot or an underscore."""
+    pieces = [""]
+    for word in re.findall(r"[^._]+[._]?|[._]", heading):
+        if pieces[-1] and len(pieces[-1] + word) > _HEADING:
+            pieces.append("")
+        pieces[-1] += word
+    return pieces
 
 
 def html_table(rows: list[dict[str, str]]) -> str:

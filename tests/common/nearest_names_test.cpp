@@ -18,4 +18,10 @@ TEST_CASE("the suggestion comes first, and at most ten names after it") {
         "which = 'zebra': must be one of a, b");
 }
 
+TEST_CASE("capitals do not hide what was meant") {
+  const std::vector<std::string> machines = {"a100-40gb", "h100-sxm", "h200"};
+  CHECK(nearest_names("H100", machines).front() == "h100-sxm");
+  CHECK(nearest_names("A100", machines) == std::vector<std::string>{"a100-40gb"});
+}
+
 }  // namespace tilescope

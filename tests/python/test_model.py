@@ -28,7 +28,7 @@ def test_a_problem_says_what_it_is():
 
 
 def test_an_element_type_may_be_numpys():
-    for dtype in (np.float32, np.dtype("float32"), "fp32"):
+    for dtype in (np.float32, np.dtype("float32"), "float32", "fp32"):
         assert PROBLEM.replace(dtype=dtype).dtype == "fp32"
     with pytest.raises(ts.BadInput, match="float64"):
         PROBLEM.replace(dtype=np.float64)
@@ -108,6 +108,20 @@ def test_verify_judges_and_bench_times():
         for call in (lambda: ts.bench(PROBLEM, "gpu:flash2-mma"), ts.ceilings):
             with pytest.raises(ts.MachineLacks):
                 call()
+
+
+def test_what_is_printed_fits_a_window_and_tells_rows_apart():
+    one = str(ts.simulate(PROBLEM, passes="fwd+bwd"))
+    assert "simulated.dram_read_bytes" in one and max(map(len, one.splitlines())) <= 100
+    swept = str(ts.simulate(PROBLEM.sweep(seqlen=[64, 128], causal=[False, True]), ["cpu:flash1", "cpu:flash2"]))
+    headings, rows = swept.splitlines()[:3], swept.splitlines()[3:]
+    assert headings[-1].split()[:5] == ["kernel", "seqlen_q", "causal", "pass", "tile"] and "seqlen_k" not in headings[-1]
+    assert len(rows) == len(set(rows)) == 12 and max(map(len, rows)) < 160
+    problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
+    explained = str(ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="triton"))
+    assert "backward, dQ" in explained and "dram" not in explained and max(map(len, explained.splitlines())) < 120
+    padded = ts.closed_form([PROBLEM, PROBLEM.replace(key_lengths=[9])])
+    assert "(9,)" in str(padded) and len(padded.frame().drop_duplicates()) == 2
 
 
 def test_ceilings_are_shown_as_tables():
@@ -249,6 +263,8 @@ def test_what_is_installed_is_told_without_importing_it(python):
 def test_refusals_of_the_model():
     for call, field in (
         (lambda: ts.simulate(PROBLEM, machine="h20"), "machine"),
+        (lambda: ts.profile_command(["no such program"]), "argv"),
+        (lambda: ts.profile_command([]), "argv"),
         (lambda: ts.simulate(PROBLEM, "gpu:flash"), "kernel"),
         (lambda: ts.simulate(PROBLEM, passes="both"), "passes"),
         (lambda: ts.simulate([]), "problems"),
@@ -262,3 +278,11 @@ def test_refusals_of_the_model():
         assert caught.value.field == field, str(caught.value)
     with pytest.raises(TypeError, match="must be of type Problem"):
         ts.simulate([3])
+    with pytest.raises(TypeError, match="Problem.preset"):
+        ts.simulate("llama3-8b")
+    for tile in ("128x64", (128,), (128.0, 64), 128):
+        with pytest.raises(TypeError, match="tile must be .block_m, block_n., two integers"):
+            ts.simulate(PROBLEM, tile=tile)
+    with pytest.raises(TypeError, match="backward must be a name"):
+        ts.simulate(PROBLEM, backward=1)
+    assert ts.closed_form(PROBLEM, None).json["runs"] == ts.closed_form(PROBLEM, "cpu:flash2").json["runs"]

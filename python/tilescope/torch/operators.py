@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _native
+from ..kernel_use import kernel_use
 
 _OPTIONS = (
     "Tensor? seed, bool causal, int window_left, int window_right, float scale, float dropout, str kernel, "
@@ -76,7 +77,7 @@ def _use(
 def _kernel_use(name: str, order: str, tile: tuple[int, int] | None) -> Any:
     if order == DETERMINISTIC:
         order = "ordered" if name == "gpu:flash3" else "split"
-    return _native.KernelUse(name, tile, order or None)
+    return kernel_use(name, tile, order or None)
 
 
 #: In place of an order of the backward pass: whichever of the kernel's sums in the same order each time.
