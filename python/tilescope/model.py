@@ -12,7 +12,8 @@ from . import _native
 from .errors import bad_input
 from .kernel_use import DEFAULT_KERNEL, kernel_use
 from .problem import Problem, problems_of
-from .records import Diff, Record, Report, frame_of, load
+from .records import Diff, Record, Report, load
+from .tables import frame_of
 
 if TYPE_CHECKING:
     import pandas

@@ -158,7 +158,7 @@ class ByteBudget:
     ) -> Record:
         """`base` has the closed forms that a limit may be a multiple of; `source` is part of a stored value's name."""
         from .errors import ByteBudgetExceeded, bad_input
-        from .records import readable
+        from .tables import readable
 
         self._config.stash[_records].append(record)
         rows = record.rows()

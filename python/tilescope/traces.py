@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import bad_input
+from .tables import frame_of
 
 if TYPE_CHECKING:
     import pandas
@@ -90,8 +91,6 @@ class Timeline:
 
     def frame(self) -> pandas.DataFrame:
         """The samples as a pandas.DataFrame."""
-        from .records import frame_of
-
         return frame_of(self.rows())
 
     def trace(self, path: str | os.PathLike[str]) -> None:
