@@ -123,14 +123,14 @@ class ByteBudget:
         with contextlib.ExitStack() as held:
             try:
                 by = "kernel" if filter else "block"
-                self.counts = held.enter_context(
+                counts = self.counts = held.enter_context(
                     count(",".join(limits), by=by, l2=l2, filter=filter, name=self._node_id, device=device)
                 )
             except MachineLacks as lack:
                 pytest.skip(f"no bytes can be counted here: {lack}")
             yield self
-        chips = {machine["chip"] for machine in self.counts.record.json["machine"]}
-        self._check("measured", self.counts.record, limits, base, " ".join(sorted(chips)))
+        chips = {machine["chip"] for machine in counts.record.json["machine"]}
+        self._check("measured", counts.record, limits, base, " ".join(sorted(chips)))
 
     def closed_form(
         self, problem: Problem, kernel: str = "cpu:flash2", *, passes: str = "fwd", **limits: Any

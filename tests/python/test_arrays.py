@@ -54,9 +54,7 @@ def test_padding_as_lengths_and_as_booleans(qkv):
     k[1, :, 7:] = v[1, :, 7:] = np.nan  # nobody reads it
     np.testing.assert_array_equal(ts.attention(q, k, v, key_lengths=mask), expected)
     swapped = (a.swapaxes(1, 2) for a in (q, k, v))
-    np.testing.assert_array_equal(
-        ts.attention(*swapped, key_lengths=mask, layout="bnhd").swapaxes(1, 2), expected
-    )
+    np.testing.assert_array_equal(ts.attention(*swapped, key_lengths=mask, layout="bnhd").swapaxes(1, 2), expected)
     mask[0, 3] = False
     for bad, message in ((mask, "true up to the padding"), (mask[:, 1:], "shape"), ([7], "one a batch entry")):
         with pytest.raises(ts.BadInput, match=message) as caught:

@@ -112,7 +112,11 @@ except KeyError as error:
     print("through", error, len(step.counts))
 print(step("kernel_d"), len(step.counts))
 """)
-    assert told.splitlines() == ["kernel_a kernel_b 2 ['kernel_a', 'kernel_b'] What it does.", "through 'kernel_c' 2", "kernel_d 3"]
+    assert told.splitlines() == [
+        "kernel_a kernel_b 2 ['kernel_a', 'kernel_b'] What it does.",
+        "through 'kernel_c' 2",
+        "kernel_d 3",
+    ]
 
 
 def test_measure_repeats_and_takes_times(on_fakes):

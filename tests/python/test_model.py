@@ -115,7 +115,9 @@ def test_what_is_printed_fits_a_window_and_tells_rows_apart():
     assert "simulated.dram_read_bytes" in one and max(map(len, one.splitlines())) <= 100
     swept = str(ts.simulate(PROBLEM.sweep(seqlen=[64, 128], causal=[False, True]), ["cpu:flash1", "cpu:flash2"]))
     headings, rows = swept.splitlines()[:3], swept.splitlines()[3:]
-    assert headings[-1].split()[:5] == ["kernel", "seqlen_q", "causal", "pass", "tile"] and "seqlen_k" not in headings[-1]
+    assert (
+        headings[-1].split()[:5] == ["kernel", "seqlen_q", "causal", "pass", "tile"] and "seqlen_k" not in headings[-1]
+    )
     assert len(rows) == len(set(rows)) == 12 and max(map(len, rows)) < 160
     problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
     explained = str(ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="triton"))
