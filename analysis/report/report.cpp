@@ -19,8 +19,9 @@ constexpr const char* kLead =
     "How many bytes attention kernels move, and across which boundary. **SM<->L2** is the traffic between "
     "the SMs, with their registers and shared memory, and the L2: what the FlashAttention papers count as "
     "HBM accesses. **DRAM** is the traffic between the L2 and device memory. **Compulsory** traffic is "
-    "every input read once and every output written once; no kernel moves less. GB are 10⁹ bytes, a "
-    "multiply-add is 2 FLOP.";
+    "every input read once and every output written once; no kernel moves less. **B1 H32/8 N8192 D128** is "
+    "1 sequence, 32 query heads over 8 key and value heads, 8192 tokens, 128 columns a head; a **tile** of "
+    "128x64 is 128 queries against 64 keys. GB are 10⁹ bytes, a multiply-add is 2 FLOP.";
 
 /// Of the first record that has them.
 std::vector<NoiseFloor> noise_floor_of(const std::vector<CeilingsRecord>& records) {

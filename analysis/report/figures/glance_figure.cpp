@@ -97,9 +97,9 @@ std::vector<LineSeries> legend_lines() {
 std::string times_text(const RunSummary& run, double must) {
   constexpr double kAlike = 0.005;
   const double sm_l2 = bytes_of(run.measured_sm_l2), dram = bytes_of(run.measured_dram);
-  const std::string text = format_ratio(sm_l2 / must) + " at SM<->L2, ";
-  return text +
-         (std::abs(dram / sm_l2 - 1) < kAlike ? "as much at DRAM" : format_ratio(dram / must) + " at DRAM");
+  const bool alike = std::abs(dram / sm_l2 - 1) < kAlike;
+  return format_ratio(sm_l2 / must) + " at SM<->L2" +
+         (alike ? " and at DRAM" : ", " + format_ratio(dram / must) + " at DRAM");
 }
 
 Drawing draw_rungs(const Rungs& rungs) {
