@@ -169,6 +169,10 @@ TEST_CASE("bench of a GPU kernel where there is no device says what is missing a
   CHECK(result.exit_code == 3);
   CHECK(result.err.find("gpu:flash2-mma cannot run") != std::string::npos);
   CHECK(folder.empty());
+  // Without a problem, too, a kernel is timed in a type that it computes: fp32 is not among them.
+  const auto alone = run_program({"bench", "--kernel", "gpu:flash3"}, folder.path());
+  CHECK(alone.exit_code == 3);
+  CHECK(alone.err.find("gpu:flash3 cannot run") != std::string::npos);
 }
 
 TEST_CASE("clocks and cycles of the SMs stand beside the rates, of kernels and peers") {

@@ -21,7 +21,7 @@ TEST_CASE("the suggestion comes first, and at most ten names after it") {
 TEST_CASE("capitals do not hide what was meant") {
   const std::vector<std::string> machines = {"a100-40gb", "h100-sxm", "h200"};
   CHECK(nearest_names("H100", machines).front() == "h100-sxm");
-  CHECK(nearest_names("A100", machines) == std::vector<std::string>{"a100-40gb"});
+  CHECK(nearest_names("A100", machines).front() == "a100-40gb");
 }
 
 }  // namespace tilescope

@@ -78,6 +78,7 @@ BenchSubjects bench_subjects(const BenchSweepOption& sweep, const ProblemOptions
     subjects.points.push_back(point);
   }
   subjects.kernels = kernels_of(list);
+  subjects.own_type = named == nullptr;
   subjects.sweeps = named != nullptr;
   return subjects;
 }

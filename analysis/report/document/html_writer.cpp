@@ -77,9 +77,14 @@ struct HtmlWriter {
   void operator()(const Paragraph& paragraph) { html += "<p>" + inline_html(paragraph.text) + "</p>\n"; }
 
   void operator()(const Bullets& bullets) {
+    const bool folded = !bullets.folded_under.empty();
+    if (folded) {
+      html +=
+          fmt::format("<details class=\"more\"><summary>{}</summary>\n", inline_html(bullets.folded_under));
+    }
     html += "<ul>\n";
     for (const std::string& item : bullets.items) html += "<li>" + inline_html(item) + "</li>\n";
-    html += "</ul>\n";
+    html += folded ? "</ul>\n</details>\n" : "</ul>\n";
   }
 
   void operator()(const CommandLines& commands) {

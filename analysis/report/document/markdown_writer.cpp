@@ -34,8 +34,10 @@ struct MarkdownWriter {
   void operator()(const Paragraph& paragraph) { text += paragraph.text + "\n\n"; }
 
   void operator()(const Bullets& bullets) {
+    const bool folded = !bullets.folded_under.empty();
+    if (folded) text += fmt::format("<details><summary>{}</summary>\n\n", bullets.folded_under);
     for (const std::string& item : bullets.items) text += "- " + item + "\n";
-    text += "\n";
+    text += folded ? "\n</details>\n\n" : "\n";
   }
 
   /// More than a few are rarely read, and then copied.

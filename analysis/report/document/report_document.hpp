@@ -20,6 +20,7 @@ struct Paragraph {
 /// Unordered items of inline text.
 struct Bullets {
   std::vector<std::string> items;
+  std::string folded_under = {};  // what one opens to read them; empty: they stand open
 };
 
 /// Commands that a reader can copy.

@@ -60,6 +60,15 @@ TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
   }
 }
 
+TEST_CASE("a list that few will read is folded, and holds no tools of a table") {
+  const Document document{"", "", {{"s", "S", {Bullets{{"item"}, "One number"}}}}};
+  CHECK(contains(
+      to_html(document),
+      "<details class=\"more\"><summary>One number</summary>\n<ul>\n<li>item</li>\n</ul>\n</details>"));
+  CHECK(
+      contains(to_markdown(document, "f"), "<details><summary>One number</summary>\n\n- item\n\n</details>"));
+}
+
 TEST_CASE("a very long table is begun in Markdown, which says where the rest stands") {
   Table table{"Very long.", {{"n", true}}, {}};
   for (int i = 0; i < 61; ++i) table.rows.push_back({std::to_string(i)});

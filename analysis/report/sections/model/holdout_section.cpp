@@ -170,7 +170,9 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
     section.blocks.push_back(Paragraph{fmt::format(
         "What the model takes from measurements of {}, and what was fitted. None of it knows these problems.",
         machine->title)});
-    section.blocks.push_back(fitted_numbers(*machine));
+    Bullets numbers = fitted_numbers(*machine);
+    numbers.folded_under = fmt::format("{} numbers, each with its source", numbers.items.size());
+    section.blocks.push_back(std::move(numbers));
   }
   section.blocks.push_back(CommandLines{commands});
   return section;
