@@ -18,16 +18,32 @@ std::optional<double> KernelWork::amount(CeilingKind kind) const {
       return known(dram_bytes);
     case CeilingKind::exponentials:
       return static_cast<double>(exponentials);
+    case CeilingKind::link:
+      return known(link_bytes);
   }
   return std::nullopt;
+}
+
+namespace {
+
+Ceiling ceiling_from(CeilingKind kind, std::string name, double per_second, const std::string& evidence) {
+  return {kind, std::move(name), per_second, evidence == "measured",
+          evidence != "assumed" && evidence != "unverified"};
+}
+
+}  // namespace
+
+std::optional<Ceiling> link_ceiling(const Machine& machine) {
+  if (!machine.link_bytes_per_second) return std::nullopt;
+  return ceiling_from(CeilingKind::link, "link bandwidth", machine.link_bytes_per_second->value,
+                      machine.link_bytes_per_second->kind);
 }
 
 std::vector<Ceiling> ceilings_of(const Machine& machine, ElementType dtype) {
   std::vector<Ceiling> ceilings;
   const auto add = [&ceilings](CeilingKind kind, std::string name, double per_second,
                                const std::string& evidence) {
-    ceilings.push_back({kind, std::move(name), per_second, evidence == "measured",
-                        evidence != "assumed" && evidence != "unverified"});
+    ceilings.push_back(ceiling_from(kind, std::move(name), per_second, evidence));
   };
   const std::string type(to_string(dtype));
   if (const auto peak = machine.peak_flops_per_second.find(type);

@@ -13,13 +13,14 @@
 
 namespace tilescope {
 
-enum class CeilingKind : std::uint8_t { peak, sm_l2, dram, exponentials };
+enum class CeilingKind : std::uint8_t { peak, sm_l2, dram, exponentials, link };
 
 /// What a kernel does, by whatever convention its caller states.
 struct KernelWork {
   std::int64_t flops = 0;
   std::optional<std::int64_t> sm_l2_bytes, dram_bytes;  // reads and writes together; absent where not known
   std::int64_t exponentials = 0;                        // of the softmax
+  std::optional<std::int64_t> link_bytes = {};          // sent to other GPUs
 
   /// FLOP, bytes or exponentials; nothing where not known.
   std::optional<double> amount(CeilingKind kind) const;
@@ -35,6 +36,10 @@ struct Ceiling {
 
 /// The ceilings that `machine` has for inputs of `dtype`, in the order of CeilingKind.
 std::vector<Ceiling> ceilings_of(const Machine& machine, ElementType dtype);
+
+/// Of the link to other GPUs, one direction, which a run on one GPU has no use for; nothing where the machine
+/// has none.
+std::optional<Ceiling> link_ceiling(const Machine& machine);
 
 /// The ceiling of that kind; null if there is none.
 const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind);

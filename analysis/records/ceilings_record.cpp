@@ -45,6 +45,17 @@ std::string to_json_text(const CeilingsRecord& record) {
           {{"load", reads.load}, {"seconds", reads.seconds}, {"dram_read_bytes", reads.dram_read_bytes}});
     }
   }
+  if (!record.measured.links.empty()) {
+    json["links"] = Json::array();
+    for (const LinkCeiling& link : record.measured.links) {
+      json["links"].push_back({{"engine", link.engine},
+                               {"both_ways", link.both_ways},
+                               {"ctas", link.ctas},
+                               {"bytes", link.bytes},
+                               {"per_second", link.per_second},
+                               {"median_per_second", link.median_per_second}});
+    }
+  }
   json["left_out"] = record.measured.left_out;
   return json.dump(1) + "\n";
 }
@@ -58,7 +69,16 @@ std::string access_named(const std::string& name) {
   return name;
 }
 
-// Older records lack both.
+// Older records lack all three.
+void read_links(const JsonField& field, Ceilings& measured) {
+  if (!field.has("links")) return;
+  for (const JsonField& link : field.at("links").items()) {
+    measured.links.push_back({link.at("engine").text(), link.at("both_ways").boolean(),
+                              static_cast<int>(link.at("ctas").count()), link.at("bytes").count(),
+                              link.at("per_second").positive(), link.at("median_per_second").positive()});
+  }
+}
+
 void read_partitions(const JsonField& field, Ceilings& measured) {
   constexpr std::int64_t kMostSms = 1 << 16, kMostPartitions = 64;
   if (!field.has("l2_partitions", "l2_parts")) return;
@@ -105,6 +125,7 @@ CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view
     }
     read_partitions(field, measured);
     read_noise_floor(field, measured);
+    read_links(field, measured);
     return record;
   } catch (const Json::exception& error) {
     throw BadInput(source + " is no record of ceilings: " + error.what());

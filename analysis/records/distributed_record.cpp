@@ -18,6 +18,16 @@ LinkRecord link_of(const JsonField& field, const char* sent, const char* receive
   return {field.at(sent).number(), field.at(received).number()};
 }
 
+/// Of the first GPU listed, where a prediction says it.
+std::optional<double> memory_of(const JsonField& gpus) {
+  for (const JsonField& gpu : gpus.items()) {
+    if (!gpu.has("operand_bytes")) return std::nullopt;
+    return gpu.at("operand_bytes").number() + gpu.at("received_buffer_bytes").number() +
+           gpu.at("state_bytes").number();
+  }
+  return std::nullopt;
+}
+
 DistributedPass pass_of(const JsonField& field) {
   DistributedPass pass;
   pass.name = field.at("name").text();
@@ -30,7 +40,11 @@ DistributedPass pass_of(const JsonField& field) {
           link_of(gpu, "link_sent_with_protocol_bytes", "link_received_with_protocol_bytes"));
     }
   }
-  if (field.has("predicted")) pass.predicted_efficiency = number_at(field.at("predicted"), "efficiency");
+  if (field.has("predicted")) {
+    pass.predicted_efficiency = number_at(field.at("predicted"), "efficiency");
+    pass.predicted_s = number_at(field.at("predicted"), "time_s");
+    pass.memory_bytes = memory_of(field.at("gpus"));
+  }
   if (field.has("model")) pass.model_efficiency = number_at(field.at("model"), "efficiency");
   pass.time_s = number_at(field, "time_s");
   pass.launches_s = number_at(field, "launches_s");
@@ -68,7 +82,10 @@ DistributedRecord parse_distributed_record(const std::string& source, std::strin
   const JsonField field(source, json);
   DistributedRecord record;
   for (const JsonField& word : field.at("argv").items()) record.argv.push_back(word.text());
-  if (field.has("machine")) record.machine = field.at("machine").at("name").text();
+  if (field.has("machine")) {
+    record.machine = field.at("machine").at("name").text();
+    record.link_bytes_per_second = number_at(field.at("machine"), "link_bytes_per_second");
+  }
   if (field.has("transport")) record.transport = field.at("transport").text();
   for (const JsonField& run : field.at("runs").items()) record.runs.push_back(run_of(run));
   return record;
@@ -86,7 +103,9 @@ DistributedPeers parse_distributed_peers(const std::string& source, std::string_
   for (const JsonField& run : field.at("runs").items()) {
     peers.runs.push_back({run.at("peer").text(), run.at("tokens_a_gpu").integer(1),
                           number_at(run, "forward_s"), number_at(run, "backward_s"),
-                          number_at(run, "forward_efficiency"), number_at(run, "backward_efficiency")});
+                          number_at(run, "forward_efficiency"), number_at(run, "backward_efficiency"),
+                          number_at(run, "forward_link_sent_bytes"),
+                          number_at(run, "backward_link_sent_bytes")});
   }
   return peers;
 }

@@ -21,11 +21,12 @@ struct LinkRecord {
 };
 
 struct DistributedPass {
-  std::string name;                            // forward, backward
-  std::vector<LinkRecord> link;                // by GPU: by formula, or as counters saw it
-  std::vector<LinkRecord> link_formula;        // beside counters
-  std::vector<LinkRecord> link_with_protocol;  // likewise
-  std::optional<double> predicted_efficiency;  // of `simulate`
+  std::string name;                                         // forward, backward
+  std::vector<LinkRecord> link;                             // by GPU: by formula, or as counters saw it
+  std::vector<LinkRecord> link_formula;                     // beside counters
+  std::vector<LinkRecord> link_with_protocol;               // likewise
+  std::optional<double> predicted_efficiency, predicted_s;  // of `simulate`
+  std::optional<double> memory_bytes;                       // likewise, of the first GPU listed
   std::optional<double> time_s, launches_s, link_s, one_gpu_s, efficiency, hidden_share,
       flops_per_second_a_gpu;
   std::optional<double> model_efficiency;  // from the rate of one GPU
@@ -43,6 +44,7 @@ struct DistributedRun {
 struct DistributedRecord {
   std::vector<std::string> argv;
   std::string machine, transport;
+  std::optional<double> link_bytes_per_second;  // of a prediction
   std::vector<DistributedRun> runs;
 };
 
@@ -51,6 +53,7 @@ struct DistributedPeerRun {
   std::string peer;
   std::int64_t tokens_a_gpu = 0;
   std::optional<double> forward_s, backward_s, forward_efficiency, backward_efficiency;
+  std::optional<double> forward_link_bytes, backward_link_bytes;  // that the GPU sends which sends most
 };
 struct DistributedPeers {
   std::string torch;

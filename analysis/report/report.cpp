@@ -98,7 +98,7 @@ Document make_report(const ReportRecords& all) {
   add(document, device_speed_section(runs));
   add(document, speed_section(runs));
   add(document, roofline_section(runs));
-  add(document, several_gpus_section(all.distributed, all.distributed_peers));
+  add(document, several_gpus_section(all.distributed, all.distributed_peers, all.ceilings));
   add(document, work_section(runs));
   add(document, progress_section(records));
   add(document, explain_section(all.explained));

@@ -12,7 +12,7 @@ class LinkFormula {
   LinkFormula(const AttentionProblem& problem, Direction direction, const DistributedOptions& options)
       : problem_(problem),
         backward_(direction == Direction::backward),
-        all_gather_(options.schedule == LinkSchedule::all_gather),
+        all_gather_(gathers_keys(options.schedule)),
         grid_(rank_grid(problem, options)) {
     for (const Shard& shard : shard_tokens(grid_.sharding, problem.seqlen_q, grid_.ring))
       q_rows_.push_back(shard.rows());

@@ -72,8 +72,7 @@ double least_hidden_tokens(const AttentionProblem& problem, Direction direction,
 
 std::optional<double> least_hidden_tokens(const DistributedProgram& program, double flops_per_second,
                                           double link_bytes_per_second) {
-  const bool rotates =
-      program.ranks > 1 && program.ulysses == 1 && program.schedule != LinkSchedule::all_gather;
+  const bool rotates = program.ranks > 1 && program.ulysses == 1 && !gathers_keys(program.schedule);
   const bool in_balance = program.schedule != LinkSchedule::ring || !program.problem.causal;
   if (!rotates || !in_balance) return std::nullopt;
   return least_hidden_tokens(program.problem, program.direction, flops_per_second, link_bytes_per_second);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "distributed/devices/device_ranks.hpp"
+#include "distributed/devices/event.hpp"
 #include "distributed/devices/nccl_library.hpp"
 #include "distributed/devices/sums.hpp"
 #include "distributed/execution/accumulation_plan.hpp"
@@ -15,20 +16,9 @@
 
 namespace tilescope {
 
-/// A CUDA event of the current device.
-class Event {
- public:
-  explicit Event(bool timed = false);
-  ~Event();
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 class DeviceRank;
+
+inline std::int64_t row_bytes(const Buffer& buffer) { return buffer.cols * element_bytes(buffer.dtype); }
 
 /// What the ranks of a program share.
 struct RankedProgram {
@@ -75,27 +65,33 @@ class DeviceRank final : public RankQueue {
     DeviceBuffer part_out, part_lse;
   };
 
-  void prepare(int operation, const Attend& attend);
-  void land_outputs(const Attend& attend, const LaunchPlan& plan, Launch& launch);
-  void land_gradients(const Attend& attend, const LaunchPlan& plan, Launch& launch);
+  /// Memory that one launch after the other uses.
+  struct Scratch {
+    DeviceBuffer out, lse, dk, dv, counter;
+  };
+
+  void prepare(int operation, const Attend& attend, Scratch& scratch);
+  void land_outputs(const Attend& attend, const LaunchPlan& plan, Scratch& scratch, Launch& launch);
+  void land_gradients(const Attend& attend, const LaunchPlan& plan, Scratch& scratch, Launch& launch);
   DeviceTensor tensor(int buffer) const;
   /// From a row and head of it on.
   DeviceTensor tensor(const BufferBlock& block) const;
   DeviceTensor rows_from(int buffer, std::int64_t row) const;
-  DeviceTensor scratch(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
-                       std::int64_t cols) const;
+  static DeviceTensor packed(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
+                             std::int64_t cols);
   PassRows extent(const BufferBlock& block) const;
-  /// Of the keys of one launch.
-  std::int64_t most_key_bytes() const;
+  /// Of that buffer of one launch.
+  std::int64_t most_bytes(TensorName name) const;
 
   void clear();
-  void attend(int operation, const Attend& attend);
+  /// What follows is enqueued on `strand`.
+  void attend(int operation, const Attend& attend, int strand);
   /// Merges parts into a target whose lse is the buffer `statistics`.
   void merge(int statistics, const DeviceTensor& target, const std::vector<const Launch*>& parts,
-             bool fp32_target);
-  void move(int operation, const Move& move);
-  void round(int operation, const Move& move);
-  void add(int operation, const Move& move);
+             bool fp32_target, int strand);
+  void move(int operation, const Move& move, int strand);
+  void round(int operation, const Move& move, int strand);
+  void add(int operation, const Move& move, int strand);
   /// Calls visit(from, to, bytes of a row, rows, bytes from row to row of either) for what lies evenly.
   template <typename Visitor>
   void for_each_pitched(const Move& move, Visitor&& visit) const;
@@ -110,8 +106,9 @@ class DeviceRank final : public RankQueue {
   std::vector<std::unique_ptr<Stream>> lanes_;
   std::map<int, DeviceBuffer> buffers_;              // by the program's number
   std::map<int, std::unique_ptr<Launch>> launches_;  // by operation
-  DeviceBuffer scratch_out_, scratch_lse_, scratch_dk_, scratch_dv_, delta_, counter_;
-  std::map<int, std::shared_ptr<Event>> ends_;  // by operation
+  std::vector<Scratch> scratch_;                     // by strand
+  std::map<int, DeviceBuffer> deltas_;               // by buffer of lse
+  std::map<int, std::shared_ptr<Event>> ends_;       // by operation
   Event started_;
   std::vector<std::unique_ptr<Event>> lane_ends_;
   std::array<Event, 2> repetition_ends_;  // of even and odd repetitions

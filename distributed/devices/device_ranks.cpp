@@ -5,7 +5,6 @@
 
 #include "distributed/devices/device_rank.hpp"
 #include "distributed/execution/rank_failure.hpp"
-#include "gpu/launch/pass_runner.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
@@ -163,23 +162,6 @@ std::vector<std::int64_t> DeviceRanks::memory_bytes() const {
 
 std::string DeviceRanks::transport_version() const {
   return state_->shared.nccl != nullptr ? state_->shared.nccl->version() : "";
-}
-
-double time_on_one_device(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
-                          int timed) {
-  PassRunner runner(kernel, problem, direction, kernel.row.default_options(problem));
-  const Stream stream;
-  const Event begin(true), end(true);
-  for (int turn = 0; turn <= timed; ++turn) {
-    if (turn == 1) check_cuda(cudaEventRecord(begin.get(), stream.get()), "taking the time");
-    for (std::size_t pass = 0; pass < runner.programs().size(); ++pass) runner.launch(pass, stream.get());
-  }
-  check_cuda(cudaEventRecord(end.get(), stream.get()), "taking the time");
-  stream.synchronize("timing " + std::string(kernel.row.name));
-  runner.check();
-  float milliseconds = 0;
-  check_cuda(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "reading a time");
-  return 1e-3 * static_cast<double>(milliseconds) / timed;
 }
 
 }  // namespace tilescope

@@ -68,9 +68,4 @@ class DeviceRanks {
   std::unique_ptr<State> state_;
 };
 
-/// One GPU with the whole problem and nothing between its launches: what one of `timed` repetitions takes
-/// after a warm-up. [seconds]
-double time_on_one_device(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
-                          int timed);
-
 }  // namespace tilescope

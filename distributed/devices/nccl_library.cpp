@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "common/errors.hpp"
-#include "gpu/launch/device_error.hpp"
+#include "gpu/launch/device.hpp"
 
 #ifdef TILESCOPE_HAS_NCCL
 #include <dlfcn.h>
@@ -57,8 +57,42 @@ struct NcclRanks::State {
 
 NcclRanks::NcclRanks(int ranks) : state_(std::make_unique<State>()) {
   setenv("NCCL_NVLS_ENABLE", "0", 1);
+  // Messages up to this many bytes a channel (16 KiB; 512 KiB in all) would go by the protocol LL, which
+  // sends a flag beside each word: twice the bytes. Who has set it wants it.
+  setenv("NCCL_P2P_LL_THRESHOLD", "0", 0);
   state_->comms.resize(static_cast<std::size_t>(ranks));
   state_->check(state_->comm_init_all(state_->comms.data(), ranks, nullptr), "starting NCCL");
+  connect();
+}
+
+/// NCCL connects two ranks when they first exchange something, and whoever comes first waits inside the call,
+/// which nothing ends if the other has failed. So all exchange a few bytes while all are there.
+void NcclRanks::connect() {
+  constexpr std::int64_t kBytes = 256;
+  const int ranks = static_cast<int>(state_->comms.size());
+  std::vector<DeviceBuffer> memory;
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int rank = 0; rank < ranks; ++rank) {
+    check_cuda(cudaSetDevice(rank), "choosing a device");
+    memory.emplace_back("first exchange", 2 * kBytes * ranks);
+    streams.push_back(std::make_unique<Stream>());
+  }
+  begin_group();
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int other = 0; other < ranks; ++other) {
+      if (other == rank) continue;
+      const cudaStream_t stream = streams[static_cast<std::size_t>(rank)]->get();
+      auto* const own = static_cast<std::byte*>(memory[static_cast<std::size_t>(rank)].data());
+      send(rank, other, own + kBytes * other, kBytes, stream);
+      receive(rank, other, own + kBytes * (ranks + other), kBytes, stream);
+    }
+  }
+  end_group();
+  for (int rank = 0; rank < ranks; ++rank) {
+    check_cuda(cudaSetDevice(rank), "choosing a device");
+    streams[static_cast<std::size_t>(rank)]->synchronize("connecting NCCL's ranks");
+    memory[static_cast<std::size_t>(rank)] = {};
+  }
 }
 
 NcclRanks::~NcclRanks() {
@@ -99,6 +133,7 @@ void NcclRanks::abort(int rank) noexcept {
 #else
 struct NcclRanks::State {};
 
+void NcclRanks::connect() {}
 NcclRanks::NcclRanks(int) {
   throw MachineLacks(
       "this build has no NCCL: build where nccl.h is found; --transport copy-engine needs none");

@@ -35,6 +35,7 @@ class NcclRanks {
   void abort(int rank) noexcept;
 
  private:
+  void connect();
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for what touches devices in a build made without nvcc.
 #include "distributed/devices/device_ranks.hpp"
+#include "distributed/devices/one_device.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
@@ -20,8 +21,13 @@ double DeviceRanks::run(int, int, WorkShare) { return 0; }
 std::string_view DeviceRanks::kernel() const { return ""; }
 std::vector<std::int64_t> DeviceRanks::memory_bytes() const { return {}; }
 std::string DeviceRanks::transport_version() const { return ""; }
-double time_on_one_device(const GpuKernel&, const AttentionProblem&, Direction, int) {
+
+struct OneDevice::State {};
+
+OneDevice::OneDevice(const GpuKernel&, const AttentionProblem&, Direction) {
   throw MachineLacks(*device_lack());
 }
+OneDevice::~OneDevice() = default;
+double OneDevice::run(int, int) { return 0; }
 
 }  // namespace tilescope

@@ -71,7 +71,6 @@ class AccumulationPlanner {
   }
 
  private:
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
   const Attend& launch(int operation) const {
     return std::get<Attend>(program_.operations[at(operation)].what);
   }
@@ -186,13 +185,13 @@ class AccumulationPlanner {
   }
 
   void plan_delta() {
-    std::vector<RowSet> made(at(program_.ranks));
+    std::vector<RowSet> made(program_.buffers.size());  // by buffer of lse
     for (std::size_t i = 0; i < program_.operations.size(); ++i) {
       const Attend* const launch = std::get_if<Attend>(&program_.operations[i].what);
       if (launch == nullptr) continue;
-      RowSet& of_rank = made[at(launch->rank)];
-      plan_.launches[i].makes_delta = !of_rank.contains(launch->slice.q_rows);
-      of_rank.add(launch->slice.q_rows);
+      RowSet& rows = made[at(launch->buffer(lse))];
+      plan_.launches[i].makes_delta = !rows.contains(launch->slice.q_rows);
+      rows.add(launch->slice.q_rows);
     }
   }
 

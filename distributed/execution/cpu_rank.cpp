@@ -46,7 +46,8 @@ void CpuRank::for_each_row(const Placement& placement, Own& own, Whole& whole, V
   for (std::int64_t b = 0; b < program_.problem.batch; ++b) {
     for (std::int64_t h = 0; h < placement.block.heads.count(); ++h) {
       for (std::int64_t row = 0; row < placement.block.rows.count(); ++row) {
-        visit(own.row(b, h, row), whole.row(b, placement.first_head + h, placement.rows.token(row)), bytes);
+        visit(own.row(b, placement.block.heads.begin + h, placement.block.rows.begin + row),
+              whole.row(b, placement.first_head + h, placement.rows.token(row)), bytes);
       }
     }
   }

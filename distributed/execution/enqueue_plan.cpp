@@ -10,15 +10,16 @@ namespace tilescope {
 namespace {
 
 constexpr std::string_view kNames[] = {"copy-engine", "nccl"};
-constexpr int kGroupLane = 1;
 
 class EnqueuePlanner {
  public:
   EnqueuePlanner(const DistributedProgram& program, Transport transport)
       : program_(program), transport_(transport), plans_(static_cast<std::size_t>(program.ranks)) {
     const int peers = program.ranks - 1;
-    for (RankPlan& plan : plans_)
-      plan.lanes = 1 + (transport == Transport::nccl ? std::min(1, peers) : peers);
+    for (RankPlan& plan : plans_) {
+      plan.strands = program.strands;
+      plan.lanes = program.strands + (transport == Transport::nccl ? std::min(1, peers) : peers);
+    }
   }
 
   std::vector<RankPlan> plan() {
@@ -36,6 +37,7 @@ class EnqueuePlanner {
                          program_.rank_of(move->from) != program_.rank_of(move->to);
     return between ? move : nullptr;
   }
+  int group_lane() const { return program_.strands; }
   bool takes_part(int rank, int index) const {
     const Move* const move = transfer(index);
     if (move == nullptr) return program_.rank_of(operation(index)) == rank;
@@ -44,9 +46,10 @@ class EnqueuePlanner {
   }
   int lane_of(int index) const {
     const Move* const move = transfer(index);
-    if (move == nullptr) return 0;
-    if (transport_ == Transport::nccl) return kGroupLane;
-    return (program_.rank_of(move->to) - program_.rank_of(move->from) + program_.ranks) % program_.ranks;
+    if (move == nullptr) return operation(index).strand;
+    if (transport_ == Transport::nccl) return group_lane();
+    const int distance = program_.rank_of(move->to) - program_.rank_of(move->from);
+    return program_.strands - 1 + (distance + program_.ranks) % program_.ranks;
   }
 
   void add(int index) {
@@ -78,7 +81,7 @@ class EnqueuePlanner {
     auto& enqueued = plans_[static_cast<std::size_t>(rank)].enqueued;
     if (found != group_.end()) return enqueued[found->second];
     group_[rank] = enqueued.size();
-    return append(rank, kGroupLane);
+    return append(rank, group_lane());
   }
 
   /// NCCL's two sides meet: each waits for what its own rank did, and that is enough.

@@ -29,13 +29,14 @@ struct OperationEnd {
 
 struct Enqueued {
   std::vector<int> operations;      // one, or the copies of a group
-  int lane = 0;                     // 0: launches, additions, roundings, and copies inside the rank
+  int lane = 0;                     // below RankPlan::strands: launches, additions, roundings
   std::vector<OperationEnd> waits;  // the last of each other lane
   bool awaited = false;             // another lane waits for its end
 };
 
+/// The first lanes are the program's strands and do what stays inside the rank; the others copy.
 struct RankPlan {
-  int lanes = 1;
+  int strands = 1, lanes = 1;
   std::vector<Enqueued> enqueued;
 };
 

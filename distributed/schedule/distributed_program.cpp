@@ -14,6 +14,7 @@ constexpr ScheduleText kSchedules[] = {
     {"zigzag", "the same; each rank owns a chunk from the front and one from the back, equal causal work"},
     {"striped", "the same; token t belongs to rank t mod P (Striped Attention, arXiv:2311.09431)"},
     {"all-gather", "all K and V to every rank, zigzag shards; one launch or two (Llama 3, arXiv:2407.21783)"},
+    {"all-gather-heads", "the same by groups of heads: launches begin when the first heads have come"},
     {"ulysses", "all-to-all: from tokens to heads and back (DeepSpeed-Ulysses, arXiv:2309.14509)"},
     {"ulysses-ring", "heads inside groups of ranks, a zigzag ring across them (USP, arXiv:2405.07719)"}};
 

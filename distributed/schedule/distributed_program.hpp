@@ -17,10 +17,23 @@
 
 namespace tilescope {
 
-enum class LinkSchedule : std::uint8_t { ring, zigzag, striped, all_gather, ulysses, ulysses_ring };
-inline constexpr LinkSchedule kLinkSchedules[] = {LinkSchedule::ring,    LinkSchedule::zigzag,
-                                                  LinkSchedule::striped, LinkSchedule::all_gather,
-                                                  LinkSchedule::ulysses, LinkSchedule::ulysses_ring};
+enum class LinkSchedule : std::uint8_t {
+  ring,
+  zigzag,
+  striped,
+  all_gather,
+  all_gather_heads,
+  ulysses,
+  ulysses_ring
+};
+inline constexpr LinkSchedule kLinkSchedules[] = {
+    LinkSchedule::ring,        LinkSchedule::zigzag,           LinkSchedule::striped,
+    LinkSchedule::all_gather,  LinkSchedule::all_gather_heads, LinkSchedule::ulysses,
+    LinkSchedule::ulysses_ring};
+/// Whether every rank gets all K and V, rather than one shard after the other.
+inline bool gathers_keys(LinkSchedule schedule) {
+  return schedule == LinkSchedule::all_gather || schedule == LinkSchedule::all_gather_heads;
+}
 std::string_view to_string(LinkSchedule schedule);
 /// One line: what moves, and where it is from.
 std::string_view summary_of(LinkSchedule schedule);
@@ -31,6 +44,9 @@ LinkSchedule parse_link_schedule(const std::string& name);
 bool has_query_rows(TensorName tensor);
 /// Whether it is an fp32 sum that launches add to: out_accum, dq_accum, dk_accum, dv_accum.
 bool is_sum(TensorName tensor);
+
+/// Ranks, buffers and operations are numbers of type int; what is kept for each stands in vectors.
+inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// What the buffers of a rank are there for.
 enum class BufferRole : std::uint8_t {
@@ -78,6 +94,7 @@ struct Operation {
   int step = 0;            // operations of a step may overlap as far as they do not wait
   std::vector<int> waits;  // operations before it that have to have ended, on any rank
   std::variant<Move, Attend> what;
+  int strand = 0;  // what a rank computes on one strand goes in order; strands overlap where nothing waits
 };
 
 /// Where a block lies in the tensor of the whole problem that its buffer is part of.
@@ -94,6 +111,7 @@ struct DistributedProgram {
   LinkSchedule schedule = LinkSchedule::ring;
   int ranks = 1;
   int ulysses = 1;  // ranks that share heads; ranks / ulysses share tokens
+  int strands = 1;  // of each rank
   std::vector<Buffer> buffers;
   std::vector<Operation> operations;
   std::vector<Placement> inputs, outputs;
@@ -121,7 +139,7 @@ void for_each_transfer(const DistributedProgram& program, Visitor&& visit) {
   }
 }
 
-inline constexpr int kMostRanks = 256;  // a ring has ranks^2 launches
+inline constexpr int kMostRanks = 1024;  // a ring has ranks^2 launches
 
 struct DistributedOptions {
   LinkSchedule schedule = LinkSchedule::zigzag;

@@ -88,7 +88,7 @@ void ProgramBuilder::add(int step, std::variant<Move, Attend> what) {
   const int index = static_cast<int>(program_.operations.size());
   const std::vector<Access> all =
       std::visit([&](const auto& operation) { return accesses(index, operation); }, what);
-  Operation operation{step, {}, std::move(what)};
+  Operation operation{step, {}, std::move(what), strand_};
   for (const Access& access : all) wait_for(operation, access);
   for (const Access& access : all) note(access);
   std::sort(operation.waits.begin(), operation.waits.end());
@@ -112,8 +112,17 @@ void ProgramBuilder::attend(int step, Attend base, const Shard& q, const IndexRa
   }
 }
 
+void ProgramBuilder::on_strand(int strand) {
+  strand_ = strand;
+  program_.strands = std::max(program_.strands, strand + 1);
+}
+
+void ProgramBuilder::place_input(const BufferBlock& block, std::int64_t first_head, const Shard& shard) {
+  program_.inputs.push_back({block, first_head, shard});
+}
+
 void ProgramBuilder::place_input(int buffer, std::int64_t first_head, const Shard& shard) {
-  program_.inputs.push_back({rows(buffer, shard.rows()), first_head, shard});
+  place_input(rows(buffer, shard.rows()), first_head, shard);
 }
 
 void ProgramBuilder::place_output(int buffer, std::int64_t first_head, const Shard& shard) {

@@ -7,9 +7,6 @@
 
 namespace tilescope {
 
-/// Ranks and buffers are numbers of type int; what is kept for each stands in vectors.
-inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 class ProgramBuilder {
  public:
   ProgramBuilder(const AttentionProblem& problem, Direction direction, const DistributedOptions& options,
@@ -25,6 +22,9 @@ class ProgramBuilder {
   /// One launch for each band of what the rows `queries` of `q` see of `kv`; the rows of `base.slice` are
   /// ignored.
   void attend(int step, Attend base, const Shard& q, const IndexRange& queries, const Shard& kv);
+  /// What is added from now on is computed on this strand.
+  void on_strand(int strand);
+  void place_input(const BufferBlock& block, std::int64_t first_head, const Shard& shard);
   /// The rows of `shard`, which lie in the buffer from its first row on, are those of the whole tensor.
   void place_input(int buffer, std::int64_t first_head, const Shard& shard);
   void place_output(int buffer, std::int64_t first_head, const Shard& shard);
@@ -47,6 +47,7 @@ class ProgramBuilder {
   std::vector<Access> accesses(int operation, const Attend& attend) const;
 
   DistributedProgram program_;
+  int strand_ = 0;
   std::vector<std::vector<Access>> history_;  // by buffer; none that a later write has covered
 };
 

@@ -63,6 +63,7 @@ RankGrid grid_of(const AttentionProblem& problem, const DistributedOptions& opti
       return {1, options.ranks, Sharding::striped};
     case LinkSchedule::zigzag:
     case LinkSchedule::all_gather:
+    case LinkSchedule::all_gather_heads:
       return {1, options.ranks, Sharding::zigzag};
     case LinkSchedule::ulysses:
       return {options.ranks, 1, Sharding::contiguous};
@@ -98,8 +99,8 @@ RankGrid rank_grid(const AttentionProblem& problem, const DistributedOptions& op
 DistributedProgram build_distributed(const AttentionProblem& problem, Direction direction,
                                      const DistributedOptions& options) {
   const RankGrid grid = rank_grid(problem, options);
-  return options.schedule == LinkSchedule::all_gather ? build_all_gather(problem, direction, options, grid)
-                                                      : build_ring(problem, direction, options, grid);
+  return gathers_keys(options.schedule) ? build_all_gather(problem, direction, options, grid)
+                                        : build_ring(problem, direction, options, grid);
 }
 
 }  // namespace tilescope

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -36,8 +37,47 @@ def timed(work):
     return seconds.item()
 
 
-def forward_backward_times(make_output, inputs):
-    """Forward, and backward as the difference of both and forward."""
+class LinkCounter:
+    """Bytes of user data that the links of this process's GPU have carried, as NVML counts them."""
+
+    SENT, RECEIVED, ALL_LINKS, UNIT = 138, 139, 0xFFFFFFFF, 1024
+    UNTIL_NVML_KNOWS, REPETITIONS = 0.15, 8
+
+    def __init__(self):
+        import pynvml
+
+        pynvml.nvmlInit()
+        self.nvml = pynvml
+        self.device = pynvml.nvmlDeviceGetHandleByUUID("GPU-" + str(torch.cuda.get_device_properties().uuid))
+
+    def read(self):
+        torch.cuda.synchronize()
+        dist.barrier()
+        time.sleep(self.UNTIL_NVML_KNOWS)
+        fields = [(self.SENT, self.ALL_LINKS), (self.RECEIVED, self.ALL_LINKS)]
+        values = self.nvml.nvmlDeviceGetFieldValues(self.device, fields)
+        return [value.value.ullVal * self.UNIT for value in values]
+
+    def count(self, work):
+        """[sent, received] of one round."""
+        before = self.read()
+        for _ in range(self.REPETITIONS):
+            work()
+        return [(after - b) / self.REPETITIONS for after, b in zip(self.read(), before)]
+
+
+def counted(work, name):
+    """What one round moves over the links of the GPU that sends most; nothing where NVML does not say."""
+    try:
+        sent = torch.tensor(LinkCounter().count(work), device="cuda", dtype=torch.float64)
+    except Exception:
+        return {}
+    dist.all_reduce(sent, op=dist.ReduceOp.MAX)
+    return {f"{name}_link_sent_bytes": sent[0].item(), f"{name}_link_received_bytes": sent[1].item()}
+
+
+def forward_backward_times(make_output, inputs, links=False):
+    """Forward, and backward as the difference of both and forward; their bytes over the links likewise."""
     dout = torch.randn_like(make_output())
 
     def both():
@@ -47,7 +87,12 @@ def forward_backward_times(make_output, inputs):
 
     with torch.no_grad():
         forward = timed(make_output)
-    return {"forward_s": forward, "backward_s": timed(both) - forward}
+        result = {"forward_s": forward} | (counted(make_output, "forward") if links else {})
+    result["backward_s"] = timed(both) - forward
+    if links:
+        for name, value in counted(both, "backward").items():
+            result[name] = value - result[name.replace("backward", "forward")]
+    return result
 
 
 def flash_forward(q, k, v, causal):
@@ -165,12 +210,12 @@ def context_parallel_times(arguments, tokens, backend):
     with context_parallel(mesh, buffers=(q, k, v), buffer_seq_dims=(2, 2, 2)), sdpa_kernel(backend):
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))  # the same memory, of this rank's tokens
         return forward_backward_times(
-            lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (q, k, v))
+            lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (q, k, v), links=True)
 
 
 def ring_times(arguments, tokens, backend):
     q, k, v = tensors(arguments, tokens)
-    return forward_backward_times(lambda: ZigzagRing.apply(q, k, v), (q, k, v))
+    return forward_backward_times(lambda: ZigzagRing.apply(q, k, v), (q, k, v), links=True)
 
 
 PEERS = {

@@ -122,7 +122,7 @@ void add_or_leave_out(const std::string& what, std::vector<std::string>& left_ou
 
 }  // namespace
 
-Ceilings measure_ceilings() {
+Ceilings measure_ceilings(CeilingChoice choice) {
   const DeviceContext device;
   Ceilings result;
   result.device = device.name();
@@ -131,6 +131,10 @@ Ceilings measure_ceilings() {
                         std::to_string(device.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
   result.driver = device.driver_version();
   result.l2_bytes = device.attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  if (choice == CeilingChoice::links) {
+    result.links = measure_links();
+    return result;
+  }
   measure_rates(device, result);
   std::vector<int> partition_of_sm;
   add_or_leave_out("partitions of the L2", result.left_out, [&] {
@@ -140,6 +144,7 @@ Ceilings measure_ceilings() {
   add_or_leave_out("what L2 keeps", result.left_out,
                    [&] { result.l2 = measure_l2_residency(partition_of_sm); });
   add_or_leave_out("noise floor", result.left_out, [&] { result.noise_floor = measure_noise_floor(); });
+  add_or_leave_out("links", result.left_out, [&] { result.links = measure_links(); });
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include "profiler/calibration/l2/l2_partitions.hpp"
 #include "profiler/calibration/l2/l2_residency.hpp"
+#include "profiler/calibration/link_ceilings.hpp"
 #include "profiler/calibration/noise_floor.hpp"
 
 namespace tilescope {
@@ -29,11 +30,14 @@ struct Ceilings {
   std::vector<L2Residency> l2;          // empty where bytes cannot be counted
   L2Partitions l2_partitions;           // without groups where nobody looked
   std::vector<NoiseFloor> noise_floor;  // empty where bytes cannot be counted
+  std::vector<LinkCeiling> links;       // empty with one GPU
   std::vector<std::string> left_out;    // with the reason
 };
 
-/// Takes up to a minute and up to 4 GiB of device memory.
-/// @throws MachineLacks without a device or in a build without CUDA
-Ceilings measure_ceilings();
+enum class CeilingChoice : std::uint8_t { all, links };
+
+/// Takes up to a minute and up to 4 GiB of device memory; of the links alone, a few seconds.
+/// @throws MachineLacks without a device or in a build without CUDA, and for links alone without a link
+Ceilings measure_ceilings(CeilingChoice choice = CeilingChoice::all);
 
 }  // namespace tilescope

@@ -102,6 +102,25 @@ class Followed {
   bool right_ = true;
 };
 
+TEST_CASE("every row of every head has its delta made") {
+  for (const LinkSchedule schedule : kLinkSchedules) {
+    if (schedule == LinkSchedule::ulysses_ring) continue;  // needs four ranks
+    const DistributedProgram program = build_distributed(
+        {.heads = 16, .heads_kv = 8, .seqlen_q = 80, .seqlen_k = 80, .head_dim = 16, .causal = true},
+        Direction::backward, {schedule, 2});
+    const AccumulationPlan plan = plan_accumulation(program);
+    std::int64_t rows = 0;
+    for (std::size_t i = 0; i < program.operations.size(); ++i) {
+      const Attend* const attend = std::get_if<Attend>(&program.operations[i].what);
+      if (attend == nullptr || !plan.launches[i].makes_delta) continue;
+      rows +=
+          attend->slice.q_rows.count() * program.buffers[static_cast<std::size_t>(attend->buffer(lse))].heads;
+    }
+    CAPTURE(to_string(schedule));
+    CHECK(rows >= 16 * 80);
+  }
+}
+
 TEST_CASE("every row that is read has been written or cleared") {
   for (const DistributedCase& c : distributed_cases()) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {

@@ -56,8 +56,10 @@ TEST_CASE("link bytes are the published ones") {
     CHECK(sent(ring, Direction::forward) == (kRanks - 1) * s);
     CHECK(sent(ring, Direction::backward) == (3 * kRanks - 1) * s);
   }
-  CHECK(sent(LinkSchedule::all_gather, Direction::forward) == (kRanks - 1) * s);
-  CHECK(sent(LinkSchedule::all_gather, Direction::backward) == (kRanks - 1) * 3 * s);
+  for (const LinkSchedule gather : {LinkSchedule::all_gather, LinkSchedule::all_gather_heads}) {
+    CHECK(sent(gather, Direction::forward) == (kRanks - 1) * s);
+    CHECK(sent(gather, Direction::backward) == (kRanks - 1) * 3 * s);
+  }
   for (const Direction direction : kDirections)
     CHECK(sent(LinkSchedule::ulysses, direction) == (kRanks - 1) * (g + 1) * s / kRanks);
   const auto usp = link_closed_form(problem, Direction::forward, {LinkSchedule::ulysses_ring, kRanks, 4});
@@ -327,6 +329,28 @@ TEST_CASE("backward, the last hop of a ring's sums is hidden behind what a rank 
   const auto timeline =
       predict_timeline(build_distributed(problem, Direction::backward, {LinkSchedule::zigzag, 2}), rates);
   CHECK(timeline.efficiency > 0.99);
+}
+
+TEST_CASE("an all-gather by groups of heads shows the link but for its first and last group") {
+  const AttentionProblem problem{.heads = 32,
+                                 .heads_kv = 8,
+                                 .seqlen_q = 16384,
+                                 .seqlen_k = 16384,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::bf16,
+                                 .causal = true};
+  const RankRates rates{700e12, 1e18, 390e9, 0};
+  for (const Direction direction : kDirections) {
+    const auto exposed = [&](LinkSchedule schedule) {
+      return predict_timeline(build_distributed(problem, direction, {schedule, 2}), rates).exposed_seconds;
+    };
+    const double shard = 8192.0 * 8 * 2 * 128;  // elements of the K and V of one rank
+    // GPU 1 waits for all of K, and of V for the first chunk; in the end GPU 0 for all sums.
+    const double keys = 0.75 * 2 * shard / 390e9, sums = 4 * shard / 390e9;
+    const double all = keys + (direction == Direction::forward ? 0 : sums);
+    CHECK(exposed(LinkSchedule::all_gather) == doctest::Approx(all).epsilon(1e-6));
+    CHECK(exposed(LinkSchedule::all_gather_heads) == doctest::Approx(all / 8).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("one rank takes its work and nothing else; rings of contiguous shards wait for the last") {

@@ -31,7 +31,8 @@ inline std::vector<DistributedCase> distributed_cases(std::vector<int> ranks = {
     for (const int p : ranks) {
       const bool two = schedule == LinkSchedule::ulysses_ring;
       if (two && p != 4 && p != 8) continue;
-      const std::int64_t heads_kv = schedule == LinkSchedule::ulysses ? p : two ? 4 : 2;
+      const bool in_groups = schedule == LinkSchedule::all_gather_heads;  // two, backward three
+      const std::int64_t heads_kv = schedule == LinkSchedule::ulysses ? p : two ? 4 : in_groups ? 3 : 2;
       for (const Lengths lengths : {Lengths{64, 64}, Lengths{83, 83}, Lengths{41, 75}, Lengths{75, 41}}) {
         for (const bool causal : {false, true}) {
           AttentionProblem problem;

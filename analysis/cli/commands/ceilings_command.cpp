@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <tuple>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct CeilingsArguments {
   std::string base = "h200";
   std::string out;
+  bool links = false;
   std::string from;  // a record to make the machine file of instead of measuring; empty: none
 };
 
@@ -87,18 +89,42 @@ std::string noise_floor_table(const std::vector<NoiseFloor>& noise_floor) {
          align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
 }
 
+/// A row for each size and number of CTAs, a column for each engine.
+std::string link_table(const std::vector<LinkCeiling>& links) {
+  if (links.empty()) return "";
+  const char* const engines[] = {kCopyEngine, kSmLoads, kSmStores};
+  std::vector<std::vector<std::string>> rows = {{"moved", "CTAs", "ways"}};
+  rows.front().insert(rows.front().end(), std::begin(engines), std::end(engines));
+  std::map<std::tuple<bool, int, std::int64_t>, std::map<std::string, double>> rates;
+  for (const LinkCeiling& link : links)
+    rates[{link.both_ways, link.ctas, link.bytes}][link.engine] = link.per_second;
+  for (const auto& [key, by_engine] : rates) {
+    const auto& [both_ways, ctas, bytes] = key;
+    rows.push_back(
+        {format_capacity(bytes), ctas == 0 ? "-" : std::to_string(ctas), both_ways ? "both" : "one"});
+    for (const char* const engine : engines) {
+      const auto rate = by_engine.find(engine);
+      rows.back().push_back(rate == by_engine.end() ? "-" : fmt::format("{:.1f}", 1e-9 * rate->second));
+    }
+  }
+  return "\nlink between two GPUs, one direction [GB/s]\n" +
+         align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
+}
+
 int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
   std::optional<Machine> base;
   if (!arguments.out.empty()) {
     base = load_machine(arguments.base);
     require_writable_file("--out", arguments.out);
   }
-  const CeilingsRecord record = arguments.from.empty()
-                                    ? CeilingsRecord{context.argv, utc_now(), measure_ceilings()}
-                                    : parse_ceilings_record(arguments.from, read_text_file(arguments.from));
+  const CeilingsRecord record =
+      arguments.from.empty()
+          ? CeilingsRecord{context.argv, utc_now(),
+                           measure_ceilings(arguments.links ? CeilingChoice::links : CeilingChoice::all)}
+          : parse_ceilings_record(arguments.from, read_text_file(arguments.from));
   context.print(as_table(record.measured) + l2_table(record.measured) +
                 partitions_table(record.measured.l2_partitions) +
-                noise_floor_table(record.measured.noise_floor));
+                noise_floor_table(record.measured.noise_floor) + link_table(record.measured.links));
   for (const std::string& reason : record.measured.left_out) context.print("left out: " + reason + "\n");
   if (base) {
     write_file_atomically("--out", arguments.out, to_json_text(measured_machine(*base, record)));
@@ -118,6 +144,8 @@ void add_ceilings_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_ceilings(*arguments, context); });
   command.add_option("--machine", arguments->base, "machine that gives what is not measured (h200)")
       ->type_name("MACHINE|FILE.json");
+  command.add_flag("--links", arguments->links,
+                   "the links between two GPUs alone, and neither memory nor arithmetic");
   command.add_option("--from", arguments->from, "instead of measuring: the ceilings of a record")
       ->type_name("RECORD.json");
   command.add_option("--out", arguments->out, "write a machine file with the measured ceilings")

@@ -7,7 +7,9 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed_commands.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json_fields.hpp"
@@ -18,6 +20,7 @@ namespace {
 
 struct ExplainArguments {
   std::string record;
+  std::optional<std::string> gpus, link_bytes;
   KernelChoice choice;
   ProblemOptions problem;
 };
@@ -46,7 +49,28 @@ std::string doubt(const ExplainRecord& record) {
   return none ? "is " + describe(record.problem) + " the right problem?\n" : "";
 }
 
+/// --gpus: a schedule, by the bytes of its link.
+int explain_link(const ExplainArguments& arguments, const CommandContext& context) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  if (!arguments.gpus || !arguments.link_bytes || !arguments.record.empty() ||
+      !arguments.problem.shape_given() || arguments.problem.directions().size() > 1) {
+    throw BadInput("--link-bytes", arguments.link_bytes.value_or("(none)"),
+                   "must stand with --gpus N, a problem and one --pass, and without a record");
+  }
+  return explain_link_bytes(
+      context, arguments.problem.problem(), arguments.problem.directions().front(),
+      static_cast<int>(parse_integer_in("gpus", *arguments.gpus, 2, kMostRanks)),
+      static_cast<double>(parse_bytes_in("link-bytes", *arguments.link_bytes, 1, kMost)));
+}
+
 int run_explain(const ExplainArguments& arguments, const CommandContext& context) {
+  if (arguments.gpus || arguments.link_bytes) return explain_link(arguments, context);
+  if (!arguments.record.empty()) {
+    const std::string text = read_text_file(arguments.record);
+    const Json json = parse_json(arguments.record, text);
+    if (JsonField(arguments.record, json).at("schema").text() == kDistributedPeersSchema)
+      return explain_peers(context, parse_distributed_peers(arguments.record, text));
+  }
   const ExplainRecord record = explain_kernels(arguments, context);
   context.write_json(to_json_text(record));
   context.print(explanation_text(record) + doubt(record));
@@ -68,11 +92,22 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   command.add_option("--skip", arguments->choice.skip, "leave out the first matching launches")
       ->type_name("K");
   command.add_option("--count", arguments->choice.count, "at most so many launches")->type_name("K");
+  command.add_option("--gpus", arguments->gpus, "with --link-bytes: so many GPUs share the problem")
+      ->type_name("N");
+  command
+      .add_option(
+          "--link-bytes", arguments->link_bytes,
+          "instead of a record: user data that the GPU which sends most sends in one pass; says which "
+          "schedules do")
+      ->type_name("BYTES");
   arguments->problem.add_to(command);
   show_examples(command,
                 {{"explain kernels.json --heads 16 --seqlen 4k --head-dim 128 --dtype fp16",
                   "the tiles behind the kernels of a record"},
-                 {"explain kernels.json --preset fa2-16k --kernel-filter flash_fwd", "of some of them"}});
+                 {"explain kernels.json --preset fa2-16k --kernel-filter flash_fwd", "of some of them"},
+                 {"explain --gpus 2 --link-bytes 16777216 --heads 32 --heads-kv 8 --seqlen 8k --head-dim 128 "
+                  "--dtype bf16 --pass fwd",
+                  "the schedule behind the bytes on a link"}});
 }
 
 }  // namespace tilescope::cli

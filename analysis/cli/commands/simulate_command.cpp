@@ -293,7 +293,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   const std::vector<Direction> directions = arguments.problem.directions();
   arguments.gpus.require_complete();
   if (arguments.gpus.given()) {
-    return simulate_distributed(context, arguments.problem.problem(), directions, arguments.gpus.options(),
+    return simulate_distributed(context, arguments.problem.problem(), directions, arguments.gpus.across(),
                                 arguments.machine, {arguments.link_rate, arguments.flop_rate});
   }
   if (arguments.flop_rate) throw BadInput("--flop-rate", *arguments.flop_rate, "must stand with --gpus N");

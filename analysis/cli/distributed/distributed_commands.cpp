@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "analysis/cli/tables/text_table.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
 #include "distributed/devices/device_ranks.hpp"
 
@@ -108,25 +109,39 @@ ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel
 }
 
 int simulate_distributed(const CommandContext& context, const AttentionProblem& problem,
-                         const std::vector<Direction>& directions, const DistributedOptions& options,
-                         const std::string& machine_name, const TypedRates& rates) {
-  const std::string schedule = schedule_line(problem, options);
+                         const std::vector<Direction>& directions,
+                         const std::vector<DistributedOptions>& schedules, const std::string& machine_name,
+                         const TypedRates& rates) {
+  const bool several = schedules.size() > 1;
+  if (!several) rank_grid(problem, schedules.front());
   const LinkMachine machine = link_machine(load_machine(machine_name), problem.dtype, rates);
-  context.print(fmt::format("{}\n{}\n{}", describe(problem), schedule, machine.line));
+  context.print(fmt::format("{}\n{}{}", describe(problem),
+                            several ? "" : schedule_line(problem, schedules.front()) + "\n", machine.line));
   Json record = distributed_record(context.argv);
   record["machine"] = {{"name", machine_name},
                        {"flops_per_second", machine.rates.flops_per_second},
                        {"link_bytes_per_second", machine.rates.link_bytes_per_second},
                        {"link_latency_s", machine.rates.link_latency_seconds}};
-  Json run = distributed_run(problem, options);
-  run["passes"] = Json::array();
-  for (const Direction direction : directions) {
-    const DistributedProgram program = build_distributed(problem, direction, options);
-    const ProgramAccount account(program, machine.rates);
-    context.print(distributed_table(account));
-    run["passes"].push_back(distributed_json(account));
+  std::vector<std::vector<std::string>> rows = {comparison_heads()};
+  std::string left_out;
+  for (const DistributedOptions& options : schedules) {
+    try {
+      Json run = distributed_run(problem, options);
+      run["passes"] = Json::array();
+      for (const Direction direction : directions) {
+        const DistributedProgram program = build_distributed(problem, direction, options);
+        const ProgramAccount account(program, machine.rates);
+        several ? rows.push_back(comparison_row(account)) : context.print(distributed_table(account));
+        run["passes"].push_back(distributed_json(account));
+      }
+      record["runs"].push_back(run);
+    } catch (const BadInput& refusal) {
+      if (!several) throw;
+      left_out += fmt::format("left out: {} on {} GPUs: {}\n", to_string(options.schedule), options.ranks,
+                              refusal.what());
+    }
   }
-  record["runs"].push_back(run);
+  if (several) context.print("\n" + fold_columns(rows, "  ", true) + left_out);
   context.write_json(record.dump(1) + "\n");
   return kFine;
 }

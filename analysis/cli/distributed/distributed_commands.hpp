@@ -10,6 +10,7 @@
 #include "analysis/cli/distributed/distributed_output.hpp"
 #include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/records/distributed_record.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "distributed/execution/run_on_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -21,10 +22,12 @@ namespace tilescope::cli {
 ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel,
                              const AttentionProblem& problem, const std::string& otherwise);
 
-/// Link bytes, memory, balance and time of a schedule on a machine. @return an ExitCode
+/// Link bytes, memory, balance and time of schedules on a machine; of several, those that cannot split the
+/// problem are left out with the reason. @return an ExitCode
 int simulate_distributed(const CommandContext& context, const AttentionProblem& problem,
-                         const std::vector<Direction>& directions, const DistributedOptions& options,
-                         const std::string& machine, const TypedRates& rates);
+                         const std::vector<Direction>& directions,
+                         const std::vector<DistributedOptions>& schedules, const std::string& machine,
+                         const TypedRates& rates);
 
 /// The ranks' results judged, and what they exchanged, where that is known, beside the closed form.
 int verify_distributed(const CommandContext& context, const AttentionProblem& problem, Direction direction,
@@ -45,6 +48,12 @@ const GpuKernel* device_kernel(const KernelOptions& kernel);
 
 /// Times on GPUs, beside one GPU with the whole problem, the launches alone, the link alone, and the model.
 int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int rounds);
+
+/// Which schedules send so many bytes in one pass, or in those of a record of others.
+int explain_link_bytes(const CommandContext& context, const AttentionProblem& problem, Direction direction,
+                       int gpus, double sent_bytes);
+/// @throws BadInput where the record has no bytes
+int explain_peers(const CommandContext& context, const DistributedPeers& peers);
 
 /// Bytes that the links' counters saw, by GPU, beside the closed form.
 int profile_distributed(const CommandContext& context, const DeviceRuns& runs);

@@ -4,18 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "analysis/cli/distributed/distributed_commands.hpp"
 #include "analysis/cli/distributed/link_meter.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "common/number_format.hpp"
+#include "common/statistics.hpp"
 #include "distributed/devices/device_ranks.hpp"
+#include "distributed/devices/one_device.hpp"
 
 namespace tilescope::cli {
 namespace {
-
-constexpr int kWarmUps = 2;
 
 Json measured_record(const CommandContext& context, const DeviceRuns& runs) {
   Json record = distributed_record(context.argv);
@@ -44,6 +43,34 @@ void require_all(const DeviceRuns& runs) {
   require_devices(most);
 }
 
+/// A program that is ready to run.
+struct Measured {
+  const DistributedProgram& program;
+  const DistributedOptions& options;
+  DeviceRanks& ranks;
+};
+/// The record of all problems, schedules and passes, `measure` saying what to keep of each.
+template <typename Measure>
+Json measure_each(const CommandContext& context, const DeviceRuns& runs, Measure&& measure) {
+  require_all(runs);
+  const DeviceRankOptions ranked = rank_options(runs);
+  Json record = measured_record(context, runs);
+  for (const AttentionProblem& problem : runs.problems) {
+    for (const DistributedOptions& options : runs.schedules) {
+      Json run = distributed_run(problem, options);
+      for (const Direction direction : runs.directions) {
+        const DistributedProgram program = build_distributed(problem, direction, options);
+        DeviceRanks ranks(program, ranked);
+        ranks.fill();
+        run["kernel"] = ranks.kernel();
+        run["passes"].push_back(measure(Measured{program, options, ranks}));
+      }
+      record["runs"].push_back(run);
+    }
+  }
+  return record;
+}
+
 /// Times of one program, and what they say.
 struct Timed {
   double everything_s = 0, launches_s = 0, link_s = 0, one_gpu_s = 0;
@@ -58,13 +85,27 @@ struct Timed {
   }
 };
 
-Timed time_program(const DistributedProgram& program, DeviceRanks& ranks, double one_gpu_s, int rounds) {
-  Timed timed{.one_gpu_s = one_gpu_s, .ranks = program.ranks};
-  timed.flops = useful_flops(program.direction, program.problem.visible_pairs(), program.problem.head_dim);
-  timed.everything_s = ranks.run(kWarmUps + rounds, rounds);
-  timed.launches_s = ranks.run(kWarmUps + rounds, rounds, WorkShare::launches);
-  if (program.ranks > 1) timed.link_s = ranks.run(kWarmUps + rounds, rounds, WorkShare::link);
-  return timed;
+/// All four in turn, again and again, and the medians: under sustained load power lowers the clock, so that
+/// what runs first runs faster.
+Timed time_program(const DistributedProgram& program, DeviceRanks& ranks, OneDevice& alone, int turns) {
+  constexpr int kTimed = 2, kRepetitions = 1 + kTimed;
+  std::vector<double> everything, launches, link, one_gpu;
+  for (int turn = 0; turn <= turns; ++turn) {  // the first warms up
+    one_gpu.push_back(alone.run(kRepetitions, kTimed));
+    everything.push_back(ranks.run(kRepetitions, kTimed));
+    launches.push_back(ranks.run(kRepetitions, kTimed, WorkShare::launches));
+    link.push_back(program.ranks > 1 ? ranks.run(kRepetitions, kTimed, WorkShare::link) : 0);
+  }
+  const auto middle = [](std::vector<double>& samples) {
+    samples.erase(samples.begin());
+    return median_of(samples);
+  };
+  return {.everything_s = middle(everything),
+          .launches_s = middle(launches),
+          .link_s = middle(link),
+          .one_gpu_s = middle(one_gpu),
+          .flops = useful_flops(program.direction, program.problem.visible_pairs(), program.problem.head_dim),
+          .ranks = program.ranks};
 }
 
 /// The model with the rate that one GPU has with the whole problem.
@@ -134,9 +175,8 @@ Json reading_json(const LinkCount& count) {
 /// Bytes of one repetition, as the counters saw them or, without these, NVML.
 Json count_program(const DistributedProgram& program, const DistributedOptions& options, DeviceRanks& ranks,
                    LinkMeter& meter) {
-  constexpr int kRepetitions = 8;  // NVML counts whole KiB
-  ranks.fill();
-  ranks.run(kWarmUps);  // connections are made, and what they move is over
+  constexpr int kRepetitions = 8, kWarmUps = 2;  // NVML counts whole KiB
+  ranks.run(kWarmUps);                           // connections are made, and what they move is over
   meter.open();
   ranks.run(kRepetitions);
   const std::vector<LinkReading> readings = meter.close();
@@ -160,7 +200,8 @@ Json count_program(const DistributedProgram& program, const DistributedOptions& 
 }
 
 std::string counted_lines(const DistributedProgram& program, const Json& pass) {
-  std::string text = fmt::format("{} {}\n", to_string(program.schedule), to_string(program.direction));
+  std::string text = fmt::format("{}: {} {}\n", describe(program.problem), to_string(program.schedule),
+                                 to_string(program.direction));
   int rank = 0;
   for (const Json& gpu : pass.at("gpus")) {
     const auto bytes = [&](const char* name) { return format_bytes(gpu.at(name).get<double>()); };
@@ -188,62 +229,36 @@ const GpuKernel* device_kernel(const KernelOptions& kernel) {
 }
 
 int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int rounds) {
-  require_all(runs);
-  const DeviceRankOptions ranked = rank_options(runs);
-  Json record = measured_record(context, runs);
   std::vector<std::vector<std::string>> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU",
                                                  "of one GPU", "model", "launches", "link", "hidden"}};
-  for (const AttentionProblem& problem : runs.problems) {
-    std::map<std::pair<Direction, std::string>, double> alone;  // by kernel
-    for (const DistributedOptions& options : runs.schedules) {
-      Json run = distributed_run(problem, options);
-      for (const Direction direction : runs.directions) {
-        const DistributedProgram program = build_distributed(problem, direction, options);
-        DeviceRanks ranks(program, ranked);
-        run["kernel"] = ranks.kernel();
-        ranks.fill();
-        double& one_gpu_s = alone[{direction, std::string(ranks.kernel())}];
-        if (one_gpu_s == 0)
-          one_gpu_s = time_on_one_device(find_gpu_kernel(ranks.kernel()), problem, direction, rounds);
-        const Timed timed = time_program(program, ranks, one_gpu_s, rounds);
-        const RankTimeline model = model_of(program, runs, timed);
-        rows.push_back(timed_row(program, timed, model));
-        run["passes"].push_back(timed_json(program, ranks, timed, model));
-      }
-      record["runs"].push_back(run);
-    }
-  }
-  context.print(describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n") +
-                fold_columns(rows, "  ", true) +
-                "Of one GPU: its time with the whole problem over the GPUs' together. Model: the same as the "
-                "timeline predicts it from one GPU's rate.\n");
+  const Json record = measure_each(context, runs, [&](const Measured& on) {
+    OneDevice alone(find_gpu_kernel(on.ranks.kernel()), on.program.problem, on.program.direction);
+    const Timed timed = time_program(on.program, on.ranks, alone, rounds);
+    const RankTimeline model = model_of(on.program, runs, timed);
+    rows.push_back(timed_row(on.program, timed, model));
+    return timed_json(on.program, on.ranks, timed, model);
+  });
+  context.print(
+      describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n") +
+      fold_columns(rows, "  ", true) +
+      "Of one GPU: its time with the whole problem over the GPUs' together, measured in turn. Model: "
+      "the same as the timeline predicts it from one GPU's rate.\n");
   context.write_json(record.dump(1) + "\n");
   return kFine;
 }
 
 int profile_distributed(const CommandContext& context, const DeviceRuns& runs) {
   require_all(runs);
-  const DeviceRankOptions ranked = rank_options(runs);
-  Json record = measured_record(context, runs);
   LinkMeter meter(runs.schedules.front().ranks);
   if (!meter.lack().empty()) context.print("one source alone: " + meter.lack() + "\n");
   constexpr double kAllowed = 1e-3;  // of what the closed form says
   bool passed = true;
-  for (const AttentionProblem& problem : runs.problems) {
-    context.print(describe(problem) + "\n");
-    for (const DistributedOptions& options : runs.schedules) {
-      Json run = distributed_run(problem, options);
-      for (const Direction direction : runs.directions) {
-        const DistributedProgram program = build_distributed(problem, direction, options);
-        DeviceRanks ranks(program, ranked);
-        run["kernel"] = ranks.kernel();
-        run["passes"].push_back(count_program(program, options, ranks, meter));
-        context.print(counted_lines(program, run["passes"].back()));
-        passed &= largest_difference(run["passes"].back().at("gpus")) <= kAllowed;
-      }
-      record["runs"].push_back(run);
-    }
-  }
+  const Json record = measure_each(context, runs, [&](const Measured& on) {
+    const Json pass = count_program(on.program, on.options, on.ranks, meter);
+    context.print(counted_lines(on.program, pass));
+    passed &= largest_difference(pass.at("gpus")) <= kAllowed;
+    return pass;
+  });
   context.write_json(record.dump(1) + "\n");
   return passed ? kFine : kCheckFailed;
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/records/problem_json.hpp"
@@ -14,6 +16,11 @@ namespace tilescope::cli {
 namespace {
 
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
+
+std::size_t busiest_rank(const std::vector<LinkBytes>& link) {
+  const auto less = [](const LinkBytes& a, const LinkBytes& b) { return a.sent < b.sent; };
+  return static_cast<std::size_t>(std::max_element(link.begin(), link.end(), less) - link.begin());
+}
 
 }  // namespace
 
@@ -111,21 +118,49 @@ std::string distributed_table(const ProgramAccount& account) {
   return text;
 }
 
+std::vector<std::string> comparison_heads() {
+  return {"schedule", "GPUs",      "pass",      "tokens a GPU", "link sent",
+          "memory",   "link busy", "predicted", "exposed",      "of GPUs without links"};
+}
+
+std::vector<std::string> comparison_row(const ProgramAccount& account) {
+  const auto& [program, rates, link, loads, timeline, even] = account;
+  const std::size_t r = busiest_rank(link);
+  return {std::string(to_string(program.schedule)),
+          std::to_string(program.ranks),
+          std::string(to_string(program.direction)),
+          fmt::format("{:.0f}", static_cast<double>(program.problem.seqlen_k) / program.ranks),
+          bytes(link[r].sent),
+          bytes(loads[r].operand_bytes + loads[r].received_bytes + loads[r].state_bytes),
+          format_seconds(timeline.ranks[r].link_seconds),
+          format_seconds(timeline.seconds),
+          format_seconds(timeline.exposed_seconds),
+          percent_text(timeline.efficiency)};
+}
+
 Json distributed_json(const ProgramAccount& account) {
   const auto& [program, rates, link, loads, timeline, even] = account;
+  const auto rank_json = [&](std::size_t r) {
+    const RankTime& time = account.timeline.ranks[r];
+    const RankLoad& load = account.loads[r];
+    return Json{{"link_sent_bytes", account.link[r].sent},
+                {"link_received_bytes", account.link[r].received},
+                {"operand_bytes", load.operand_bytes},
+                {"received_buffer_bytes", load.received_bytes},
+                {"state_bytes", load.state_bytes},
+                {"launches", load.launches},
+                {"visible_pairs", load.visible_pairs},
+                {"attention_s", time.attention_seconds},
+                {"elementwise_s", time.elementwise_seconds},
+                {"link_s", time.link_seconds},
+                {"end_s", time.end_seconds}};
+  };
+  constexpr std::size_t kMostListed = 16;
   Json ranks = Json::array();
-  for (std::size_t r = 0; r < loads.size(); ++r) {
-    ranks.push_back({{"link_sent_bytes", link[r].sent},
-                     {"link_received_bytes", link[r].received},
-                     {"operand_bytes", loads[r].operand_bytes},
-                     {"received_buffer_bytes", loads[r].received_bytes},
-                     {"state_bytes", loads[r].state_bytes},
-                     {"launches", loads[r].launches},
-                     {"visible_pairs", loads[r].visible_pairs},
-                     {"attention_s", timeline.ranks[r].attention_seconds},
-                     {"elementwise_s", timeline.ranks[r].elementwise_seconds},
-                     {"link_s", timeline.ranks[r].link_seconds},
-                     {"end_s", timeline.ranks[r].end_seconds}});
+  if (loads.size() > kMostListed) {
+    ranks.push_back(rank_json(busiest_rank(link)));
+  } else {
+    for (std::size_t r = 0; r < loads.size(); ++r) ranks.push_back(rank_json(r));
   }
   Json json{{"name", to_string(program.direction)},
             {"steps", program.steps()},

@@ -45,6 +45,10 @@ struct ProgramAccount {
 };
 /// One row a rank, and what holds for all.
 std::string distributed_table(const ProgramAccount& account);
+/// One row a schedule and pass, of the GPU that sends most.
+std::vector<std::string> comparison_heads();
+std::vector<std::string> comparison_row(const ProgramAccount& account);
+/// Of many GPUs, the one that sends most stands for all.
 Json distributed_json(const ProgramAccount& account);
 
 /// A record of schema tilescope.distributed/1, without its runs.

@@ -1,19 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/distributed/gpu_options.hpp"
 
+#include <algorithm>
+
 #include "analysis/cli/options/parse_text.hpp"
 
 namespace tilescope::cli {
+namespace {
+
+/// "2,4" is 2 and 4.
+std::vector<std::string> listed(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+}  // namespace
 
 void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& others, bool on_devices) {
   constexpr const char* kGroup = "Several GPUs";
   CLI::Option* const gpus =
       command.add_option("--gpus", gpus_, "so many GPUs share the problem, by --schedule")
-          ->type_name("N")
+          ->type_name(on_devices ? "N" : "N,N,...")
           ->group(kGroup);
   for (const std::string& other : others) gpus->excludes(command.get_option(other));
   command.add_option("--schedule", schedule_, "how they share it (tilescope list schedules); default zigzag")
-      ->type_name(on_devices ? "NAMES" : "NAME")
+      ->type_name("NAMES")
       ->group(kGroup);
   command
       .add_option("--ulysses", ulysses_,
@@ -33,20 +49,25 @@ void GpuOptions::require_complete() const {
   if (transport_) throw BadInput("--transport", *transport_, "must stand with --gpus N");
 }
 
-std::vector<DistributedOptions> GpuOptions::all() const {
+std::vector<DistributedOptions> GpuOptions::across() const {
   require_complete();
   DistributedOptions options;
-  options.ranks = static_cast<int>(parse_integer_in("gpus", *gpus_, 1, kMostRanks));
   if (ulysses_) options.ulysses = static_cast<int>(parse_integer_in("ulysses", *ulysses_, 1, kMostRanks));
   std::vector<DistributedOptions> all;
-  const std::string names = schedule_.value_or(std::string(to_string(options.schedule)));
-  for (std::size_t begin = 0; begin <= names.size();) {
-    const std::size_t end = std::min(names.find(',', begin), names.size());
-    options.schedule = parse_link_schedule(names.substr(begin, end - begin));
-    all.push_back(options);
-    begin = end + 1;
+  for (const std::string& gpus : listed(*gpus_)) {
+    options.ranks = static_cast<int>(parse_integer_in("gpus", gpus, 1, kMostRanks));
+    for (const std::string& name : listed(schedule_.value_or(std::string(to_string(LinkSchedule::zigzag))))) {
+      options.schedule = parse_link_schedule(name);
+      all.push_back(options);
+    }
   }
   return all;
+}
+
+std::vector<DistributedOptions> GpuOptions::all() const {
+  require_complete();
+  if (listed(*gpus_).size() > 1) throw BadInput("--gpus", *gpus_, "must be one number here");
+  return across();
 }
 
 DistributedOptions GpuOptions::options() const {

@@ -24,6 +24,8 @@ class GpuOptions {
   DistributedOptions options() const;
   /// The same of --schedule NAME,NAME,...
   std::vector<DistributedOptions> all() const;
+  /// The same of --gpus N,N,... as well.
+  std::vector<DistributedOptions> across() const;
   Transport transport() const;
   /// @throws BadInput if an option that needs --gpus stands without it
   void require_complete() const;

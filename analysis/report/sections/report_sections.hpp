@@ -68,7 +68,8 @@ std::optional<Section> work_section(const std::vector<RunSummary>& runs);
 std::optional<Section> residency_section(const std::vector<CeilingsRecord>& records);
 /// What several GPUs must move over their links, what moved, and how much of it was hidden.
 std::optional<Section> several_gpus_section(const std::vector<DistributedRecord>& records,
-                                            const std::vector<DistributedPeers>& peers);
+                                            const std::vector<DistributedPeers>& peers,
+                                            const std::vector<CeilingsRecord>& ceilings);
 /// How unevenly SMs share themselves between their CTAs, from `profile --cta-progress`.
 std::optional<Section> progress_section(const std::vector<RunRecord>& records);
 /// Kernels of other commands, from `profile -- COMMAND`.

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// What links carry at best, and the roofline whose boundary is the link.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "analysis/counts/roofline.hpp"
+#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/roofline_subject.hpp"
+#include "analysis/report/sections/ranks/rank_tables.hpp"
+
+namespace tilescope {
+namespace {
+
+/// One pass of ours on several GPUs as a roofline sees it.
+struct LinkSubject {
+  std::string schedule, pass;
+  std::int64_t tokens_a_gpu = 0;
+  double flops_per_second = 0;  // measured, of one GPU
+  double intensity = 0;         // useful FLOP per byte that a GPU sends
+};
+
+struct LinkRoofs {
+  double peak = 0, link = 0;
+  double attainable(double intensity) const { return std::min(peak, intensity * link); }
+};
+
+std::optional<LinkRoofs> link_roofs(const DistributedRecord& record, ElementType dtype) {
+  const std::optional<Machine> stated = machine_of_device(record.machine);
+  if (!stated) return std::nullopt;
+  const Machine machine = with_measured_ceilings(*stated);
+  const std::optional<Ceiling> link = link_ceiling(machine);
+  const std::vector<Ceiling> ceilings = ceilings_of(machine, dtype);
+  const Ceiling* const peak = find(ceilings, CeilingKind::peak);
+  if (!link || peak == nullptr) return std::nullopt;
+  return LinkRoofs{peak->per_second, link->per_second};
+}
+
+/// Of a record of measured times by the copy engine.
+std::vector<LinkSubject> link_subjects(const DistributedRecord& record) {
+  std::vector<LinkSubject> subjects;
+  if (record.transport != "copy-engine") return subjects;
+  for (const DistributedRun& run : record.runs) {
+    for (const DistributedPass& pass : run.passes) {
+      if (!pass.time_s || !pass.flops_per_second_a_gpu || pass.link.empty()) continue;
+      double sent = 0;
+      for (const LinkRecord& gpu : pass.link) sent = std::max(sent, gpu.sent_bytes);
+      if (sent <= 0) continue;
+      subjects.push_back({run.schedule, pass.name, run.problem.seqlen_k / run.gpus,
+                          *pass.flops_per_second_a_gpu, *pass.flops_per_second_a_gpu * *pass.time_s / sent});
+    }
+  }
+  return subjects;
+}
+
+}  // namespace
+
+Table link_ceiling_table(const std::vector<CeilingsRecord>& records) {
+  Table table{
+      "What the link between two GPUs carries at best in one direction, in GB/s: by the copy engine, and by "
+      "loads and stores of so many CTAs of 512 threads; both ways: while the other GPU does the same.",
+      {{"moved", true},
+       {"CTAs", true},
+       {"copy engine", true},
+       {"SM loads", true},
+       {"SM stores", true},
+       {"both ways: copy engine", true},
+       {"SM loads", true},
+       {"SM stores", true}},
+      {}};
+  for (const CeilingsRecord& record : records) {
+    std::map<std::pair<int, std::int64_t>, std::map<std::pair<bool, std::string>, double>> rates;
+    for (const LinkCeiling& link : record.measured.links)
+      rates[{link.ctas, link.bytes}][{link.both_ways, link.engine}] = link.per_second;
+    if (rates.empty()) continue;
+    table.rows.push_back({record.measured.device});
+    for (const auto& [what, by_engine] : rates) {
+      std::vector<std::string> row = {format_capacity(what.second),
+                                      what.first == 0 ? "-" : std::to_string(what.first)};
+      for (const bool both_ways : {false, true}) {
+        for (const char* const engine : {kCopyEngine, kSmLoads, kSmStores}) {
+          const auto rate = by_engine.find({both_ways, engine});
+          row.push_back(rate == by_engine.end() ? "-" : fmt::format("{:.0f}", 1e-9 * rate->second));
+        }
+      }
+      table.rows.push_back(row);
+    }
+  }
+  return table;
+}
+
+Table link_roofline_table(const std::vector<DistributedRecord>& records) {
+  Table table{
+      "The roofline of a GPU whose boundary is its link: useful work per byte that it sends, what the link "
+      "and the tensor cores allow, and what was reached. Right of the ridge the link can be hidden "
+      "altogether.",
+      {{"schedule"},
+       {"pass"},
+       {"tokens a GPU", true},
+       {"FLOP per byte sent", true},
+       {"the link allows", true},
+       {"reached", true},
+       {"of the lower roof", true}},
+      {}};
+  for (const DistributedRecord& record : records) {
+    const std::vector<LinkSubject> subjects = link_subjects(record);
+    if (subjects.empty()) continue;
+    const auto roofs = link_roofs(record, record.runs.front().problem.dtype);
+    if (!roofs) continue;
+    table.rows.push_back(
+        {fmt::format("{} GPUs, {}: peak {}/s, link {}/s, ridge at {:.0f} FLOP per byte",
+                     record.runs.front().gpus, ranked_shape(record.runs.front().problem),
+                     format_flops(roofs->peak), format_bytes(roofs->link), roofs->peak / roofs->link)});
+    for (const LinkSubject& subject : subjects) {
+      table.rows.push_back(
+          {subject.schedule, subject.pass, std::to_string(subject.tokens_a_gpu),
+           fmt::format("{:.0f}", subject.intensity), format_flops(subject.intensity * roofs->link) + "/s",
+           format_flops(subject.flops_per_second) + "/s",
+           fmt::format("{:.1f} %", 100 * subject.flops_per_second / roofs->attainable(subject.intensity))});
+    }
+  }
+  return table;
+}
+
+std::optional<Figure> link_roofline_figure(const std::vector<DistributedRecord>& records) {
+  Figure figure{.name = "link-roofline",
+                .title = "Roofline at the link between GPUs.",
+                .caption =
+                    "Each marker is a length; work per byte grows with it. Under the slanted roof the link "
+                    "sets the pace even if all of it is hidden."};
+  for (const DistributedRecord& record : records) {
+    const std::vector<LinkSubject> subjects = link_subjects(record);
+    if (subjects.empty()) continue;
+    const auto roofs = link_roofs(record, record.runs.front().problem.dtype);
+    if (!roofs) continue;
+    std::map<std::pair<std::string, std::string>, LineSeries> lines;
+    std::map<std::string, std::size_t> seen;
+    constexpr Color kColors[] = {Color::blue,  Color::vermilion, Color::green,
+                                 Color::amber, Color::purple,    Color::sky};
+    double most = 10 * roofs->peak / roofs->link;
+    for (const LinkSubject& subject : subjects) {
+      const std::size_t number = seen.emplace(subject.schedule, seen.size()).first->second;
+      const bool forward = subject.pass == "forward";
+      LineSeries& line = lines[{subject.schedule, subject.pass}];
+      line.title = subject.schedule + ", " + subject.pass;
+      line.look = {.color = kColors[number % std::size(kColors)],
+                   .marker = forward ? Marker::circle : Marker::square,
+                   .filled = forward,
+                   .dash = forward ? Dash::solid : Dash::dashed};
+      line.points.push_back({subject.intensity, subject.flops_per_second});
+      most = std::max(most, 2 * subject.intensity);
+    }
+    const double ridge = roofs->peak / roofs->link, least = ridge / 10;
+    LineChart chart;
+    chart.series = {{"link and tensor cores",
+                     {.color = Color::grey},
+                     {{least, least * roofs->link}, {ridge, roofs->peak}, {most, roofs->peak}}}};
+    for (auto& [key, line] : lines) chart.series.push_back(std::move(line));
+    chart.x = byte_axis("Useful FLOP per byte that a GPU sends", chart.series, &ChartPoint::x);
+    chart.x.format = [](double value) { return fmt::format("{:.0f} FLOP per byte", value); };
+    chart.y = byte_axis("FLOP per second of a GPU", chart.series);
+    chart.y.format = [](double value) { return format_flops(value) + "/s"; };
+    for (ChartAxis* const axis : {&chart.x, &chart.y}) {
+      for (auto& [text, value] : axis->ticks) text = fmt::format("{:.0e}", value);
+    }
+    for (auto& [text, value] : chart.y.ticks) text = format_flops(value);
+    figure.panels.push_back(
+        {fmt::format("{} GPUs, {}", record.runs.front().gpus, ranked_shape(record.runs.front().problem)),
+         draw(chart)});
+  }
+  if (figure.panels.empty()) return std::nullopt;
+  return figure;
+}
+
+}  // namespace tilescope

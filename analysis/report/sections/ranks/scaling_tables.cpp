@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each schedule costs at 2, 4, ... GPUs over links of several rates, simulated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/sections/ranks/rank_tables.hpp"
+
+namespace tilescope {
+namespace {
+
+/// One schedule on so many GPUs: its passes by link rate, the fastest link first.
+struct ScalingPoint {
+  const DistributedRun* run = nullptr;
+  std::map<std::pair<double, std::string>, const DistributedPass*, std::greater<>> passes;
+};
+/// By shape and tokens of the problem, schedule and GPUs.
+using ScalingPoints = std::map<std::pair<std::string, std::int64_t>,
+                               std::map<std::pair<std::string, std::int64_t>, ScalingPoint>>;
+
+/// Predictions of one problem at more than two numbers of GPUs.
+ScalingPoints scaling_points(const std::vector<DistributedRecord>& records) {
+  ScalingPoints points;
+  for (const DistributedRecord& record : records) {
+    if (!record.link_bytes_per_second) continue;
+    std::set<std::int64_t> gpus;
+    for (const DistributedRun& run : record.runs) gpus.insert(run.gpus);
+    if (gpus.size() < 3) continue;
+    for (const DistributedRun& run : record.runs) {
+      ScalingPoint& point =
+          points[{ranked_shape(run.problem), run.problem.seqlen_k}][{run.schedule, run.gpus}];
+      point.run = &run;
+      for (const DistributedPass& pass : run.passes) {
+        if (pass.predicted_efficiency) point.passes[{*record.link_bytes_per_second, pass.name}] = &pass;
+      }
+    }
+  }
+  return points;
+}
+
+std::set<double, std::greater<>> rates_of(
+    const std::map<std::pair<std::string, std::int64_t>, ScalingPoint>& of) {
+  std::set<double, std::greater<>> rates;
+  for (const auto& [key, point] : of) {
+    for (const auto& [rate_and_pass, pass] : point.passes) rates.insert(rate_and_pass.first);
+  }
+  return rates;
+}
+
+std::string problem_line(const std::pair<std::string, std::int64_t>& problem) {
+  return fmt::format("{}, {} tokens in all", problem.first, format_length(problem.second));
+}
+
+const DistributedPass* pass_at(const ScalingPoint& point, double rate, const char* pass) {
+  const auto found = point.passes.find({rate, pass});
+  return found == point.passes.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+Table scaling_table(const std::vector<DistributedRecord>& records) {
+  const ScalingPoints points = scaling_points(records);
+  std::set<double, std::greater<>> rates;
+  for (const auto& [problem, of] : points) rates.merge(rates_of(of));
+  Table table{
+      "What schedules would cost at more GPUs, simulated: the share of so many GPUs without links, over "
+      "links "
+      "of several rates a GPU (one direction). Bytes and memory are those of the forward pass, of the GPU "
+      "that sends most.",
+      {{"schedule"}, {"GPUs", true}, {"tokens a GPU", true}, {"sends", true}, {"memory", true}},
+      {}};
+  for (const double rate : rates) {
+    for (const char* const pass : {"forward", "backward"})
+      table.columns.push_back({fmt::format("{}, {}/s", pass, format_bytes(rate)), true});
+  }
+  for (const auto& [problem, of] : points) {
+    table.rows.push_back({problem_line(problem)});
+    for (const auto& [key, point] : of) {
+      const DistributedPass* forward = nullptr;
+      for (const double rate : rates) forward = forward ? forward : pass_at(point, rate, "forward");
+      std::vector<std::string> row = {
+          key.first, std::to_string(key.second), std::to_string(problem.second / key.second),
+          forward && !forward->link.empty() ? format_bytes(forward->link.front().sent_bytes) : "-",
+          forward && forward->memory_bytes ? format_bytes(*forward->memory_bytes) : "-"};
+      for (const double rate : rates) {
+        for (const char* const name : {"forward", "backward"}) {
+          const DistributedPass* const pass = pass_at(point, rate, name);
+          row.push_back(pass ? fmt::format("{:.1f} %", 100 * *pass->predicted_efficiency) : "-");
+        }
+      }
+      table.rows.push_back(row);
+    }
+  }
+  return table;
+}
+
+std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& records) {
+  Figure figure{.name = "gpus-efficiency",
+                .title = "Schedules at more GPUs, simulated.",
+                .caption = "Forward pass; the share of so many GPUs without links."};
+  for (const auto& [problem, of] : scaling_points(records)) {
+    std::set<std::int64_t> marks;
+    for (const auto& [key, point] : of) marks.insert(key.second);
+    for (const double rate : rates_of(of)) {
+      std::map<std::string, LineSeries> lines;
+      for (const auto& [key, point] : of) {
+        const DistributedPass* const pass = pass_at(point, rate, "forward");
+        if (pass != nullptr)
+          lines[key.first].points.push_back(
+              {static_cast<double>(key.second), 100 * *pass->predicted_efficiency});
+      }
+      LineChart chart;
+      KernelLooks looks;
+      for (auto& [schedule, line] : lines) {
+        line.title = schedule;
+        line.look = looks.take(std::nullopt, schedule);
+        chart.series.push_back(line);
+      }
+      chart.x = doubling_axis("GPUs", {marks.begin(), marks.end()},
+                              [](std::int64_t gpus) { return std::to_string(gpus); });
+      chart.y = {"Share of GPUs without links (%)", {}, 0, 105, false, [](double value) {
+                   return fmt::format("{:.1f} %", value);
+                 }};
+      for (const int tick : {0, 20, 40, 60, 80, 100})
+        chart.y.ticks.emplace_back(std::to_string(tick), static_cast<double>(tick));
+      figure.panels.push_back(
+          {fmt::format("{}, {}/s a GPU", problem_line(problem), format_bytes(rate)), draw(chart, false)});
+      figure.legend = draw_legend(chart.series);
+    }
+  }
+  if (figure.panels.empty()) return std::nullopt;
+  return figure;
+}
+
+}  // namespace tilescope
