@@ -86,7 +86,7 @@ class Clock {
       longest = std::max(longest, time.attention_seconds + time.elementwise_seconds);
     }
     if (timeline_.seconds > 0) timeline_.efficiency = work / program_.ranks / timeline_.seconds;
-    timeline_.exposed_seconds = timeline_.seconds - longest;
+    timeline_.exposed_seconds = std::max(0.0, timeline_.seconds - longest);
     return std::move(timeline_);
   }
 

@@ -37,7 +37,7 @@ DeviceRank::DeviceRank(int rank, RankedProgram& shared)
   for (int i = 0; i < static_cast<int>(program_.operations.size()); ++i) {
     const Operation& operation = program_.operations[at(i)];
     const Attend* const attend = std::get_if<Attend>(&operation.what);
-    if (attend != nullptr && attend->rank == rank_) prepare(i, *attend, scratch_[at(operation.strand)]);
+    if (attend != nullptr && attend->rank == rank_) prepare(i, *attend, operation.strand);
   }
 }
 

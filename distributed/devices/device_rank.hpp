@@ -70,9 +70,9 @@ class DeviceRank final : public RankQueue {
     DeviceBuffer out, lse, dk, dv, counter;
   };
 
-  void prepare(int operation, const Attend& attend, Scratch& scratch);
-  void land_outputs(const Attend& attend, const LaunchPlan& plan, Scratch& scratch, Launch& launch);
-  void land_gradients(const Attend& attend, const LaunchPlan& plan, Scratch& scratch, Launch& launch);
+  void prepare(int operation, const Attend& attend, int strand);
+  void land_outputs(const Attend& attend, const LaunchPlan& plan, int strand, Launch& launch);
+  void land_gradients(const Attend& attend, const LaunchPlan& plan, int strand, Launch& launch);
   DeviceTensor tensor(int buffer) const;
   /// From a row and head of it on.
   DeviceTensor tensor(const BufferBlock& block) const;
@@ -80,8 +80,8 @@ class DeviceRank final : public RankQueue {
   static DeviceTensor packed(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
                              std::int64_t cols);
   PassRows extent(const BufferBlock& block) const;
-  /// Of that buffer of one launch.
-  std::int64_t most_bytes(TensorName name) const;
+  /// Of that buffer of one launch of a strand.
+  std::int64_t most_bytes(TensorName name, int strand) const;
 
   void clear();
   /// What follows is enqueued on `strand`.

@@ -18,25 +18,24 @@ DeviceTensor& of(KernelArguments& arguments, TensorName name) {
 
 }  // namespace
 
-void DeviceRank::prepare(int operation, const Attend& attend, Scratch& scratch) {
+void DeviceRank::prepare(int operation, const Attend& attend, int strand) {
   const AttentionProblem problem = program_.slice_problem(attend);
   const Kernel& row = shared_.kernel->row;
   auto launch = std::make_unique<Launch>();
   launch->programs = row.programs(program_.direction, problem, row.default_options(problem));
-  launch->arguments.counter = static_cast<WorkCounter*>(scratch.counter.data());
+  launch->arguments.counter = static_cast<WorkCounter*>(scratch_[at(strand)].counter.data());
   for (const TensorName name : {q, k, v, out, lse, dout, dq_accum}) {
     if (attend.buffer(name) < 0) continue;
     const IndexRange& rows = has_query_rows(name) ? attend.slice.q_rows : attend.slice.kv_rows;
     of(launch->arguments, name) = rows_from(attend.buffer(name), rows.begin);
   }
   const LaunchPlan& plan = shared_.accumulation.launches[at(operation)];
-  program_.direction == Direction::forward ? land_outputs(attend, plan, scratch, *launch)
-                                           : land_gradients(attend, plan, scratch, *launch);
+  program_.direction == Direction::forward ? land_outputs(attend, plan, strand, *launch)
+                                           : land_gradients(attend, plan, strand, *launch);
   launches_[operation] = std::move(launch);
 }
 
-void DeviceRank::land_outputs(const Attend& attend, const LaunchPlan& plan, Scratch& scratch,
-                              Launch& launch) {
+void DeviceRank::land_outputs(const Attend& attend, const LaunchPlan& plan, int strand, Launch& launch) {
   const Slice& slice = attend.slice;
   if (plan.out == Landing::result) {
     const int result = shared_.accumulation.result[at(attend.buffer(out_accum))];
@@ -48,10 +47,11 @@ void DeviceRank::land_outputs(const Attend& attend, const LaunchPlan& plan, Scra
   const std::int64_t lse_bytes = batch * queries.heads * rows * 4,
                      out_bytes = batch * queries.heads * rows * row_bytes(queries);
   const bool own = plan.out == Landing::part;
+  Scratch& scratch = scratch_[at(strand)];
   DeviceBuffer& part_out = own ? launch.part_out : scratch.out;
   DeviceBuffer& part_lse = own ? launch.part_lse : scratch.lse;
   // Scratch has room for any launch's rows, so that whichever comes first makes it.
-  const std::int64_t most = most_bytes(q);
+  const std::int64_t most = most_bytes(q, strand);
   if (part_out.bytes() == 0) part_out = DeviceBuffer("part of out", own ? out_bytes : most);
   if (part_lse.bytes() == 0)
     part_lse = DeviceBuffer("part of lse", own ? lse_bytes : most / row_bytes(queries) * 4);
@@ -61,8 +61,7 @@ void DeviceRank::land_outputs(const Attend& attend, const LaunchPlan& plan, Scra
   of(launch.arguments, lse) = launch.part.lse;
 }
 
-void DeviceRank::land_gradients(const Attend& attend, const LaunchPlan& plan, Scratch& scratch,
-                                Launch& launch) {
+void DeviceRank::land_gradients(const Attend& attend, const LaunchPlan& plan, int strand, Launch& launch) {
   const Buffer& statistics = program_.buffers[at(attend.buffer(lse))];
   DeviceBuffer& of_lse = deltas_[attend.buffer(lse)];
   if (of_lse.bytes() == 0) of_lse = DeviceBuffer("delta", program_.bytes(statistics));
@@ -78,18 +77,18 @@ void DeviceRank::land_gradients(const Attend& attend, const LaunchPlan& plan, Sc
       return;
     }
     if (memory.bytes() < program_.bytes(keys))
-      memory = DeviceBuffer("part of " + std::string(to_string(name)), most_bytes(k));
+      memory = DeviceBuffer("part of " + std::string(to_string(name)), most_bytes(k, strand));
     of(launch.arguments, name) = packed(memory, keys.heads, attend.slice.kv_rows.count(), keys.cols);
   };
-  land(dk, dk_accum, plan.dk, scratch.dk);
-  land(dv, dv_accum, plan.dv, scratch.dv);
+  land(dk, dk_accum, plan.dk, scratch_[at(strand)].dk);
+  land(dv, dv_accum, plan.dv, scratch_[at(strand)].dv);
 }
 
-std::int64_t DeviceRank::most_bytes(TensorName name) const {
+std::int64_t DeviceRank::most_bytes(TensorName name, int strand) const {
   std::int64_t most = 0;
   for (const Operation& operation : program_.operations) {
     const Attend* const attend = std::get_if<Attend>(&operation.what);
-    if (attend == nullptr || attend->rank != rank_) continue;
+    if (attend == nullptr || attend->rank != rank_ || operation.strand != strand) continue;
     most = std::max(most, program_.bytes(program_.buffers[at(attend->buffer(name))]));
   }
   return most;

@@ -70,18 +70,25 @@ std::vector<ProgramBuilder::Access> ProgramBuilder::accesses(int operation, cons
 }
 
 void ProgramBuilder::wait_for(Operation& operation, const Access& access) {
-  for (const Access& earlier : history_[static_cast<std::size_t>(access.block.buffer)]) {
-    if (earlier.operation == access.operation || !(earlier.writes || access.writes)) continue;
-    if (overlaps(earlier.block, access.block)) operation.waits.push_back(earlier.operation);
-  }
+  const History& history = history_[at(access.block.buffer)];
+  const auto wait = [&](const std::vector<Access>& earlier_ones) {
+    for (const Access& earlier : earlier_ones) {
+      if (earlier.operation != access.operation && overlaps(earlier.block, access.block))
+        operation.waits.push_back(earlier.operation);
+    }
+  };
+  wait(history.writes);
+  if (access.writes) wait(history.reads);
 }
 
 void ProgramBuilder::note(const Access& access) {
-  std::vector<Access>& history = history_[static_cast<std::size_t>(access.block.buffer)];
+  History& history = history_[at(access.block.buffer)];
   if (access.writes) {
-    std::erase_if(history, [&](const Access& earlier) { return covers(access.block, earlier.block); });
+    for (std::vector<Access>* const earlier_ones : {&history.reads, &history.writes})
+      std::erase_if(*earlier_ones,
+                    [&](const Access& earlier) { return covers(access.block, earlier.block); });
   }
-  history.push_back(access);
+  (access.writes ? history.writes : history.reads).push_back(access);
 }
 
 void ProgramBuilder::add(int step, std::variant<Move, Attend> what) {

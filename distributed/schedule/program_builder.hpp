@@ -48,7 +48,11 @@ class ProgramBuilder {
 
   DistributedProgram program_;
   int strand_ = 0;
-  std::vector<std::vector<Access>> history_;  // by buffer; none that a later write has covered
+  /// None that a later write has covered.
+  struct History {
+    std::vector<Access> reads, writes;
+  };
+  std::vector<History> history_;  // by buffer
 };
 
 /// Whether a launch writes that tensor of its buffers, or only reads it.

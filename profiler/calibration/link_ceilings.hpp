@@ -17,6 +17,7 @@ struct LinkCeiling {
   std::int64_t bytes = 0;  // of one transfer
   double per_second = 0;   // bytes, of the fastest sample
   double median_per_second = 0;
+  bool operator==(const LinkCeiling&) const = default;
 };
 
 inline constexpr const char* kSmLoads = "SM loads";

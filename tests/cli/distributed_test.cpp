@@ -2,6 +2,7 @@
 // simulate and verify with --gpus, as a user runs them.
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/run_program.hpp"
@@ -30,6 +31,38 @@ TEST_CASE("simulate --gpus prints and records link bytes, memory, balance and ti
   for (const Json& gpu : passes.at(0).at("gpus")) CHECK(gpu.at("link_sent_bytes") == 3 * kShard);
   for (const Json& gpu : passes.at(1).at("gpus")) CHECK(gpu.at("link_sent_bytes") == 11 * kShard);
   CHECK(passes.at(0).at("predicted").at("efficiency") > 0.9);
+}
+
+TEST_CASE("simulate lays schedules and numbers of GPUs side by side, and says what cannot be split") {
+  const std::vector<std::string> command = {"simulate",   "--preset",           "llama3-8b", "--gpus", "2,32",
+                                            "--schedule", "all-gather,ulysses", "--pass",    "fwd"};
+  const ProgramResult table = run_program(command);
+  CHECK(table.exit_code == 0);
+  CHECK(table.out.find("left out: ulysses on 32 GPUs: heads_kv = 8") != std::string::npos);
+  std::vector<std::string> with_json = command;
+  with_json.insert(with_json.end(), {"--json", "-"});
+  const Json record = Json::parse(run_program(with_json).out);
+  REQUIRE(record.at("runs").size() == 3);
+  for (const Json& run : record.at("runs")) {
+    const std::size_t listed = run.at("gpus") == 2 ? 2 : 1;  // of many, the one that sends most
+    CHECK(run.at("passes").at(0).at("gpus").size() == listed);
+  }
+}
+
+TEST_CASE("explain names the schedule behind the bytes of a link, also of a record of others") {
+  const ProgramResult result = run_program(
+      {"explain", "--gpus", "2", "--link-bytes", "33554432", "--preset", "llama3-8b", "--pass", "fwd"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.find("by NCCL's protocol LL") != std::string::npos);
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "peers.json")
+      << R"({"schema": "tilescope.distributed-peers/1", "torch": "2.11",
+    "gpus": 2, "problem": {"heads": 32, "heads_kv": 8, "head_dim": 128}, "runs": [{"peer": "a ring",
+    "tokens_a_gpu": 4096, "backward_link_sent_bytes": 83890000}]})";
+  const ProgramResult others = run_program({"explain", "peers.json"}, folder.path());
+  CHECK(others.exit_code == 0);
+  CHECK(others.out.find("a ring") != std::string::npos);
+  CHECK(others.out.find("zigzag or striped; dK and dV in fp32") != std::string::npos);
 }
 
 TEST_CASE("a slower link takes longer, and a machine without one is told to say how fast it is") {
@@ -101,7 +134,9 @@ TEST_CASE("what several GPUs cannot share is bad input; schedules are listed") {
   };
   refused({"verify", "--gpus", "3", "--schedule", "ulysses", "--heads", "4"}, "heads = 4");
   refused({"simulate", "--gpus", "3", "--schedule", "ulisses"}, "did you mean ulysses");
-  refused({"simulate", "--gpus", "300"}, "gpus = 300");
+  refused({"simulate", "--gpus", "3000"}, "gpus = 3000");
+  refused({"simulate", "--gpus", "2,x"}, "gpus = 'x'");
+  refused({"verify", "--gpus", "2,4"}, "--gpus = 2,4");
   refused({"simulate", "--schedule", "ring"}, "--gpus");
   refused({"simulate", "--gpus", "2", "--kernel", "cpu:flash2"}, "--kernel");
   refused({"verify", "--gpus", "2", "--kernel", "cpu:standard"}, "kernel = cpu:standard");
@@ -111,7 +146,8 @@ TEST_CASE("what several GPUs cannot share is bad input; schedules are listed") {
   refused({"bench", "--gpus", "2", "--transport", "ncll"}, "did you mean nccl");
   refused({"bench", "--gpus", "2", "--kernel", "cpu:flash2"}, "kernel = cpu:flash2");
   refused({"bench", "--gpus", "2", "--schedule", "ulysses", "--heads", "3"}, "heads = 3");
-  refused({"simulate", "--gpus", "2", "--schedule", "ring,zigzag"}, "--schedule");
+  refused({"run", "--gpus", "2", "--schedule", "ring,zigzag", "--seqlen", "64", "--out", "o"}, "--schedule");
+  refused({"explain", "--link-bytes", "1MB", "--preset", "llama3-8b"}, "--gpus");
   refused({"simulate", "--gpus", "2", "--flop-rate", "-1"}, "flop-rate");
   CHECK(run_program({"list", "schedules"}).out.find("zigzag") != std::string::npos);
 }

@@ -105,8 +105,7 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
                 {{"explain kernels.json --heads 16 --seqlen 4k --head-dim 128 --dtype fp16",
                   "the tiles behind the kernels of a record"},
                  {"explain kernels.json --preset fa2-16k --kernel-filter flash_fwd", "of some of them"},
-                 {"explain --gpus 2 --link-bytes 16777216 --heads 32 --heads-kv 8 --seqlen 8k --head-dim 128 "
-                  "--dtype bf16 --pass fwd",
+                 {"explain --gpus 2 --link-bytes 16777216 --preset llama3-8b --pass fwd",
                   "the schedule behind the bytes on a link"}});
 }
 

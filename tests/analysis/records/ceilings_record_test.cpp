@@ -20,6 +20,7 @@ CeilingsRecord full_record() {
   record.measured.l2_bytes = 64 << 20;
   record.measured.l2 = {{kReadByPartition, 1 << 20, 0.75}, {kReadRandom, 1 << 20, 0.5}};
   record.measured.l2_partitions = {{{8, 0}, {50, 0}, {18, 1}}};
+  record.measured.links = {{kSmStores, true, 132, 1 << 20, 3.6e11, 3.5e11}};
   record.measured.noise_floor = {{kAsleep, 1e-4, 4096}, {"busy", 1.0, 1'000'000}};
   return record;
 }
@@ -40,6 +41,7 @@ TEST_CASE("what was measured is read as it was written") {
   const CeilingsRecord again = parse_ceilings_record("again", to_json_text(record));
   CHECK(again.measured.l2_partitions == record.measured.l2_partitions);
   CHECK(again.measured.noise_floor == record.measured.noise_floor);
+  CHECK(again.measured.links == record.measured.links);
   CHECK(again.measured.l2.size() == 2);
   CHECK(to_json_text(again) == to_json_text(record));
 }

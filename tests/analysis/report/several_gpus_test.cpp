@@ -50,7 +50,41 @@ TEST_CASE("links: counted beside the closed form; times beside what was predicte
   CHECK(has(page, "20.0 % of its bound"));
 }
 
-TEST_CASE("others stand beside our zigzag ring; damage is named") {
+TEST_CASE("links at best; the roofline at the link; what schedules cost at more GPUs, by link rate") {
+  const std::string ceilings =
+      R"({"schema": "tilescope.ceilings/1", "argv": ["tilescope", "ceilings", "--links"],
+    "when": "2026-01-01T00:00:00Z", "machine": {"name": "NVIDIA H200", "architecture": "sm_90", "driver": "13.0"},
+    "ceilings": [], "left_out": [], "links": [{"engine": "copy engine", "both_ways": false, "ctas": 0,
+    "bytes": 268435456, "per_second": 3.943e11, "median_per_second": 3.9e11}]})";
+  // 687 GFLOP of one GPU and 16.78 MB: 40,960 FLOP for each byte.
+  const std::string measured =
+      record_of(R"("passes": [{"name": "forward", "time_s": 1e-3, "flops_per_second_a_gpu": 6.87e14,
+    "gpus": [{"link_sent_bytes": 16777216, "link_received_bytes": 16777216}]}])");
+  std::vector<std::string> texts = {ceilings, measured};
+  for (const char* const rate : {"390e9", "50e9"}) {
+    std::string runs;
+    for (const int gpus : {2, 4, 8}) {
+      std::string run =
+          std::string("{") + kProblem + R"(, "passes": [{"name": "forward", "predicted": {"time_s": 1e-3,
+        "efficiency": 0.875}, "gpus": [{"link_sent_bytes": 1000, "link_received_bytes": 1000, "operand_bytes": 1000,
+        "received_buffer_bytes": 2000, "state_bytes": 3000}]}]})";
+      run.replace(run.find("\"gpus\": 2"), 9, "\"gpus\": " + std::to_string(gpus));
+      runs += (runs.empty() ? "" : ",") + run;
+    }
+    texts.push_back(std::string(R"({"schema": "tilescope.distributed/1", "argv": ["tilescope", "simulate"],
+      "when": "2026-01-01T00:00:00Z", "machine": {"name": "h200", "link_bytes_per_second": )") +
+                    rate + R"(}, "runs": [)" + runs + "]}");
+  }
+  const std::string page = report_of(texts);
+  CHECK(has(page, "| 256 MiB | - | 394 |"));
+  CHECK(has(page, "| zigzag | forward | 4096 | 40948 |"));
+  CHECK(has(page, "forward, 390 GB/s"));
+  CHECK(has(page, "| zigzag | 8 | 1024 | 1 kB | 6 kB | 87.5 % |"));
+  CHECK(has(page, "gpus-efficiency"));
+  CHECK(has(page, "link-roofline"));
+}
+
+TEST_CASE("others stand beside our fastest schedule; damage is named") {
   const std::string peers = R"({"schema": "tilescope.distributed-peers/1", "torch": "2.11", "gpus": 2,
     "problem": {"heads": 32, "heads_kv": 8, "head_dim": 128}, "runs": [{"peer": "a ring", "tokens_a_gpu": 4096,
     "forward_s": 2.2e-3, "backward_s": 5e-3, "forward_efficiency": 0.7, "backward_efficiency": 0.8}]})";

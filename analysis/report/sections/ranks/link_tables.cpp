@@ -162,9 +162,7 @@ std::optional<Figure> link_roofline_figure(const std::vector<DistributedRecord>&
     chart.x.format = [](double value) { return fmt::format("{:.0f} FLOP per byte", value); };
     chart.y = byte_axis("FLOP per second of a GPU", chart.series);
     chart.y.format = [](double value) { return format_flops(value) + "/s"; };
-    for (ChartAxis* const axis : {&chart.x, &chart.y}) {
-      for (auto& [text, value] : axis->ticks) text = fmt::format("{:.0e}", value);
-    }
+    for (auto& [text, value] : chart.x.ticks) text = fmt::format("{:.0f}", value);
     for (auto& [text, value] : chart.y.ticks) text = format_flops(value);
     figure.panels.push_back(
         {fmt::format("{} GPUs, {}", record.runs.front().gpus, ranked_shape(record.runs.front().problem)),

@@ -88,6 +88,29 @@ Table link_table(const std::vector<DistributedRecord>& records) {
   return table;
 }
 
+/// How far the times of one GPU lie apart that were taken with each schedule of one problem and pass.
+std::string one_gpu_spread(const std::vector<DistributedRecord>& records) {
+  std::map<std::tuple<const DistributedRecord*, std::string, std::int64_t, std::string>,
+           std::pair<double, double>>
+      ranges;
+  for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+    if (!pass.one_gpu_s) return;
+    const double time = *pass.one_gpu_s;
+    auto& [least, most] =
+        ranges.try_emplace({&record, ranked_shape(run.problem), run.problem.seqlen_k, pass.name}, time, time)
+            .first->second;
+    least = std::min(least, time);
+    most = std::max(most, time);
+  });
+  double spread = 0;
+  for (const auto& [key, range] : ranges) spread = std::max(spread, range.second / range.first - 1);
+  return spread == 0 ? ""
+                     : fmt::format(
+                           " One GPU's time, taken in turn with each schedule, differs by up to {} between "
+                           "schedules, as its power allows: efficiencies that lie closer are not told apart.",
+                           share_text(spread));
+}
+
 Table rank_time_table(const std::vector<DistributedRecord>& records) {
   std::map<RankedPassKey, double> predicted;
   for_each_ranked_pass(records, [&](const auto&, const auto& run, const auto& pass) {
@@ -96,7 +119,8 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
   Table table{
       "Times of one pass. Efficiency: the time of one GPU with the whole problem over that of all GPUs "
       "together; predicted before it was measured. Hidden: the share of the link's time in which the "
-      "launches ran, from their times alone.",
+      "launches ran, from their times alone." +
+          one_gpu_spread(records),
       {{"schedule"},
        {"pass"},
        {"carried by"},
