@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pytest plugin, in pytest runs of its own."""
 
+import importlib.metadata
 import json
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# An installed package is found by its entry point, and pytest takes no plugin twice.
+INSTALLED = any(point.value == "tilescope.pytest_plugin" for point in importlib.metadata.entry_points(group="pytest11"))
+PLUGIN = () if INSTALLED else ("-p", "tilescope.pytest_plugin")
 
 TEST = """
 import pytest, tilescope as ts
@@ -21,7 +26,7 @@ def test_model(byte_budget):
 def run(pytester):
     def in_a_process(*options, limit="1 GB", source=TEST):
         pytester.makepyfile(source.format(limit=limit))
-        return pytester.runpytest_subprocess("-p", "tilescope.pytest_plugin", *options)
+        return pytester.runpytest_subprocess(*PLUGIN, *options)
 
     return in_a_process
 
@@ -108,4 +113,4 @@ def test_records_of_the_run_are_written(run, pytester):
 
 def test_it_costs_nothing_where_it_is_not_used(pytester):
     pytester.makepyfile("import sys\ndef test(): assert not {'numpy', 'pandas', 'torch'} & set(sys.modules)")
-    assert pytester.runpytest_subprocess("-p", "tilescope.pytest_plugin").ret == 0
+    assert pytester.runpytest_subprocess(*PLUGIN).ret == 0
