@@ -137,8 +137,9 @@ void Progress::step(std::string_view detail) {
   const auto now = std::chrono::steady_clock::now();
   if (logs(LogLevel::info) && (done_ == 1 || done_ == total_ || now - logged_ >= std::chrono::seconds(1))) {
     logged_ = now;
-    write_log(LogLevel::info, total_ > 0 ? fmt::format("{} {}/{} {}", what_, done_, total_, detail)
-                                         : fmt::format("{} {} {}", what_, done_, detail));
+    const std::string total = total_ > 0 ? fmt::format("/{}", total_) : "";
+    write_log(LogLevel::info,
+              fmt::format("{} {}{}{}{}", what_, done_, total, detail.empty() ? "" : " ", detail));
   }
   if (!wanted_) return;
   const std::string line = fmt::format("{} {}/{} {}", what_, done_, total_, detail);

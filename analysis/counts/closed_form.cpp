@@ -234,7 +234,7 @@ std::int64_t paper_flops(const AttentionProblem& p, Direction direction) {
 std::int64_t exponentials(const AttentionProblem& problem, std::string_view pass) {
   std::int64_t computing = 0;
   for (std::size_t start = 0; start <= pass.size();) {
-    const std::size_t end = std::min(pass.find('+', start), pass.size());
+    const std::size_t end = std::min(pass.find_first_of("+&", start), pass.size());
     const std::string_view name = pass.substr(start, end - start);
     for (const std::string_view computes : {"forward", "softmax", "dkdv", "dq", "dkdvdq", "dqdkdv"}) {
       computing += name == computes ? 1 : 0;

@@ -10,7 +10,7 @@
 namespace tilescope {
 namespace {
 
-/// What tells the kernels of FlashAttention-2's three backward orders apart is the name of their main pass.
+/// What tells the kernels of FlashAttention-2's backward orders apart is the name of their main pass.
 std::string_view backward_order_name(const std::vector<const PassRecord*>& passes) {
   // Passes that were timed together stand as one, "delta+dkdvdq+convert".
   const auto has = [&passes](std::string_view name) {
@@ -18,6 +18,7 @@ std::string_view backward_order_name(const std::vector<const PassRecord*>& passe
       return fmt::format("+{}+", pass->name).find(fmt::format("+{}+", name)) != std::string::npos;
     });
   };
+  if (has("dkdv&dq")) return " joined";
   if (has("dkdv")) return " split";
   if (has("delta") && has("dkdvdq")) return " fused";
   if (has("dqdkdv")) return " rows";
@@ -103,6 +104,11 @@ std::optional<Machine> machine_of(const RunSummary& run) {
 std::string to_string(TileShape tile) {
   if (tile == kUnknownTile) return "-";
   return fmt::format("{}x{}", tile.block_m, tile.block_n);
+}
+
+std::string tile_text(const PassRecord& pass) {
+  const std::int64_t slices = pass.diagonal_slices.value_or(1);
+  return to_string(pass.tile) + (slices > 1 ? fmt::format(" in {0}x{0}", slices) : "");
 }
 
 std::string command_text(const std::vector<std::string>& argv) {

@@ -55,5 +55,7 @@ std::string problem_text(const RunSummary& run, bool with_seqlen = true);
 
 /// "128x64"
 std::string to_string(TileShape tile);
+/// "128x64", "128x64 in 4x4" where tiles on the mask's edge are cut finer.
+std::string tile_text(const PassRecord& pass);
 
 }  // namespace tilescope

@@ -65,7 +65,7 @@ std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionP
   for (int i = 0; i < kNumFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);
     if (kernel.lacks_in_parts.has(feature) && required_features(problem).has(feature)) {
-      return "cuts tiles finer without " + std::string(to_string(feature)) + " alone" + asked;
+      return "cuts tiles finer only without " + std::string(to_string(feature)) + asked;
     }
   }
   if (kernel.tile_choices && options.backward == BackwardOrder::joined && direction == Direction::backward) {

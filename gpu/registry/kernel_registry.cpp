@@ -76,7 +76,8 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
   if (!reason) return;
   std::string able;
   for (const Kernel* other : all_kernels()) {
-    const ProgramOptions own = other->default_options(problem);
+    ProgramOptions own = other->default_options(problem);
+    own.diagonal_slices = options.diagonal_slices;
     if (other->refusal(problem, direction, own)) continue;
     able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
   }

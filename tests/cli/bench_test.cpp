@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
+#include "analysis/counts/run_summary.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
@@ -105,6 +107,51 @@ TEST_CASE("the same problem on several tiles is a run each") {
   REQUIRE(record.runs.size() == 2);
   CHECK(record.runs[0].passes.at(0).tile == TileShape{16, 16});
   CHECK(record.runs[1].passes.at(1).tile == TileShape{32, 16});
+}
+
+TEST_CASE("rows of different orders and slices can be told apart; of one sample there is no noise") {
+  const testing::TemporaryFolder folder;
+  const auto result = run_program({"bench",
+                                   "--heads",
+                                   "1",
+                                   "--seqlen",
+                                   "48",
+                                   "--head-dim",
+                                   "16",
+                                   "--causal",
+                                   "--pass",
+                                   "bwd",
+                                   "--tile",
+                                   "16x16",
+                                   "--sweep",
+                                   "backward=split,joined",
+                                   "--sweep",
+                                   "diagonal_slices=1,2",
+                                   "--repetitions",
+                                   "1",
+                                   "--seconds",
+                                   "0.001",
+                                   "--csv",
+                                   "rates.csv",
+                                   "--json",
+                                   "run.json"},
+                                  folder.path());
+  CAPTURE(result.err);
+  REQUIRE(result.exit_code == 0);
+  const std::string csv = testing::read_file(folder.path() / "rates.csv");
+  for (const char* part : {",delta+dkdv+dq,16x16,1,", ",delta+dkdv+dq,16x16,2,", ",delta+dkdv&dq,16x16,1,",
+                           ",delta+dkdv&dq,16x16,2,"}) {
+    CAPTURE(part);
+    CHECK(csv.find(part) != std::string::npos);
+    CHECK(csv.find(part) == csv.rfind(part));
+  }
+  CHECK(result.out.find("16x16 in 2x2") != std::string::npos);
+  CHECK(result.out.find("0.0 %") == std::string::npos);
+  std::set<std::string> labels;
+  const std::vector<RunRecord> records = {read_run_record((folder.path() / "run.json").string())};
+  for (const RunSummary& summary : summarize(records)) labels.insert(summary.label);
+  CHECK(labels == std::set<std::string>{"flash2 joined", "flash2 joined 2 diagonal slices", "flash2 split",
+                                        "flash2 split 2 diagonal slices"});
 }
 
 TEST_CASE("the rate of forward and backward together is their work over the sum of their times") {

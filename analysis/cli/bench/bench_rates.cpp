@@ -74,12 +74,14 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
 
 std::string csv_row(const RunRecord& record, const RunEntry& run, const BenchRate& rate) {
   const AttentionProblem& p = run.problem;
-  const std::string measured =
-      rate.pass ? fmt::format("{},{},{:.9g},{:.4g},{}", rate.pass->name, to_string(rate.pass->tile),
-                              rate.pass->time->min_s, rate.pass->time->noise,
-                              rate.pass->time->samples.value_or(
-                                  static_cast<std::int64_t>(rate.pass->time->samples_s.size())))
-                : ",,,,";
+  std::string measured = ",,,,,";
+  if (rate.pass) {
+    const TimeRecord& time = *rate.pass->time;
+    const auto samples = time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size()));
+    measured = fmt::format("{},{},{},{:.9g},{},{}", rate.pass->name, to_string(rate.pass->tile),
+                           rate.pass->diagonal_slices.value_or(1), time.min_s,
+                           samples > 1 ? fmt::format("{:.4g}", time.noise) : "", samples);
+  }
   return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{},{:.9g},{},{:.6g},{:.6g}\n",
                      record.machine.name.value_or(record.machine.cpu.value_or("")), run.kernel, p.batch,
                      p.heads, p.heads_kv, p.seqlen_q, p.seqlen_k, p.head_dim, to_string(p.dtype),
@@ -125,7 +127,8 @@ std::vector<BenchRate> bench_rates(const RunEntry& run) {
 std::string bench_csv(const RunRecord& record) {
   std::string text =
       "device,kernel,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,window_left,window_right,"
-      "key_lengths,scale,direction,median_s,passes,tile,min_s,noise,samples,paper_tflops_per_second,"
+      "key_lengths,scale,direction,median_s,passes,tile,diagonal_slices,min_s,noise,samples,paper_tflops_per_"
+      "second,"
       "useful_tflops_per_second\n";
   for (const RunEntry& run : record.runs) {
     for (const BenchRate& rate : bench_rates(run)) text += csv_row(record, run, rate);

@@ -110,7 +110,7 @@ TileChoice choose_tile(const TuningTask& task, const std::vector<std::vector<dou
   return choice;
 }
 
-std::string tuning_table(const std::vector<TuningTask>& tasks, const std::vector<TileChoice>& choices) {
+std::string tuning_table(const std::vector<TileChoice>& choices) {
   std::vector<std::vector<std::string>> rows = {{"kernel", "problem", "pass", "choice", "median", ""}};
   for (const TileChoice& choice : choices) {
     for (const TriedTile& tried : choice.tried) {
@@ -119,7 +119,7 @@ std::string tuning_table(const std::vector<TuningTask>& tasks, const std::vector
                       tried.choice == choice.choice ? "chosen" : ""});
     }
   }
-  return align_columns(rows, "", {false, false, false, false, true}) + "\n" + pruned_text(tasks) + "\n";
+  return align_columns(rows, "", {false, false, false, false, true});
 }
 
 std::string pruned_text(const std::vector<TuningTask>& tasks) {

@@ -39,8 +39,8 @@ std::vector<TuningTask> tuning_tasks(const Kernel& kernel, const AttentionProble
 TileChoice choose_tile(const TuningTask& task, const std::vector<std::vector<double>>& samples_s,
                        const std::string& device);
 
-/// One row a choice tried: which it was, its median, and whether it was chosen. Of those left out the number.
-std::string tuning_table(const std::vector<TuningTask>& tasks, const std::vector<TileChoice>& choices);
+/// One row a choice tried: which it was, its median, and whether it was chosen.
+std::string tuning_table(const std::vector<TileChoice>& choices);
 /// "12 of 40 choices left out before timing: 8 larger than the problem, 4 do not fit the device".
 std::string pruned_text(const std::vector<TuningTask>& tasks);
 /// All of them, those left out too, with what became of each.

@@ -111,7 +111,8 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   const auto kernels = arguments.kernel.kernels(subjects.kernels);
   for (const Kernel* kernel : kernels) {
     if (!kernel->launch_shape) {
-      throw BadInput("kernel", std::string(kernel->name), "must be one of the GPU's: others take any tile");
+      throw BadInput("kernel", std::string(kernel->name),
+                     "must be one of the GPU's with --tune: others take any tile");
     }
     require_runnable(*kernel);
   }
@@ -137,6 +138,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
     context.print("These kernels have one tile shape each on these problems: there is nothing to choose.\n");
     return kFine;
   }
+  context.print(pruned_text(tasks) + "\n");
   log_text(LogLevel::info, [&] { return pruned_text(tasks); });
   for (const TuningTask& task : tasks) {
     for (const PrunedChoice& pruned : task.pruned) {
@@ -160,7 +162,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
     table.put(choices.back());
   }
   write_file_atomically("--tune-file", path, to_json_text(table));
-  context.print(tuning_table(tasks, choices));
+  context.print(tuning_table(choices));
   if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, tuning_csv(tasks, choices));
   context.print(fmt::format("\nOn {}, L2 cold. Kept in {}; TILESCOPE_DISABLE_AUTOTUNE=1 leaves it unread.\n",
                             device.name, path));

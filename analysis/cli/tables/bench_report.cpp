@@ -38,6 +38,11 @@ constexpr double kWeakBaseline = 0.5;
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+/// Of one sample nobody knows.
+std::string noise_text(const TimeRecord& time) {
+  return time.samples_s.size() > 1 ? percent(time.noise) : "-";
+}
+
 /// To the run of that kernel and problem that lacks the direction; the same on other tiles is another run.
 const RunEntry& add_pass(std::vector<RunEntry>& runs, const std::string& kernel,
                          const AttentionProblem& problem, PassRecord pass) {
@@ -74,9 +79,9 @@ void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const std::string&
                      const AttentionProblem& problem, PassRecord pass) {
   const auto tera = [](double flops_per_second) { return fmt::format("{:.1f}", 1e-12 * flops_per_second); };
   const std::optional<double> clock_hz = pass.time->sm_clock_hz;
-  rows.push_back({kernel, describe(problem), pass.name, to_string(pass.tile),
-                  format_seconds(pass.time->median_s), percent(pass.time->noise),
-                  std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass)),
+  rows.push_back({kernel, describe(problem), pass.name, tile_text(pass), format_seconds(pass.time->median_s),
+                  noise_text(*pass.time), std::to_string(pass.time->samples_s.size()),
+                  tera(paper_rate(problem, pass)),
                   clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *clock_hz) : "-",
                   clock_hz ? fmt::format("{:.0f}", 1e-3 * pass.time->median_s * *clock_hz) : "-"});
   const auto sum = sum_of(add_pass(runs, kernel, problem, std::move(pass)));
@@ -92,8 +97,10 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
   pass.direction = c.direction;
   const auto programs = c.kernel->programs(c.direction, c.problem, c.options);
   pass.tile = programs.front().tile;
+  bool goes_on = false;  // in the launch of the program before
   for (const TileProgram& program : programs) {
-    if (!pass.name.empty()) pass.name += "+";
+    if (!pass.name.empty()) pass.name += goes_on && program.joined ? "&" : "+";
+    goes_on = program.joined;
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
@@ -127,7 +134,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
           product.threads);
     }
     rows.push_back({is_weak ? "weak sgemm" : "sgemm", fmt::format("{0} x {0} x {0}", settings.product_side),
-                    "", "", format_seconds(time.median_s), percent(time.noise),
+                    "", "", format_seconds(time.median_s), noise_text(time),
                     format_flops(*product_rate) + "/s", percent(1)});
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -140,7 +147,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
       rows.push_back({kernel, describe(c.problem), passes, tile, format_seconds(median_s), noise,
                       format_flops(rate) + "/s", product_rate ? percent(rate / *product_rate) : "?"});
     };
-    add_row(pass.name, to_string(pass.tile), pass.time->median_s, percent(pass.time->noise),
+    add_row(pass.name, tile_text(pass), pass.time->median_s, noise_text(*pass.time),
             static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s);
     if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
     const auto sum = sum_of(add_pass(report.runs, kernel, c.problem, std::move(pass)));

@@ -31,10 +31,6 @@ double dram_bytes(const PassRecord& pass) {
   return static_cast<double>(pass.simulated->dram_read_bytes + pass.simulated->dram_write_bytes);
 }
 
-std::string tile_text(const PassRecord& pass) {
-  return fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n);
-}
-
 std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
 
 std::string ratio(double over, double under) { return under > 0 ? format_ratio(over / under) : "-"; }

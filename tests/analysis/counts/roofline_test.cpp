@@ -85,6 +85,7 @@ TEST_CASE("exponentials: one for each visible pair where a pass computes P") {
   }
   for (const char* pass : {"delta", "convert", "scores", "dq_gemm"}) CHECK(exponentials(problem, pass) == 0);
   CHECK(exponentials(problem, "delta+dkdv+dq") == 2 * pairs);
+  CHECK(exponentials(problem, "delta+dkdv&dq") == 2 * pairs);
 }
 
 }  // namespace tilescope

@@ -283,11 +283,15 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
         refusal(mma, 8, Direction::backward) ==
         "cuts tiles into parts whose sides are multiples of 16, which those of pass dq, 128x64, do not have "
         "with diagonal-slices 8");
+    ProgramOptions in_parts = simt.default_options(problem);
+    in_parts.diagonal_slices = 2;
+    CHECK_THROWS_WITH_AS(require_supported(simt, problem, Direction::forward, in_parts),
+                         doctest::Contains("runs on cpu:flash2, gpu:flash2-mma"), BadInput);
     CHECK(refusal(mma, 2, Direction::backward, BackwardOrder::joined) ==
           "computes the tiles that a mask cuts whole in the joined order, not with diagonal-slices 2");
     problem.dropout = 0.1;
     CHECK(refusal(mma, 2, Direction::forward) ==
-          "cuts tiles finer without dropout alone, not with diagonal-slices 2");
+          "cuts tiles finer only without dropout, not with diagonal-slices 2");
   }
   SUBCASE("fp8 has no backward pass on any rung") {
     problem.dtype = ElementType::fp8e4m3;

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms of the papers, each pass as a program of tile loads and stores.
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
+constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
+constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
+
+/// A pass without its accesses and its grid: set_grid() comes last.
+TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
+                      const ProgramOptions& options) {
+  TileProgram program;
+  program.name = name;
+  program.problem = problem;
+  program.tile = options[name].tile;
+  program.launch = options[name].launch;
+  program.axis = axis;
+  program.scan = options.scan;
+  return program;
+}
+
+void set_grid(TileProgram& program, const ProgramOptions& options) {
+  const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.problem.heads;
+  const bool fused = program.name == PassName::dkdvdq && !program.ordered;
+  const bool own_sections = fused && options.fused_heads_per_section > 0;
+  program.grid = {
+      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
+      .num_heads = static_cast<int>(program.problem.batch * heads),
+      .heads_per_section = own_sections ? options.fused_heads_per_section : options.heads_per_section,
+      .order = options.order,
+      .longest_is_last = program.axis == Axis::q,
+      .ctas_per_turn = options.ctas_per_turn};
+}
+
+/// Builds an elementwise pass, on the tiles of the pass that it serves.
+TileProgram make_elementwise_pass(PassName name, PassName served, const AttentionProblem& problem, Axis axis,
+                                  const ProgramOptions& options) {
+  TileProgram program = make_pass(name, problem, axis, options);
+  program.tile = options[served].tile;
+  return program;
+}
+
+/// Reads whole rows `reads` times, the first time into a strip on chip if once is enough, and writes others.
+std::vector<std::vector<Operand>> row_phases(const std::vector<Operand>& rows, Operand result, int reads) {
+  if (reads == 1) return {rows, {result}};
+  std::vector<std::vector<Operand>> phases(static_cast<std::size_t>(reads), rows);
+  phases.back().push_back(result);
+  return phases;
+}
+
+std::vector<TileProgram> standard_forward(const AttentionProblem& problem, const ProgramOptions& options) {
+  using enum TensorName;
+  TileProgram s = make_pass(PassName::scores, problem, Axis::q, options);
+  s.prologue = {load(q)};
+  s.phases = {{load(k), store(scores)}};
+  s.matmuls = 1;
+  TileProgram softmax = make_pass(PassName::softmax, problem, Axis::q, options);
+  softmax.phases = row_phases({load(scores)}, store(probs), options[PassName::softmax].row_reads);
+  softmax.epilogue = {store(lse)};
+  TileProgram output = make_pass(PassName::output, problem, Axis::q, options);
+  output.phases = {{load(probs), load(v)}};
+  output.epilogue = {store(out)};
+  output.matmuls = 1;
+  return {s, softmax, output};
+}
+
+std::vector<TileProgram> standard_backward(const AttentionProblem& problem, const ProgramOptions& options) {
+  using enum TensorName;
+  TileProgram dv_pass = make_pass(PassName::dv, problem, Axis::kv, options);
+  dv_pass.kv_heads = true;
+  dv_pass.phases = {{load(probs), load(dout)}};
+  dv_pass.epilogue = {store(dv)};
+  dv_pass.matmuls = 1;
+  TileProgram dp = make_pass(PassName::dprobs, problem, Axis::q, options);
+  dp.prologue = {load(dout)};
+  dp.phases = {{load(v), store(dprobs)}};
+  dp.matmuls = 1;
+  TileProgram ds = make_pass(PassName::dscores, problem, Axis::q, options);
+  ds.phases = row_phases({load(probs), load(dprobs)}, store(dscores), options[PassName::dscores].row_reads);
+  TileProgram dq_pass = make_pass(PassName::dq_gemm, problem, Axis::q, options);
+  dq_pass.phases = {{load(dscores), load(k)}};
+  dq_pass.epilogue = {store(dq)};
+  dq_pass.matmuls = 1;
+  TileProgram dk_pass = make_pass(PassName::dk_gemm, problem, Axis::kv, options);
+  dk_pass.kv_heads = true;
+  dk_pass.phases = {{load(dscores), load(q)}};
+  dk_pass.epilogue = {store(dk)};
+  dk_pass.matmuls = 1;
+  return {dv_pass, dp, ds, dq_pass, dk_pass};
+}
+
+/// Rounds fp32 sums of the q axis (or the kv axis) to the element type.
+TileProgram convert_pass(const AttentionProblem& problem, PassName served, Axis axis,
+                         std::vector<Operand> loads, std::vector<Operand> stores,
+                         const ProgramOptions& options) {
+  TileProgram program = make_elementwise_pass(PassName::convert, served, problem, axis, options);
+  program.kv_heads = axis == Axis::kv;
+  program.prologue = std::move(loads);
+  program.epilogue = std::move(stores);
+  return program;
+}
+
+std::vector<TileProgram> flash1_forward(const AttentionProblem& problem, const ProgramOptions& options) {
+  using enum TensorName;
+  const bool narrow = problem.dtype != ElementType::fp32;
+  const TensorName running_out = narrow ? out_accum : out;
+  TileProgram forward = make_pass(PassName::forward, problem, Axis::kv, options);
+  forward.whole_head = true;
+  forward.init = {store(running_out), store(row_sum), store(row_max)};
+  forward.prologue = {load(k), load(v)};
+  forward.phases = {{load(q), load(running_out), load(row_sum), load(row_max), store(running_out),
+                     store(row_sum), store(row_max)}};
+  forward.matmuls = 2;
+  if (!narrow) return {forward};
+  return {forward,
+          convert_pass(problem, PassName::forward, Axis::q, {load(out_accum)}, {store(out)}, options)};
+}
+
+std::vector<TileProgram> flash1_backward(const AttentionProblem& problem, const ProgramOptions& options) {
+  using enum TensorName;
+  TileProgram main = make_pass(PassName::dkdvdq, problem, Axis::kv, options);
+  main.whole_head = true;
+  main.kv_heads = true;
+  main.init = {store(dq_accum), store(dk), store(dv)};
+  main.prologue = {load(k), load(v)};
+  main.phases = {
+      {load(q), load(out), load(dout), load(dq_accum), load(row_sum), load(row_max), store(dq_accum)}};
+  main.epilogue = {store(dk), store(dv)};
+  main.matmuls = 5;
+  return {main, convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
+}
+
+std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const ProgramOptions& options) {
+  using enum TensorName;
+  TileProgram forward = make_pass(PassName::forward, problem, Axis::q, options);
+  forward.prologue = {load(q)};
+  forward.phases = {{load(k), load(v)}};
+  forward.epilogue = {store(out), store(lse)};
+  forward.matmuls = 2;
+  return {forward};
+}
+
+std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
+  using enum TensorName;
+  if (options.backward == BackwardOrder::rows) {
+    TileProgram init = make_elementwise_pass(PassName::init, PassName::dqdkdv, problem, Axis::kv, options);
+    init.kv_heads = true;
+    init.epilogue = {store(dk_accum), store(dv_accum)};
+    TileProgram main = make_pass(PassName::dqdkdv, problem, Axis::q, options);
+    main.prologue = {load(q), load(out), load(dout), load(lse)};
+    main.phases = {{load(k), load(v), reduce(dk_accum), reduce(dv_accum)}};
+    main.epilogue = {store(dq)};
+    main.matmuls = 5;
+    return {init, main,
+            convert_pass(problem, PassName::dqdkdv, Axis::kv, {load(dk_accum), load(dv_accum)},
+                         {store(dk), store(dv)}, options)};
+  }
+  const bool ordered = options.backward == BackwardOrder::ordered;
+  const bool fused = ordered || options.backward == BackwardOrder::fused;
+  const PassName main = fused ? PassName::dkdvdq : PassName::dkdv;
+  TileProgram delta_pass = make_elementwise_pass(PassName::delta, main, problem, Axis::q, options);
+  delta_pass.prologue = {load(out), load(dout)};
+  delta_pass.epilogue = {store(delta)};
+  if (fused) delta_pass.epilogue.push_back(store(dq_accum));  // zeroed here, as FlashAttention-2 does
+  TileProgram dkdv = make_pass(main, problem, Axis::kv, options);
+  dkdv.kv_heads = true;
+  dkdv.prologue = {load(k), load(v)};
+  dkdv.phases = {{load(q), load(dout), load(lse), load(delta)}};
+  dkdv.epilogue = {store(dk), store(dv)};
+  dkdv.matmuls = fused ? 5 : 4;
+  if (fused) {
+    dkdv.phases[0].push_back(reduce(dq_accum));
+    dkdv.ordered = ordered;
+    return {delta_pass, dkdv,
+            convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
+  }
+  TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);
+  dq_pass.prologue = {load(q), load(dout), load(lse), load(delta)};
+  dq_pass.phases = {{load(k), load(v)}};
+  dq_pass.epilogue = {store(dq)};
+  dq_pass.matmuls = 3;
+  dkdv.joined = dq_pass.joined = options.backward == BackwardOrder::joined;
+  return {delta_pass, dkdv, dq_pass};
+}
+
+void check_tile(const char* field, TileShape tile) {
+  const auto bad = [](int rows) { return rows < 1 || rows > 4096; };
+  if (!bad(tile.block_m) && !bad(tile.block_n)) return;
+  throw BadInput(field, std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n),
+                 "both sides must lie in 1 ... 4096");
+}
+
+void check_slices(Algorithm algorithm, const TileProgram& program) {
+  const int slices = program.diagonal_slices;
+  if (slices == 1) return;
+  const auto refuse = [&](const std::string& allowed) {
+    throw BadInput("diagonal-slices", std::to_string(slices), allowed);
+  };
+  if (slices < 1 || slices > kMaxDiagonalSlices) {
+    refuse("must lie in 1 ... " + std::to_string(kMaxDiagonalSlices));
+  }
+  if (algorithm != Algorithm::flash2) {
+    refuse("must be 1: " + std::string(to_string(algorithm)) + " computes its tiles whole");
+  }
+  const TileShape tile = program.tile;
+  if (tile.block_m % slices == 0 && tile.block_n % slices == 0) return;
+  refuse("must divide both sides of a tile, which in pass " + std::string(to_string(program.name)) + " is " +
+         std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n));
+}
+
+}  // namespace
+
+std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction,
+                                        const AttentionProblem& problem, const ProgramOptions& options) {
+  validate(problem);
+  for (const PassOptions& pass : options.passes) check_tile("tile", pass.tile);
+  const bool forward = direction == Direction::forward;
+  std::vector<TileProgram> programs;
+  switch (algorithm) {
+    case Algorithm::standard:
+      programs = forward ? standard_forward(problem, options) : standard_backward(problem, options);
+      for (TileProgram& program : programs) program.dense = true;
+      break;
+    case Algorithm::flash1:
+      programs = forward ? flash1_forward(problem, options) : flash1_backward(problem, options);
+      break;
+    case Algorithm::flash2:
+      programs = forward ? flash2_forward(problem, options) : flash2_backward(problem, options);
+      break;
+  }
+  for (TileProgram& program : programs) {
+    if (!program.phases.empty()) program.diagonal_slices = options.diagonal_slices;
+    check_slices(algorithm, program);
+    set_grid(program, options);
+  }
+  return programs;
+}
+
+std::vector<PassName> tiled_passes(Algorithm algorithm, Direction direction, BackwardOrder backward) {
+  ProgramOptions options;
+  options.backward = backward;
+  std::vector<PassName> names;
+  for (const TileProgram& program : build_programs(algorithm, direction, {}, options)) {
+    if (!program.phases.empty()) names.push_back(program.name);
+  }
+  return names;
+}
+
+}  // namespace tilescope
