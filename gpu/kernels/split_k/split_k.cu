@@ -70,6 +70,84 @@ struct PartExchange {
   }
 };
 
+/// Running maxima and sums of all rows of the tile: rows 16 i + 8 half + lane / 4. Sums are those of the
+/// lane's own columns until the end.
+struct AllRows {
+  float max[kMBlocks][2], sum[kMBlocks][2];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kMBlocks; ++i) {
+        max[i][half] = kMinusInfinity;
+        sum[i][half] = 0.0f;
+      }
+    }
+  }
+};
+
+/// This warp's value of every row, for the others: value(i, half).
+template <typename Value>
+__device__ __forceinline__ void put_rows(const RowExchange& exchange, int warp, int lane, Value value) {
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float here = value(i, half);
+      if (lane % 4 == 0) exchange.values[warp][16 * i + 8 * half + (lane >> 2)] = here;
+    }
+  }
+}
+
+/// Scores become un-normalised probabilities, by the maxima that the warps have agreed on.
+__device__ __forceinline__ void exponentiate(WarpAccumulator<kMBlocks, 1>& s, AllRows& all,
+                                             const RowExchange& exchange, float scale, int lane) {
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float old_max = all.max[i][half];
+      const float new_max = fmaxf(old_max, exchange.max(16 * i + 8 * half + (lane >> 2)));
+      all.max[i][half] = new_max;
+      const float shift = exponent_shift(new_max, scale);
+      const float here = exponentiate_half_row(s.tile[i], half, scale, shift);
+      all.sum[i][half] = fmaf(all.sum[i][half], rescale_factor(old_max, scale, shift), here);
+    }
+  }
+}
+
+/// O of the warp's own rows, of the maxima before, to those that the warps have agreed on.
+__device__ __forceinline__ void rescale(WarpAccumulator<1, kDBlocks>& out, float (&own_max)[2],
+                                        const RowExchange& exchange, float scale, int warp, int lane) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float new_max = fmaxf(own_max[half], exchange.max(16 * warp + 8 * half + (lane >> 2)));
+    const float shift = exponent_shift(new_max, scale);
+    const float factor = rescale_factor(own_max[half], scale, shift);
+    own_max[half] = new_max;
+    scale_half_row(out.tile[0], half, factor);
+  }
+}
+
+/// Adds the state after a tile to the log. `rows_inside` and `cols_inside` count from the tile's corner.
+__device__ __forceinline__ void log_state(const TileLogEntry& entry, const AllRows& all,
+                                          const WarpAccumulator<1, kDBlocks>& out, int rows_inside,
+                                          int cols_inside, int warp, int lane) {
+#pragma unroll
+  for (int i = 0; i < kMBlocks; ++i) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const bool seen = all.max[i][half] != kMinusInfinity;
+      if (!seen || 16 * i + 8 * half + (lane >> 2) >= rows_inside) continue;
+      if (warp == 0 && lane % 4 == 0)
+        entry.add(&DeviceTileState::row_max, static_cast<double>(all.max[i][half]));
+      entry.add(&DeviceTileState::row_sum, static_cast<double>(all.sum[i][half]));
+    }
+  }
+  entry.add(&DeviceTileState::accum, inside_sum(out, rows_inside - 16 * warp, cols_inside, lane));
+}
+
 /// CTA: one q tile of one head. Grid: args.grid.
 template <ElementType kType, Features kFeatures>
 __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
@@ -101,18 +179,10 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
   };
 
   const float scale = exponent_scale(args);
-  float max[kMBlocks][2], sum[kMBlocks][2];  // of all rows; sums are those of the lane's own columns
-  float own_max[2];                          // of the rows of `out`, lane / 4 and 8 more
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    own_max[half] = kMinusInfinity;
-#pragma unroll
-    for (int i = 0; i < kMBlocks; ++i) {
-      max[i][half] = kMinusInfinity;
-      sum[i][half] = 0.0f;
-    }
-  }
-  WarpAccumulator<1, kDBlocks> out;  // rows 16 warp ... 16 warp + 15
+  AllRows all;
+  all.clear();
+  float own_max[2] = {kMinusInfinity, kMinusInfinity};  // of the rows of `out`, lane / 4 and 8 more
+  WarpAccumulator<1, kDBlocks> out;                     // rows 16 warp ... 16 warp + 15
   out.clear();
   if (!range.empty()) {
     load_tile<kAccess, kTile.block_m, kThreads>(
@@ -138,27 +208,10 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
     sign_and_mask(s, args, args.band, range.full(n_block), first_query, first_key, lane);
 
     // The rows' maxima, which the warps must agree on.
-#pragma unroll
-    for (int i = 0; i < kMBlocks; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float here = row_max_of_quad(half_row_max(s.tile[i], half));
-        if (lane % 4 == 0) rows.values[warp][16 * i + 8 * half + (lane >> 2)] = here;
-      }
-    }
+    put_rows(rows, warp, lane,
+             [&](int i, int half) { return row_max_of_quad(half_row_max(s.tile[i], half)); });
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < kMBlocks; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float old_max = max[i][half];
-        const float new_max = fmaxf(old_max, rows.max(16 * i + 8 * half + (lane >> 2)));
-        max[i][half] = new_max;
-        const float shift = exponent_shift(new_max, scale);
-        const float here = exponentiate_half_row(s.tile[i], half, scale, shift);
-        sum[i][half] = fmaf(sum[i][half], rescale_factor(old_max, scale, shift), here);
-      }
-    }
+    exponentiate(s, all, rows, scale, lane);
     if (entry.open()) entry.add(&DeviceTileState::probs, block_sum(s, rounded<kType>));
 
     // This warp's part of O, and the sum over the warps.
@@ -170,42 +223,16 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
     step_ab<kType>(part, p, LdmatrixByColumns<kDim>(v_tile(step % 2), lane).at(warp, 0), 0);
     parts.put(warp, part, lane);
     __syncthreads();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float new_max = fmaxf(own_max[half], rows.max(16 * warp + 8 * half + (lane >> 2)));
-      const float shift = exponent_shift(new_max, scale);
-      const float rescale = rescale_factor(own_max[half], scale, shift);
-      own_max[half] = new_max;
-      scale_half_row(out.tile[0], half, rescale);
-    }
+    rescale(out, own_max, rows, scale, warp, lane);
     parts.add_to(out, 16 * warp, lane);
     if (entry.open()) {
-#pragma unroll
-      for (int i = 0; i < kMBlocks; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const bool seen = max[i][half] != kMinusInfinity;
-          if (!seen || first_query + 16 * i + 8 * half + (lane >> 2) >= args.band.seqlen_q) continue;
-          if (warp == 0 && lane % 4 == 0)
-            entry.add(&DeviceTileState::row_max, static_cast<double>(max[i][half]));
-          entry.add(&DeviceTileState::row_sum, static_cast<double>(sum[i][half]));
-        }
-      }
-      entry.add(&DeviceTileState::accum,
-                inside_sum(out, args.band.seqlen_q - first_query - 16 * warp, args.head_dim, lane));
+      log_state(entry, all, out, args.band.seqlen_q - first_query, args.head_dim, warp, lane);
     }
   }
 
   // The rows' sums over the warps; then as gpu:flash2-mma, each warp its own rows.
   __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kMBlocks; ++i) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float here = row_sum_of_quad(sum[i][half]);
-      if (lane % 4 == 0) rows.values[warp][16 * i + 8 * half + (lane >> 2)] = here;
-    }
-  }
+  put_rows(rows, warp, lane, [&](int i, int half) { return row_sum_of_quad(all.sum[i][half]); });
   __syncthreads();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
