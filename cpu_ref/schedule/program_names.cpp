@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tensors, passes, orders and scans are called, and back.
 #include <array>
+#include <initializer_list>
+#include <string>
 
 #include "cpu_ref/schedule/tile_program.hpp"
 
@@ -14,6 +16,17 @@ constexpr std::array<std::string_view, kNumTensors> kTensorNames = {
 constexpr std::string_view kPassNames[] = {"forward", "delta",   "dkdv",    "dq",      "dkdvdq", "dqdkdv",
                                            "init",    "convert", "scores",  "softmax", "output", "dv",
                                            "dprobs",  "dscores", "dq_gemm", "dk_gemm"};
+
+/// Which of the values has the name `text`.
+/// @throws BadInput  "FIELD = TEXT: must be ALLOWED"
+template <typename Value>
+Value value_named(std::string_view text, std::initializer_list<Value> values, const char* field,
+                  const char* allowed) {
+  for (const Value value : values) {
+    if (to_string(value) == text) return value;
+  }
+  throw BadInput(field, std::string(text), std::string("must be ") + allowed);
+}
 
 }  // namespace
 
@@ -44,11 +57,9 @@ std::string_view to_string(BackwardOrder order) {
 }
 
 BackwardOrder parse_backward_order(std::string_view text) {
-  for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows,
-                              BackwardOrder::joined, BackwardOrder::ordered}) {
-    if (to_string(order) == text) return order;
-  }
-  throw BadInput("backward", std::string(text), "must be split, fused, rows, joined or ordered");
+  using enum BackwardOrder;
+  return value_named(text, {split, fused, rows, joined, ordered}, "backward",
+                     "split, fused, rows, joined or ordered");
 }
 
 std::string_view to_string(TileOrder order) {
@@ -57,10 +68,9 @@ std::string_view to_string(TileOrder order) {
 }
 
 TileOrder parse_tile_order(std::string_view text) {
-  for (TileOrder order : {TileOrder::row_major, TileOrder::longest_first, TileOrder::head_swizzled}) {
-    if (to_string(order) == text) return order;
-  }
-  throw BadInput("order", std::string(text), "must be row-major, longest-first or head-swizzled");
+  using enum TileOrder;
+  return value_named(text, {row_major, longest_first, head_swizzled}, "order",
+                     "row-major, longest-first or head-swizzled");
 }
 
 std::string_view to_string(Scan scan) {
@@ -69,10 +79,8 @@ std::string_view to_string(Scan scan) {
 }
 
 Scan parse_scan(std::string_view text) {
-  for (Scan scan : {Scan::ascending, Scan::descending, Scan::sawtooth}) {
-    if (to_string(scan) == text) return scan;
-  }
-  throw BadInput("scan", std::string(text), "must be ascending, descending or sawtooth");
+  using enum Scan;
+  return value_named(text, {ascending, descending, sawtooth}, "scan", "ascending, descending or sawtooth");
 }
 
 }  // namespace tilescope

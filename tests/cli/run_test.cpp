@@ -143,7 +143,8 @@ TEST_CASE("queries, keys and values in one array, and values stored transposed, 
   };
   refused({"run", "--qkv", "q.npy", "--out", "o"}, "five axes (B, N, 3, H, D)");
   refused({"run", "--qkv", "qkv.npy", "--k", "k.npy", "--out", "o"}, "k = k.npy: must be left out");
-  refused(command({"--v-transposed", "--out", "o"}), "v = v.npy: must have the shape");
+  refused(command({"--v-transposed", "--out", "o"}),
+          "v = v.npy: must have the shape (2, 4, 24, 20) of k, transposed, not (2, 4, 20, 24)");
 }
 
 TEST_CASE("run computes what the files ask for, forward and backward") {

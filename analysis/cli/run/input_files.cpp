@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace tilescope::cli {
 namespace {
@@ -122,9 +123,14 @@ AttentionProblem problem_of_files(const std::vector<InputFile>& files, const Pro
   const NpyInfo &q = files[0].info, &k = files[1].info;
   const auto require = [&](const InputFile& file, const Shape& shape, const char* why) {
     if (file.info.shape == shape) return;
-    throw BadInput(
-        std::string(to_string(file.tensor)), file.path,
-        fmt::format("must have the shape {} {}, not {}", shown(shape), why, shown(file.info.shape)));
+    const bool transposed = file.order.row == 1 && file.order.col != 1;
+    const auto as_stored = [&](Shape of) {
+      if (transposed) std::swap(of.rows, of.cols);
+      return shown(of);
+    };
+    throw BadInput(std::string(to_string(file.tensor)), file.path,
+                   fmt::format("must have the shape {} {}{}, not {}", as_stored(shape), why,
+                               transposed ? ", transposed" : "", as_stored(file.info.shape)));
   };
   require(files[1], {q.shape.batch, k.shape.heads, k.shape.rows, q.shape.cols}, "(batch and head size of q)");
   require(files[2], k.shape, "of k");

@@ -81,7 +81,9 @@ constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
   const Shape own = mma_dkdv_shape(head_dim);
   // Smaller tiles leave registers to spare, for twice the barriers (64: 8 to 9 % longer) or twice the dQ
   // reductions (128: 34 to 40 %). Other keys a CTA read Q and dO and reduce dQ more or less often, in inverse
-  // proportion: they are there to show it. 256 keys would take all registers for dK, dV and scores.
+  // proportion: they are there to show it. 256 keys would take all registers for dK, dV and scores. 64 x 64
+  // by four warps lets two CTAs share an SM: of 512 keys it is the fastest here, and at 128 of 4096 too where
+  // dQ is a pass of its own (reports/tuning/tiles-h200.json).
   if (head_dim <= 64)
     return {own,
             Shape{{64, 128}, 8},

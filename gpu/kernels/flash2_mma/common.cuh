@@ -67,9 +67,9 @@ struct ComputedColumns {
 /// backward pass up to 32 %. The warp with the last rows computes every slice, and the others wait for it;
 /// code for both kinds of tiles keeps the compiler from laying products and softmax into each other. Tried
 /// and left out: one branch round the whole step instead of each product (what is live in both kinds of steps
-/// takes as many registers; of 4096 keys forward takes 21, 15 and 8 % longer at head_dim 64, 128 and 256 where
-/// branches round products take 21, 8 and 15; dq 1 instead of 10 % at 64, and more at 128); a predicate on each
-/// product (which ptxas turns into branches: 42 to 83 % longer).
+/// takes as many registers; of 4096 keys forward takes 21, 15 and 8 % longer at head_dim 64, 128 and 256
+/// where branches round products take 21, 8 and 15; dq 1 instead of 10 % at 64, and more at 128); a predicate
+/// on each product (which ptxas turns into branches: 42 to 83 % longer).
 template <Features kFeatures>
 struct FinerTiles {
   TileShape part;
