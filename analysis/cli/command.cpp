@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/log.hpp"
 

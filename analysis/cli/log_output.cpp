@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
 #include "common/errors.hpp"
 #include "common/log.hpp"
 

@@ -15,7 +15,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/problem_json.hpp"
+#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/json/problem_json.hpp"
 #include "profiler/injection/name_pattern.hpp"
 
 namespace tilescope {

@@ -12,7 +12,7 @@
 
 #include "analysis/counts/counted_causes.hpp"
 #include "analysis/explain/candidate_programs.hpp"
-#include "analysis/records/kernel_group.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 
 namespace tilescope {
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "analysis/machine/machine_fields.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/sm_groups_json.hpp"
+#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/json/sm_groups_json.hpp"
 #include "common/installed_files.hpp"
 #include "common/nearest_names.hpp"
 

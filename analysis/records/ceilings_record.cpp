@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/sm_groups_json.hpp"
+#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/json/sm_groups_json.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {

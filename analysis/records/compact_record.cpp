@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/run_record.hpp"
 #include "profiler/records/json_tables.hpp"
 #include "profiler/records/kernel_record.hpp"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/problem_json.hpp"
+#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/json/problem_json.hpp"
 
 namespace tilescope {
 namespace {

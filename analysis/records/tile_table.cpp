@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <tuple>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 
 namespace tilescope {
 namespace {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <iterator>
 
-#include "analysis/records/atomic_file.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sections/verdicts.hpp"
 

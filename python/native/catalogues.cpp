@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that arguments take, as data.
 #include "analysis/machine/machine.hpp"
-#include "analysis/records/problem_json.hpp"
-#include "analysis/records/record_metrics.hpp"
+#include "analysis/records/compare/record_metrics.hpp"
+#include "analysis/records/json/problem_json.hpp"
 #include "analysis/studies/study.hpp"
 #include "common/nearest_names.hpp"
 #include "gpu/registry/kernel_registry.hpp"

@@ -8,8 +8,8 @@
 
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/record_diff.hpp"
+#include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "analysis/replay/simulate_run.hpp"
 #include "analysis/report/report.hpp"

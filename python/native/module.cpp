@@ -13,7 +13,7 @@
 #include <new>
 #include <regex>
 
-#include "analysis/records/problem_json.hpp"
+#include "analysis/records/json/problem_json.hpp"
 #include "gpu/launch/device_error.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"

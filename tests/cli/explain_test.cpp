@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "analysis/records/npy_file.hpp"
+#include "analysis/records/files/npy_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
 #include "tests/cli/program.hpp"

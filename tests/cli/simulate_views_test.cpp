@@ -6,7 +6,7 @@
 #include <fstream>
 #include <regex>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/run_record.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"

@@ -9,7 +9,7 @@
 
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/counts/run_summary.hpp"
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
 #include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/chart_looks.hpp"
 #include "common/errors.hpp"

@@ -12,8 +12,8 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/tables/next_steps.hpp"
 #include "analysis/cli/tables/simulate_tables.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "common/number_format.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 

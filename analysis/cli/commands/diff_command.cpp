@@ -12,9 +12,9 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/explain/difference.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/kernel_runs.hpp"
-#include "analysis/records/record_diff.hpp"
+#include "analysis/records/compare/kernel_runs.hpp"
+#include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
 

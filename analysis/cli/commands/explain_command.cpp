@@ -12,7 +12,7 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/report/sections/checks/explain_tables.hpp"
 
 namespace tilescope::cli {

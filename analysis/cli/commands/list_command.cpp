@@ -13,7 +13,7 @@
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/machine/machine.hpp"
 #include "analysis/machine/machine_fields.hpp"
-#include "analysis/records/record_metrics.hpp"
+#include "analysis/records/compare/record_metrics.hpp"
 #include "analysis/replay/replay_cost.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
 #include "analysis/studies/model_shapes.hpp"

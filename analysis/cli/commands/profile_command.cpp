@@ -15,7 +15,7 @@
 #include "analysis/cli/profile/profile_timeline.hpp"
 #include "analysis/cli/tables/ncu_comparison.hpp"
 #include "analysis/cli/tables/profile_output.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/nearest_names.hpp"
 #include "profiler/calibration/self_test.hpp"

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/records/atomic_file.hpp"
 #include "analysis/records/compact_record.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/merge_shards.hpp"
 
 namespace tilescope::cli {

@@ -9,9 +9,9 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/records/atomic_file.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "analysis/report/document/generated_text.hpp"
 #include "analysis/report/report.hpp"

@@ -7,7 +7,7 @@
 
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/records/problem_json.hpp"
+#include "analysis/records/json/problem_json.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/number_format.hpp"
 #include "distributed/counts/rank_load.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analysis/machine/machine.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
 #include "distributed/counts/link_traffic.hpp"
 #include "distributed/counts/rank_load.hpp"

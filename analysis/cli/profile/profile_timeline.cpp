@@ -7,9 +7,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "analysis/records/atomic_file.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "common/number_format.hpp"

@@ -9,7 +9,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/options/problem_options.hpp"
-#include "analysis/records/npy_file.hpp"
+#include "analysis/records/files/npy_file.hpp"
 
 namespace tilescope::cli {
 

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/records/kernel_group.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/number_format.hpp"
 #include "profiler/counters/metric_sets.hpp"

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "profiler/records/kernel_record.hpp"
 #include "tests/paths.hpp"
 #include "tests/random_problems.hpp"

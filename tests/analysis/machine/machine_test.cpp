@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "analysis/machine/machine_fields.hpp"
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "common/temporary_folder.hpp"
 #include "tests/paths.hpp"
 

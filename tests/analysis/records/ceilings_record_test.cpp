@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "common/errors.hpp"
 #include "tests/paths.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // .npy files: what NumPy writes is read back bit by bit, everything else is refused in one sentence.
-#include "analysis/records/npy_file.hpp"
+#include "analysis/records/files/npy_file.hpp"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

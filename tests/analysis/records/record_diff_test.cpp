@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two records side by side: what counts as moved, as a regression, as new and as gone.
-#include "analysis/records/record_diff.hpp"
+#include "analysis/records/compare/record_diff.hpp"
 
 #include <doctest/doctest.h>
 

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 
 namespace tilescope {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "analysis/records/kernel_group.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "common/number_format.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/record_diff.hpp"
+#include "analysis/records/compare/record_diff.hpp"
 
 #include <fmt/format.h>
 

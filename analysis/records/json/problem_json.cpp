@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/problem_json.hpp"
+#include "analysis/records/json/problem_json.hpp"
 
 namespace tilescope {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 
 #include <cerrno>
 #include <cmath>

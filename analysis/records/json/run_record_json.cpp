@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The record as JSON: one list of fields for each of its parts.
-#include "analysis/records/atomic_file.hpp"
-#include "analysis/records/field_list.hpp"
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/problem_json.hpp"
+#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/json/field_list.hpp"
+#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/json/problem_json.hpp"
 #include "analysis/records/run_record.hpp"
 
 namespace tilescope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/sm_groups_json.hpp"
+#include "analysis/records/json/sm_groups_json.hpp"
 
 namespace tilescope {
 

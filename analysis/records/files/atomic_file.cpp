@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/atomic_file.hpp"
+#include "analysis/records/files/atomic_file.hpp"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
 
 namespace tilescope {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/npy_file.hpp"
+#include "analysis/records/files/npy_file.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +14,7 @@
 #include <optional>
 #include <string_view>
 
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
 #include "common/errors.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 

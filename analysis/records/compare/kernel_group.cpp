@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/kernel_group.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 
 #include <algorithm>
 

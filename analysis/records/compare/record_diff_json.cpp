@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/json_fields.hpp"
-#include "analysis/records/kernel_runs.hpp"
-#include "analysis/records/record_diff.hpp"
+#include "analysis/records/compare/kernel_runs.hpp"
+#include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/json/json_fields.hpp"
 
 namespace tilescope {
 namespace {

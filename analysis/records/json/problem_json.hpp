@@ -2,7 +2,7 @@
 // A problem in a record.
 #pragma once
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 
 namespace tilescope {

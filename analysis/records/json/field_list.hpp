@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/records/json_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
 #include "profiler/calibration/l2/l2_partitions.hpp"
 
 namespace tilescope {

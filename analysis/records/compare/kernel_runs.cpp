@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/kernel_runs.hpp"
+#include "analysis/records/compare/kernel_runs.hpp"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "analysis/records/kernel_group.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 
 namespace tilescope {
 namespace {

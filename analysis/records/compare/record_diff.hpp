@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/records/record_metrics.hpp"
+#include "analysis/records/compare/record_metrics.hpp"
 #include "analysis/records/run_record.hpp"
 
 namespace tilescope {

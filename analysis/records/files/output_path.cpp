@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/output_path.hpp"
+#include "analysis/records/files/output_path.hpp"
 
 #include <unistd.h>
 
