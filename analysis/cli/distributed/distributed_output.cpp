@@ -22,6 +22,37 @@ std::size_t busiest_rank(const std::vector<LinkBytes>& link) {
   return static_cast<std::size_t>(std::max_element(link.begin(), link.end(), less) - link.begin());
 }
 
+/// Neighbours of which all but the number is the same as one row: "0..7".
+std::vector<std::vector<std::string>> with_equals_joined(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::vector<std::string>> joined;
+  for (auto first = rows.begin(); first != rows.end();) {
+    const auto differs = [&first](const std::vector<std::string>& row) {
+      return !std::equal(row.begin() + 1, row.end(), first->begin() + 1, first->end());
+    };
+    const auto end = std::find_if(first, rows.end(), differs);
+    joined.push_back(*first);
+    if (end - first > 1) joined.back().front() += ".." + (end - 1)->front();
+    first = end;
+  }
+  return joined;
+}
+
+/// From which length on computing takes as long as the link's bytes, and what it takes to begin their
+/// transfers.
+std::string hiding_line(const DistributedProgram& program, const RankRates& rates, const LinkBytes& link,
+                        const RankTime& time) {
+  const auto tokens = least_hidden_tokens(program, rates.flops_per_second, rates.link_bytes_per_second);
+  if (!tokens) return "";
+  const double beginning = time.link_seconds - static_cast<double>(std::max(link.sent, link.received)) /
+                                                   rates.link_bytes_per_second;
+  const double here = static_cast<double>(program.problem.seqlen_k) / program.ranks;
+  return fmt::format("  the link's bytes alone can be hidden from {:.0f} tokens a GPU on, here {:.0f}{}\n",
+                     *tokens, here,
+                     rates.link_latency_seconds > 0 && beginning > 0
+                         ? fmt::format("; to begin their transfers takes {} more", format_seconds(beginning))
+                         : "");
+}
+
 }  // namespace
 
 std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -101,16 +132,15 @@ std::string distributed_table(const ProgramAccount& account) {
                     format_seconds(time.link_seconds), format_seconds(time.end_seconds)});
   }
   std::string text =
-      fmt::format("\n{}\n", to_string(program.direction)) + fold_columns(rows, "  ", true) +
+      fmt::format("\n{}\n", to_string(program.direction)) +
+      fold_columns(with_equals_joined(rows), "  ", true) +
       fmt::format("  balance {}, where all wait for the slowest in every step {}\n",
                   percent_text(even.overall), percent_text(even.lock_step)) +
       fmt::format("  predicted {}, of which {} are not computing; {} of {} GPUs without links\n",
                   format_seconds(timeline.seconds), format_seconds(timeline.exposed_seconds),
                   percent_text(timeline.efficiency), program.ranks);
-  if (const auto tokens = least_hidden_tokens(program, rates.flops_per_second, rates.link_bytes_per_second)) {
-    text += fmt::format("  the link's bytes can be hidden from {:.0f} tokens a GPU on; here {:.0f}\n",
-                        *tokens, static_cast<double>(program.problem.seqlen_k) / program.ranks);
-  }
+  const std::size_t busiest = busiest_rank(link);
+  text += hiding_line(program, rates, link[busiest], timeline.ranks[busiest]);
   if (const auto least = least_link_bytes(program.problem, program.direction, program.ranks)) {
     text += fmt::format("  whatever the schedule, some GPU receives of Q, K, V and sends of O {} or more\n",
                         format_bytes(*least));
