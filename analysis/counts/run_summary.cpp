@@ -158,6 +158,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (summary.diagonal_slices > 1) {
           summary.label += fmt::format(" {} diagonal slices", summary.diagonal_slices);
         }
+        if (const auto& sums = summary.passes.front()->fp8_sums) summary.label += " " + *sums + " sums";
         if (run.pages == PagePlacement::random) summary.label += " random pages";
         summary.algorithm = algorithm_of_kernel(run.kernel);
         set_totals(summary, *direction_total(run, direction));

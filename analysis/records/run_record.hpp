@@ -119,6 +119,8 @@ struct PassRecord {
       0;  // the same over all that is computed: whole visited tiles, or parts of them
   /// Parts a side of a tile that the mask cuts, where there are several.
   std::optional<std::int64_t> diagonal_slices = std::nullopt;
+  std::optional<std::string> fp8_sums =
+      std::nullopt;  // to_string(Fp8Sums), where they are not summed in fp32
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
   std::optional<MeasuredBytes> measured;

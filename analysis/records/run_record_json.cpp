@@ -183,6 +183,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.required("flops", kCount, pass.flops);
   fields.required("executed_flops", kCount, pass.executed_flops);
   fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.diagonal_slices);
+  fields.optional("fp8_sums", Text{}, pass.fp8_sums);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);

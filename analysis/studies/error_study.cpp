@@ -34,43 +34,65 @@ TensorErrorRecord error_against(const Tensor& actual, std::span<const double> ex
   return error;
 }
 
-std::vector<RunEntry> errors_in(ElementType dtype, const ExactAttention& unrounded) {
+std::vector<RunEntry> errors_in(ElementType dtype, const std::vector<const Kernel*>& kernels,
+                                const ExactAttention& unrounded) {
   TensorSet tensors = outlier_inputs(dtype);
   const ExactAttention exact = exact_attention(tensors, Direction::forward);
   std::vector<RunEntry> runs;
-  for (const Kernel& kernel : cpu_kernels()) {
-    kernel.run(kernel.default_options(tensors.problem()), Direction::forward, tensors, nullptr);
+  const auto add = [&](const Kernel& kernel, const ProgramOptions& options) {
+    kernel.run(options, Direction::forward, tensors, nullptr);
     RunEntry run;
     run.problem = tensors.problem();
     run.kernel = kernel.name;
     run.inputs = InputKind::outlier;
+    if (options.fp8_sums != Fp8Sums::fp32) {
+      PassRecord& pass = run.passes.emplace_back();
+      pass.name = to_string(PassName::forward);
+      pass.tile = options[PassName::forward].tile;
+      pass.fp8_sums = to_string(options.fp8_sums);
+    }
     const Tensor& out = tensors[TensorName::out];
     run.error.emplace(kErrorOfKernel, error_against(out, exact.out));
     run.error.emplace(kErrorWithInputRounding, error_against(out, unrounded.out));
     runs.push_back(std::move(run));
+  };
+  for (const Kernel* kernel : kernels) {
+    ProgramOptions options = kernel->default_options(tensors.problem());
+    if (kernel->refusal(tensors.problem(), Direction::forward, options)) continue;
+    if (!is_fp8(dtype)) add(*kernel, options);
+    for (const Fp8Sums sums : kernel->fp8_sums) {
+      options.fp8_sums = sums;
+      if (is_fp8(dtype)) add(*kernel, options);
+    }
   }
   return runs;
 }
 
 }  // namespace
 
-/// Exact attention on the CPU, and three kernels.
+/// Exact attention on the CPU, and the kernels.
 constexpr double kSecondsAType = 4;
 
-std::vector<StudyTask> error_study(const Machine&) {
+std::vector<StudyTask> error_study_of(const std::vector<const Kernel*>& kernels) {
   const auto unrounded = std::make_shared<std::optional<ExactAttention>>();  // shared by the tasks
   std::vector<StudyTask> tasks;
   for (const ElementType dtype : kElementTypes) {
     tasks.push_back({std::string(to_string(dtype)),
-                     [dtype, unrounded] {
+                     [dtype, unrounded, kernels] {
                        if (!*unrounded) {
                          *unrounded = exact_attention(outlier_inputs(ElementType::fp32), Direction::forward);
                        }
-                       return errors_in(dtype, **unrounded);
+                       return errors_in(dtype, kernels, **unrounded);
                      },
                      kSecondsAType});
   }
   return tasks;
+}
+
+std::vector<StudyTask> error_study(const Machine&) {
+  std::vector<const Kernel*> kernels;
+  for (const Kernel& kernel : cpu_kernels()) kernels.push_back(&kernel);
+  return error_study_of(kernels);
 }
 
 }  // namespace tilescope

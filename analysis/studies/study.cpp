@@ -151,7 +151,7 @@ constexpr Study kStudies[] = {
     {"paper-figure2", "FlashAttention's Figure 2: GPT-2 medium on an A100", "a100-40gb", figure2_study},
     {"diagonal", "what finer parts of tiles on the diagonal save, N = 512 ... 16K, by formula", "h200",
      diagonal_study},
-    {"paper-errors", "FlashAttention-3's error experiment, on this CPU", "", error_study},
+    {"paper-errors", "FlashAttention-3's error experiment, on this machine", "", error_study, error_study_of},
 };
 
 }  // namespace

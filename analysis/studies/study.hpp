@@ -10,6 +10,7 @@
 
 #include "analysis/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
+#include "cpu_ref/kernels/kernel.hpp"
 
 namespace tilescope {
 
@@ -25,6 +26,8 @@ struct Study {
   std::string_view summary;          // one line for `tilescope list studies`
   std::string_view default_machine;  // the model that it simulates; "" if it computes on this CPU instead
   std::vector<StudyTask> (*plan)(const Machine& machine);  // the tasks may refer to `machine`
+  /// Of one that computes: on these kernels, where its plan has those of the CPU alone.
+  std::vector<StudyTask> (*plan_of_kernels)(const std::vector<const Kernel*>& kernels) = nullptr;
 };
 
 std::span<const Study> studies();

@@ -217,9 +217,9 @@ namespace {
 constexpr double kLeastExp2 = 0x1p-126;  // a GPU's exp2 gives 0 below the least normal number
 constexpr double kDeviations = 4;        // of sums whose terms differ by chance
 
-/// An error of that size of every score, in one row of `out` or lse; and in `out` the same of P V.
-double by_score_sums(const TermScale& row, TensorName output, double sum_error) {
-  return sum_error * (output == lse ? row.score : 2 * row.score * row.by_probs + row.sum);
+/// An error of that size of P V, in one row.
+double by_value_sums(const TermScale& row, TensorName output, double sum_error) {
+  return output == out ? sum_error * row.sum : 0.0;
 }
 }  // namespace
 
@@ -238,7 +238,7 @@ std::vector<MirrorBound> Reference::mirror_bounds(TensorName output, double sum_
     const double sums = 2 * kRoundingsOfTerms * 0x1p-24 * cost.fp32,
                  tipped = terms_ulp * (row.root + 2 * cost.by_out) + least_ulp * row.factors,
                  flushed = kDeviations * kLeastExp2 * (row.factors + row.probs_factors);
-    bounds.push_back({sums + tipped + flushed + by_score_sums(row, output, sum_error),
+    bounds.push_back({sums + tipped + flushed + by_value_sums(row, output, sum_error),
                       most * bound(output).bound(), tensor_extent(problem(), output).dtype});
   }
   return bounds;
@@ -252,11 +252,11 @@ double Reference::inherited_by_delta(TensorName output) const {
   return epsilon(problem().dtype) * std::sqrt(squares / static_cast<double>(rows.size()));
 }
 
-double Reference::inherited_by_scores(TensorName output, double sum_error) const {
+double Reference::by_sums(TensorName output, double sum_error) const {
   if (sum_error == 0) return 0;
   double squares = 0;
   const std::vector<TermScale>& rows = scale_.rows(out);
-  for (const TermScale& row : rows) squares += std::pow(by_score_sums(row, output, sum_error), 2);
+  for (const TermScale& row : rows) squares += std::pow(by_value_sums(row, output, sum_error), 2);
   return std::sqrt(squares / static_cast<double>(rows.size()));
 }
 
@@ -317,7 +317,7 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
       (lagging && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
       exact.fp32_cost +
       (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
-  const double by_sums = reference.inherited_by_scores(output, arithmetic.sum_error(dtype));
+  const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
   return std::max(by_rule, reference.inherited_by_delta(output) / (lagging ? 1 : 8)) + by_sums;
 }
 

@@ -92,8 +92,8 @@ class Reference {
   /// One a row of the output.
   /// @param sum_error  of the kernel: Arithmetic::sum_error()
   std::vector<MirrorBound> mirror_bounds(TensorName output, double sum_error = 0) const;
-  /// What scores with that error cost a row of a forward pass, as a root mean square over the rows.
-  double inherited_by_scores(TensorName output, double sum_error) const;
+  /// What P V with that error costs a row of a forward pass, as a root mean square over the rows.
+  double by_sums(TensorName output, double sum_error) const;
   /// Root mean square over the rows of what dq and dk inherit of a unit in the last place of every element of
   /// `out`; 0 for other outputs.
   double inherited_by_delta(TensorName output) const;
@@ -168,8 +168,9 @@ std::span<const MirrorRule> mirror_rules();
 /// may be that of two kernels with independent errors (kIndependentFactor in place of rmse_factor), and delta
 /// inherits all of a tipped `out`. The bounds of elements stay.
 ///
-/// Tensor cores that sum fp8 products to few bits put Arithmetic::fp8_sum_error of a score's absolute terms
-/// on its exponent, besides, and with it on an LSE, and on what is left of P's relative errors in `out`.
+/// Tensor cores keep few bits of sums of fp8 products. The mirror sums as they do (Fp8Sums), to the bit, so
+/// that scores and an LSE have no bound of their own; where it rounds P to other numbers, `out` may be
+/// Arithmetic::fp8_sum_error of its terms further off.
 ///
 /// @param reference  of the problem that both were run on
 /// @param arithmetic  of the kernel

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu_ref/judge/fp8_dot.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
@@ -83,12 +84,16 @@ struct ExactRow {
 class QueryRow {
  public:
   QueryRow(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
-           std::int64_t batch_head, std::int64_t query)
+           std::int64_t batch_head, std::int64_t query, Fp8Sums sums = Fp8Sums::fp32)
       : problem_(problem), k_(k), v_(v), query_(query) {
     const std::vector<double> q_row = RowReader(q)(query);
     for (std::int64_t j = 0; j < problem.seqlen_k; ++j) {
       if (!mask_allows(problem, batch_head, query, j)) continue;
-      const Products product = products(q_row, k_(j));
+      const std::vector<double>& k_row = k_(j);
+      Products product = products(q_row, k_row);
+      if (sums != Fp8Sums::fp32) {
+        product.sum = fp8_dot(problem.dtype, q_row.data(), k_row.data(), problem.head_dim);
+      }
       keys_.push_back(j);
       scores_.push_back(problem.scale() * product.sum);
       pairs_.push_back({.abs_score = std::abs(problem.scale()) * product.abs_sum});
@@ -311,8 +316,12 @@ std::vector<SampledHead> sample_rows(const AttentionProblem& problem, std::int64
 }
 
 RowJudge::RowJudge(const AttentionProblem& problem, Algorithm algorithm, Direction direction,
-                   std::int64_t rows)
-    : problem_(problem), algorithm_(algorithm), direction_(direction), heads_(sample_rows(problem, rows)) {}
+                   std::int64_t rows, Fp8Sums sums)
+    : problem_(problem),
+      algorithm_(algorithm),
+      direction_(direction),
+      sums_(is_fp8(problem.dtype) ? sums : Fp8Sums::fp32),
+      heads_(sample_rows(problem, rows)) {}
 
 void RowJudge::forward(const HeadReader& read) {
   OutputJudge outs(problem_, algorithm_, out), lses(problem_, algorithm_, lse);
@@ -331,7 +340,7 @@ void RowJudge::forward(const HeadReader& read) {
         for (std::size_t i = 0; i < head.queries.size(); ++i) {
           if (!here(head.queries[i])) continue;
           const std::int64_t row = head.queries[i].second;
-          QueryRow exact(problem_, queries, keys, values, q_head, row);
+          QueryRow exact(problem_, queries, keys, values, q_head, row, sums_);
           const ExactRow out_row = exact.out(), lse_row = exact.lse();
 #pragma omp critical
           {

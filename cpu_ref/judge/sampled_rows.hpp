@@ -34,13 +34,15 @@ std::vector<SampledHead> sample_rows(const AttentionProblem& problem, std::int64
 /// with the sizes of that row's own terms (error_scale.hpp): fp32 arithmetic, by least_bound's factor 3,
 /// where g = max(1, sqrt(seqlen / 4096)) for the length of sums; P and dS rounded to the element type, errors
 /// even over a unit, added like the root of their squares. Standard attention rounds S and dP too: every term
-/// once, as the limit of the yardstick's error has it.
+/// once, as the limit of the yardstick's error has it. Where a kernel sums fp8 as tensor cores do, its rows
+/// are those of the scores that are summed so (fp8_dot.hpp): the bounds stay.
 class RowJudge {
  public:
   /// Reads one head of a tensor: (1, 1, rows, cols) in the tensor's element type.
   using HeadReader = std::function<Tensor(TensorName, std::int64_t batch_head)>;
 
-  RowJudge(const AttentionProblem& problem, Algorithm algorithm, Direction direction, std::int64_t rows);
+  RowJudge(const AttentionProblem& problem, Algorithm algorithm, Direction direction, std::int64_t rows,
+           Fp8Sums sums = Fp8Sums::fp32);
   /// Of q, k, v, out and lse. Keeps what backward() needs of out and lse.
   void forward(const HeadReader& read);
   /// Of q, k, v, dout, dq, dk and dv.
@@ -51,6 +53,7 @@ class RowJudge {
   AttentionProblem problem_;
   Algorithm algorithm_;
   Direction direction_;
+  Fp8Sums sums_;
   std::vector<SampledHead> heads_;
   std::map<std::int64_t, std::pair<Tensor, Tensor>> out_and_lse_;  // by query head
   Verdict verdict_;

@@ -6,6 +6,7 @@
 
 #include "cpu_ref/judge/compare.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/judge/fp8_dot.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 
@@ -72,7 +73,9 @@ bool TileReplay::can_replay(const TileProgram& program) {
 SlackProduct TileReplay::dot(const Matrix& a, std::int64_t a_row, const Matrix& b, std::int64_t b_row) const {
   const std::int64_t cols = program_->problem.head_dim;
   SlackProduct product = slack_dot(&a.values[a_row * cols], &b.values[b_row * cols], cols);
-  product.slack *= 1 + sum_error_ / kSumSlack;
+  if (program_->fp8_sums != Fp8Sums::fp32) {
+    product.value = fp8_dot(program_->problem.dtype, &a.values[a_row * cols], &b.values[b_row * cols], cols);
+  }
   return product;
 }
 

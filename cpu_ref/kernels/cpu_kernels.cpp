@@ -74,6 +74,7 @@ std::span<const Kernel> cpu_kernels() {
         .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows,
                             BackwardOrder::joined},
         .can = kCapabilities,
+        .fp8_sums = {Fp8Sums::fp32, Fp8Sums::two_level, Fp8Sums::fast},
         .default_options = cpu_options<Algorithm::flash2>,
         .run = run<flash2_forward, flash2_backward>,
         .smallest_part = 1}}};

@@ -17,6 +17,8 @@ class Flash2Forward {
   explicit Flash2Forward(const TileProgram& program)
       : head_dim_(static_cast<int>(program.problem.head_dim)),
         dtype_(program.problem.dtype),
+        sums_(program),
+        two_level_(program.fp8_sums == Fp8Sums::two_level),
         scale_(program.problem),
         dropout_(program.problem.seed, program.problem.dropout),
         q_(program.tile.block_m, head_dim_),
@@ -26,6 +28,7 @@ class Flash2Forward {
         probs_(program.tile.block_n, program.tile.block_m),
         factors_(dropout_.active() ? program.tile.block_n : 0, program.tile.block_m),
         out_(program.tile.block_m, head_dim_),
+        part_(two_level_ ? program.tile.block_m : 0, head_dim_),
         row_max_(1, program.tile.block_m),
         row_sum_(1, program.tile.block_m),
         rescale_(1, program.tile.block_m) {}
@@ -56,7 +59,7 @@ class Flash2Forward {
     TileState* state = cta.observe(at);
     const TileParts parts = cta.parts(at);
 
-    multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_);
+    multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_, sums_);
     if (state) state->scores = visible_sum(place, probs_);
     if (!full) apply_mask(place, probs_);
     online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, scale_.softmax, row_max_.data(),
@@ -70,7 +73,13 @@ class Flash2Forward {
       const float alpha = rescale_.data()[i];
       if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
     }
-    add_to_owned(parts, probs_, v, out_, head_dim_);
+    if (two_level_) {
+      part_.zero();
+      add_to_owned(parts, probs_, v, part_, head_dim_, sums_);
+      for (int i = 0; i < place.queries; ++i) add_values(out_.row(i), part_.row(i), head_dim_);
+    } else {
+      add_to_owned(parts, probs_, v, out_, head_dim_, sums_);
+    }
 
     if (state) {
       for (int i = 0; i < place.queries; ++i) {
@@ -97,9 +106,11 @@ class Flash2Forward {
 
   int head_dim_;
   ElementType dtype_;
+  ProductSums sums_;
+  bool two_level_;
   KernelScale scale_;
   DropoutMask dropout_;
-  Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, row_max_, row_sum_, rescale_;
+  Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, part_, row_max_, row_sum_, rescale_;
 };
 
 }  // namespace

@@ -55,6 +55,18 @@ std::optional<std::string> order_refusal(const std::vector<BackwardOrder>& order
          std::string(to_string(asked));
 }
 
+/// In fp8 alone; elsewhere the choice says nothing.
+std::optional<std::string> sums_refusal(const Kernel& kernel, const AttentionProblem& problem,
+                                        const ProgramOptions& options) {
+  const std::vector<Fp8Sums>& has = kernel.fp8_sums;
+  if (!is_fp8(problem.dtype) || std::find(has.begin(), has.end(), options.fp8_sums) != has.end()) {
+    return std::nullopt;
+  }
+  std::string names;
+  for (const Fp8Sums sums : has) names += (names.empty() ? "" : " or ") + std::string(to_string(sums));
+  return "sums products of fp8 " + names + ", not " + std::string(to_string(options.fp8_sums));
+}
+
 /// A GPU kernel cuts its own tiles alone, and each pass in a launch of its own.
 std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionProblem& problem,
                                           Direction direction, const ProgramOptions& options) {
@@ -107,6 +119,7 @@ std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Dire
   if (direction == Direction::backward) {
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;
   }
+  if (auto refusal = sums_refusal(*this, problem, options)) return refusal;
   if (auto refusal = slices_refusal(*this, problem, direction, options)) return refusal;
   if (!tile_choices) return std::nullopt;
   for (const PassName pass : tiled_passes(algorithm, direction, options.backward)) {

@@ -43,9 +43,8 @@ enum class Maxima : std::uint8_t {
 /// How a kernel's arithmetic is other than its mirror's beyond the order of fp32 sums.
 struct Arithmetic {
   Maxima maxima = Maxima::running;
-  /// Of a sum of fp8 products, relative to the sum of their absolute values. Hopper's tensor cores align the
-  /// products and the sum so far of an instruction and keep 13 bits behind the point: 2^-13 of the largest,
-  /// once each.
+  /// Of P V in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are cut as its own
+  /// (Fp8Sums), but where maxima lag, P is rounded to other numbers, of which other bits are cut.
   double fp8_sum_error = 0;
 
   double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }
@@ -58,6 +57,7 @@ struct Kernel {
   int rung = 0;                                // of the ladder of its room, from 1; 0: stands beside it
   std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one
   Capabilities can;
+  std::vector<Fp8Sums> fp8_sums = {Fp8Sums::fp32};  // the first is the default
   /// The tile shapes and orders that the kernel takes by itself.
   ProgramOptions (*default_options)(const AttentionProblem&);
   /// Runs the passes of one direction. Forward reads q, k, v and allocates and writes out, lse (flash1 also

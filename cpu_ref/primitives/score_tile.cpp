@@ -25,22 +25,35 @@ ScoreTile::Columns ScoreTile::visible_columns(int row) const {
   return {begin, std::clamp(last + 1 - origin, begin, cols())};
 }
 
+namespace {
+
+void multiply(const ProductSums& how, const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, float* c,
+              std::ptrdiff_t c_stride, int rows, int cols, int depth, Accumulate accumulate) {
+  if (how.by_tensor_cores) {
+    fp8_tile_matmul(how.dtype, a, b, b_stride, c, c_stride, rows, cols, depth, accumulate);
+  } else {
+    tile_matmul(a, b, b_stride, c, c_stride, rows, cols, depth, accumulate);
+  }
+}
+
+}  // namespace
+
 void multiply_scores(const TileParts& parts, const TileView& streamed, const TileView& owned_transposed,
-                     Tile& scores, int head_dim) {
+                     Tile& scores, int head_dim, const ProductSums& how) {
   for (const TilePart& part : parts) {
     const int first = part.first_col / kTileAlign * kTileAlign;  // whole vectors, which end where rows do
-    tile_matmul(streamed.rows().from(part.first_row), owned_transposed.data + first, owned_transposed.stride,
-                scores.row(part.first_row) + first, scores.stride(), part.rows,
-                part.first_col + part.cols - first, head_dim, Accumulate::no);
+    multiply(how, streamed.rows().from(part.first_row), owned_transposed.data + first,
+             owned_transposed.stride, scores.row(part.first_row) + first, scores.stride(), part.rows,
+             part.first_col + part.cols - first, head_dim, Accumulate::no);
   }
 }
 
 void add_to_owned(const TileParts& parts, const Tile& scores, const TileView& streamed, Tile& sums,
-                  int head_dim) {
+                  int head_dim, const ProductSums& how) {
   for (const TilePart& part : parts) {
-    tile_matmul(scores.transposed().from(part.first_col, part.first_row), streamed.row(part.first_row),
-                streamed.stride, sums.row(part.first_col), sums.stride(), part.cols, head_dim, part.rows,
-                Accumulate::yes);
+    multiply(how, scores.transposed().from(part.first_col, part.first_row), streamed.row(part.first_row),
+             streamed.stride, sums.row(part.first_col), sums.stride(), part.cols, head_dim, part.rows,
+             Accumulate::yes);
   }
 }
 

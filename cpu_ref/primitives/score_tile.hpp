@@ -4,6 +4,7 @@
 
 #include "cpu_ref/launch/cta.hpp"
 #include "cpu_ref/numeric/dropout_factors.hpp"
+#include "cpu_ref/primitives/fp8_matmul.hpp"
 #include "cpu_ref/primitives/tile.hpp"
 
 namespace tilescope {
@@ -26,12 +27,22 @@ struct ScoreTile : ScoreRegion {
   Columns visible_columns(int row) const;
 };
 
+/// How products are summed: in fp32, or, of an fp8 type, as Hopper's tensor cores do.
+struct ProductSums {
+  ElementType dtype = ElementType::fp32;
+  bool by_tensor_cores = false;
+
+  ProductSums() = default;
+  explicit ProductSums(const TileProgram& program)
+      : dtype(program.problem.dtype), by_tensor_cores(program.fp8_sums != Fp8Sums::fp32) {}
+};
+
 /// The parts of a score tile: scores = streamed * owned^T.
 void multiply_scores(const TileParts& parts, const TileView& streamed, const TileView& owned_transposed,
-                     Tile& scores, int head_dim);
+                     Tile& scores, int head_dim, const ProductSums& how = {});
 /// sums (rows of the owned tile) += scores^T * streamed, over the parts.
 void add_to_owned(const TileParts& parts, const Tile& scores, const TileView& streamed, Tile& sums,
-                  int head_dim);
+                  int head_dim, const ProductSums& how = {});
 /// The rows of the streamed tile that are in parts: sums = scores * owned, over the parts.
 void multiply_by_owned(const TileParts& parts, const Tile& scores, const TileView& owned, Tile& sums,
                        int head_dim);

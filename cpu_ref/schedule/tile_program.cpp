@@ -265,6 +265,17 @@ BackwardOrder parse_backward_order(std::string_view text) {
   throw BadInput("backward", std::string(text), "must be split, fused, rows, joined or ordered");
 }
 
+constexpr std::string_view kFp8SumsNames[] = {"fp32", "two-level", "fast"};
+
+std::string_view to_string(Fp8Sums sums) { return kFp8SumsNames[static_cast<std::size_t>(sums)]; }
+
+Fp8Sums parse_fp8_sums(std::string_view text) {
+  for (const Fp8Sums sums : {Fp8Sums::fp32, Fp8Sums::two_level, Fp8Sums::fast}) {
+    if (to_string(sums) == text) return sums;
+  }
+  throw BadInput("fp8-sums", std::string(text), "must be fp32, two-level or fast");
+}
+
 std::string_view to_string(TileOrder order) {
   constexpr std::string_view names[] = {"row-major", "longest-first", "head-swizzled"};
   return names[static_cast<std::size_t>(order)];
@@ -450,6 +461,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
   }
   for (TileProgram& program : programs) {
     if (!program.phases.empty()) program.diagonal_slices = options.diagonal_slices;
+    if (is_fp8(problem.dtype)) program.fp8_sums = options.fp8_sums;
     check_slices(algorithm, program);
     set_grid(program, options);
   }

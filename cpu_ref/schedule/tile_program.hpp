@@ -113,6 +113,15 @@ struct PassLaunch {
   bool operator==(const PassLaunch&) const = default;
 };
 
+/// How a forward pass sums its products of fp8. Those of other types are summed in fp32.
+enum class Fp8Sums : std::uint8_t {
+  fp32,
+  two_level,  // those of a tile as Hopper's tensor cores do (fp8_matmul.hpp), P V of the tiles in fp32
+  fast,       // all as the tensor cores do
+};
+std::string_view to_string(Fp8Sums sums);
+Fp8Sums parse_fp8_sums(std::string_view text);
+
 /// What one CTA does. For the q axis and one block a CTA:
 ///
 ///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)
@@ -132,7 +141,8 @@ struct TileProgram {
   bool kv_heads = false;    // CTAs are counted by key/value head and loop over the group's query heads
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
-  bool joined = false;      // launched with the pass beside it: a CTA goes on from one to the other
+  Fp8Sums fp8_sums = Fp8Sums::fp32;
+  bool joined = false;  // launched with the pass beside it: a CTA goes on from one to the other
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
@@ -220,6 +230,7 @@ struct ProgramOptions {
   int fused_heads_per_section = 0;
   Scan scan = Scan::ascending;
   int ctas_per_turn = 1;  // for Scan::sawtooth
+  Fp8Sums fp8_sums = Fp8Sums::fp32;
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
 

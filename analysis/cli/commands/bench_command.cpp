@@ -100,7 +100,7 @@ int tune(BenchArguments& arguments, DeviceBenchmarkSettings settings, const Comm
   if (arguments.kernel.tile_given()) throw BadInput("tile", "given", "must be left out, --tune chooses it");
   if (arguments.peers) throw BadInput("peers", "given", "must be left out, --tune times TileScope's kernels");
   if (!arguments.plot.empty()) throw BadInput("--plot", arguments.plot, "must be left out with --tune");
-  for (const char* choice : {"tile", "backward", "order", "scan", "diagonal_slices"}) {
+  for (const char* choice : {"tile", "backward", "order", "scan", "diagonal_slices", "fp8_sums"}) {
     if (arguments.sweep.axes().sets(choice)) {
       throw BadInput("sweep", choice, "must be left out, --tune times a kernel's own choices");
     }
@@ -275,8 +275,8 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
       ->type_name("PROGRAM");
   arguments->gpus.add_to(
       command,
-      {"--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--threads", "--repetitions",
-       "--seconds", "--tune", "--tune-file", "--csv", "--plot", "--peers", "--no-verify"},
+      {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--threads",
+       "--repetitions", "--seconds", "--tune", "--tune-file", "--csv", "--plot", "--peers", "--no-verify"},
       true);
   show_examples(
       command,

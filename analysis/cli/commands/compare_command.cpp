@@ -24,7 +24,7 @@ struct CompareArguments {
   std::string machine = "h200";
 };
 
-/// KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,diagonal-slices=N]
+/// KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N]
 struct Contender {
   const Kernel* kernel = nullptr;
   std::vector<std::pair<std::string, std::string>> choices;
@@ -36,6 +36,7 @@ struct Contender {
       if (name == "order") options.order = parse_tile_order(value);
       if (name == "scan") options.scan = parse_scan(value);
       if (name == "backward") options.backward = parse_backward_order(value);
+      if (name == "fp8-sums") options.fp8_sums = parse_fp8_sums(value);
       if (name == "diagonal-slices") options.diagonal_slices = parse_slices(name, value);
     }
     return options;
@@ -51,7 +52,8 @@ Contender parse_contender(const char* field, const std::string& text) {
   while (std::getline(words, word, ',')) {
     const std::size_t equals = word.find('=');
     const std::string name = word.substr(0, equals);
-    const std::vector<std::string> names = {"tile", "order", "scan", "backward", "diagonal-slices"};
+    const std::vector<std::string> names = {"tile",     "order",    "scan",
+                                            "backward", "fp8-sums", "diagonal-slices"};
     if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
       throw unknown_name(std::string(field) + " choice", name, names);
     }
@@ -96,7 +98,8 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "compare",
                   "two kernels side by side on a machine model, and why they move different bytes",
                   [arguments, &context] { return compare(*arguments, context); });
-  const char* type = "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,diagonal-slices=N]";
+  const char* type =
+      "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N]";
   command.add_option("A", arguments->one, "a kernel, and choices in place of its own")->type_name(type);
   command.add_option("B", arguments->other, "another, or the same with other choices")->type_name(type);
   arguments->problem.add_to(command);

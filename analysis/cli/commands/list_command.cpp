@@ -89,6 +89,10 @@ std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& ke
                                           : kernel.smallest_part == 1
                                               ? "any"
                                               : fmt::format("of {}", kernel.smallest_part));
+  std::vector<std::string_view> sums;
+  const bool fp8 = can.forward.has(Feature::fp8e4m3) || can.forward.has(Feature::fp8e5m2);
+  for (const Fp8Sums way : kernel.fp8_sums) sums.push_back(to_string(way));
+  columns.emplace_back("fp8 sums", fp8 ? fmt::format("{}", fmt::join(sums, " ")) : "-");
   columns.emplace_back("runs on", chips_of(kernel));
   columns.emplace_back("backward orders", orders.empty() ? "-" : fmt::format("{}", fmt::join(orders, " ")));
   return columns;

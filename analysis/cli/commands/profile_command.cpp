@@ -335,8 +335,8 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       ->check(CLI::NonNegativeNumber);
   arguments->gpus.add_to(
       command,
-      {"--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--sweep", "--launches",
-       "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
+      {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--sweep",
+       "--launches", "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
       true);
   command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
   show_examples(

@@ -179,7 +179,7 @@ void add_run_command(CLI::App& app, CommandContext& context) {
       ->type_name("DIR");
   options->kernel.add_to(command);
   options->problem.add_to(command);
-  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--diagonal-slices"}, true);
+  options->gpus.add_to(command, {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices"}, true);
   show_examples(
       command,
       {{"run --seqlen 256 --out /tmp/o", "random inputs; o.npy and lse.npy"},

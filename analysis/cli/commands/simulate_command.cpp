@@ -412,12 +412,12 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--detail", arguments->detail,
                    "every pass, where several kernels or machines stand side by side");
   arguments->shard.add_to(command, {"--record", "--tune-bytes"});
-  arguments->gpus.add_to(
-      command,
-      {"--kernel", "--tile", "--backward", "--order", "--scan", "--diagonal-slices", "--sweep", "--record",
-       "--compare", "--l2-bytes", "--pages", "--ctas-per-sm", "--sram-bytes", "--closed-form", "--curve",
-       "--tune-bytes", "--dry-run", "--detail", "--shard"},
-      false);
+  arguments->gpus.add_to(command, {"--kernel",      "--tile",       "--backward",        "--order",
+                                   "--scan",        "--fp8-sums",   "--diagonal-slices", "--sweep",
+                                   "--record",      "--compare",    "--l2-bytes",        "--pages",
+                                   "--ctas-per-sm", "--sram-bytes", "--closed-form",     "--curve",
+                                   "--tune-bytes",  "--dry-run",    "--detail",          "--shard"},
+                         false);
   command
       .add_option("--flop-rate", arguments->flop_rate,
                   "TFLOP/s of a GPU's launches, in place of the machine's peak")

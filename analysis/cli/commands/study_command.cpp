@@ -12,6 +12,7 @@
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -67,7 +68,10 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const std::string machine =
       arguments.machine.empty() ? std::string(study.default_machine) : arguments.machine;
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
-  const std::vector<StudyTask> tasks = own_tasks(study.plan(model), arguments.shard);
+  std::vector<const Kernel*> kernels = all_kernels();
+  std::erase_if(kernels, [](const Kernel* kernel) { return !is_runnable(*kernel); });
+  const std::vector<StudyTask> tasks =
+      own_tasks(study.plan_of_kernels ? study.plan_of_kernels(kernels) : study.plan(model), arguments.shard);
   double seconds = 0;
   for (const StudyTask& task : tasks) seconds += task.seconds;
   context.print(fmt::format("{}: {} on {}, {}\n", study.name, counted(tasks.size(), "task"),

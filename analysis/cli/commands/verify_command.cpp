@@ -333,8 +333,8 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   options->problem.add_to(command);
   options->shard.add_to(command, {"--worst", "--rows", "--gradients"});
   options->gpus.add_to(command,
-                       {"--backward", "--order", "--scan", "--diagonal-slices", "--quick", "--full",
-                        "--locate", "--worst", "--repeat", "--rows", "--gradients", "--shard"},
+                       {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--quick",
+                        "--full", "--locate", "--worst", "--repeat", "--rows", "--gradients", "--shard"},
                        true);
   show_examples(command, {{"verify --quick", "a small sweep over every kernel that can run here"},
                           {"verify --preset small --kernel cpu:flash2 --pass fwd+bwd --locate",

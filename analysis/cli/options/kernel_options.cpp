@@ -57,6 +57,9 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
            "order in which CTAs are issued; default: the kernel's");
   add_name("--scan", "ascending|descending|sawtooth", scan_,
            "order in which a CTA walks its tiles; default ascending");
+  add_name("--fp8-sums", "fp32|two-level|fast", fp8_sums_,
+           "how products of fp8 are summed: in fp32; by tensor cores that keep 13 bits of a tile's sums, the "
+           "tiles in fp32; all by the tensor cores. Default: the kernel's");
   command
       .add_option_function<std::string>(
           "--diagonal-slices",
@@ -85,6 +88,7 @@ ProgramOptions KernelOptions::chosen_options(const Kernel& kernel, const Attenti
   if (order_) options.order = parse_tile_order(*order_);
   if (scan_) options.scan = parse_scan(*scan_);
   if (slices_) options.diagonal_slices = *slices_;
+  if (fp8_sums_) options.fp8_sums = parse_fp8_sums(*fp8_sums_);
   if (!backward_) return options;
   options.backward = backward_order_of(kernel, *backward_);
   return options;

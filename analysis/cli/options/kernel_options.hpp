@@ -11,7 +11,7 @@
 
 namespace tilescope::cli {
 
-/// --kernel, --tile, --backward, --order, --scan, --diagonal-slices. Must outlive the parsing.
+/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices. Must outlive the parsing.
 class KernelOptions {
  public:
   /// With `several`, --kernel may be given more than once.
@@ -34,7 +34,7 @@ class KernelOptions {
 
   std::vector<std::string> names_;
   std::optional<TileShape> tile_;
-  std::optional<std::string> backward_, order_, scan_;
+  std::optional<std::string> backward_, order_, scan_, fp8_sums_;
   std::optional<int> slices_;
 };
 

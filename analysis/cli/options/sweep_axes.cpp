@@ -67,6 +67,8 @@ constexpr Axis kAxes[] = {
                  const std::string& value) { draft.point.order = parse_tile_order(value); }},
     {"scan", [](Draft& draft, const std::string&,
                 const std::string& value) { draft.point.scan = parse_scan(value); }},
+    {"fp8_sums", [](Draft& draft, const std::string&,
+                    const std::string& value) { draft.point.fp8_sums = parse_fp8_sums(value); }},
     {"diagonal_slices",
      [](Draft& draft, const std::string& field, const std::string& value) {
        draft.point.diagonal_slices = parse_slices(field, value);
@@ -132,6 +134,7 @@ ProgramOptions SweepPoint::apply_to(ProgramOptions options) const {
   if (order) options.order = *order;
   if (scan) options.scan = *scan;
   if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
+  if (fp8_sums) options.fp8_sums = *fp8_sums;
   return options;
 }
 

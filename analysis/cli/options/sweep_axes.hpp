@@ -21,6 +21,7 @@ struct SweepPoint {
   std::optional<TileOrder> order;
   std::optional<Scan> scan;
   std::optional<int> diagonal_slices;
+  std::optional<Fp8Sums> fp8_sums;
 
   /// The kernel's options with the point's choices in their place.
   ProgramOptions apply_to(ProgramOptions options) const;

@@ -98,6 +98,7 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
     if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
+    if (program.fp8_sums != Fp8Sums::fp32) pass.fp8_sums = to_string(program.fp8_sums);
   }
   for (const TileProgram& program : programs) {
     if (program.launch.warps > 0) pass.counters["warps"] = std::int64_t{program.launch.warps};

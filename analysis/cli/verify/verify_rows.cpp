@@ -40,7 +40,7 @@ void run_on_gpu(const Kernel& kernel, const AttentionProblem& problem, Direction
 
 Verdict judge_sampled_rows(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                            const ProgramOptions& options, std::int64_t rows) {
-  RowJudge judge(problem, kernel.algorithm, direction, rows);
+  RowJudge judge(problem, kernel.algorithm, direction, rows, options.fp8_sums);
   // What a backward pass reads of the forward pass is, bit by bit, what has been judged: PassRunner makes it
   // with the kernel's own tiles, since those of the options may be meant for the backward pass.
   ProgramOptions forward = options;

@@ -24,6 +24,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
+  if (is_fp8(problem.dtype)) options.fp8_sums = Fp8Sums::two_level;
   if (problem.masked()) {
     options.order = TileOrder::head_swizzled;
     options.heads_per_section = flash3_heads_per_section(static_cast<int>(problem.head_dim), problem.seqlen_k,
@@ -38,7 +39,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = flash3_fp8_shape(head_dim);
+    const Flash3Fp8Shape shape = flash3_fp8_shape(head_dim, program.fp8_sums);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
   }
   if (program.name == PassName::forward) {

@@ -51,17 +51,31 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
 
 template <ProductType kType, typename Choice>
 void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
-  const auto launch = arguments.log.states ? gpu::launch_flash3_fp8_forward<kType, Choice, true>
-                                           : gpu::launch_flash3_fp8_forward<kType, Choice, false>;
+  auto* launch = gpu::launch_flash3_fp8_forward<kType, Choice, false>;
+  if (arguments.log.states) {
+    if constexpr (Choice::shape.sums == Fp8Sums::fast) {
+      throw BadInput("fp8-sums", "fast",
+                     "cannot be observed: " + std::string(Flash3::name) +
+                         " is compiled for that with two-level sums alone");
+    } else {
+      launch = gpu::launch_flash3_fp8_forward<kType, Choice, true>;
+    }
+  }
   launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, arguments.counter), multiprocessors(), stream);
 }
 
-void launch_fp8_forward(const AttentionProblem& problem, const KernelArguments& arguments,
-                        CUstream_st* stream) {
+void launch_fp8_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
+  const AttentionProblem& problem = program.problem;
+  const auto by_sums = [&]<ProductType kType, int kHeadDim>() {
+    if (program.fp8_sums == Fp8Sums::fast) {
+      return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, Fp8Sums::fast>>(arguments, stream);
+    }
+    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim>>(arguments, stream);
+  };
   const auto by_dim = [&]<ProductType kType>() {
-    if (problem.head_dim <= 64) return launch_fp8<kType, Flash3Fp8Choice<64>>(arguments, stream);
-    if (problem.head_dim <= 128) return launch_fp8<kType, Flash3Fp8Choice<128>>(arguments, stream);
-    return launch_fp8<kType, Flash3Fp8Choice<256>>(arguments, stream);
+    if (problem.head_dim <= 64) return by_sums.template operator()<kType, 64>();
+    if (problem.head_dim <= 128) return by_sums.template operator()<kType, 128>();
+    return by_sums.template operator()<kType, 256>();
   };
   if (problem.dtype == ElementType::fp8e4m3) return by_dim.template operator()<ProductType::e4m3>();
   return by_dim.template operator()<ProductType::e5m2>();
@@ -86,7 +100,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
 void Flash3::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
-  if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program.problem, arguments, stream);
+  if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
   dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
       if (program.ordered) {

@@ -55,4 +55,15 @@ struct PanelTile {
   constexpr bool operator==(const PanelTile&) const = default;
 };
 
+/// A CTA's shared memory, handed out piece by piece. [bytes]
+struct SharedPieces {
+  int end = 0;
+
+  constexpr int take(int bytes) {
+    const int at = end;
+    end += bytes;
+    return at;
+  }
+};
+
 }  // namespace tilescope::gpu::sm90

@@ -297,28 +297,29 @@ TEST_CASE("maxima that lag behind a mirror's round P otherwise, and excuse nothi
   }
 }
 
-TEST_CASE("scores that tensor cores sum to few bits move an LSE so far and no further, in fp8 alone") {
-  for (ElementType dtype : {ElementType::fp8e4m3, ElementType::bf16}) {
+TEST_CASE("a mirror sums fp8 as the tensor cores do, or its LSE is another; other types do not ask") {
+  const Kernel& flash2 = kernel_named("cpu:flash2");
+  for (ElementType dtype : {ElementType::fp8e4m3, ElementType::fp8e5m2, ElementType::bf16}) {
     CAPTURE(to_string(dtype));
     Reference reference(small_problem(dtype), InputKind::normal, Direction::forward);
-    const ProgramOptions options = ProgramOptions::with_tile(kTile);
-    reference.run(kernel_named("cpu:flash2"), options, Direction::forward);
-    const TensorSet mirror = reference.take_outputs();
-    const auto judged = [&](float shift, double sum_error) {
-      reference.run(kernel_named("cpu:flash2"), options, Direction::forward);
-      TensorSet moved = reference.take_outputs();
-      for (std::int64_t i = 0; i < moved[lse].shape().elements(); ++i) {
-        moved[lse].set(i, moved[lse].get(i) + shift);
-      }
-      return refused(
-          judge_mirror(reference, moved, mirror, Direction::forward, {.fp8_sum_error = sum_error}));
+    const auto outputs = [&](Fp8Sums sums) {
+      ProgramOptions options = ProgramOptions::with_tile(kTile);
+      options.fp8_sums = sums;
+      reference.run(flash2, options, Direction::forward);
+      CHECK(reference.judge(out).passed);
+      return reference.take_outputs();
     };
-    constexpr double kError = 0x1p-11;
-    constexpr float kSmall = 1e-4f, kLarge = 0.05f;  // a score's absolute terms are 1 to 20
-    CHECK(judged(0.0f, 0.0).empty());
-    CHECK(!judged(kSmall, 0.0).empty());
-    CHECK(judged(kSmall, kError).empty() == is_fp8(dtype));
-    CHECK(!judged(kLarge, kError).empty());
+    const TensorSet in_fp32 = outputs(Fp8Sums::fp32), two_level = outputs(Fp8Sums::two_level),
+                    fast = outputs(Fp8Sums::fast);
+    const auto judged = [&](const TensorSet& kernel, const TensorSet& mirror, double sum_error) {
+      return refused(
+          judge_mirror(reference, kernel, mirror, Direction::forward, {.fp8_sum_error = sum_error}));
+    };
+    constexpr double kAnySum = 0x1p-4;  // of P V: no LSE moves with it
+    CHECK(judged(two_level, two_level, 0).empty());
+    CHECK(judged(two_level, in_fp32, kAnySum).empty() != is_fp8(dtype));
+    CHECK(judged(fast, two_level, kAnySum).empty());
+    CHECK((compare(fast[out], two_level[out]).max_abs == 0) != is_fp8(dtype));
   }
 }
 

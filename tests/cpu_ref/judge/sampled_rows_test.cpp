@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cpu_ref/judge/verify_cases.hpp"
+#include "cpu_ref/kernels/flash2_attention.hpp"
 #include "tests/cpu_ref/kernels/kernel_cases.hpp"
 
 namespace tilescope {
@@ -24,8 +25,9 @@ TensorSet results_of(const testing::KernelCase& c, const AttentionProblem& probl
   return tensors;
 }
 
-Verdict judge(const TensorSet& tensors, Algorithm algorithm, Direction direction, std::int64_t rows) {
-  RowJudge judge(tensors.problem(), algorithm, direction, rows);
+Verdict judge(const TensorSet& tensors, Algorithm algorithm, Direction direction, std::int64_t rows,
+              Fp8Sums sums = Fp8Sums::fp32) {
+  RowJudge judge(tensors.problem(), algorithm, direction, rows, sums);
   const auto read = [&tensors](TensorName name, std::int64_t head) { return copy_head(tensors[name], head); };
   judge.forward(read);
   if (direction == Direction::backward) judge.backward(read);
@@ -52,6 +54,28 @@ TEST_CASE("every kernel's sampled rows pass the quick sweep") {
           results_of(kernel, c.problem, c.direction, c.inputs, case_options(c, *kernel.kernel));
       CHECK(refused_by_rows(judge(tensors, kernel.kernel->algorithm, c.direction, 24)).empty());
     }
+  }
+}
+
+TEST_CASE("rows of scores that are summed as tensor cores do are judged by such scores") {
+  for (ElementType dtype : {ElementType::fp8e4m3, ElementType::fp8e5m2}) {
+    const AttentionProblem problem{.heads = 2,
+                                   .heads_kv = 1,
+                                   .seqlen_q = 200,
+                                   .seqlen_k = 300,
+                                   .head_dim = 80,
+                                   .dtype = dtype,
+                                   .causal = true};
+    ProgramOptions options = ProgramOptions::with_tile(kSampledTile);
+    options.fp8_sums = Fp8Sums::two_level;
+    TensorSet tensors(problem);
+    fill_random_inputs(tensors, Direction::forward, InputKind::normal);
+    flash2_forward(options, tensors, nullptr);
+    const auto refused = [&](Fp8Sums sums) {
+      return refused_by_rows(judge(tensors, Algorithm::flash2, Direction::forward, 24, sums));
+    };
+    CHECK(refused(Fp8Sums::two_level).empty());
+    CHECK(refused(Fp8Sums::fp32) == std::vector<TensorName>{TensorName::lse});
   }
 }
 

@@ -296,6 +296,20 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
       CHECK(kernel.refusal(problem, Direction::backward, kernel.default_options(problem)));
     }
   }
+  SUBCASE("a way to sum fp8 that it has not, in fp8 alone") {
+    problem.dtype = ElementType::fp8e4m3;
+    const Kernel& flash3 = find_gpu_kernel("gpu:flash3").row;
+    ProgramOptions options = flash3.default_options(problem);
+    CHECK(options.fp8_sums == Fp8Sums::two_level);
+    CHECK(!flash3.refusal(problem, Direction::forward, options));
+    options.fp8_sums = Fp8Sums::fp32;
+    CHECK(flash3.refusal(problem, Direction::forward, options) ==
+          "sums products of fp8 two-level or fast, not fp32");
+    problem.dtype = ElementType::fp16;
+    options = flash3.default_options(problem);
+    CHECK(options.fp8_sums == Fp8Sums::fp32);
+    CHECK(!flash3.refusal(problem, Direction::forward, options));
+  }
   SUBCASE("a direction") {
     const Capabilities forward_alone{.forward = {Feature::fp32}, .backward = {}};
     CHECK(*missing_feature(forward_alone, problem, Direction::backward) == "has a forward pass alone");

@@ -87,32 +87,27 @@ struct Flash3BackwardLayout {
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
-    int next = 0;
-    const auto take = [&next](int bytes) {
-      const int at = next;
-      next += bytes;
-      return at;
-    };
-    k = take(shape.kv_tile().bytes());
-    v = take(shape.kv_tile().bytes());
-    q = take(shape.q_stages * shape.q_tile().bytes());
-    dout = take(shape.dout_stages * shape.q_tile().bytes());
-    ds = take(shape.ds_stages * shape.ds_tile().bytes());
-    probs = take(shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes() : 0);
+    gpu::sm90::SharedPieces shared;
+    k = shared.take(shape.kv_tile().bytes());
+    v = shared.take(shape.kv_tile().bytes());
+    q = shared.take(shape.q_stages * shape.q_tile().bytes());
+    dout = shared.take(shape.dout_stages * shape.q_tile().bytes());
+    ds = shared.take(shape.ds_stages * shape.ds_tile().bytes());
+    probs = shared.take(shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes() : 0);
     const int boxes = Flash3BackwardShape::consumers() * shape.dq_stages();
-    dq = take(boxes * shape.dq_box().bytes());
-    lse = take(4 * shape.q_stages * shape.tile.block_m);
-    delta = take(4 * shape.dout_stages * shape.tile.block_m);
-    k_full = take(8);
-    v_full = take(8);
-    kv_empty = take(8);
-    q_full = take(8 * shape.q_stages);
-    q_empty = take(8 * shape.q_stages);
-    dout_full = take(8 * shape.dout_stages);
-    dout_empty = take(8 * shape.dout_stages);
-    dq_full = take(8 * boxes);
-    dq_empty = take(8 * boxes);
-    end = next;
+    dq = shared.take(boxes * shape.dq_box().bytes());
+    lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
+    delta = shared.take(4 * shape.dout_stages * shape.tile.block_m);
+    k_full = shared.take(8);
+    v_full = shared.take(8);
+    kv_empty = shared.take(8);
+    q_full = shared.take(8 * shape.q_stages);
+    q_empty = shared.take(8 * shape.q_stages);
+    dout_full = shared.take(8 * shape.dout_stages);
+    dout_empty = shared.take(8 * shape.dout_stages);
+    dq_full = shared.take(8 * boxes);
+    dq_empty = shared.take(8 * boxes);
+    end = shared.end;
   }
 };
 

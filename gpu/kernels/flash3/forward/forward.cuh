@@ -411,6 +411,19 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   if (lane == 0) sm90::wait_for_store_reads<0>();
 }
 
+/// Of loads 1 arrival and their bytes; of releases one a warp, of Q one a thread.
+template <auto kShape, typename Shared>
+__device__ __forceinline__ void init_q_and_k_barriers(Shared shared) {
+  for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
+    sm90::init_barrier(shared.q_full(buffer), 1);
+    sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads);
+  }
+  for (int stage = 0; stage < kShape.kv_stages; ++stage) {
+    sm90::init_barrier(shared.k_full(stage), 1);
+    sm90::init_barrier(shared.k_empty(stage), kShape.warps());
+  }
+}
+
 }  // namespace detail
 
 /// CTA: one q tile after the other, from the counter. Grid: as many as run at once. Dynamic shared memory:
@@ -433,13 +446,8 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::prefetch_map(args.k);
     sm90::prefetch_map(args.v);
     sm90::prefetch_map(args.out);
-    for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
-      sm90::init_barrier(shared.q_full(buffer), 1);
-      sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads);
-    }
+    detail::init_q_and_k_barriers<kShape>(shared);
     for (int stage = 0; stage < kShape.kv_stages; ++stage) {
-      sm90::init_barrier(shared.k_full(stage), 1);
-      sm90::init_barrier(shared.k_empty(stage), kShape.warps());
       sm90::init_barrier(shared.v_full(stage), 1);
       sm90::init_barrier(shared.v_empty(stage), kShape.warps());
     }

@@ -60,24 +60,19 @@ struct Flash3ForwardLayout {
   int end = 0;
 
   constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
-    int next = 0;
-    const auto take = [&next](int bytes) {
-      const int at = next;
-      next += bytes;
-      return at;
-    };
-    q = take(shape.q_buffers() * shape.q_tile().bytes());
-    k = take(shape.kv_stages * shape.kv_tile().bytes());
-    v = take(shape.kv_stages * shape.kv_tile().bytes());
-    out = take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
-    items = take(16 * (shape.q_buffers() + 1));
-    q_full = take(8 * shape.q_buffers());
-    q_empty = take(8 * shape.q_buffers());
-    k_full = take(8 * shape.kv_stages);
-    k_empty = take(8 * shape.kv_stages);
-    v_full = take(8 * shape.kv_stages);
-    v_empty = take(8 * shape.kv_stages);
-    end = next;
+    gpu::sm90::SharedPieces shared;
+    q = shared.take(shape.q_buffers() * shape.q_tile().bytes());
+    k = shared.take(shape.kv_stages * shape.kv_tile().bytes());
+    v = shared.take(shape.kv_stages * shape.kv_tile().bytes());
+    out = shared.take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
+    items = shared.take(16 * (shape.q_buffers() + 1));
+    q_full = shared.take(8 * shape.q_buffers());
+    q_empty = shared.take(8 * shape.q_buffers());
+    k_full = shared.take(8 * shape.kv_stages);
+    k_empty = shared.take(8 * shape.kv_stages);
+    v_full = shared.take(8 * shape.kv_stages);
+    v_empty = shared.take(8 * shape.kv_stages);
+    end = shared.end;
   }
 };
 

@@ -5,9 +5,10 @@
 // special function unit is as busy as the tensor cores. Three things are new.
 // - V. The tensor cores take bytes along K alone, so that three warps of the loading warpgroup, idle before,
 //   transpose each tile of V in shared memory (byte_layout.hpp: no exchange between lanes, no bank twice).
-// - Sums. The tensor cores keep about 14 bits of a sum of fp8 products, which long rows feel. So the P V of a
-//   kv tile is summed by them, and the tiles in fp32 by whom its registers belong to: O = O factor + part,
-//   beside the next S, where a raised maximum's factor costs nothing. Flash3Sums::fast leaves that out.
+// - Sums. The tensor cores keep 13 bits of a sum of fp8 products (cpu_ref/primitives/fp8_matmul.hpp has the
+//   rule, and the mirror sums by it), which long rows feel. So the P V of a kv tile is summed by them, and
+//   the tiles in fp32 by whom its registers belong to: O = O factor + part, beside the next S, where a raised
+//   maximum's factor costs nothing. Fp8Sums::fast leaves that out.
 // - P. e4m3 holds 17 binary orders: P of 1 is kept as 2^5, a maximum may lag until a P reaches 448, and two
 //   instructions for four P tell.
 // A warpgroup's step: wait for K and V; P V of the tile before and S are issued together; O += part beside S;
@@ -18,18 +19,30 @@
 // On an H200 (e4m3, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full / causal):
 //   head_dim                                             64         128         256
 //   O = O + part, or O factor + part, by predicate   491 / 481   812 / 799   850 / 831
-//   O = O factor + part, always: half the adds           -       873 / 846       -
-//   fast sums                                            -       923 / 895  1200 / 1162
+//   O = O factor + part, always: half the adds       523 / 503   874 / 846   996 / 966
+//   fast sums                                            -       917 / 896  1161 / 1095
 // Fast sums lose most of long rows: with the same value in 65,536 keys, O is 55 to 78 % too small; two levels
-// are exact. Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
+// are exact.
+// A step of 128 keys at 128 takes 2220 cycles, of which the products take 1024 and the exponentials as many.
+// What a part of it costs, by leaving it out (full; 874 and 996 as it is):
+//                                                      128    256
+//   the sum of the tiles in fp32 (its registers, too)  1042   1416
+//   V's transposition                                   917   1040
+//   the test for P that is the type's largest number    885     -
+//   three of four additions to the row's sum            879     -
+//   P's conversion (by bytes of fp32 in its place)      874     -
+// Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
 // - turns: passed when products are issued 786 of 803, when P V is done 792 of 812, when all is done 816 of
-// 812;
-//   256: 743 of 850. Taken at 64, where exponentials bind: 524 of 491
-// - 128: three buffers of K and V 805 of 803; S after P V, not beside 790 of 816; block_n 160 so, which
-// spills, 753
-// - 256: parts of 128 columns spill more than a kilobyte; block_n 64 659 of 850; 128, which spills 720 bytes,
-// 801
-//   with turns where 96 has 743
+//   812; 256: 743 of 850. Taken at 64, where exponentials bind: 524 of 491
+// - 128: three buffers of K and V 805 of 803; S after P V, not beside 790 of 816
+// - the adds held beside S, where the compiler puts them behind its wait: a wait that is over between them,
+//   which ends a block, 861 of 874; with turns 848
+// - longer tiles, the adds beside S issued after P V: block_n 160 779, 192 601 of 874; they spill
+// - 256: parts of 64 columns by turns, one added while the next is multiplied, 600 of 996: 1.1 KB of spills,
+//   with 240 registers still 0.9 KB; parts of 128 columns more; block_n 64 659 of 850; 128, which spills 720
+//   bytes, 801 with turns where 96 has 743
+// - 64: three warpgroups (192 rows) without turns 577 of 523, but 333 of 366 at 512 a sequence; block_n 256
+//   551, 192 524
 #pragma once
 
 #include "gpu/kernels/flash3/forward/forward.cuh"
@@ -49,7 +62,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
   constexpr int kScores = kBlockN / 2, kOutputs = kHeadDim / 2;
   constexpr int kPartCols = kShape.part_cols(), kParts = kShape.parts();
-  constexpr bool kTwoLevel = kShape.sums == Flash3Sums::two_level;
+  constexpr bool kTwoLevel = kShape.sums == Fp8Sums::two_level;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();
   constexpr sm90::PanelTile kVTile = kShape.transposed_tile();
   constexpr int kFirstTurn = 1;  // of the named barriers
@@ -323,16 +336,10 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   }
 }
 
-/// Barriers: of loads 1 arrival and their bytes; of releases one a warp, of Q one a thread.
 template <Flash3Fp8Shape kShape>
 __device__ __forceinline__ void init_fp8_barriers(Flash3Fp8Shared<kShape> shared, int* last) {
-  for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
-    sm90::init_barrier(shared.q_full(buffer), 1);
-    sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads);
-  }
+  init_q_and_k_barriers<kShape>(shared);
   for (int stage = 0; stage < kShape.kv_stages; ++stage) {
-    sm90::init_barrier(shared.k_full(stage), 1);
-    sm90::init_barrier(shared.k_empty(stage), kShape.warps());
     sm90::init_barrier(shared.transposed_full(stage), kShape.transposing_warps());
     sm90::init_barrier(shared.transposed_empty(stage), kShape.warps());
   }

@@ -4,17 +4,11 @@
 
 #include <cstdint>
 
-#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 #include "gpu/kernels/flash3/forward/shapes.hpp"
 #include "gpu/primitives/sm90/shared_layout.hpp"
 
 namespace tilescope {
-
-/// How P V is summed over the kv tiles. The tensor cores keep about 14 bits of a sum of fp8 products.
-enum class Flash3Sums : std::uint8_t {
-  two_level,  // a tile's in the tensor cores, those of the tiles in fp32
-  fast,       // all in the tensor cores
-};
 
 /// When a warpgroup that multiplies lets the other do so.
 enum class Flash3Turns : std::uint8_t {
@@ -34,7 +28,7 @@ struct Flash3Fp8Shape {
   bool beside =
       true;  // S of the next tile beside P V of this one; else after it, which takes fewer registers
   Flash3Turns turns = Flash3Turns::none;
-  Flash3Sums sums = Flash3Sums::two_level;
+  Fp8Sums sums = Fp8Sums::two_level;
 
   static constexpr int transposing_warps() { return 3; }
   constexpr int v_stages() const { return raw_stages; }
@@ -50,7 +44,7 @@ struct Flash3Fp8Shape {
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim, 1, width()}; }
   constexpr gpu::sm90::PanelTile transposed_tile() const { return {head_dim, tile.block_n, 1}; }
   /// Columns of O that are computed at once: beside O, in two levels, registers hold no more than these.
-  constexpr int part_cols() const { return sums == Flash3Sums::two_level && head_dim > 128 ? 64 : head_dim; }
+  constexpr int part_cols() const { return sums == Fp8Sums::two_level && head_dim > 128 ? 64 : head_dim; }
   constexpr int parts() const { return head_dim / part_cols(); }
   constexpr int warps() const { return 4 * consumers(); }
   constexpr int q_buffers() const { return q_stages * consumers(); }
@@ -67,34 +61,29 @@ struct Flash3Fp8Layout {
   int end = 0;
 
   constexpr explicit Flash3Fp8Layout(const Flash3Fp8Shape& shape) {
-    int next = 0;
-    const auto take = [&next](int bytes) {
-      const int at = next;
-      next += bytes;
-      return at;
-    };
-    q = take(shape.q_buffers() * shape.q_tile().bytes());
-    k = take(shape.kv_stages * shape.kv_tile().bytes());
-    v = take(shape.raw_stages * shape.kv_tile().bytes());
-    transposed = take(shape.kv_stages * shape.transposed_tile().bytes());
-    items = take(16 * (shape.q_buffers() + 1));
-    last = take((4 * shape.raw_stages + 7) / 8 * 8);
-    q_full = take(8 * shape.q_buffers());
-    q_empty = take(8 * shape.q_buffers());
-    k_full = take(8 * shape.kv_stages);
-    k_empty = take(8 * shape.kv_stages);
-    v_full = take(8 * shape.raw_stages);
-    v_empty = take(8 * shape.raw_stages);
-    transposed_full = take(8 * shape.kv_stages);
-    transposed_empty = take(8 * shape.kv_stages);
-    end = next;
+    gpu::sm90::SharedPieces shared;
+    q = shared.take(shape.q_buffers() * shape.q_tile().bytes());
+    k = shared.take(shape.kv_stages * shape.kv_tile().bytes());
+    v = shared.take(shape.raw_stages * shape.kv_tile().bytes());
+    transposed = shared.take(shape.kv_stages * shape.transposed_tile().bytes());
+    items = shared.take(16 * (shape.q_buffers() + 1));
+    last = shared.take((4 * shape.raw_stages + 7) / 8 * 8);
+    q_full = shared.take(8 * shape.q_buffers());
+    q_empty = shared.take(8 * shape.q_buffers());
+    k_full = shared.take(8 * shape.kv_stages);
+    k_empty = shared.take(8 * shape.kv_stages);
+    v_full = shared.take(8 * shape.raw_stages);
+    v_empty = shared.take(8 * shape.raw_stages);
+    transposed_full = shared.take(8 * shape.kv_stages);
+    transposed_empty = shared.take(8 * shape.kv_stages);
+    end = shared.end;
   }
 };
 
 /// The head dimensions that have instances of their own.
 inline constexpr int kFlash3Fp8HeadDims[] = {64, 128, 256};
 
-constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Flash3Sums sums = Flash3Sums::two_level) {
+constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::two_level) {
   Flash3Fp8Shape shape;
   shape.head_dim = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   shape.sums = sums;
@@ -103,12 +92,12 @@ constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Flash3Sums sums = Flash3
   } else if (head_dim > 128) {
     shape.tile.block_n = 96;
     shape.q_stages = 1;
-    shape.beside = sums == Flash3Sums::fast;
+    shape.beside = sums == Fp8Sums::fast;
   }
   return shape;
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim, Flash3Sums kSums = Flash3Sums::two_level>
+template <int kHeadDim, Fp8Sums kSums = Fp8Sums::two_level>
 struct Flash3Fp8Choice {
   static constexpr Flash3Fp8Shape shape = flash3_fp8_shape(kHeadDim, kSums);
 };

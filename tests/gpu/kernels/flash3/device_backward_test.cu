@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "gpu/kernels/flash3/backward/launch.cuh"
+#include "tests/gpu/kernels/flash3/on_device.hpp"
 
 using namespace tilescope;
 using namespace tilescope::gpu;
+using tilescope::testing::OnDevice;
 
 namespace flash3_backward_test {
 
@@ -25,24 +27,6 @@ struct Case {
 };
 
 using Matrix = std::vector<double>;  // heads x rows x head_dim
-
-template <typename T>
-struct OnDevice {
-  T* data = nullptr;
-  std::size_t size;
-  explicit OnDevice(const std::vector<T>& host) : size(host.size()) {
-    REQUIRE(cudaMalloc(&data, size * sizeof(T)) == cudaSuccess);
-    cudaMemcpy(data, host.data(), size * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  ~OnDevice() { cudaFree(data); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  std::vector<T> host() const {
-    std::vector<T> copy(size);
-    cudaMemcpy(copy.data(), data, size * sizeof(T), cudaMemcpyDeviceToHost);
-    return copy;
-  }
-};
 
 double value(std::uint16_t bits) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
 

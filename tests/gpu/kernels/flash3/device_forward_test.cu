@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "gpu/kernels/flash3/forward/launch.cuh"
+#include "tests/gpu/kernels/flash3/on_device.hpp"
 
 using namespace tilescope;
 using namespace tilescope::gpu;
+using tilescope::testing::OnDevice;
 
 namespace flash3_test {
 
@@ -37,18 +39,6 @@ double value(std::uint16_t bits) {
   return kType == sm90::ProductType::fp16 ? __half2float(__ushort_as_half(bits))
                                           : __bfloat162float(__ushort_as_bfloat16(bits));
 }
-
-template <typename T>
-struct OnDevice {
-  T* data = nullptr;
-  explicit OnDevice(const std::vector<T>& host) {
-    REQUIRE(cudaMalloc(&data, host.size() * sizeof(T)) == cudaSuccess);
-    cudaMemcpy(data, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  ~OnDevice() { cudaFree(data); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-};
 
 template <sm90::ProductType kType, typename Choice>
 void check(const Case& c) {

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "gpu/kernels/flash3/fp8/instance.cuh"
+#include "tests/gpu/kernels/flash3/on_device.hpp"
 
 using namespace tilescope;
 using namespace tilescope::gpu;
+using tilescope::testing::OnDevice;
 
 namespace flash3_fp8_test {
 
@@ -22,18 +24,6 @@ struct Problem {
   int heads = 1, heads_kv = 1, seqlen_q = 1, seqlen_k = 1, head_dim = 64;
   bool causal = false;
   float scale = 0.09f;
-};
-
-template <typename T>
-struct OnDevice {
-  T* data = nullptr;
-  explicit OnDevice(const std::vector<T>& host) {
-    REQUIRE(cudaMalloc(&data, host.size() * sizeof(T)) == cudaSuccess);
-    cudaMemcpy(data, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice);
-  }
-  ~OnDevice() { cudaFree(data); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
 };
 
 float value(std::uint8_t bits) {
@@ -198,7 +188,7 @@ TEST_CASE("flash3 fp8: descales of heads and of tiles") {
 
 TEST_CASE("flash3 fp8: sums of many keys in two levels lose nothing, fast ones most") {
   CHECK(std::fabs(drift_of_constant_values<Flash3Fp8Choice<128>>(65536)) < 1e-3);
-  const double fast = drift_of_constant_values<Flash3Fp8Choice<128, Flash3Sums::fast>>(65536);
+  const double fast = drift_of_constant_values<Flash3Fp8Choice<128, Fp8Sums::fast>>(65536);
   MESSAGE("fast sums: mean relative error ", fast);
   CHECK(fast < -0.1);
 }
