@@ -2,9 +2,8 @@
 // Products of fp8 tiles summed as Hopper's tensor cores sum them, to the bit. An instruction adds 32 products
 // to the sum so far:
 //
-//   1. Each of the 33 numbers has an exponent: a product the sum of its factors' exponents (those of
-//   subnormal
-//      factors being the least normal number's), also where it is 2 or more. Zeros have none.
+//   1. Each of the 33 numbers has an exponent: a product the sum of its factors' exponents, also where it is
+//      2 or more (a subnormal factor has the least normal number's). Zeros have none.
 //   2. All are cut, toward zero, to multiples of 2^-13 of 2^(the largest exponent), and added exactly.
 //   3. The result is cut, toward zero, to 13 bits behind its leading one.
 //

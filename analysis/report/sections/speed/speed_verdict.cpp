@@ -74,8 +74,9 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
     const auto [ratio, worst, count] = against_fastest_peer(group);
     if (count == 0) continue;
     slowest = ratios.empty() ? ratio : std::min(slowest, ratio);
-    ratios.push_back(format_ratio(ratio));
-    passes.push_back(fmt::format("{} {} over {} problems, {} at worst", ratios.back(),
+    ratios.push_back(
+        fmt::format("{} {}", format_ratio(ratio), group.direction == Direction::forward ? "fwd" : "bwd"));
+    passes.push_back(fmt::format("{} {} over {} problems, {} at worst", format_ratio(ratio),
                                  to_string(group.direction), count, format_ratio(worst)));
     device = group.record->machine.name.value_or("unknown device");
   }
