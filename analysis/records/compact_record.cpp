@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
+#include "analysis/records/distributed_record.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/run_record.hpp"
 #include "profiler/records/json_tables.hpp"
@@ -94,6 +96,15 @@ void shorten_run(Json& run) {
   }
 }
 
+/// Where programs and files lay on the machine of the record is nobody's business elsewhere.
+void leave_out_folders(Json& argv) {
+  for (Json& word : argv) {
+    if (!word.is_string()) continue;
+    const std::filesystem::path path = word.get<std::string>();
+    if (path.is_absolute()) word = (&word == &argv.front() ? "./" : "") + path.filename().string();
+  }
+}
+
 }  // namespace
 
 std::string compact_record(const std::string& source, std::string_view text) {
@@ -109,6 +120,10 @@ std::string compact_record(const std::string& source, std::string_view text) {
     parse_kernel_record(source, text);
     for (Json& kernel : json["kernels"]) shorten_pass(kernel);
   }
+  if (schema == kDistributedSchema || schema == kDistributedPeersSchema) {
+    round_numbers(json["runs"], kRateDigits, false);
+  }
+  if (json.contains("argv")) leave_out_folders(json["argv"]);
   return table_text(with_tables(json));
 }
 

@@ -75,6 +75,14 @@ TEST_CASE("a compact record stays as it is, and is no place to write over what i
   }
 }
 
+TEST_CASE("a compact record names programs and files, not where they lay") {
+  RunRecord record = record_of_runs(1);
+  record.argv = {"/tmp/build/bin/tilescope", "profile", "--json", "/root/out/run.json", "--window", "-1,0"};
+  const RunRecord kept = parse_run_record("r.json", compact_record("r.json", to_json_text(record)));
+  CHECK(kept.argv ==
+        std::vector<std::string>{"./tilescope", "profile", "--json", "run.json", "--window", "-1,0"});
+}
+
 TEST_CASE("damage to a table of a record is named with its file") {
   std::string compact = compact_record("r.json", to_json_text(record_of_runs(2)));
   const std::size_t row = compact.find("\n   [");
