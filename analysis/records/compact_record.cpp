@@ -124,6 +124,7 @@ std::string compact_record(const std::string& source, std::string_view text) {
     round_numbers(json["runs"], kRateDigits, false);
   }
   if (json.contains("argv")) leave_out_folders(json["argv"]);
+  if (json.contains("simulation_of")) leave_out_folders(json["simulation_of"]["argv"]);
   return table_text(with_tables(json));
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   const Document document = make_report({{record}});
   CHECK(section_names(document) == std::set<std::string>{"device-speed", "device-rates", "records"});
   REQUIRE(document.verdicts.size() == 1);
-  CHECK(document.verdicts[0].number == "0.79x");  // 0.5 and 1 and 1 of the fastest
+  CHECK(document.verdicts[0].number == "0.79x fwd");  // 0.5 and 1 and 1 of the fastest
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
        {"PyTorch 9", "3 problems", "| gpu:flash2-mma | 128 | none | 1.59 | 0.50 |",  // 4^(1/3)
