@@ -121,7 +121,7 @@ std::string compact_record(const std::string& source, std::string_view text) {
     for (Json& kernel : json["kernels"]) shorten_pass(kernel);
   }
   if (schema == kDistributedSchema || schema == kDistributedPeersSchema) {
-    round_numbers(json["runs"], kRateDigits, false);
+    round_numbers(json["runs"], kTimeDigits, false);
   }
   if (json.contains("argv")) leave_out_folders(json["argv"]);
   if (json.contains("simulation_of")) leave_out_folders(json["simulation_of"]["argv"]);
