@@ -82,6 +82,11 @@ bool only_progress(const RunEntry& run) {
                      [](const PassRecord& pass) { return pass.progress && !pass.closed_form; });
 }
 
+/// Options that say where something is written, which is not what it says.
+bool is_output(std::string_view option) {
+  return option == "--json" || option == "--out" || option == "--csv" || option == "--plot";
+}
+
 }  // namespace
 
 std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
@@ -119,11 +124,11 @@ std::string command_text(const std::vector<std::string>& argv) {
   for (std::size_t i = 1; i < argv.size(); ++i) {
     const std::string& word = argv[i];
     own = own && word != "--";
-    if (own && (word == "--json" || word == "--out")) {
+    if (own && is_output(word)) {
       ++i;
       continue;
     }
-    if (own && (word == "--quiet" || word.starts_with("--json=") || word.starts_with("--out="))) continue;
+    if (own && (word == "--quiet" || is_output(word.substr(0, word.find('='))))) continue;
     const bool plain = word.find_first_of(" \t\n\"'$`\\*?<>|&;()") == std::string::npos && !word.empty();
     text += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", word);
   }

@@ -96,6 +96,21 @@ void shorten_run(Json& run) {
   }
 }
 
+/// Times that were predicted, not those that were measured.
+void shorten_predictions(Json& run) {
+  if (!run.contains("passes")) return;
+  for (Json& pass : run["passes"]) {
+    if (!pass.contains("predicted")) continue;
+    round_numbers(pass["predicted"], kTimeDigits, false);
+    if (!pass.contains("gpus")) continue;
+    for (Json& gpu : pass["gpus"]) {
+      for (auto& [key, value] : gpu.items()) {
+        if (key.ends_with("_s")) round_numbers(value, kTimeDigits, false);
+      }
+    }
+  }
+}
+
 /// Where programs and files lay on the machine of the record is nobody's business elsewhere.
 void leave_out_folders(Json& argv) {
   for (Json& word : argv) {
@@ -120,8 +135,8 @@ std::string compact_record(const std::string& source, std::string_view text) {
     parse_kernel_record(source, text);
     for (Json& kernel : json["kernels"]) shorten_pass(kernel);
   }
-  if (schema == kDistributedSchema || schema == kDistributedPeersSchema) {
-    round_numbers(json["runs"], kTimeDigits, false);
+  if (schema == kDistributedSchema) {
+    for (Json& run : json["runs"]) shorten_predictions(run);
   }
   if (json.contains("argv")) leave_out_folders(json["argv"]);
   if (json.contains("simulation_of")) leave_out_folders(json["simulation_of"]["argv"]);
