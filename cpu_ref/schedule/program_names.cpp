@@ -62,15 +62,14 @@ BackwardOrder parse_backward_order(std::string_view text) {
                      "split, fused, rows, joined or ordered");
 }
 
-constexpr std::string_view kFp8SumsNames[] = {"fp32", "two-level", "fast"};
-
-std::string_view to_string(Fp8Sums sums) { return kFp8SumsNames[static_cast<std::size_t>(sums)]; }
+std::string_view to_string(Fp8Sums sums) {
+  constexpr std::string_view names[] = {"fp32", "two-level", "fast"};
+  return names[static_cast<std::size_t>(sums)];
+}
 
 Fp8Sums parse_fp8_sums(std::string_view text) {
-  for (const Fp8Sums sums : {Fp8Sums::fp32, Fp8Sums::two_level, Fp8Sums::fast}) {
-    if (to_string(sums) == text) return sums;
-  }
-  throw BadInput("fp8-sums", std::string(text), "must be fp32, two-level or fast");
+  using enum Fp8Sums;
+  return value_named(text, {fp32, two_level, fast}, "fp8-sums", "fp32, two-level or fast");
 }
 
 std::string_view to_string(TileOrder order) {

@@ -1,25 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/distributed/gpu_options.hpp"
 
-#include <algorithm>
-
 #include "analysis/cli/options/parse_text.hpp"
 
 namespace tilescope::cli {
-namespace {
-
-/// "2,4" is 2 and 4.
-std::vector<std::string> listed(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    words.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
-}
-
-}  // namespace
 
 void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& others, bool on_devices) {
   constexpr const char* kGroup = "Several GPUs";
@@ -54,9 +38,10 @@ std::vector<DistributedOptions> GpuOptions::across() const {
   DistributedOptions options;
   if (ulysses_) options.ulysses = static_cast<int>(parse_integer_in("ulysses", *ulysses_, 1, kMostRanks));
   std::vector<DistributedOptions> all;
-  for (const std::string& gpus : listed(*gpus_)) {
+  for (const std::string& gpus : words_of_list(*gpus_)) {
     options.ranks = static_cast<int>(parse_integer_in("gpus", gpus, 1, kMostRanks));
-    for (const std::string& name : listed(schedule_.value_or(std::string(to_string(LinkSchedule::zigzag))))) {
+    for (const std::string& name :
+         words_of_list(schedule_.value_or(std::string(to_string(LinkSchedule::zigzag))))) {
       options.schedule = parse_link_schedule(name);
       all.push_back(options);
     }
@@ -66,7 +51,7 @@ std::vector<DistributedOptions> GpuOptions::across() const {
 
 std::vector<DistributedOptions> GpuOptions::all() const {
   require_complete();
-  if (listed(*gpus_).size() > 1) throw BadInput("--gpus", *gpus_, "must be one number here");
+  if (words_of_list(*gpus_).size() > 1) throw BadInput("--gpus", *gpus_, "must be one number here");
   return across();
 }
 

@@ -111,13 +111,19 @@ std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std
   return *sides;
 }
 
-std::vector<std::int64_t> parse_integers(const std::string& field, std::string_view text) {
-  std::vector<std::int64_t> values;
+std::vector<std::string> words_of_list(std::string_view text) {
+  std::vector<std::string> words;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    values.push_back(parse_integer(field, text.substr(begin, end - begin)));
+    words.emplace_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
+  return words;
+}
+
+std::vector<std::int64_t> parse_integers(const std::string& field, std::string_view text) {
+  std::vector<std::int64_t> values;
+  for (const std::string& word : words_of_list(text)) values.push_back(parse_integer(field, word));
   return values;
 }
 

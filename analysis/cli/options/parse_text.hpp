@@ -31,6 +31,8 @@ TileShape parse_tile(const std::string& field, std::string_view text);
 int parse_slices(const std::string& field, std::string_view text);
 /// "128,-1": two integers. @throws BadInput
 std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text);
+/// "a,b,c": what stands between the commas, empty words too.
+std::vector<std::string> words_of_list(std::string_view text);
 /// "100,2k,7": integers. @throws BadInput
 std::vector<std::int64_t> parse_integers(const std::string& field, std::string_view text);
 
