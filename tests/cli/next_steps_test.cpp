@@ -13,7 +13,7 @@ namespace tilescope::testing {
 TEST_CASE("three commands to try next, by what the machine has") {
   for (const bool gpu : {false, true}) {
     for (const bool pytorch : {false, true}) {
-      const std::vector<cli::NextStep> steps = cli::next_steps(gpu, pytorch);
+      const std::vector<cli::NextStep> steps = cli::next_steps(gpu ? "gpu:flash3" : "", pytorch);
       CHECK(steps.size() == 3);
       for (const cli::NextStep& step : steps) {
         CAPTURE(step.command);

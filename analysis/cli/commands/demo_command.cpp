@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <ranges>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -82,13 +84,24 @@ Words joined(Words words, const Words& more) {
   return words;
 }
 
+/// The two highest rungs of the ladder that run here, the higher one first.
+std::vector<std::string> highest_rungs() {
+  std::vector<std::string> names;
+  for (const GpuKernel& rung : gpu_ladder() | std::views::reverse) {
+    if (names.size() < 2 && is_runnable(rung.row)) names.emplace_back(rung.row.name);
+  }
+  return names;
+}
+
+Words kernel_options(const std::vector<std::string>& names) {
+  return kernel_options([&](const Kernel& kernel) { return std::ranges::count(names, kernel.name) > 0; });
+}
+
 /// A small sweep over the CPU's kernels, and where there is a device some rows of a long problem on its own:
 /// a sweep over those takes minutes.
 void verify(Tour& tour, const CommandContext& context) {
   const Words on_cpu = kernel_options([](const Kernel& kernel) { return kernel.name.starts_with("cpu:"); });
-  const Words on_device = kernel_options([](const Kernel& kernel) {
-    return (kernel.name == "gpu:flash2-mma" || kernel.name == "gpu:flash3") && is_runnable(kernel);
-  });
+  const Words on_device = kernel_options(highest_rungs());
   const Words quick = {"verify", "--quick"};
   context.print(verify_summary(tour.record("verify", on_device.empty() ? quick : joined(quick, on_cpu)),
                                tour.worst_exit_code()));
@@ -99,22 +112,32 @@ void verify(Tour& tour, const CommandContext& context) {
 }
 
 /// Model and counters side by side, where there is a device that may be counted on.
-void measure(Tour& tour, const CommandContext& context) {
-  if (!device_facts()) return;
+void count(Tour& tour, const CommandContext& context, const Words& problem) {
   context.print("Does the device say the same?\n\n");
   try {
-    const RunRecord measured = tour.record(
-        "measured", {"profile", "--kernel", "gpu:flash2-mma", "--preset", "llama3-8b", "--pass", "fwd+bwd"});
+    const RunRecord measured = tour.record("measured", joined({"profile"}, problem));
     for (const RunEntry& run : measured.runs) {
       for (const PassRecord& pass : run.passes) {
         if (!pass.measured || !pass.measured->sm_l2_read_bytes || !pass.closed_form) continue;
-        context.print(fmt::format("  {}: {} read by the SMs, by formula {}\n", pass.name,
+        context.print(fmt::format("  {} {}: {} read by the SMs, by formula {}\n", run.kernel, pass.name,
                                   format_bytes(static_cast<double>(*pass.measured->sm_l2_read_bytes)),
                                   format_bytes(static_cast<double>(pass.closed_form->sm_l2_read_bytes))));
       }
     }
   } catch (const MachineLacks& lack) {
     context.print(fmt::format("  not measured: {}\n", lack.what()));
+  }
+  context.print("\n");
+}
+
+void time(Tour& tour, const CommandContext& context, const Words& problem) {
+  context.print("How fast are they?\n\n");
+  for (const RunEntry& run : tour.record("timed", joined({"bench"}, problem)).runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (!pass.time) continue;
+      context.print(fmt::format("  {} {}: {:.0f} TFLOP/s\n", run.kernel, to_string(pass.direction),
+                                static_cast<double>(pass.flops) / pass.time->median_s / 1e12));
+    }
   }
   context.print("\n");
 }
@@ -148,7 +171,12 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
                          machine,    "--pass",   "fwd+bwd", "--curve"};
     context.print(traffic_table(tour.record(preset, joined(words, kernels)), machine));
   }
-  measure(tour, context);
+  const std::vector<std::string> rungs = highest_rungs();
+  if (!rungs.empty()) {
+    const Words problem = joined({"--preset", "llama3-8b", "--pass", "fwd+bwd"}, kernel_options(rungs));
+    count(tour, context, problem);
+    time(tour, context, problem);
+  }
 
   context.print("How does that change with the length and the block size?\n\n");
   sweep(tour, kernels);
@@ -157,7 +185,7 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   context.print(fmt::format("\nDone in {:.1f} s. Open {}/report.html in a browser. To try next:\n\n",
                             elapsed.count(), folder));
-  for (const NextStep& step : next_steps(device_facts().has_value(), pytorch_is_here())) {
+  for (const NextStep& step : next_steps(rungs.empty() ? "" : rungs.front(), pytorch_is_here())) {
     context.print(fmt::format("  ./tilescope {}\n      {}\n", step.command, step.what));
   }
   context.write_json(Json{{"records", tour.records()}, {"report", folder + "/report.html"}}.dump(2) + "\n");

@@ -5,15 +5,17 @@
 
 namespace tilescope::cli {
 
-std::vector<NextStep> next_steps(bool has_gpu, bool has_pytorch) {
+std::vector<NextStep> next_steps(const std::string& gpu_kernel, bool has_pytorch) {
+  const bool has_gpu = !gpu_kernel.empty();
   std::vector<NextStep> steps;
   if (has_gpu && has_pytorch) {
     steps.push_back({"profile --metrics traffic --json k.json -- python3 examples/pytorch_attention.py",
                      "bytes of PyTorch's own kernels; then explain"});
   }
   if (has_gpu) {
-    steps.push_back({"profile --kernel gpu:flash2-mma --preset llama3-8b", "counters beside the formula"});
-    steps.push_back({"bench --kernel gpu:flash2-mma --seqlen 4k" + std::string(has_pytorch ? " --peers" : ""),
+    steps.push_back(
+        {"profile --kernel " + gpu_kernel + " --preset llama3-8b", "counters beside the formula"});
+    steps.push_back({"bench --kernel " + gpu_kernel + " --preset llama3-8b" + (has_pytorch ? " --peers" : ""),
                      has_pytorch ? "times, beside PyTorch's and Triton's" : "times"});
   } else {
     steps.push_back(

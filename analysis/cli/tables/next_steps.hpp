@@ -12,8 +12,8 @@ struct NextStep {
   std::string what;
 };
 
-/// Three.
-std::vector<NextStep> next_steps(bool has_gpu, bool has_pytorch);
+/// Three. @param gpu_kernel  one that runs here, or empty
+std::vector<NextStep> next_steps(const std::string& gpu_kernel, bool has_pytorch);
 
 /// Whether `python3` can import PyTorch; it is not imported for that.
 bool pytorch_is_here();
