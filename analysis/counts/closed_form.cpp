@@ -204,6 +204,11 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
     total.compulsory_read_bytes += tensor.compulsory_read_bytes;
     total.compulsory_write_bytes += tensor.compulsory_write_bytes;
   }
+  if (program.work_counter) {
+    constexpr std::int64_t kSector = 32;  // an atomic addition to an int takes one each way
+    total.sm_l2_read_bytes += kSector * program.num_ctas();
+    total.sm_l2_write_bytes += kSector * (program.num_ctas() + 1);  // the last one clears it
+  }
   return total;
 }
 

@@ -30,7 +30,8 @@ struct TensorTraffic {
 /// @throws BadInput where a count would overflow 63 bits, as all functions here
 std::vector<TensorTraffic> tensor_traffic(const TileProgram& program);
 
-/// The sum over tensors; a reduction counts as written at SM<->L2, as the hardware counter does.
+/// The sum over tensors; a reduction counts as written at SM<->L2, as the hardware counter does. A pass with
+/// a work counter asks it once for each block, and clears it.
 ClosedFormBytes closed_form_bytes(const TileProgram& program);
 
 /// FLOPs of the pass's matrix products over the visible (query, key) pairs alone: 2 * head_dim a product.

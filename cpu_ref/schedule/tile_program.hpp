@@ -142,7 +142,8 @@ struct TileProgram {
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
   Fp8Sums fp8_sums = Fp8Sums::fp32;
-  bool joined = false;  // launched with the pass beside it: a CTA goes on from one to the other
+  bool joined = false;        // launched with the pass beside it: a CTA goes on from one to the other
+  bool work_counter = false;  // as many CTAs as run at once, which ask a counter in memory for their blocks
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
@@ -231,6 +232,7 @@ struct ProgramOptions {
   Scan scan = Scan::ascending;
   int ctas_per_turn = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
+  bool work_counter = false;  // of the forward pass, see TileProgram
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
 

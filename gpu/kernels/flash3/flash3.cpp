@@ -24,6 +24,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
+  options.work_counter = true;
   if (is_fp8(problem.dtype)) options.fp8_sums = Fp8Sums::two_level;
   if (problem.masked()) {
     options.order = TileOrder::head_swizzled;

@@ -59,6 +59,25 @@ std::int64_t computed_entries(const TileProgram& program) {
   return program.phases.empty() ? 0 : parts * part.block_m * part.block_n * p.heads;
 }
 
+TEST_CASE("a work counter is asked once for each block, and cleared once, by sectors of 32 bytes") {
+  const AttentionProblem problem{.batch = 2, .heads = 3, .seqlen_q = 300, .seqlen_k = 300, .head_dim = 64};
+  ProgramOptions options = ProgramOptions::with_tile({128, 64});
+  const auto forward_bytes = [&] {
+    return closed_form_bytes(build_programs(Algorithm::flash2, Direction::forward, problem, options).front());
+  };
+  const ClosedFormBytes plain = forward_bytes();
+  options.work_counter = true;
+  const ClosedFormBytes asked = forward_bytes();
+  constexpr int kBlocks = 2 * 3 * 3;
+  CHECK(asked.sm_l2_read_bytes - plain.sm_l2_read_bytes == 32 * kBlocks);
+  CHECK(asked.sm_l2_write_bytes - plain.sm_l2_write_bytes == 32 * (kBlocks + 1));
+  CHECK(asked.compulsory_read_bytes == plain.compulsory_read_bytes);
+  CHECK(asked.compulsory_write_bytes == plain.compulsory_write_bytes);
+  for (const TileProgram& pass : build_programs(Algorithm::flash2, Direction::backward, problem, options)) {
+    CHECK_FALSE(pass.work_counter);
+  }
+}
+
 TEST_CASE("the closed form is the sum over the program's accesses, tensor by tensor") {
   for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
     testing::ProblemGenerator random(seed);
