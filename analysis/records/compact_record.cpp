@@ -16,9 +16,10 @@
 namespace tilescope {
 namespace {
 
-constexpr int kTimeDigits = 9;   // nanoseconds of a second
-constexpr int kRateDigits = 6;   // of clocks and shares, and of how times spread
-constexpr int kErrorDigits = 5;  // rounded up: an error is held to its bound, and a later one to this one
+constexpr int kTimeDigits = 9;    // nanoseconds of a second: of fewer, other ones may be printed than of all
+constexpr int kRateDigits = 6;    // of clocks and shares
+constexpr int kSpreadDigits = 3;  // of how times spread
+constexpr int kErrorDigits = 5;   // rounded up: an error is held to its bound, and a later one to this one
 
 double printed(double value, int digits) {
   char text[32];
@@ -43,7 +44,8 @@ void round_numbers(Json& part, int digits, bool up) {
 
 void shorten_time(Json& time) {
   for (auto& [key, value] : time.items()) {
-    round_numbers(value, key == "median_s" || key == "min_s" ? kTimeDigits : kRateDigits, false);
+    const bool is_time = key == "median_s" || key == "min_s";
+    round_numbers(value, is_time ? kTimeDigits : key == "noise" ? kSpreadDigits : kRateDigits, false);
   }
   if (!time.contains("samples_s")) return;
   time["samples"] = time["samples_s"].size();
@@ -60,14 +62,26 @@ constexpr const char* kToldElsewhere[] = {
     "dram__bytes_write.sum",
 };
 
-/// Of a measured pass the model's bytes at the one size of L2 that it was measured with, and the counters
-/// that say more than `measured`.
+/// Of a measured pass the counters that say more than `measured`.
 void shorten_measured(Json& pass) {
-  if (!pass.contains("measured")) return;
-  if (pass.contains("simulated")) pass["simulated"].erase("l2_curve");
-  if (!pass.contains("counters")) return;
+  if (!pass.contains("measured") || !pass.contains("counters")) return;
   for (const char* counter : kToldElsewhere) pass["counters"].erase(counter);
   if (pass["counters"].empty()) pass.erase("counters");
+}
+
+/// The model's bytes at the one size of L2 that was asked for: of a pass that was measured with one, and of
+/// an order or scan that was named to see what it saves. Curves are drawn of kernels as they are.
+void leave_out_curve(Json& pass, const Json& run) {
+  const bool drawn = !pass.contains("measured") && !run.contains("order") && !run.contains("scan");
+  if (!drawn && pass.contains("simulated")) pass["simulated"].erase("l2_curve");
+}
+
+/// Of a launch what no reader of runs asks for: of a measured one its threads, of another nothing.
+void shorten_launch(Json& pass) {
+  if (!pass.contains("launch")) return;
+  pass["launch"].erase("registers");
+  pass["launch"].erase("shared_bytes");
+  if (!pass.contains("measured")) pass.erase("launch");
 }
 
 /// Of a pass of a run, or a kernel's launch.
@@ -78,25 +92,48 @@ void shorten_pass(Json& pass) {
   }
 }
 
-/// Bytes of a pass that was only run to be judged: they follow from problem and tile.
-void leave_out_bytes(Json& pass) {
-  if (!pass.contains("time") && !pass.contains("measured") && !pass.contains("simulated")) {
-    pass.erase("closed_form");
+/// Counts of a pass that was only run to be judged: they follow from problem and tile.
+void leave_out_counts(Json& pass) {
+  if (pass.contains("time") || pass.contains("measured") || pass.contains("simulated")) return;
+  for (const char* count : {"closed_form", "flops", "executed_flops"}) pass.erase(count);
+}
+
+/// Errors are judged by their bounds; how many units of the last place they are is for who looks on.
+void shorten_errors(Json& run) {
+  for (const char* key : {"error", "mirror_error", "repeats"}) {
+    if (!run.contains(key)) continue;
+    round_numbers(run[key], kErrorDigits, true);
+    for (Json& tensor : run[key]) tensor.erase("max_ulp");
   }
 }
 
 void shorten_run(Json& run) {
-  for (const char* key : {"error", "mirror_error", "repeats"}) {
-    if (run.contains(key)) round_numbers(run[key], kErrorDigits, true);
-  }
+  shorten_errors(run);
   for (Json& pass : run["passes"]) {
     shorten_pass(pass);
+    shorten_launch(pass);
     shorten_measured(pass);
-    if (run.contains("error") && !run["error"].empty()) leave_out_bytes(pass);
+    leave_out_curve(pass, run);
+    if (run.contains("error") && !run["error"].empty()) leave_out_counts(pass);
   }
 }
 
-/// Times that were predicted, not those that were measured.
+/// Of somebody's kernel the clocks, and the sectors behind its bytes.
+void shorten_kernel(Json& kernel) {
+  shorten_pass(kernel);
+  for (const char* metric : {"dram_clock", "sm_clock", "l2_read_sectors", "l2_write_sectors",
+                             "l2_fill_sectors", "l2_hit_sectors"}) {
+    if (kernel.contains("measured")) kernel["measured"].erase(metric);
+  }
+  if (!kernel.contains("counters")) return;
+  for (const char* counter : kToldElsewhere) kernel["counters"].erase(counter);
+  for (const char* counter : {"lts__t_sectors_srcunit_tex_op_write.sum", "lts__t_sectors_lookup_hit.sum"}) {
+    kernel["counters"].erase(counter);
+  }
+}
+
+/// Times that were predicted, not those that were measured; of each GPU its bytes, not what led to the time
+/// of all.
 void shorten_predictions(Json& run) {
   if (!run.contains("passes")) return;
   for (Json& pass : run["passes"]) {
@@ -104,9 +141,9 @@ void shorten_predictions(Json& run) {
     round_numbers(pass["predicted"], kTimeDigits, false);
     if (!pass.contains("gpus")) continue;
     for (Json& gpu : pass["gpus"]) {
-      for (auto& [key, value] : gpu.items()) {
-        if (key.ends_with("_s")) round_numbers(value, kTimeDigits, false);
-      }
+      for (const char* step :
+           {"launches", "visible_pairs", "attention_s", "elementwise_s", "link_s", "end_s"})
+        gpu.erase(step);
     }
   }
 }
@@ -133,7 +170,7 @@ std::string compact_record(const std::string& source, std::string_view text) {
   }
   if (schema == kKernelsSchema) {
     parse_kernel_record(source, text);
-    for (Json& kernel : json["kernels"]) shorten_pass(kernel);
+    for (Json& kernel : json["kernels"]) shorten_kernel(kernel);
   }
   if (schema == kDistributedSchema) {
     for (Json& run : json["runs"]) shorten_predictions(run);

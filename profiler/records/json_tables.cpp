@@ -101,31 +101,32 @@ bool is_nested(const std::vector<Json>& column) {
                      [](const Json& cell) { return cell.is_null() || is_objects(cell); });
 }
 
-/// Whether texts, absent in rows of null, come so often that a place for each is a shorter table.
-bool are_repeated_texts(const std::vector<Json>& column) {
-  constexpr std::size_t kWorth = 1000;  // characters: words are read more easily than places
-  std::set<std::string> texts;
-  std::size_t length = 0;
+/// Whether texts or arrays, absent in rows of null, come so often that a place for each is a shorter table.
+bool are_repeated(const std::vector<Json>& column) {
+  constexpr std::size_t kWorth = 800;  // characters: words are read more easily than places
+  std::set<std::string> values;
+  std::size_t all = 0, repeated = 0;
   for (const Json& cell : column) {
     if (cell.is_null()) continue;
-    if (!cell.is_string()) return false;
-    const std::string& text = cell.get_ref<const std::string&>();
-    if (!texts.insert(text).second) length += text.size();
+    if (!cell.is_string() && !cell.is_array()) return false;
+    const std::string value = cell.dump();
+    all += value.size();
+    if (!values.insert(value).second) repeated += value.size();
   }
-  return length > kWorth;
+  return repeated > kWorth && 2 * repeated >= all;
 }
 
-/// A column of texts, each once: its rows hold places in `texts` instead.
-Json text_column(const std::string& path, std::vector<Json>& column) {
-  Json texts = Json::array();
+/// A column's values, each once: its rows hold places among them instead.
+Json take_values(std::vector<Json>& column) {
+  Json values = Json::array();
   std::map<std::string, std::size_t> places;
   for (Json& cell : column) {
     if (cell.is_null()) continue;
-    const auto [place, added] = places.try_emplace(cell.get<std::string>(), texts.size());
-    if (added) texts.push_back(cell);
+    const auto [place, added] = places.try_emplace(cell.dump(), values.size());
+    if (added) values.push_back(std::move(cell));
     cell = place->second;
   }
-  return Json{{"column", path}, {"texts", texts}};
+  return values;
 }
 
 Json table_of(const std::vector<const Json*>& objects) {
@@ -160,7 +161,9 @@ Json table_of(const std::vector<const Json*>& objects) {
   }
   for (std::size_t k = 0; k < kept.size(); ++k) {  // after all comparisons
     std::vector<Json>& cells = columns.cells[kept[k]];
-    if (names[k].is_string() && are_repeated_texts(cells)) names[k] = text_column(names[k], cells);
+    if (!are_repeated(cells)) continue;
+    if (names[k].is_string()) names[k] = Json{{"column", names[k]}};
+    names[k]["values"] = take_values(cells);
   }
   for (std::size_t row = 0; row < columns.rows; ++row) {
     rows.push_back(Json::array());
@@ -214,20 +217,31 @@ constexpr int kDeepest = 8;
 
 Json objects_of(const Json& head, const Json& rows, int depth);
 
-/// What a row's cell stands for under a column's name, or under a table or texts of that name.
+/// The cell, or what has its place among the values of its column, which older records call texts.
+const Json& value_of(const Json& column, const Json& cell) {
+  const char* key = column.contains("texts") ? "texts" : "values";
+  if (!column.contains(key)) {
+    if (!column.contains("columns"))
+      refuse_table("lacks columns or values of " + column.dump().substr(0, 60));
+    return cell;
+  }
+  const Json& values = part_of(column, key, Json::value_t::array);
+  if (!cell.is_number_unsigned() || cell.get<std::size_t>() >= values.size()) {
+    refuse_table("has " + cell.dump().substr(0, 60) + " for one of its " + std::to_string(values.size()) +
+                 " " + key + " of " + column.at("column").get<std::string>());
+  }
+  return values[cell.get<std::size_t>()];
+}
+
+/// What a row's cell stands for under a column's name, or under a table or values of that name.
 void put_cell(Json& object, const Json& column, const Json& cell, int depth) {
   if (column.is_string()) return put_at(object, column.get<std::string>(), cell);
   if (!column.is_object() || !column.contains("column") || !column.at("column").is_string()) {
     refuse_table("must have names as columns, or tables over rows, not " + column.dump().substr(0, 60));
   }
   const std::string path = column.at("column");
-  if (!column.contains("texts")) return put_at(object, path, objects_of(column, cell, depth + 1));
-  const Json& texts = part_of(column, "texts", Json::value_t::array);
-  if (!cell.is_number_unsigned() || cell.get<std::size_t>() >= texts.size()) {
-    refuse_table("has " + cell.dump().substr(0, 60) + " for one of its " + std::to_string(texts.size()) +
-                 " texts of " + path);
-  }
-  put_at(object, path, texts[cell.get<std::size_t>()]);
+  const Json& value = value_of(column, cell);
+  put_at(object, path, column.contains("columns") ? objects_of(column, value, depth + 1) : value);
 }
 
 /// The objects that `rows` under `head` (every, same, columns) stand for.
@@ -272,12 +286,13 @@ std::string one_line(const Json& json) { return json.dump(-1, ' ', false, Json::
 /// Which cells hold rows of a table.
 std::vector<bool> nested_cells(const Json& columns) {
   std::vector<bool> nested;
-  for (const Json& column : columns) nested.push_back(column.contains("columns"));
+  for (const Json& column : columns)
+    nested.push_back(column.contains("columns") && !column.contains("values"));
   return nested;
 }
 
-std::string row_text(const Json& row, const std::vector<bool>& nested, const std::string& indent) {
-  std::string text = indent + "[";
+std::string row_text(const Json& row, const std::vector<bool>& nested) {
+  std::string text = "[";
   for (std::size_t i = 0; i < row.size(); ++i) {
     if (i > 0) text += ",";
     if (!nested[i] || row[i].is_null()) {
@@ -285,56 +300,51 @@ std::string row_text(const Json& row, const std::vector<bool>& nested, const std
       continue;
     }
     text += "[";
-    for (std::size_t k = 0; k < row[i].size(); ++k) {
-      text += (k > 0 ? ",\n" : "\n") + indent + " " + one_line(row[i][k]);
-    }
+    for (std::size_t k = 0; k < row[i].size(); ++k) text += (k > 0 ? ",\n " : "\n ") + one_line(row[i][k]);
     text += "]";
   }
   return text + "]";
 }
 
+/// An array's items, one a line.
+std::string items_text(const Json& items) {
+  std::string text = "[";
+  for (const Json& item : items) text += (text == "[" ? "\n" : ",\n") + one_line(item);
+  return text + "]";
+}
+
 /// An object's fields, one a line.
-std::string fields_text(const Json& object, const std::string& indent) {
+std::string fields_text(const Json& object) {
   std::string text = "{";
   for (const auto& [key, value] : object.items()) {
-    text += (text == "{" ? "\n" : ",\n") + indent + " " + one_line(key) + ": " + one_line(value);
+    text += (text == "{" ? "\n" : ",\n") + one_line(key) + ": ";
+    text += key == "values" && value.is_array() ? items_text(value) : one_line(value);
   }
   return text + "}";
 }
 
-std::string column_text(const Json& column, const std::string& indent) {
-  if (!column.is_object()) return one_line(column);
-  if (!column.contains("texts")) return fields_text(column, indent);
-  std::string text =
-      "{\n" + indent + " \"column\": " + one_line(column.at("column")) + ",\n" + indent + " \"texts\": [";
-  for (const Json& one : column.at("texts"))
-    text += (text.back() == '[' ? "\n" : ",\n") + indent + "  " + one_line(one);
-  return text + "]}";
-}
-
-std::string columns_text(const Json& columns, const std::string& indent) {
+std::string columns_text(const Json& columns) {
   std::string text = "[";
   for (const Json& column : columns) {
-    text += (text == "[" ? "" : ", ") + column_text(column, indent);
+    text += (text == "[" ? "" : ", ") + (column.is_object() ? fields_text(column) : one_line(column));
   }
   return text + "]";
 }
 
-std::string table_lines(const Json& table, const std::string& indent) {
+std::string table_lines(const Json& table) {
   std::string text = "{";
   for (const auto& [key, value] : table.items()) {
-    text += (text == "{" ? "\n" : ",\n") + indent + " \"" + key + "\": ";
+    text += (text == "{" ? "\n" : ",\n") + one_line(key) + ": ";
     if (key == "columns") {
-      text += columns_text(value, indent + " ");
+      text += columns_text(value);
     } else if (key != "rows") {
-      text += fields_text(value, indent + " ");
+      text += fields_text(value);
     }
   }
   text += "[";
   const std::vector<bool> nested = nested_cells(table.at("columns"));
-  for (const Json& row : table.at("rows")) {
-    text += (text.back() == '[' ? "\n" : ",\n") + row_text(row, nested, indent + "  ");
-  }
+  for (const Json& row : table.at("rows"))
+    text += (text.back() == '[' ? "\n" : ",\n") + row_text(row, nested);
   return text + "]}";
 }
 
@@ -357,8 +367,8 @@ Json without_tables(Json json) { return unpacked(std::move(json), 0); }
 std::string table_text(const Json& json) {
   std::string text = "{";
   for (const auto& [key, value] : json.items()) {
-    text += (text == "{" ? "\n " : ",\n ") + one_line(key) + ": ";
-    text += is_table(value) ? table_lines(value, " ") : one_line(value);
+    text += (text == "{" ? "\n" : ",\n") + one_line(key) + ": ";
+    text += is_table(value) ? table_lines(value) : one_line(value);
   }
   return text + "\n}\n";
 }

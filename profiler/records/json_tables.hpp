@@ -9,8 +9,9 @@
 //             ["delta", 64, null]]}                 null: it lacks the field
 //
 // A name with slashes is a path through objects. A column of arrays of objects is a table for all rows, and
-// each row holds its rows of it. Where texts come again and again, as the names of a process's kernels do,
-// {"column": "name", "texts": ["gemm<...>", "softmax<...>"]} has each once, and rows their places, from 0.
+// each row holds its rows of it. Where cells come again and again, as the names of a process's kernels or the
+// passes of a kernel do, {"column": "name", "values": ["gemm<...>", "softmax<...>"]} has each once, and rows
+// their places, from 0.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -30,7 +31,8 @@ nlohmann::ordered_json with_tables(const nlohmann::ordered_json& json);
 /// @throws DamagedTable, which says what is wrong with it
 nlohmann::ordered_json without_tables(nlohmann::ordered_json json);
 
-/// Text of with_tables(): a row a line, and one a line for the rows of tables in rows, but no deeper.
+/// Text of with_tables(): a row a line, and one a line for the rows of tables in rows, but no deeper. Without
+/// indentation, which would be a thirtieth of it.
 std::string table_text(const nlohmann::ordered_json& json);
 
 }  // namespace tilescope

@@ -43,7 +43,7 @@ class FieldWriter {
               const char* /*former*/ = "") {
     if (value != absent) json[key] = codec.write(value);
   }
-  /// Always written; older records may lack it.
+  /// Always written; older records may lack it, and compact ones that nobody would ask for it.
   template <typename Codec, typename T>
   void added(const char* key, const Codec& codec, const T& value, const char* /*former*/ = "") {
     json[key] = codec.write(value);

@@ -180,8 +180,8 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.required("name", Text{}, pass.name);
   fields.required("direction", DirectionName{}, pass.direction);
   fields.unless(kUnknownTile, "tile", Part<TileShape>{}, pass.tile);
-  fields.required("flops", kCount, pass.flops);
-  fields.required("executed_flops", kCount, pass.executed_flops);
+  fields.added("flops", kCount, pass.flops);
+  fields.added("executed_flops", kCount, pass.executed_flops);
   fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.diagonal_slices);
   fields.optional("fp8_sums", Text{}, pass.fp8_sums);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
@@ -197,7 +197,7 @@ template <typename Fields>
 static void list(Fields& fields, Of<Fields, TensorErrorRecord>& error) {
   fields.required("max_abs", Number{}, error.max_abs);
   fields.required("rmse", Number{}, error.rmse);
-  fields.required("max_ulp", Number{}, error.max_ulp);
+  fields.added("max_ulp", Number{}, error.max_ulp);
   fields.required("non_finite", kCount, error.non_finite);
   fields.required("bound", Number{}, error.bound);
   fields.optional("rmse_bound", Number{}, error.rmse_bound);

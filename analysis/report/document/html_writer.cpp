@@ -51,24 +51,6 @@ std::string svg_element(const Drawing& drawing, const std::string& label) {
                      kDrawingWidth, drawing.height, escape_markup(label), drawing.elements);
 }
 
-/// Rows under headings, each with its heading in a column of its own, so that they can be sorted.
-Table with_group_column(const Table& table) {
-  const auto is_heading = [&table](const auto& row) { return row.size() == 1 && table.columns.size() > 1; };
-  if (std::none_of(table.rows.begin(), table.rows.end(), is_heading)) return table;
-  Table flat{table.caption, table.columns, {}, {}};
-  flat.columns.insert(flat.columns.begin(), {table.group_header});
-  std::string heading;
-  for (const auto& row : table.rows) {
-    if (is_heading(row)) {
-      heading = row.front();
-      continue;
-    }
-    flat.rows.push_back({heading});
-    flat.rows.back().insert(flat.rows.back().end(), row.begin(), row.end());
-  }
-  return flat;
-}
-
 struct HtmlWriter {
   std::string html;
   std::string section_title;
@@ -97,31 +79,28 @@ struct HtmlWriter {
     html += "</pre></details>\n";
   }
 
-  void operator()(const Table& grouped) {
-    const Table table = with_group_column(grouped);
-    const bool folded = table.rows.size() > kMostOpenRows;
+  void operator()(const Table& table) {
+    const auto rows = std::count_if(table.rows.begin(), table.rows.end(),
+                                    [&table](const auto& row) { return !is_heading(table, row); });
+    const bool folded = rows > static_cast<std::ptrdiff_t>(kMostOpenRows);
+    const bool grouped = rows < static_cast<std::ptrdiff_t>(table.rows.size());
     // Outside of what scrolls sideways on a phone.
     if (!table.caption.empty()) html += "<p class=\"caption\">" + inline_html(table.caption) + "</p>\n";
-    if (folded) {
-      html += fmt::format("<details class=\"long\"><summary>{} rows</summary>\n", table.rows.size());
-    }
+    if (folded) html += fmt::format("<details class=\"long\"><summary>{} rows</summary>\n", rows);
     std::string classes;  // which columns are numbers: report.css aligns them
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       if (table.columns[i].numeric) classes += fmt::format("{}n{}", classes.empty() ? "" : " ", i + 1);
     }
     html += fmt::format(
-        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{}\">\n",
-        escape_markup("Table: " + section_title), classes);
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table class=\"{}\"{}>\n",
+        escape_markup("Table: " + section_title), classes,
+        grouped ? fmt::format(" data-group=\"{}\"", escape_markup(table.group_header)) : "");
     html += "<thead><tr>";
     for (const Table::Column& column : table.columns) {
       html += "<th scope=\"col\">" + inline_html(column.header) + "</th>";
     }
     html += "</tr></thead>\n<tbody>\n";
-    for (const auto& row : table.rows) {  // end tags that HTML does without would be a quarter of a page
-      html += "<tr><th scope=\"row\">" + inline_html(row.front());
-      for (std::size_t i = 1; i < row.size(); ++i) html += "<td>" + inline_html(row[i]);
-      html += "\n";
-    }
+    for (const auto& row : table.rows) add_row(table, row);
     html += "</tbody>\n</table>\n</div>\n";
     if (folded) html += "</details>\n";
   }
@@ -152,6 +131,21 @@ struct HtmlWriter {
   }
 
  private:
+  static bool is_heading(const Table& table, const std::vector<std::string>& row) {
+    return row.size() == 1 && table.columns.size() > 1;
+  }
+
+  /// What HTML does without would be a quarter of a page: end tags, and the scope of a first cell, which
+  /// heads its row as a column of headers alone.
+  void add_row(const Table& table, const std::vector<std::string>& row) {
+    html += is_heading(table, row)
+                ? fmt::format("<tr class=\"group\"><th colspan=\"{}\">", table.columns.size())
+                : "<tr><th>";
+    html += inline_html(row.front());
+    for (std::size_t i = 1; i < row.size(); ++i) html += "<td>" + inline_html(row[i]);
+    html += "\n";
+  }
+
   void add_panel(const Figure& figure, const Panel& panel) {
     const bool one = figure.panels.size() == 1;
     const std::vector<std::string>& commands = panel.commands.empty() ? figure.commands : panel.commands;
@@ -194,8 +188,12 @@ std::string to_html(const Document& document) {
     for (const Block& block : section.blocks) std::visit(writer, block);
     writer.html += "</div>\n</details>\n";
   }
-  return writer.html + fmt::format("</main>\n<script>\n{}</script>\n</body>\n</html>\n",
-                                   embedded_file("templates/report.js"));
+  // A page's names are its own: each marker stands once for all figures.
+  const std::string markers = take_markers(writer.html);
+  return writer.html + fmt::format(
+                           "</main>\n<svg class=\"fig\" id=\"markers\" aria-hidden=\"true\">\n{}</svg>\n"
+                           "<script>\n{}</script>\n</body>\n</html>\n",
+                           markers, embedded_file("templates/report.js"));
 }
 
 }  // namespace tilescope

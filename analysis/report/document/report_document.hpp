@@ -119,11 +119,15 @@ std::string to_markdown(const Block& block, std::string_view figure_folder);
 /// reads.
 std::string to_svg(const Figure& figure);
 
-/// For text and attributes of HTML and SVG.
 /// The caption, which the title of a single panel opens: what is drawn, where no panel beside it needs a
 /// heading.
 std::string caption_text(const Figure& figure);
 
+/// Takes the marker elements of its drawings out of `markup`.
+/// @return each once, in the order in which they first came
+std::string take_markers(std::string& markup);
+
+/// For text and attributes of HTML and SVG.
 std::string escape_markup(std::string_view text);
 
 }  // namespace tilescope

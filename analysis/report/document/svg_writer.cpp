@@ -39,6 +39,20 @@ std::string caption_text(const Figure& figure) {
   return figure.caption.empty() ? title + "." : title + ". " + figure.caption;
 }
 
+std::string take_markers(std::string& markup) {
+  constexpr std::string_view kBegin = "<marker ", kEnd = "</marker>";
+  std::string rest, markers;
+  std::size_t from = 0;
+  for (std::size_t at; (at = markup.find(kBegin, from)) != std::string::npos;) {
+    rest.append(markup, from, at - from);
+    from = markup.find(kEnd, at) + kEnd.size();
+    const std::string marker = markup.substr(at, from - at) + "\n";
+    if (markers.find(marker) == std::string::npos) markers += marker;
+  }
+  markup = rest.append(markup, from);
+  return markers;
+}
+
 namespace {
 
 /// What stands in the drawing for the page's script alone, left out.
@@ -86,12 +100,13 @@ std::string to_svg(const Figure& figure) {
   const double width =
       2 * kMargin + static_cast<double>(columns) * kDrawingWidth + static_cast<double>(columns - 1) * kGap;
   const double scale = several ? 1 : kScale;
+  const std::string markers = take_markers(body);
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fig\" viewBox=\"0 0 {0} {1}\" width=\"{2}\" "
       "height=\"{3}\" role=\"img\">\n<title>{4}</title>\n<style>\n{5}</style>\n"
-      "<rect class=\"bg\" width=\"{0}\" height=\"{1}\"/>\n{6}</svg>\n",
+      "<rect class=\"bg\" width=\"{0}\" height=\"{1}\"/>\n{6}{7}</svg>\n",
       width, y, scale * width, scale * y, escape_markup(figure.title), embedded_file("templates/figure.css"),
-      body);
+      markers, body);
 }
 
 }  // namespace tilescope

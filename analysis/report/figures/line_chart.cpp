@@ -28,11 +28,12 @@ LegendEntry legend_entry(const LineSeries& series) {
 /// The line, its markers, and for a reader who points at them the texts of its points.
 std::string draw_series(const LineSeries& series, const LineChart& chart, const Frame& frame) {
   std::string points, markers, texts;
+  const bool at_all = series.marker_every == 1 && series.look.marker != Marker::none;
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const auto [x, y] = series.points[i];
     const double at_x = frame.x(x), at_y = frame.y(y);
     points += fmt::format("{}{},{}", points.empty() ? "" : " ", coordinate(at_x), coordinate(at_y));
-    if (i % static_cast<std::size_t>(series.marker_every) == 0) {
+    if (!at_all && i % static_cast<std::size_t>(series.marker_every) == 0) {
       markers += marker_path(series.look.marker, at_x, at_y);
     }
     if (chart.x.format) {
@@ -40,10 +41,11 @@ std::string draw_series(const LineSeries& series, const LineChart& chart, const 
       if (chart.y.format) texts += ": " + chart.y.format(y);
     }
   }
-  std::string drawn =
-      fmt::format("<g class=\"{}\" data-s=\"{}\"><polyline class=\"{}\" points=\"{}\"{}/>",
-                  color_class(series.look.color), escape_markup(series.title), line_class(series.look),
-                  points, texts.empty() ? "" : fmt::format(" data-t=\"{}\"", escape_markup(texts)));
+  std::string drawn = at_all ? marker_element(series.look) : "";
+  drawn += fmt::format("<g class=\"{}\" data-s=\"{}\"><polyline class=\"{}\"{} points=\"{}\"{}/>",
+                       color_class(series.look.color), escape_markup(series.title), line_class(series.look),
+                       at_all ? fmt::format(" style=\"marker:url(#{})\"", marker_id(series.look)) : "",
+                       points, texts.empty() ? "" : fmt::format(" data-t=\"{}\"", escape_markup(texts)));
   if (!markers.empty()) {
     drawn += fmt::format("<path class=\"{}\" d=\"{}\"/>", marker_class(series.look), markers);
   }

@@ -48,6 +48,18 @@ std::string marker_path(Marker marker, double x, double y) {
                                               shapes[static_cast<std::size_t>(marker)]);
 }
 
+std::string marker_id(const Look& look) {
+  return fmt::format("{}{}c{}", look.filled ? 'm' : 'o', static_cast<int>(look.marker),
+                     static_cast<int>(look.color));
+}
+
+std::string marker_element(const Look& look) {
+  return fmt::format(
+      "<marker id=\"{}\" class=\"{}\" markerUnits=\"userSpaceOnUse\" overflow=\"visible\"><path class=\"{}\" "
+      "d=\"{}\"/></marker>",
+      marker_id(look), color_class(look.color), marker_class(look), marker_path(look.marker, 0, 0));
+}
+
 std::string color_class(Color color) { return fmt::format("c{}", static_cast<int>(color)); }
 
 std::string marker_class(const Look& look) { return look.filled ? "m" : "m o"; }

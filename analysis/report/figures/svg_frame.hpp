@@ -22,6 +22,11 @@ std::string svg_text(double x, double y, std::string_view text, Anchor anchor = 
 /// Path data of a marker round a point.
 std::string marker_path(Marker marker, double x, double y);
 
+/// The same as an element that a line bears at all its points by the name of the look's marker; writers keep
+/// one of each name (take_markers).
+std::string marker_element(const Look& look);
+std::string marker_id(const Look& look);
+
 std::string color_class(Color color);
 /// Classes of the marker of a look.
 std::string marker_class(const Look& look);

@@ -81,6 +81,21 @@
     const [, value, prefix] = text.match(/^(?:[^\d+-]*)([+-]?[\d.]+(?:e[+-]\d+)?)\s*([nuµmkKMGT]?)(?=i?B|s|FLOP|\/s|$)/) || [];
     return value === undefined ? NaN : value * ({n: 1e-9, u: 1e-6, µ: 1e-6, m: 1e-3, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12}[prefix] || 1);
   };
+  for (const table of all('.long [data-group]')) { // headings over rows: a column of them, to sort and filter by
+    table.className = table.className.replace(/\d+/g, column => +column + 1);
+    table.tHead.rows[0].prepend(make('th', {scope: 'col', textContent: table.dataset.group}));
+    let heading;
+    for (const row of [...table.tBodies[0].rows]) {
+      if (row.className) {
+        heading = row.cells[0];
+        heading.colSpan = 1;
+        row.remove();
+      } else {
+        row.cells[0].replaceWith(Object.assign(make('td'), {innerHTML: row.cells[0].innerHTML}));
+        row.prepend(heading.cloneNode(true));
+      }
+    }
+  }
   for (const fold of all('.long')) {
     const table = fold.querySelector('table'), body = table.tBodies[0], rows = [...body.rows], chosen = {};
     const text = (row, i) => row.cells[i].textContent.trim();

@@ -25,12 +25,13 @@ Document small_document() {
 
 TEST_CASE("HTML escapes text, keeps inline marks and tells each panel its problem and command") {
   const std::string html = to_html(small_document());
-  for (const char* part : {"<title>T &amp; t</title>", "<strong>strong</strong>", "SM&lt;-&gt;L2",
-                           "<a href=\"address\">there</a>", "a &lt; b", "A &lt;figure&gt;.",
-                           "<code>it</code>", "<div class=\"panel\" data-p=\"left\" data-c=\"run it\">",
-                           "data-c=\"other\nand 1 more commands, below\"", "viewBox=\"0 0 400 10\"",
-                           "aria-label=\"A &lt;figure&gt;. right\"", "<th scope=\"col\">problem</th>",
-                           "<tr><th scope=\"row\"><td>x|y<td>1", "<table class=\"n3\">", "<h2>One</h2>"}) {
+  for (const char* part :
+       {"<title>T &amp; t</title>", "<strong>strong</strong>", "SM&lt;-&gt;L2",
+        "<a href=\"address\">there</a>", "a &lt; b", "A &lt;figure&gt;.", "<code>it</code>",
+        "<div class=\"panel\" data-p=\"left\" data-c=\"run it\">",
+        "data-c=\"other\nand 1 more commands, below\"", "viewBox=\"0 0 400 10\"",
+        "aria-label=\"A &lt;figure&gt;. right\"", "<table class=\"n2\" data-group=\"problem\">",
+        "<tr><th>x|y<td>1\n<tr class=\"group\"><th colspan=\"2\">heading\n", "<h2>One</h2>"}) {
     CAPTURE(part);
     CHECK(contains(html, part));
   }
@@ -47,6 +48,9 @@ TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
   document.sections = {{"s", "S", {table}}};
   CHECK(contains(to_html(document), "<summary>13 rows</summary>"));
   CHECK(contains(to_markdown(document, "f"), "Long.\n\n<details><summary>13 rows</summary>\n\n| n |"));
+  Table grouped{"", {{"n"}, {"m"}}, {{"heading"}}};
+  for (std::size_t i = 0; i <= kMostOpenRows; ++i) grouped.rows.push_back({"1", "2"});
+  CHECK(contains(to_html({"", "", {{"s", "S", {grouped}}}}), "<summary>13 rows</summary>"));
   table.rows.pop_back();
   document.sections = {{"s", "S", {table}}};
   CHECK_FALSE(contains(to_html(document), "<summary>12 rows"));
@@ -76,7 +80,7 @@ TEST_CASE("a very long table is begun in Markdown, which says where the rest sta
   const std::string markdown = to_markdown(block, "reports/figures");
   CHECK(contains(markdown, "| 11 |\n\nThe other 49 rows stand in [report.html](reports/report.html).\n"));
   CHECK(contains(to_markdown(block, "figures"), "(report.html)"));
-  CHECK(contains(to_html({"", "", {{"s", "S", {table}}}}), "<th scope=\"row\">60"));
+  CHECK(contains(to_html({"", "", {{"s", "S", {table}}}}), "<tr><th>60"));
   table.rows.pop_back();
   CHECK(contains(to_markdown(Block(table), "figures"), "| 59 |\n\n</details>"));
 }
@@ -87,6 +91,18 @@ TEST_CASE("a figure's own file holds nothing that only the page's script reads")
   const Figure figure{"f", "F", "", {}, {{"p", {10, marked}}}};
   CHECK(contains(to_svg(figure), "<g class=\"c0\"><path d=\"M0 0\"/><text>c data-t</text></g>"));
   CHECK(contains(to_html({"", "", {{"s", "S", {figure}}}}), marked));
+}
+
+TEST_CASE("the mark that lines bear at their points stands once a page, and once a figure's file") {
+  const std::string marker = "<marker id=\"m1c2\"><path d=\"M0 0\"/></marker>";
+  const std::string line = marker + "<polyline style=\"marker:url(#m1c2)\" points=\"0,0\"/>";
+  const Figure figure{"f", "F", "", {}, {{"p", {10, line + line}}, {"q", {10, line}}}};
+  for (const std::string& text : {to_svg(figure), to_html({"", "", {{"s", "S", {figure, figure}}}})}) {
+    const std::size_t at = text.find(marker);
+    CHECK(at != std::string::npos);
+    CHECK(text.find("<marker", at + 1) == std::string::npos);
+    CHECK(contains(text, "\n<polyline style"));
+  }
 }
 
 TEST_CASE("verdicts come first") {
