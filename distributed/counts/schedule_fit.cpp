@@ -34,7 +34,7 @@ std::vector<Way> ways_of(const AttentionProblem& problem, Direction direction,
   if (!forward) return {};
   if (direction == Direction::forward) return {{"", *forward}};
   const double backward = most_sent(problem, Direction::backward, options).value();
-  if (options.schedule == LinkSchedule::ulysses) {
+  if (options.schedule == LinkSchedule::ulysses || options.schedule == LinkSchedule::ulysses_heads) {
     const double g = static_cast<double>(problem.group_size());
     const double inputs = *forward * (g / 2 + 1) / (g + 1);  // Q, K and V of all that a forward pass sends
     return {{"", backward}, {"Q, K and V sent to their heads again", backward + inputs}};

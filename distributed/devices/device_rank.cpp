@@ -88,10 +88,10 @@ void DeviceRank::clear() {
     const auto found = buffers_.find(index);
     if (found != buffers_.end()) found->second.zero(lane(0));
   }
-  if (program_.direction == Direction::backward) return;
-  for (auto& [index, buffer] : buffers_) {
-    if (program_.buffers[at(index)].tensor != lse) continue;
-    launch_fill(static_cast<float*>(buffer.data()), buffer.bytes() / 4,
+  for (const int index : shared_.accumulation.emptied) {
+    const auto found = buffers_.find(index);
+    if (found == buffers_.end()) continue;
+    launch_fill(static_cast<float*>(found->second.data()), found->second.bytes() / 4,
                 -std::numeric_limits<float>::infinity(), lane(0));
   }
 }

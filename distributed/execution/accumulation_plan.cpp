@@ -2,6 +2,7 @@
 #include "distributed/execution/accumulation_plan.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace tilescope {
 namespace {
@@ -66,7 +67,7 @@ class AccumulationPlanner {
           break;
       }
     }
-    if (program_.direction == Direction::backward) plan_delta();
+    program_.direction == Direction::forward ? plan_statistics() : plan_delta();
     return std::move(plan_);
   }
 
@@ -105,7 +106,7 @@ class AccumulationPlanner {
   /// The first launch of some rows writes the result itself; the others' parts are merged into it where the
   /// program rounds the sums.
   void plan_outputs(int sums) {
-    RowSet reached;
+    RowSet reached, written;
     std::vector<int> parts, launches;
     int round = -1;
     for (const Use& use : uses_[at(sums)]) {
@@ -114,13 +115,15 @@ class AccumulationPlanner {
       const IndexRange rows = launch(use.operation).slice.q_rows;
       const bool first = !reached.overlaps(rows);
       landing(use.operation, out_accum) = first ? Landing::result : Landing::part;
-      if (!first) parts.push_back(use.operation);
+      first ? written.add(rows) : parts.push_back(use.operation);
       launches.push_back(use.operation);
       reached.add(rows);
     }
-    const bool all = reached.contains({0, program_.buffers[at(sums)].rows});
+    const IndexRange every{0, program_.buffers[at(sums)].rows};
+    const bool all = reached.contains(every);
     const bool in_parts = static_cast<int>(parts.size()) <= kMostParts;
     if (!all) plan_.cleared.push_back(in_parts ? plan_.result[at(sums)] : sums);
+    if (written.contains(every) && in_parts) written_.insert(launch(launches.front()).buffer(lse));
     if (in_parts) {
       plan_.exists[at(sums)] = false;
       plan_.moves[at(round)].nothing = parts.empty();
@@ -128,6 +131,13 @@ class AccumulationPlanner {
       return;
     }
     for (const int operation : launches) landing(operation, out_accum) = Landing::add;
+  }
+
+  void plan_statistics() {
+    for (int buffer = 0; buffer < static_cast<int>(program_.buffers.size()); ++buffer) {
+      if (program_.buffers[at(buffer)].tensor == lse && !written_.contains(buffer))
+        plan_.emptied.push_back(buffer);
+    }
   }
 
   void plan_gradients(int sums) {
@@ -197,6 +207,7 @@ class AccumulationPlanner {
 
   const DistributedProgram& program_;
   std::vector<std::vector<Use>> uses_;  // by buffer of sums, in the order of the program
+  std::set<int> written_;               // buffers of lse: launches write all rows before something reads them
   AccumulationPlan plan_;
 };
 

@@ -37,6 +37,7 @@ struct AccumulationPlan {
   std::vector<int> result;           // by buffer of sums: that of the rounded result, -1: none
   std::vector<bool> exists;          // by buffer: memory is needed
   std::vector<int> cleared;          // buffers that hold 0 before the first operation
+  std::vector<int> emptied;          // of lse: -inf before the first operation
 };
 
 AccumulationPlan plan_accumulation(const DistributedProgram& program);

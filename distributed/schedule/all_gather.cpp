@@ -12,21 +12,6 @@ namespace {
 
 using enum TensorName;
 
-/// Heads of K and V by group. Each group is twice as large as the one before, as nothing hides the copies of
-/// the first; backward the last is small, since nothing hides that its gradients go home.
-std::vector<IndexRange> head_groups(std::int64_t heads_kv, LinkSchedule schedule, bool forward) {
-  if (schedule == LinkSchedule::all_gather) return {{0, heads_kv}};
-  const std::int64_t last = forward || heads_kv == 1 ? 0 : 1, others = heads_kv - last;
-  std::vector<IndexRange> groups;
-  for (std::int64_t begin = 0, size = 1; begin < others; size *= 2) {
-    const bool ends = begin + 2 * size > others;  // what is left would be smaller than this one
-    groups.push_back({begin, ends ? others : begin + size});
-    begin = groups.back().end;
-  }
-  if (last > 0) groups.push_back({others, heads_kv});
-  return groups;
-}
-
 class AllGatherBuilder {
  public:
   AllGatherBuilder(const AttentionProblem& problem, Direction direction, const DistributedOptions& options,
@@ -35,7 +20,9 @@ class AllGatherBuilder {
         ranks_(options.ranks),
         q_shards_(shard_tokens(grid.sharding, problem.seqlen_q, ranks_)),
         kv_shards_(shard_tokens(grid.sharding, problem.seqlen_k, ranks_)),
-        groups_(head_groups(problem.heads_kv, options.schedule, build_.forward())),
+        groups_(options.schedule == LinkSchedule::all_gather
+                    ? std::vector<IndexRange>{{0, problem.heads_kv}}
+                    : head_groups(problem.heads_kv, 2, !build_.forward())),
         attends_(groups_.size()) {
     for (auto& of_ranks : attends_) {
       of_ranks.resize(at(ranks_));

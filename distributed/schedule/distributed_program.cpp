@@ -16,6 +16,7 @@ constexpr ScheduleText kSchedules[] = {
     {"all-gather", "all K and V to every rank, zigzag shards; one launch or two (Llama 3, arXiv:2407.21783)"},
     {"all-gather-heads", "the same by groups of heads: launches begin when the first heads have come"},
     {"ulysses", "all-to-all: from tokens to heads and back (DeepSpeed-Ulysses, arXiv:2309.14509)"},
+    {"ulysses-heads", "the same by groups of heads: copies of a group hide behind the launches of others"},
     {"ulysses-ring", "heads inside groups of ranks, a zigzag ring across them (USP, arXiv:2405.07719)"}};
 
 }  // namespace

@@ -24,12 +24,13 @@ enum class LinkSchedule : std::uint8_t {
   all_gather,
   all_gather_heads,
   ulysses,
+  ulysses_heads,
   ulysses_ring
 };
 inline constexpr LinkSchedule kLinkSchedules[] = {
-    LinkSchedule::ring,        LinkSchedule::zigzag,           LinkSchedule::striped,
-    LinkSchedule::all_gather,  LinkSchedule::all_gather_heads, LinkSchedule::ulysses,
-    LinkSchedule::ulysses_ring};
+    LinkSchedule::ring,          LinkSchedule::zigzag,           LinkSchedule::striped,
+    LinkSchedule::all_gather,    LinkSchedule::all_gather_heads, LinkSchedule::ulysses,
+    LinkSchedule::ulysses_heads, LinkSchedule::ulysses_ring};
 /// Whether every rank gets all K and V, rather than one shard after the other.
 inline bool gathers_keys(LinkSchedule schedule) {
   return schedule == LinkSchedule::all_gather || schedule == LinkSchedule::all_gather_heads;

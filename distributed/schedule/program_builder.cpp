@@ -132,8 +132,24 @@ void ProgramBuilder::place_input(int buffer, std::int64_t first_head, const Shar
   place_input(rows(buffer, shard.rows()), first_head, shard);
 }
 
+void ProgramBuilder::place_output(const BufferBlock& block, std::int64_t first_head, const Shard& shard) {
+  program_.outputs.push_back({block, first_head, shard});
+}
+
 void ProgramBuilder::place_output(int buffer, std::int64_t first_head, const Shard& shard) {
-  program_.outputs.push_back({rows(buffer, shard.rows()), first_head, shard});
+  place_output(rows(buffer, shard.rows()), first_head, shard);
+}
+
+std::vector<IndexRange> head_groups(std::int64_t heads, std::int64_t growth, bool sends_results) {
+  const std::int64_t last = sends_results && heads > 1 ? 1 : 0, others = heads - last;
+  std::vector<IndexRange> groups;
+  for (std::int64_t begin = 0, size = 1; begin < others; size *= growth) {
+    const bool ends = begin + 2 * size > others;  // what is left would be smaller than this one
+    groups.push_back({begin, ends ? others : begin + size});
+    begin = groups.back().end;
+  }
+  if (last > 0) groups.push_back({others, heads});
+  return groups;
 }
 
 }  // namespace tilescope

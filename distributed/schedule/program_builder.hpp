@@ -27,6 +27,7 @@ class ProgramBuilder {
   void place_input(const BufferBlock& block, std::int64_t first_head, const Shard& shard);
   /// The rows of `shard`, which lie in the buffer from its first row on, are those of the whole tensor.
   void place_input(int buffer, std::int64_t first_head, const Shard& shard);
+  void place_output(const BufferBlock& block, std::int64_t first_head, const Shard& shard);
   void place_output(int buffer, std::int64_t first_head, const Shard& shard);
 
   const AttentionProblem& problem() const { return program_.problem; }
@@ -57,6 +58,11 @@ class ProgramBuilder {
 
 /// Whether a launch writes that tensor of its buffers, or only reads it.
 bool attend_writes(Direction direction, TensorName tensor);
+
+/// Heads by group, for copies of a group to hide behind the launches of those before it. Each is so many
+/// times as large as the one before, as nothing hides the copies of the first; if results go back to other
+/// ranks, the last is small, since nothing hides that either.
+std::vector<IndexRange> head_groups(std::int64_t heads, std::int64_t growth, bool sends_results);
 
 /// The schedules: from the grid that rank_grid() gave.
 DistributedProgram build_ring(const AttentionProblem& problem, Direction direction,

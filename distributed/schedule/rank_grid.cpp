@@ -66,6 +66,7 @@ RankGrid grid_of(const AttentionProblem& problem, const DistributedOptions& opti
     case LinkSchedule::all_gather_heads:
       return {1, options.ranks, Sharding::zigzag};
     case LinkSchedule::ulysses:
+    case LinkSchedule::ulysses_heads:
       return {options.ranks, 1, Sharding::contiguous};
     case LinkSchedule::ulysses_ring:
       return two_dimensional(problem, options);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rings, Ulysses and both together. Ranks stand in groups: the ranks of a group exchange tokens for heads by
 // all-to-all, so that each has all tokens of the group and its share of the heads; K and V of a group's share
-// then rotate from group to group. One group: Ulysses. Groups of one rank: a ring.
+// then rotate from group to group. One group: Ulysses. Groups of one rank: a ring. Ulysses at once or some
+// heads after the other: copies of some then hide behind the launches of others.
 #include <algorithm>
+#include <span>
 
 #include "distributed/schedule/program_builder.hpp"
 
@@ -11,109 +13,23 @@ namespace {
 
 using enum TensorName;
 
-class RingBuilder {
+/// Heads [begin, end) of each rank's share of K and V, and the query heads that go with them.
+class RingOfHeads {
  public:
-  RingBuilder(const AttentionProblem& problem, Direction direction, const DistributedOptions& options,
-              const RankGrid& grid)
-      : build_(problem, direction, options, grid),
+  /// @param turn  of `turns` such rings
+  RingOfHeads(ProgramBuilder& build, const RankGrid& grid, const IndexRange& heads_kv, int turn, int turns)
+      : build_(build),
         ulysses_(grid.ulysses),
         groups_(grid.ring),
-        q_shards_(shard_tokens(grid.sharding, problem.seqlen_q, grid.ring)),
-        kv_shards_(shard_tokens(grid.sharding, problem.seqlen_k, grid.ring)) {
+        heads_kv_(heads_kv),
+        first_step_(turn),
+        last_step_(groups_ + turns + turn),
+        q_shards_(shard_tokens(grid.sharding, build.problem().seqlen_q, grid.ring)),
+        kv_shards_(shard_tokens(grid.sharding, build.problem().seqlen_k, grid.ring)) {
     for (const Shard& shard : kv_shards_) most_keys_ = std::max(most_keys_, shard.rows());
     for (auto* slot : {&k_slot_, &v_slot_, &dk_slot_, &dv_slot_}) {
       for (auto& buffers : *slot) buffers.assign(static_cast<std::size_t>(ulysses_ * groups_), -1);
     }
-  }
-
-  DistributedProgram build() {
-    add_operands();
-    for (int step = 0; step < groups_; ++step) {
-      if (step + 1 < groups_) rotate_keys(step);
-      if (!build_.forward() && step > 0) rotate_gradients(step);
-      launch(step);
-    }
-    if (!build_.forward() && groups_ > 1) {
-      rotate_gradients(groups_);
-      launch_rest();
-    }
-    finish();
-    return build_.take();
-  }
-
- private:
-  using Buffers = std::vector<int>;  // by rank
-  int rank(int group, int member) const { return group * ulysses_ + member; }
-  /// The group whose K and V group `group` holds in a step, and the next one of the ring.
-  int visiting(int group, int step) const { return (group - step + groups_) % groups_; }
-  int next(int group) const { return (group + 1) % groups_; }
-  const Shard& shard_of(TensorName tensor, int group) const {
-    return (has_query_rows(tensor) ? q_shards_ : kv_shards_)[at(group)];
-  }
-  std::int64_t heads_of(TensorName tensor) const { return tensor_extent(build_.problem(), tensor).heads; }
-
-  /// Buffers of all ranks, for the rows of their groups and their share of the heads.
-  Buffers add_all(TensorName tensor, BufferRole role, std::optional<std::int64_t> rows = std::nullopt) {
-    Buffers buffers;
-    for (int r = 0; r < groups_ * ulysses_; ++r) {
-      buffers.push_back(build_.add_buffer(r, tensor, role, heads_of(tensor) / ulysses_,
-                                          rows.value_or(shard_of(tensor, r / ulysses_).rows())));
-    }
-    return buffers;
-  }
-  void place(const Buffers& buffers, TensorName tensor, bool input) {
-    for (int r = 0; r < groups_ * ulysses_; ++r) {
-      const std::int64_t first_head = r % ulysses_ * (heads_of(tensor) / ulysses_);
-      const Shard& shard = shard_of(tensor, r / ulysses_);
-      input ? build_.place_input(buffers[at(r)], first_head, shard)
-            : build_.place_output(buffers[at(r)], first_head, shard);
-    }
-  }
-
-  /// The all-to-all of a group between buffers of whole heads and those of whole shards.
-  /// @param to_heads  from each rank's rows of all heads to all rows of its heads, or back
-  void all_to_all(int step, TensorName tensor, const Buffers& by_tokens, const Buffers& by_heads,
-                  bool to_heads) {
-    const std::int64_t heads = heads_of(tensor) / ulysses_;
-    for (int distance = 0; distance < ulysses_; ++distance) {
-      for (int r = 0; r < groups_ * ulysses_; ++r) {
-        const int member = r % ulysses_, other = (member + distance) % ulysses_;
-        const int owner_of_rows = to_heads ? member : other, owner_of_heads = to_heads ? other : member;
-        const IndexRange rows =
-            near_equal_part(shard_of(tensor, r / ulysses_).rows(), ulysses_, owner_of_rows);
-        const BufferBlock tokens{by_tokens[at(rank(r / ulysses_, owner_of_rows))],
-                                 {owner_of_heads * heads, (owner_of_heads + 1) * heads},
-                                 {0, rows.count()}};
-        const BufferBlock full{by_heads[at(rank(r / ulysses_, owner_of_heads))], {0, heads}, rows};
-        to_heads ? build_.move(step, MoveKind::copy, tokens, full)
-                 : build_.move(step, MoveKind::copy, full, tokens);
-      }
-    }
-  }
-  /// Buffers in which each rank has its own rows of all heads.
-  Buffers add_by_tokens(TensorName tensor, bool input) {
-    Buffers buffers;
-    for (int r = 0; r < groups_ * ulysses_; ++r) {
-      const Shard& shard = shard_of(tensor, r / ulysses_);
-      const Shard own = shard.part(near_equal_part(shard.rows(), ulysses_, r % ulysses_));
-      buffers.push_back(build_.add_buffer(r, tensor, BufferRole::operand, heads_of(tensor), own.rows()));
-      input ? build_.place_input(buffers.back(), 0, own) : build_.place_output(buffers.back(), 0, own);
-    }
-    return buffers;
-  }
-  /// An input that the ranks own by tokens, by heads in the end.
-  Buffers input_by_tokens(TensorName tensor) {
-    if (ulysses_ == 1) return input_by_heads(tensor);
-    const Buffers by_tokens = add_by_tokens(tensor, true);
-    const Buffers by_heads = add_all(tensor, BufferRole::received);
-    all_to_all(0, tensor, by_tokens, by_heads, true);
-    return by_heads;
-  }
-  /// An input that the forward pass has left by heads.
-  Buffers input_by_heads(TensorName tensor) {
-    const Buffers buffers = add_all(tensor, BufferRole::operand);
-    place(buffers, tensor, true);
-    return buffers;
   }
 
   void add_operands() {
@@ -145,6 +61,90 @@ class RingBuilder {
     }
     dk_part_ = add_all(dk_accum, BufferRole::state, most_keys_);
     dv_part_ = add_all(dv_accum, BufferRole::state, most_keys_);
+  }
+
+  void compute() {
+    for (int step = 0; step < groups_; ++step) {
+      if (step + 1 < groups_) rotate_keys(step);
+      if (!build_.forward() && step > 0) rotate_gradients(step);
+      launch(step);
+    }
+    if (!build_.forward() && groups_ > 1) {
+      rotate_gradients(groups_);
+      launch_rest();
+    }
+    finish();
+  }
+
+ private:
+  using Buffers = std::vector<int>;  // by rank
+  int rank(int group, int member) const { return group * ulysses_ + member; }
+  /// The group whose K and V group `group` holds in a step, and the next one of the ring.
+  int visiting(int group, int step) const { return (group - step + groups_) % groups_; }
+  int next(int group) const { return (group + 1) % groups_; }
+  const Shard& shard_of(TensorName tensor, int group) const {
+    return (has_query_rows(tensor) ? q_shards_ : kv_shards_)[at(group)];
+  }
+  /// Of a head of K and V, in that tensor.
+  std::int64_t heads_of_one(TensorName tensor) const {
+    return has_query_rows(tensor) ? build_.problem().group_size() : 1;
+  }
+  std::int64_t heads_of(TensorName tensor) const { return heads_kv_.count() * heads_of_one(tensor); }
+  /// Of a member's, in the whole tensor.
+  std::int64_t first_head(TensorName tensor, int member) const {
+    return (member * (build_.problem().heads_kv / ulysses_) + heads_kv_.begin) * heads_of_one(tensor);
+  }
+
+  /// Buffers of all ranks, for the rows of their groups and their share of the heads.
+  Buffers add_all(TensorName tensor, BufferRole role, std::optional<std::int64_t> rows = std::nullopt) {
+    Buffers buffers;
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      buffers.push_back(build_.add_buffer(r, tensor, role, heads_of(tensor),
+                                          rows.value_or(shard_of(tensor, r / ulysses_).rows())));
+    }
+    return buffers;
+  }
+  void place(const Buffers& buffers, TensorName tensor, bool input) {
+    for (int r = 0; r < groups_ * ulysses_; ++r) {
+      const Shard& shard = shard_of(tensor, r / ulysses_);
+      place(build_.rows(buffers[at(r)], shard.rows()), first_head(tensor, r % ulysses_), shard, input);
+    }
+  }
+  void place(const BufferBlock& block, std::int64_t head, const Shard& shard, bool input) {
+    input ? build_.place_input(block, head, shard) : build_.place_output(block, head, shard);
+  }
+
+  /// The all-to-all of each group between a rank's rows of others' heads and the buffers with all rows of its
+  /// own heads. Its own rows of these stand there, as owned.
+  /// @param input  from rows to heads, or back
+  void all_to_all(int step, TensorName tensor, const Buffers& by_heads, bool input) {
+    const std::int64_t heads = heads_of(tensor);
+    for (int distance = 0; distance < ulysses_; ++distance) {
+      for (int r = 0; r < groups_ * ulysses_; ++r) {
+        const int group = r / ulysses_, owner = r % ulysses_, other = (owner + distance) % ulysses_;
+        const Shard& shard = shard_of(tensor, group);
+        const IndexRange rows = near_equal_part(shard.rows(), ulysses_, owner);
+        const BufferBlock full{by_heads[at(rank(group, other))], {0, heads}, rows};
+        BufferBlock owned = full;
+        if (distance > 0)
+          owned = build_.whole(build_.add_buffer(r, tensor, BufferRole::operand, heads, rows.count()));
+        place(owned, first_head(tensor, other), shard.part(rows), input);
+        if (distance > 0) build_.move(step, MoveKind::copy, input ? owned : full, input ? full : owned);
+      }
+    }
+  }
+  /// An input that the ranks own by tokens, by heads in the end.
+  Buffers input_by_tokens(TensorName tensor) {
+    if (ulysses_ == 1) return input_by_heads(tensor);
+    const Buffers by_heads = add_all(tensor, BufferRole::received);
+    all_to_all(first_step_, tensor, by_heads, true);
+    return by_heads;
+  }
+  /// An input that the forward pass has left by heads.
+  Buffers input_by_heads(TensorName tensor) {
+    const Buffers buffers = add_all(tensor, BufferRole::operand);
+    place(buffers, tensor, true);
+    return buffers;
   }
 
   /// Where rank r finds the keys of a step: its own, then two buffers in turn.
@@ -225,31 +225,38 @@ class RingBuilder {
     build_.move(step, MoveKind::add, build_.rows(part[at(r)], rows), build_.rows(sums[at(r)], rows));
   }
 
+  /// Rounds sums to the element type and gives the rows back to their owners; dQ last, as its sums are
+  /// rounded by a pass, and those of the others by the launch.
   void finish() {
-    if (build_.forward()) {
-      give_back(out_accum, out);
-    } else {
-      give_back(dq_accum, dq);
-      give_back(dk_accum, dk);
-      give_back(dv_accum, dv);
+    struct Result {
+      TensorName sums, tensor;
+    };
+    constexpr Result kForward[] = {{out_accum, out}},
+                     kBackward[] = {{dk_accum, dk}, {dv_accum, dv}, {dq_accum, dq}};
+    const std::span<const Result> results =
+        build_.forward() ? std::span<const Result>(kForward) : std::span<const Result>(kBackward);
+    std::vector<Buffers> by_heads;
+    for (const Result& result : results) by_heads.push_back(round(result.sums, result.tensor));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      ulysses_ == 1 ? place(by_heads[i], results[i].tensor, false)
+                    : all_to_all(last_step_, results[i].tensor, by_heads[i], false);
     }
   }
-  /// Rounds sums to the element type and gives the rows back to their owners.
-  void give_back(TensorName sums, TensorName result) {
-    const Buffers by_heads =
-        ulysses_ == 1 ? add_all(result, BufferRole::operand) : add_all(result, BufferRole::state);
-    const int step = groups_ + 1;
+  Buffers round(TensorName sums, TensorName result) {
+    const Buffers by_heads = add_all(result, ulysses_ == 1 ? BufferRole::operand : BufferRole::state);
     for (int r = 0; r < groups_ * ulysses_; ++r) {
-      build_.move(step, MoveKind::round, build_.whole(operand(sums)[at(r)]), build_.whole(by_heads[at(r)]));
+      build_.move(last_step_, MoveKind::round, build_.whole(operand(sums)[at(r)]),
+                  build_.whole(by_heads[at(r)]));
     }
-    if (ulysses_ == 1) return place(by_heads, result, false);
-    all_to_all(step, result, add_by_tokens(result, false), by_heads, false);
+    return by_heads;
   }
 
   Buffers& operand(TensorName tensor) { return operands_[static_cast<std::size_t>(tensor)]; }
 
-  ProgramBuilder build_;
+  ProgramBuilder& build_;
   int ulysses_, groups_;
+  IndexRange heads_kv_;
+  int first_step_, last_step_;
   std::vector<Shard> q_shards_, kv_shards_;  // by group
   std::int64_t most_keys_ = 0;
   std::array<Buffers, kNumTensors> operands_;
@@ -261,7 +268,22 @@ class RingBuilder {
 
 DistributedProgram build_ring(const AttentionProblem& problem, Direction direction,
                               const DistributedOptions& options, const RankGrid& grid) {
-  return RingBuilder(problem, direction, options, grid).build();
+  ProgramBuilder build(problem, direction, options, grid);
+  const std::int64_t heads_kv = problem.heads_kv / grid.ulysses;
+  std::vector<IndexRange> turns = {{0, heads_kv}};
+  // Backward little is sent before a launch, dO alone: large groups hide it, too.
+  if (options.schedule == LinkSchedule::ulysses_heads)
+    turns = head_groups(heads_kv, build.forward() ? 2 : 8, true);
+  std::vector<RingOfHeads> rings;
+  for (const IndexRange& heads : turns) {
+    const int turn = static_cast<int>(rings.size());
+    rings.emplace_back(build, grid, heads, turn, static_cast<int>(turns.size())).add_operands();
+  }
+  for (std::size_t turn = 0; turn < rings.size(); ++turn) {
+    build.on_strand(static_cast<int>(turn));
+    rings[turn].compute();
+  }
+  return build.take();
 }
 
 }  // namespace tilescope

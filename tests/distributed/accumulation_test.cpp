@@ -24,7 +24,9 @@ class Followed {
     for (std::size_t i = 0; i < rows_.size(); ++i)
       rows_[i].assign(static_cast<std::size_t>(program.buffers[i].rows), false);
     for (const Placement& input : program.inputs) set(input.block.buffer, input.block.rows);
-    for (const int buffer : plan_.cleared) set(buffer, all(buffer));
+    for (const std::vector<int>& buffers : {plan_.cleared, plan_.emptied}) {
+      for (const int buffer : buffers) set(buffer, all(buffer));
+    }
   }
 
   /// @return whether every row was there when it was read, and every output is there in the end
@@ -37,11 +39,7 @@ class Followed {
         move(i, std::get<Move>(operation.what));
       }
     }
-    for (const Placement& output : program_.outputs) {
-      const bool statistics =
-          program_.buffer_of(output.block).tensor == lse;  // -inf before the first operation
-      if (!statistics) need(output.block.buffer, output.block.rows);
-    }
+    for (const Placement& output : program_.outputs) need(output.block.buffer, output.block.rows);
     return right_;
   }
 
@@ -67,9 +65,14 @@ class Followed {
     }
     if (program_.direction == Direction::forward) {
       const int sums = attend.buffer(out_accum);
-      if (plan.out == Landing::result) set(result(sums), attend.slice.q_rows);
-      if (plan.out == Landing::add)
-        set(sums, attend.slice.q_rows);  // merged: what lse does not know is not read
+      if (plan.out == Landing::result) {
+        set(result(sums), attend.slice.q_rows);
+        set(attend.buffer(lse), attend.slice.q_rows);
+      }
+      if (plan.out == Landing::add) {  // merged: what lse does not know is not read
+        need(attend.buffer(lse), attend.slice.q_rows);
+        set(sums, attend.slice.q_rows);
+      }
       return;
     }
     for (const auto& [name, landing] : {std::pair(dk_accum, plan.dk), std::pair(dv_accum, plan.dv)}) {
@@ -90,8 +93,9 @@ class Followed {
       set(move.to.buffer, move.to.rows);
     }
     for (const int part : plan.parts) {  // merged: every row of a launch sees some key
-      const Operation& of = program_.operations[static_cast<std::size_t>(part)];
-      set(move.to.buffer, std::get<Attend>(of.what).slice.q_rows);
+      const auto& of = std::get<Attend>(program_.operations[static_cast<std::size_t>(part)].what);
+      if (program_.direction == Direction::forward) need(of.buffer(lse), of.slice.q_rows);
+      set(move.to.buffer, of.slice.q_rows);
     }
     need(move.to.buffer, move.to.rows);
   }

@@ -60,8 +60,10 @@ TEST_CASE("link bytes are the published ones") {
     CHECK(sent(gather, Direction::forward) == (kRanks - 1) * s);
     CHECK(sent(gather, Direction::backward) == (kRanks - 1) * 3 * s);
   }
-  for (const Direction direction : kDirections)
-    CHECK(sent(LinkSchedule::ulysses, direction) == (kRanks - 1) * (g + 1) * s / kRanks);
+  for (const LinkSchedule by_heads : {LinkSchedule::ulysses, LinkSchedule::ulysses_heads}) {
+    for (const Direction direction : kDirections)
+      CHECK(sent(by_heads, direction) == (kRanks - 1) * (g + 1) * s / kRanks);
+  }
   const auto usp = link_closed_form(problem, Direction::forward, {LinkSchedule::ulysses_ring, kRanks, 4});
   CHECK(usp.front().sent == 3 * (g + 1) * s / 4 + (2 - 1) * s);
 }
@@ -350,6 +352,26 @@ TEST_CASE("an all-gather by groups of heads shows the link but for its first and
     const double all = keys + (direction == Direction::forward ? 0 : sums);
     CHECK(exposed(LinkSchedule::all_gather) == doctest::Approx(all).epsilon(1e-6));
     CHECK(exposed(LinkSchedule::all_gather_heads) == doctest::Approx(all / 8).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("Ulysses by groups of heads shows the link but for its first and last group") {
+  const AttentionProblem problem{.heads = 16,
+                                 .heads_kv = 16,
+                                 .seqlen_q = 16384,
+                                 .seqlen_k = 16384,
+                                 .head_dim = 128,
+                                 .dtype = ElementType::bf16,
+                                 .causal = true};
+  const RankRates rates{700e12, 1e18, 390e9, 0};
+  for (const Direction direction : kDirections) {
+    const auto exposed = [&](LinkSchedule schedule) {
+      return predict_timeline(build_distributed(problem, direction, {schedule, 2}), rates).exposed_seconds;
+    };
+    const double all =
+        4 * 8192.0 * 8 * 2 * 128 / 390e9;  // of Q, K, V and O, half of each, or their gradients
+    CHECK(exposed(LinkSchedule::ulysses) == doctest::Approx(all).epsilon(1e-6));
+    CHECK(exposed(LinkSchedule::ulysses_heads) == doctest::Approx(all / 8).epsilon(1e-6));
   }
 }
 

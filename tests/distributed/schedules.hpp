@@ -32,7 +32,11 @@ inline std::vector<DistributedCase> distributed_cases(std::vector<int> ranks = {
       const bool two = schedule == LinkSchedule::ulysses_ring;
       if (two && p != 4 && p != 8) continue;
       const bool in_groups = schedule == LinkSchedule::all_gather_heads;  // two, backward three
-      const std::int64_t heads_kv = schedule == LinkSchedule::ulysses ? p : two ? 4 : in_groups ? 3 : 2;
+      const std::int64_t heads_kv = schedule == LinkSchedule::ulysses         ? p
+                                    : schedule == LinkSchedule::ulysses_heads ? 3 * p
+                                    : two                                     ? 4
+                                    : in_groups                               ? 3
+                                                                              : 2;
       for (const Lengths lengths : {Lengths{64, 64}, Lengths{83, 83}, Lengths{41, 75}, Lengths{75, 41}}) {
         for (const bool causal : {false, true}) {
           AttentionProblem problem;
