@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times what others share between GPUs: PyTorch's context parallel, and a zigzag ring in Python as users write it
 (its own merge in fp32, PyTorch's flash attention for the launches), beside the same kernel on one GPU with the whole
-problem. One process a GPU:
+problem; and tilescope.torch's ring, where the package is. One process a GPU:
 
     torchrun --nproc-per-node 2 profiler/benchmarks/distributed_peers.py --heads 32 --heads-kv 8 --tokens 2048 8192 --json out.json
 """
@@ -196,6 +196,10 @@ def tensors(arguments, tokens):
 
 def one_gpu(arguments, tokens, backend):
     q, k, v = tensors(arguments, tokens * dist.get_world_size())
+    if backend == TILESCOPE:
+        from tilescope.torch import attention
+
+        return forward_backward_times(lambda: attention(q, k, v, causal=True), (q, k, v))
     with sdpa_kernel(backend):
         return forward_backward_times(
             lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (q, k, v))
@@ -218,7 +222,16 @@ def ring_times(arguments, tokens, backend):
     return forward_backward_times(lambda: ZigzagRing.apply(q, k, v), (q, k, v), links=True)
 
 
+def tilescope_times(arguments, tokens, backend):
+    from tilescope.torch.context_parallel import context_parallel_attention
+
+    q, k, v = tensors(arguments, tokens)
+    return forward_backward_times(lambda: context_parallel_attention(q, k, v, causal=True), (q, k, v), links=True)
+
+
+TILESCOPE = "tilescope"
 PEERS = {
+    "tilescope.torch context parallel": (tilescope_times, TILESCOPE),
     "zigzag ring in Python": (ring_times, SDPBackend.FLASH_ATTENTION),
     "PyTorch context parallel, flash": (context_parallel_times, SDPBackend.FLASH_ATTENTION),
     "PyTorch context parallel, cuDNN": (context_parallel_times, SDPBackend.CUDNN_ATTENTION),

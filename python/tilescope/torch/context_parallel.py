@@ -80,8 +80,7 @@ def _visible(rank: int, step: int, rows: int, causal: bool) -> tuple[slice, slic
 def _merge(out: torch.Tensor, lse: torch.Tensor, part: torch.Tensor, part_lse: torch.Tensor) -> None:
     """Attention over more keys into `out` and `lse` (float32): no exponential overflows, none of nothing is taken."""
     together = torch.logaddexp(lse, part_lse)
-    out.mul_(torch.exp(lse - together).unsqueeze(-1))
-    out.addcmul_(part.float(), torch.exp(part_lse - together).unsqueeze(-1))
+    out.lerp_(part.float(), torch.exp(part_lse - together).unsqueeze(-1))
     lse.copy_(together)
 
 

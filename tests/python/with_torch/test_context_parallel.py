@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sequence shared by the ranks of a process group (gloo, on CPU): the whole attention, and its gradients."""
 
+import runpy
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -11,6 +14,7 @@ from tilescope.torch.context_parallel import context_parallel_attention, shard_s
 
 pytestmark = pytest.mark.torch
 RANKS = 3
+EXAMPLE = Path(__file__).parents[3] / "examples/context_parallel.py"
 
 
 def on_rank(rank, store):
@@ -40,6 +44,9 @@ def on_rank(rank, store):
         shard_sequence(torch.zeros(1, 1, 7, 16))
     with pytest.raises(ValueError, match="even"):
         context_parallel_attention(*(torch.zeros(1, 1, 7, 16),) * 3)
+    example = runpy.run_path(str(EXAMPLE))
+    for name, (ours, usual) in example["share_a_sequence"]("cpu", torch.float32, tokens_a_rank=20).items():
+        assert ours <= example["ALLOWED"] * usual, name
     dist.destroy_process_group()
 
 
