@@ -8,12 +8,16 @@ namespace tilescope {
 using enum TensorName;
 
 DeviceRank::DeviceRank(int rank, RankedProgram& shared)
-    : rank_((check_cuda(cudaSetDevice(rank), "choosing a device"), rank)),
+    : rank_(rank),
+      device_((check_cuda(cudaSetDevice(shared.devices[at(rank)]), "choosing a device"),
+               shared.devices[at(rank)])),
       shared_(shared),
       program_(shared.program) {
   const RankPlan& plan = shared_.plans[at(rank_)];
   for (int i = 0; i < plan.lanes; ++i) {
-    lanes_.push_back(std::make_unique<Stream>());
+    // Copies first, then strands in their order: what is ready of a later one fills what earlier ones leave.
+    const int place = i < plan.strands ? 1 + i : 0;
+    lanes_.push_back(std::make_unique<Lane>(place));
     lane_ends_.push_back(std::make_unique<Event>());
   }
   for (const Enqueued& entry : plan.enqueued) {
@@ -41,9 +45,9 @@ DeviceRank::DeviceRank(int rank, RankedProgram& shared)
   }
 }
 
-DeviceRank::~DeviceRank() { cudaSetDevice(rank_); }
+DeviceRank::~DeviceRank() { cudaSetDevice(device_); }
 
-void DeviceRank::make_current() const { check_cuda(cudaSetDevice(rank_), "choosing a device"); }
+void DeviceRank::make_current() const { check_cuda(cudaSetDevice(device_), "choosing a device"); }
 
 DeviceTensor DeviceRank::packed(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
                                 std::int64_t cols) {
@@ -112,6 +116,7 @@ void DeviceRank::begin(int repetition) {
   make_current();
   if (repetition > 0) {
     for (const auto& other : shared_.ranks) {
+      if (other == nullptr) continue;  // NCCL's two sides meet
       const Event& end = other->repetition_ends_[at((repetition - 1) % 2)];
       check_cuda(cudaStreamWaitEvent(lane(0), end.get()), "waiting for the repetition before");
     }

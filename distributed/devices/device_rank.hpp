@@ -8,6 +8,7 @@
 
 #include "distributed/devices/device_ranks.hpp"
 #include "distributed/devices/event.hpp"
+#include "distributed/devices/lane.hpp"
 #include "distributed/devices/nccl_library.hpp"
 #include "distributed/devices/sums.hpp"
 #include "distributed/execution/accumulation_plan.hpp"
@@ -28,8 +29,9 @@ struct RankedProgram {
   const GpuKernel* kernel = nullptr;
   Transport transport = Transport::copy_engine;
   std::shared_ptr<NcclRanks> nccl;
-  std::vector<void*> memory;  // by buffer, whichever rank's
-  std::vector<std::unique_ptr<DeviceRank>> ranks;
+  std::vector<void*> memory;                       // by buffer, whichever rank's
+  std::vector<std::unique_ptr<DeviceRank>> ranks;  // null: of another process
+  std::vector<int> devices;                        // of this process, by rank
 };
 
 class DeviceRank final : public RankQueue {
@@ -100,10 +102,10 @@ class DeviceRank final : public RankQueue {
   void make_current() const;
   cudaStream_t lane(int index) const { return lanes_[static_cast<std::size_t>(index)]->get(); }
 
-  int rank_;
+  int rank_, device_;
   RankedProgram& shared_;
   const DistributedProgram& program_;
-  std::vector<std::unique_ptr<Stream>> lanes_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
   std::map<int, DeviceBuffer> buffers_;              // by the program's number
   std::map<int, std::unique_ptr<Launch>> launches_;  // by operation
   std::vector<Scratch> scratch_;                     // by strand

@@ -5,6 +5,7 @@
 
 #include "distributed/devices/device_rank.hpp"
 #include "distributed/execution/rank_failure.hpp"
+#include "distributed/processes/process_group.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
@@ -93,14 +94,31 @@ std::shared_ptr<NcclRanks> connect_nccl(int ranks) {
   return std::make_shared<NcclRanks>(ranks);
 }
 
+std::shared_ptr<NcclRanks> connect_nccl(ProcessGroup& processes) {
+  return std::make_shared<NcclRanks>(processes, device_of(processes));
+}
+
+int device_of(const ProcessGroup& processes) {
+  require_device();
+  int visible = 0;
+  check_cuda(cudaGetDeviceCount(&visible), "counting devices");
+  if (visible == 1) return 0;  // the launcher has hidden the others
+  if (processes.local_rank() < visible) return processes.local_rank();
+  throw MachineLacks("process " + std::to_string(processes.local_rank()) +
+                     " of this host has no GPU: " + std::to_string(visible) + " are visible");
+}
+
 struct DeviceRanks::State {
   RankedProgram shared;
   DeviceRankOptions options;
+  int device = 0;  // that is current before and after
 };
 
 DeviceRanks::DeviceRanks(const DistributedProgram& program, const DeviceRankOptions& options)
     : state_(std::make_unique<State>()) {
-  require_devices(program.ranks);
+  ProcessGroup* const processes = options.processes.get();
+  processes != nullptr ? void(state_->device = device_of(*processes)) : require_devices(program.ranks);
+  check_cuda(cudaSetDevice(state_->device), "choosing a device");
   state_->options = options;
   RankedProgram& shared = state_->shared;
   shared.program = program;
@@ -109,46 +127,80 @@ DeviceRanks::DeviceRanks(const DistributedProgram& program, const DeviceRankOpti
   shared.kernel = &choose_kernel(shared.program, options);
   shared.transport = options.transport;
   shared.memory.assign(program.buffers.size(), nullptr);
-  enable_peer_access(program.ranks);
-  if (options.transport == Transport::nccl && program.ranks > 1)
-    shared.nccl = options.nccl != nullptr ? options.nccl : connect_nccl(program.ranks);
-  for (int rank = 0; rank < program.ranks; ++rank)
-    shared.ranks.push_back(std::make_unique<DeviceRank>(rank, shared));
-  check_cuda(cudaSetDevice(0), "choosing a device");
+  if (processes == nullptr) enable_peer_access(program.ranks);
+  if (options.transport == Transport::nccl && program.ranks > 1) {
+    shared.nccl = options.nccl != nullptr ? options.nccl
+                  : processes != nullptr  ? connect_nccl(*processes)
+                                          : connect_nccl(program.ranks);
+  }
+  for (int rank = 0; rank < program.ranks; ++rank) {
+    const bool here = processes == nullptr || processes->rank() == rank;
+    shared.devices.push_back(processes == nullptr ? rank : state_->device);
+    shared.ranks.push_back(here ? std::make_unique<DeviceRank>(rank, shared) : nullptr);
+  }
+  check_cuda(cudaSetDevice(state_->device), "choosing a device");
 }
 
 DeviceRanks::~DeviceRanks() {
+  const int device = state_->device;
   state_.reset();
-  cudaSetDevice(0);
+  cudaSetDevice(device);
+}
+
+template <typename Visitor>
+void DeviceRanks::for_each_rank(Visitor&& visit) const {
+  for (const auto& rank : state_->shared.ranks) {
+    if (rank != nullptr) visit(*rank);
+  }
+  check_cuda(cudaSetDevice(state_->device), "choosing a device");
 }
 
 void DeviceRanks::upload(const TensorSet& tensors) {
-  for (const auto& rank : state_->shared.ranks) rank->upload(tensors);
-}
-void DeviceRanks::download(TensorSet& tensors) {
-  for (const auto& rank : state_->shared.ranks) rank->download(tensors);
-  check_cuda(cudaSetDevice(0), "choosing a device");
+  for_each_rank([&](DeviceRank& rank) { rank.upload(tensors); });
 }
 void DeviceRanks::fill() {
-  for (const auto& rank : state_->shared.ranks) rank->fill();
-  check_cuda(cudaSetDevice(0), "choosing a device");
+  for_each_rank([](DeviceRank& rank) { rank.fill(); });
+}
+
+void DeviceRanks::download(TensorSet& tensors) {
+  ProcessGroup* const processes = state_->options.processes.get();
+  const auto bytes_of = [&](TensorName name) {
+    Tensor& tensor = tensors[name];
+    return std::span(static_cast<std::uint8_t*>(tensor.data()), static_cast<std::size_t>(tensor.bytes()));
+  };
+  const auto names = output_tensors(state_->shared.program.direction);
+  if (processes != nullptr) {
+    for (const TensorName name : names) std::ranges::fill(bytes_of(name), std::uint8_t{0});
+  }
+  for_each_rank([&](DeviceRank& rank) { rank.download(tensors); });
+  if (processes == nullptr) return;
+  // Each row comes from one rank, and is 0 with the others.
+  for (const TensorName name : names) processes->reduce(bytes_of(name), std::bit_or<std::uint8_t>());
 }
 
 double DeviceRanks::run(int repetitions, int timed, WorkShare share) {
   RankedProgram& shared = state_->shared;
+  ProcessGroup* const processes = state_->options.processes.get();
   std::vector<RankQueue*> queues;
-  for (const auto& rank : shared.ranks) {
-    rank->set_run(share, repetitions, repetitions - timed);
-    queues.push_back(rank.get());
+  for (const auto& rank : shared.ranks) queues.push_back(rank.get());
+  for_each_rank([&](DeviceRank& rank) { rank.set_run(share, repetitions, repetitions - timed); });
+  QueueOptions options{
+      .repetitions = repetitions, .time_limit = state_->options.time_limit, .before = state_->options.before};
+  if (processes != nullptr) {
+    options.elsewhere = [processes] { processes->check(); };
+    options.stalled = [processes](const std::string& why) { processes->stalled(why); };
   }
-  run_queues(shared.program, shared.plans, queues,
-             {.repetitions = repetitions,
-              .time_limit = state_->options.time_limit,
-              .before = state_->options.before});
+  try {
+    run_queues(shared.program, shared.plans, queues, options);
+  } catch (const std::exception& error) {
+    if (processes != nullptr) processes->fail(error.what());
+    throw;
+  }
   double slowest = 0;
-  for (const auto& rank : shared.ranks) {
-    if (timed > 0) slowest = std::max(slowest, rank->elapsed_seconds() / timed);
-  }
+  if (timed == 0) return slowest;
+  for_each_rank([&](DeviceRank& rank) { slowest = std::max(slowest, rank.elapsed_seconds() / timed); });
+  if (processes != nullptr)
+    processes->reduce(std::span(&slowest, 1), [](double a, double b) { return std::max(a, b); });
   return slowest;
 }
 
@@ -156,7 +208,7 @@ std::string_view DeviceRanks::kernel() const { return state_->shared.kernel->row
 
 std::vector<std::int64_t> DeviceRanks::memory_bytes() const {
   std::vector<std::int64_t> bytes;
-  for (const auto& rank : state_->shared.ranks) bytes.push_back(rank->memory_bytes());
+  for (const auto& rank : state_->shared.ranks) bytes.push_back(rank != nullptr ? rank->memory_bytes() : 0);
   return bytes;
 }
 

@@ -15,13 +15,18 @@
 namespace tilescope {
 
 class NcclRanks;
+class ProcessGroup;
 /// Connected ranks, which several programs can use one after the other: to connect takes a second.
 /// @throws MachineLacks without NCCL
 std::shared_ptr<NcclRanks> connect_nccl(int ranks);
+/// The same where each process has one rank. @throws RankFailure naming one that does not come
+std::shared_ptr<NcclRanks> connect_nccl(ProcessGroup& processes);
 
 struct DeviceRankOptions {
   Transport transport = Transport::copy_engine;
   std::shared_ptr<NcclRanks> nccl = nullptr;  // of this transport; null: connected anew
+  /// Where each process has one rank, and NCCL carries what they exchange; null: this one has all.
+  std::shared_ptr<ProcessGroup> processes = nullptr;
   /// One whose backward pass is the fused one; null: gpu:flash3 where it takes the program, else
   /// gpu:flash2-mma.
   const GpuKernel* kernel = nullptr;
@@ -37,6 +42,8 @@ enum class WorkShare : std::uint8_t { everything, launches, link };
 
 /// @throws MachineLacks where this machine has too few GPUs, or some that do not reach each other's memory
 void require_devices(int ranks);
+/// The device of this process among those of its host. @throws MachineLacks where it has none
+int device_of(const ProcessGroup& processes);
 
 class DeviceRanks {
  public:
@@ -46,7 +53,7 @@ class DeviceRanks {
   DeviceRanks(const DeviceRanks&) = delete;
   DeviceRanks& operator=(const DeviceRanks&) = delete;
 
-  /// The program's inputs from, and its outputs to, the whole tensors.
+  /// The program's inputs from, and its outputs to, the whole tensors; of processes, each gets all outputs.
   void upload(const TensorSet& tensors);
   void download(TensorSet& tensors);
   /// Random inputs, made on the devices: the times do not depend on which.
@@ -58,12 +65,14 @@ class DeviceRanks {
   double run(int repetitions = 1, int timed = 0, WorkShare share = WorkShare::everything);
 
   std::string_view kernel() const;
-  /// Memory of the buffers, by rank. [bytes]
+  /// Memory of the buffers, by rank; 0 of other processes'. [bytes]
   std::vector<std::int64_t> memory_bytes() const;
   /// NCCL's version, or nothing.
   std::string transport_version() const;
 
  private:
+  template <typename Visitor>
+  void for_each_rank(Visitor&& visit) const;
   struct State;
   std::unique_ptr<State> state_;
 };

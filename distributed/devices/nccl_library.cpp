@@ -2,8 +2,11 @@
 #include "distributed/devices/nccl_library.hpp"
 
 #include <cstdlib>
+#include <future>
+#include <thread>
 
 #include "common/errors.hpp"
+#include "distributed/processes/process_group.hpp"
 #include "gpu/launch/device.hpp"
 
 #ifdef TILESCOPE_HAS_NCCL
@@ -15,6 +18,8 @@ namespace tilescope {
 
 #ifdef TILESCOPE_HAS_NCCL
 namespace {
+
+constexpr std::chrono::seconds kToConnect{60};
 
 /// The library that TILESCOPE_NCCL names, or the one that the loader finds.
 void* open_nccl() {
@@ -29,7 +34,8 @@ void* open_nccl() {
 
 struct NcclRanks::State {
   void* library = open_nccl();
-  std::vector<ncclComm_t> comms;
+  std::vector<ncclComm_t> comms;  // by rank; null: of another process
+  std::vector<int> devices;       // by rank
 
   template <typename Function>
   Function* find(const char* name) const {
@@ -39,6 +45,8 @@ struct NcclRanks::State {
   }
   decltype(&ncclGetVersion) get_version = find<decltype(ncclGetVersion)>("ncclGetVersion");
   decltype(&ncclCommInitAll) comm_init_all = find<decltype(ncclCommInitAll)>("ncclCommInitAll");
+  decltype(&ncclGetUniqueId) unique_id = find<decltype(ncclGetUniqueId)>("ncclGetUniqueId");
+  decltype(&ncclCommInitRank) comm_init_rank = find<decltype(ncclCommInitRank)>("ncclCommInitRank");
   decltype(&ncclCommDestroy) comm_destroy = find<decltype(ncclCommDestroy)>("ncclCommDestroy");
   decltype(&ncclCommAbort) comm_abort = find<decltype(ncclCommAbort)>("ncclCommAbort");
   decltype(&ncclCommGetAsyncError) async_error =
@@ -53,54 +61,104 @@ struct NcclRanks::State {
     if (result != ncclSuccess) throw DeviceError(std::string(what) + ": " + error_string(result));
   }
   ncclComm_t comm(int rank) const { return comms[static_cast<std::size_t>(rank)]; }
-};
 
-NcclRanks::NcclRanks(int ranks) : state_(std::make_unique<State>()) {
-  setenv("NCCL_NVLS_ENABLE", "0", 1);
-  // Messages up to this many bytes a channel (16 KiB; 512 KiB in all) would go by the protocol LL, which
-  // sends a flag beside each word: twice the bytes. Who has set it wants it.
-  setenv("NCCL_P2P_LL_THRESHOLD", "0", 0);
-  state_->comms.resize(static_cast<std::size_t>(ranks));
-  state_->check(state_->comm_init_all(state_->comms.data(), ranks, nullptr), "starting NCCL");
-  connect();
-}
-
-/// NCCL connects two ranks when they first exchange something, and whoever comes first waits inside the call,
-/// which nothing ends if the other has failed. So all exchange a few bytes while all are there.
-void NcclRanks::connect() {
-  constexpr std::int64_t kBytes = 256;
-  const int ranks = static_cast<int>(state_->comms.size());
-  std::vector<DeviceBuffer> memory;
-  std::vector<std::unique_ptr<Stream>> streams;
-  for (int rank = 0; rank < ranks; ++rank) {
-    check_cuda(cudaSetDevice(rank), "choosing a device");
-    memory.emplace_back("first exchange", 2 * kBytes * ranks);
-    streams.push_back(std::make_unique<Stream>());
+  State(int ranks) : comms(static_cast<std::size_t>(ranks)), devices(static_cast<std::size_t>(ranks)) {
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    // Messages up to this many bytes a channel (16 KiB; 512 KiB in all) would go by the protocol LL, which
+    // sends a flag beside each word: twice the bytes. Who has set it wants it.
+    setenv("NCCL_P2P_LL_THRESHOLD", "0", 0);
   }
-  begin_group();
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (int other = 0; other < ranks; ++other) {
-      if (other == rank) continue;
-      const cudaStream_t stream = streams[static_cast<std::size_t>(rank)]->get();
-      auto* const own = static_cast<std::byte*>(memory[static_cast<std::size_t>(rank)].data());
-      send(rank, other, own + kBytes * other, kBytes, stream);
-      receive(rank, other, own + kBytes * (ranks + other), kBytes, stream);
+  ~State() {
+    for (const ncclComm_t comm : comms) {
+      if (comm != nullptr) comm_destroy(comm);
     }
   }
-  end_group();
-  for (int rank = 0; rank < ranks; ++rank) {
-    check_cuda(cudaSetDevice(rank), "choosing a device");
-    streams[static_cast<std::size_t>(rank)]->synchronize("connecting NCCL's ranks");
-    memory[static_cast<std::size_t>(rank)] = {};
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  template <typename Visitor>
+  void for_each_own(Visitor&& visit) const {
+    for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+      if (comms[rank] == nullptr) continue;
+      check_cuda(cudaSetDevice(devices[rank]), "choosing a device");
+      visit(static_cast<int>(rank));
+    }
+  }
+
+  /// NCCL connects two ranks when they first exchange something, and whoever comes first waits inside the
+  /// call, which nothing ends if the other has failed. So all exchange a few bytes while all are there.
+  void connect() const {
+    constexpr std::size_t kBytes = 256;
+    const std::size_t ranks = comms.size();
+    std::vector<DeviceBuffer> memory(ranks);
+    std::vector<std::unique_ptr<Stream>> streams(ranks);
+    for_each_own([&](int rank) {
+      memory[static_cast<std::size_t>(rank)] =
+          DeviceBuffer("first exchange", static_cast<std::int64_t>(2 * kBytes * ranks));
+      streams[static_cast<std::size_t>(rank)] = std::make_unique<Stream>();
+    });
+    check(group_start(), "ncclGroupStart");
+    for_each_own([&](int rank) {
+      const cudaStream_t stream = streams[static_cast<std::size_t>(rank)]->get();
+      auto* const own = static_cast<std::byte*>(memory[static_cast<std::size_t>(rank)].data());
+      for (std::size_t other = 0; other < ranks; ++other) {
+        const int peer = static_cast<int>(other);
+        if (peer == rank) continue;
+        check(send(own + kBytes * other, kBytes, ncclInt8, peer, comm(rank), stream), "ncclSend");
+        check(receive(own + kBytes * (ranks + other), kBytes, ncclInt8, peer, comm(rank), stream),
+              "ncclRecv");
+      }
+    });
+    check(group_end(), "ncclGroupEnd");
+    for_each_own([&](int rank) {
+      streams[static_cast<std::size_t>(rank)]->synchronize("connecting NCCL's ranks");
+      memory[static_cast<std::size_t>(rank)] = {};
+    });
+  }
+};
+
+NcclRanks::NcclRanks(int ranks) : state_(std::make_shared<State>(ranks)) {
+  for (int rank = 0; rank < ranks; ++rank) state_->devices[static_cast<std::size_t>(rank)] = rank;
+  state_->check(state_->comm_init_all(state_->comms.data(), ranks, nullptr), "starting NCCL");
+  state_->connect();
+}
+
+/// NCCL's calls wait for all ranks: a thread makes them, and this one looks after the other processes
+/// meanwhile.
+NcclRanks::NcclRanks(ProcessGroup& processes, int device)
+    : state_(std::make_shared<State>(processes.ranks())) {
+  ncclUniqueId id{};
+  if (processes.rank() == 0) state_->check(state_->unique_id(&id), "ncclGetUniqueId");
+  processes.reduce(std::span(reinterpret_cast<std::uint8_t*>(&id), sizeof id), std::bit_or<std::uint8_t>());
+  const int rank = processes.rank(), ranks = processes.ranks();
+  std::promise<void> done;
+  std::future<void> connected = done.get_future();
+  std::thread([state = state_, id, rank, ranks, device, done = std::move(done)]() mutable {
+    try {
+      check_cuda(cudaSetDevice(device), "choosing a device");
+      state->devices[static_cast<std::size_t>(rank)] = device;
+      state->check(state->comm_init_rank(&state->comms[static_cast<std::size_t>(rank)], ranks, id, rank),
+                   "starting NCCL");
+      state->connect();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  }).detach();
+  const auto deadline = std::chrono::steady_clock::now() + kToConnect;
+  while (connected.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
+    processes.check();
+    if (std::chrono::steady_clock::now() > deadline) processes.stalled("did not connect by NCCL");
+  }
+  try {
+    connected.get();
+  } catch (const std::exception& error) {
+    processes.fail(error.what());
+    throw;
   }
 }
 
-NcclRanks::~NcclRanks() {
-  for (const ncclComm_t comm : state_->comms) {
-    if (comm != nullptr) state_->comm_destroy(comm);
-  }
-}
-
+NcclRanks::~NcclRanks() = default;
 std::string NcclRanks::version() const {
   int code = 0;
   state_->check(state_->get_version(&code), "asking for NCCL's version");
@@ -133,11 +191,17 @@ void NcclRanks::abort(int rank) noexcept {
 #else
 struct NcclRanks::State {};
 
-void NcclRanks::connect() {}
-NcclRanks::NcclRanks(int) {
+namespace {
+
+[[noreturn]] void refuse() {
   throw MachineLacks(
       "this build has no NCCL: build where nccl.h is found; --transport copy-engine needs none");
 }
+
+}  // namespace
+
+NcclRanks::NcclRanks(int) { refuse(); }
+NcclRanks::NcclRanks(ProcessGroup&, int) { refuse(); }
 NcclRanks::~NcclRanks() = default;
 std::string NcclRanks::version() const { return ""; }
 void NcclRanks::begin_group() {}

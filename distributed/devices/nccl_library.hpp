@@ -12,12 +12,17 @@
 
 namespace tilescope {
 
+class ProcessGroup;
+
 /// One communicator a device of this process, without NVLink multicast (NCCL_NVLS_ENABLE=0): a program that
 /// uses it can put a host's other GPUs out of service.
 class NcclRanks {
  public:
   /// On devices 0 ... ranks - 1. @throws MachineLacks without NCCL, DeviceError
   explicit NcclRanks(int ranks);
+  /// This process's rank, on that device, among those of the other processes. @throws RankFailure naming a
+  /// process that does not come
+  NcclRanks(ProcessGroup& processes, int device);
   ~NcclRanks();
   NcclRanks(const NcclRanks&) = delete;
   NcclRanks& operator=(const NcclRanks&) = delete;
@@ -35,9 +40,8 @@ class NcclRanks {
   void abort(int rank) noexcept;
 
  private:
-  void connect();
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // a thread that NCCL holds back may outlive this
 };
 
 }  // namespace tilescope

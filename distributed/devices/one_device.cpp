@@ -7,20 +7,22 @@
 namespace tilescope {
 
 struct OneDevice::State {
+  int device;
   PassRunner runner;
   Stream stream;
   Event begin{true}, end{true};
 };
 
-OneDevice::OneDevice(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction) {
-  check_cuda(cudaSetDevice(0), "choosing a device");
-  state_.reset(new State{{kernel, problem, direction, kernel.row.default_options(problem)}, {}});
+OneDevice::OneDevice(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction,
+                     int device) {
+  check_cuda(cudaSetDevice(device), "choosing a device");
+  state_.reset(new State{device, {kernel, problem, direction, kernel.row.default_options(problem)}, {}});
 }
 OneDevice::~OneDevice() = default;
 
 double OneDevice::run(int repetitions, int timed) {
-  check_cuda(cudaSetDevice(0), "choosing a device");
-  auto& [runner, stream, begin, end] = *state_;
+  check_cuda(cudaSetDevice(state_->device), "choosing a device");
+  auto& [device, runner, stream, begin, end] = *state_;
   for (int turn = 0; turn < repetitions; ++turn) {
     if (turn == repetitions - timed)
       check_cuda(cudaEventRecord(begin.get(), stream.get()), "taking the time");

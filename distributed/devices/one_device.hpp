@@ -10,8 +10,8 @@ namespace tilescope {
 
 class OneDevice {
  public:
-  /// On the first device. @throws MachineLacks
-  OneDevice(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction);
+  /// @throws MachineLacks
+  OneDevice(const GpuKernel& kernel, const AttentionProblem& problem, Direction direction, int device = 0);
   ~OneDevice();
   OneDevice(const OneDevice&) = delete;
   OneDevice& operator=(const OneDevice&) = delete;

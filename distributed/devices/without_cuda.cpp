@@ -9,6 +9,8 @@ namespace tilescope {
 struct DeviceRanks::State {};
 
 std::shared_ptr<NcclRanks> connect_nccl(int) { throw MachineLacks(*device_lack()); }
+std::shared_ptr<NcclRanks> connect_nccl(ProcessGroup&) { throw MachineLacks(*device_lack()); }
+int device_of(const ProcessGroup&) { throw MachineLacks(*device_lack()); }
 void require_devices(int) { throw MachineLacks(*device_lack()); }
 DeviceRanks::DeviceRanks(const DistributedProgram&, const DeviceRankOptions&) {
   throw MachineLacks(*device_lack());
@@ -24,7 +26,7 @@ std::string DeviceRanks::transport_version() const { return ""; }
 
 struct OneDevice::State {};
 
-OneDevice::OneDevice(const GpuKernel&, const AttentionProblem&, Direction) {
+OneDevice::OneDevice(const GpuKernel&, const AttentionProblem&, Direction, int) {
   throw MachineLacks(*device_lack());
 }
 OneDevice::~OneDevice() = default;

@@ -14,6 +14,9 @@ RankFailure::RankFailure(int rank, int step, const std::string& why)
       rank_(rank),
       step_(step) {}
 
+RankFailure::RankFailure(int rank, const std::string& why)
+    : std::runtime_error("rank " + std::to_string(rank) + " failed: " + why), rank_(rank) {}
+
 void FirstFailure::keep(int rank, int step) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!kept_) kept_ = {rank, step, std::current_exception()};

@@ -15,11 +15,13 @@ namespace tilescope {
 class RankFailure : public std::runtime_error {
  public:
   RankFailure(int rank, int step, const std::string& why);
+  /// Of a process, of which no step is known.
+  RankFailure(int rank, const std::string& why);
   int rank() const { return rank_; }
   int step() const { return step_; }
 
  private:
-  int rank_, step_;
+  int rank_, step_ = 0;
 };
 
 /// The first failure of ranks that are threads.

@@ -2,6 +2,7 @@
 #include "distributed/execution/rank_queues.hpp"
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -19,17 +20,18 @@ struct EndedByAnother {};
 /// What the threads of the ranks tell each other: which ends have been noted, and that one of them failed.
 class Board {
  public:
-  Board(const DistributedProgram& program, const QueueOptions& options)
+  Board(const DistributedProgram& program, std::span<RankQueue* const> queues, const QueueOptions& options)
       : program_(program),
         ranks_(program.ranks),
         operations_(program.operations.size()),
-        limit_(options.time_limit),
+        options_(options),
         noted_(std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(ranks_) * operations_)),
         arrived_(std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(ranks_))),
         awaits_(std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(ranks_))) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(ranks_) * operations_; ++i) noted_[i] = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
-      arrived_[static_cast<std::size_t>(rank)] = 0;
+      const bool here = queues[static_cast<std::size_t>(rank)] != nullptr;
+      arrived_[static_cast<std::size_t>(rank)] = here ? 0 : std::numeric_limits<int>::max();
       awaits_[static_cast<std::size_t>(rank)] = rank;
     }
     progress();
@@ -59,11 +61,14 @@ class Board {
     for (int turn = 0; !done(); ++turn) {
       require_no_failure();
       if (SteadyClock::now().time_since_epoch().count() - last_progress_.load() >
-          SteadyClock::duration(limit_).count()) {
-        throw RankFailure(last_awaited(rank), step,
-                          "did nothing for " + std::to_string(limit_.count()) + " ms");
+          SteadyClock::duration(options_.time_limit).count()) {
+        const std::string why = "did nothing for " + std::to_string(options_.time_limit.count()) + " ms";
+        if (options_.stalled) options_.stalled(why);
+        throw RankFailure(last_awaited(rank), step, why);
       }
-      if (turn > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
+      if (turn <= kSpins) continue;
+      if (options_.elsewhere) options_.elsewhere();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
     awaits_[static_cast<std::size_t>(rank)] = rank;
   }
@@ -88,7 +93,7 @@ class Board {
   const DistributedProgram& program_;
   int ranks_;
   std::size_t operations_;
-  std::chrono::milliseconds limit_;
+  const QueueOptions& options_;
   std::unique_ptr<std::atomic<int>[]> noted_, arrived_;  // repetitions
   std::unique_ptr<std::atomic<int>[]> awaits_;           // by rank: for whom it waits, or itself
   std::atomic<SteadyClock::rep> last_progress_{0};
@@ -142,9 +147,10 @@ class RankThread {
 
 void run_queues(const DistributedProgram& program, const std::vector<RankPlan>& plans,
                 std::span<RankQueue* const> queues, const QueueOptions& options) {
-  Board board(program, options);
+  Board board(program, queues, options);
   FirstFailure failure;
   run_threads(program.ranks, [&](int rank) {
+    if (queues[static_cast<std::size_t>(rank)] == nullptr) return;
     RankQueue& queue = *queues[static_cast<std::size_t>(rank)];
     RankThread thread(rank, program, plans[static_cast<std::size_t>(rank)], queue, options, board);
     try {

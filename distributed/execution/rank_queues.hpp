@@ -38,9 +38,14 @@ struct QueueOptions {
   std::chrono::milliseconds time_limit = std::chrono::minutes(2);
   /// Called by each rank before it enqueues each of its operations, for tests of faults.
   std::function<void(int rank, int operation)> before = nullptr;
+  /// Where other processes have the other ranks: called while one waits, throws if one of those has failed.
+  std::function<void()> elsewhere = nullptr;
+  /// In that case, called when the time is over, with what to say of whoever is to blame. Throws.
+  std::function<void(const std::string& why)> stalled = nullptr;
 };
 
-/// Runs the plans, one queue a rank, and returns when all are done.
+/// Runs the plans, one queue a rank, and returns when all are done. Null: a rank of another process, whose
+/// ends nothing here waits for.
 /// @throws RankFailure naming the rank, once all have ended; BadInput or MachineLacks if that was its reason
 void run_queues(const DistributedProgram& program, const std::vector<RankPlan>& plans,
                 std::span<RankQueue* const> queues, const QueueOptions& options);

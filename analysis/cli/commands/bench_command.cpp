@@ -182,8 +182,9 @@ int bench_ranks(const BenchArguments& arguments, const CommandContext& context, 
   runs.directions = arguments.problem.directions();
   runs.schedules = arguments.gpus.all();
   runs.transport = arguments.gpus.transport();
+  runs.processes = arguments.gpus.processes();
   runs.kernel = device_kernel(arguments.kernel);
-  return bench_distributed(context, runs, rounds);
+  return bench_distributed(context_of(context, runs.processes), runs, rounds);
 }
 
 int bench(BenchArguments& arguments, const CommandContext& context) {

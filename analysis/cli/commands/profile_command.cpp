@@ -205,6 +205,7 @@ int profile_ranks(const ProfileArguments& arguments, const CommandContext& conte
   runs.directions = arguments.kernels.problem.directions();
   runs.schedules = arguments.gpus.all();
   runs.transport = arguments.gpus.transport();
+  arguments.gpus.require_one_process("one process reads the counters of all links");
   runs.kernel = device_kernel(arguments.kernels.kernel);
   return profile_distributed(context, runs);
 }

@@ -111,9 +111,10 @@ int run(const CommandContext& context, const RunOptions& options) {
     }
   }
   require_runnable(kernel);
+  options.gpus.require_one_process("one process writes the results; verify and bench take it");
   ProgramRunner run_on_several;
   if (options.gpus.given())
-    run_on_several = program_runner(options.gpus, options.kernel, problem, "cpu:flash2");
+    run_on_several = program_runner(options.gpus, nullptr, options.kernel, problem, "cpu:flash2");
   require_memory(tensor_bytes(programs), fmt::format("{} on {}", kernel.name, describe(problem)));
   const CreatedFolders created = require_writable_folder("out", *options.out);
 

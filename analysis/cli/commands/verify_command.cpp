@@ -242,11 +242,12 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
 /// --gpus: ranks that are threads here, whose launches run a CPU kernel, or GPUs.
 int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
   const AttentionProblem problem = options.problem.problem();
-  const ProgramRunner run = program_runner(options.gpus, options.kernel, problem, "cpu:flash2");
+  const std::shared_ptr<ProcessGroup> processes = options.gpus.processes();
+  const ProgramRunner run = program_runner(options.gpus, processes, options.kernel, problem, "cpu:flash2");
   const VerifyJob job = problem_jobs(options, options.kernel.kernels({"cpu:flash2"})).front();
   require_memory(bytes_needed(job), "verifying " + describe(problem));
-  return verify_distributed(context, problem, job.verify_case.direction, job.verify_case.inputs,
-                            options.gpus.all(), run);
+  return verify_distributed(context_of(context, processes), problem, job.verify_case.direction,
+                            job.verify_case.inputs, options.gpus.all(), run);
 }
 
 int verify(const CommandContext& context, const VerifyOptions& options) {

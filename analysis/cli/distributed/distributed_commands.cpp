@@ -72,8 +72,17 @@ bool judge_schedule(Reference& reference, Direction direction, InputKind inputs,
 
 }  // namespace
 
-ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel,
-                             const AttentionProblem& problem, const std::string& otherwise) {
+CommandContext context_of(const CommandContext& context, const std::shared_ptr<ProcessGroup>& processes) {
+  CommandContext own = context;
+  if (processes == nullptr || processes->rank() == 0) return own;
+  own.quiet = true;
+  own.json.clear();
+  return own;
+}
+
+ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<ProcessGroup>& processes,
+                             const KernelOptions& kernel, const AttentionProblem& problem,
+                             const std::string& otherwise) {
   const std::vector<const Kernel*> kernels = kernel.kernels({otherwise});
   const Kernel& chosen = *kernels.front();
   const bool on_devices = chosen.name.starts_with("gpu:");
@@ -83,6 +92,8 @@ ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel
   }
   for (const DistributedOptions& options : gpus.all()) rank_grid(problem, options);
   if (!on_devices) {
+    if (processes != nullptr)
+      throw BadInput("--processes", "given", "must be left out with cpu:flash2, whose ranks are threads");
     RankOptions ranks;
     ranks.kernel = &chosen;
     if (kernel.tile_given()) ranks.tile = kernel.program_options(chosen, problem)[PassName::forward].tile;
@@ -96,8 +107,10 @@ ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel
   options.transport = gpus.transport();
   options.kernel = &find_gpu_kernel(chosen.name);
   const int ranks = gpus.all().front().ranks;
-  require_devices(ranks);
-  if (options.transport == Transport::nccl && ranks > 1) options.nccl = connect_nccl(ranks);
+  options.processes = processes;
+  if (processes == nullptr) require_devices(ranks);
+  if (options.transport == Transport::nccl && ranks > 1)
+    options.nccl = processes != nullptr ? connect_nccl(*processes) : connect_nccl(ranks);
   return [options](const DistributedProgram& program, TensorSet& tensors) {
     DeviceRanks ranks(program, options);
     ranks.upload(tensors);

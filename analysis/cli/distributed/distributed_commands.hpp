@@ -17,10 +17,15 @@
 
 namespace tilescope::cli {
 
-/// What the ranks are, and what they launch: threads of this CPU where --kernel is cpu:flash2, else GPUs.
+/// What the ranks are, and what they launch: threads of this CPU where --kernel is cpu:flash2, else GPUs, of
+/// this process or of all `processes`.
 /// @throws BadInput for any other kernel of the CPU, MachineLacks without enough GPUs
-ProgramRunner program_runner(const GpuOptions& gpus, const KernelOptions& kernel,
-                             const AttentionProblem& problem, const std::string& otherwise);
+ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<ProcessGroup>& processes,
+                             const KernelOptions& kernel, const AttentionProblem& problem,
+                             const std::string& otherwise);
+
+/// What one of several processes prints and writes: all of it rank 0, nothing the others.
+CommandContext context_of(const CommandContext& context, const std::shared_ptr<ProcessGroup>& processes);
 
 /// Link bytes, memory, balance and time of schedules on a machine; of several, those that cannot split the
 /// problem are left out with the reason. @return an ExitCode
@@ -42,6 +47,7 @@ struct DeviceRuns {
   Transport transport = Transport::copy_engine;
   const GpuKernel* kernel = nullptr;  // null: as DeviceRankOptions
   std::string machine = "h200";       // of the prediction
+  std::shared_ptr<ProcessGroup> processes = nullptr;
 };
 /// The one GPU kernel that --kernel names; null without it. @throws BadInput for others
 const GpuKernel* device_kernel(const KernelOptions& kernel);

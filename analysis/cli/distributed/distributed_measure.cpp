@@ -28,8 +28,10 @@ DeviceRankOptions rank_options(const DeviceRuns& runs) {
   DeviceRankOptions options;
   options.transport = runs.transport;
   options.kernel = runs.kernel;
+  options.processes = runs.processes;
   const int ranks = runs.schedules.front().ranks;
-  if (options.transport == Transport::nccl && ranks > 1) options.nccl = connect_nccl(ranks);
+  if (options.transport == Transport::nccl && ranks > 1)
+    options.nccl = runs.processes != nullptr ? connect_nccl(*runs.processes) : connect_nccl(ranks);
   return options;
 }
 
@@ -40,7 +42,7 @@ void require_all(const DeviceRuns& runs) {
     for (const AttentionProblem& problem : runs.problems) rank_grid(problem, options);
     most = std::max(most, options.ranks);
   }
-  require_devices(most);
+  runs.processes != nullptr ? void(device_of(*runs.processes)) : require_devices(most);
 }
 
 /// A program that is ready to run.
@@ -232,7 +234,8 @@ int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int
   std::vector<std::vector<std::string>> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU",
                                                  "of one GPU", "model", "launches", "link", "hidden"}};
   const Json record = measure_each(context, runs, [&](const Measured& on) {
-    OneDevice alone(find_gpu_kernel(on.ranks.kernel()), on.program.problem, on.program.direction);
+    OneDevice alone(find_gpu_kernel(on.ranks.kernel()), on.program.problem, on.program.direction,
+                    runs.processes != nullptr ? device_of(*runs.processes) : 0);
     const Timed timed = time_program(on.program, on.ranks, alone, rounds);
     const RankTimeline model = model_of(on.program, runs, timed);
     rows.push_back(timed_row(on.program, timed, model));

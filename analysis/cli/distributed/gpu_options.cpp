@@ -24,6 +24,10 @@ void GpuOptions::add_to(CLI::App& command, const std::vector<std::string>& other
   command.add_option("--transport", transport_, "what carries copies between GPUs (copy-engine)")
       ->type_name("copy-engine|nccl")
       ->group(kGroup);
+  command
+      .add_flag("--processes", processes_,
+                "each GPU has a process, which torchrun --no-python, mpirun or srun has started; by NCCL")
+      ->group(kGroup);
 }
 
 void GpuOptions::require_complete() const {
@@ -31,6 +35,7 @@ void GpuOptions::require_complete() const {
   if (schedule_) throw BadInput("--schedule", *schedule_, "must stand with --gpus N");
   if (ulysses_) throw BadInput("--ulysses", *ulysses_, "must stand with --gpus N");
   if (transport_) throw BadInput("--transport", *transport_, "must stand with --gpus N");
+  if (processes_) throw BadInput("--processes", "given", "must stand with --gpus N");
 }
 
 std::vector<DistributedOptions> GpuOptions::across() const {
@@ -62,7 +67,27 @@ DistributedOptions GpuOptions::options() const {
 }
 
 Transport GpuOptions::transport() const {
-  return transport_ ? parse_transport(*transport_) : Transport::copy_engine;
+  const Transport otherwise = processes_ ? Transport::nccl : Transport::copy_engine;
+  const Transport transport = transport_ ? parse_transport(*transport_) : otherwise;
+  if (processes_ && transport != Transport::nccl)
+    throw BadInput("--transport", *transport_,
+                   "must be nccl with --processes: copy engines need one process");
+  return transport;
+}
+
+void GpuOptions::require_one_process(const std::string& why) const {
+  if (processes_) throw BadInput("--processes", "given", "must be left out: " + why);
+}
+
+std::shared_ptr<ProcessGroup> GpuOptions::processes() const {
+  if (!processes_) return nullptr;
+  const ProcessPlace place = launched_process();
+  const int gpus = all().front().ranks;
+  if (place.ranks != gpus) {
+    throw BadInput("--gpus", std::to_string(gpus),
+                   "must be " + std::to_string(place.ranks) + " with --processes: so many were started");
+  }
+  return std::make_shared<ProcessGroup>(place);
 }
 
 }  // namespace tilescope::cli

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that spread a problem over several GPUs: --gpus, --schedule, --ulysses, --transport.
+// The options that spread a problem over several GPUs: --gpus, --schedule, --ulysses, --transport,
+// --processes.
 #pragma once
 
 #include <CLI/App.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "distributed/execution/enqueue_plan.hpp"
+#include "distributed/processes/process_group.hpp"
 
 namespace tilescope::cli {
 
@@ -26,12 +29,17 @@ class GpuOptions {
   std::vector<DistributedOptions> all() const;
   /// The same of --gpus N,N,... as well.
   std::vector<DistributedOptions> across() const;
-  Transport transport() const;
+  Transport transport() const;  // with --processes NCCL
+  /// @throws BadInput with --processes, which `why` says that the command cannot take
+  void require_one_process(const std::string& why) const;
+  /// With --processes: the processes of the launcher, connected; else null.
+  std::shared_ptr<ProcessGroup> processes() const;
   /// @throws BadInput if an option that needs --gpus stands without it
   void require_complete() const;
 
  private:
   std::optional<std::string> gpus_, schedule_, ulysses_, transport_;
+  bool processes_ = false;
 };
 
 }  // namespace tilescope::cli
