@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cpu_ref/judge/equivalence.hpp"
 #include "distributed/devices/device_rank.hpp"
 #include "distributed/execution/rank_failure.hpp"
 #include "distributed/processes/process_group.hpp"
@@ -123,7 +124,8 @@ DeviceRanks::DeviceRanks(const DistributedProgram& program, const DeviceRankOpti
   RankedProgram& shared = state_->shared;
   shared.program = program;
   shared.accumulation = plan_accumulation(program);
-  shared.plans = enqueue_plans(program, options.transport);
+  drop_waits_between_parts(shared.program, shared.accumulation);
+  shared.plans = enqueue_plans(shared.program, options.transport);
   shared.kernel = &choose_kernel(shared.program, options);
   shared.transport = options.transport;
   shared.memory.assign(program.buffers.size(), nullptr);

@@ -2,6 +2,7 @@
 #include "distributed/execution/accumulation_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace tilescope {
@@ -215,6 +216,27 @@ class AccumulationPlanner {
 
 AccumulationPlan plan_accumulation(const DistributedProgram& program) {
   return AccumulationPlanner(program).plan();
+}
+
+void drop_waits_between_parts(DistributedProgram& program, const AccumulationPlan& plan) {
+  if (program.direction != Direction::forward) return;
+  const auto lands_alone = [&](int operation) {
+    return std::holds_alternative<Attend>(program.operations[at(operation)].what) &&
+           plan.launches[at(operation)].out != Landing::add;
+  };
+  std::vector<std::vector<int>> dropped(program.operations.size());
+  for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {
+    std::set<int> waits;
+    for (const int wait : program.operations[at(i)].waits) {
+      waits.insert(wait);
+      waits.insert(dropped[at(wait)].begin(), dropped[at(wait)].end());
+    }
+    if (lands_alone(i)) {
+      std::copy_if(waits.begin(), waits.end(), std::back_inserter(dropped[at(i)]), lands_alone);
+      std::erase_if(waits, lands_alone);
+    }
+    program.operations[at(i)].waits.assign(waits.begin(), waits.end());
+  }
 }
 
 }  // namespace tilescope

@@ -42,4 +42,8 @@ struct AccumulationPlan {
 
 AccumulationPlan plan_accumulation(const DistributedProgram& program);
 
+/// Forward, launches that leave results or parts write nothing in common, and need not wait for each other;
+/// whoever waited for the later one waits for both.
+void drop_waits_between_parts(DistributedProgram& program, const AccumulationPlan& plan);
+
 }  // namespace tilescope

@@ -22,6 +22,7 @@ class RingOfHeads {
         ulysses_(grid.ulysses),
         groups_(grid.ring),
         heads_kv_(heads_kv),
+        strand_(turn),
         first_step_(turn),
         last_step_(groups_ + turns + turn),
         q_shards_(shard_tokens(grid.sharding, build.problem().seqlen_q, grid.ring)),
@@ -67,8 +68,11 @@ class RingOfHeads {
     for (int step = 0; step < groups_; ++step) {
       if (step + 1 < groups_) rotate_keys(step);
       if (!build_.forward() && step > 0) rotate_gradients(step);
+      // Forward a step's launch fills what the longest tiles of the one before leave of the GPU.
+      if (build_.forward()) build_.on_strand(strand_ + step % 2);
       launch(step);
     }
+    build_.on_strand(strand_);
     if (!build_.forward() && groups_ > 1) {
       rotate_gradients(groups_);
       launch_rest();
@@ -256,7 +260,7 @@ class RingOfHeads {
   ProgramBuilder& build_;
   int ulysses_, groups_;
   IndexRange heads_kv_;
-  int first_step_, last_step_;
+  int strand_, first_step_, last_step_;
   std::vector<Shard> q_shards_, kv_shards_;  // by group
   std::int64_t most_keys_ = 0;
   std::array<Buffers, kNumTensors> operands_;
@@ -279,10 +283,7 @@ DistributedProgram build_ring(const AttentionProblem& problem, Direction directi
     const int turn = static_cast<int>(rings.size());
     rings.emplace_back(build, grid, heads, turn, static_cast<int>(turns.size())).add_operands();
   }
-  for (std::size_t turn = 0; turn < rings.size(); ++turn) {
-    build.on_strand(static_cast<int>(turn));
-    rings[turn].compute();
-  }
+  for (RingOfHeads& ring : rings) ring.compute();
   return build.take();
 }
 

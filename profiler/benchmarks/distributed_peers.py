@@ -3,7 +3,7 @@
 (its own merge in fp32, PyTorch's flash attention for the launches), beside the same kernel on one GPU with the whole
 problem; and tilescope.torch's ring, where the package is. One process a GPU:
 
-    torchrun --nproc-per-node 2 profiler/benchmarks/distributed_peers.py --heads 32 --heads-kv 8 --tokens 2048 8192 --json out.json
+    torchrun --nproc-per-node 2 profiler/benchmarks/distributed_peers.py --heads 32/8 16/16 --tokens 2048 8192 --json gqa.json mha.json
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-WARM_UPS, ROUNDS = 3, 10
+WARM_UPS, ROUNDS = 2, 6
 
 
 def timed(work):
@@ -194,6 +194,11 @@ def tensors(arguments, tokens):
     return make(arguments.heads), make(arguments.heads_kv), make(arguments.heads_kv)
 
 
+def counts_links(arguments, tokens):
+    """Bytes grow with the tokens, and NVML is slow: they are counted once."""
+    return tokens == max(arguments.tokens)
+
+
 def one_gpu(arguments, tokens, backend):
     q, k, v = tensors(arguments, tokens * dist.get_world_size())
     if backend == TILESCOPE:
@@ -214,19 +219,22 @@ def context_parallel_times(arguments, tokens, backend):
     with context_parallel(mesh, buffers=(q, k, v), buffer_seq_dims=(2, 2, 2)), sdpa_kernel(backend):
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))  # the same memory, of this rank's tokens
         return forward_backward_times(
-            lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (q, k, v), links=True)
+            lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True), (q, k, v),
+            links=counts_links(arguments, tokens))
 
 
 def ring_times(arguments, tokens, backend):
     q, k, v = tensors(arguments, tokens)
-    return forward_backward_times(lambda: ZigzagRing.apply(q, k, v), (q, k, v), links=True)
+    return forward_backward_times(
+        lambda: ZigzagRing.apply(q, k, v), (q, k, v), links=counts_links(arguments, tokens))
 
 
 def tilescope_times(arguments, tokens, backend):
     from tilescope.torch.context_parallel import context_parallel_attention
 
     q, k, v = tensors(arguments, tokens)
-    return forward_backward_times(lambda: context_parallel_attention(q, k, v, causal=True), (q, k, v), links=True)
+    return forward_backward_times(
+        lambda: context_parallel_attention(q, k, v, causal=True), (q, k, v), links=counts_links(arguments, tokens))
 
 
 TILESCOPE = "tilescope"
@@ -238,16 +246,8 @@ PEERS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--heads", type=int, default=32)
-    parser.add_argument("--heads-kv", type=int, default=8)
-    parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="of each GPU")
-    parser.add_argument("--json", default="-")
-    arguments = parser.parse_args()
-    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+def measure_all(arguments):
+    """The record of one shape."""
     record = {"schema": "tilescope.distributed-peers/1", "torch": torch.__version__, "nccl": ".".join(map(str, torch.cuda.nccl.version())), "gpus": dist.get_world_size(),
               "problem": {"heads": arguments.heads, "heads_kv": arguments.heads_kv, "head_dim": arguments.head_dim,
                           "dtype": "bf16", "causal": True}, "runs": []}
@@ -266,10 +266,27 @@ def main():
                 run["refused"] = f"{type(error).__name__}: {str(error)[:300]}"
             record["runs"].append(run)
             torch.cuda.empty_cache()
-    if dist.get_rank() == 0:
-        text = json.dumps(record, indent=1)
-        with contextlib.ExitStack() as stack:
-            print(text, file=None if arguments.json == "-" else stack.enter_context(open(arguments.json, "w")))
+    return record
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--heads", nargs="+", default=["32/8"], help="of Q / of K and V")
+    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="of each GPU")
+    parser.add_argument("--json", nargs="+", default=["-"], help="a file for each of --heads, or - for standard output")
+    arguments = parser.parse_args()
+    shapes = arguments.heads
+    if len(arguments.json) != len(shapes):
+        parser.error("--json must name as many files as --heads has shapes")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
+    for shape, file in zip(shapes, arguments.json):
+        arguments.heads, arguments.heads_kv = map(int, shape.split("/"))
+        text = json.dumps(measure_all(arguments), indent=1)
+        if dist.get_rank() == 0:
+            with contextlib.ExitStack() as stack:
+                print(text, file=None if file == "-" else stack.enter_context(open(file, "w")))
     dist.destroy_process_group()
 
 

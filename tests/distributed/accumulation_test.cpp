@@ -136,6 +136,58 @@ TEST_CASE("every row that is read has been written or cleared") {
   }
 }
 
+/// What has ended, by the waits alone, before an operation begins.
+std::vector<std::vector<bool>> orders(const DistributedProgram& program) {
+  const std::size_t count = program.operations.size();
+  std::vector<std::vector<bool>> before(count, std::vector<bool>(count));
+  for (std::size_t b = 0; b < count; ++b) {
+    for (const int wait : program.operations[b].waits) {
+      const auto a = static_cast<std::size_t>(wait);
+      before[b][a] = true;
+      for (std::size_t i = 0; i < a; ++i) before[b][i] = before[b][i] || before[a][i];
+    }
+  }
+  return before;
+}
+
+/// Whether a copy brings something that a launch reads, and not what other launches leave.
+bool feeds(const DistributedProgram& program, std::size_t earlier, std::size_t later) {
+  const Move* const move = std::get_if<Move>(&program.operations[earlier].what);
+  if (move == nullptr) return false;
+  const Attend& attend = std::get<Attend>(program.operations[later].what);
+  const IndexRange& rows =
+      has_query_rows(program.buffer_of(move->to).tensor) ? attend.slice.q_rows : attend.slice.kv_rows;
+  const auto& buffers = attend.buffers;
+  return rows.overlaps(move->to.rows) && std::count(buffers.begin(), buffers.end(), move->to.buffer) > 0;
+}
+
+TEST_CASE(
+    "launches with parts of their own wait for what they read; all others have the order that they had") {
+  int free = 0;
+  for (const DistributedCase& c : distributed_cases({2, 3, 4})) {
+    DistributedProgram program = build_distributed(c.problem, Direction::forward, c.options);
+    const AccumulationPlan plan = plan_accumulation(program);
+    const auto alone = [&](std::size_t i) {
+      return std::holds_alternative<Attend>(program.operations[i].what) &&
+             plan.launches[i].out != Landing::add;
+    };
+    const auto once = orders(program);
+    drop_waits_between_parts(program, plan);
+    const auto now = orders(program);
+    INFO(describe(c));
+    for (std::size_t b = 0; b < once.size(); ++b) {
+      for (std::size_t a = 0; a < b; ++a) {
+        REQUIRE(once[b][a] >= now[b][a]);
+        if (once[b][a] == now[b][a]) continue;
+        REQUIRE(alone(b));
+        REQUIRE(!feeds(program, a, b));
+        free += alone(a);
+      }
+    }
+  }
+  CHECK(free > 0);
+}
+
 struct Landings {
   int result = 0, part = 0, store = 0, add = 0;
 };

@@ -125,11 +125,11 @@ TEST_CASE("a rank that fails, or stands still, ends both within the time limit, 
       build_distributed(problem, Direction::forward, {LinkSchedule::zigzag, kRanks});
   for (const Transport transport : kTransports) {
     for (const bool throws : {true, false}) {
-      DeviceRankOptions options{.transport = transport, .time_limit = 2s};
+      DeviceRankOptions options{.transport = transport, .time_limit = 1s};
       options.before = [throws](int rank, int) {
         if (rank != 1) return;
         if (throws) throw std::runtime_error("the device is gone");
-        std::this_thread::sleep_for(5s);
+        std::this_thread::sleep_for(2500ms);
       };
       CAPTURE(to_string(transport));
       CAPTURE(throws);
