@@ -111,6 +111,16 @@ std::string one_gpu_spread(const std::vector<DistributedRecord>& records) {
                            share_text(spread));
 }
 
+/// Shares of the time; with the efficiency they add up to 1.
+std::optional<double> lost_in_launches(const DistributedRun& run, const DistributedPass& pass) {
+  if (!pass.launches_s || !pass.one_gpu_s) return std::nullopt;
+  return (*pass.launches_s - *pass.one_gpu_s / static_cast<double>(run.gpus)) / *pass.time_s;
+}
+std::optional<double> shown_link(const DistributedPass& pass) {
+  if (!pass.launches_s) return std::nullopt;
+  return (*pass.time_s - *pass.launches_s) / *pass.time_s;
+}
+
 Table rank_time_table(const std::vector<DistributedRecord>& records) {
   std::map<RankedPassKey, double> predicted;
   for_each_ranked_pass(records, [&](const auto&, const auto& run, const auto& pass) {
@@ -118,8 +128,10 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
   });
   Table table{
       "Times of one pass. Efficiency: the time of one GPU with the whole problem over that of all GPUs "
-      "together; predicted before it was measured. Hidden: the share of the link's time in which the "
-      "launches ran, from their times alone." +
+      "together; predicted before it was measured. What is missing of it: what the launches lose against one "
+      "GPU's share of the same work, for they end in tails of tiles, leave parts to be merged and sums to be "
+      "added; and what the link shows, the time beyond that of the launches alone. Hidden: the share of the "
+      "link's time in which the launches ran, from their times alone." +
           one_gpu_spread(records),
       {{"schedule"},
        {"pass"},
@@ -129,7 +141,8 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
        {"TFLOP/s a GPU", true},
        {"efficiency", true},
        {"predicted", true},
-       {"launches alone", true},
+       {"launches lose", true},
+       {"link shows", true},
        {"link alone", true},
        {"hidden", true}},
       {}};
@@ -143,7 +156,8 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
         {run.schedule, pass.name, record.transport, std::to_string(run.problem.seqlen_k / run.gpus),
          time_text(pass.time_s), fmt::format("{:.0f}", pass.flops_per_second_a_gpu.value_or(0) / 1e12),
          share_text(pass.efficiency), before == predicted.end() ? "-" : share_text(before->second),
-         time_text(pass.launches_s), time_text(pass.link_s), share_text(pass.hidden_share)});
+         share_text(lost_in_launches(run, pass)), share_text(shown_link(pass)), time_text(pass.link_s),
+         share_text(pass.hidden_share)});
   });
   return table;
 }
