@@ -18,6 +18,7 @@
 #include "analysis/records/files/output_path.hpp"
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
+#include "distributed/execution/rank_failure.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -146,6 +147,8 @@ int main(int argc, char** argv) {
     return complain(error.what(), kBadInput);
   } catch (const MachineLacks& error) {
     return complain(error.what(), kMachineLacks);
+  } catch (const RankFailure& error) {
+    return complain(error.what(), kCheckFailed);
   } catch (const std::bad_alloc&) {
     return complain("out of memory: choose a smaller problem or a machine with more memory", kMachineLacks);
   } catch (const std::exception& error) {

@@ -65,6 +65,7 @@ class RingOfHeads {
   }
 
   void compute() {
+    build_.on_strand(strand_);
     for (int step = 0; step < groups_; ++step) {
       if (step + 1 < groups_) rotate_keys(step);
       if (!build_.forward() && step > 0) rotate_gradients(step);

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "distributed/counts/link_traffic.hpp"
 #include "distributed/counts/rank_load.hpp"
@@ -373,6 +374,24 @@ TEST_CASE("Ulysses by groups of heads shows the link but for its first and last 
     CHECK(exposed(LinkSchedule::ulysses) == doctest::Approx(all).epsilon(1e-6));
     CHECK(exposed(LinkSchedule::ulysses_heads) == doctest::Approx(all / 8).epsilon(1e-6));
   }
+}
+
+TEST_CASE(
+    "launches of each group of heads have a strand of their own, and forward each two steps of a ring") {
+  const AttentionProblem problem{.heads = 16, .heads_kv = 16, .seqlen_q = 64, .seqlen_k = 64, .causal = true};
+  const auto strands = [&](LinkSchedule schedule, Direction direction) {
+    std::set<int> used;
+    const DistributedProgram program = build_distributed(problem, direction, {schedule, 2});
+    for (const Operation& operation : program.operations) {
+      if (std::holds_alternative<Attend>(operation.what)) used.insert(operation.strand);
+    }
+    return used.size();
+  };
+  CHECK(strands(LinkSchedule::ulysses_heads, Direction::forward) == 4);   // 1, 2, 4 and 1 heads of 8
+  CHECK(strands(LinkSchedule::ulysses_heads, Direction::backward) == 3);  // 1, 6 and 1
+  CHECK(strands(LinkSchedule::zigzag, Direction::forward) == 2);
+  CHECK(strands(LinkSchedule::zigzag, Direction::backward) == 1);
+  CHECK(strands(LinkSchedule::ulysses, Direction::backward) == 1);
 }
 
 TEST_CASE("one rank takes its work and nothing else; rings of contiguous shards wait for the last") {
