@@ -83,6 +83,16 @@ __device__ __forceinline__ void wait(SharedAddress barrier, std::uint32_t parity
 #endif
 }
 
+/// For two phases, looking at both at once.
+__device__ __forceinline__ void wait_for_both(SharedAddress first, std::uint32_t first_parity,
+                                              const char* first_what, SharedAddress second,
+                                              std::uint32_t second_parity, const char* second_what) {
+  const bool first_over = phase_is_over(first, first_parity);
+  const bool second_over = phase_is_over(second, second_parity);
+  if (!first_over) wait(first, first_parity, first_what);
+  if (!second_over) wait(second, second_parity, second_what);
+}
+
 #ifdef TILESCOPE_WATCH_BARRIERS
 /// Ends a CTA that has waited for about two seconds, at barriers of any kind. One thread, which has nothing
 /// else to do, watches; each of `threads` others says when it is done.

@@ -68,9 +68,10 @@ struct Flash3ScaledRows {
     const auto small = [&](int half) { return tile_sum[half] <= kLargestSum && max[half] != kMinusInfinity; };
     return small(0) && small(1);
   }
-  /// Raises the maxima to the tile's, where they lie below.
+  /// Raises the maxima to the tile's, where they lie below. @param descale  of these scores
   template <int kScores>
-  __device__ __forceinline__ void raise_to(const float (&scores)[kScores], float exponent_scale) {
+  __device__ __forceinline__ void raise_to(const float (&scores)[kScores], float exponent_scale,
+                                           float descale = 1.0f) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float chains[2] = {scores[2 * half], scores[2 * half + 1]};
@@ -79,7 +80,7 @@ struct Flash3ScaledRows {
         chains[0] = fmaxf(chains[0], scores[i + 2 * half]);
         chains[1] = fmaxf(chains[1], scores[i + 2 * half + 1]);
       }
-      const float new_max = fmaxf(max[half], row_max_of_quad(fmaxf(chains[0], chains[1])));
+      const float new_max = fmaxf(max[half], descale * row_max_of_quad(fmaxf(chains[0], chains[1])));
       // A row that has seen no key keeps -inf; its exponents are taken from 0, so that they stay -inf.
       shift[half] = new_max == kMinusInfinity ? 0.0f : shift_of(new_max, exponent_scale);
       // From the rounded shift, not from the maxima: what earlier tiles summed was 2^(s c + old shift).
@@ -99,13 +100,13 @@ struct Flash3ScaledRows {
     for (int i = 0; i < kOutputs; ++i) out[i] *= factor[i / 2 % 2];
   }
 
-  /// Sums become the rows'; O is normalised. A row that saw no key gives O = 0.
+  /// Sums become the rows'; O, in units of `unit`, is normalised. A row that saw no key gives O = 0.
   template <int kOutputs>
-  __device__ __forceinline__ void finish(float (&out)[kOutputs]) {
+  __device__ __forceinline__ void finish(float (&out)[kOutputs], float unit = 1.0f) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       sum[half] = row_sum_of_quad(sum[half]);
-      factor[half] = max[half] == kMinusInfinity ? 0.0f : __fdividef(1.0f, sum[half]);
+      factor[half] = max[half] == kMinusInfinity ? 0.0f : __fdividef(unit, sum[half]);
     }
     rescale(out);
   }

@@ -66,9 +66,17 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();
   constexpr sm90::PanelTile kVTile = kShape.transposed_tile();
   constexpr int kFirstTurn = 1;  // of the named barriers
+  // A descale of a tile that is 0 makes no number of what is multiplied or divided by it.
+  constexpr float kLeastScale = 1.17549435e-38f, kLeastUnit = 1e-20f;
   using sm90::Major;
   const int lane = thread % 32;
 
+  /// `thread`, read anew, so that what rare code makes of it takes no registers elsewhere.
+  const auto thread_again = [] {
+    int number;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
+    return number % 128;
+  };
   const auto take_turn = [&] {
     if constexpr (kShape.turns != Flash3Turns::none) sm90::sync_named(kFirstTurn + group, 256);
   };
@@ -92,10 +100,12 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   Flash3Item item{};
   TileRange range;
   int full_begin = 0, full_end = 0;  // the steps that need no mask
+  [[maybe_unused]] float v_unit = 1.0f;
   float exponent_scale = args.exponent_scale, softmax_scale = args.softmax_scale;
   const auto first_query = [&](const Flash3Item& of) {
     return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
   };
+  const auto needs_mask = [&](int step) { return step < full_begin || step >= full_end; };
   const auto n_block = [&](int step) { return scan_tile(args.scan, range, item.turn(), step); };
   const auto batch_head = [&](const Flash3Item& of) { return of.batch * args.heads + of.head; };
 
@@ -158,7 +168,8 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
       if (item.block < 0) return false;
       range = kv_tiles(args.band, kShape.tile, item.block);
       if (!range.empty()) break;
-      store_empty_rows<sm90::ProductType::bf16>(args, item, first_query(item) + 16 * (thread / 32), lane);
+      const int here = thread_again();
+      store_empty_rows<sm90::ProductType::bf16>(args, item, first_query(item) + 16 * (here / 32), here % 32);
       release_q();
     }
     if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
@@ -172,40 +183,40 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     return true;
   };
 
-  /// Probabilities of step `step` from its scores, and the factors that what was summed before takes.
-  const auto softmax = [&](int step) {
-    if (args.k_descale.blocks > 1) {
-      const float descale = args.k_descale.at(batch_head(item), n_block(step));
-#pragma unroll
-      for (int i = 0; i < kScores; ++i) scores[i] *= descale;
+  /// Probabilities of step `step` from its scores, and the factors that what was summed before takes. Maxima
+  /// lag where it is not `careful`, a std::bool_constant: that is for steps that may need a mask.
+  const auto softmax = [&](int step, auto careful) {
+    float descale = 1.0f, scale = exponent_scale;
+    if (args.k_descale.blocks > 1) [[unlikely]] {
+      descale = args.k_descale.at(batch_head(item), n_block(step));
+      scale = fmaxf(exponent_scale * descale, kLeastScale);
     }
-    bool raised = step == 0;
-    if (step < full_begin || step >= full_end) {
-      mask_scores(scores, args.score_sign, args.band, first_query(item), n_block(step) * kBlockN, thread);
-      if constexpr (kObserved) log_scores(step);
-      raised = true;
+    if constexpr (careful) {
+      if (needs_mask(step)) {
+        mask_scores(scores, args.score_sign, args.band, first_query(item), n_block(step) * kBlockN,
+                    thread_again());
+        if constexpr (kObserved) log_scores(step);
+      }
+      rows.raise_to(scores, exponent_scale, descale);
+    } else {
+      rows.factor[0] = rows.factor[1] = 1.0f;
     }
-    if (raised) rows.raise_to(scores, exponent_scale);
     float tile_sum[2];
-    const bool at_end = exponentiate_to_bytes<kType>(rows, probs, scores, exponent_scale, tile_sum);
-    const bool unseen = rows.max[0] == kMinusInfinity || rows.max[1] == kMinusInfinity;
-    if (__any_sync(0xFFFFFFFFu, !raised && (at_end || unseen))) {
-      rows.raise_to(scores, exponent_scale);
-      exponentiate_to_bytes<kType>(rows, probs, scores, exponent_scale, tile_sum);
-      raised = true;
+    const bool at_end = exponentiate_to_bytes<kType>(rows, probs, scores, scale, tile_sum);
+    if constexpr (!careful) {
+      const bool unseen = rows.max[0] == kMinusInfinity || rows.max[1] == kMinusInfinity;
+      if (__any_sync(0xFFFFFFFFu, at_end || unseen)) {
+        rows.raise_to(scores, exponent_scale, descale);
+        exponentiate_to_bytes<kType>(rows, probs, scores, scale, tile_sum);
+      }
     }
-    if (!raised) rows.factor[0] = rows.factor[1] = 1.0f;
     rows.add(tile_sum);
     if constexpr (kObserved) log_softmax(step);
   };
 
   /// The two levels meet: O = O factor + part.
-  const auto add_part = [&](int first, float descale) {
+  const auto add_part = [&](int first) {
     if constexpr (kTwoLevel) {
-      if (args.v_descale.blocks > 1) {
-#pragma unroll
-        for (int i = 0; i < kPartCols / 2; ++i) part[i] *= descale;
-      }
 #pragma unroll
       for (int i = 0; i < kPartCols / 2; ++i) {
         float& sum = out[first / 2 + i];
@@ -213,15 +224,22 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
       }
     }
   };
-  const auto v_descale_of = [&](const Flash3Item& of, int step_block) {
-    return args.v_descale.blocks > 1 ? args.v_descale.at(batch_head(of), step_block) : 1.0f;
+  /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
+  const auto take_unit = [&](const Flash3Item& of, int block_of_v) {
+    if (args.v_descale.blocks > 1) [[unlikely]] {
+      const float unit = fmaxf(args.v_descale.at(batch_head(of), block_of_v), kLeastUnit);
+      const float ratio = v_unit / unit;
+      rows.factor[0] *= ratio;
+      rows.factor[1] *= ratio;
+      v_unit = unit;
+    }
   };
 
   /// P V of step `step`, into O; and S of the next beside it, if `with_scores`.
   const auto add_values = [&](int block_of_v, const Flash3Item& of, auto with_scores) {
     constexpr bool kBeside = kShape.beside;
     static_assert(!kBeside || kParts == 1);
-    const float descale = v_descale_of(of, block_of_v);
+    take_unit(of, block_of_v);
     if constexpr (!kTwoLevel) {
       if (rows.factor[0] != 1.0f || rows.factor[1] != 1.0f) rows.rescale(out);
     }
@@ -236,7 +254,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
         if (index > 0) sm90::begin_products();
         multiply_values(part, index * kPartCols, false);
         sm90::wait_for_products<0>();
-        add_part(index * kPartCols, descale);
+        add_part(index * kPartCols);
       }
       release_v();
       if constexpr (with_scores) sm90::begin_products();
@@ -249,7 +267,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     }
     pass_turn(Flash3Turns::values);
     if constexpr (!with_scores) pass_turn(Flash3Turns::done);
-    if constexpr (kBeside && kTwoLevel) add_part(0, descale);
+    if constexpr (kBeside && kTwoLevel) add_part(0);
   };
   const auto wait_for_scores = [&] {
     sm90::wait_for_products<0>();
@@ -261,7 +279,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     release_k();
     rows = {};
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
-    softmax(0);
+    softmax(0, std::true_type{});
     rows.factor[0] = rows.factor[1] = 1.0f;
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
@@ -276,26 +294,24 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     wait_for_scores();
     first_softmax();
   };
-  const auto compute_step = [&](int step) {
-    sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "V");
-    sm90::wait(shared.k_full(k.stage), k.full_parity(), "K");
+  const auto compute_step = [&](int step, auto careful) {
+    if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
+    sm90::wait_for_both(shared.transposed_full(v.stage), v.full_parity(), "V", shared.k_full(k.stage),
+                        k.full_parity(), "K");
     take_turn();
     add_values(n_block(step - 1), item, std::true_type{});
     if constexpr (kObserved) log_output(item, step - 1);
     wait_for_scores();
     release_k();
-    softmax(step);
+    softmax(step, careful);
   };
   const auto finish = [&](const Flash3Item& done, float done_scale) {
-    rows.finish(out);
-    if (args.v_descale.data && args.v_descale.blocks == 1) {
-      const float descale = args.v_descale.at(batch_head(done), 0);
-#pragma unroll
-      for (int i = 0; i < kOutputs; ++i) out[i] *= descale;
-    }
-    const int query = first_query(done) + 16 * (thread / 32);
-    store_lse(args, done, rows, done_scale, query, lane);
-    store_byte_ordered_rows(args, done, out, query, lane);
+    const float unit = args.v_descale.blocks > 1 ? v_unit : args.v_descale.at(batch_head(done), 0);
+    rows.finish(out, unit);
+    v_unit = 1.0f;
+    const int here = thread_again(), query = first_query(done) + 16 * (here / 32);
+    store_lse(args, done, rows, done_scale, query, here % 32);
+    store_byte_ordered_rows(args, done, out, query, here % 32);
   };
 
   // load and transpose are others' parts
@@ -303,9 +319,12 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   if (more) begin_item();
   while (more) {
     // compute
-    for (int step = 1; step < range.count(); ++step) {
-      if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
-      compute_step(step);
+    for (int step = 1; step < range.count();) {
+      if (needs_mask(step)) {
+        compute_step(step++, std::true_type{});
+      } else {  // most are full: a loop without what the others need
+        for (; step < full_end; ++step) compute_step(step, std::false_type{});
+      }
     }
     release_q();
 
