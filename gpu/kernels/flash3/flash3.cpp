@@ -10,6 +10,10 @@ Flash3ForwardShape forward_shape(const AttentionProblem& problem) {
   return flash3_forward_shape(static_cast<int>(problem.head_dim), Flash3::short_rows(problem));
 }
 
+Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
+  return flash3_fp8_shape(static_cast<int>(problem.head_dim), sums, Flash3::short_rows(problem));
+}
+
 }  // namespace
 
 bool Flash3::short_rows(const AttentionProblem& problem) {
@@ -19,7 +23,7 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
   options.set_tile(Direction::forward, is_fp8(problem.dtype)
-                                           ? flash3_fp8_shape(static_cast<int>(problem.head_dim)).tile
+                                           ? fp8_shape(problem, Fp8Sums::two_level).tile
                                            : forward_shape(problem).tile);
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
@@ -40,7 +44,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
-    const Flash3Fp8Shape shape = flash3_fp8_shape(head_dim, program.fp8_sums);
+    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
   }
   if (program.name == PassName::forward) {

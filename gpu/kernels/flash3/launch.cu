@@ -66,11 +66,18 @@ void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
 
 void launch_fp8_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
+  const auto by_tile = [&]<ProductType kType, int kHeadDim, Fp8Sums kSums>() {
+    using Short = Flash3Fp8Choice<kHeadDim, kSums, true>;
+    if constexpr (Short::shape != Flash3Fp8Choice<kHeadDim, kSums>::shape) {
+      if (program.tile == Short::shape.tile) return launch_fp8<kType, Short>(arguments, stream);
+    }
+    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, kSums>>(arguments, stream);
+  };
   const auto by_sums = [&]<ProductType kType, int kHeadDim>() {
     if (program.fp8_sums == Fp8Sums::fast) {
-      return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, Fp8Sums::fast>>(arguments, stream);
+      return by_tile.template operator()<kType, kHeadDim, Fp8Sums::fast>();
     }
-    return launch_fp8<kType, Flash3Fp8Choice<kHeadDim>>(arguments, stream);
+    return by_tile.template operator()<kType, kHeadDim, Fp8Sums::two_level>();
   };
   const auto by_dim = [&]<ProductType kType>() {
     if (problem.head_dim <= 64) return by_sums.template operator()<kType, 64>();

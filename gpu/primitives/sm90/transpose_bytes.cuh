@@ -20,23 +20,27 @@ __device__ __forceinline__ void load_blocks_transposed(std::uint32_t address, st
 
 /// Transposes the columns [16 strip, 16 strip + 16) of the tile at `source` (keys x columns) into the rows
 /// row_of_column() of the one at `target` (columns x places of keys).
-template <PanelTile kSource, PanelTile kTarget>
+/// @tparam kAtOnce  blocks of 32 keys whose loads are under way together, at four registers each
+template <PanelTile kSource, PanelTile kTarget, int kAtOnce>
 __device__ __forceinline__ void transpose_strip(std::uint32_t source, std::uint32_t target, int strip,
                                                 int lane) {
   static_assert(kSource.element_bytes == 1 && kTarget.rows == kSource.cols && kTarget.cols == kSource.rows);
   constexpr int kBlocks = kSource.rows / 32;
   const Entry from = transposed_source(lane), to = transposed_target(lane);
-  std::uint32_t x[kBlocks][4];
 #pragma unroll
-  for (int block = 0; block < kBlocks; ++block) {
-    load_blocks_transposed(source + kSource.offset(32 * block + from.row, 16 * strip), x[block]);
-  }
+  for (int first = 0; first < kBlocks; first += kAtOnce) {
+    std::uint32_t x[kAtOnce][4];
 #pragma unroll
-  for (int block = 0; block < kBlocks; ++block) {
-    const std::uint32_t(&y)[4] = x[block];
-    store_blocks(target + kTarget.offset(16 * strip + to.row, 32 * block + to.col),
-                 __byte_perm(y[0], y[1], kEvenBytes), __byte_perm(y[2], y[3], kEvenBytes),
-                 __byte_perm(y[0], y[1], kOddBytes), __byte_perm(y[2], y[3], kOddBytes));
+    for (int i = 0; i < kAtOnce && first + i < kBlocks; ++i) {
+      load_blocks_transposed(source + kSource.offset(32 * (first + i) + from.row, 16 * strip), x[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce && first + i < kBlocks; ++i) {
+      const std::uint32_t(&y)[4] = x[i];
+      store_blocks(target + kTarget.offset(16 * strip + to.row, 32 * (first + i) + to.col),
+                   __byte_perm(y[0], y[1], kEvenBytes), __byte_perm(y[2], y[3], kEvenBytes),
+                   __byte_perm(y[0], y[1], kOddBytes), __byte_perm(y[2], y[3], kOddBytes));
+    }
   }
 }
 

@@ -399,7 +399,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   if (warp < 4) {
     sm90::give_up_registers<kShape.producer_registers()>();
     if (warp > 0) {
-      detail::transpose(shared, last, warp - 1, static_cast<int>(threadIdx.x) % 32);
+      detail::transpose(shared, last, warp - 1);
     } else if (threadIdx.x == 0) {
       detail::end_transposing(shared, last, detail::produce<kShape>(args, shared, items));
     } else if (threadIdx.x == 31) {

@@ -18,7 +18,7 @@ enum class Flash3Turns : std::uint8_t {
   done,    // once all are done: one multiplies while the other is at its softmax
 };
 
-/// Two warpgroups that compute 64 rows each, and one that loads (a thread) and transposes V (three warps).
+/// Warpgroups that compute 64 rows each, and one that loads (a thread) and transposes V (three warps).
 struct Flash3Fp8Shape {
   TileShape tile{128, 128};
   int head_dim = 0;    // compiled for; smaller ones run padded up on chip
@@ -34,8 +34,8 @@ struct Flash3Fp8Shape {
   constexpr int v_stages() const { return raw_stages; }
   constexpr int consumers() const { return tile.block_m / 64; }
   constexpr int threads() const { return 128 * (1 + consumers()); }
-  constexpr int producer_registers() const { return 40; }
-  constexpr int consumer_registers() const { return 232; }
+  constexpr int producer_registers() const { return consumers() > 2 ? 32 : 40; }
+  constexpr int consumer_registers() const { return consumers() > 2 ? 160 : 232; }
 
   constexpr gpu::sm90::Swizzle width() const {
     return head_dim >= 128 ? gpu::sm90::Swizzle::bytes128 : gpu::sm90::Swizzle::bytes64;
@@ -83,12 +83,16 @@ struct Flash3Fp8Layout {
 /// The head dimensions that have instances of their own.
 inline constexpr int kFlash3Fp8HeadDims[] = {64, 128, 256};
 
-constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::two_level) {
+/// @param short_rows  few steps a q tile: see flash3_short_rows()
+constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::two_level,
+                                          bool short_rows = false) {
   Flash3Fp8Shape shape;
   shape.head_dim = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   shape.sums = sums;
-  if (head_dim <= 64) {
+  if (head_dim <= 64 && short_rows) {
     shape.turns = Flash3Turns::done;
+  } else if (head_dim <= 64) {
+    shape.tile.block_m = 192;
   } else if (head_dim > 128) {
     shape.tile.block_n = 96;
     shape.q_stages = 1;
@@ -97,9 +101,9 @@ constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::
   return shape;
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim, Fp8Sums kSums = Fp8Sums::two_level>
+template <int kHeadDim, Fp8Sums kSums = Fp8Sums::two_level, bool kShortRows = false>
 struct Flash3Fp8Choice {
-  static constexpr Flash3Fp8Shape shape = flash3_fp8_shape(kHeadDim, kSums);
+  static constexpr Flash3Fp8Shape shape = flash3_fp8_shape(kHeadDim, kSums, kShortRows);
 };
 static_assert(Flash3Fp8Layout(flash3_fp8_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3Fp8Layout(flash3_fp8_shape(128)).end <= kSm90SharedBytes);

@@ -20,18 +20,21 @@ __device__ __forceinline__ void end_transposing(Flash3Fp8Shared<kShape> shared, 
 
 /// A warp's share of every tile of V.
 template <Flash3Fp8Shape kShape>
-__device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const volatile int* last, int warp,
-                                          int lane) {
+__device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const volatile int* last,
+                                          int warp) {
   constexpr sm90::PanelTile kSource = kShape.kv_tile(), kTarget = kShape.transposed_tile();
+  constexpr int kAtOnce = kShape.producer_registers() < 40 ? 2 : 4;
   sm90::RingPlace<kShape.raw_stages> raw;
   sm90::RingPlace<kShape.kv_stages> done;
   for (;;) {
     sm90::wait(shared.v_full(raw.stage), raw.full_parity(), "a V to transpose");
     if (last[raw.stage] != 0) return;
+    int lane;  // read anew for each tile: the addresses that come of it would take registers in between
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     sm90::wait(shared.transposed_empty(done.stage), done.empty_parity(), "a free transposed V");
 #pragma unroll 1
     for (int strip = warp; strip < kShape.head_dim / 16; strip += kShape.transposing_warps()) {
-      sm90::transpose_strip<kSource, kTarget>(shared.v(raw.stage), shared.transposed(done.stage), strip,
+      sm90::transpose_strip<kSource, kTarget, kAtOnce>(shared.v(raw.stage), shared.transposed(done.stage), strip,
                                               lane);
     }
     // Its reads before the copy engine's next write, its writes before the products' reads.
