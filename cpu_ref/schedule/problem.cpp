@@ -194,12 +194,17 @@ std::span<const Preset> presets() {
 }
 
 const Preset& find_preset(const std::string& name) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, matching;
+  const Preset* match = nullptr;
   for (const Preset& preset : presets()) {
     if (preset.name == name) return preset;
     names.emplace_back(preset.name);
+    if (name.empty() || preset.name.find(name) == std::string_view::npos) continue;
+    matching.emplace_back(preset.name);
+    match = &preset;
   }
-  throw unknown_name("preset", name, names);
+  if (matching.size() == 1) return *match;
+  throw unknown_name("preset", name, matching.empty() ? names : matching);
 }
 
 }  // namespace tilescope

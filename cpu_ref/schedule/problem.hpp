@@ -104,7 +104,8 @@ struct Preset {
   AttentionProblem problem;
 };
 std::span<const Preset> presets();
-/// @throws UnknownName naming the nearest
+/// By its name, or a part of it that no other name has: "llama".
+/// @throws UnknownName naming those that have the part, else the nearest
 const Preset& find_preset(const std::string& name);
 
 }  // namespace tilescope

@@ -30,7 +30,7 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--dtype", "fp23"}, {"dtype", "fp23", "fp32"}},
                        {{"--window", "5"}, {"window", "5", "LEFT,RIGHT"}},
                        {{"--dropout", "1"}, {"dropout", "1", "[0, 1)"}},
-                       {{"--preset", "llama"}, {"preset", "llama", "did you mean llama3-8b"}},
+                       {{"--preset", "llama3-9b"}, {"preset", "llama3-9b", "did you mean llama3-8b"}},
                        {{"--pass", "both"}, {"pass", "both", "fwd+bwd"}},
                        {{"--batch", "4611686018427387904", "--heads", "4"}, {"batch * heads", "2147483647"}},
                        {{"--batch", "100000", "--seqlen", "200000000"}, {"seqlen_q", "200000000", "63 bits"}},

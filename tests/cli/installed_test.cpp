@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/cli/any_driver.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/paths.hpp"
 
@@ -38,6 +39,7 @@ TEST_CASE("an installation works from its prefix, and from wherever that is move
     CHECK(fs::file_size(moved / "share" / page) > 1000);
   }
 #ifdef TILESCOPE_INJECTION_LIBRARY
+  const AnyDriver driver;
   CHECK(WEXITSTATUS(shell("'" + program + "' profile --quiet -- true 2>/dev/null")) ==
         1);  // true has no kernels
   fs::remove(moved / "lib/tilescope/libtilescope_inject.so");

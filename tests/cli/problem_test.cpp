@@ -84,6 +84,16 @@ TEST_CASE("every problem option reaches its field") {
   CHECK(parsed.given);
 }
 
+/// What is said of a preset that is not known.
+static std::string unknown_preset(const char* name) {
+  try {
+    parse_problem({"--preset", name});
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST_CASE("a preset is a starting point") {
   CHECK_FALSE(parse_problem({}).given);
   CHECK(parse_problem({}).directions == std::vector{Direction::forward});
@@ -91,6 +101,11 @@ TEST_CASE("a preset is a starting point") {
   for (const Preset& preset : presets()) {
     CHECK(parse_problem({"--preset", std::string(preset.name)}).problem == preset.problem);
   }
+  CHECK(parse_problem({"--preset", "llama"}).problem == find_preset("llama3-8b").problem);
+  const std::string several = unknown_preset("1");
+  CHECK(several.find("gpt2") == std::string::npos);
+  CHECK(several.find("fa2-16k, long-128k") != std::string::npos);
+  CHECK(unknown_preset("lama3-8c").find("did you mean llama3-8b") != std::string::npos);
   AttentionProblem expected = find_preset("llama3-8b").problem;
   expected.batch = 3;
   CHECK(parse_problem({"--batch", "3", "--preset", "llama3-8b"}).problem == expected);
@@ -134,7 +149,7 @@ TEST_CASE("bad problem options are refused by field, value and what is allowed")
       {{"--dropout", "nan"}, "dropout", "nan", "[0, 1)"},
       {{"--seed", "-1"}, "seed", "-1", "2^64"},
       {{"--seed", "18446744073709551616"}, "seed", "18446744073709551616", "2^64"},
-      {{"--preset", "llama"}, "preset", "llama", "did you mean llama3-8b"},
+      {{"--preset", "llama3-9b"}, "preset", "llama3-9b", "did you mean llama3-8b"},
       {{"--pass", "both"}, "pass", "both", "fwd+bwd"},
       {{"--batch", "2000000", "--heads", "2000000"}, "batch * heads", "2000000 * 2000000", "2147483647"},
       {{"--batch", "4611686018427387904", "--heads", "4"},

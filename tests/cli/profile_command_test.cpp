@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope profile -- COMMAND`, run as a user runs it on a machine that may have no device.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/cli/any_driver.hpp"
 #include "tests/cli/run_program.hpp"
 #include "tests/paths.hpp"
 
@@ -150,7 +152,23 @@ TEST_CASE("ceilings make a machine of their record") {
             .exit_code == 2);
 }
 
+TEST_CASE("without a driver a command is not run, and told where it could be counted") {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) return;
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      run_program({"profile", "--json", "x.json", "--", "touch", "ran"}, folder.path());
+  CHECK(result.exit_code == 3);
+  CHECK(folder.empty());
+  {
+    const AnyDriver driver;
+    if (cannot_inject()) return;
+  }
+  CHECK(result.err.find("no NVIDIA driver on this machine") != std::string::npos);
+  CHECK(result.err.find("no kernel of touch could be counted: it was not run") != std::string::npos);
+}
+
 TEST_CASE("profile names the nearest of a mistyped metric") {
+  const AnyDriver driver;
   if (cannot_inject()) return;
   const ProgramResult result = profile({"--metrics", "traffic,trafic", "--", "true"});
   if (result.exit_code == 1) {
@@ -162,6 +180,7 @@ TEST_CASE("profile names the nearest of a mistyped metric") {
 }
 
 TEST_CASE("profile hands the command its arguments and streams, and passes on its exit code") {
+  const AnyDriver driver;
   if (cannot_inject()) return;
   CHECK(profile({"--", "sh", "-c", "exit 7"}).exit_code == 7);
   const ProgramResult killed = profile({"--", "sh", "-c", "kill -9 $$"});
@@ -178,6 +197,7 @@ TEST_CASE("profile hands the command its arguments and streams, and passes on it
 }
 
 TEST_CASE("a command without kernels is no success, and its record says why it is empty") {
+  const AnyDriver driver;
   if (cannot_inject()) return;
   const ProgramResult result = profile({"--quiet", "--json", "-", "--", "true"});
   CHECK(result.exit_code == 1);

@@ -47,23 +47,22 @@ std::string kernel_detail(const Kernel& kernel) {
   return text;
 }
 
-/// "sm_80 and newer"
+/// "sm_80+"
 std::string chips_of(const Kernel& kernel) {
   if (!kernel.launch_shape) return "CPU";
   const auto [first, last] = kernel.chips;
   if (first == last) return fmt::format("sm_{}", first);
-  return last == ChipRange{}.last ? fmt::format("sm_{} and newer", first)
+  return last == ChipRange{}.last ? fmt::format("sm_{}+", first)
                                   : fmt::format("sm_{} ... sm_{}", first, last);
 }
 
-/// "up to 256 (compiled for 64 128 256)": what lies between is padded.
+/// "64 128 256 (8n)": what lies between is padded, of multiples of 8 alone.
 std::string head_dims_of(const Capabilities& can) {
   if (can.head_dims.empty()) return "any";
   // Of 16-bit types: what takes fp8 takes twice that there, and says so where it refuses.
   const int multiple = can.head_dim_multiple(ElementType::fp16);
-  return fmt::format("{}up to {} (compiled for {})",
-                     multiple > 1 ? fmt::format("multiples of {} ", multiple) : "", can.head_dims.back(),
-                     fmt::join(can.head_dims, " "));
+  return fmt::format("{}{}", fmt::join(can.head_dims, " "),
+                     multiple > 1 ? fmt::format(" ({}n)", multiple) : "");
 }
 
 /// What a kernel's row says that it can.
@@ -72,29 +71,27 @@ std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& ke
   const auto types = [](const FeatureSet& features) {
     return features.empty() ? "-" : element_types_of(features, " ", " ");
   };
+  std::vector<std::string_view> sums, orders;
+  const bool fp8 = can.forward.has(Feature::fp8e4m3) || can.forward.has(Feature::fp8e5m2);
+  for (const Fp8Sums way : kernel.fp8_sums) sums.push_back(to_string(way));
+  for (const BackwardOrder order : kernel.backward_orders) orders.push_back(to_string(order));
   std::vector<std::pair<std::string, std::string>> columns = {
       {"rung", kernel.rung == 0 ? "-" : std::to_string(kernel.rung)},
+      {"runs on", chips_of(kernel)},
       {"forward", types(can.forward)},
       {"backward", types(can.backward)},
-      {"head_dim", head_dims_of(can)}};
+      {"fp8 sums", fp8 ? fmt::format("{}", fmt::join(sums, " ")) : "-"},
+      {"backward orders", orders.empty() ? "-" : fmt::format("{}", fmt::join(orders, " "))},
+      {"head_dim built", head_dims_of(can)}};
   for (int i = static_cast<int>(std::size(kElementTypes)); i < kNumFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);
     const bool forward = can.forward.has(feature),
                backward = can.backward.has(feature) || can.backward.empty();
     columns.emplace_back(to_string(feature), forward && backward ? "yes" : forward ? "forward" : "-");
   }
-  std::vector<std::string_view> orders;
-  for (const BackwardOrder order : kernel.backward_orders) orders.push_back(to_string(order));
-  columns.emplace_back("diagonal slices", kernel.smallest_part == 0 ? "-"
-                                          : kernel.smallest_part == 1
-                                              ? "any"
-                                              : fmt::format("of {}", kernel.smallest_part));
-  std::vector<std::string_view> sums;
-  const bool fp8 = can.forward.has(Feature::fp8e4m3) || can.forward.has(Feature::fp8e5m2);
-  for (const Fp8Sums way : kernel.fp8_sums) sums.push_back(to_string(way));
-  columns.emplace_back("fp8 sums", fp8 ? fmt::format("{}", fmt::join(sums, " ")) : "-");
-  columns.emplace_back("runs on", chips_of(kernel));
-  columns.emplace_back("backward orders", orders.empty() ? "-" : fmt::format("{}", fmt::join(orders, " ")));
+  columns.emplace_back("slices", kernel.smallest_part == 0   ? "-"
+                                 : kernel.smallest_part == 1 ? "any"
+                                                             : fmt::format("of {}", kernel.smallest_part));
   return columns;
 }
 
@@ -221,12 +218,15 @@ struct Catalogue {
   std::string name;
   std::vector<Entry> (*entries)();
   std::string_view summary;
+  std::string_view note = "";  // on the columns of its table
 };
 
 const std::vector<Catalogue>& catalogues() {
   static const std::vector<Catalogue> all = {
       {"counters", list_counters, "what profile --metrics takes"},
-      {"kernels", list_kernels, "what --kernel takes, and what each kernel can"},
+      {"kernels", list_kernels, "what --kernel takes, and what each kernel can",
+       "head_dim: what lies between is padded; (8n): multiples of 8 alone. slices: the smallest parts that "
+       "--diagonal-slices may cut. bnhd: tensors as PyTorch lays them out."},
       {"log-levels", list_log_levels, "what --log-level takes, each with those before it"},
       {"machines", list_machines, "what --machine takes"},
       {"metrics", list_metrics, "what diff --budget takes"},
@@ -291,18 +291,28 @@ std::string entry_table(const std::vector<Entry>& entries) {
   return text;
 }
 
-std::string as_table(const std::vector<Entry>& entries) {
-  std::vector<std::vector<std::string>> facts;
-  for (const Entry& entry : entries) {
-    if (entry.columns.empty()) continue;
-    if (facts.empty()) {
-      facts.push_back({""});
-      for (const auto& [heading, fact] : entry.columns) facts.back().push_back(heading);
+/// The entries, and their columns as a table; of those that say yes of every entry a line is enough.
+std::string as_table(const Catalogue& catalogue, const std::vector<Entry>& entries) {
+  if (entries.front().columns.empty()) return entry_table(entries);
+  std::vector<std::string> common;
+  std::vector<std::vector<std::string>> facts(1 + entries.size());
+  facts[0].emplace_back();
+  for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].name);
+  for (std::size_t c = 0; c < entries.front().columns.size(); ++c) {
+    const std::string& heading = entries.front().columns[c].first;
+    if (std::all_of(entries.begin(), entries.end(),
+                    [c](const Entry& entry) { return entry.columns[c].second == "yes"; })) {
+      common.push_back(heading);
+      continue;
     }
-    facts.push_back({entry.name});
-    for (const auto& [heading, fact] : entry.columns) facts.back().push_back(fact);
+    facts[0].push_back(heading);
+    for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].columns[c].second);
   }
-  return entry_table(entries) + (facts.empty() ? "" : "\n" + fold_columns(facts, "", false));
+  std::string text = entry_table(entries) + "\n" + fold_columns(facts, "", false) + "\n";
+  const std::string all = common.empty() ? "" : fmt::format("All take: {}. ", fmt::join(common, ", "));
+  for (const std::string& line : wrap_words(all + std::string(catalogue.note), kTextWidth))
+    text += line + "\n";
+  return text;
 }
 
 std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {
@@ -328,7 +338,7 @@ void add_list_command(CLI::App& app, CommandContext& context) {
         }
         const Catalogue& catalogue = find_catalogue(*what);
         const std::vector<Entry> entries = catalogue.entries();
-        context.print(as_table(entries));
+        context.print(as_table(catalogue, entries));
         context.write_json(as_json(catalogue, entries));
         return kFine;
       });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope profile`: counters and times of TileScope's kernels, or of every kernel of a command.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +21,7 @@
 #include "common/nearest_names.hpp"
 #include "profiler/calibration/self_test.hpp"
 #include "profiler/counters/metric_sets.hpp"
+#include "profiler/driver/shared_object.hpp"
 #include "profiler/injection/name_pattern.hpp"
 #include "profiler/injection/profiled_command.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -164,6 +166,16 @@ int compare(const ProfileArguments& arguments, const CommandContext& context) {
   return kFine;
 }
 
+/// Before a command runs for an hour of which nobody could count a kernel.
+void require_driver(const std::vector<std::string>& command) {
+  std::string why;
+  if (SharedObject::open("libcuda.so.1", &why)) return;
+  throw MachineLacks(fmt::format(
+      "no NVIDIA driver on this machine ({}), so that no kernel of {} could be counted: it was not "
+      "run. Start tilescope where the command's kernels run, as in: srun tilescope profile -- {}",
+      why, command.front(), fmt::join(command, " ")));
+}
+
 int timeline_of_command(const ProfileArguments& arguments, const CommandContext& context) {
   CommandOptions options;
   if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
@@ -255,6 +267,7 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
     throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
   }
   injection_library();  // a build without it cannot profile anything
+  require_driver(arguments.command);
 
   const KernelRecord record = measure(arguments, context);
   if (!record.kernels.empty()) context.print(kernel_table(record));

@@ -229,9 +229,20 @@ std::string man_page(const CLI::App& app) {
   for (const CLI::App* command : commands_of(app)) {
     text += fmt::format(".SS {}\n{}\n", roff(command->get_name()), roff(command->get_description()));
     for (const CLI::Option* option : positionals_of(*command)) text += man_entry(*option);
-    for (const CLI::Option* option : options_of(*command)) text += man_entry(*option);
+    for (const CLI::Option* option : options_of(*command)) {
+      if (!is_common(*command, *option)) text += man_entry(*option);
+    }
+    for (const std::string& group : common_groups()) {
+      const std::string names = common_names(*command, group);
+      if (!names.empty()) text += fmt::format(".TP\n.I {}\n{}\n", roff(group), roff(names));
+    }
     if (!command->get_footer().empty())
       text += fmt::format(".PP\n.nf\n{}\n.fi\n", roff(command->get_footer()));
+  }
+  text += ".SH OPTIONS OF MANY COMMANDS\n";
+  for (const std::string& group : common_groups()) {
+    text += fmt::format(".SS {}\n", roff(group));
+    for (const CLI::Option* option : common_options(app, group)) text += man_entry(*option);
   }
   return text +
          ".SH EXIT STATUS\n0 fine; 1 a check failed; 2 bad input, and nothing written; 3 the machine lacks "

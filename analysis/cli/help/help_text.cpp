@@ -7,8 +7,10 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 namespace tilescope::cli {
 namespace {
@@ -25,6 +27,27 @@ std::string entry(const std::string& name, const std::string& text) {
     stands = 0;
   }
   return out.ends_with('\n') ? out : out + "\n";
+}
+
+/// As wrap_words, of a list at ", ": no option is parted from its value.
+std::vector<std::string> wrap_items(std::string_view text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find(", ");
+    const std::string item(text.substr(0, end == std::string_view::npos ? end : end + 1));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 2);
+    if (lines.empty() || lines.back().size() + 1 + item.size() > width) {
+      lines.push_back(item);
+    } else {
+      lines.back() += " " + item;
+    }
+  }
+  return lines;
+}
+
+std::string name_and_type(const CLI::Option& option) {
+  const std::string type = type_of(option);
+  return "--" + option.get_lnames().front() + (type.empty() ? "" : " " + type);
 }
 
 class HelpFormatter : public CLI::Formatter {
@@ -52,23 +75,31 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  static bool shown(const CLI::Option* option, const std::string& group) {
-    return option->get_group() == group && option->nonpositional();
-  }
+  /// The command's own options in full; those that many commands have by name, behind them.
   std::string groups_text(const CLI::App* app) const {
-    std::vector<std::string> groups = app->get_groups();
-    std::stable_partition(groups.begin(), groups.end(),
-                          [](const std::string& group) { return group != kOutputGroup; });
-    std::string text;
-    for (const std::string& group : groups) {
-      const auto options = app->get_options([&](const CLI::Option* option) { return shown(option, group); });
-      if (!group.empty() && !options.empty()) text += make_group(group, false, options);
+    std::string own, common;
+    for (const std::string& group : app->get_groups()) {
+      const auto options = app->get_options([&](const CLI::Option* option) {
+        return option->get_group() == group && option->nonpositional() && !is_common(*app, *option);
+      });
+      if (!group.empty() && !options.empty()) own += make_group(group, false, options);
     }
-    return text;
+    for (const std::string& group : common_groups()) {
+      const std::string names = common_names(*app, group);
+      if (names.empty()) continue;
+      common += fmt::format("\n{} (tilescope help {} explains):\n", group, lower_case(group));
+      for (const std::string& line : wrap_items(names, kWidth - 2)) common += "  " + line + "\n";
+    }
+    return own + common;
   }
 };
 
 }  // namespace
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
 
 std::vector<std::string> wrap_words(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
@@ -87,6 +118,52 @@ void set_help_format(CLI::App& app) {
   const auto formatter = std::make_shared<HelpFormatter>();
   formatter->label("SUBCOMMAND", "COMMAND");
   app.formatter(formatter);
+}
+
+std::vector<std::string> common_groups() { return {"Problem", "Kernel", kOutputGroup}; }
+
+std::vector<const CLI::Option*> common_options(const CLI::App& app, const std::string& group) {
+  constexpr int kMany = 3;  // commands that have an option in the same words
+  const auto name_and_words = [](const CLI::Option* option) {
+    return std::pair(option->get_lnames().front(), option->get_description());
+  };
+  std::map<std::pair<std::string, std::string>, int> commands;
+  std::vector<const CLI::Option*> options;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (const CLI::Option* option : options_of(*command)) {
+      if (option->get_group() != group) continue;
+      if (++commands[name_and_words(option)] == 1) options.push_back(option);
+    }
+  }
+  std::erase_if(options, [&](const CLI::Option* option) { return commands[name_and_words(option)] < kMany; });
+  return options;
+}
+
+bool is_common(const CLI::App& command, const CLI::Option& option) {
+  if (command.get_parent() == nullptr || option.get_lnames().empty()) return false;
+  const auto groups = common_groups();
+  if (std::find(groups.begin(), groups.end(), option.get_group()) == groups.end()) return false;
+  const auto common = common_options(*command.get_parent(), option.get_group());
+  return std::any_of(common.begin(), common.end(), [&option](const CLI::Option* other) {
+    return other->get_lnames() == option.get_lnames() && other->get_description() == option.get_description();
+  });
+}
+
+std::string common_names(const CLI::App& command, const std::string& group) {
+  std::string names;
+  for (const CLI::Option* option : options_of(command)) {
+    if (option->get_group() != group || !is_common(command, *option)) continue;
+    names += (names.empty() ? "" : ", ") + name_and_type(*option);
+  }
+  return names;
+}
+
+std::string group_help(const CLI::App& app, const std::string& group) {
+  std::string text = fmt::format("{} options, of every command whose --help names them:\n\n", group);
+  for (const CLI::Option* option : common_options(app, group)) {
+    text += entry(name_and_type(*option), option->get_description());
+  }
+  return text;
 }
 
 void show_examples(CLI::App& command, std::initializer_list<Example> examples, const std::string& note) {

@@ -16,6 +16,8 @@ inline constexpr const char* kOutputGroup = "Output";
 inline constexpr const char* kCommandsGroup = "Commands";
 inline constexpr const char* kAlsoGroup = "Also";
 
+std::string lower_case(std::string text);
+
 /// Lines of at most `width` characters; words that are longer stay whole.
 std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
 
@@ -33,6 +35,18 @@ void show_examples(CLI::App& command, std::initializer_list<Example> examples, c
 std::string type_of(const CLI::Option& option);
 /// The words that an option takes, where its type lists them ("fwd|bwd|fwd+bwd"); none where it takes others.
 std::vector<std::string> choices_of(const CLI::Option& option);
+
+/// The groups of options that stand in many commands, and in each in the same words. --help of a command and
+/// the man page name those options; `help GROUP` and a section of the page tell them.
+std::vector<std::string> common_groups();
+/// The options of a common group, of all commands of `app`, each once.
+std::vector<const CLI::Option*> common_options(const CLI::App& app, const std::string& group);
+/// Whether `option` of `command` is told where its group is.
+bool is_common(const CLI::App& command, const CLI::Option& option);
+/// "--seqlen N, --causal, ...": those of `command` that are told elsewhere; empty if there are none.
+std::string common_names(const CLI::App& command, const std::string& group);
+/// What `help problem` prints.
+std::string group_help(const CLI::App& app, const std::string& group);
 
 /// Options with two dashes and positionals of a command, in order, without those that are hidden.
 std::vector<const CLI::Option*> options_of(const CLI::App& command);
