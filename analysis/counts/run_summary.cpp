@@ -2,6 +2,7 @@
 #include "analysis/counts/run_summary.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -67,6 +68,19 @@ std::int64_t diagonal_slices(const std::vector<const PassRecord*>& passes) {
   std::int64_t most = 1;
   for (const PassRecord* pass : passes) most = std::max(most, pass->diagonal_slices.value_or(1));
   return most;
+}
+
+/// "longest-first, random pages": what a run was told to do otherwise than its kernel would.
+std::string choices_of(const RunSummary& summary) {
+  const RunEntry& run = *summary.run;
+  std::vector<std::string> choices;
+  if (run.order && *run.order != TileOrder::row_major) choices.emplace_back(to_string(*run.order));
+  if (run.scan && *run.scan != Scan::ascending) choices.emplace_back(to_string(*run.scan));
+  if (summary.diagonal_slices > 1)
+    choices.push_back(fmt::format("{} diagonal slices", summary.diagonal_slices));
+  if (const auto& sums = summary.passes.front()->fp8_sums) choices.push_back(*sums + " sums");
+  if (run.pages == PagePlacement::random) choices.emplace_back("random pages");
+  return fmt::format("{}", fmt::join(choices, ", "));
 }
 
 /// `verify` counts the bytes of its many small cases too; they are of no interest to a report on bytes.
@@ -159,18 +173,10 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (summary.passes.empty() || only_judged(run) || only_progress(run)) continue;
         summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
         if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
-        if (run.order && *run.order != TileOrder::row_major) {
-          summary.label += fmt::format(" {}", to_string(*run.order));
-        }
-        if (run.scan && *run.scan != Scan::ascending) {
-          summary.label += fmt::format(" {}", to_string(*run.scan));
-        }
         summary.diagonal_slices = diagonal_slices(summary.passes);
-        if (summary.diagonal_slices > 1) {
-          summary.label += fmt::format(" {} diagonal slices", summary.diagonal_slices);
+        if (const std::string choices = choices_of(summary); !choices.empty()) {
+          summary.label += " (" + choices + ")";
         }
-        if (const auto& sums = summary.passes.front()->fp8_sums) summary.label += " " + *sums + " sums";
-        if (run.pages == PagePlacement::random) summary.label += " random pages";
         summary.algorithm = algorithm_of_kernel(run.kernel);
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);

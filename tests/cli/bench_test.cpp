@@ -151,8 +151,8 @@ TEST_CASE("rows of different orders and slices can be told apart; of one sample 
   std::set<std::string> labels;
   const std::vector<RunRecord> records = {read_run_record((folder.path() / "run.json").string())};
   for (const RunSummary& summary : summarize(records)) labels.insert(summary.label);
-  CHECK(labels == std::set<std::string>{"flash2 joined", "flash2 joined 2 diagonal slices", "flash2 split",
-                                        "flash2 split 2 diagonal slices"});
+  CHECK(labels == std::set<std::string>{"flash2 joined", "flash2 joined (2 diagonal slices)", "flash2 split",
+                                        "flash2 split (2 diagonal slices)"});
 }
 
 TEST_CASE("the rate of forward and backward together is their work over the sum of their times") {

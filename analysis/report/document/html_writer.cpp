@@ -69,14 +69,16 @@ struct HtmlWriter {
     html += folded ? "</ul>\n</details>\n" : "</ul>\n";
   }
 
-  void operator()(const CommandLines& commands) {
+  void operator()(const CommandLines& commands) { add_commands(commands, ""); }
+
+  void add_commands(const CommandLines& commands, const std::string& below) {
     html += fmt::format("<details class=\"command\"><summary>{}</summary>\n<pre tabindex=\"0\">",
                         commands.lines.size() > 1 ? "Commands" : "Command");
     for (const std::string& line : commands.lines) {
       html += &line == &commands.lines.front() ? "" : "\n";
       html += escape_markup(line);
     }
-    html += "</pre></details>\n";
+    html += "</pre>" + below + "</details>\n";
   }
 
   void operator()(const Table& table) {
@@ -109,14 +111,14 @@ struct HtmlWriter {
     html += fmt::format("<figure id=\"{}\">\n<h3>{}</h3>\n<div class=\"panels{}\">\n", figure.name,
                         inline_html(figure.title), figure.panels.size() > 1 ? "" : " one");
     for (const Panel& panel : figure.panels) add_panel(figure, panel);
-    html += "</div>\n";
     if (figure.legend.height > 0) {
       html += "<div class=\"legend\">" + svg_element(figure.legend, "Legend of " + figure.title) + "</div>\n";
     }
+    html += "</div>\n";
     html += fmt::format("<figcaption>{}\n", inline_html(caption_text(figure)));
     if (!figure.commands.empty()) {
-      (*this)(CommandLines{reproduction(figure.commands)});
-      if (has_records) html += "<p><a href=\"#records\">Commit, time and machine of these records</a></p>\n";
+      add_commands({reproduction(figure.commands)},
+                   has_records ? "<a href=\"#records\">Commit, time and machine of these records</a>" : "");
     }
     html += "</figcaption>\n</figure>\n";
   }

@@ -92,16 +92,16 @@ std::vector<LineSeries> legend_lines() {
           {"DRAM, measured", counted_at_dram, {}}};
 }
 
-/// A row a kernel: above, how often it moves what it must; below, its bytes on an axis that all share.
-/// "107x at SM<->L2, 1.01x at DRAM": two figures where an L2 tells them apart.
+/// "SM<->L2 107x, DRAM 1.01x": two figures where an L2 tells them apart.
 std::string times_text(const RunSummary& run, double must) {
   constexpr double kAlike = 0.005;
   const double sm_l2 = bytes_of(run.measured_sm_l2), dram = bytes_of(run.measured_dram);
-  const bool alike = std::abs(dram / sm_l2 - 1) < kAlike;
-  return format_ratio(sm_l2 / must) + " at SM<->L2" +
-         (alike ? " and at DRAM" : ", " + format_ratio(dram / must) + " at DRAM");
+  if (std::abs(dram / sm_l2 - 1) < kAlike)
+    return fmt::format("SM<->L2 and DRAM {}", format_ratio(sm_l2 / must));
+  return fmt::format("SM<->L2 {}, DRAM {}", format_ratio(sm_l2 / must), format_ratio(dram / must));
 }
 
+/// A row a kernel: above, how often it moves what it must; below, its bytes on an axis that all share.
 Drawing draw_rungs(const Rungs& rungs) {
   constexpr double kRow = 52, kNote = 0.34, kMarks = 0.7;  // of the height of a row
   const auto must = static_cast<double>(rungs.front()->compulsory.total());
