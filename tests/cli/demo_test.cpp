@@ -4,6 +4,8 @@
 
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "analysis/records/run_record.hpp"
 #include "tests/cli/run_program.hpp"
@@ -28,6 +30,28 @@ TEST_CASE("demo passes, and leaves records that can be read and a report") {
   html << std::ifstream(out / "report.html").rdbuf();
   CHECK(html.str().find("<svg") != std::string::npos);
   CHECK(html.str().find("</html>") != std::string::npos);
+  // Two groups of numbers under one heading say whose they are.
+  CHECK(html.str().find("<h2>Every kernel, problem by problem (a100-40gb model, h200 model") !=
+        std::string::npos);
+
+  // A table that it shows is what the command above it prints.
+  const std::size_t command = result.out.find("$ ./tilescope simulate --preset gpt2-medium");
+  REQUIRE(command != std::string::npos);
+  std::istringstream shown(result.out.substr(command));
+  std::string line, word;
+  std::getline(shown, line);
+  std::istringstream words(line.substr(line.find("simulate")));
+  std::vector<std::string> arguments;
+  while (words >> word) arguments.push_back(word);
+  const ProgramResult again = run_program(arguments);
+  CHECK(again.exit_code == 0);
+  int rows = 0;
+  while (std::getline(shown, line) && !line.starts_with("$")) {
+    CAPTURE(line);
+    CHECK(again.out.find(line) != std::string::npos);
+    rows += line.find("flash") != std::string::npos ? 1 : 0;
+  }
+  CHECK(rows == 4);
 }
 
 }  // namespace tilescope::testing

@@ -62,6 +62,14 @@ TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
   CHECK(contains(simulated({"--seqlen", "512", "--l2-bytes", "32MiB"}), "LRU cache of 32 MiB, as asked"));
 }
 
+TEST_CASE("bounds that say nothing are not printed") {
+  const std::string text =
+      simulated({"--seqlen", "512", "--pass", "fwd+bwd", "--kernel", "cpu:flash2", "--detail"});
+  CHECK(contains(text, "SM<->L2 reads: 5.67x the least, 3.146 MB: every input once"));
+  CHECK_FALSE(contains(text, "says less"));
+  CHECK_FALSE(contains(text, ": 0 B"));
+}
+
 TEST_CASE("a kernel that was not named is the same on every machine, and says why it was taken") {
   const std::string two =
       simulated({"--seqlen", "512", "--dtype", "fp16", "--machine", "a100-80gb,h200", "--closed-form"});

@@ -134,6 +134,27 @@ TEST_CASE("the title of a figure's only panel opens its caption") {
   CHECK(caption_text(figure) == "They grow.");
 }
 
+TEST_CASE("a caption tells the tile that is drawn, or that each kernel has its own") {
+  std::vector<RunEntry> alike, unlike;
+  for (const std::int64_t seqlen : {64, 128, 256}) {
+    for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash2}) {
+      const int rows = algorithm == Algorithm::flash2 ? 32 : 16;
+      alike.push_back(simulated(algorithm, seqlen, {16, 16}));
+      unlike.push_back(simulated(algorithm, seqlen, {rows, 16}));
+    }
+  }
+  const auto caption_of = [](const std::vector<RunEntry>& runs) {
+    const Document document = make_report({{fixed_record(runs)}});
+    for (const Figure* figure : figures(document)) {
+      if (contains(figure->name, "bytes-against-seqlen-forward")) return figure->caption;
+    }
+    return std::string();
+  };
+  CHECK(contains(caption_of(alike), "Tile 16x16."));
+  CHECK(contains(caption_of(unlike), "Each kernel has its own tile."));
+  CHECK_FALSE(contains(caption_of(unlike), "16x16"));
+}
+
 TEST_CASE("every heading that depends on a machine names it") {
   const Document document = make_report({sweep_records()});
   for (const Section& section : document.sections) {
