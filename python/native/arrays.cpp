@@ -106,6 +106,14 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
     options.set_tile({block_m, block_n});
   }
   if (use.backward) options.backward = backward_order_of(kernel, *use.backward);
+  if (use.order) options.order = parse_tile_order(*use.order);
+  if (use.scan) options.scan = parse_scan(*use.scan);
+  if (!use.diagonal_slices) return options;
+  options.diagonal_slices = *use.diagonal_slices;
+  if (options.diagonal_slices < 1 || options.diagonal_slices > kMaxDiagonalSlices) {
+    throw BadInput("diagonal_slices", std::to_string(options.diagonal_slices),
+                   fmt::format("must lie in 1 ... {}", kMaxDiagonalSlices));
+  }
   return options;
 }
 

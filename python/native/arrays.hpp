@@ -21,6 +21,9 @@ struct KernelUse {
   std::string kernel;
   std::optional<std::array<int, 2>> tile;  // block_m, block_n
   std::optional<std::string> backward;     // order of the backward pass
+  std::optional<std::string> order = {};   // in which CTAs are issued
+  std::optional<std::string> scan = {};    // in which a CTA walks its tiles
+  std::optional<int> diagonal_slices = {};
 };
 
 /// A kernel's choices with those of `use` in their place. @throws BadInput

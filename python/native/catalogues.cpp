@@ -3,6 +3,7 @@
 #include "analysis/machine/machine.hpp"
 #include "analysis/records/compare/record_metrics.hpp"
 #include "analysis/records/json/problem_json.hpp"
+#include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"
 #include "common/nearest_names.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -92,6 +93,21 @@ Json named_problems() {
   return rows;
 }
 
+Json models() {
+  Json rows = Json::array();
+  for (const ModelShape& model : model_shapes()) {
+    rows.push_back({{"name", model.name},
+                    {"title", model.title},
+                    {"layers", model.layers},
+                    {"heads", model.heads},
+                    {"heads_kv", model.heads_kv},
+                    {"head_dim", model.head_dim},
+                    {"window", model.window},
+                    {"source", model.source}});
+  }
+  return rows;
+}
+
 Json named_studies() {
   Json rows = Json::array();
   for (const Study& study : studies()) {
@@ -104,9 +120,9 @@ struct Catalogue {
   std::string_view name;
   Json (*rows)();
 };
-constexpr Catalogue kCatalogues[] = {{"kernels", kernels},        {"machines", machines},
-                                     {"metrics", metrics},        {"counters", counters},
-                                     {"presets", named_problems}, {"studies", named_studies}};
+constexpr Catalogue kCatalogues[] = {
+    {"kernels", kernels}, {"machines", machines},      {"metrics", metrics},      {"counters", counters},
+    {"models", models},   {"presets", named_problems}, {"studies", named_studies}};
 
 Json or_null(const std::optional<std::string>& text) { return text ? Json(*text) : Json(nullptr); }
 

@@ -49,7 +49,8 @@ std::vector<std::pair<std::string, std::string>> report(
 /// The record as its writers write it. @throws BadInput naming source and field where it is damaged
 std::string checked(const std::string& source, const std::string& record);
 
-/// What `list WHAT` lists, with numbers as numbers: kernels, machines, metrics, counters, presets or studies.
+/// What `list WHAT` lists, with numbers as numbers: kernels, machines, metrics, counters, models, presets or
+/// studies.
 std::string catalogue(const std::string& what);
 
 /// Versions, and what this build and this machine can.

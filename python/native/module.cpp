@@ -14,6 +14,7 @@
 #include <regex>
 
 #include "analysis/records/json/problem_json.hpp"
+#include "analysis/studies/model_shapes.hpp"
 #include "gpu/launch/device_error.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"
@@ -128,6 +129,16 @@ void bind_problem(nb::module_& module) {
   module.def(
       "preset", [](const std::string& name) { return problem_json(find_preset(name).problem).dump(); },
       "name"_a);
+  module.def(
+      "model_layer",
+      [](const std::string& name, std::int64_t tensor_parallel, std::int64_t batch, std::int64_t seqlen,
+         bool decode) {
+        const AttentionProblem problem =
+            layer_problem(find_model(name), tensor_parallel, batch, seqlen, decode);
+        validate(problem);
+        return problem_json(problem).dump();
+      },
+      "name"_a, "tp"_a, "batch"_a, "seqlen"_a, "decode"_a);
 }
 
 void bind_arrays(nb::module_& module) {
@@ -135,10 +146,14 @@ void bind_arrays(nb::module_& module) {
       .def(
           "__init__",
           [](KernelUse* use, std::string kernel, std::optional<std::array<int, 2>> tile,
-             std::optional<std::string> backward) {
-            new (use) KernelUse{std::move(kernel), tile, std::move(backward)};
+             std::optional<std::string> backward, std::optional<std::string> order,
+             std::optional<std::string> scan, std::optional<int> diagonal_slices) {
+            new (use) KernelUse{std::move(kernel), tile,           std::move(backward), std::move(order),
+                                std::move(scan),   diagonal_slices};
           },
-          "kernel"_a, "tile"_a.none() = nb::none(), "backward"_a.none() = nb::none())
+          "kernel"_a, "tile"_a.none() = nb::none(), "backward"_a.none() = nb::none(),
+          "order"_a.none() = nb::none(), "scan"_a.none() = nb::none(),
+          "diagonal_slices"_a.none() = nb::none())
       .def_ro("kernel", &KernelUse::kernel);
   module.def(
       "attention_forward",

@@ -32,9 +32,18 @@ class Problem:
 
 class KernelUse:
     kernel: str
-    def __init__(self, kernel: str, tile: tuple[int, int] | None = None, backward: str | None = None) -> None: ...
+    def __init__(
+        self,
+        kernel: str,
+        tile: tuple[int, int] | None = None,
+        backward: str | None = None,
+        order: str | None = None,
+        scan: str | None = None,
+        diagonal_slices: int | None = None,
+    ) -> None: ...
 
 def preset(name: str) -> str: ...
+def model_layer(name: str, tp: int, batch: int, seqlen: int, decode: bool) -> str: ...
 def attention_forward(
     problem: Problem, use: KernelUse, q: _Array, k: _Array, v: _Array, out: _Array, lse: _Array
 ) -> None: ...

@@ -11,14 +11,26 @@ from . import _native
 DEFAULT_KERNEL = "cpu:flash2"
 
 
-def kernel_use(kernel: str | None, tile: Any = None, backward: str | None = None) -> _native.KernelUse:
+def kernel_use(
+    kernel: str | None,
+    tile: Any = None,
+    backward: str | None = None,
+    order: str | None = None,
+    scan: str | None = None,
+    diagonal_slices: int | None = None,
+) -> _native.KernelUse:
     """What the native functions take. Raises TypeError, which names the argument."""
-    for name, value in (("kernel", kernel), ("backward", backward)):
+    for name, value in (("kernel", kernel), ("backward", backward), ("order", order), ("scan", scan)):
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be a name, not {value!r}")
     if tile is not None:
         tile = _two_sides(tile)
-    return _native.KernelUse(kernel or DEFAULT_KERNEL, tile, backward)
+    if diagonal_slices is not None:
+        try:
+            diagonal_slices = operator.index(diagonal_slices)
+        except TypeError:
+            raise TypeError(f"diagonal_slices must be an integer, not {diagonal_slices!r}") from None
+    return _native.KernelUse(kernel or DEFAULT_KERNEL, tile, backward, order, scan, diagonal_slices)
 
 
 def _two_sides(tile: Any) -> tuple[int, int]:

@@ -49,7 +49,7 @@ def _simulate(
     machine: str | os.PathLike[str],
     passes: str,
     tile: Tile | None,
-    backward: str | None,
+    choices: Mapping[str, Any],
     pages: str,
     replay: bool,
     l2_curve: bool,
@@ -58,7 +58,7 @@ def _simulate(
     several = problems_of(problems)
     kernels = [kernel or DEFAULT_KERNEL] if kernel is None or isinstance(kernel, str) else list(kernel)
     options: dict[str, object] = {"machine": os.fspath(machine)} if replay else {}
-    options |= _given(passes=passes, tile=tile, backward=backward, pages=pages if pages != "contiguous" else None)
+    options |= _given(passes=passes, tile=tile, **choices, pages=pages if pages != "contiguous" else None)
     argv = _argv(
         function, several[0] if len(several) == 1 else several, kernels[0] if len(kernels) == 1 else kernels, **options
     )
@@ -66,7 +66,7 @@ def _simulate(
         _native.simulate(
             argv,
             [problem._handle for problem in several],
-            [kernel_use(name, tile, backward) for name in kernels],
+            [kernel_use(name, tile, **choices) for name in kernels],
             os.fspath(machine),
             passes,
             pages,
@@ -85,6 +85,8 @@ def closed_form(
     passes: str = "fwd",
     tile: Tile | None = None,
     backward: str | None = None,
+    order: str | None = None,
+    diagonal_slices: int | None = None,
 ) -> Record:
     """Bytes [B] and FLOPs of each pass, by formula.
 
@@ -93,12 +95,15 @@ def closed_form(
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
     tile : (block_m, block_n); default: each kernel's own
     backward : fused, split, rows or joined, where the kernel has several orders
+    order : row-major, longest-first or head-swizzled: in which CTAs are issued
+    diagonal_slices : N: tiles on the mask's edge in N x N parts, of which the hidden ones are left out
 
     Columns of ``.frame()``: closed_form.sm_l2_read_bytes and ..._write_bytes, which cross the boundary between SMs
     and L2; closed_form.compulsory_read_bytes and ..._write_bytes, which no kernel can do without; flops over
     visible pairs and executed_flops over whole visited tiles.
     """
-    return _simulate("closed_form", problems, kernel, "h200", passes, tile, backward, "contiguous", False, False, None)
+    choices = {"backward": backward, "order": order, "diagonal_slices": diagonal_slices}
+    return _simulate("closed_form", problems, kernel, "h200", passes, tile, choices, "contiguous", False, False, None)
 
 
 def simulate(
@@ -109,6 +114,9 @@ def simulate(
     passes: str = "fwd",
     tile: Tile | None = None,
     backward: str | None = None,
+    order: str | None = None,
+    scan: str | None = None,
+    diagonal_slices: int | None = None,
     pages: str = "contiguous",
     replay: bool = True,
     l2_curve: bool = False,
@@ -117,6 +125,8 @@ def simulate(
     """The closed forms, and the bytes [B] of each pass replayed through a machine's L2.
 
     machine : a name of ``tilescope.machines()``, or a machine file that ends in .json
+    order, diagonal_slices : as of `closed_form`
+    scan : ascending, descending or sawtooth: in which a CTA walks its tiles
     pages : ``contiguous`` or ``random``: where the tensors' pages lie in memory
     replay : False: the closed forms alone
     l2_curve : also DRAM bytes of an LRU cache of every size
@@ -125,7 +135,8 @@ def simulate(
     Columns of ``.frame()`` beside those of `closed_form`: simulated.sm_l2_read_bytes, ..._write_bytes,
     simulated.dram_read_bytes, ..._write_bytes, simulated.hit_rate (1.0 = all). Ctrl-C ends it.
     """
-    return _simulate("simulate", problems, kernel, machine, passes, tile, backward, pages, replay, l2_curve, progress)
+    choices = {"backward": backward, "order": order, "scan": scan, "diagonal_slices": diagonal_slices}
+    return _simulate("simulate", problems, kernel, machine, passes, tile, choices, pages, replay, l2_curve, progress)
 
 
 def study(name: str, machine: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Record:
@@ -229,6 +240,11 @@ def counters() -> pandas.DataFrame:
 def presets() -> pandas.DataFrame:
     """Problems by name, for `Problem.preset`."""
     return _catalogue("presets")
+
+
+def models() -> pandas.DataFrame:
+    """Attention layers of published models, for `Problem.model`, with their sources."""
+    return _catalogue("models")
 
 
 def studies() -> pandas.DataFrame:

@@ -115,12 +115,24 @@ class Problem:
 
     @staticmethod
     def preset(name: str) -> Problem:
-        """The problem of that name; ``tilescope.presets()`` lists them.
+        """The problem of that name, or of a part that no other name has; ``tilescope.presets()`` lists them.
 
         >>> str(Problem.preset("llama3-8b"))
         'B1 H32/8 N8192 D128 bf16 causal'
         """
         return _problem_of(json.loads(_native.preset(name)))
+
+    @staticmethod
+    def model(name: str, *, tp: int = 1, batch: int = 1, seqlen: int = 8192, decode: bool = False) -> Problem:
+        """One layer of a published model on one of `tp` devices, which share the heads: causal, bf16.
+        ``tilescope.models()`` lists the names.
+
+        decode : one query a sequence, behind `seqlen` keys, in place of a whole prompt
+
+        >>> str(Problem.model("llama3-70b", tp=8, seqlen=4096))
+        'B1 H8/1 N4096 D128 bf16 causal'
+        """
+        return _problem_of(json.loads(_native.model_layer(name, tp, batch, seqlen, decode)))
 
     @staticmethod
     def of(q: Any, k: Any, v: Any, *, layout: str = "bhnd", **fields: Any) -> Problem:

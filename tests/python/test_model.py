@@ -92,6 +92,35 @@ def test_simulate_gives_what_the_program_gives(tmp_path):
     assert told.stdout.split()[-1] == ts.__version__
 
 
+def test_orders_scans_and_slices_are_the_programs(tmp_path):
+    program = Path(ts.__file__).parent / "bin" / "tilescope"
+    if not program.exists():
+        pytest.skip("the program is not built")
+    path = tmp_path / "record.json"
+    words = "simulate --kernel gpu:flash2-mma --heads 4 --seqlen 512 --head-dim 64 --dtype fp16 --causal --pass fwd"
+    choices = {"order": "longest-first", "scan": "sawtooth", "diagonal_slices": 4}
+    told = [word for name, value in choices.items() for word in ("--" + name.replace("_", "-"), str(value))]
+    subprocess.run([program, *words.split(), *told, "--quiet", "--json", path], check=True)
+    record = ts.simulate(PROBLEM, "gpu:flash2-mma", **choices)
+    assert record.json["runs"] == ts.load(path).json["runs"]
+    plain = ts.simulate(PROBLEM, "gpu:flash2-mma").json["runs"]
+    assert record.json["runs"] != plain and "diagonal_slices=4" in record.json["argv"][-1]
+    cut = ts.closed_form(PROBLEM, "gpu:flash2-mma", diagonal_slices=4).json["runs"][0]["passes"][0]
+    assert cut["executed_flops"] < plain[0]["passes"][0]["executed_flops"]
+
+
+def test_a_models_layer_and_a_part_of_a_presets_name():
+    layer = ts.Problem.model("llama3-70b", tp=8, seqlen=4096)
+    assert str(layer) == "B1 H8/1 N4096 D128 bf16 causal"
+    decoded = ts.Problem.model("llama3-70b", tp=8, batch=4, seqlen=4096, decode=True)
+    assert (decoded.batch, decoded.seqlen_q, decoded.seqlen_k) == (4, 1, 4096)
+    assert ts.Problem.preset("llama") == ts.Problem.preset("llama3-8b")
+    with pytest.raises(ts.BadInput, match="llama3-70b"):
+        ts.Problem.model("llama3-71b")
+    with pytest.raises(ts.BadInput, match="tp"):
+        ts.Problem.model("llama3-70b", tp=3)
+
+
 def test_verify_judges_and_bench_times():
     record = ts.verify(PROBLEM.replace(seqlen=64), passes="fwd+bwd")
     forward, *backward = record.rows()
@@ -252,6 +281,7 @@ def test_catalogues():
     assert "h200" in set(ts.machines()["name"]) and ts.machines()["l2_bytes"].min() > 2**20
     assert "traffic" in set(ts.counters()["name"]) and "seqlen" in set(ts.studies()["name"])
     assert "llama3-8b" in set(ts.presets()["name"])
+    assert "llama3-70b" in set(ts.models()["name"])
     facts = ts.info()
     assert facts["version"] == ts.__version__ and facts["cuda"] in (True, False)
     assert facts["numpy"] == np.__version__
@@ -271,6 +301,9 @@ def test_refusals_of_the_model():
         (lambda: ts.simulate(PROBLEM, passes="both"), "passes"),
         (lambda: ts.simulate([]), "problems"),
         (lambda: ts.simulate(PROBLEM, backward="sideways"), "backward"),
+        (lambda: ts.simulate(PROBLEM, order="sideways"), "order"),
+        (lambda: ts.simulate(PROBLEM, scan="sideways"), "scan"),
+        (lambda: ts.simulate(PROBLEM, "gpu:flash2-mma", diagonal_slices=0), "diagonal_slices"),
         (lambda: ts.closed_form(PROBLEM, "gpu:flash2-mma", tile=(3, 5)), "kernel"),
         (lambda: ts.study("seqlens"), "study"),
         (lambda: ts.report(), "records"),

@@ -50,7 +50,8 @@ TEST_CASE("at a glance: what must move, models and counters, of the longest prob
   CHECK(contains(figure.caption, "N128"));
   const std::string svg = to_svg(figure);
   std::size_t at = 0;
-  for (const char* text : {">gpu:standard: ", ">gpu:flash1: ", ">gpu:flash2: ", ">gpu:flash3 (descending): "}) {
+  for (const char* text :
+       {">gpu:standard: ", ">gpu:flash1: ", ">gpu:flash2: ", ">gpu:flash3 (descending): "}) {
     CAPTURE(text);
     CHECK(svg.find(text) != std::string::npos);
     CHECK(svg.find(text) > at);
@@ -58,8 +59,8 @@ TEST_CASE("at a glance: what must move, models and counters, of the longest prob
   }
   const RunSummary& flash2 = all[2];  // forward, the second length
   const double must = static_cast<double>(flash2.compulsory.total());
-  CHECK(contains(svg, fmt::format(">gpu:flash2: SM&lt;-&gt;L2 {}, DRAM {}<",
-                                  format_ratio((1 << 21) / must), format_ratio((1 << 22) / must))));
+  CHECK(contains(svg, fmt::format(">gpu:flash2: SM&lt;-&gt;L2 {}, DRAM {}<", format_ratio((1 << 21) / must),
+                                  format_ratio((1 << 22) / must))));
   CHECK_FALSE(glance_section(summarize(one)));
 }
 
