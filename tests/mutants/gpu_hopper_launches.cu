@@ -45,11 +45,11 @@ void poison_shared_memory(cudaStream_t stream) {
   check_cuda(cudaGetLastError(), "poisoning shared memory");
 }
 
-template <int kHeadDim, bool kShortRows, bool kObserved>
+template <int kHeadDim, bool kShortRows, bool kStays, bool kObserved>
 void launch(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   constexpr auto kType = gpu::sm90::ProductType::fp16;
   using Forward = Flash3ForwardChoice<kHeadDim, kShortRows>;
-  using Backward = Flash3BackwardChoice<kHeadDim, false, kShortRows>;
+  using Backward = Flash3BackwardChoice<kHeadDim, false, kStays>;
   if (program.name == PassName::forward) {
     gpu::launch_flash3_forward<kType, Forward, kObserved>(
         gpu::flash3_forward_arguments<kType, Forward::shape>(arguments, arguments.counter), multiprocessors(),
@@ -84,11 +84,16 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
                                                                     multiprocessors(), stream);
   }
   if (program.problem.head_dim <= 64) {
-    return (observed ? tilescope::launch<64, true, true>
-                     : tilescope::launch<64, true, false>)(program, arguments, stream);
+    // Of the backward pass both forms: CTAs that stay, and dQ a step behind.
+    if (program.problem.masked()) {
+      return (observed ? tilescope::launch<64, true, true, true>
+                       : tilescope::launch<64, true, true, false>)(program, arguments, stream);
+    }
+    return (observed ? tilescope::launch<64, true, false, true>
+                     : tilescope::launch<64, true, false, false>)(program, arguments, stream);
   }
-  (observed ? tilescope::launch<256, false, true> : tilescope::launch<256, false, false>)(program, arguments,
-                                                                                          stream);
+  (observed ? tilescope::launch<256, false, false, true>
+            : tilescope::launch<256, false, false, false>)(program, arguments, stream);
 }
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

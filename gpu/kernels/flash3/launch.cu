@@ -114,7 +114,10 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
         return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
       }
       // In another order, long and short kv tiles might not come in turn.
-      const bool stay = program.grid.heads_in_turn() && Flash3::short_rows(program.problem);
+      const AttentionProblem& problem = program.problem;
+      const bool stay =
+          program.grid.heads_in_turn() &&
+          flash3_backward_stays(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q);
       if constexpr (Flash3BackwardChoice<kHeadDim, false, true>::shape.stays) {
         using Stays = Flash3BackwardChoice<kHeadDim, false, true>;
         if (stay) return launch_backward<kType, Stays>(program, arguments, stream);

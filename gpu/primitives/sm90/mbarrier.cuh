@@ -136,6 +136,9 @@ struct RingPlace {
 
   __device__ __forceinline__ std::uint32_t full_parity() const { return round; }
   __device__ __forceinline__ std::uint32_t empty_parity() const { return round ^ 1; }
+  __device__ __forceinline__ RingPlace before() const {
+    return stage == 0 ? RingPlace{kStages - 1, round ^ 1} : RingPlace{stage - 1, round};
+  }
   __device__ __forceinline__ RingPlace next() const {
     RingPlace place = *this;
     place.advance();

@@ -17,6 +17,16 @@
 //   three Q buffers, one of P and dS                                             339 410 431
 //   (another day)                                                  441 586 623   332 408 430   324 391 412
 //   boxes of dQ without a buffer go later                                        350 430 452   356 441 466
+// dQ a step behind, the whole backward pass in us (before): head_dim 64 full at 1024, 2048, 16384 keys 841,
+// 1430, 10549 (845, 1430, 10890), causal at 16384 5269 (5361); 128 full at 1024, 2048, 8192 738, 1279, 4703
+// (747, 1301, 5076), causal at 2048, 8192 769, 2364 (775, 2406). In cycles 4.3 % less at 128, 3.4 % at 64:
+// the clock takes some of it back, since power bounds these. Nobody waits at a barrier then, and nothing
+// spills at 64. One arrival a warp instead of one a lane: 64 1.7 % fewer cycles at 16384, 128 none; LSE and
+// delta asked for together: 128 1 %.
+//
+// A CTA at 1024 keys (128, 16 steps) took 73,000 cycles: 1100 until it asks for K, 2500 until K and V are
+// there, 3300 from the last product until dK and dV have left, 540 until the next one begins.
+//
 // Short rows (causal, microseconds of this pass at 512 keys, head_dim 64, 128, 256):
 //   sections of heads as large as the forward pass's        380 315 565
 //   one head after the other (shapes.hpp)                   318 256 331
@@ -41,6 +51,13 @@
 // at once, and lanes put dQ where no two meet in a bank.
 //
 // Tried and left out (against the version of its time, 8192 keys, full):
+// - CTAs that stay with dQ behind: 128 at 2048 keys causal 1091 us of 769, full at 1024 751 of 738; 64 at 512
+//   causal 437 of 414 without
+// - the second warpgroup half a step after the first, with dQ behind: 128 4773 us of 4703, 64 within 1 %
+// - q tiles of 80 (128, with dQ transposed and one box a warpgroup): 4646 us of 5076, but 749 of 747 at 1024;
+//   with dQ behind it spills, 4814 of 4703
+// - the next CTA's K, V, first Q and dO brought to L2 early: within 0.5 %
+// - K, first Q, V, dO in this order, V waited for before the first dP: 128 1292 us of 1267 at 2048, 64 none
 // - dQ added from registers (red.global.add.v4.f32, which spares 32 KiB of shared memory): 64 469 of 485, 128
 //   526 of 528, 256 364 of 370
 // - the next tile's S behind this one's dK: 64 430 of 467, 128 485 of 532; with a third Q buffer 515 of 532
@@ -159,13 +176,17 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   constexpr int kBlockM = kShape.tile.block_m, kBlockN = kShape.tile.block_n;
   constexpr int kScoreQueries = kShape.score_queries(), kScores = kScoreQueries / 2;
   constexpr bool kByColumns = kShape.by_columns();
+  static_assert(!kShape.dq_behind || (!kByColumns && !kShape.stays && kShape.ds_stages == 2));
   constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
                             kDqTile = kShape.dq_box();
   const int lane = thread % 32, warp = thread / 32;  // of the warpgroup
   const auto sync_everyone = [] { sm90::sync_named(kEveryone, 128 * kShape.consumers()); };
-  // Every lane has read statistics of its own.
-  const auto release = [](std::uint32_t empty) { sm90::arrive(empty); };
+  // A warp at once: its lanes have read, or written, each for itself.
+  const auto arrive_as_warp = [&](std::uint32_t barrier) {
+    __syncwarp();
+    if (lane == 0) sm90::arrive(barrier);
+  };
 
   // What is this warpgroup's: keys (rows of a panel of 128 bytes each), queries of the scores, columns.
   const std::uint32_t key_bytes = 128u * static_cast<std::uint32_t>(kShape.first_key(group));
@@ -223,6 +244,13 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     }
     sm90::commit_products();
   };
+  // The same of a dS that both warpgroups may have stored long ago.
+  const auto multiply_stored_ds = [&](float(&dq)[kDqCols / 2],
+                                      const sm90::RingPlace<kShape.ds_stages>& place) {
+    sm90::wait(shared.ds_full(place.stage), place.full_parity(), "dS");
+    sm90::begin_products();
+    multiply_keys(dq, shared.ds(place.stage));
+  };
   // A warp puts its 16 queries, a box of columns after the other, where another warp sends them from.
   // Pairs of odd rows go in another order, since they would meet those of even rows in the same banks.
   const auto put_dq = [&]<int kFrom, int kTo>(const float* numbers) {
@@ -244,8 +272,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
                          odd ? odd_pair[0] : even_pair[0], odd ? odd_pair[1] : even_pair[1]);
       }
       sm90::fence_async_proxy();
-      __syncwarp();
-      if (lane == 0) sm90::arrive(shared.dq_full(group, stage));
+      arrive_as_warp(shared.dq_full(group, stage));
     }
     if constexpr (kTo == kBoxes) dq_round.advance();
   };
@@ -268,6 +295,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       // What goes round alike needs no place of its own.
       if constexpr (kShape.dout_stages == kShape.q_stages) dout = {q.stage, q.round};
       if constexpr (kShape.ds_stages == kShape.q_stages) ds = {q.stage, q.round};
+      const auto this_ds = ds;
       const std::uint32_t ds_tile = shared.ds(ds.stage), probs_tile = shared.probs(ds.stage);
       if constexpr (kShape.ds_stages != kShape.q_stages) ds.advance();
       const int first_query = m_block * kBlockM, score_query = first_query + first_score_query;
@@ -351,39 +379,60 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         log_pairs<kType>(entry, &DeviceTileState::dscores, dscores, kBlockN, thread);
       }
 
-      if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
-      if (kLeaveByDq && first) {  // both buffers of dS were written by all
-        if (lane == 0) sm90::wait_for_store_reads<0>();
-        sync_everyone();
-      }
-      store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
-      sm90::fence_async_proxy();
-      // After the next barrier the buffer through which dK and dV before left is written again.
-      if (kShape.stays && !kLeaveByDq && first && lane == 0) sm90::wait_for_store_reads<0>();
-      float dq[kDqCols / 2];
-      constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
-      if constexpr (kDvFirst) {
-        sm90::begin_products();
-        begin_dv();
-      }
-      sync_everyone();
-      if constexpr (!kDvFirst) sm90::begin_products();
-      multiply_keys(dq, ds_tile);
-      if constexpr (kShape.dq_first) begin_dv();
-      multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
       const auto release_dout = [&] {
-        release(shared.dout_empty(dout.stage));
+        arrive_as_warp(shared.dout_empty(dout.stage));
         dout.advance();
       };
-      sm90::wait_for_products<2>();
-      if constexpr (!kShape.dq_first) {
-        release_dout();
+      const auto store_ds = [&] {
+        store_operand<kDsTile>(dscores, ds_tile + warp_rows, first_score_query, lane);
+        sm90::fence_async_proxy();
+      };
+      float dq[kDqCols / 2];
+      if constexpr (kShape.dq_behind) {
+        // The other warpgroup stored its part of the last dS a step ago, and has read the one before that.
+        sm90::wait(shared.ds_empty(this_ds.stage), this_ds.empty_parity(), "a free dS buffer");
+        store_ds();
+        arrive_as_warp(shared.ds_full(this_ds.stage));
+        // Of a first tile its own, for nothing: in a branch, the products would be serialised (C7512).
+        multiply_stored_ds(dq, first ? this_ds : this_ds.before());
+        begin_dv();
+        multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
+        sm90::wait_for_products<2>();
+        if (!first) {
+          arrive_as_warp(shared.ds_empty(this_ds.before().stage));
+          put_dq.template operator()<0, kBoxes>(dq);
+        }
         sm90::wait_for_products<1>();
-      }
-      put_dq.template operator()<0, kBoxesNow>(dq);
-      if constexpr (kShape.dq_first) {
-        sm90::wait_for_products<1>();
         release_dout();
+      } else {
+        if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
+        if (kLeaveByDq && first) {  // both buffers of dS were written by all
+          if (lane == 0) sm90::wait_for_store_reads<0>();
+          sync_everyone();
+        }
+        store_ds();
+        // After the next barrier the buffer through which dK and dV before left is written again.
+        if (kShape.stays && !kLeaveByDq && first && lane == 0) sm90::wait_for_store_reads<0>();
+        constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
+        if constexpr (kDvFirst) {
+          sm90::begin_products();
+          begin_dv();
+        }
+        sync_everyone();
+        if constexpr (!kDvFirst) sm90::begin_products();
+        multiply_keys(dq, ds_tile);
+        if constexpr (kShape.dq_first) begin_dv();
+        multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
+        sm90::wait_for_products<2>();
+        if constexpr (!kShape.dq_first) {
+          release_dout();
+          sm90::wait_for_products<1>();
+        }
+        put_dq.template operator()<0, kBoxesNow>(dq);
+        if constexpr (kShape.dq_first) {
+          sm90::wait_for_products<1>();
+          release_dout();
+        }
       }
       sm90::wait_for_products<0>();
       if constexpr (kDqLate) {
@@ -392,7 +441,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
           late_dq[i] = away_from_products(dq[kBoxesNow * kBoxNumbers + i], zero);
         }
       }
-      release(shared.q_empty(q.stage));
+      arrive_as_warp(shared.q_empty(q.stage));
       q.advance();
       if constexpr (kObserved) {
         const TileLogEntry entry(args.log, tile - 1, item.index());
@@ -403,6 +452,14 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
 
     if constexpr (kDqLate) {
       if (tiles > 0) put_late_dq();
+    }
+    if constexpr (kShape.dq_behind) {
+      if (tiles > 0) {
+        float dq[kDqCols / 2];
+        multiply_stored_ds(dq, ds.before());
+        sm90::wait_for_products<0>();
+        put_dq.template operator()<0, kBoxes>(dq);
+      }
     }
 
     // finish: K and V make room for dK and dV once nobody reads them; or, where the next K and V may come,
@@ -464,16 +521,24 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   sm90::let_next_kernel_begin();
   const sm90::Watchdog watchdog = sm90::watchdog();
   if (threadIdx.x == 0) {
+    for (const CUtensorMap* map :
+         {&args.k, &args.v, &args.q, &args.dout, &args.dq_accum, &args.dk, &args.dv}) {
+      sm90::prefetch_map(*map);
+    }
     sm90::init_barrier(shared.k_full(), 1);
     sm90::init_barrier(shared.v_full(), 1);
     sm90::init_barrier(shared.kv_empty(), kShape.warps());
     for (int stage = 0; stage < kShape.q_stages; ++stage) {
-      sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and a warp of statistics
-      sm90::init_barrier(shared.q_empty(stage), 32 * kShape.warps());
+      sm90::init_barrier(shared.q_full(stage), 2);  // the copies, and the statistics
+      sm90::init_barrier(shared.q_empty(stage), kShape.warps());
     }
     for (int stage = 0; stage < kShape.dout_stages; ++stage) {
-      sm90::init_barrier(shared.dout_full(stage), 1 + 32);
-      sm90::init_barrier(shared.dout_empty(stage), 32 * kShape.warps());
+      sm90::init_barrier(shared.dout_full(stage), 2);
+      sm90::init_barrier(shared.dout_empty(stage), kShape.warps());
+    }
+    for (int stage = 0; stage < kShape.ds_stages; ++stage) {
+      sm90::init_barrier(shared.ds_full(stage), kShape.warps());
+      sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
     }
     for (int group = 0; group < kShape.consumers(); ++group) {
       for (int stage = 0; stage < kShape.dq_stages(); ++stage) {

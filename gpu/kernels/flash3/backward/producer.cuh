@@ -46,6 +46,12 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t dout_empty(int stage) const {
     return base + kLayout.dout_empty + 8 * stage;
   }
+  __device__ __forceinline__ std::uint32_t ds_full(int stage) const {
+    return base + kLayout.ds_full + 8 * stage;
+  }
+  __device__ __forceinline__ std::uint32_t ds_empty(int stage) const {
+    return base + kLayout.ds_empty + 8 * stage;
+  }
   // Of a computing warpgroup.
   __device__ __forceinline__ std::uint32_t dq(int group, int stage) const {
     return base + kLayout.dq + (group * kShape.dq_stages() + stage) * kShape.dq_box().bytes();
@@ -186,30 +192,39 @@ __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments
     const int first_query = m_block * kBlockM;
     const std::int64_t first =
         stream.batch * args.statistic_batch_stride + head * args.statistic_head_stride + first_query;
-    // Past L1, so that the bytes are those of the tiles, whatever CTA was there before. One after the other,
-    // for want of registers.
-    float rows[kBlockM / 32];
-    const auto hand_over = [&](int offset, int stage, std::uint32_t full) {
+    // Past L1, so that the bytes are those of the tiles, whatever CTA was there before. One after the other
+    // where there are no registers for both.
+    constexpr int kTurns = kBlockM / 32;
+    constexpr bool kTogether = kTurns <= 2;
+    float lse[kTurns], delta[kTurns];
+    const auto load_delta = [&] {
+#pragma unroll
+      for (int i = 0; i < kTurns; ++i) {
+        const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
+        delta[i] = inside ? __ldcg(&args.delta[first + 32 * i + lane]) : 0.0f;
+      }
+    };
+    const auto hand_over = [&](const float(&rows)[kTurns], int offset, int stage, std::uint32_t full) {
       auto* target = reinterpret_cast<float*>(bytes + offset) + stage * kBlockM;
 #pragma unroll
-      for (int i = 0; i < kBlockM / 32; ++i) target[32 * i + lane] = rows[i];
-      sm90::arrive(full);  // every lane: its stores are then seen
+      for (int i = 0; i < kTurns; ++i) target[32 * i + lane] = rows[i];
+      __syncwarp();  // every lane's stores are then seen
+      if (lane == 0) sm90::arrive(full);
     };
 #pragma unroll
-    for (int i = 0; i < kBlockM / 32; ++i) {
+    for (int i = 0; i < kTurns; ++i) {
       const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
-      rows[i] = inside ? lse_exponent(__ldcg(&args.lse[first + 32 * i + lane])) : -kMinusInfinity;
+      lse[i] = inside ? __ldcg(&args.lse[first + 32 * i + lane]) : -kMinusInfinity;
     }
+    if (kTogether) load_delta();
     sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free LSE buffer");
-    hand_over(shared.kLayout.lse, q.stage, shared.q_full(q.stage));
-    q.advance();
 #pragma unroll
-    for (int i = 0; i < kBlockM / 32; ++i) {
-      const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
-      rows[i] = inside ? __ldcg(&args.delta[first + 32 * i + lane]) : 0.0f;
-    }
+    for (float& row : lse) row = lse_exponent(row);
+    hand_over(lse, shared.kLayout.lse, q.stage, shared.q_full(q.stage));
+    q.advance();
+    if (!kTogether) load_delta();
     sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free delta buffer");
-    hand_over(shared.kLayout.delta, dout.stage, shared.dout_full(dout.stage));
+    hand_over(delta, shared.kLayout.delta, dout.stage, shared.dout_full(dout.stage));
     dout.advance();
   });
 }

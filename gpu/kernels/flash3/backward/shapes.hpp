@@ -22,14 +22,16 @@ struct Flash3BackwardShape {
   TileShape tile;
   int head_dim = 0;  // compiled for; smaller ones run padded up on chip
   Flash3Split split = Flash3Split::keys;
-  int q_stages = 2;       // of Q with its LSE
-  int dout_stages = 2;    // of dO with its delta
-  int ds_stages = 2;      // of dS (and P); 2: one barrier a step fewer
-  bool dq_first = false;  // dQ = dS K is computed before dV, and added to memory beside it
-  int dq_box_cols = 32;   // of dQ, handed over at once
-  bool dq_late = false;   // boxes of dQ beyond the buffers for them are handed over beside the next tile's S
-  bool stays = false;     // a CTA takes one kv tile after the other, as many CTAs as run at once
-  bool ordered = false;   // kv tiles add to dQ in their order, so that its bits are the same every time
+  int q_stages = 2;        // of Q with its LSE
+  int dout_stages = 2;     // of dO with its delta
+  int ds_stages = 2;       // of dS (and P); 2: one barrier a step fewer
+  bool dq_first = false;   // dQ = dS K is computed before dV, and added to memory beside it
+  int dq_box_cols = 32;    // of dQ, handed over at once
+  bool dq_late = false;    // boxes of dQ beyond the buffers for them are handed over beside the next tile's S
+  bool stays = false;      // a CTA takes one kv tile after the other, as many CTAs as run at once
+  bool ordered = false;    // kv tiles add to dQ in their order, so that its bits are the same every time
+  bool dq_behind = false;  // dQ of a tile is computed in the next step, when nobody has to wait for the other
+                           // warpgroup's dS any more
 
   static constexpr int consumers() { return 2; }
   static constexpr int warps() { return 4 * consumers(); }
@@ -83,6 +85,7 @@ struct Flash3BackwardLayout {
   int lse = 0, delta = 0;                    // fp32, block_m a stage
   int k_full = 0, v_full = 0, kv_empty = 0;  // barriers of 8 bytes
   int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
+  int ds_full = 0, ds_empty = 0;  // where dQ is behind
   int dq_full = 0, dq_empty = 0;  // a warpgroup
   int end = 0;
 
@@ -105,6 +108,8 @@ struct Flash3BackwardLayout {
     q_empty = shared.take(8 * shape.q_stages);
     dout_full = shared.take(8 * shape.dout_stages);
     dout_empty = shared.take(8 * shape.dout_stages);
+    ds_full = shared.take(8 * shape.ds_stages);
+    ds_empty = shared.take(8 * shape.ds_stages);
     dq_full = shared.take(8 * boxes);
     dq_empty = shared.take(8 * boxes);
     end = shared.end;
@@ -118,9 +123,9 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
                                                     bool short_rows = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kColumns = Flash3Split::columns;
   const bool stays = short_rows && !ordered;
-  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, stays, ordered};
+  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, stays, ordered, !stays};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, false, ordered};
-  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, true, 32, false, stays, ordered};
+  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, stays, 32, false, stays, ordered, !stays};
   if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, true, false, ordered};
   return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, true, false, ordered};
 }
@@ -141,6 +146,13 @@ constexpr int flash3_backward_heads_per_section(int head_dim, std::int64_t seqle
 static_assert(flash3_backward_heads_per_section(128, 8192, 32, 1, false) == 4);
 static_assert(flash3_backward_heads_per_section(256, 2048, 64, 1, false) == 4);
 static_assert(flash3_backward_heads_per_section(256, 512, 256, 1, true) == 1);
+/// Whether CTAs stay: where keys see so few queries that the ends of kv tiles weigh more than a dQ behind
+/// gains. On an H200 (us of the whole backward pass, staying and not): head_dim 64 causal at 512 keys 414,
+/// 462, at 1024 569, 599; full at 1024 845, 841; 128 causal at 1024 523, 534; full at 1024 747, 738.
+/// @param visible_pairs, rows  of all heads
+constexpr bool flash3_backward_stays(std::int64_t visible_pairs, std::int64_t rows) {
+  return visible_pairs <= 768 * rows;
+}
 /// Such a shape as a type, for templates.
 template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {

@@ -65,6 +65,11 @@ TEST_CASE("CTAs stay where rows are short, in the shapes that have room for it")
   CHECK(flash3_backward_shape(128, false, true).stays);
   CHECK(!flash3_backward_shape(96, false, true).stays);
   CHECK(!flash3_backward_shape(256, false, true).can_stay());
+  CHECK(!flash3_backward_shape(128, false, true).dq_behind);  // one or the other
+  CHECK(flash3_backward_shape(128, false, false).dq_behind);
+  CHECK(flash3_backward_shape(64, true, true).dq_behind);
+  CHECK(flash3_backward_stays(768 * 100, 100));
+  CHECK(!flash3_backward_stays(768 * 100 + 1, 100));
   CHECK(Flash3::short_rows(causal(1, 1, 1024, 64)));
   CHECK(!Flash3::short_rows(causal(1, 1, 4096, 64)));
 }
