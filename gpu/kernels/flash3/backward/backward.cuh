@@ -506,6 +506,12 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   if (kShape.stays && lane == 0) sm90::wait_for_store_reads<0>();
 }
 
+/// The same of Flash3Split::roles: roles.cuh.
+template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_by_roles(const Flash3BackwardArguments& args,
+                                                 Flash3BackwardShared<kShape> shared,
+                                                 const unsigned char* bytes, int group, int thread);
+
 }  // namespace detail
 
 /// CTA: one kv tile of one key/value head; Flash3BackwardShape::stays: one after the other. Grid: args.grid,
@@ -540,6 +546,11 @@ __global__ __launch_bounds__(Choice::shape.threads(),
       sm90::init_barrier(shared.ds_full(stage), kShape.warps());
       sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
     }
+    if constexpr (kShape.by_roles()) {
+      sm90::init_barrier(shared.probs_full(), 4);
+      sm90::init_barrier(shared.probs_empty(), 4);
+      sm90::init_barrier(shared.ds_full(), 4);
+    }
     for (int group = 0; group < kShape.consumers(); ++group) {
       for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
         sm90::init_barrier(shared.dq_full(group, stage), 4);
@@ -562,7 +573,9 @@ __global__ __launch_bounds__(Choice::shape.threads(),
   } else {
     const int thread = static_cast<int>(threadIdx.x) % 128;
     sm90::take_registers<kShape.consumer_registers()>();
-    if (kShape.own_cols(0) == kShape.own_cols(1) || warpgroup == 1) {
+    if constexpr (kShape.by_roles()) {
+      detail::consume_by_roles<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
+    } else if (kShape.own_cols(0) == kShape.own_cols(1) || warpgroup == 1) {
       detail::consume_backward<kType, kShape, kShape.own_cols(0), kShape.dq_cols(0), kObserved>(
           args, shared, shared_bytes, warpgroup - 1, thread);
     } else {

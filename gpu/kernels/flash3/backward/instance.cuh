@@ -7,6 +7,7 @@
 
 #include "gpu/kernels/flash3/backward/backward.cuh"
 #include "gpu/kernels/flash3/backward/launch.cuh"
+#include "gpu/kernels/flash3/backward/roles.cuh"
 
 namespace tilescope::gpu {
 

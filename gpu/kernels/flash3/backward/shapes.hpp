@@ -15,6 +15,7 @@ enum class Flash3Split : std::uint8_t {
   keys,     // 64 keys of S, dK and dV, which see all columns: P and dS turn into left operands in registers
   columns,  // half of the queries of S, and then half of the columns of dK and dV, which are too wide for
             // one: P and dS pass through shared memory
+  roles,    // P and dV, or dS and dK, of all columns: roles.cuh
 };
 
 /// A CTA owns block_n keys and streams tiles of block_m queries.
@@ -39,6 +40,7 @@ struct Flash3BackwardShape {
   static constexpr int producer_registers() { return 24; }
   static constexpr int consumer_registers() { return 240; }
   constexpr bool by_columns() const { return split == Flash3Split::columns; }
+  constexpr bool by_roles() const { return split == Flash3Split::roles; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
@@ -49,7 +51,7 @@ struct Flash3BackwardShape {
   constexpr int dq_stages() const { return 64 / dq_box_cols; }
 
   /// A warpgroup's keys: 64, from this one on.
-  constexpr int first_key(int group) const { return by_columns() ? 0 : 64 * group; }
+  constexpr int first_key(int group) const { return split == Flash3Split::keys ? 64 * group : 0; }
   /// Queries of the scores that it computes.
   constexpr int score_queries() const { return by_columns() ? tile.block_m / consumers() : tile.block_m; }
   constexpr int first_score_query(int group) const { return by_columns() ? score_queries() * group : 0; }
@@ -64,8 +66,11 @@ struct Flash3BackwardShape {
   /// Of dQ it computes 64 queries and some of the columns: the same as of dK and dV; or, all keys being
   /// needed, one panel; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
-  constexpr int dq_cols(int group) const { return by_columns() ? own_cols(group) : 64; }
+  constexpr int dq_cols(int group) const {
+    return by_roles() ? head_dim / 2 : by_columns() ? own_cols(group) : 64;
+  }
   constexpr int first_dq_panel(int group) const {
+    if (by_roles()) return kv_tile().panels() / 2 * group;
     return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
   }
   /// Where CTAs stay, dK and dV leave while the next K and V come: both through one buffer of dS; or else dK
@@ -85,7 +90,8 @@ struct Flash3BackwardLayout {
   int lse = 0, delta = 0;                    // fp32, block_m a stage
   int k_full = 0, v_full = 0, kv_empty = 0;  // barriers of 8 bytes
   int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
-  int ds_full = 0, ds_empty = 0;  // where dQ is behind
+  int probs_full = 0, probs_empty = 0;  // by roles
+  int ds_full = 0, ds_empty = 0;        // by roles, or where dQ is behind
   int dq_full = 0, dq_empty = 0;  // a warpgroup
   int end = 0;
 
@@ -96,7 +102,10 @@ struct Flash3BackwardLayout {
     q = shared.take(shape.q_stages * shape.q_tile().bytes());
     dout = shared.take(shape.dout_stages * shape.q_tile().bytes());
     ds = shared.take(shape.ds_stages * shape.ds_tile().bytes());
-    probs = shared.take(shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes() : 0);
+    const int probs_bytes = shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes()
+                            : shape.by_roles() ? 4 * shape.tile.block_m * shape.tile.block_n
+                                               : 0;
+    probs = shared.take(probs_bytes);
     const int boxes = Flash3BackwardShape::consumers() * shape.dq_stages();
     dq = shared.take(boxes * shape.dq_box().bytes());
     lse = shared.take(4 * shape.q_stages * shape.tile.block_m);
@@ -108,6 +117,8 @@ struct Flash3BackwardLayout {
     q_empty = shared.take(8 * shape.q_stages);
     dout_full = shared.take(8 * shape.dout_stages);
     dout_empty = shared.take(8 * shape.dout_stages);
+    probs_full = shared.take(8);
+    probs_empty = shared.take(8);
     ds_full = shared.take(8 * shape.ds_stages);
     ds_empty = shared.take(8 * shape.ds_stages);
     dq_full = shared.take(8 * boxes);
@@ -127,7 +138,7 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, false, ordered};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, stays, 32, false, stays, ordered, !stays};
   if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, true, false, ordered};
-  return {{64, 64}, 256, kColumns, 2, 1, 2, false, 32, true, false, ordered};
+  return {{64, 64}, 256, Flash3Split::roles, 2, 1, 2, false, 32, true, false, ordered};
 }
 /// Heads of a section of TileOrder::head_swizzled, for masked problems: a section's Q, dO and dQ in fp32,
 /// which its kv tiles go through one after the other, should stay in L2, and be there for the next pass.

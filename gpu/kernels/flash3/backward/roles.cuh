@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flash3Split::roles: one warpgroup makes S and P and sums dV, the other makes dP and dS and sums dK, each
+// of all queries and columns. P^T and dS^T are left operands in registers of who made them, so that shared
+// memory carries P once, number by number from a thread to its twin, and dS once, for dQ, of which each
+// warpgroup sums half of the columns, 64 at a time. The first walks ahead: it has S and the exponentials of
+// the next tile while the other has dS, dK and dQ of this one, and dO, in its single buffer, is used by both
+// at once and early. All that they wait for are each other's data; there is no barrier of both in the walk.
+#pragma once
+
+#include "gpu/kernels/flash3/backward/backward.cuh"
+
+namespace tilescope::gpu::detail {
+
+__device__ __forceinline__ void store_four(std::uint32_t address, const float* x) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x[0]), "f"(x[1]), "f"(x[2]),
+               "f"(x[3])
+               : "memory");
+}
+__device__ __forceinline__ float4 load_four(std::uint32_t address) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
+/// What both warpgroups have.
+template <sm90::ProductType kType, Flash3BackwardShape kShape, int kGroup>
+struct Flash3Role {
+  static constexpr int kScores = kShape.tile.block_m / 2, kSums = kShape.head_dim / 2;  // registers
+  static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
+  static constexpr int kBoxNumbers = 16, kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
+
+  const Flash3BackwardArguments& args;
+  Flash3BackwardShared<kShape> shared;
+  const unsigned char* bytes;
+  int thread;
+  DqRound<kBoxes, kShape.dq_stages()> dq_round{};
+
+  static_assert(kShape.tile == TileShape{64, 64} && kShape.dout_stages == 1 && kShape.ds_stages == 2);
+  static_assert(kBoxes == 4 && kShape.dq_stages() == 2, "a pass has as many boxes as there are buffers");
+
+  __device__ __forceinline__ int lane() const { return thread % 32; }
+  __device__ __forceinline__ int warp() const { return thread / 32; }
+  /// Of a warp, from a panel of 128-byte rows.
+  __device__ __forceinline__ std::uint32_t warp_rows() const {
+    return 16u * 128u * static_cast<std::uint32_t>(warp());
+  }
+  /// Gives a buffer back, or hands one over: for the warp, whose lanes have done what they do with it.
+  __device__ __forceinline__ void arrive(std::uint32_t barrier, int arrivals = 1) const {
+    __syncwarp();
+    if (lane() == 0) sm90::arrive_for(barrier, arrivals);
+  }
+  __device__ __forceinline__ void release(std::uint32_t empty) const { arrive(empty, 32); }
+
+  /// S^T = K Q^T or dP^T = V dO^T
+  __device__ __forceinline__ void multiply_transposed(float (&d)[kScores], std::uint32_t keys,
+                                                      std::uint32_t queries) const {
+    constexpr sm90::PanelTile kKvTile = kShape.kv_tile(), kQTile = kShape.q_tile();
+    const sm90::Operand left(kKvTile, sm90::Major::k, keys), right(kQTile, sm90::Major::k, queries);
+#pragma unroll
+    for (int i = 0; i < kShape.head_dim / 16; ++i) {
+      sm90::multiply<kShape.tile.block_m, kType>(d, left.at(k_step(kKvTile, sm90::Major::k, i)),
+                                                 right.at(k_step(kQTile, sm90::Major::k, i)), i > 0);
+    }
+    sm90::commit_products();
+  }
+  /// dV += P^T dO or dK += dS^T Q
+  __device__ __forceinline__ void multiply_queries(float (&d)[kSums],
+                                                   const std::uint32_t (&left)[kScores / 2],
+                                                   std::uint32_t queries) const {
+    constexpr sm90::PanelTile kQTile = kShape.q_tile();
+    const sm90::Operand right(kQTile, sm90::Major::mn, queries);
+#pragma unroll
+    for (int i = 0; i < kShape.tile.block_m / 16; ++i) {
+      sm90::multiply<kShape.head_dim, kType, sm90::Major::mn>(
+          d, left + 4 * i, right.at(k_step(kQTile, sm90::Major::mn, i)), true);
+    }
+    sm90::commit_products();
+  }
+  /// dQ = dS K: 64 of this warpgroup's columns
+  __device__ __forceinline__ void multiply_keys(float (&dq)[kPassNumbers], int pass, std::uint32_t ds) const {
+    constexpr sm90::PanelTile kDsTile = kShape.ds_tile(), kKvTile = kShape.kv_tile();
+    const int panel = kShape.first_dq_panel(kGroup) + pass;
+    const std::uint32_t keys = shared.k() + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes());
+    const sm90::Operand left(kDsTile, sm90::Major::mn, ds), right(kKvTile, sm90::Major::mn, keys);
+#pragma unroll
+    for (int i = 0; i < kShape.tile.block_n / 16; ++i) {
+      sm90::multiply<64, kType, sm90::Major::mn, sm90::Major::mn>(
+          dq, left.at(k_step(kDsTile, sm90::Major::mn, i)), right.at(k_step(kKvTile, sm90::Major::mn, i)),
+          i > 0);
+    }
+    sm90::commit_products();
+  }
+  /// Of P, which a thread has from its twin.
+  __device__ __forceinline__ std::uint32_t probs(int four) const {
+    return shared.probs(0) + static_cast<std::uint32_t>(16 * (128 * four + thread));
+  }
+  /// LSE or delta of the two queries that registers `first` to `first` + 3 are of.
+  __device__ __forceinline__ float2 row_numbers(int offset, int stage, int first) const {
+    const auto* numbers = reinterpret_cast<const float*>(bytes + offset) + stage * kShape.tile.block_m;
+    return *reinterpret_cast<const float2*>(numbers + 2 * first + 2 * (lane() % 4));
+  }
+  /// Hands over two boxes: see put_dq of consume_backward().
+  template <int kPass>
+  __device__ __forceinline__ void put_dq(const float (&numbers)[kPassNumbers]) {
+    constexpr sm90::PanelTile kDqTile = kShape.dq_box();
+    const int this_lane = computed_again(lane()), row = this_lane / 4;
+    const bool odd = row & 1;
+    const std::uint32_t mine = kDqTile.offset(16 * warp() + row, 2 * (this_lane % 4) + (odd ? 16 : 0));
+#pragma unroll
+    for (int box = 2 * kPass; box < 2 * kPass + 2; ++box) {
+      const int stage = dq_round.stage(box);
+      sm90::wait(shared.dq_empty(kGroup, stage), dq_round.empty_parity(box), "a free dQ buffer");
+      const std::uint32_t pairs = shared.dq(kGroup, stage) + mine;
+#pragma unroll
+      for (int i = 0; i < kBoxNumbers / 2; ++i) {
+        const int half = i % 2, eight = i / 2;
+        const float* box_pairs = numbers + kBoxNumbers * (box % 2) + 2 * half;
+        const float *even_pair = box_pairs + 4 * eight, *odd_pair = box_pairs + 4 * (eight ^ 2);
+        sm90::store_pair((pairs ^ static_cast<std::uint32_t>(32 * eight)) + 8 * 128 * half,
+                         odd ? odd_pair[0] : even_pair[0], odd ? odd_pair[1] : even_pair[1]);
+      }
+      sm90::fence_async_proxy();
+      arrive(shared.dq_full(kGroup, stage));
+    }
+    if constexpr (kPass == 1) dq_round.advance();
+  }
+  /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more.
+  __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
+                                         std::uint32_t place) const {
+    constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
+    sm90::sync_named(1, 128 * kShape.consumers());
+    const std::uint32_t rows = place + warp_rows();
+    sm90::stage_rows<kType, kKvTile, kShape.head_dim>(sums, rows, lane());
+    sm90::fence_async_proxy();
+    __syncwarp();
+    if (lane() != 0) return;
+    const Flash3Stream stream(args, kShape.tile, computed_again(Flash3KvItem{}.index()));
+    const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
+    if (first_key < args.band.seqlen_k) {
+      for (int panel = 0; panel < kKvTile.panels() && 64 * panel < args.head_dim; ++panel) {
+        sm90::store_box(map, rows + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel,
+                        first_key, stream.kv_head, stream.batch);
+      }
+    }
+    sm90::commit_stores();
+    sm90::wait_for_store_reads<0>();
+  }
+};
+
+/// The warpgroup that makes P and sums dV.
+template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& args,
+                                              Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
+                                              int thread) {
+  using Role = Flash3Role<kType, kShape, 0>;
+  Role role{args, shared, bytes, thread};
+  const Flash3KvItem item;
+  const Flash3Stream stream(args, kShape.tile, item.index());
+  const int first_key = stream.n_block * kShape.tile.block_n;
+  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
+  float dv[Role::kSums] = {}, dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
+  sm90::RingPlace<kShape.q_stages> q;
+  sm90::RingPlace<1> once, before;  // what is there once a tile: of this tile, and of the one before
+  int tile = 0;                     // how many there have been
+  sm90::wait(shared.k_full(), item.full_parity(), "K");
+  sm90::wait(shared.v_full(), item.full_parity(), "V");
+  stream.each_tile(args, [&](int head, int m_block) {
+    if (thread == 0) note_step(args.clock, tile, item.index());
+    const int first_query = m_block * kShape.tile.block_m;
+    const std::uint32_t ds_before = shared.ds(tile & 1 ^ 1);
+    // load is the producer's part; compute: S, dQ of the tile before beside P, then dV
+    float scores[Role::kScores];
+    sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
+    sm90::begin_products();
+    role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
+    if (tile > 1) role.template put_dq<1>(late_dq);
+    if (tile > 0) sm90::wait(shared.ds_full(), before.full_parity(), "dS");
+    sm90::begin_products();
+    role.multiply_keys(dq, 0, ds_before);  // of the first tile, what nobody uses
+    sm90::wait_for_products<1>();
+    if constexpr (kObserved) {
+      const TileLogEntry entry(args.log, tile, stream.batch, head, m_block, stream.n_block, item.index(),
+                               thread == 0);
+      log_visible(entry, &DeviceTileState::scores, scores, args.exponent_scale < 0.0f ? -1.0f : 1.0f,
+                  args.band, first_key, first_query, thread);
+    }
+    if (kObserved || !stream.range.full(m_block)) {
+      const float masked = args.exponent_scale < 0.0f ? -kMinusInfinity : kMinusInfinity;
+      mask_transposed(scores, masked, args.band, first_key, first_query, computed_again(thread));
+    }
+#pragma unroll
+    for (int i = 0; i < Role::kScores; i += 4) {  // two queries of two keys
+      const float2 lse = role.row_numbers(shared.kLayout.lse, q.stage, i);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        scores[i + e] = exp2_approx(
+            score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
+      }
+    }
+    role.release(shared.q_empty(q.stage));
+    q.advance();
+    sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
+#pragma unroll
+    for (int i = 0; i < Role::kScores / 4; ++i) store_four(role.probs(i), scores + 4 * i);
+    role.arrive(shared.probs_full());
+    std::uint32_t probs[Role::kScores / 2];
+    sm90::pack_operands<kType>(scores, probs);
+    if constexpr (kObserved) {
+      log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::probs, probs,
+                       kShape.tile.block_n, thread);
+    }
+    sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
+    sm90::begin_products();
+    role.multiply_queries(dv, probs, shared.dout(0));
+    sm90::wait_for_products<1>();
+    if (tile > 0) role.template put_dq<0>(dq);
+    sm90::begin_products();
+    role.multiply_keys(dq, 1, ds_before);
+    sm90::wait_for_products<1>();
+    role.release(shared.dout_empty(0));
+    sm90::wait_for_products<0>();
+#pragma unroll
+    for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
+    if constexpr (kObserved) {
+      log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dv, kShape.tile.block_n,
+                 thread);
+    }
+    before = once;
+    once.advance();
+    ++tile;
+  });
+  if (tile > 0) {  // dQ of the last tile
+    if (tile > 1) role.template put_dq<1>(late_dq);
+    sm90::wait(shared.ds_full(), before.full_parity(), "dS");
+    const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
+    sm90::begin_products();
+    role.multiply_keys(dq, 0, ds);
+    sm90::wait_for_products<0>();
+    role.template put_dq<0>(dq);
+    sm90::begin_products();
+    role.multiply_keys(dq, 1, ds);
+    sm90::wait_for_products<0>();
+    role.template put_dq<1>(dq);
+  }
+  role.finish(dv, args.dv, shared.v());
+}
+
+/// The warpgroup that makes dS and sums dK.
+template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& args,
+                                                Flash3BackwardShared<kShape> shared,
+                                                const unsigned char* bytes, int thread) {
+  using Role = Flash3Role<kType, kShape, 1>;
+  Role role{args, shared, bytes, thread};
+  const Flash3KvItem item;
+  const Flash3Stream stream(args, kShape.tile, item.index());
+  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
+  float dk[Role::kSums] = {}, dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
+  sm90::RingPlace<kShape.q_stages> q;
+  sm90::RingPlace<1> once;
+  int tile = 0;
+  sm90::wait(shared.v_full(), item.full_parity(), "V");
+  sm90::wait(shared.k_full(), item.full_parity(), "K");
+  stream.each_tile(args, [&](int, int m_block) {
+    const std::uint32_t ds = shared.ds(tile & 1), ds_before = shared.ds(tile & 1 ^ 1);
+    // compute: dP, dQ of the tile before beside dS, then dK and half of this tile's dQ
+    float dprobs[Role::kScores];
+    sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
+    sm90::begin_products();
+    role.multiply_transposed(dprobs, shared.v(), shared.dout(0));
+    if (tile > 0) role.template put_dq<0>(late_dq);
+    sm90::begin_products();
+    role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
+    sm90::wait_for_products<1>();
+    if constexpr (kObserved) {
+      log_visible(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dprobs, dprobs, 1.0f,
+                  args.band, stream.n_block * kShape.tile.block_n, m_block * kShape.tile.block_m, thread);
+    }
+#pragma unroll
+    for (int i = 0; i < Role::kScores; i += 4) {
+      const float2 delta = role.row_numbers(shared.kLayout.delta, 0, i);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) dprobs[i + e] -= e % 2 == 0 ? delta.x : delta.y;
+    }
+    role.release(shared.dout_empty(0));
+    sm90::wait(shared.probs_full(), once.full_parity(), "P");
+#pragma unroll
+    for (int i = 0; i < Role::kScores; i += 4) {
+      const float4 probs = load_four(role.probs(i / 4));
+      dprobs[i] *= probs.x;
+      dprobs[i + 1] *= probs.y;
+      dprobs[i + 2] *= probs.z;
+      dprobs[i + 3] *= probs.w;
+    }
+    role.arrive(shared.probs_empty());
+    std::uint32_t dscores[Role::kScores / 2];
+    sm90::pack_operands<kType>(dprobs, dscores);
+    if constexpr (kObserved) {
+      log_pairs<kType>(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dscores, dscores,
+                       kShape.tile.block_n, thread);
+    }
+    // This buffer's dS, of two tiles before, was read by dQ. The other warpgroup has said so with P; the
+    // warps of this one say it here.
+    sm90::sync_named(2, 128);
+    store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, role.lane());
+    sm90::fence_async_proxy();
+    role.arrive(shared.ds_full());
+    sm90::begin_products();
+    role.multiply_queries(dk, dscores, shared.q(q.stage));
+    sm90::wait_for_products<1>();
+    if (tile > 0) role.template put_dq<1>(dq);
+    sm90::wait(shared.ds_full(), once.full_parity(), "dS of all warps");
+    sm90::begin_products();
+    role.multiply_keys(dq, 0, ds);
+    sm90::wait_for_products<1>();
+    role.release(shared.q_empty(q.stage));
+    q.advance();
+    sm90::wait_for_products<0>();
+#pragma unroll
+    for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
+    if constexpr (kObserved) {
+      log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dk, kShape.tile.block_n,
+                 thread);
+    }
+    once.advance();
+    ++tile;
+  });
+  if (tile > 0) {
+    role.template put_dq<0>(late_dq);
+    sm90::begin_products();
+    role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
+    sm90::wait_for_products<0>();
+    role.template put_dq<1>(dq);
+  }
+#pragma unroll
+  for (float& x : dk) x *= args.softmax_scale;
+  role.finish(dk, args.dk, shared.k());
+}
+
+template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_by_roles(const Flash3BackwardArguments& args,
+                                                 Flash3BackwardShared<kShape> shared,
+                                                 const unsigned char* bytes, int group, int thread) {
+  if (group == 0) {
+    consume_probs<kType, kShape, kObserved>(args, shared, bytes, thread);
+  } else {
+    consume_dscores<kType, kShape, kObserved>(args, shared, bytes, thread);
+  }
+}
+
+}  // namespace tilescope::gpu::detail
