@@ -196,8 +196,8 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
       const float2 lse = role.row_numbers(shared.kLayout.lse, q.stage, i);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        scores[i + e] = exp2_approx(
-            score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
+        scores[i + e] =
+            exp2_approx(score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
       }
     }
     role.release(shared.q_empty(q.stage));

@@ -92,7 +92,7 @@ struct Flash3BackwardLayout {
   int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
   int probs_full = 0, probs_empty = 0;  // by roles
   int ds_full = 0, ds_empty = 0;        // by roles, or where dQ is behind
-  int dq_full = 0, dq_empty = 0;  // a warpgroup
+  int dq_full = 0, dq_empty = 0;        // a warpgroup
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
