@@ -35,14 +35,7 @@
 //   dK through dS, dV through dQ's boxes                        253       (271 without; full 346 of 389)
 // A kv tile of head_dim 64 has 2.5 steps of 2.4 us there, and cost 4.3 us besides.
 //
-// head_dim 256, a step of 64 x 64 in cycles: the five products 2560 of the tensor cores, 3072 with the half
-// width of S and dP (N = 32: a warpgroup's own queries); shared memory, 128 bytes a cycle: operands 2688, P
-// and dS 128, Q and dO arriving 512, dQ staged and sent 1024, together 4352; it took 5700. Half of dQ, 32
-// KiB, has no buffer when it is computed, and waited there for the sending warp with both warpgroups behind
-// it; handed over beside the next S it waits for nothing: 5100. Two CTAs of a cluster that exchange dS, each
-// then adding half of dQ's columns over 128 keys, would save 450 of the 4352, and half of the additions in
-// L2; they need the other's K as well, 16 KiB that P's, dS's and dQ's second buffers have now, and meet
-// across SMs once a step. Not built: 530 TFLOP/s are published for it, of 471 without.
+// head_dim 256 by roles: roles.cuh.
 // Ordered, heads in sections and q tiles walked down: head_dim 128 605 full and 566 causal at 8192 keys, of
 // 642 and 604. As long as warps told others of their own sums within a step, it was 352 of 528. What a step
 // of head_dim 128 (2560 cycles of the tensor cores) cost without one of its parts told where to look: 5085
