@@ -50,6 +50,21 @@ TEST_CASE("links: counted beside the closed form; times beside what was predicte
   CHECK(has(page, "20.0 % of its bound"));
 }
 
+TEST_CASE("of each problem and pass the schedule that comes nearest to one GPU is told") {
+  const auto measured = [](const std::string& schedule, double efficiency) {
+    std::string record = record_of(R"("passes": [{"name": "forward", "time_s": 1e-3, "launches_s": 9e-4,
+      "one_gpu_s": 1.6e-3, "efficiency": )" +
+                                   std::to_string(efficiency) + R"(, "gpus": []}])");
+    const std::string zigzag = "\"zigzag\"";
+    return record.replace(record.find(zigzag), zigzag.size(), "\"" + schedule + "\"");
+  };
+  const std::string page =
+      report_of({measured("ring", 0.7), measured("ulysses", 0.8), measured("striped", 0.75)});
+  CHECK(has(page, "| 4096 | forward | ulysses |"));
+  CHECK(has(page, "| 80.0 % | 10.0 % | 10.0 % |"));
+  CHECK(!has(page, "| 4096 | forward | ring |"));
+}
+
 TEST_CASE("links at best; the roofline at the link; what schedules cost at more GPUs, by link rate") {
   const std::string ceilings =
       R"({"schema": "tilescope.ceilings/1", "argv": ["tilescope", "ceilings", "--links"],
