@@ -19,7 +19,7 @@ def blocks_of(page):
     return blocks
 
 
-@pytest.mark.parametrize("page", ["README.md", "python/RECIPES.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("python/RECIPES.md", marks=pytest.mark.torch)])
 def test_the_blocks_run(page, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     names = {}
