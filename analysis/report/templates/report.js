@@ -81,48 +81,51 @@
     const [, value, prefix] = text.match(/^(?:[^\d+-]*)([+-]?[\d.]+(?:e[+-]\d+)?)\s*([nuµmkKMGT]?)(?=i?B|s|FLOP|\/s|$)/) || [];
     return value === undefined ? NaN : value * ({n: 1e-9, u: 1e-6, µ: 1e-6, m: 1e-3, k: 1e3, K: 1e3, M: 1e6, G: 1e9, T: 1e12}[prefix] || 1);
   };
-  for (const table of all('.long [data-group]')) { // headings over rows: a column of them, to sort and filter by
-    table.className = table.className.replace(/\d+/g, column => +column + 1);
-    table.tHead.rows[0].prepend(make('th', {scope: 'col', textContent: table.dataset.group}));
-    let heading;
-    for (const row of [...table.tBodies[0].rows]) {
-      if (row.className) {
-        heading = row.cells[0];
-        heading.colSpan = 1;
-        row.remove();
-      } else {
-        row.cells[0].replaceWith(Object.assign(make('td'), {innerHTML: row.cells[0].innerHTML}));
-        row.prepend(heading.cloneNode(true));
-      }
-    }
-  }
   for (const fold of all('.long')) {
-    const table = fold.querySelector('table'), body = table.tBodies[0], rows = [...body.rows], chosen = {};
-    const text = (row, i) => row.cells[i].textContent.trim();
+    const table = fold.querySelector('table'), body = table.tBodies[0], heads = table.tHead.rows[0], chosen = new Map();
+    const headings = [...body.rows].filter(row => row.className), rows = [...body.rows].filter(row => !row.className);
+    let above;
+    for (const row of body.rows) row.className ? above = row : row.above = above;
+    const text = (row, head) => (head ? row.cells[head.cellIndex] : row.above).textContent.trim();
     const tools = make('div', {className: 'tools'}), count = make('output');
     const filter = () => {
-      for (const row of rows) row.hidden = Object.entries(chosen).some(([i, value]) => value && text(row, i) !== value);
+      for (const row of rows) row.hidden = [...chosen].some(([head, value]) => value && text(row, head) !== value);
+      for (const heading of headings) heading.hidden = rows.every(row => row.above !== heading || row.hidden);
       count.textContent = `${rows.filter(row => !row.hidden).length} of ${rows.length} rows`;
     };
-    [...table.tHead.rows[0].cells].forEach((head, i) => {
+    const offer = (name, head) => {
+      const select = make('select'), label = make('label', {textContent: name + ' '});
+      for (const value of ['', ...new Set(rows.map(row => text(row, head)))]) select.append(new Option(value || 'all', value));
+      if (select.options.length < 3) return;
+      select.onchange = () => { chosen.set(head, select.value); filter(); };
+      label.append(select);
+      tools.append(label);
+    };
+    const flatten = () => { // sorted rows stand under no heading: it becomes a column
+      if (!headings.length) return;
+      table.className = table.className.replace(/\d+/g, column => +column + 1);
+      heads.prepend(make('th', {scope: 'col', textContent: table.dataset.group}));
+      for (const row of rows) {
+        row.prepend(row.above.cells[0].cloneNode(true));
+        row.cells[0].colSpan = 1;
+      }
+      for (const heading of headings.splice(0)) heading.remove();
+    };
+    if (headings.length) offer(table.dataset.group);
+    for (const head of heads.cells) {
       const name = head.textContent, button = make('button', {type: 'button', title: 'Sort'});
       button.append(...head.childNodes);
       head.append(button);
       button.onclick = () => {
+        flatten();
         const sign = head.ariaSort === 'ascending' ? -1 : 1;
-        for (const other of head.parentNode.cells) other.ariaSort = null;
+        for (const other of heads.cells) other.ariaSort = null;
         head.ariaSort = sign > 0 ? 'ascending' : 'descending';
         const compare = (a, b) => number(a) - number(b) || a.localeCompare(b);
-        body.append(...rows.sort((a, b) => sign * compare(text(a, i), text(b, i))));
+        body.append(...rows.sort((a, b) => sign * compare(text(a, head), text(b, head))));
       };
-      if (!/^(kernel|pass|problem|machine)\b/.test(name)) return;
-      const select = make('select'), label = make('label', {textContent: name + ' '});
-      for (const value of ['', ...new Set(rows.map(row => text(row, i)))]) select.append(new Option(value || 'all', value));
-      if (select.options.length < 3) return;
-      select.onchange = () => { chosen[i] = select.value; filter(); };
-      label.append(select);
-      tools.append(label);
-    });
+      if (/^(kernel|pass|problem|machine)\b/.test(name)) offer(name, head);
+    }
     tools.append(count);
     filter();
     fold.querySelector('.wide').before(tools);
