@@ -143,7 +143,7 @@ std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& c
   RooflineChart chart = chart_of(subjects, std::move(roofs), looks, [](const RooflineSubject& subject) {
     return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
   });
-  chart.x_label = "Exponential instructions of a warp (32 threads), per byte at the boundary";
+  chart.x_label = "Exponentials (warp instructions) per byte at the boundary";
   chart.y_label = "Exponential instructions per second";
   chart.format_rate = instruction_rate;
   figure.panels.front().drawing = draw(chart);
