@@ -10,8 +10,8 @@
 // with the half width of S and dP (N = 32: a warpgroup's own queries); shared memory, 128 bytes a cycle:
 // operands 2688, P and dS 128, Q and dO arriving 512, dQ staged and sent 1024, together 4352; it took 5356.
 // By roles no product is narrow, 2560; shared memory: of dV and dK only the right operand is read, together
-// 2048, P in fp32 128 to write and 128 to read, dS 64, the rest as before, 3904; it took 4400. What bounds it
-// then is the way into L2, which is busy for 0.92 of the time: a step adds 64 KiB to dQ.
+// 2048, P in fp32 128 to write and 128 to read, dS 64, the rest as before, 3904; it took 4383 with P in 16
+// bits. What bounds it then is the way into L2, which is busy for 0.92 of the time: a step adds 64 KiB to dQ.
 //
 // On an H200 (fp16, 16,384 tokens of hidden size 2048, this pass alone; TFLOP/s at 512, 2048, 8192, 16384
 // keys; two runs, each on a card as warm for all of its rows). P in 16 bits took dQ's error from 2.1e-4 to
