@@ -5,8 +5,8 @@
 usage: cuobjdump --dump-sass FILE | check_sass.py EXPECTATION...
 An expectation is KERNEL:SHAPExCOUNT[,SHAPExCOUNT...], for each kernel whose mangled name contains KERNEL: the HGMMA
 and QGMMA shapes of its main loop (the innermost with exponentials) and how many of each, as 64x128x16x8. Besides, in that loop:
-no loads or stores of local memory, two waits for products, and all its exponentials between them; but only the shapes
-where ~ stands before the colon.
+no loads or stores of local memory, two waits for products, and all its exponentials between them. Before the colon, ~ asks
+for the shapes only, = for those and no local memory.
 """
 import collections
 import re
@@ -54,6 +54,8 @@ def faults(kernel, code, expected):
         problems.append("local memory is used")
     waits = [i for i, t in enumerate(body) if "DEPBAR.LE gsb0" in t]
     powers = [i for i, t in enumerate(body) if "MUFU.EX2" in t]
+    if kernel.endswith("="):
+        return problems
     if len(waits) < 2:
         problems.append(f"{len(waits)} waits for products")
     elif sum(waits[0] < i < waits[1] for i in powers) * 2 < len(powers) - 8:
@@ -70,7 +72,7 @@ def main():
     failed, seen = False, set()
     for name, code in kernels(sys.stdin):
         for kernel, expected in expectations.items():
-            if kernel.rstrip("~") in name:
+            if kernel.rstrip("~=") in name:
                 seen.add(kernel)
                 for problem in faults(kernel, code, expected):
                     print(f"{name}: {problem}")

@@ -22,9 +22,8 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
-  options.set_tile(Direction::forward, is_fp8(problem.dtype)
-                                           ? fp8_shape(problem, Fp8Sums::two_level).tile
-                                           : forward_shape(problem).tile);
+  options.set_tile(Direction::forward, is_fp8(problem.dtype) ? fp8_shape(problem, Fp8Sums::two_level).tile
+                                                             : forward_shape(problem).tile);
   options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;

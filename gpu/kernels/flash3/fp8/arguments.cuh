@@ -8,7 +8,7 @@
 namespace tilescope::gpu {
 
 /// What the stored values of Q, K or V are multiplied by: one number for so many query heads that follow each
-/// other, or one for each of their tiles.
+/// other, or one for each of their tiles. None is negative; of V, one below 1e-20 counts as that.
 struct Flash3Descale {
   const float* data = nullptr;  // null: 1
   int heads = 1;                // query heads that share a row of it

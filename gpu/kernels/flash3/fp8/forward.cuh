@@ -17,32 +17,48 @@
 // Source: FlashAttention-3, arXiv:2407.08608, section 3.3.
 //
 // On an H200 (e4m3, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full / causal):
-//   head_dim                                             64         128         256
-//   O = O + part, or O factor + part, by predicate   491 / 481   812 / 799   850 / 831
-//   O = O factor + part, always: half the adds       523 / 503   874 / 846   996 / 966
-//   fast sums                                            -       917 / 896  1161 / 1095
+//   head_dim                                             64         128          256
+//   O = O + part, or O factor + part, by predicate   491 / 481   812 / 799    850 / 831
+//   O = O factor + part, always: half the adds       522 / 487   877 / 831    992 / 965
+//   full steps in a loop of their own, tiles'
+//   descales in scales and factors, no spills        541 / 505   898 / 850   1069 / 1042
+//   three warpgroups, where rows are long            603 / 570
+//   fast sums                                        603 / 563   919 / 872   1134 / 1056
+// (Fast sums before that loop: 931 / 874 and 1185 / 1107. The lower three rows and these are of one run.)
 // Fast sums lose most of long rows: with the same value in 65,536 keys, O is 55 to 78 % too small; two levels
 // are exact.
-// A step of 128 keys at 128 takes 2220 cycles, of which the products take 1024 and the exponentials as many.
-// What a part of it costs, by leaving it out (full; 874 and 996 as it is):
+// Exponentials alone bound it at 980 (64), 1950 and 3900. What does: a warpgroup's step at 128 is its
+// products, 512 cycles and 90 until the first and from the last, and then its softmax, 645 alone, but 940
+// while the other warpgroup multiplies (the exponentials of it 520 and 680): the tensor cores take from the
+// others' way to the registers. That is 1540 of a step's 2230; 120 are two barriers, 70 the parts' sum, the
+// rest branches and products that meet the other's. And arithmetic without a gap keeps another warp's
+// products from being issued: beside nothing but FFMA they take six times as long. What a part of it costs,
+// by leaving it out (full; 874 and 996 as it was):
 //                                                      128    256
 //   the sum of the tiles in fp32 (its registers, too)  1042   1416
 //   V's transposition                                   917   1040
 //   the test for P that is the type's largest number    885     -
 //   three of four additions to the row's sum            879     -
 //   P's conversion (by bytes of fp32 in its place)      874     -
+//   masks, the second try at P, descales                930   1054
 // Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
-// - turns: passed when products are issued 786 of 803, when P V is done 792 of 812, when all is done 816 of
-//   812; 256: 743 of 850. Taken at 64, where exponentials bind: 524 of 491
-// - 128: three buffers of K and V 805 of 803; S after P V, not beside 790 of 816
+// - turns: passed when products are issued 786 of 803, when P V is done 792 of 812, when all is done 846 of
+//   875; 256: 875 of 980. Taken at 64 with two warpgroups, where exponentials bind: 524 of 491. By turns at
+//   the softmax instead: 64 444 of 521, 128 815 of 872, 256 963 of 992
+// - S in halves of 64 keys, the exponentials of the first beside the second's products: 128 881 of 898. P V
+// of
+//   the first half beside the exponentials of the second, too, as the SASS shows: 809 of 898, 64 570 of 603
+// - the barriers of the next step looked at before the softmax: 128 811 of 875
+// - 128: three buffers of K and V 805 of 803; S after P V, not beside 790 of 816; three warpgroups with 64
+//   keys and O by 64 columns 697 of 875, with 96 keys and 32 columns 767
 // - the adds held beside S, where the compiler puts them behind its wait: a wait that is over between them,
-//   which ends a block, 861 of 874; with turns 848
+//   which ends a block, 861 of 874; with turns 848. (They are beside S since full steps have a loop.)
 // - longer tiles, the adds beside S issued after P V: block_n 160 779, 192 601 of 874; they spill
 // - 256: parts of 64 columns by turns, one added while the next is multiplied, 600 of 996: 1.1 KB of spills,
-//   with 240 registers still 0.9 KB; parts of 128 columns more; block_n 64 659 of 850; 128, which spills 720
-//   bytes, 801 with turns where 96 has 743
-// - 64: three warpgroups (192 rows) without turns 577 of 523, but 333 of 366 at 512 a sequence; block_n 256
-//   551, 192 524
+//   with 240 registers still 0.9 KB; parts of 128 columns more; block_n 64 760 of 990; 128, which spills 720
+//   bytes, 801 with turns where 96 has 743; 240 registers 935 of 985, as transposing warps spill in 24; S
+//   beside the last part of P V 1055 of 1069
+// - 64, short rows: three warpgroups 352 of 390 at 512 a sequence; block_n 256 551 of 523, 192 524
 #pragma once
 
 #include "gpu/kernels/flash3/forward/forward.cuh"
@@ -322,7 +338,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     for (int step = 1; step < range.count();) {
       if (needs_mask(step)) {
         compute_step(step++, std::true_type{});
-      } else {  // most are full: a loop without what the others need
+      } else if constexpr (!kObserved) {  // most are full: a loop without what the others need
         for (; step < full_end; ++step) compute_step(step, std::false_type{});
       }
     }

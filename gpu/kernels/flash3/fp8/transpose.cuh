@@ -34,8 +34,8 @@ __device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const 
     sm90::wait(shared.transposed_empty(done.stage), done.empty_parity(), "a free transposed V");
 #pragma unroll 1
     for (int strip = warp; strip < kShape.head_dim / 16; strip += kShape.transposing_warps()) {
-      sm90::transpose_strip<kSource, kTarget, kAtOnce>(shared.v(raw.stage), shared.transposed(done.stage), strip,
-                                              lane);
+      sm90::transpose_strip<kSource, kTarget, kAtOnce>(shared.v(raw.stage), shared.transposed(done.stage),
+                                                       strip, lane);
     }
     // Its reads before the copy engine's next write, its writes before the products' reads.
     sm90::fence_async_proxy();

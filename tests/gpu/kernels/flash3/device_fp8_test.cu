@@ -102,8 +102,9 @@ double error_with_descales(const Problem& p, bool by_tile) {
     for (float& each : x) each = uniform(random);
     return x;
   };
-  const auto q_descale = descales(p.heads * q_blocks), k_descale = descales(p.heads_kv * kv_blocks),
-             v_descale = descales(p.heads_kv * kv_blocks);
+  const auto q_descale = descales(p.heads * q_blocks);
+  auto k_descale = descales(p.heads_kv * kv_blocks), v_descale = descales(p.heads_kv * kv_blocks);
+  if (by_tile) k_descale[1] = v_descale[1] = 0.0f;  // of a tile of zeros, say
   const OnDevice<float> q_device(q_descale), k_device(k_descale), v_device(v_descale);
   const std::vector<float> out = run<Choice>(p, q, k, v, [&](Flash3Fp8Arguments& args) {
     args.q_descale = {q_device.data, 1, q_blocks};
@@ -179,7 +180,10 @@ TEST_CASE("flash3 fp8: descales of heads and of tiles") {
       const Problem p{
           .heads = 4, .heads_kv = 2, .seqlen_q = 150, .seqlen_k = 300, .head_dim = 128, .causal = causal};
       CHECK(error_with_descales<Flash3Fp8Choice<128>>(p, by_tile) < kOfRounding);
-      Problem wide = p;
+      CHECK(error_with_descales<Flash3Fp8Choice<128, Fp8Sums::fast>>(p, by_tile) < kOfRounding);
+      Problem narrow = p, wide = p;
+      narrow.head_dim = 64;
+      CHECK(error_with_descales<Flash3Fp8Choice<64>>(narrow, by_tile) < kOfRounding);
       wide.head_dim = 256;
       CHECK(error_with_descales<Flash3Fp8Choice<256>>(wide, by_tile) < kOfRounding);
     }
