@@ -29,10 +29,6 @@ __device__ __forceinline__ void fence_barrier_init() {
 __device__ __forceinline__ void arrive(SharedAddress barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-/// As often as so many threads.
-__device__ __forceinline__ void arrive_for(SharedAddress barrier, int threads) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 /// Arrives and makes the phase wait for `bytes` more that copies will bring.
 __device__ __forceinline__ void arrive_expecting(SharedAddress barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)

@@ -536,13 +536,12 @@ __global__ __launch_bounds__(Choice::shape.threads(),
       sm90::init_barrier(shared.dout_empty(stage), kShape.warps());
     }
     for (int stage = 0; stage < kShape.ds_stages; ++stage) {
-      sm90::init_barrier(shared.ds_full(stage), kShape.warps());
+      sm90::init_barrier(shared.ds_full(stage), kShape.by_roles() ? 4 : kShape.warps());  // who stores dS
       sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
     }
     if constexpr (kShape.by_roles()) {
       sm90::init_barrier(shared.probs_full(), 4);
       sm90::init_barrier(shared.probs_empty(), 4);
-      sm90::init_barrier(shared.ds_full(), 4);
     }
     for (int group = 0; group < kShape.consumers(); ++group) {
       for (int stage = 0; stage < kShape.dq_stages(); ++stage) {

@@ -48,7 +48,7 @@ struct Flash3BackwardShared {
   }
   __device__ __forceinline__ std::uint32_t probs_full() const { return base + kLayout.probs_full; }
   __device__ __forceinline__ std::uint32_t probs_empty() const { return base + kLayout.probs_empty; }
-  __device__ __forceinline__ std::uint32_t ds_full(int stage = 0) const {
+  __device__ __forceinline__ std::uint32_t ds_full(int stage) const {
     return base + kLayout.ds_full + 8 * stage;
   }
   __device__ __forceinline__ std::uint32_t ds_empty(int stage) const {

@@ -76,11 +76,10 @@ struct Flash3Role {
     return 16u * 128u * static_cast<std::uint32_t>(warp());
   }
   /// Gives a buffer back, or hands one over: for the warp, whose lanes have done what they do with it.
-  __device__ __forceinline__ void arrive(std::uint32_t barrier, int arrivals = 1) const {
+  __device__ __forceinline__ void arrive(std::uint32_t barrier) const {
     __syncwarp();
-    if (lane() == 0) sm90::arrive_for(barrier, arrivals);
+    if (lane() == 0) sm90::arrive(barrier);
   }
-  __device__ __forceinline__ void release(std::uint32_t empty) const { arrive(empty, 32); }
 
   /// S^T = K Q^T or dP^T = V dO^T
   __device__ __forceinline__ void multiply_transposed(float (&d)[kScores], std::uint32_t keys,
@@ -205,7 +204,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::begin_products();
     role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
     if (tile > 1) role.template put_dq<1>(late_dq);
-    if (tile > 0) sm90::wait(shared.ds_full(), before.full_parity(), "dS");
+    if (tile > 0) sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds_before);  // of the first tile, what nobody uses
     sm90::wait_for_products<1>();
@@ -228,7 +227,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
             exp2_approx(score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
       }
     }
-    role.release(shared.q_empty(q.stage));
+    role.arrive(shared.q_empty(q.stage));
     q.advance();
     sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
 #pragma unroll
@@ -248,7 +247,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::begin_products();
     role.multiply_keys(dq, 1, ds_before);
     sm90::wait_for_products<1>();
-    role.release(shared.dout_empty(0));
+    role.arrive(shared.dout_empty(0));
     sm90::wait_for_products<0>();
 #pragma unroll
     for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
@@ -262,7 +261,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   });
   if (tile > 0) {  // dQ of the last tile
     if (tile > 1) role.template put_dq<1>(late_dq);
-    sm90::wait(shared.ds_full(), before.full_parity(), "dS");
+    sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds);
@@ -313,7 +312,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
 #pragma unroll
       for (int e = 0; e < 4; ++e) dprobs[i + e] -= e % 2 == 0 ? delta.x : delta.y;
     }
-    role.release(shared.dout_empty(0));
+    role.arrive(shared.dout_empty(0));
     sm90::wait(shared.probs_full(), once.full_parity(), "P");
 #pragma unroll
     for (int i = 0; i < Role::kScores; i += 4) {
@@ -335,16 +334,16 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     sm90::sync_named(2, 128);
     store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, role.lane());
     sm90::fence_async_proxy();
-    role.arrive(shared.ds_full());
+    role.arrive(shared.ds_full(0));
     sm90::begin_products();
     role.multiply_queries(dk, dscores, shared.q(q.stage));
     sm90::wait_for_products<1>();
     if (tile > 0) role.template put_dq<1>(dq);
-    sm90::wait(shared.ds_full(), once.full_parity(), "dS of all warps");
+    sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds);
     sm90::wait_for_products<1>();
-    role.release(shared.q_empty(q.stage));
+    role.arrive(shared.q_empty(q.stage));
     q.advance();
     sm90::wait_for_products<0>();
 #pragma unroll
