@@ -69,16 +69,14 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
   constexpr double kNearly = 1.1;
   return Finding{
       "Do they move more than they must?", format_ratio(dram),
-      fmt::format("**{}** At DRAM `{}`'s forward pass moves {} times the {} that it must ({} times at "
-                  "SM<->L2){}; `{}`'s "
-                  "{} times ({} times at SM<->L2). {}, {}, {}.",
-                  dram <= kNearly ? "Hardly more." : "More.", flash->run->kernel, fmt::format("{:.2f}", dram),
-                  format_bytes(static_cast<double>(flash->compulsory.total())),
-                  fmt::format("{:.2f}", *sm_l2_ratio(*flash)),
-                  backward ? fmt::format(", its backward pass {:.2f} times", *dram_ratio(*backward)) : "",
-                  standard->run->kernel, fmt::format("{:.3g}", *dram_ratio(*standard)),
-                  fmt::format("{:.3g}", *sm_l2_ratio(*standard)), problem_text(*flash), machine_text(*flash),
-                  flash->measured_dram ? "measured" : "simulated"),
+      fmt::format(
+          "**{}** At DRAM `{}`'s forward pass moves {} the {} that it must ({} at SM<->L2){}; `{}`'s {} "
+          "({} at SM<->L2). {}, {}, {}.",
+          dram <= kNearly ? "Hardly more." : "More.", flash->run->kernel, format_ratio(dram),
+          format_bytes(static_cast<double>(flash->compulsory.total())), format_ratio(*sm_l2_ratio(*flash)),
+          backward ? ", its backward pass " + format_ratio(*dram_ratio(*backward)) : "",
+          standard->run->kernel, format_ratio(*dram_ratio(*standard)), format_ratio(*sm_l2_ratio(*standard)),
+          problem_text(*flash), machine_text(*flash), flash->measured_dram ? "measured" : "simulated"),
       dram <= kNearly ? Outcome::good : Outcome::mixed, "summary"};
 }
 
