@@ -12,11 +12,12 @@ namespace tilescope::testing {
 /// Until it goes, programs find a driver: the one that is here, else one that knows nothing.
 class AnyDriver {
  public:
-#ifdef TILESCOPE_FAKE_DRIVER
   AnyDriver() {
     const char* paths = std::getenv("LD_LIBRARY_PATH");
     before_ = paths == nullptr ? "" : paths;
-    setenv("LD_LIBRARY_PATH", (before_ + ":" TILESCOPE_FAKE_DRIVER).c_str(), 1);
+#ifdef TILESCOPE_FAKE_DRIVER
+    setenv("LD_LIBRARY_PATH", (before_ + (before_.empty() ? "" : ":") + TILESCOPE_FAKE_DRIVER).c_str(), 1);
+#endif
   }
   ~AnyDriver() { setenv("LD_LIBRARY_PATH", before_.c_str(), 1); }
   AnyDriver(const AnyDriver&) = delete;
@@ -24,7 +25,6 @@ class AnyDriver {
 
  private:
   std::string before_;
-#endif
 };
 
 }  // namespace tilescope::testing
