@@ -57,7 +57,8 @@ class ColdSampler:
     """Samples of work that begins with an L2 that holds none of its lines."""
 
     L2_MULTIPLES = 4
-    # While the device spins the host enqueues the rest, so that no launch latency comes between the events.
+    # While the device spins the host enqueues the rest, so that no launch latency comes between the events. As long in
+    # all as our own kernels rest before a sample: rest_s of device_benchmarks.hpp.
     SPIN_CYCLES = 500_000
 
     def __init__(self):

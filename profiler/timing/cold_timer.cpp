@@ -113,6 +113,7 @@ TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const Ti
   auto rest = kFirstRest;
   const auto count = [&] { return static_cast<int>(timed.samples_s.size()); };
   while (count() < options.max_samples && (wall_s() < options.time_limit_s || timed.samples_s.empty())) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.rest_s));
     const Sample one = sample(work, options.l2);
     if (one.sm_clock_hz < options.least_clock * boost_clock_hz_) {
       if (++timed.throttled > options.max_samples || wall_s() > options.time_limit_s) break;

@@ -22,6 +22,7 @@ struct TimerOptions {
   double max_noise = 0.005;   // relative standard deviation at which sampling stops, 1.0 = 100 %
   double min_time_s = 0.1;    // of all samples together
   double time_limit_s = 15;   // wall time after which sampling stops whatever the noise
+  double rest_s = 0;          // before each sample, for which the device is idle
   double least_clock = 0.75;  // of the device's boost clock; slower samples were throttled and are dropped
 };
 

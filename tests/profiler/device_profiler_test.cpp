@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -134,6 +135,18 @@ TEST_CASE("a kernel that lasts a known time is timed so") {
   CHECK(time.min_s() >= 0.99e-9 * kNanoseconds);
   CHECK(time.median_s() <= 1.05e-9 * kNanoseconds);
   CHECK(time.mean_sm_clock_hz > 1e8);
+}
+
+TEST_CASE("the device rests before each sample, as long as is asked for") {
+  constexpr double kRest = 0.02;
+  const auto seconds = [](double rest) {
+    WorkProfiler profiler("sm_clock",
+                          {.min_samples = 20, .max_samples = 20, .min_time_s = 0, .rest_s = rest});
+    const auto began = std::chrono::steady_clock::now();
+    profiler.measure("spin", [](cudaStream_t stream) { launch_spin(1000, stream); });
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  };
+  CHECK(seconds(kRest) >= seconds(0) + 10 * kRest);
 }
 
 TEST_CASE("a timeline sees the bytes of the work under it") {
