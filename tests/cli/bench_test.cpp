@@ -203,6 +203,7 @@ TEST_CASE("bench refuses what it cannot do") {
   testing::check_refused({{"bench", "--seqlen", "8", "--csv", "no/where.csv"}, {"--csv", "no/where.csv"}});
   testing::check_refused({{"bench", "--sweep", "cpu", "--heads", "2"}, {"sweep", "cpu", "without"}});
   testing::check_refused({{"bench", "--peers"}, {"peers", "gpu:"}});
+  testing::check_refused({{"bench", "--rest", "-1", "--kernel", "gpu:flash1"}, {"rest", "0 to 1000"}});
   testing::check_refused({{"bench", "--rounds", "0", "--kernel", "gpu:flash1"}, {"rounds", "1 ... "}});
   testing::check_refused(
       {{"bench", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"gpu:flash2-mma", "fp16"}});

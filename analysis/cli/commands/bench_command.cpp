@@ -39,7 +39,7 @@ struct BenchArguments {
   RowsBefore rows;
   BenchSweepOption sweep;
   GpuOptions gpus;
-  std::optional<std::string> threads, repetitions, seconds, rounds;
+  std::optional<std::string> threads, repetitions, seconds, rounds, rest;
   bool peers = false, tune = false;
   std::string tune_file, csv, plot;
   std::string python = "python3";
@@ -203,6 +203,12 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
   }
   DeviceBenchmarkSettings device_settings;
   device_settings.rounds = count_or(device_settings.rounds, "rounds", arguments.rounds, 100);
+  if (arguments.rest) {
+    device_settings.timing.rest_s = 1e-3 * parse_number("rest", *arguments.rest);
+    if (!(device_settings.timing.rest_s >= 0 && device_settings.timing.rest_s <= 1)) {
+      throw BadInput("rest", *arguments.rest, "must be from 0 to 1000 ms");
+    }
+  }
 
   arguments.gpus.require_complete();
   if (arguments.gpus.given())
@@ -257,6 +263,10 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   command
       .add_option("--rounds", arguments->rounds, "GPU: turns that each kernel takes on a problem; default 2")
       ->type_name("N");
+  command
+      .add_option("--rest", arguments->rest,
+                  "GPU: idle time before each sample; default 0.5 ms, which --peers have, too")
+      ->type_name("MS");
   command.add_flag(
       "--tune", arguments->tune,
       "GPU: time every tile shape of the kernels, with their warps and stages, and keep the fastest for "
@@ -276,11 +286,11 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--peers", arguments->peers, "GPU: time PyTorch's and Triton's kernels in the same run");
   command.add_option("--python", arguments->python, "GPU: the Python that has them (python3)")
       ->type_name("PROGRAM");
-  arguments->gpus.add_to(
-      command,
-      {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--threads",
-       "--repetitions", "--seconds", "--tune", "--tune-file", "--csv", "--plot", "--peers", "--no-verify"},
-      true);
+  arguments->gpus.add_to(command,
+                         {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices",
+                          "--threads", "--repetitions", "--seconds", "--rest", "--tune", "--tune-file",
+                          "--csv", "--plot", "--peers", "--no-verify"},
+                         true);
   show_examples(
       command,
       {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",
