@@ -76,6 +76,7 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
   if (!reason) return;
   std::string able;
   for (const Kernel* other : all_kernels()) {
+    if (other->name == kernel.name) continue;  // by itself it may take it
     ProgramOptions own = other->default_options(problem);
     own.diagonal_slices = options.diagonal_slices;
     if (other->refusal(problem, direction, own)) continue;

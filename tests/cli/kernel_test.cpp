@@ -93,6 +93,15 @@ TEST_CASE("bad kernel options are refused by field, value and what is allowed") 
   }
 }
 
+TEST_CASE("a kernel that has not the tile is not named among those that take the problem") {
+  const auto result = testing::run_program({"simulate", "--kernel", "gpu:flash2-mma", "--tile", "7x9"});
+  CHECK(result.exit_code == 2);
+  const std::size_t able = result.err.find("this problem runs on");
+  REQUIRE(able != std::string::npos);
+  CHECK(result.err.find("gpu:flash3", able) != std::string::npos);
+  CHECK(result.err.find("gpu:flash2-mma", able) == std::string::npos);
+}
+
 TEST_CASE("list kernels is a table of what each row says") {
   const auto result = testing::run_program({"list", "kernels"});
   REQUIRE(result.exit_code == 0);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bytes against sequence length and against block size.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "analysis/counts/lower_bounds.hpp"
@@ -130,24 +133,27 @@ std::string comparison_at(const Sweep& sweep, std::int64_t x, ValueOf x_of, cons
   return text + ".";
 }
 
-/// " At DRAM flash2 moves 1.01x ... 9.8x what it must.", of the lengths simulated, or nothing.
-std::string flash_at_dram(const Sweep& sweep) {
-  for (const SweepSeries& series : sweep.series) {
-    if (series.points.front()->algorithm != Algorithm::flash2) continue;
-    std::vector<double> ratios;
-    for (const RunSummary* run : series.points) {
-      if (run->simulated_dram) {
-        ratios.push_back(static_cast<double>(run->simulated_dram->total()) /
-                         static_cast<double>(run->compulsory.total()));
+/// " At DRAM flash2 moves 1.01x ... 9.8x what it must.", of all points that are drawn, or nothing.
+std::string flash_at_dram(const std::vector<Sweep>& sweeps) {
+  std::set<std::string_view> kernels;
+  std::vector<double> ratios;
+  for (const Sweep& sweep : sweeps) {
+    for (const SweepSeries& series : sweep.series) {
+      if (series.points.front()->algorithm != Algorithm::flash2) continue;
+      for (const RunSummary* run : series.points) {
+        const auto& dram = run->measured_dram ? run->measured_dram : run->simulated_dram;
+        if (!dram) continue;
+        kernels.insert(run->run->kernel);
+        ratios.push_back(static_cast<double>(dram->total()) / static_cast<double>(run->compulsory.total()));
       }
     }
-    if (ratios.empty()) continue;
-    const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
-    const std::string low = format_ratio(*least), high = format_ratio(*most);
-    return fmt::format(" At DRAM {} moves {}{} what it must.", series.label, low,
-                       low == high ? "" : " ... " + high);
   }
-  return "";
+  if (ratios.empty()) return "";
+  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
+  const std::string low = format_ratio(*least), high = format_ratio(*most);
+  return fmt::format(" At DRAM {} move{} {}{} what {} must.", fmt::join(kernels, " and "),
+                     kernels.size() == 1 ? "s" : "", low, low == high ? "" : " ... " + high,
+                     kernels.size() == 1 ? "it" : "they");
 }
 
 /// The largest x that both standard and flash2 have, or 0.
@@ -298,13 +304,13 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
         sweep_figure(section, drawn(sweeps), ++numbers[static_cast<int>(sweeps.front().direction)],
                      "Sequence length N (tokens)", seqlen_of, format_length);
     figure.caption = fmt::format(
-        "{} At SM<->L2 all grow as N².{} It stays low while what concurrent CTAs stream together fits the "
+        "{} At SM<->L2 all grow as N².{} That stays low while what concurrent CTAs stream together fits the "
         "L2; "
         "flash1 runs one CTA a head, so that each head streams its own. {} The lower bound on reads is that "
         "of Hong and Kung and of Saha and Ye, with all "
         "registers "
         "and shared memory as fast memory; the outputs are added.",
-        tile_of(sweeps.front()), flash_at_dram(sweeps.front()), figure.caption);
+        tile_of(sweeps.front()), flash_at_dram(sweeps), figure.caption);
     section.blocks.emplace_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;

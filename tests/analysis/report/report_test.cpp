@@ -105,6 +105,22 @@ TEST_CASE("a limit that rests on an unverified number says so") {
   CHECK_FALSE(contains(roofline_of("h200"), "unverified"));
 }
 
+TEST_CASE("a verdict on bytes has the problem on which most is moved beside the one that it tells of") {
+  RunEntry longest = simulated(Algorithm::flash2, 256, {24, 24});
+  const std::vector<RunEntry> both = {simulated(Algorithm::standard, 100, {24, 24}),
+                                      simulated(Algorithm::flash2, 100, {24, 24})};
+  const auto verdict = [&](const RunEntry& more) {
+    return make_report({{fixed_record(both), fixed_record({more})}}).verdicts.at(0);
+  };
+  CHECK(verdict(longest).number == "1.00x");
+  SimulatedBytes& bytes = *longest.passes.at(0).simulated;
+  bytes.dram_read_bytes = 10 * bytes.dram_read_bytes;
+  const Finding found = verdict(longest);
+  CHECK(found.number.starts_with("1.00x ... "));
+  CHECK(contains(found.sentence, "**Hardly more, as long as the L2 holds what is streamed.**"));
+  CHECK(contains(found.sentence, "N256"));
+}
+
 TEST_CASE("cards and rooflines compare kernels of one record, not those of a study of some other tile") {
   const RunRecord alike = fixed_record(
       {simulated(Algorithm::standard, 100, {24, 24}), simulated(Algorithm::flash2, 100, {24, 24})});

@@ -69,6 +69,14 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
     CHECK(contains(markdown, part));
   }
 
+  CHECK(contains(document.verdicts[0].sentence, "**Slower.**"));
+  for (RunEntry& run : record.runs) {
+    if (run.kernel == "gpu:flash2-mma") run.passes[0].time->median_s /= run.problem.seqlen_q == 512 ? 1.8 : 2;
+  }
+  const std::string uneven = make_report({{record}}).verdicts[0].sentence;
+  CHECK(contains(uneven, "**Faster on the mean, not everywhere.**"));
+  CHECK(contains(uneven, "0.90x at worst"));
+
   RunRecord alone = fixed_record({device_run("gpu:flash2-simt", 512, 30e12)});
   alone.runs[0].problem.dtype = ElementType::fp32;
   alone.machine.name = "NVIDIA H200";
