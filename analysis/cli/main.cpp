@@ -129,6 +129,8 @@ int run(const std::vector<std::string>& argv) {
     return app.exit(request);
   } catch (const CLI::ExtrasError&) {
     return complain(unexpected_argument(app).what(), kBadInput);
+  } catch (const CLI::ConversionError& error) {  // other options are taken as text
+    return complain(std::string(error.what()) + "; a flag stands alone, or with =true or =false", kBadInput);
   } catch (const CLI::ParseError& error) {
     return complain(error.what(), kBadInput);
   }

@@ -57,6 +57,11 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       });
 }
 
+TEST_CASE("a flag with a word, and a kernel that has none to stand beside, are refused with what is meant") {
+  testing::check_refused({{"simulate", "--causal=maybe"}, {"--causal", "maybe", "a flag stands alone"}});
+  testing::check_refused({{"compare", "cpu:flash1"}, {"B", "compare A B"}});
+}
+
 TEST_CASE("an output that cannot be written is refused before the work") {
   check_refused_by({{"simulate"}, {"verify", "--quick"}, {"list", "kernels"}},
                    {{{"--json", "/nonexistent/x.json"}, {"--json", "/nonexistent/x.json"}}});

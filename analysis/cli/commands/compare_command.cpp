@@ -44,7 +44,8 @@ struct Contender {
 };
 
 Contender parse_contender(const char* field, const std::string& text) {
-  if (text.empty()) throw BadInput(field, "''", "must be a kernel (tilescope list kernels); see --help");
+  if (text.empty())
+    throw BadInput(field, "''", "must be a kernel: tilescope compare A B (tilescope list kernels)");
   std::istringstream words(text);
   std::string word;
   std::getline(words, word, ',');

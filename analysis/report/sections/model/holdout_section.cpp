@@ -75,11 +75,11 @@ Table score_table(const Scored& scored, bool failures) {
           : fmt::format("Within {:.0f} %.", 100 * kTolerance),
       {{"kernel"},
        {"pass"},
+       {"off by", true},
        {"problem"},
        {"measured", true},
        {"least ... largest launch", true},
        {"model", true},
-       {"off by", true},
        {"if all were saved", true},
        {"if nothing were", true}},
       {}};
@@ -89,10 +89,11 @@ Table score_table(const Scored& scored, bool failures) {
     const auto& range = measured.dram_read_range;
     const auto bytes = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
     table.rows.push_back(
-        {pass.kernel(), pass.pass->name, problem_text(*pass.run), bytes(*measured.dram_read_bytes),
+        {pass.kernel(), pass.pass->name,
+         failures ? "**" + percent_off(pass.dram_error()) + "**" : percent_off(pass.dram_error()),
+         problem_text(*pass.run), bytes(*measured.dram_read_bytes),
          range ? fmt::format("{} ... {}", bytes((*range)[0]), bytes((*range)[1])) : "-",
          bytes(pass.expected_dram_reads()),
-         failures ? "**" + percent_off(pass.dram_error()) + "**" : percent_off(pass.dram_error()),
          percent_off(error_of(pass.pass->closed_form->compulsory_read_bytes, pass)),
          percent_off(error_of(pass.pass->closed_form->sm_l2_read_bytes, pass))});
   }
