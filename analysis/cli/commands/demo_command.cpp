@@ -69,13 +69,10 @@ std::string traffic_table(const RunRecord& record, const std::string& machine) {
   return comparison_table(record.runs, {with_measured_ceilings(load_machine(machine))}) + "\n";
 }
 
-/// `--kernel NAME` of those registered kernels that `wanted` picks.
-template <class Wanted>
-Words kernel_options(Wanted wanted) {
+/// `--kernel NAME` of each.
+Words kernel_options(const std::vector<std::string>& names) {
   Words words;
-  for (const Kernel* kernel : all_kernels()) {
-    if (wanted(*kernel)) words.insert(words.end(), {"--kernel", std::string(kernel->name)});
-  }
+  for (const std::string& name : names) words.insert(words.end(), {"--kernel", name});
   return words;
 }
 
@@ -93,15 +90,9 @@ std::vector<std::string> highest_rungs() {
   return names;
 }
 
-Words kernel_options(const std::vector<std::string>& names) {
-  return kernel_options([&](const Kernel& kernel) { return std::ranges::count(names, kernel.name) > 0; });
-}
-
 /// A small sweep over the CPU's kernels, and where there is a device some rows of a long problem on its own:
 /// a sweep over those takes minutes.
-void verify(Tour& tour, const CommandContext& context) {
-  const Words on_cpu = kernel_options([](const Kernel& kernel) { return kernel.name.starts_with("cpu:"); });
-  const Words on_device = kernel_options(highest_rungs());
+void verify(Tour& tour, const CommandContext& context, const Words& on_cpu, const Words& on_device) {
   const Words quick = {"verify", "--quick"};
   context.print(verify_summary(tour.record("verify", on_device.empty() ? quick : joined(quick, on_cpu)),
                                tour.worst_exit_code()));
@@ -159,11 +150,12 @@ void sweep(Tour& tour, const Words& kernels) {
 int demo(const std::string& folder, const CommandContext& context, CommandRunner run) {
   const CreatedFolders created = require_writable_folder("--out", folder + "/data");
   const auto start = std::chrono::steady_clock::now();
-  const Words kernels = {"--kernel", "cpu:standard", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2"};
+  const Words kernels = kernel_options({"cpu:standard", "cpu:flash1", "cpu:flash2"});
+  const std::vector<std::string> rungs = highest_rungs();
   Tour tour(context, run, folder);
 
   context.print("Are the kernels right?\n\n");
-  verify(tour, context);
+  verify(tour, context, kernels, kernel_options(rungs));
 
   context.print("How many bytes do they move, and how many must they?\n\n");
   for (const auto& [preset, machine] : {std::pair("gpt2-medium", "a100-40gb"), {"llama3-8b", "h200"}}) {
@@ -171,7 +163,6 @@ int demo(const std::string& folder, const CommandContext& context, CommandRunner
                          machine,    "--pass",   "fwd+bwd", "--curve"};
     context.print(traffic_table(tour.record(preset, joined(words, kernels)), machine));
   }
-  const std::vector<std::string> rungs = highest_rungs();
   if (!rungs.empty()) {
     const Words problem = joined({"--preset", "llama3-8b", "--pass", "fwd+bwd"}, kernel_options(rungs));
     count(tour, context, problem);
