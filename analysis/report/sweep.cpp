@@ -240,6 +240,18 @@ std::string machine_text(const RunSummary& run) {
   return machine.name.value_or(machine.cpu.value_or("an unknown machine"));
 }
 
+static std::optional<double> times_compulsory(const std::optional<ReadWriteBytes>& bytes,
+                                              const RunSummary& run) {
+  if (!bytes || run.compulsory.total() == 0) return std::nullopt;
+  return static_cast<double>(bytes->total()) / static_cast<double>(run.compulsory.total());
+}
+std::optional<double> dram_ratio(const RunSummary& run) {
+  return times_compulsory(run.measured_dram ? run.measured_dram : run.simulated_dram, run);
+}
+std::optional<double> sm_l2_ratio(const RunSummary& run) {
+  return times_compulsory(run.measured_sm_l2 ? run.measured_sm_l2 : run.closed_form, run);
+}
+
 std::string with_machines(const std::string& title, const std::vector<std::string>& machines) {
   constexpr std::size_t kMostNamed = 3;
   if (machines.empty()) return title;

@@ -67,6 +67,9 @@ std::string title_in(const std::vector<const RunSummary*>& runs, const RunSummar
 
 /// The machine that its bytes or times are of: "NVIDIA H200", "h200 model", or a CPU's name.
 std::string machine_text(const RunSummary& run);
+/// Bytes over those that must move, counted or else of the model, at DRAM and at SM<->L2; or nothing.
+std::optional<double> dram_ratio(const RunSummary& run);
+std::optional<double> sm_l2_ratio(const RunSummary& run);
 /// "Roofline (NVIDIA H200)": a heading that depends on machines names them; of many, how many.
 std::string with_machines(const std::string& title, const std::vector<std::string>& machines);
 /// Those with counters.

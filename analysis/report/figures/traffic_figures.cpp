@@ -141,10 +141,10 @@ std::string flash_at_dram(const std::vector<Sweep>& sweeps) {
     for (const SweepSeries& series : sweep.series) {
       if (series.points.front()->algorithm != Algorithm::flash2) continue;
       for (const RunSummary* run : series.points) {
-        const auto& dram = run->measured_dram ? run->measured_dram : run->simulated_dram;
-        if (!dram) continue;
+        const std::optional<double> ratio = dram_ratio(*run);
+        if (!ratio) continue;
         kernels.insert(run->run->kernel);
-        ratios.push_back(static_cast<double>(dram->total()) / static_cast<double>(run->compulsory.total()));
+        ratios.push_back(*ratio);
       }
     }
   }

@@ -12,18 +12,6 @@
 namespace tilescope {
 namespace {
 
-std::optional<double> times_compulsory(const std::optional<ReadWriteBytes>& bytes, const RunSummary& run) {
-  if (!bytes || run.compulsory.total() == 0) return std::nullopt;
-  return static_cast<double>(bytes->total()) / static_cast<double>(run.compulsory.total());
-}
-
-std::optional<double> dram_ratio(const RunSummary& run) {
-  return times_compulsory(run.measured_dram ? run.measured_dram : run.simulated_dram, run);
-}
-std::optional<double> sm_l2_ratio(const RunSummary& run) {
-  return times_compulsory(run.measured_sm_l2 ? run.measured_sm_l2 : run.closed_form, run);
-}
-
 /// The run of an algorithm that moves least at DRAM, or null.
 const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm algorithm,
                         Direction direction = Direction::forward) {
