@@ -63,11 +63,6 @@ std::string coloured(std::string_view text) {
   return out;
 }
 
-void clear_progress(const CommandContext& context) {
-  if (context.progress_shown) fmt::print(stderr, "\r\033[K");
-  context.progress_shown = false;
-}
-
 std::size_t terminal_columns() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
@@ -75,9 +70,15 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
+void ProgressLine::clear() {
+  if (shown) std::fputs("\r\033[K", stderr);
+  shown = false;
+}
+
 void CommandContext::print(std::string_view text) const {
   if (quiet || json == "-") return;
-  clear_progress(*this);
+  const std::lock_guard<std::mutex> lock(progress_line->mutex);
+  progress_line->clear();
   write_stdout(colours_wanted() ? coloured(text) : text);
 }
 
@@ -125,26 +126,57 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
 }
 
 Progress::Progress(const CommandContext& context, std::string what, std::int64_t total)
-    : context_(context),
+    : line_(*context.progress_line),
       what_(std::move(what)),
       total_(total),
-      wanted_(!context.quiet && !log_on_terminal() && isatty(STDERR_FILENO) != 0) {}
+      wanted_(!context.quiet && !log_on_terminal() && isatty(STDERR_FILENO) != 0) {
+  if (!wanted_) return;
+  redraws_ = std::jthread([this](const std::stop_token& stop) {
+    constexpr std::chrono::milliseconds kRedrawn{500};
+    std::unique_lock<std::mutex> lock(line_.mutex);
+    while (!ended_.wait_for(lock, stop, kRedrawn, [&stop] { return stop.stop_requested(); })) draw();
+  });
+}
 
-Progress::~Progress() { clear_progress(context_); }
+Progress::~Progress() {
+  if (!wanted_) return;
+  redraws_.request_stop();
+  redraws_.join();
+  const std::lock_guard<std::mutex> lock(line_.mutex);
+  line_.clear();
+}
+
+/// "study block-size 3/15 cpu:flash2 B4 H16 ..., 12 s"
+std::string Progress::text() const {
+  std::string text = what_;
+  if (total_ > 0) text += fmt::format(" {}/{}", done_, total_);
+  if (!detail_.empty()) text += " " + detail_;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began_).count();
+  if (seconds < 1) return text.substr(0, terminal_columns() - 1);  // a wrapped line would stay
+  const std::string elapsed = fmt::format(", {} s", seconds);
+  return text.substr(0, terminal_columns() - 1 - std::min(elapsed.size(), terminal_columns() - 1)) + elapsed;
+}
+
+void Progress::draw() {
+  std::fputs(("\r\033[K" + text()).c_str(), stderr);  // nothing to throw on a thread of its own
+  line_.shown = true;
+  drawn_ = Clock::now();
+}
 
 void Progress::step(std::string_view detail) {
+  constexpr std::chrono::milliseconds kTooSoonToSee{50};
+  const auto now = Clock::now();
+  std::unique_lock<std::mutex> lock(line_.mutex);
   ++done_;
-  const auto now = std::chrono::steady_clock::now();
-  if (logs(LogLevel::info) && (done_ == 1 || done_ == total_ || now - logged_ >= std::chrono::seconds(1))) {
-    logged_ = now;
-    const std::string total = total_ > 0 ? fmt::format("/{}", total_) : "";
-    write_log(LogLevel::info,
-              fmt::format("{} {}{}{}{}", what_, done_, total, detail.empty() ? "" : " ", detail));
-  }
-  if (!wanted_) return;
-  const std::string line = fmt::format("{} {}/{} {}", what_, done_, total_, detail);
-  fmt::print(stderr, "\r\033[K{}", line.substr(0, terminal_columns() - 1));  // a wrapped line would stay
-  context_.progress_shown = true;
+  detail_ = detail;
+  if (wanted_ && now - drawn_ >= kTooSoonToSee) draw();
+  lock.unlock();
+  if (!logs(LogLevel::info) || (done_ > 1 && done_ < total_ && now - logged_ < std::chrono::seconds(1)))
+    return;
+  logged_ = now;
+  const std::string total = total_ > 0 ? fmt::format("/{}", total_) : "";
+  write_log(LogLevel::info,
+            fmt::format("{} {}{}{}{}", what_, done_, total, detail.empty() ? "" : " ", detail));
 }
 
 }  // namespace tilescope::cli

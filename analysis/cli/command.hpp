@@ -4,9 +4,13 @@
 
 #include <CLI/App.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "analysis/cli/log_output.hpp"
@@ -27,13 +31,22 @@ enum ExitCode : int {
   kInternalError = 70  // a defect of TileScope
 };
 
+/// The terminal's last line, which progress and text share.
+struct ProgressLine {
+  std::mutex mutex;
+  bool shown = false;  // progress stands there
+
+  /// Precondition: the caller holds the mutex.
+  void clear();
+};
+
 /// The command line as typed, the options that every command has, and where its output goes.
 struct CommandContext {
-  std::vector<std::string> argv;        // for records
-  bool quiet = false;                   // no text on standard output
-  std::string json;                     // where the record goes: "" nowhere, "-" standard output, else a file
-  std::function<int()> action;          // the chosen command; returns an ExitCode
-  mutable bool progress_shown = false;  // a Progress line stands on the terminal
+  std::vector<std::string> argv;  // for records
+  bool quiet = false;             // no text on standard output
+  std::string json;               // where the record goes: "" nowhere, "-" standard output, else a file
+  std::function<int()> action;    // the chosen command; returns an ExitCode
+  std::shared_ptr<ProgressLine> progress_line = std::make_shared<ProgressLine>();
 
   bool raw = false;  // records keep every sample
   LogOptions log;
@@ -56,11 +69,13 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
 /// --raw, of commands that take times.
 void add_raw_option(CLI::App& command, CommandContext& context);
 
-/// Progress of long work: one line on standard error that rewrites itself, and makes way for what is printed.
-/// Nothing in a pipe or with --quiet. Steps are logged too, at most one a second.
+/// Progress of long work: one line on standard error that rewrites itself, with the seconds that it took so
+/// far, and makes way for what is printed. Nothing in a pipe or with --quiet. Steps are logged too, at most
+/// one a second.
 class Progress {
  public:
-  Progress(const CommandContext& context, std::string what, std::int64_t total);
+  /// @param total steps; 0 where nobody can count them
+  Progress(const CommandContext& context, std::string what, std::int64_t total = 0);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   /// Clears the line.
@@ -69,11 +84,17 @@ class Progress {
   void step(std::string_view detail = {});
 
  private:
-  const CommandContext& context_;
-  std::string what_;
+  using Clock = std::chrono::steady_clock;
+  std::string text() const;
+  void draw();
+
+  ProgressLine& line_;
+  std::string what_, detail_;
   std::int64_t total_, done_ = 0;
   bool wanted_;
-  std::chrono::steady_clock::time_point logged_{};  // the last step that was
+  Clock::time_point began_ = Clock::now(), drawn_{}, logged_{};
+  std::condition_variable_any ended_;
+  std::jthread redraws_;  // while no step is done; last: it uses the others
 };
 
 /// Runs a whole command line, `tilescope` first, and returns its exit code.

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <regex>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -63,6 +64,12 @@ BadInput unexpected_argument(const CLI::App& app) {
   const std::string where = command == &app ? "tilescope" : command->get_name();
   if (word.starts_with("-")) return unknown_name(where + " option", word.substr(0, word.find('=')), options);
   return BadInput(where + " argument", "'" + word + "'", "must be left out; see --help");
+}
+
+/// CLI11's "--seqlen: 1 required N missing" as a sentence.
+std::string without_jargon(const std::string& reason) {
+  return std::regex_replace(reason, std::regex("^(--[a-z0-9-]+): 1 required (.*) missing$"),
+                            "$1 = '': $2 is required after it");
 }
 
 int run(const std::vector<std::string>& argv);
@@ -132,7 +139,7 @@ int run(const std::vector<std::string>& argv) {
   } catch (const CLI::ConversionError& error) {  // other options are taken as text
     return complain(std::string(error.what()) + "; a flag stands alone, or with =true or =false", kBadInput);
   } catch (const CLI::ParseError& error) {
-    return complain(error.what(), kBadInput);
+    return complain(without_jargon(error.what()), kBadInput);
   }
 }
 

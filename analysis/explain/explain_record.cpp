@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "analysis/explain/other_heads.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/json/problem_json.hpp"
 #include "profiler/injection/name_pattern.hpp"
@@ -10,7 +14,7 @@
 namespace tilescope {
 namespace {
 
-constexpr std::string_view kAgreements[] = {"explained", "reads", "writes", "unexplained"};
+constexpr std::string_view kAgreements[] = {"explained", "not certain", "reads", "writes", "unexplained"};
 
 Json json_of(const ProgramFit& program) {
   Json json{{"program", program.name},
@@ -36,6 +40,12 @@ Json json_of(const KernelFit& fit) {
                               {cause.reads ? "read_bytes" : "write_bytes", cause.bytes}});
   }
   for (const ProgramFit& program : fit.programs) json["programs"].push_back(json_of(program));
+  if (fit.other_heads) {
+    json["other_heads"] = {{"heads_over_batch", fit.other_heads->heads},
+                           {"program", json_of(fit.other_heads->program)},
+                           {"read_residual_bytes", fit.other_heads->read_residual_bytes},
+                           {"write_residual_bytes", fit.other_heads->write_residual_bytes}};
+  }
   return json;
 }
 
@@ -105,8 +115,31 @@ ExplainRecord explain_record(std::vector<std::string> argv, const std::string& s
 std::vector<KernelFit> explain(const ExplainRecord& record) {
   const std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);
   std::vector<KernelFit> fits;
-  for (const KernelGroup& kernel : record.kernels) fits.push_back(fit_kernel(kernel, candidates));
+  for (const KernelGroup& kernel : record.kernels) {
+    KernelFit fit = fit_kernel(kernel, candidates);
+    fit.other_heads = heads_that_fit_better(kernel, record.problem, candidates, fit);
+    if (fit.other_heads && fit.agreement == Agreement::explained) fit.agreement = Agreement::not_certain;
+    fits.push_back(std::move(fit));
+  }
   return fits;
+}
+
+std::vector<std::int64_t> heads_kv_as_good(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
+  const auto no_worse = [](const KernelFit& fit, const KernelFit& other) {
+    return fit.agreement != Agreement::explained ||
+           (other.agreement == Agreement::explained &&
+            std::abs(other.read_residual_bytes) <= std::abs(fit.read_residual_bytes) &&
+            std::abs(other.write_residual_bytes) <= std::abs(fit.write_residual_bytes));
+  };
+  std::vector<std::int64_t> as_good;
+  for (std::int64_t heads_kv = 1; heads_kv <= record.problem.heads; ++heads_kv) {
+    if (record.problem.heads % heads_kv != 0 || heads_kv == record.problem.heads_kv) continue;
+    ExplainRecord other = record;
+    other.problem.heads_kv = heads_kv;
+    const std::vector<KernelFit> other_fits = explain(other);
+    if (std::equal(fits.begin(), fits.end(), other_fits.begin(), no_worse)) as_good.push_back(heads_kv);
+  }
+  return as_good;
 }
 
 std::string to_json_text(const ExplainRecord& record) {

@@ -44,6 +44,11 @@ ExplainRecord explain_record(std::vector<std::string> argv, const std::string& s
 /// One fit a kernel. @throws BadInput as candidate_programs and fit_kernel
 std::vector<KernelFit> explain(const ExplainRecord& record);
 
+/// Other numbers of key/value heads by which the same kernels are explained, with no more left over: where K
+/// and V are loaded, dK and dV summed by query head, bytes do not tell them apart.
+/// @param fits what explain says of the record
+std::vector<std::int64_t> heads_kv_as_good(const ExplainRecord& record, const std::vector<KernelFit>& fits);
+
 /// @throws BadInput as explain
 std::string to_json_text(const ExplainRecord& record);
 /// @param source what error messages call the text, usually its path

@@ -98,6 +98,59 @@ void add_fit(std::vector<ProgramFit>& fits, const CandidateProgram& candidate, b
   }
 }
 
+/// A kernel beside its candidates: what speaks for each of them.
+struct Evidence {
+  const KernelGroup& kernel;
+  const Target& target;
+
+  bool grid_agrees(const CandidateProgram& candidate) const {
+    return candidate.num_ctas > 0 && candidate.num_ctas == launched_ctas(kernel);
+  }
+  double cost(const CandidateProgram& candidate) const {
+    return target.cost(candidate) - (grid_agrees(candidate) ? std::log(10) : 0) +
+           (usual(candidate.tile) ? 0 : std::log(4));
+  }
+};
+
+Agreement agreement_of(const CandidateProgram& best, const Evidence& evidence) {
+  const double read_error = evidence.target.read_error(best.bytes);
+  const double write_error = evidence.target.write_error(best.bytes);
+  // One side may agree by chance, as where a kernel reads what attention would: the other must come near, or
+  // be written by what spills.
+  const bool near_writes = write_error <= kNear || evidence.kernel.launch.local_bytes.value_or(0) > 0;
+  const bool reads = read_error <= kExplained, writes = write_error <= kExplained;
+  return reads && writes                 ? Agreement::explained
+         : reads && near_writes          ? Agreement::reads_only
+         : writes && read_error <= kNear ? Agreement::writes_only
+                                         : Agreement::unexplained;
+}
+
+/// Those that counters do not tell from the best, one fit for each kind, the plain ones first.
+std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence& evidence,
+                                   std::span<const CandidateProgram* const> ranked) {
+  // Where nothing explains a side, small differences there speak for no candidate.
+  constexpr double kUnexplainedNoise = 0.01;
+  const auto limit = [](double error) { return error + (error <= kExplained ? kNoise : kUnexplainedNoise); };
+  const Target& target = evidence.target;
+  const double read_limit = limit(target.read_error(best.bytes));
+  const double write_limit = limit(target.write_error(best.bytes));
+  // The grid tells candidates apart that the bytes do not, unless it is that of a persistent kernel.
+  const bool grid_tells = evidence.grid_agrees(best);
+  std::vector<const CandidateProgram*> equals;
+  for (const CandidateProgram* candidate : ranked) {
+    const bool near = target.read_error(candidate->bytes) <= read_limit &&
+                      target.write_error(candidate->bytes) <= write_limit && usual(candidate->tile);
+    if ((near || candidate->bytes == best.bytes) && evidence.grid_agrees(*candidate) == grid_tells) {
+      equals.push_back(candidate);
+    }
+  }
+  std::stable_sort(equals.begin(), equals.end(),
+                   [](const auto* a, const auto* b) { return a->convention.size() < b->convention.size(); });
+  std::vector<ProgramFit> fits;
+  for (const CandidateProgram* candidate : equals) add_fit(fits, *candidate, grid_tells);
+  return fits;
+}
+
 std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fit, const Target& target) {
   std::vector<std::string> hints;
   const bool counted = metric(kernel, "stored_data_bytes").has_value();
@@ -169,46 +222,15 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
     fit.write_residual_bytes = target.bytes.write_bytes;
     return fit;
   }
-  const auto grid_agrees = [&kernel](const CandidateProgram& candidate) {
-    return candidate.num_ctas > 0 && candidate.num_ctas == launched_ctas(kernel);
-  };
-  const auto cost = [&](const CandidateProgram* candidate) {
-    return target.cost(*candidate) - (grid_agrees(*candidate) ? std::log(10) : 0) +
-           (usual(candidate->tile) ? 0 : std::log(4));
-  };
+  const Evidence evidence{kernel, target};
   const CandidateProgram& best = **std::min_element(
-      ranked.begin(), ranked.end(), [&cost](const auto* a, const auto* b) { return cost(a) < cost(b); });
+      ranked.begin(), ranked.end(),
+      [&evidence](const auto* a, const auto* b) { return evidence.cost(*a) < evidence.cost(*b); });
+  fit.cost = evidence.cost(best);
   fit.read_residual_bytes = target.bytes.read_bytes - best.bytes.read_bytes;
   fit.write_residual_bytes = target.bytes.write_bytes - best.bytes.write_bytes;
-  const bool reads = target.read_error(best.bytes) <= kExplained;
-  const bool writes = target.write_error(best.bytes) <= kExplained;
-  // One side may agree by chance, as where a kernel reads what attention would: the other must come near, or
-  // be written by what spills.
-  const bool near_reads = target.read_error(best.bytes) <= kNear;
-  const bool near_writes =
-      target.write_error(best.bytes) <= kNear || kernel.launch.local_bytes.value_or(0) > 0;
-  fit.agreement = reads && writes        ? Agreement::explained
-                  : reads && near_writes ? Agreement::reads_only
-                  : writes && near_reads ? Agreement::writes_only
-                                         : Agreement::unexplained;
-  // Where nothing explains a side, small differences there speak for no candidate.
-  constexpr double kUnexplainedNoise = 0.01;
-  const double read_limit = target.read_error(best.bytes) + (reads ? kNoise : kUnexplainedNoise);
-  const double write_limit = target.write_error(best.bytes) + (writes ? kNoise : kUnexplainedNoise);
-  // The grid tells candidates apart that the bytes do not, unless it is that of a persistent kernel.
-  const bool grid_tells = grid_agrees(best);
-  std::vector<const CandidateProgram*> equals;
-  for (const CandidateProgram* candidate : ranked) {
-    const bool near = target.read_error(candidate->bytes) <= read_limit &&
-                      target.write_error(candidate->bytes) <= write_limit && usual(candidate->tile);
-    if ((near || candidate->bytes == best.bytes) && grid_agrees(*candidate) == grid_tells) {
-      equals.push_back(candidate);
-    }
-  }
-  std::stable_sort(equals.begin(), equals.end(), [](const auto* a, const auto* b) {
-    return a->convention.size() < b->convention.size();  // the plain ones first
-  });
-  for (const CandidateProgram* candidate : equals) add_fit(fit.programs, *candidate, grid_tells);
+  fit.agreement = agreement_of(best, evidence);
+  fit.programs = as_good_as(best, evidence, ranked);
   fit.hints = hints_of(kernel, fit, target);
   return fit;
 }

@@ -18,8 +18,9 @@ namespace tilescope {
 
 /// How well a program's bytes agree with the counters, once the named causes are taken off.
 enum class Agreement : std::uint8_t {
-  explained,   // reads and writes within kExplained
-  reads_only,  // reads are, writes are not, but come within kNear, or the kernel spills
+  explained,    // reads and writes within kExplained
+  not_certain,  // they are, but another number of heads does clearly better: see other_heads
+  reads_only,   // reads are, writes are not, but come within kNear, or the kernel spills
   writes_only,
   unexplained,
 };
@@ -37,13 +38,23 @@ struct ProgramFit {
   std::string tile_text() const;
 };
 
+/// What would explain a kernel better than the problem that was given.
+struct OtherHeads {
+  std::int64_t heads = 0;  // query heads over the whole batch: bytes do not tell how they are split
+  ProgramFit program;
+  std::int64_t read_residual_bytes = 0;
+  std::int64_t write_residual_bytes = 0;
+};
+
 struct KernelFit {
   std::vector<NamedCause> causes;
   std::vector<ProgramFit> programs;  // the best first, the others as good; empty without candidates
   Agreement agreement = Agreement::unexplained;
+  double cost = 0;  // of the best program: the least wins
   /// Measured less causes less the best program. [bytes]
   std::int64_t read_residual_bytes = 0;
   std::int64_t write_residual_bytes = 0;
+  std::optional<OtherHeads> other_heads;
   std::vector<std::string> hints;  // where the residual could come from, and what would show it
 };
 

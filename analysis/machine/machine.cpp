@@ -213,6 +213,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
     machine.link_bytes_per_second = real_fact(field.at("link_bytes_per_second"));
   if (field.has("link_latency_seconds"))
     machine.link_latency_seconds = real_fact(field.at("link_latency_seconds"));
+  if (field.has("launch_seconds")) machine.launch_seconds = real_fact(field.at("launch_seconds"));
   machine.sm_clock_hz = real_fact(field.at("sm_clock_hz"));
   if (field.has("exponentials_per_clock_per_sm")) {
     machine.exponentials_per_clock_per_sm = integer_fact(field.at("exponentials_per_clock_per_sm"));
@@ -243,6 +244,7 @@ std::string to_json_text(const Machine& machine) {
   if (machine.l2_bytes_per_second) json["l2_bytes_per_second"] = to_json(*machine.l2_bytes_per_second);
   if (machine.link_bytes_per_second) json["link_bytes_per_second"] = to_json(*machine.link_bytes_per_second);
   if (machine.link_latency_seconds) json["link_latency_seconds"] = to_json(*machine.link_latency_seconds);
+  if (machine.launch_seconds) json["launch_seconds"] = to_json(*machine.launch_seconds);
   json["sm_clock_hz"] = to_json(machine.sm_clock_hz);
   if (machine.exponentials_per_clock_per_sm) {
     json["exponentials_per_clock_per_sm"] = to_json(*machine.exponentials_per_clock_per_sm);

@@ -83,6 +83,8 @@ struct Machine {
   std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
   /// To another GPU of the host, in one direction, and what each transfer costs beside its bytes.
   std::optional<Fact<double>> link_bytes_per_second, link_latency_seconds;
+  /// From the end of what a kernel waits for until it begins, enqueued long before.
+  std::optional<Fact<double>> launch_seconds;
   Fact<double> sm_clock_hz;  // at which the peaks below hold
   /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
   std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;

@@ -39,6 +39,7 @@ constexpr MachineField kFields[] = {
     {"l2_bytes_per_second", "", Needed::no, 1e10, 1e16, "bytes a second"},
     {"link_bytes_per_second", "", Needed::no, 1e8, 1e14, "bytes a second, in one direction"},
     {"link_latency_seconds", "", Needed::no, 1e-9, 1, "seconds a transfer"},
+    {"launch_seconds", "", Needed::no, 1e-9, 1, "seconds a launch"},
     {"exponentials_per_clock_per_sm", "", Needed::no, 1, 1024, "a clock"},
     {"clock_cv", "clock_spread", Needed::no, 0, 1, "of the mean"},
     {"l2_ways", "", Needed::no, 0, kMost, "lines of a set"},

@@ -44,6 +44,10 @@ DistributedPass pass_of(const JsonField& field) {
     pass.predicted_efficiency = number_at(field.at("predicted"), "efficiency");
     pass.predicted_s = number_at(field.at("predicted"), "time_s");
     pass.memory_bytes = memory_of(field.at("gpus"));
+    if (field.at("predicted").has("lost")) {
+      for (const auto& [cause, seconds] : field.at("predicted").at("lost").entries())
+        pass.predicted_lost_s[cause] = seconds.number();
+    }
   }
   if (field.has("model")) pass.model_efficiency = number_at(field.at("model"), "efficiency");
   pass.time_s = number_at(field, "time_s");
@@ -82,6 +86,7 @@ DistributedRecord parse_distributed_record(const std::string& source, std::strin
   const JsonField field(source, json);
   DistributedRecord record;
   for (const JsonField& word : field.at("argv").items()) record.argv.push_back(word.text());
+  if (field.has("when")) record.when = field.at("when").text();
   if (field.has("machine")) {
     record.machine = field.at("machine").at("name").text();
     record.link_bytes_per_second = number_at(field.at("machine"), "link_bytes_per_second");

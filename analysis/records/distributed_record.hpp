@@ -3,6 +3,7 @@
 // same GPUs, schema "tilescope.distributed-peers/1".
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ struct DistributedPass {
   std::vector<LinkRecord> link_with_protocol;               // likewise
   std::optional<double> predicted_efficiency, predicted_s;  // of `simulate`
   std::optional<double> memory_bytes;                       // likewise, of the first GPU listed
+  std::map<std::string, double> predicted_lost_s;           // likewise, by cause: "tails_s"
   std::optional<double> time_s, launches_s, link_s, one_gpu_s, efficiency, hidden_share,
       flops_per_second_a_gpu;
   std::optional<double> model_efficiency;  // from the rate of one GPU
@@ -43,6 +45,7 @@ struct DistributedRun {
 
 struct DistributedRecord {
   std::vector<std::string> argv;
+  std::string when;  // as in 2026-11-23T09:31:04Z
   std::string machine, transport;
   std::optional<double> link_bytes_per_second;  // of a prediction
   std::vector<DistributedRun> runs;

@@ -54,7 +54,7 @@ RunRecord merge_shards(std::vector<std::pair<std::string, RunRecord>> parts) {
   std::vector<const RunRecord*> by_index(place_of(first_source, first).parts);
   for (const auto& [source, record] : parts) {
     const Place place = place_of(source, record);
-    const auto refuse = [&source](const std::string& why) { throw BadInput("PART", source, why); };
+    const auto refuse = [&source = source](const std::string& why) { throw BadInput("PART", source, why); };
     if (place.parts != by_index.size())
       refuse(fmt::format("must be one of {} parts, not of {}", by_index.size(), place.parts));
     if (by_index[place.index])

@@ -78,28 +78,31 @@ L2Traffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
   return traffic;
 }
 
+/// act(0) ... act(count - 1) as tasks of the team; `failure` is the first one.
+void act_in_tasks(std::size_t count, const std::function<void(std::size_t)>& act,
+                  std::exception_ptr& failure) {
+#pragma omp taskloop grainsize(1) default(shared)
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      act(i);
+    } catch (...) {
+#pragma omp critical(failure_of_a_task)
+      if (!failure) failure = std::current_exception();
+    }
+  }
+}
+
 /// Calls act(0) ... act(count - 1), by as many threads as there are; the first failure is thrown on when all
 /// have ended. As tasks: where the caller simulates several passes side by side, threads that have done
 /// theirs help.
 void for_each_side_by_side(std::size_t count, const std::function<void(std::size_t)>& act) {
   std::exception_ptr failure;
-  const auto act_on_all = [&] {
-#pragma omp taskloop grainsize(1) default(shared)
-    for (std::size_t i = 0; i < count; ++i) {
-      try {
-        act(i);
-      } catch (...) {
-#pragma omp critical(failure_of_a_task)
-        if (!failure) failure = std::current_exception();
-      }
-    }
-  };
   if (omp_in_parallel()) {
-    act_on_all();
+    act_in_tasks(count, act, failure);
   } else {
 #pragma omp parallel
 #pragma omp single
-    act_on_all();
+    act_in_tasks(count, act, failure);
   }
   if (failure) std::rethrow_exception(failure);
 }

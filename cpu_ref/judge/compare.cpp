@@ -76,6 +76,21 @@ std::vector<double> to_fp64(const Tensor& tensor) {
   return {wide.floats(), wide.floats() + count};
 }
 
+std::vector<double> input_in_fp64(const TensorSet& tensors, TensorName name) {
+  const Shape& shape = tensors[name].shape();
+  std::vector<double> values = to_fp64(tensors[name]);
+  if (name > TensorName::v || tensors.descales(name).empty()) return values;
+  for (std::int64_t row = 0; row < shape.batch * shape.heads * shape.rows; ++row) {
+    const std::int64_t batch_head = row / shape.rows;
+    const float descale =
+        tensors.descale(name, batch_head / shape.heads, batch_head % shape.heads, row % shape.rows);
+    for (std::int64_t col = 0; col < shape.cols; ++col) {
+      values[static_cast<std::size_t>(row * shape.cols + col)] *= static_cast<double>(descale);
+    }
+  }
+  return values;
+}
+
 ErrorReport compare(const Tensor& actual, const Tensor& expected) {
   if (actual.shape() != expected.shape()) {
     throw BadInput("two tensors that are to be compared must have one shape");

@@ -17,7 +17,8 @@ struct Rows {
   std::int64_t cols = 1;
 
   Rows() = default;
-  explicit Rows(const Tensor& tensor) : values(to_fp64(tensor)), cols(tensor.shape().cols) {
+  Rows(const TensorSet& tensors, TensorName name)
+      : values(input_in_fp64(tensors, name)), cols(tensors[name].shape().cols) {
     for (std::size_t i = 0; i < values.size(); i += static_cast<std::size_t>(cols)) {
       double largest = 0;
       for (std::int64_t d = 0; d < cols; ++d) largest = std::max(largest, std::abs(values[i + d]));
@@ -57,10 +58,10 @@ class HeadPass {
         exact_(exact),
         scale_(scale),
         gradients_(!exact.dq.empty()),
-        q_(inputs[TensorName::q]),
-        k_(inputs[TensorName::k]),
-        v_(inputs[TensorName::v]) {
-    if (gradients_) dout_ = Rows(inputs[TensorName::dout]);
+        q_(inputs, TensorName::q),
+        k_(inputs, TensorName::k),
+        v_(inputs, TensorName::v) {
+    if (gradients_) dout_ = Rows(inputs, TensorName::dout);
   }
 
   /// Fills the rows of the head. @return the largest |score|

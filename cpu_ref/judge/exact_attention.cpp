@@ -212,9 +212,9 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
   const std::int64_t key_rows = p.batch * p.heads_kv * p.seqlen_k;
   Workspace work{p,
                  p.scale(),
-                 to_fp64(inputs[TensorName::q]),
-                 to_fp64(inputs[TensorName::k]),
-                 to_fp64(inputs[TensorName::v]),
+                 input_in_fp64(inputs, TensorName::q),
+                 input_in_fp64(inputs, TensorName::k),
+                 input_in_fp64(inputs, TensorName::v),
                  {},
                  std::vector<double>(rows),
                  std::vector<double>(rows)};

@@ -43,9 +43,9 @@ struct ExactAttention {
 };
 
 /// Computes attention, and its gradients too when `direction` is backward, from the q, k, v (and dout) of
-/// `inputs` as they are stored, already rounded to their element type. Two-pass softmax, compensated sums
-/// over keys and queries; O(N) memory a row. Same result for every number of threads.
-/// Source: FlashAttention (arXiv:2205.14135), section 3.1 and appendix B.2 for the gradients.
+/// `inputs` as they are stored, already rounded to their element type, times their descales. Two-pass
+/// softmax, compensated sums over keys and queries; O(N) memory a row. Same result for every number of
+/// threads. Source: FlashAttention (arXiv:2205.14135), section 3.1 and appendix B.2 for the gradients.
 ExactAttention exact_attention(const TensorSet& inputs, Direction direction);
 
 }  // namespace tilescope

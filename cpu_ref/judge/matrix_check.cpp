@@ -65,8 +65,8 @@ class PlaneCheck {
     matrix_ = stored;
     dtype_ = tensor_extent(p_, stored).dtype;
     stored_ = to_fp64(tensors[stored]);
-    left_ = to_fp64(tensors[left]);
-    right_ = to_fp64(tensors[right]);
+    left_ = input_in_fp64(tensors, left);
+    right_ = input_in_fp64(tensors, right);
     if (!ends_at_padding(right)) return;  // padding is read as zero
     for (std::int64_t batch_head_kv = 0; batch_head_kv < p_.batch * p_.heads_kv; ++batch_head_kv) {
       const std::int64_t keys = p_.keys_of(batch_head_kv / p_.heads_kv), first = batch_head_kv * p_.seqlen_k;

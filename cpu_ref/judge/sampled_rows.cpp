@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cpu_ref/judge/fp8_dot.hpp"
+#include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
@@ -80,12 +81,33 @@ struct ExactRow {
   TermScale scale;
 };
 
+/// What a head's rows are multiplied by.
+class HeadDescales {
+ public:
+  HeadDescales(const TensorSet& descales, std::int64_t batch_head)
+      : descales_(descales),
+        batch_(batch_head / descales.problem().heads),
+        head_(batch_head % descales.problem().heads),
+        head_kv_(head_ / descales.problem().group_size()) {}
+  double of_query(std::int64_t row) const { return at(q, head_, row); }
+  double of_key(std::int64_t row) const { return at(k, head_kv_, row); }
+  double of_value(std::int64_t row) const { return at(v, head_kv_, row); }
+
+ private:
+  double at(TensorName name, std::int64_t head, std::int64_t row) const {
+    return static_cast<double>(descales_.descale(name, batch_, head, row));
+  }
+  const TensorSet& descales_;
+  std::int64_t batch_, head_, head_kv_;
+};
+
 /// One query against all keys of its head.
 class QueryRow {
  public:
-  QueryRow(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Tensor& v,
+  QueryRow(const TensorSet& descales, const Tensor& q, const Tensor& k, const Tensor& v,
            std::int64_t batch_head, std::int64_t query, Fp8Sums sums = Fp8Sums::fp32)
-      : problem_(problem), k_(k), v_(v), query_(query) {
+      : problem_(descales.problem()), descales_(descales, batch_head), k_(k), v_(v), query_(query) {
+    const AttentionProblem& problem = problem_;
     const std::vector<double> q_row = RowReader(q)(query);
     for (std::int64_t j = 0; j < problem.seqlen_k; ++j) {
       if (!mask_allows(problem, batch_head, query, j)) continue;
@@ -94,9 +116,10 @@ class QueryRow {
       if (sums != Fp8Sums::fp32) {
         product.sum = fp8_dot(problem.dtype, q_row.data(), k_row.data(), problem.head_dim);
       }
+      const double scale = problem.scale() * descales_.of_query(query) * descales_.of_key(j);
       keys_.push_back(j);
-      scores_.push_back(problem.scale() * product.sum);
-      pairs_.push_back({.abs_score = std::abs(problem.scale()) * product.abs_sum});
+      scores_.push_back(scale * product.sum);
+      pairs_.push_back({.abs_score = std::abs(scale) * product.abs_sum});
     }
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
     for (double score : scores_) largest = std::max(largest, score);
@@ -119,14 +142,16 @@ class QueryRow {
     ExactRow row{std::vector<double>(problem_.head_dim), {}};
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       const std::vector<double>& v = v_(keys_[t]);
-      add_scaled(row.values, pairs_[t].prob * pairs_[t].kept, v);
-      pairs_[t].add_to_out(row.scale, max_abs(v));
+      const double descale = descales_.of_value(keys_[t]);
+      add_scaled(row.values, pairs_[t].prob * pairs_[t].kept * descale, v);
+      pairs_[t].add_to_out(row.scale, max_abs(v) * descale);
     }
     for (std::size_t t = 0; t < keys_.size(); ++t) {
       const std::vector<double>& v = v_(keys_[t]);
+      const double kept = pairs_[t].kept * descales_.of_value(keys_[t]);
       double distance = 0;
       for (std::size_t d = 0; d < v.size(); ++d) {
-        distance = std::max(distance, std::abs(pairs_[t].kept * v[d] - row.values[d]));
+        distance = std::max(distance, std::abs(kept * v[d] - row.values[d]));
       }
       row.scale.by_probs += pairs_[t].prob * distance;
     }
@@ -157,6 +182,7 @@ class QueryRow {
 
  private:
   const AttentionProblem& problem_;
+  HeadDescales descales_;
   RowReader k_, v_;
   std::int64_t query_;
   std::vector<std::int64_t> keys_;  // that the query sees
@@ -321,7 +347,10 @@ RowJudge::RowJudge(const AttentionProblem& problem, Algorithm algorithm, Directi
       algorithm_(algorithm),
       direction_(direction),
       sums_(is_fp8(problem.dtype) ? sums : Fp8Sums::fp32),
-      heads_(sample_rows(problem, rows)) {}
+      heads_(sample_rows(problem, rows)),
+      descales_(problem) {
+  for (const TensorName name : {q, k, v}) descales_.descales(name) = make_descales(problem, name);
+}
 
 void RowJudge::forward(const HeadReader& read) {
   OutputJudge outs(problem_, algorithm_, out), lses(problem_, algorithm_, lse);
@@ -340,7 +369,7 @@ void RowJudge::forward(const HeadReader& read) {
         for (std::size_t i = 0; i < head.queries.size(); ++i) {
           if (!here(head.queries[i])) continue;
           const std::int64_t row = head.queries[i].second;
-          QueryRow exact(problem_, queries, keys, values, q_head, row, sums_);
+          QueryRow exact(descales_, queries, keys, values, q_head, row, sums_);
           const ExactRow out_row = exact.out(), lse_row = exact.lse();
 #pragma omp critical
           {
@@ -377,7 +406,7 @@ void RowJudge::backward(const HeadReader& read) {
     for (std::size_t i = 0; i < head.queries.size(); ++i) {
       const auto [q_head, row] = head.queries[i];
       const QueryHead& own = query_heads[static_cast<std::size_t>(q_head - head_kv * group)];
-      const ExactRow exact = QueryRow(problem_, own.q, keys, values, q_head, row).dq(own.dout);
+      const ExactRow exact = QueryRow(descales_, own.q, keys, values, q_head, row).dq(own.dout);
 #pragma omp critical
       dqs.add(dq_heads.at(q_head), q_head, row, exact);
     }

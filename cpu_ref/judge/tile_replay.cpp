@@ -36,6 +36,7 @@ TileReplay::Matrix::Matrix(const Tensor& tensor) : values(to_fp64(tensor)) {
 
 TileReplay::TileReplay(const TileProgram& program, const TensorSet& tensors, const Arithmetic& arithmetic)
     : program_(&program),
+      tensors_(&tensors),
       sum_error_(arithmetic.sum_error(program.problem.dtype)),
       q_(tensors[TensorName::q]),
       k_(tensors[TensorName::k]),
@@ -114,11 +115,12 @@ ExactTileState TileReplay::step(const TileState& visited) {
   return state;
 }
 
-ExactSum TileReplay::exponential(const SlackProduct& score, const SlackProduct& reference) const {
-  const double relative = scale_ * (score.slack + reference.slack) +
-                          kRoundingSlack * scale_ * (std::abs(score.value) + std::abs(reference.value)) +
+ExactSum TileReplay::exponential(const SlackProduct& score, const SlackProduct& reference,
+                                 double scale) const {
+  const double relative = scale * (score.slack + reference.slack) +
+                          kRoundingSlack * scale * (std::abs(score.value) + std::abs(reference.value)) +
                           kSumSlack;
-  const double value = std::exp(scale_ * (score.value - reference.value));
+  const double value = std::exp(scale * (score.value - reference.value));
   return {value, value * relative + kSmallestExponential};
 }
 
@@ -127,19 +129,27 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
   const AttentionProblem& p = program_->problem;
   const std::vector<int> keys = visible_keys(at, i);
   Row& row = rows_[static_cast<std::size_t>(query_row)];
+  // Scores are logged as they are stored; a maximum is of scores times the descale of their block of keys.
+  const std::int64_t head_kv = at.head / p.group_size(),
+                     first_key = std::int64_t{at.n_block} * program_->tile.block_n;
+  const bool by_block = p.descaled_by_key_blocks();
+  const double k_descale = tensors_->descale(TensorName::k, at.batch, head_kv, first_key);
+  const double scale = scale_ * (by_block ? 1.0 : k_descale) *
+                       tensors_->descale(TensorName::q, at.batch, at.head, query_row % p.seqlen_q);
   std::vector<SlackProduct> scores;
   SlackProduct tile_max{0, 0};
   for (int j : keys) {
     SlackProduct score = dot(q_, query_row, k_, first_key_row + j);
     score.value *= sign_;
     state.scores.add(score.value, score.slack);
+    if (by_block) score = {score.value * k_descale, score.slack * k_descale};
     if (scores.empty() || score.value > tile_max.value) tile_max = score;
     scores.push_back(score);
   }
   if (!keys.empty()) {
     const SlackProduct old_max = row.max;
     if (!row.seen || tile_max.value > row.max.value) row.max = tile_max;
-    const ExactSum rescale = row.seen ? exponential(old_max, row.max) : ExactSum{};
+    const ExactSum rescale = row.seen ? exponential(old_max, row.max, scale) : ExactSum{};
     for (ExactSum* sum : {&row.sum, &row.accum}) {
       sum->tolerance = sum->tolerance * rescale.value + std::abs(sum->value) * rescale.tolerance;
       sum->value *= rescale.value;
@@ -147,11 +157,17 @@ void TileReplay::forward_row(std::int64_t query_row, std::int64_t first_key_row,
     row.seen = true;
   }
   if (!row.seen) return;
+  if (by_block) {
+    const double unit = tensors_->descale(TensorName::v, at.batch, head_kv, first_key);
+    row.accum.value *= row.unit / unit;
+    row.accum.tolerance *= row.unit / unit;
+    row.unit = unit;
+  }
   // P is relative to the running maximum (FlashAttention-2) or to that of the tile (FlashAttention-1).
   const bool own_maximum = program_->axis == Axis::kv;
-  const ExactSum weight = own_maximum ? exponential(tile_max, row.max) : ExactSum{1, 0};
+  const ExactSum weight = own_maximum ? exponential(tile_max, row.max, scale) : ExactSum{1, 0};
   for (std::size_t t = 0; t < keys.size(); ++t) {
-    const ExactSum prob = exponential(scores[t], own_maximum ? tile_max : row.max);
+    const ExactSum prob = exponential(scores[t], own_maximum ? tile_max : row.max, scale);
     row.sum.add(prob.value * weight.value, prob.tolerance * weight.value + prob.value * weight.tolerance);
     const std::int64_t key = std::int64_t{at.n_block} * program_->tile.block_n + keys[t];
     const double kept = dropout_factor(p, query_row / p.seqlen_q, query_row % p.seqlen_q, key);

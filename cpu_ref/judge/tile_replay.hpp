@@ -60,7 +60,8 @@ class TileReplay {
   struct Row {
     SlackProduct max{0, 0};
     ExactSum sum;
-    ExactSum accum;  // un-normalised, over head_dim: every step is linear in V, so its row sums are enough
+    ExactSum accum;   // un-normalised, over head_dim: every step is linear in V, so its row sums are enough
+    double unit = 1;  // that accum is to be multiplied by, where V's blocks have descales
     bool seen = false;
   };
   /// A tensor in fp64 with the sums of its rows.
@@ -77,13 +78,14 @@ class TileReplay {
   void forward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
                    ExactTileState& state);
   /// exp(scale * (score - reference)) with the relative error that those of its argument make.
-  ExactSum exponential(const SlackProduct& score, const SlackProduct& reference) const;
+  ExactSum exponential(const SlackProduct& score, const SlackProduct& reference, double scale) const;
   void backward_row(std::int64_t query_row, std::int64_t first_key_row, const TileState& at, int i,
                     ExactTileState& state, ExactSum& accum);
   /// Keys [begin, end) of the tile that query i sees, by the definition of the mask.
   std::vector<int> visible_keys(const TileState& at, int i) const;
 
   const TileProgram* program_;
+  const TensorSet* tensors_;
   double sum_error_;  // Arithmetic::sum_error()
   double scale_, sign_, probs_factor_;
   Matrix q_, k_, v_, dout_, out_;

@@ -230,6 +230,28 @@ void add_diagonal_slices(CaseList& list, TileShape tile) {
   }
 }
 
+/// Of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
+void add_descales(CaseList& list, TileShape tile) {
+  constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data}, kHalf{.value = 0.5};
+  int turn = 0;
+  for (const Descales& descales :
+       {Descales{kRandom, kRandom, kRandom}, Descales{kData, kData, kData}, Descales{.q = kRandom},
+        Descales{.k = kRandom}, Descales{.v = kRandom}, Descales{kHalf, kData, kRandom}}) {
+    for (const TileShape block : {tile, TileShape{0, 0}}) {
+      VerifyCase c = list.several_tiles();
+      c.problem.batch = 2;
+      c.problem.heads = 4;
+      c.problem.heads_kv = 2;
+      c.problem.dtype = kFp8Types[turn % 3 / 2];
+      c.problem.descales = descales;
+      c.problem.descales.block = block;
+      c.scan = turn % 2 == 0 ? Scan::ascending : Scan::descending;
+      list.add(c, {.causal = turn % 4 == 1}, 1);
+      ++turn;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim) {
@@ -242,6 +264,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_padding(list, tile);
   add_orders(list);
   add_diagonal_slices(list, tile);
+  add_descales(list, tile);
   return list.take();
 }
 

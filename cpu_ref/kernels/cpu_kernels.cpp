@@ -14,8 +14,11 @@ constexpr FeatureSet kNarrowTypes{Feature::fp8e4m3, Feature::fp8e5m2};
 constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         Feature::bf16,
                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
                                        Feature::dropout, Feature::signed_scale, Feature::key_padding};
-constexpr Capabilities kCapabilities{.forward = kBackwardFeatures | kNarrowTypes,
-                                     .backward = kBackwardFeatures};
+constexpr Capabilities capabilities_of(Algorithm algorithm) {
+  FeatureSet forward = kBackwardFeatures | kNarrowTypes;
+  if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};
+  return {.forward = forward, .backward = kBackwardFeatures};
+}
 
 /// The tiles that a kernel takes by itself. Speed on the CPU hardly depends on them: of 36 shapes from 32x32
 /// to 256x256, these were within 5 % of the fastest for fp32 at head_dim 32 ... 256 (Zen 5, AVX-512). They do
@@ -32,15 +35,17 @@ ProgramOptions cpu_options(const AttentionProblem& problem) {
   // Narrow K and V are widened once for each q tile, so that taller ones pay.
   if (algorithm == Algorithm::flash2 && problem.dtype != ElementType::fp32)
     options[PassName::forward].tile.block_m = 128;
+  if (algorithm == Algorithm::flash2 && problem.descales.by_block())
+    options[PassName::forward].tile = problem.descales.block;
   // Five matmuls instead of split's seven; its reductions are ordered, so that it repeats bitwise as well.
   options.backward = BackwardOrder::fused;
   return options;
 }
 
 /// Checks what a caller could have forgotten, then runs the direction.
-template <auto forward, auto backward>
+template <Algorithm algorithm, auto forward, auto backward>
 void run(const ProgramOptions& options, Direction direction, TensorSet& tensors, TileObserver* observer) {
-  if (const auto reason = missing_feature(kCapabilities, tensors.problem(), direction)) {
+  if (const auto reason = missing_feature(capabilities_of(algorithm), tensors.problem(), direction)) {
     throw BadInput("a CPU kernel " + *reason);
   }
   direction == Direction::forward ? forward(options, tensors, observer)
@@ -56,27 +61,27 @@ std::span<const Kernel> cpu_kernels() {
         .algorithm = Algorithm::standard,
         .rung = 1,
         .backward_orders = {},
-        .can = kCapabilities,
+        .can = capabilities_of(Algorithm::standard),
         .default_options = cpu_options<Algorithm::standard>,
-        .run = run<standard_forward, standard_backward>},
+        .run = run<Algorithm::standard, standard_forward, standard_backward>},
        {.name = "cpu:flash1",
         .summary = "FlashAttention: K and V outside, O re-read and re-written each step",
         .algorithm = Algorithm::flash1,
         .rung = 2,
         .backward_orders = {},
-        .can = kCapabilities,
+        .can = capabilities_of(Algorithm::flash1),
         .default_options = cpu_options<Algorithm::flash1>,
-        .run = run<flash1_forward, flash1_backward>},
+        .run = run<Algorithm::flash1, flash1_forward, flash1_backward>},
        {.name = "cpu:flash2",
         .summary = "FlashAttention-2: Q outside, O kept on chip, LSE for the backward pass",
         .algorithm = Algorithm::flash2,
         .rung = 3,
         .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows,
                             BackwardOrder::joined},
-        .can = kCapabilities,
+        .can = capabilities_of(Algorithm::flash2),
         .fp8_sums = {Fp8Sums::fp32, Fp8Sums::two_level, Fp8Sums::fast},
         .default_options = cpu_options<Algorithm::flash2>,
-        .run = run<flash2_forward, flash2_backward>,
+        .run = run<Algorithm::flash2, flash2_forward, flash2_backward>,
         .smallest_part = 1}}};
   return kernels;
 }

@@ -23,7 +23,8 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"dropout", "has no dropout"},
     {"any scale", "takes softmax scales above 0 alone"},
     {"padding", "has no padding mask: key_lengths must be left out"},
-    {"bnhd", "takes tensors laid out (batch, heads, rows, head_dim) alone"}};
+    {"bnhd", "takes tensors laid out (batch, heads, rows, head_dim) alone"},
+    {"descales", "takes no descales: descale_q, descale_k, descale_v and descale_block must be left out"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {
@@ -59,12 +60,13 @@ FeatureSet required_features(const AttentionProblem& problem) {
   // Every field of a problem by its name: with a new one this does not compile until somebody has said here
   // what it asks of a kernel.
   const auto& [batch, heads, heads_kv, seqlen_q, seqlen_k, head_dim, dtype, causal, window_left, window_right,
-               softmax_scale, dropout, seed, key_lengths] = problem;
+               softmax_scale, dropout, seed, key_lengths, descales] = problem;
   FeatureSet needs{feature_of(dtype)};
   if (causal) needs = needs | FeatureSet{Feature::causal};
   if (window_left >= 0 || window_right >= 0) needs = needs | FeatureSet{Feature::window};
   if (!key_lengths.empty()) needs = needs | FeatureSet{Feature::key_padding};
   if (heads_kv != heads) needs = needs | FeatureSet{Feature::grouped_heads};
+  if (descales.any()) needs = needs | FeatureSet{Feature::descales};
   if (dropout > 0) needs = needs | FeatureSet{Feature::dropout};
   if (softmax_scale && !(*softmax_scale > 0)) needs = needs | FeatureSet{Feature::signed_scale};
   return needs;

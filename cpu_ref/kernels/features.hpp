@@ -29,8 +29,9 @@ enum class Feature : std::uint8_t {
   signed_scale,  // a softmax scale of 0 or below
   key_padding,   // mask: keys of a batch entry that are padding
   bnhd_rows,     // tensors laid out (batch, rows, heads, head_dim)
+  descales,      // of fp8: numbers that q, k and v are multiplied by, one a head or a tile
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::bnhd_rows) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::descales) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 

@@ -2,6 +2,9 @@
 // The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it.
 #include "cpu_ref/kernels/flash2_attention.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "cpu_ref/launch/run_pass.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
@@ -19,6 +22,7 @@ class Flash2Forward {
         dtype_(program.problem.dtype),
         sums_(program),
         two_level_(program.fp8_sums == Fp8Sums::two_level),
+        by_block_(program.problem.descaled_by_key_blocks()),
         scale_(program.problem),
         dropout_(program.problem.seed, program.problem.dropout),
         q_(program.tile.block_m, head_dim_),
@@ -37,6 +41,9 @@ class Flash2Forward {
     const int block = cta.first_block();
     const TileCoord owned = cta.coord(cta.first_head(), block);
     const TileRange keys = cta.inner_tiles(block);
+    descale_ = cta.descale(TensorName::q, owned);
+    if (!by_block_) descale_ *= cta.descale(TensorName::k, owned);
+    v_unit_ = by_block_ ? 1.0f : cta.descale(TensorName::v, owned);
     out_.zero();
     row_max_.fill(kMinusInfinity);
     row_sum_.zero();
@@ -61,16 +68,20 @@ class Flash2Forward {
 
     multiply_scores(parts, k, q_transposed_.view(), probs_, head_dim_, sums_);
     if (state) state->scores = visible_sum(place, probs_);
+    if (by_block_) scale_values(probs_.data(), cta.descale(TensorName::k, at), place.keys * probs_.stride());
     if (!full) apply_mask(place, probs_);
-    online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, scale_.softmax, row_max_.data(),
+    SoftmaxScale softmax = scale_.softmax;
+    softmax.log2 = std::max(softmax.log2 * descale_, std::numeric_limits<float>::min());  // as KernelScale
+    online_softmax(probs_.data(), probs_.stride(), place.keys, place.queries, softmax, row_max_.data(),
                    row_sum_.data(), rescale_.data());
     if (dropout_.active()) {
       dropout_factors(place, dropout_, factors_);
       multiply_values(probs_.data(), factors_.data(), place.keys * probs_.stride());
     }
     round_to(dtype_, probs_.data(), place.keys * probs_.stride());
+    const float unit_ratio = by_block_ ? take_unit(cta.descale(TensorName::v, at)) : 1.0f;
     for (int i = 0; i < place.queries; ++i) {
-      const float alpha = rescale_.data()[i];
+      const float alpha = rescale_.data()[i] * unit_ratio;
       if (alpha != 1.0f) scale_values(out_.row(i), alpha, head_dim_);
     }
     if (two_level_) {
@@ -92,13 +103,21 @@ class Flash2Forward {
     }
   }
 
+  /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
+  float take_unit(float unit) {
+    const float ratio = v_unit_ / unit;
+    v_unit_ = unit;
+    return ratio;
+  }
+
   /// Lines 12 and 13: the output is normalised once.
   void finish(Cta& cta, const TileCoord& owned) {
     for (int i = 0; i < cta.queries(owned); ++i) {
       const float row_sum = row_sum_.data()[i];
       const bool empty = row_sum == 0.0f;
-      scale_values(out_.row(i), empty ? 0.0f : 1.0f / row_sum, head_dim_);
-      row_max_.data()[i] = log_sum_exp(row_max_.data()[i], scale_.magnitude, row_sum / scale_.probs_factor);
+      scale_values(out_.row(i), empty ? 0.0f : v_unit_ / row_sum, head_dim_);
+      row_max_.data()[i] =
+          log_sum_exp(row_max_.data()[i], scale_.magnitude * descale_, row_sum / scale_.probs_factor);
     }
     cta.store(TensorName::out, owned, out_.view());
     cta.store_stats(TensorName::lse, owned, row_max_.data());
@@ -107,7 +126,9 @@ class Flash2Forward {
   int head_dim_;
   ElementType dtype_;
   ProductSums sums_;
-  bool two_level_;
+  bool two_level_, by_block_;
+  float descale_ = 1.0f;  // of Q's tile, times that of its keys where all have one
+  float v_unit_ = 1.0f;   // that O is to be multiplied by
   KernelScale scale_;
   DropoutMask dropout_;
   Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, part_, row_max_, row_sum_, rescale_;

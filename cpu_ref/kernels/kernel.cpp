@@ -67,6 +67,16 @@ std::optional<std::string> sums_refusal(const Kernel& kernel, const AttentionPro
   return "sums products of fp8 " + names + ", not " + std::string(to_string(options.fp8_sums));
 }
 
+/// A kernel with tiles on chip has one descale at hand for each of them.
+std::optional<std::string> descales_refusal(const Kernel& kernel, const AttentionProblem& problem,
+                                            const ProgramOptions& options) {
+  const TileShape block = problem.descales.block, tile = options[PassName::forward].tile;
+  if (!problem.descales.by_block() || kernel.algorithm == Algorithm::standard || block == tile) {
+    return std::nullopt;
+  }
+  return "takes descales of heads, or of its tiles, descale_block " + text(tile) + ", not " + text(block);
+}
+
 /// A GPU kernel cuts its own tiles alone, and each pass in a launch of its own.
 std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionProblem& problem,
                                           Direction direction, const ProgramOptions& options) {
@@ -120,6 +130,7 @@ std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Dire
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;
   }
   if (auto refusal = sums_refusal(*this, problem, options)) return refusal;
+  if (auto refusal = descales_refusal(*this, problem, options)) return refusal;
   if (auto refusal = slices_refusal(*this, problem, direction, options)) return refusal;
   if (!tile_choices) return std::nullopt;
   for (const PassName pass : tiled_passes(algorithm, direction, options.backward)) {

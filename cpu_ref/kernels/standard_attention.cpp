@@ -47,6 +47,8 @@ class RowsTimesRows {
       if (TileState* state = cta.observe(at)) {
         (product_name_ == TensorName::scores ? state->scores : state->dprobs) = visible_sum(place, product_);
       }
+      // After the sums, which are exact in fp8 but for the last bits, in whatever order.
+      if (product_name_ == TensorName::scores) cta.apply_score_descales(at, product_);
       if (factor_ != 1.0f) scale_values(product_.data(), factor_, place.queries * product_.stride());
       cta.store(product_name_, at, product_.view());
     });
@@ -184,6 +186,7 @@ class MatrixTimesRows {
         const ScoreTile place(cta, at, Queries::rows);
         cta.load_into(matrix_name_, at, matrix_.data(), matrix_.stride());
         const TileView rows = cta.load(rows_name_, at, rows_);
+        if (rows_name_ == TensorName::v) cta.apply_value_descales(at, rows_);
         if (dropout_.active()) {
           dropout_factors(place, dropout_, factors_);
           multiply_values(matrix_.data(), factors_.data(), place.queries * matrix_.stride());

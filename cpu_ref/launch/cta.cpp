@@ -16,6 +16,8 @@ int Cta::queries(const TileCoord& at) const {
   return std::min(size, static_cast<int>(problem().seqlen_q) - at.m_block * size);
 }
 
+int Cta::kv_head(const TileCoord& at) const { return at.head / static_cast<int>(problem().group_size()); }
+
 int Cta::keys(const TileCoord& at) const {
   const int size = program_->tile.block_n;
   return std::min(size, static_cast<int>(problem().seqlen_k) - at.n_block * size);
@@ -61,7 +63,7 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   Tensor& tensor = (*tensors_)[name];
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
   const bool by_m = indexing != TileIndexing::n, by_n = indexing != TileIndexing::m;
-  const int head = by_m ? at.head : at.head / static_cast<int>(problem().group_size());
+  const int head = by_m ? at.head : kv_head(at);
   const std::int64_t first_query = std::int64_t{at.m_block} * program_->tile.block_m;
   const std::int64_t first_key = std::int64_t{at.n_block} * program_->tile.block_n;
   const std::int64_t first_row = by_m ? first_query : first_key;
@@ -111,6 +113,36 @@ TileView Cta::load(TensorName name, const TileCoord& at, Tile& buffer) {
 
 void Cta::load_into(TensorName name, const TileCoord& at, float* data, std::ptrdiff_t stride) {
   widen_rows(access(name, AccessKind::load, at), data, stride);
+}
+
+float Cta::descale(TensorName of, const TileCoord& at) const {
+  const bool queries = of == TensorName::q;
+  const int head = queries ? at.head : kv_head(at);
+  const TileShape tile = program_->tile;
+  return tensors_->descale(of, work_.batch, head,
+                           queries ? at.m_block * tile.block_m : at.n_block * tile.block_n);
+}
+
+void Cta::apply_value_descales(const TileCoord& at, Tile& values) const {
+  if (tensors_->descales(TensorName::v).empty()) return;
+  const int first = at.n_block * program_->tile.block_n;
+  for (int j = 0; j < keys(at); ++j) {
+    scale_values(values.row(j), tensors_->descale(TensorName::v, work_.batch, kv_head(at), first + j),
+                 values.stride());
+  }
+}
+
+void Cta::apply_score_descales(const TileCoord& at, Tile& products) const {
+  using enum TensorName;
+  if (tensors_->descales(q).empty() && tensors_->descales(k).empty()) return;
+  const TileShape tile = program_->tile;
+  for (int i = 0; i < queries(at); ++i) {
+    const float of_query = tensors_->descale(q, work_.batch, at.head, at.m_block * tile.block_m + i);
+    for (int j = 0; j < keys(at); ++j) {
+      products.row(i)[j] *=
+          of_query * tensors_->descale(k, work_.batch, kv_head(at), at.n_block * tile.block_n + j);
+    }
+  }
 }
 
 void Cta::widen_rows(const Region& from, float* data, std::ptrdiff_t stride) {

@@ -76,6 +76,12 @@ class Cta {
   TileView load(TensorName name, const TileCoord& at, Tile& buffer);
   /// The same, always copied, to rows at `data`.
   void load_into(TensorName name, const TileCoord& at, float* data, std::ptrdiff_t stride);
+  /// That of the first row of a tile of q, k or v: of all of them where blocks are tiles.
+  float descale(TensorName of, const TileCoord& at) const;
+  /// Multiplies the rows of a tile of v, or scores (queries, keys) of stored q and k, by their descales,
+  /// whatever the blocks.
+  void apply_value_descales(const TileCoord& at, Tile& values) const;
+  void apply_score_descales(const TileCoord& at, Tile& products) const;
   /// Rounds the tile's rows to the tensor's type.
   void store(TensorName name, const TileCoord& at, const TileView& tile);
   /// tensor += tile, in fp32. Only inside in_turn().
@@ -109,6 +115,7 @@ class Cta {
   }
   /// Slices of the streamed tile at `at` that are accessed, counted from the first tile's first.
   Interval slices(const TileCoord& at) const;
+  int kv_head(const TileCoord& at) const;
   /// Keys of a tile that are no padding.
   int unpadded_keys(const TileCoord& at) const;
   static void widen_rows(const Region& from, float* data, std::ptrdiff_t stride);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 
+#include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
@@ -69,15 +70,24 @@ float random_normal(std::uint64_t seed, TensorName tensor, std::int64_t index) {
 
 void fill_random(TensorSet& tensors, TensorName name, InputKind kind) {
   const std::uint64_t seed = tensors.problem().seed;
-  Tensor& tensor = tensors.allocate(name);
+  const bool of_data =
+      name != TensorName::dout && descale_of(tensors.problem(), name).from == Descale::From::data;
+  Tensor& stored = tensors.allocate(name);
+  Tensor values = of_data ? Tensor(stored.shape(), ElementType::fp32) : Tensor();
+  Tensor& tensor = of_data ? values : stored;
   const std::int64_t rows = tensor.shape().elements() / tensor.shape().cols, cols = tensor.shape().cols;
   const int bytes = element_bytes(tensor.dtype());
 #pragma omp parallel for
   for (std::int64_t row = 0; row < rows; ++row) {
-    float values[kMaxHeadDim];
+    float numbers[kMaxHeadDim];
     for (std::int64_t col = 0; col < cols; ++col)
-      values[col] = input_value(seed, name, row * cols + col, kind, cols);
-    narrow(tensor.dtype(), values, static_cast<std::byte*>(tensor.data()) + row * cols * bytes, cols);
+      numbers[col] = input_value(seed, name, row * cols + col, kind, cols);
+    narrow(tensor.dtype(), numbers, static_cast<std::byte*>(tensor.data()) + row * cols * bytes, cols);
+  }
+  if (of_data) {
+    store_input(tensors, name, values);
+  } else if (name != TensorName::dout) {
+    tensors.descales(name) = make_descales(tensors.problem(), name);
   }
 }
 

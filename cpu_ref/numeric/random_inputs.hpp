@@ -23,7 +23,7 @@ InputKind parse_input_kind(std::string_view text);
 /// Standard normal number `index` of stream (seed, tensor): Box-Muller on Philox bits.
 float random_normal(std::uint64_t seed, TensorName tensor, std::int64_t index);
 
-/// Allocates and fills one of q, k, v, dout, rounded to the problem's element type.
+/// Allocates and fills one of q, k, v, dout, rounded to the problem's element type, and its descales.
 void fill_random(TensorSet& tensors, TensorName name, InputKind kind);
 
 /// Fills q, k and v, and dout too when `direction` is backward.

@@ -77,12 +77,18 @@ class TensorSet {
   /// Allocates `name`, or takes the storage it has, with the extent that tensor_extent() gives, poisoned
   /// with NaN.
   Tensor& allocate(TensorName name);
+  /// The descales of q, k or v (descale_shape(), descales.hpp); empty: 1.
+  Tensor& descales(TensorName of) { return descales_[static_cast<std::size_t>(of)]; }
+  const Tensor& descales(TensorName of) const { return descales_[static_cast<std::size_t>(of)]; }
+  /// That of one row of q (of a query head), or of k or v (of a key/value head).
+  float descale(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;
   /// Bytes of all tensors held.
   std::int64_t bytes() const;
 
  private:
   AttentionProblem problem_;
   std::array<Tensor, kNumTensors> tensors_;
+  std::array<Tensor, 3> descales_;  // of q, k and v
 };
 
 }  // namespace tilescope

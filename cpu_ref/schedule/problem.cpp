@@ -70,6 +70,30 @@ std::int64_t AttentionProblem::visible_pairs() const {
   return pairs * heads;
 }
 
+namespace {
+
+/// @throws BadInput naming the first descale that cannot be
+void validate_descales(const AttentionProblem& p) {
+  for (const auto& [field, descale] :
+       {std::pair{"descale_q", p.descales.q}, {"descale_k", p.descales.k}, {"descale_v", p.descales.v}}) {
+    parse_descale(field, to_string(descale));
+    if (descale != Descale{} && !is_fp8(p.dtype)) {
+      throw BadInput(field, to_string(descale),
+                     "must be left out: descales are of fp8, not of " + std::string(to_string(p.dtype)));
+    }
+  }
+  if (!p.descales.by_block()) return;
+  const TileShape block = p.descales.block;
+  const std::string sides = std::to_string(block.block_m) + "x" + std::to_string(block.block_n);
+  if (!is_fp8(p.dtype)) {
+    throw BadInput("descale_block", sides,
+                   "must be left out: descales are of fp8, not of " + std::string(to_string(p.dtype)));
+  }
+  if (block.block_m < 1 || block.block_n < 1) throw BadInput("descale_block", sides, "must be at least 1x1");
+}
+
+}  // namespace
+
 void validate(const AttentionProblem& p) {
   require(p.batch >= 1, "batch", p.batch, "must be at least 1");
   require(p.heads >= 1, "heads", p.heads, "must be at least 1");
@@ -99,6 +123,7 @@ void validate(const AttentionProblem& p) {
     require(length >= 0 && length <= p.seqlen_k, "key_lengths", length,
             "must lie in 0 ... seqlen_k = " + std::to_string(p.seqlen_k));
   }
+  validate_descales(p);
   // batch * heads must fit a grid, and the largest tensor, fp32 of (B, H, Nq, Nk), the byte counters.
   std::int64_t batch_heads, bytes;
   if (__builtin_mul_overflow(p.batch, p.heads, &batch_heads) ||
@@ -136,6 +161,7 @@ std::string describe(const AttentionProblem& p) {
   if (p.key_lengths.size() > kMostLengths) text << ",...";
   if (p.softmax_scale) text << " scale " << *p.softmax_scale;
   if (p.dropout > 0) text << " dropout " << p.dropout;
+  if (p.descales.any()) text << " " << describe(p.descales);
   if (p.seed != 0) text << " seed " << p.seed;
   return text.str();
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/errors.hpp"
+#include "cpu_ref/schedule/descales.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
@@ -44,6 +45,7 @@ constexpr int matmuls_of(Direction direction) { return direction == Direction::f
 /// Keys from key_lengths[batch] on are padding: no query of that batch entry sees them, and what their rows
 /// of K and V hold is never read. The diagonal stays where it is without them. A row with no visible key
 /// gives O = 0, LSE = -inf and zero gradients. Query head h reads key/value head h / (heads / heads_kv).
+/// Q, K and V are the stored tensors times their descales.
 struct AttentionProblem {
   std::int64_t batch = 1;
   std::int64_t heads = 1;
@@ -59,6 +61,7 @@ struct AttentionProblem {
   double dropout = 0.0;                                // probability that an entry of P is zeroed, in [0, 1)
   std::uint64_t seed = 0;                              // of the dropout mask and of random inputs
   std::vector<std::int64_t> key_lengths = {};          // one a batch entry, or none: no key is padding
+  Descales descales = {};                              // other than 1 in fp8 alone
 
   double scale() const;
   VisibleBand band() const;                    // precondition, as of all below: validate() passed
@@ -68,6 +71,8 @@ struct AttentionProblem {
     return key_lengths.empty() ? seqlen_k : key_lengths[static_cast<std::size_t>(batch)];
   }
   std::int64_t group_size() const { return heads / heads_kv; }
+  /// Whether a query meets keys of several blocks of descales.
+  bool descaled_by_key_blocks() const { return descales.by_block() && seqlen_k > descales.block.block_n; }
   bool windowed() const { return window_left >= 0 || window_right >= 0; }
   bool masked() const { return causal || windowed() || !key_lengths.empty(); }
   /// Calls visit(entries, entry) once for each length that keys_of() gives: how many batch entries have it,

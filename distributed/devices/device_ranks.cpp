@@ -42,7 +42,7 @@ const GpuKernel& choose_kernel(const DistributedProgram& program, const DeviceRa
     throw BadInput("kernel", std::string(options.kernel->row.name), *refusal);
   }
   std::string reasons;
-  for (const char* name : {"gpu:flash3", "gpu:flash2-mma"}) {
+  for (const std::string_view name : kRankKernels) {
     const GpuKernel& kernel = find_gpu_kernel(name);
     const auto refusal = refusal_of(kernel, program, chip);
     if (!refusal) return kernel;

@@ -85,10 +85,12 @@ RankGrid rank_grid(const AttentionProblem& problem, const DistributedOptions& op
   require(options.ulysses == 0 || options.schedule == LinkSchedule::ulysses_ring, "ulysses", options.ulysses,
           "must be left out with " + name + "; ulysses-ring takes it");
   const RankGrid grid = grid_of(problem, options);
-  const std::string sharing = std::to_string(grid.ulysses) + " GPUs that share heads in " + name;
-  require(problem.heads % grid.ulysses == 0, "heads", problem.heads, "must be a multiple of the " + sharing);
+  const std::string sharing =
+      "must be a multiple of the " + std::to_string(grid.ulysses) + " GPUs that share heads in " + name;
+  constexpr const char* kOthers = "zigzag and all-gather, which share tokens, take any number";
+  require(problem.heads % grid.ulysses == 0, "heads", problem.heads, sharing + "; " + kOthers);
   require(problem.heads_kv % grid.ulysses == 0, "heads_kv", problem.heads_kv,
-          "must be a multiple of the " + sharing + ": heads of K and V are not replicated");
+          sharing + ": heads of K and V are not replicated; " + kOthers);
   const int chunks = options.ranks * (grid.sharding == Sharding::zigzag ? 2 : 1);
   const std::string lengths = "must be at least " + std::to_string(chunks) + ": " + name + " on " +
                               std::to_string(options.ranks) + " GPUs cuts a sequence into so many chunks";

@@ -8,6 +8,7 @@
 
 #include "common/log.hpp"
 #include "cpu_ref/launch/launch_text.hpp"
+#include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "gpu/launch/pass_arguments.hpp"
 #include "gpu/launch/row_stride.hpp"
@@ -116,6 +117,11 @@ DeviceSession::DeviceSession(const Kernel& row, PassLauncher launch, const Atten
   device_bytes_ = free_before - device_memory().free_bytes;
   counter_ = DeviceBuffer("work counter", sizeof(WorkCounter));
   counter_.zero(stream());
+  for (const TensorName name : {TensorName::q, TensorName::k, TensorName::v}) {
+    if (descale_of(problem, name) == Descale{}) continue;
+    descales_.emplace(name, DeviceBuffer("descales of " + std::string(to_string(name)),
+                                         Tensor(descale_shape(problem, name), ElementType::fp32).bytes()));
+  }
   if (problem.key_lengths.empty()) return;
   const std::vector<int> lengths(problem.key_lengths.begin(), problem.key_lengths.end());
   const std::int64_t bytes = problem.batch * static_cast<std::int64_t>(sizeof(int));
@@ -139,12 +145,23 @@ DeviceTensor DeviceSession::device_tensor(TensorName name) const {
   return {found->second.data(), per_batch, extent.rows * extent.cols, extent.cols};
 }
 
+DeviceDescales DeviceSession::device_descales(TensorName of) const {
+  const auto found = descales_.find(of);
+  if (found == descales_.end()) return {};
+  const Shape shape = descale_shape(problem_, of);
+  return {static_cast<const float*>(found->second.data()), static_cast<int>(problem_.heads / shape.heads),
+          static_cast<int>(shape.cols)};
+}
+
 KernelArguments DeviceSession::arguments(const TileProgram& program) const {
   KernelArguments arguments = pass_arguments(program);
   for (int i = 0; i < kNumTensors; ++i) {
     arguments.tensors[static_cast<std::size_t>(i)] = device_tensor(static_cast<TensorName>(i));
   }
   arguments.counter = static_cast<WorkCounter*>(counter_.data());
+  arguments.descale_q = device_descales(TensorName::q);
+  arguments.descale_k = device_descales(TensorName::k);
+  arguments.descale_v = device_descales(TensorName::v);
   if (!problem_.key_lengths.empty()) arguments.key_lengths = static_cast<const int*>(key_lengths_.data());
   return arguments;
 }
@@ -163,6 +180,18 @@ void DeviceSession::upload(TensorName name, const Tensor& source) {
                             cudaMemcpyHostToDevice, stream_.get()),
           "uploading " + std::string(to_string(name)));
     }
+  }
+}
+
+void DeviceSession::upload_descales(const TensorSet& tensors) {
+  for (auto& [name, buffer] : descales_) {
+    const Tensor& source = tensors.descales(name);
+    if (source.shape() != descale_shape(problem_, name)) {
+      throw BadInput("the descales of " + std::string(to_string(name)) + " must be there");
+    }
+    check_cuda(cudaMemcpyAsync(buffer.data(), source.data(), static_cast<std::size_t>(source.bytes()),
+                               cudaMemcpyHostToDevice, stream()),
+               "uploading descales");
   }
 }
 
@@ -364,6 +393,7 @@ void run_on_device(const Kernel& row, PassLauncher launch, const ProgramOptions&
   for (TensorName name : inputs) {
     if (session.holds(name)) session.upload(name, tensors[name]);
   }
+  session.upload_descales(tensors);
   for (std::size_t pass = 0; pass < session.programs().size(); ++pass) {
     if (observer) {
       observer->passes.push_back(session.observe(pass));

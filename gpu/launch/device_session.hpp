@@ -38,6 +38,8 @@ class DeviceSession {
 
   /// Copies a (B, H, N, D) host tensor of the same extent to the device, into the session's layout.
   void upload(TensorName name, const Tensor& source);
+  /// Copies the descales of all inputs, in place of those that the problem makes.
+  void upload_descales(const TensorSet& tensors);
   /// Copies a tensor back into C order.
   void download(TensorName name, Tensor& destination);
 
@@ -66,6 +68,7 @@ class DeviceSession {
  private:
   KernelArguments arguments(const TileProgram& program) const;
   DeviceTensor device_tensor(TensorName name) const;
+  DeviceDescales device_descales(TensorName of) const;
   void download_head(TensorName name, std::int64_t batch, std::int64_t head, void* destination);
 
   std::string kernel_name_;
@@ -76,8 +79,9 @@ class DeviceSession {
   Stream stream_;
   std::map<TensorName, DeviceBuffer> buffers_;
   std::int64_t device_bytes_ = 0;
-  DeviceBuffer counter_;      // of persistent CTAs
-  DeviceBuffer key_lengths_;  // of the batch entries, where there is padding
+  DeviceBuffer counter_;                         // of persistent CTAs
+  DeviceBuffer key_lengths_;                     // of the batch entries, where there is padding
+  std::map<TensorName, DeviceBuffer> descales_;  // of q, k and v, where they are not 1
 };
 
 }  // namespace tilescope

@@ -59,6 +59,13 @@ struct WorkCounter {
   int taken;
 };
 
+/// What stored fp8 elements of q, k or v are multiplied by (TensorSet::descales).
+struct DeviceDescales {
+  const float* data = nullptr;  // null: 1
+  int heads = 1;                // query heads that share a row of it
+  int blocks = 1;               // numbers in a row: one, or one a tile
+};
+
 struct KernelArguments {
   std::array<DeviceTensor, kNumTensors> tensors;
   Grid grid;
@@ -75,7 +82,8 @@ struct KernelArguments {
   StepClock clock;
   WorkCounter* counter = nullptr;
   const int* key_lengths = nullptr;  // of the batch entries, where some keys are padding
-  int diagonal_slices = 1;           // parts a side of a tile that the mask cuts
+  DeviceDescales descale_q, descale_k, descale_v;
+  int diagonal_slices = 1;  // parts a side of a tile that the mask cuts
 
   TILESCOPE_HOST_DEVICE const DeviceTensor& operator[](TensorName name) const {
     return tensors[static_cast<int>(name)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/launch/pass_runner.hpp"
 
+#include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/primitives/kernel_scale.hpp"
 #include "gpu/launch/device_session.hpp"
 #include "gpu/launch/random_fill.hpp"
@@ -18,6 +19,12 @@ void fill(DeviceSession& session, const AttentionProblem& problem, TensorName na
   const TensorExtent extent = tensor_extent(problem, name);
   fill_normal(session.buffer(name).data(), extent.elements(), extent.dtype, problem.seed, name,
               session.stream());
+}
+
+void make_all_descales(DeviceSession& session, const AttentionProblem& problem) {
+  TensorSet made(problem);
+  for (const TensorName name : {q, k, v}) made.descales(name) = make_descales(problem, name);
+  session.upload_descales(made);
 }
 
 void copy(DeviceSession& from, DeviceSession& to, TensorName name) {
@@ -46,6 +53,7 @@ PassRunner::PassRunner(const GpuKernel& kernel, const AttentionProblem& problem,
                         TensorLayout::bhnd, placement}}) {
   DeviceSession& session = state_->session;
   for (const TensorName name : {q, k, v}) fill(session, problem, name);
+  make_all_descales(session, problem);
   if (direction == Direction::backward) fill(session, problem, dout);
   session.synchronize();
   if (direction == Direction::forward) return;

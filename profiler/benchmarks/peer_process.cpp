@@ -117,8 +117,9 @@ PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& pr
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
   if (problem.heads != problem.heads_kv || problem.windowed() || !problem.key_lengths.empty() ||
-      problem.dropout > 0 || problem.seqlen_q != problem.seqlen_k) {
-    return {{}, "peers are timed on plain and causal problems with equal heads and lengths", 0};
+      problem.dropout > 0 || problem.descales.any() || problem.seqlen_q != problem.seqlen_k) {
+    return {
+        {}, "peers are timed on plain and causal problems with equal heads and lengths, without descales", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},

@@ -4,11 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <system_error>
 #include <thread>
 
@@ -26,46 +23,14 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kInjectionVariable = "CUDA_INJECTION64_PATH";  // read by the CUDA driver
 constexpr const char* kNvtxInjectionVariable = "NVTX_INJECTION64_PATH";
 constexpr std::chrono::milliseconds kPoll{20};
-constexpr std::chrono::seconds kBetweenProgress{2};
-
-/// Counts the lines of a folder's files, reading what is new since it was last asked.
-class LineCounter {
- public:
-  explicit LineCounter(std::string folder) : folder_(std::move(folder)) {}
-  std::int64_t count() {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-      std::ifstream file(entry.path());
-      std::streamoff& read = read_[entry.path().string()];
-      file.seekg(read);
-      const std::string text{std::istreambuf_iterator<char>(file), {}};
-      lines_ += std::count(text.begin(), text.end(), '\n');
-      read += static_cast<std::streamoff>(text.size());
-    }
-    return lines_;
-  }
-
- private:
-  std::string folder_;
-  std::map<std::string, std::streamoff> read_;  // bytes of each file
-  std::int64_t lines_ = 0;
-};
 
 /// @returns the wait status
-int wait_for(ForegroundCommand& command, const std::string& folder, const CommandOptions& options,
-             bool& timed_out) {
+int wait_for(ForegroundCommand& command, const CommandOptions& options, bool& timed_out) {
   const auto began = Clock::now();
-  auto told = began;
-  LineCounter lines(folder);
   for (;;) {
     if (const std::optional<int> status = command.ended()) return *status;
     std::this_thread::sleep_for(kPoll);
-    const auto now = Clock::now();
-    if (options.progress && now - told > kBetweenProgress) {
-      told = now;
-      options.progress(lines.count());
-    }
-    if (options.time_limit && now - began > *options.time_limit) {
+    if (options.time_limit && Clock::now() - began > *options.time_limit) {
       timed_out = true;
       return command.end();
     }
@@ -77,16 +42,16 @@ void add_end(int status, CommandOutcome& outcome) {
   outcome.exit_code = outcome.signal ? 128 + outcome.signal : WEXITSTATUS(status);
 }
 
-/// Runs it to its end, or to the time limit. @param folder where its kernels' files grow, "" for none
+/// Runs it to its end, or to the time limit.
 CommandOutcome run(const std::vector<std::string>& command,
-                   std::vector<std::pair<std::string, std::string>> variables, const std::string& folder,
+                   std::vector<std::pair<std::string, std::string>> variables,
                    const CommandOptions& options) {
   ProcessStart start{command, std::move(variables), {}, {}};
   if (options.output_to_stderr) start.output = STDERR_FILENO;
   CommandOutcome outcome;
   try {
     ForegroundCommand running(start);
-    add_end(wait_for(running, folder, options, outcome.timed_out), outcome);
+    add_end(wait_for(running, options, outcome.timed_out), outcome);
   } catch (const std::system_error& failure) {
     throw BadInput("command", command.front(),
                    "must be a program that can be started (" + failure.code().message() + ")");
@@ -112,7 +77,7 @@ std::string injection_library() {
 }
 
 CommandOutcome run_command(const std::vector<std::string>& command, const CommandOptions& options) {
-  return run(command, {}, "", options);
+  return run(command, {}, options);
 }
 
 CommandOutcome run_profiled(ProfileRequest request, const std::vector<std::string>& command,
@@ -123,7 +88,7 @@ CommandOutcome run_profiled(ProfileRequest request, const std::vector<std::strin
   std::vector<std::pair<std::string, std::string>> variables = {{kInjectionVariable, library},
                                                                 {kRequestVariable, to_text(request)}};
   if (!request.nvtx_filter.empty()) variables.emplace_back(kNvtxInjectionVariable, library);
-  CommandOutcome outcome = run(command, std::move(variables), request.folder, options);
+  CommandOutcome outcome = run(command, std::move(variables), options);
   outcome.events = read_events(request.folder);
   return outcome;
 }

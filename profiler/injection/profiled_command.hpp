@@ -3,7 +3,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,9 +21,8 @@ struct CommandOutcome {
 
 struct CommandOptions {
   std::optional<std::chrono::seconds>
-      time_limit;                              // after which the command and all that it started are ended
-  std::function<void(std::int64_t)> progress;  // called now and then with the kernels measured so far
-  bool output_to_stderr = false;               // the command's standard output joins its standard error
+      time_limit;                 // after which the command and all that it started are ended
+  bool output_to_stderr = false;  // the command's standard output joins its standard error
 };
 
 /// libtilescope_inject.so as installed with the running program, or what TILESCOPE_INJECTION names.

@@ -9,6 +9,7 @@
 #include "analysis/counts/tensor_bytes.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
+#include "cpu_ref/numeric/descales.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::python {
@@ -92,6 +93,30 @@ void copy_inputs(TensorSet& tensors, const HostArray& q, const HostArray& k, con
   copy_in(tensors, TensorName::v, v);
 }
 
+/// Those that are given, and the others as the problem makes them.
+void take_descales(TensorSet& tensors, const GivenDescales& descales) {
+  const AttentionProblem& problem = tensors.problem();
+  for (const TensorName name : {TensorName::q, TensorName::k, TensorName::v}) {
+    const HostArray& array = descales[static_cast<std::size_t>(name)];
+    if (descale_of(problem, name).from != Descale::From::given || !given(array)) {
+      tensors.descales(name) = make_descales(problem, name);
+      continue;
+    }
+    Tensor taken(descale_shape(problem, name), ElementType::fp32);
+    for_each_row(taken.shape(), array, sizeof(float), [&](std::int64_t row, const std::byte* from) {
+      copy_row(static_cast<std::byte*>(taken.data()) + row * taken.shape().cols * 4, 1, from,
+               std::get<1>(array)[3], taken.shape().cols, sizeof(float));
+    });
+    for (std::int64_t i = 0; i < taken.shape().elements(); ++i) {
+      const float value = taken.floats()[i];
+      if (value >= kLeastDescale && value <= kMostDescale) continue;
+      throw BadInput("descale_" + std::string(to_string(name)), fmt::format("{}", value),
+                     "must lie in 1e-6 ... 1e6");
+    }
+    tensors.descales(name) = std::move(taken);
+  }
+}
+
 }  // namespace
 
 ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use) {
@@ -118,11 +143,13 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
 }
 
 void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
-                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse) {
+                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
+                       const GivenDescales& descales) {
   ProgramOptions options;
   const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options);
   TensorSet tensors(problem);
   copy_inputs(tensors, q, k, v);
+  take_descales(tensors, descales);
   kernel.run(options, Direction::forward, tensors, nullptr);
   copy_out(tensors, TensorName::out, out);
   copy_out(tensors, TensorName::lse, lse);
@@ -150,9 +177,10 @@ void attention_backward(const AttentionProblem& problem, const KernelUse& use, c
 
 void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
            const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-           const HostArray& dk, const HostArray& dv) {
+           const HostArray& dk, const HostArray& dv, const GivenDescales& descales) {
   TensorSet tensors(problem);
   copy_inputs(tensors, q, k, v);
+  take_descales(tensors, descales);
   if (given(dout)) copy_in(tensors, TensorName::dout, dout);
   const ExactAttention results =
       exact_attention(tensors, given(dout) ? Direction::backward : Direction::forward);

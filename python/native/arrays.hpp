@@ -16,6 +16,9 @@ namespace tilescope::python {
 /// are those of the problem's tensor. Strides may be zero or negative.
 using HostArray = std::tuple<std::uintptr_t, std::array<std::int64_t, 4>>;
 
+/// Of q, k and v, as fp32 (B, H or Hkv, 1, blocks); address 0 where the problem tells them.
+using GivenDescales = std::array<HostArray, 3>;
+
 /// Which kernel, and how it cuts its tiles; nothing: the kernel's own choice.
 struct KernelUse {
   std::string kernel;
@@ -32,7 +35,8 @@ ProgramOptions options_of(const Kernel& kernel, const AttentionProblem& problem,
 /// Writes `out` (B, H, Nq, D) and, unless its address is 0, `lse` (B, H, Nq, 1).
 /// @throws BadInput where the kernel refuses the problem, MachineLacks where it cannot run
 void attention_forward(const AttentionProblem& problem, const KernelUse& use, const HostArray& q,
-                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse);
+                       const HostArray& k, const HostArray& v, const HostArray& out, const HostArray& lse,
+                       const GivenDescales& descales);
 
 /// Writes the gradients dq, dk, dv of what attention_forward() gave. A kernel whose backward pass needs more
 /// than `out` and `lse` makes that first.
@@ -43,6 +47,6 @@ void attention_backward(const AttentionProblem& problem, const KernelUse& use, c
 /// The judge's results in fp64; those at address 0 are left out. `dout` at address 0: forward alone.
 void exact(const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
            const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-           const HostArray& dk, const HostArray& dv);
+           const HostArray& dk, const HostArray& dv, const GivenDescales& descales);
 
 }  // namespace tilescope::python

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The names that arguments take, as data.
+#include <algorithm>
+
 #include "analysis/machine/machine.hpp"
 #include "analysis/records/compare/record_metrics.hpp"
 #include "analysis/records/json/problem_json.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"
 #include "common/nearest_names.hpp"
+#include "distributed/schedule/distributed_program.hpp"
 #include "gpu/registry/kernel_registry.hpp"
+#include "profiler/counters/metric_catalogue.hpp"
 #include "profiler/counters/metric_sets.hpp"
 #include "profiler/injection/profiled_command.hpp"
 #include "python/native/model.hpp"
@@ -82,6 +86,17 @@ Json counters() {
   return rows;
 }
 
+/// The row of a set, or of a metric, as the chip counts it.
+Json on_chip(Json row, const MetricCatalogue& chip) {
+  const MetricChoice choice = choose_metrics(row.at("name").get<std::string>(), chip);
+  row["passes"] = choice.counters.empty() ? Json(nullptr) : Json(chip.passes(choice.counters));
+  if (row.at("formula") != "") {
+    row["formula"] =
+        choice.metrics.empty() ? Json(nullptr) : Json(to_string(*choice.metrics.front().formula));
+  }
+  return row;
+}
+
 Json named_problems() {
   Json rows = Json::array();
   for (const Preset& preset : presets()) {
@@ -108,6 +123,13 @@ Json models() {
   return rows;
 }
 
+Json schedules() {
+  Json rows = Json::array();
+  for (const LinkSchedule schedule : kLinkSchedules)
+    rows.push_back({{"name", to_string(schedule)}, {"summary", summary_of(schedule)}});
+  return rows;
+}
+
 Json named_studies() {
   Json rows = Json::array();
   for (const Study& study : studies()) {
@@ -121,8 +143,8 @@ struct Catalogue {
   Json (*rows)();
 };
 constexpr Catalogue kCatalogues[] = {
-    {"kernels", kernels}, {"machines", machines},      {"metrics", metrics},      {"counters", counters},
-    {"models", models},   {"presets", named_problems}, {"studies", named_studies}};
+    {"kernels", kernels}, {"machines", machines},      {"metrics", metrics},     {"counters", counters},
+    {"models", models},   {"presets", named_problems}, {"schedules", schedules}, {"studies", named_studies}};
 
 Json or_null(const std::optional<std::string>& text) { return text ? Json(*text) : Json(nullptr); }
 
@@ -144,6 +166,15 @@ std::string catalogue(const std::string& what) {
     names.emplace_back(catalogue.name);
   }
   throw unknown_name("catalogue", what, names);
+}
+
+std::string counters_of(const std::string& chip) {
+  const std::vector<std::string> known = MetricCatalogue::chips();
+  if (std::find(known.begin(), known.end(), chip) == known.end()) throw unknown_name("chip", chip, known);
+  const MetricCatalogue catalogue(chip);
+  Json rows = Json::array();
+  for (Json& row : counters()) rows.push_back(on_chip(std::move(row), catalogue));
+  return rows.dump();
 }
 
 std::string info() {

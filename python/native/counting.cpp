@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/records/run_record.hpp"
+#include "profiler/records/launch_rounds.hpp"
 #include "profiler/timing/timeline.hpp"
 #include "profiler/work_profiler.hpp"
 
@@ -42,13 +43,29 @@ std::string BlockCount::record(const std::vector<std::string>& argv) const {
   return to_json_text(record);
 }
 
+namespace {
+
+/// The counters of what the request names, and its times where it asks for them.
+KernelMeasurement measured(WorkProfiler& profiler, const MeasureRequest& request,
+                           const std::function<void()>& work) {
+  const auto on_any_stream = [&work](CUstream_st*) { work(); };
+  if (request.time) {
+    const WorkMeasurement all = profiler.measure(request.name, on_any_stream, request.launches);
+    KernelMeasurement kernel = all.kernel;
+    kernel.time = KernelTime{all.time.samples_s};
+    return kernel;
+  }
+  std::vector<KernelMeasurement> counted;
+  for (int i = 0; i < request.launches; ++i) counted.push_back(profiler.count(request.name, on_any_stream));
+  return median_of_launches(counted);
+}
+
+}  // namespace
+
 std::string measure(const MeasureRequest& request, const std::function<void()>& work) {
   WorkProfiler profiler(request.metrics, {.l2 = parse_l2_state(request.l2)}, request.device);
-  WorkMeasurement measured = profiler.measure(
-      request.name, [&work](CUstream_st*) { work(); }, request.launches);
-  KernelMeasurement kernel = measured.kernel;
+  KernelMeasurement kernel = measured(profiler, request, work);
   kernel.name = request.name;
-  kernel.time = KernelTime{measured.time.samples_s};
   KernelRecord record;
   record.argv = request.argv;
   record.when = utc_now();

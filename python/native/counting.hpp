@@ -40,6 +40,7 @@ struct MeasureRequest {
   std::string name, metrics, l2;
   int device = 0;
   int launches = 1;  // times that the counters are taken
+  bool time = true;  // else counters alone
 };
 
 /// Runs `work` once for each pass of the counters and many times for its time.

@@ -8,12 +8,14 @@
 
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/ranks/rank_account.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "analysis/replay/simulate_run.hpp"
 #include "analysis/report/report.hpp"
 #include "analysis/studies/study.hpp"
+#include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::python {
@@ -79,6 +81,27 @@ std::string simulate(const ModelRequest& request, const nanobind::object& progre
   return to_json_text(record);
 }
 
+std::pair<std::string, std::vector<std::string>> simulate_gpus(const RankRequest& request) {
+  std::vector<DistributedOptions> schedules;
+  for (const int gpus : request.gpus) {
+    for (const std::string& name : request.schedules)
+      schedules.push_back({parse_link_schedule(name), gpus, request.ulysses});
+  }
+  std::vector<const Kernel*> kernels;
+  for (const std::string_view name : kRankKernels) kernels.push_back(&find_kernel(std::string(name)));
+  const std::vector<Direction> directions = parse_passes(request.passes);
+  const RankModel model = rank_model(load_machine(request.machine), request.problem, directions,
+                                     {request.link_bytes_per_second, request.flops_per_second}, kernels);
+  std::vector<std::string> refusals;
+  const Json record = simulate_ranks(
+      request.argv, request.problem, directions, schedules, model, [](const ProgramAccount&) {},
+      [&](const DistributedOptions& options, const BadInput& refusal) {
+        refusals.push_back(
+            fmt::format("{} on {} GPUs: {}", to_string(options.schedule), options.ranks, refusal.what()));
+      });
+  return {record.dump(1) + "\n", refusals};
+}
+
 std::string study(const std::vector<std::string>& argv, const std::string& name, const std::string& machine,
                   const nanobind::object& progress) {
   const Study& chosen = find_study(name);
@@ -140,7 +163,8 @@ std::string checked(const std::string& source, const std::string& record) {
   if (!all.runs.empty()) return to_json_text(all.runs.front());
   if (!all.kernels.empty()) return to_json_text(all.kernels.front());
   if (!all.explained.empty()) return to_json_text(all.explained.front());
-  return to_json_text(all.ceilings.front());
+  if (!all.ceilings.empty()) return to_json_text(all.ceilings.front());
+  return record;  // of several GPUs, whose records nothing else writes
 }
 
 }  // namespace tilescope::python

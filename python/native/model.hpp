@@ -2,6 +2,7 @@
 // The model's commands for Python: records go in and come out as the JSON text of their schemas.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,19 @@ struct ModelRequest {
 /// A record of a run for each problem and kernel. All are refused or none.
 /// @throws BadInput, MachineLacks
 std::string simulate(const ModelRequest& request, const nanobind::object& progress);
+
+/// One problem on several GPUs.
+struct RankRequest {
+  std::vector<std::string> argv;  // of the record
+  AttentionProblem problem;
+  std::vector<int> gpus;
+  std::vector<std::string> schedules;
+  int ulysses = 0;  // 0: the most that divide GPUs and heads
+  std::string machine, passes;
+  std::optional<double> link_bytes_per_second, flops_per_second;  // in place of the machine's
+};
+/// The record of every schedule on every number of GPUs, and of those that cannot split the problem why.
+std::pair<std::string, std::vector<std::string>> simulate_gpus(const RankRequest& request);
 
 /// The record of a study. @param machine "" for the study's own
 std::string study(const std::vector<std::string>& argv, const std::string& name, const std::string& machine,
@@ -52,6 +66,11 @@ std::string checked(const std::string& source, const std::string& record);
 /// What `list WHAT` lists, with numbers as numbers: kernels, machines, metrics, counters, models, presets or
 /// studies.
 std::string catalogue(const std::string& what);
+
+/// The same of `counters`, as a chip counts them: with the times that a kernel must run for them, and the
+/// formula of its counters, null where it has none. Asks libcupti: no device is needed.
+/// @param chip CUPTI's name of it @throws MachineLacks without libcupti, UnknownName
+std::string counters_of(const std::string& chip);
 
 /// Versions, and what this build and this machine can.
 std::string info();

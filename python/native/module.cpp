@@ -99,10 +99,26 @@ AttentionProblem make_problem(std::int64_t batch, std::int64_t heads, std::int64
                               std::int64_t seqlen_q, std::int64_t seqlen_k, std::int64_t head_dim,
                               const std::string& dtype, bool causal, std::array<std::int64_t, 2> window,
                               std::optional<double> scale, double dropout, std::uint64_t seed,
-                              std::vector<std::int64_t> key_lengths) {
-  AttentionProblem problem{
-      batch,  heads,     heads_kv,  seqlen_q, seqlen_k, head_dim, element_type(dtype),
-      causal, window[0], window[1], scale,    dropout,  seed,     std::move(key_lengths)};
+                              std::vector<std::int64_t> key_lengths, const std::string& descale_q,
+                              const std::string& descale_k, const std::string& descale_v,
+                              std::optional<std::array<int, 2>> descale_block) {
+  AttentionProblem problem{batch,
+                           heads,
+                           heads_kv,
+                           seqlen_q,
+                           seqlen_k,
+                           head_dim,
+                           element_type(dtype),
+                           causal,
+                           window[0],
+                           window[1],
+                           scale,
+                           dropout,
+                           seed,
+                           std::move(key_lengths),
+                           {parse_descale("descale_q", descale_q), parse_descale("descale_k", descale_k),
+                            parse_descale("descale_v", descale_v)}};
+  if (descale_block) problem.descales.block = {(*descale_block)[0], (*descale_block)[1]};
   validate(problem);
   return problem;
 }
@@ -116,7 +132,8 @@ void bind_problem(nb::module_& module) {
   nb::class_<AttentionProblem>(module, "Problem")
       .def(nb::new_(&make_problem), "batch"_a, "heads"_a, "heads_kv"_a, "seqlen_q"_a, "seqlen_k"_a,
            "head_dim"_a, "dtype"_a, "causal"_a, "window"_a, "scale"_a.none(), "dropout"_a, "seed"_a,
-           "key_lengths"_a = std::vector<std::int64_t>())
+           "key_lengths"_a = std::vector<std::int64_t>(), "descale_q"_a = "1", "descale_k"_a = "1",
+           "descale_v"_a = "1", "descale_block"_a.none() = nb::none())
       .def(
           "with_seed",
           [](AttentionProblem problem, std::uint64_t seed) {
@@ -158,10 +175,10 @@ void bind_arrays(nb::module_& module) {
   module.def(
       "attention_forward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
-         const HostArray& v, const HostArray& out, const HostArray& lse) {
-        run_without_gil([&] { attention_forward(problem, use, q, k, v, out, lse); });
+         const HostArray& v, const HostArray& out, const HostArray& lse, const GivenDescales& descales) {
+        run_without_gil([&] { attention_forward(problem, use, q, k, v, out, lse, descales); });
       },
-      "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a);
+      "problem"_a, "use"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "descales"_a = GivenDescales{});
   module.def(
       "attention_backward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& dout, const HostArray& q,
@@ -174,10 +191,11 @@ void bind_arrays(nb::module_& module) {
       "exact",
       [](const AttentionProblem& problem, const HostArray& q, const HostArray& k, const HostArray& v,
          const HostArray& dout, const HostArray& out, const HostArray& lse, const HostArray& dq,
-         const HostArray& dk, const HostArray& dv) {
-        run_without_gil([&] { exact(problem, q, k, v, dout, out, lse, dq, dk, dv); });
+         const HostArray& dk, const HostArray& dv, const GivenDescales& descales) {
+        run_without_gil([&] { exact(problem, q, k, v, dout, out, lse, dq, dk, dv, descales); });
       },
-      "problem"_a, "q"_a, "k"_a, "v"_a, "dout"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a);
+      "problem"_a, "q"_a, "k"_a, "v"_a, "dout"_a, "out"_a, "lse"_a, "dq"_a, "dk"_a, "dv"_a,
+      "descales"_a = GivenDescales{});
 }
 
 void bind_device(nb::module_& module) {
@@ -202,6 +220,16 @@ void bind_model(nb::module_& module) {
       },
       "argv"_a, "problems"_a, "kernels"_a, "machine"_a, "passes"_a, "pages"_a, "replay"_a, "l2_curve"_a,
       "progress"_a.none());
+  module.def(
+      "simulate_gpus",
+      [](std::vector<std::string> argv, const AttentionProblem& problem, std::vector<int> gpus,
+         std::vector<std::string> schedules, int ulysses, std::string machine, std::string passes,
+         std::optional<double> link_rate, std::optional<double> flop_rate) {
+        return simulate_gpus({std::move(argv), problem, std::move(gpus), std::move(schedules), ulysses,
+                              std::move(machine), std::move(passes), link_rate, flop_rate});
+      },
+      "argv"_a, "problem"_a, "gpus"_a, "schedules"_a, "ulysses"_a, "machine"_a, "passes"_a,
+      "link_rate"_a.none(), "flop_rate"_a.none());
   module.def("study", &study, "argv"_a, "name"_a, "machine"_a, "progress"_a.none());
   module.def("explain", &explain, "argv"_a, "source"_a, "record"_a, "problem"_a, "passes"_a, "filter"_a,
              "skip"_a, "count"_a);
@@ -216,6 +244,7 @@ void bind_model(nb::module_& module) {
       "records"_a);
   module.def("checked", &checked, "source"_a, "record"_a);
   module.def("catalogue", &catalogue, "what"_a);
+  module.def("counters_of", &counters_of, "chip"_a);
   module.def("info", &info);
 }
 
@@ -230,11 +259,12 @@ void bind_counting(nb::module_& module) {
   module.def(
       "measure",
       [](std::vector<std::string> argv, std::string name, std::string metrics, std::string l2, int device,
-         int launches, const std::function<void()>& work) {
+         int launches, bool time, const std::function<void()>& work) {
         return measure(
-            {std::move(argv), std::move(name), std::move(metrics), std::move(l2), device, launches}, work);
+            {std::move(argv), std::move(name), std::move(metrics), std::move(l2), device, launches, time},
+            work);
       },
-      "argv"_a, "name"_a, "metrics"_a, "l2"_a, "device"_a, "launches"_a, "work"_a);
+      "argv"_a, "name"_a, "metrics"_a, "l2"_a, "device"_a, "launches"_a, "time"_a, "work"_a);
   module.def("timeline", &timeline, "interval_s"_a, "work"_a);
 }
 

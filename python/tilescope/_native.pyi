@@ -25,6 +25,10 @@ class Problem:
         dropout: float,
         seed: int,
         key_lengths: Sequence[int] = (),
+        descale_q: str = "1",
+        descale_k: str = "1",
+        descale_v: str = "1",
+        descale_block: tuple[int, int] | None = None,
     ) -> Problem: ...
     def with_seed(self, seed: int) -> Problem: ...
     def describe(self) -> str: ...
@@ -45,7 +49,14 @@ class KernelUse:
 def preset(name: str) -> str: ...
 def model_layer(name: str, tp: int, batch: int, seqlen: int, decode: bool) -> str: ...
 def attention_forward(
-    problem: Problem, use: KernelUse, q: _Array, k: _Array, v: _Array, out: _Array, lse: _Array
+    problem: Problem,
+    use: KernelUse,
+    q: _Array,
+    k: _Array,
+    v: _Array,
+    out: _Array,
+    lse: _Array,
+    descales: tuple[_Array, _Array, _Array] = ...,
 ) -> None: ...
 def attention_backward(
     problem: Problem,
@@ -71,6 +82,7 @@ def exact(
     dq: _Array,
     dk: _Array,
     dv: _Array,
+    descales: tuple[_Array, _Array, _Array] = ...,
 ) -> None: ...
 def simulate(
     argv: Sequence[str],
@@ -83,6 +95,17 @@ def simulate(
     l2_curve: bool,
     progress: _Progress,
 ) -> str: ...
+def simulate_gpus(
+    argv: Sequence[str],
+    problem: Problem,
+    gpus: Sequence[int],
+    schedules: Sequence[str],
+    ulysses: int,
+    machine: str,
+    passes: str,
+    link_rate: float | None,
+    flop_rate: float | None,
+) -> tuple[str, list[str]]: ...
 def study(argv: Sequence[str], name: str, machine: str, progress: _Progress) -> str: ...
 def explain(
     argv: Sequence[str],
@@ -100,6 +123,7 @@ def diff(
 def report(records: Sequence[tuple[str, str]]) -> list[tuple[str, str]]: ...
 def checked(source: str, record: str) -> str: ...
 def catalogue(what: str) -> str: ...
+def counters_of(chip: str) -> str: ...
 def info() -> str: ...
 
 class BlockCount:
@@ -110,7 +134,14 @@ class BlockCount:
     def library(self) -> str: ...
 
 def measure(
-    argv: Sequence[str], name: str, metrics: str, l2: str, device: int, launches: int, work: Callable[[], object]
+    argv: Sequence[str],
+    name: str,
+    metrics: str,
+    l2: str,
+    device: int,
+    launches: int,
+    time: bool,
+    work: Callable[[], object],
 ) -> str: ...
 def timeline(interval_s: float, work: Callable[[], object]) -> str: ...
 def refusal(problem: Problem, use: KernelUse, backward: bool) -> str | None: ...

@@ -105,6 +105,32 @@ def _lengths_of(key_lengths: Any, k: NDArray[Any], layout: str) -> tuple[int, ..
     return tuple(int(length) for length in lengths)
 
 
+def _descales_of(
+    arrays: Sequence[NDArray[Any]], layout: str, block: tuple[int, int] | None, given: Sequence[Any]
+) -> tuple[dict[str, Any], list[NDArray[Any]], tuple[_Place, _Place, _Place]]:
+    """Fields of a Problem, arrays that must live as long as the places, and places: of descale_q, _k and _v, each a
+    number or an array (B, Hkv), of blocks (B, H or Hkv, blocks)."""
+    import numpy as np
+
+    fields: dict[str, Any] = {"descale_block": block}
+    kept, places = [], [_NOWHERE] * 3
+    for index, (name, descale) in enumerate(zip(("descale_q", "descale_k", "descale_v"), given)):
+        if descale is None or isinstance(descale, (str, int, float)):
+            fields[name] = 1.0 if descale is None else descale
+            continue
+        held = np.ascontiguousarray(descale, np.float32)
+        shape: tuple[int, ...] = (arrays[0].shape[0], arrays[1].shape[1 if layout == "bhnd" else 2])
+        if block is not None:
+            heads, rows = arrays[index].shape[1:3] if layout == "bhnd" else arrays[index].shape[2:0:-1]
+            shape = (arrays[0].shape[0], heads, -(-rows // block[min(index, 1)]))
+        if held.shape != shape:
+            raise bad_input(name, f"an array of shape {held.shape}", f"must be a number or have the shape {shape}")
+        fields[name] = "given"
+        kept.append(held)
+        places[index] = _place(held.reshape((*shape[:2], 1, -1)), "bhnd")
+    return fields, kept, (places[0], places[1], places[2])
+
+
 def _problem(
     arrays: Sequence[Any], layout: str, dropout: float, seed: int | None, key_lengths: Any, **fields: Any
 ) -> Problem:
@@ -126,6 +152,10 @@ def attention(
     dropout: float = 0.0,
     seed: int | None = None,
     key_lengths: Any = None,
+    descale_q: Any = None,
+    descale_k: Any = None,
+    descale_v: Any = None,
+    descale_block: tuple[int, int] | None = None,
     kernel: str | None = None,
     tile: tuple[int, int] | None = None,
     backward: str | None = None,
@@ -143,6 +173,11 @@ def attention(
         As of `Problem`. Dropout needs a seed.
     key_lengths : sequence of int, or boolean array (B, Nk)
         Keys of each batch entry; those behind are padding, which no query sees. Booleans are true up to it.
+    descale_q, descale_k, descale_v : float, or array (B, Hkv)
+        float8: what the stored elements are multiplied by; default 1.
+    descale_block : (int, int)
+        Rows of q, and of k and v, with a descale of their own: a kernel's tile. The arrays are then (B, H, blocks)
+        for q and (B, Hkv, blocks) for k and v.
     kernel : str
         ``tilescope.kernels()`` lists them; default ``cpu:flash2``.
     tile : (block_m, block_n)
@@ -155,13 +190,16 @@ def attention(
     out, shaped as q and of its type (bfloat16 for float8), in C order; with ``return_lse`` also lse, (B, H, Nq)
     float32, the natural logarithm of each row's sum of exponentials, -inf for a row that sees no key.
 
-    A torch tensor is handed to `tilescope.torch.attention`.
+    Raises BadInput for shapes, types and choices that do not go together, UnknownName for a kernel that there is not,
+    OutOfMemory, and MachineLacks for one that cannot run here. A torch tensor is handed to `tilescope.torch.attention`.
     """
     if _is_torch(q):
         from . import torch as on_torch
 
         if key_lengths is not None:
             raise bad_input("key_lengths", "with torch tensors", "must be left out: their operators know no padding")
+        if any(descale is not None for descale in (descale_q, descale_k, descale_v, descale_block)):
+            raise bad_input("descale_q", "with torch tensors", "must be left out: their operators know no descales")
         return on_torch.attention(
             q, k, v, causal=causal, window=window, scale=scale, dropout=dropout, seed=seed, kernel=kernel,
             tile=tile, backward=backward, layout=layout, return_lse=return_lse,
@@ -169,7 +207,10 @@ def attention(
     np = _numpy()
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
-    problem = _problem(arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
+    fields, _kept, descales = _descales_of(arrays, layout, descale_block, (descale_q, descale_k, descale_v))
+    problem = _problem(
+        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **fields
+    )  # fmt: skip
     out = np.empty(arrays[0].shape, _numpy_type(problem._handle.output_type(), arrays[0]))
     lse = np.empty((problem.batch, problem.heads, problem.seqlen_q), np.float32)
     _native.attention_forward(
@@ -178,6 +219,7 @@ def attention(
         *_places(arrays, layout),
         _place(out, layout),
         _lse_place(lse) if return_lse else _NOWHERE,
+        descales,
     )
     return (_like(q, out), _like(q, lse)) if return_lse else _like(q, out)
 
@@ -206,6 +248,7 @@ def attention_backward(
     dout and out are shaped as q, lse is (B, H, Nq) float32: what `attention` gave with ``return_lse=True`` and the
     same arguments. ``backward``: fused (default), split (deterministic on any machine), rows, joined (split's
     two passes in one launch) or ordered (fused, with reductions in a fixed order: deterministic on any machine).
+    Raises as `attention`, BadInput too for a dout, out or lse of another shape or type.
     """
     np = _numpy()
 
@@ -245,16 +288,24 @@ def exact_attention(
     dropout: float = 0.0,
     seed: int | None = None,
     key_lengths: Any = None,
+    descale_q: Any = None,
+    descale_k: Any = None,
+    descale_v: Any = None,
+    descale_block: tuple[int, int] | None = None,
     layout: str = "bhnd",
 ) -> dict[str, NDArray[Any]]:
-    """The judge: attention by its definition in fp64, untiled, from the inputs as they are.
+    """The judge: attention by its definition in fp64, untiled, from the inputs as they are, times their descales.
 
     Returns a dictionary of float64 arrays: out and lse; with dout also dq, dk and dv. Shapes as of `attention`.
+    Raises BadInput for shapes and types that do not go together, OutOfMemory.
     """
     np = _numpy()
 
     arrays = [_host_array(name, array) for name, array in (("q", q), ("k", k), ("v", v))]
-    problem = _problem(arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale)
+    fields, _kept, descales = _descales_of(arrays, layout, descale_block, (descale_q, descale_k, descale_v))
+    problem = _problem(
+        arrays, layout, dropout, seed, key_lengths, causal=causal, window=window, scale=scale, **fields
+    )  # fmt: skip
     shapes = {"out": arrays[0].shape, "lse": (problem.batch, problem.heads, problem.seqlen_q)}
     gradient = _NOWHERE
     if dout is not None:
@@ -270,6 +321,7 @@ def exact_attention(
         _place(results["out"], layout),
         _lse_place(results["lse"]),
         *(_places([results[name] for name in ("dq", "dk", "dv")], layout) if "dq" in results else (_NOWHERE,) * 3),
+        descales,
     )
     return results
 

@@ -209,7 +209,7 @@ def counted(
 ) -> Any:
     """Decorator: counts every call. The function returns what it returns; ``.counts`` is a list of `Count`.
 
-    ``@counted`` or ``@counted(metrics="traffic", by="kernel")``; arguments as of `count`.
+    ``@counted`` or ``@counted(metrics="traffic", by="kernel")``; arguments as of `count`. A call raises as `count`.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -248,14 +248,18 @@ def measure(
     metrics: str = "traffic",
     launches: int = 9,
     l2: str = "cold",
+    time: bool = True,
     device: Any = None,
     **options: Any,
 ) -> Record:
     """Calls a function, which must do the same each time, again and again: counters of any number of passes, taken
-    `launches` times (medians), and its time with a cold or a warm L2, as often as its noise asks for.
+    `launches` times (medians), and its time [s] with a cold or a warm L2, as often as its noise asks for.
 
-    What it enqueues must be ordered after the default stream. Raises as `count`; not inside torch.profiler, whose records
-    of kernels it would take.
+    metrics, l2, device : as of `count`; any other argument is the function's
+    time : False: counters alone, in fewer calls, and the record has neither times nor the launch's facts
+
+    What it enqueues must be ordered after the default stream. Raises BadInput for fewer than one launch, else as `count`;
+    not inside torch.profiler, whose records of kernels it would take.
     """
     if launches < 1:
         raise bad_input("launches", launches, "must be at least 1")
@@ -264,7 +268,7 @@ def measure(
     _find_cupti()
     with _alone("measure"):
         work = _on_the_default_stream(lambda: function(*arguments, **options))
-        text = _native.measure(argv, name, metrics, l2, _cuda_device(device), launches, work)
+        text = _native.measure(argv, name, metrics, l2, _cuda_device(device), launches, time, work)
     return Record(text, source=f"measure({name})")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +102,8 @@ def closed_form(
     Columns of ``.frame()``: closed_form.sm_l2_read_bytes and ..._write_bytes, which cross the boundary between SMs
     and L2; closed_form.compulsory_read_bytes and ..._write_bytes, which no kernel can do without; flops over
     visible pairs and executed_flops over whole visited tiles.
+
+    Raises UnknownName for a kernel that there is not, BadInput where one refuses the problem or a choice.
     """
     choices = {"backward": backward, "order": order, "diagonal_slices": diagonal_slices}
     return _simulate("closed_form", problems, kernel, "h200", passes, tile, choices, "contiguous", False, False, None)
@@ -134,15 +137,61 @@ def simulate(
 
     Columns of ``.frame()`` beside those of `closed_form`: simulated.sm_l2_read_bytes, ..._write_bytes,
     simulated.dram_read_bytes, ..._write_bytes, simulated.hit_rate (1.0 = all). Ctrl-C ends it.
+
+    Raises as `closed_form`, UnknownName too for a machine, and OutOfMemory where the replay does not fit.
     """
     choices = {"backward": backward, "order": order, "scan": scan, "diagonal_slices": diagonal_slices}
     return _simulate("simulate", problems, kernel, machine, passes, tile, choices, pages, replay, l2_curve, progress)
+
+
+def simulate_gpus(
+    problem: Problem,
+    gpus: int | Sequence[int],
+    schedule: str | Sequence[str] = "zigzag",
+    *,
+    passes: str = "fwd",
+    machine: str | os.PathLike[str] = "h200",
+    ulysses: int | None = None,
+    link_rate: float | None = None,
+    flop_rate: float | None = None,
+) -> Record:
+    """What each of several GPUs sends, holds and takes when they share a problem, and what of its time is lost to what.
+
+    gpus : how many; or several numbers
+    schedule : a name of ``tilescope.schedules()``, or several; those that cannot split the problem are left out with
+        a warning, a single one is refused
+    machine : whose rates the GPUs and their links have
+    ulysses : of ulysses-ring: GPUs that share heads; default: the most that divide GPUs and heads
+    link_rate : of a link in one direction [B/s]; flop_rate : of one GPU with the whole problem [FLOP/s]
+
+    Columns of ``.frame()``: link.sent_bytes and link.received_bytes of the GPU that sends most, link.memory_bytes that
+    it holds, predicted.time_s, predicted.efficiency (of so many GPUs without links, 1.0 = all), and predicted.lost_...:
+    what is missing of it, as shares that add up to 1 with it.
+
+    Raises BadInput for a number of GPUs, a rate or a single schedule that cannot be, naming the field.
+    """
+    numbers = [gpus] if isinstance(gpus, int) else list(gpus)
+    names = [schedule] if isinstance(schedule, str) else list(schedule)
+    if not numbers or not names:
+        raise bad_input("gpus" if names else "schedule", "[]", "must be at least one")
+    options = _given(
+        machine=os.fspath(machine), passes=passes, ulysses=ulysses, link_rate=link_rate, flop_rate=flop_rate
+    )
+    argv = _argv("simulate_gpus", problem, gpus, schedule, **options)
+    text, refusals = _native.simulate_gpus(
+        argv, problem._handle, numbers, names, ulysses or 0, os.fspath(machine), passes, link_rate, flop_rate
+    )
+    for refusal in refusals:
+        warnings.warn(f"left out: {refusal}", stacklevel=2)
+    return Record(text, source="simulate_gpus")
 
 
 def study(name: str, machine: str | os.PathLike[str] | None = None, *, progress: Progress | None = None) -> Record:
     """The record of a named sweep, which `report` turns into its figures; ``tilescope.studies()`` lists them.
 
     machine : in place of the study's own. progress : called with (runs done, runs in all)
+
+    Raises UnknownName for a study or a machine that there is not, BadInput for a machine where it computes on this CPU.
     """
     model = "" if machine is None else os.fspath(machine)
     argv = _argv("study", name, **({"machine": model} if model else {}))
@@ -163,6 +212,9 @@ def explain(
     record : what ``tilescope profile --metrics traffic,causes --json FILE -- COMMAND`` wrote, or `count`
     problem : what the kernels computed
     kernel_filter : a regular expression that the kernels' names contain a match of; skip, count : of the launches
+
+    A row's ``agreement`` is explained, not certain (another number of query heads over the batch, ``other_heads``, fits
+    clearly better), reads, writes or unexplained. Raises BadInput where no kernel is left, or lacks SM<->L2 bytes.
     """
     kernels = record if isinstance(record, Record) else load(record)
     if count is not None and count < 1:
@@ -232,9 +284,22 @@ def metrics() -> pandas.DataFrame:
     return _catalogue("metrics")
 
 
-def counters() -> pandas.DataFrame:
-    """What can be counted: sets of metrics, metrics, and the hardware counters that each is computed from."""
-    return _catalogue("counters")
+def counters(chip: str | None = None) -> pandas.DataFrame:
+    """What can be counted: sets of metrics, metrics with their units, and the hardware counters that each is computed
+    from.
+
+    chip : CUPTI's name of one, as in "GH100": its own counters and ``passes``, the times that a kernel must run for them;
+        <NA> where the chip has none. It need not be here
+
+    Raises UnknownName for a chip that the libcupti of this machine does not know, MachineLacks without libcupti.
+    """
+    if chip is None:
+        return _catalogue("counters")
+    from .counting import _find_cupti
+
+    _find_cupti()
+    table = frame_of(json.loads(_native.counters_of(chip)), "`tilescope.counters()`")
+    return table.astype({"passes": "Int64"})
 
 
 def presets() -> pandas.DataFrame:
@@ -245,6 +310,11 @@ def presets() -> pandas.DataFrame:
 def models() -> pandas.DataFrame:
     """Attention layers of published models, for `Problem.model`, with their sources."""
     return _catalogue("models")
+
+
+def schedules() -> pandas.DataFrame:
+    """How several GPUs can share a problem, for `simulate_gpus`."""
+    return _catalogue("schedules")
 
 
 def studies() -> pandas.DataFrame:

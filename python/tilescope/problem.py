@@ -30,6 +30,14 @@ def element_type_of(dtype: object) -> str:
     raise bad_input("dtype", name, f"must be one of {', '.join(_TYPES)}")
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _window_of(window: Any) -> tuple[int, int]:
     try:
         left, right = map(operator.index, window)
@@ -66,6 +74,10 @@ class Problem:
     dropout: float = 0.0  #: share of the probabilities that is dropped, in [0, 1)
     seed: int = 0  #: of dropout and of random inputs
     key_lengths: tuple[int, ...] = ()  #: one a batch entry; none: no key is padding
+    descale_q: float | str = 1.0  #: fp8: what stored queries are multiplied by; or "random", of (batch, key head)
+    descale_k: float | str = 1.0
+    descale_v: float | str = 1.0
+    descale_block: tuple[int, int] | None = None  #: rows of q, and of k and v, that share one; none: all of a head
     _handle: _native.Problem = dataclasses.field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,12 +99,19 @@ class Problem:
         put("dtype", _TYPES.get(self.dtype, self.dtype))
         put("causal", bool(self.causal))
         put("key_lengths", tuple(operator.index(length) for length in self.key_lengths))
+        for field in ("descale_q", "descale_k", "descale_v"):
+            value = getattr(self, field)
+            put(field, value if isinstance(value, str) and not _is_number(value) else float(value))
+        if self.descale_block is not None:
+            rows_q, rows_k = map(operator.index, self.descale_block)
+            put("descale_block", (rows_q, rows_k))
         if not 0 <= self.seed < 2**64:
             raise bad_input("seed", self.seed, "must lie in 0 ... 2^64 - 1")
         for field in ("seqlen_q", "head_dim", "batch", "heads", "heads_kv", "seqlen_k"):
             if abs(getattr(self, field)) >= 2**63:
                 raise bad_input(field, getattr(self, field), "must fit 63 bits")
-        put("_handle", _native.Problem(**self._fields()))
+        told = {name: str(getattr(self, name)) for name in ("descale_q", "descale_k", "descale_v")}
+        put("_handle", _native.Problem(**{**self._fields(), **told}))
 
     def _fields(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.init}

@@ -36,6 +36,10 @@ def words_of(problem: Problem) -> list[str]:
     words += ["--window", ",".join(map(str, problem.window))] if problem.window != (-1, -1) else []
     words += ["--scale", repr(problem.scale)] if problem.scale is not None else []
     words += ["--key-lengths", ",".join(map(str, problem.key_lengths))] if problem.key_lengths else []
+    for name in ("descale_q", "descale_k", "descale_v"):
+        value = getattr(problem, name)
+        words += [f"--{name.replace('_', '-')}", str(value)] if value != 1.0 else []
+    words += ["--descale-block", "{}x{}".format(*problem.descale_block)] if problem.descale_block else []
     return words + (["--causal"] if problem.causal else [])
 
 
@@ -90,7 +94,8 @@ def profile_command(
     filter, nvtx : regular expressions on names of kernels, and of NVTX ranges that they are launched in
     l2 : ``cold`` or ``warm``, before each kernel. time : also times, from a run of their own
 
-    ``.json["exit_code"]`` is the command's. What could not be counted stands in ``.json["messages"]``.
+    ``.json["exit_code"]`` is the command's. What could not be counted stands in ``.json["messages"]``. Raises TypeError
+    for a command in one piece, BadInput for one that cannot be started, MachineLacks without a driver.
     """
     if isinstance(argv, str):
         raise TypeError('argv must be a list of words, as in ["python3", "my_script.py"], not a str')
@@ -140,7 +145,10 @@ def bench(
     passes: str = "fwd",
     tile: tuple[int, int] | None = None,
 ) -> Record:
-    """Times of the kernels, which are judged first: medians, with their noise, as ``time.median_s``."""
+    """Times [s] of the kernels, which are judged first: medians, with their noise, as ``time.median_s``.
+
+    Raises UnknownName for a kernel, CheckFailed for one that is wrong, MachineLacks for one that cannot run here.
+    """
     words = _kernel_words(kernels, tile, passes)
     return _joined(run_program("bench", *words, *words_of(problem)) for problem in problems_of(problems))
 

@@ -22,10 +22,13 @@ _LONGEST_NAME = 60  # of a kernel, in a table
 _MOST_SIZES = 5  # of blocks, that are told one by one
 _OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
+_GPU_MEMORY = ("operand_bytes", "received_buffer_bytes", "state_bytes")
+_SEVERAL_GPUS = "tilescope.distributed/1"
 _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
     "dropout", "seed", "key_lengths",
 )  # fmt: skip
+_DESCALES = ("descale_q", "descale_k", "descale_v", "descale_block")  # columns where a run has them
 
 
 def _unit(metric: str) -> str:
@@ -68,13 +71,16 @@ class Record:
 
     @property
     def schema(self) -> str:
-        """``tilescope.run/1``, ``tilescope.kernels/1``, ``tilescope.explain/1`` or ``tilescope.ceilings/1``."""
+        """``tilescope.run/1``, ``tilescope.kernels/1``, ``tilescope.explain/1``, ``tilescope.ceilings/1`` or
+        ``tilescope.distributed/1``."""
         return str(self.json["schema"])
 
     def rows(self) -> list[dict[str, Any]]:
         """A dictionary for each run and pass, for each launch of a kernel, or for each ceiling. Metrics are called as in
         ``tilescope.metrics()``: ``simulated.dram_read_bytes``; of a run that was judged ``error.o.max_abs`` and
         ``error.o.of_bound`` (1.0 = as large as may be), of each tensor that the pass's direction writes."""
+        if self.schema == _SEVERAL_GPUS:
+            return [row for run in self.json["runs"] for row in _gpu_rows(run)]
         kinds = {"runs": _run_rows, "kernels": _kernel_rows, "ceilings": _ceiling_rows}
         for key, rows in kinds.items():
             if key in self.json:
@@ -143,6 +149,9 @@ class Record:
         rows = self.rows()
         varying = _varying(rows)
         for row in rows:
+            if "schedule" in row:
+                table.append(_gpu_line(row, varying))
+                continue
             if "kernel" not in row:
                 table.append({"name": row["name"], "per second": readable(row["per_second"], _short(row["unit"]))})
                 continue
@@ -169,6 +178,17 @@ def _short(unit: str) -> str:
     return {"byte/s": "B", "flop/s": "FLOP"}.get(unit, unit)
 
 
+def _gpu_line(row: dict[str, Any], varying: list[str]) -> dict[str, str]:
+    line = {"schedule": row["schedule"], "gpus": str(row["gpus"]), **{field: str(row[field]) for field in varying}}
+    line["pass"] = row["pass"]
+    for key, value in row.items():
+        if key.startswith(("predicted.lost_", "predicted.efficiency", "measured.efficiency")):
+            line[key] = f"{100 * value:.1f} %"
+        elif _is_metric(key) and _unit(key):
+            line[key] = readable(value, _unit(key))
+    return line
+
+
 def _told(kernel: str) -> str:
     """A kernel's name as a table can hold it: a template's is longer than all the rest of the row."""
     name = kernel.removeprefix("void ")
@@ -182,7 +202,7 @@ def _record_of(text: str, source: str) -> Record:
 def _varying(rows: list[dict[str, Any]]) -> list[str]:
     """What tells the rows' problems and machines apart, each once."""
     columns: dict[tuple[Any, ...], str] = {}
-    for field in (*_PROBLEM_FIELDS, "simulated_on"):
+    for field in (*_PROBLEM_FIELDS, *_DESCALES, "simulated_on"):
         values = tuple(row.get(field) for row in rows)
         if len(set(values)) > 1:
             columns.setdefault(values, field)
@@ -209,12 +229,35 @@ def _is_metric(column: str) -> bool:
     return "." in column or column in ("flops", "executed_flops")
 
 
-def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _problem_of(run: Mapping[str, Any]) -> dict[str, Any]:
     problem = run["problem"]
-    shared = {field: problem.get(field) for field in _PROBLEM_FIELDS}
-    shared["window"] = tuple(problem["window"])
-    shared["key_lengths"] = tuple(problem["key_lengths"]) if "key_lengths" in problem else None
-    shared["kernel"] = run["kernel"]
+    fields = {field: problem.get(field) for field in _PROBLEM_FIELDS}
+    fields["window"] = tuple(problem["window"])
+    fields["key_lengths"] = tuple(problem["key_lengths"]) if "key_lengths" in problem else None
+    fields.update((field, tuple(problem[field]) if field == "descale_block" else problem[field])
+                  for field in _DESCALES if field in problem)  # fmt: skip
+    return fields
+
+
+def _gpu_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    shared = {**_problem_of(run), "kernel": run.get("kernel"), "schedule": run["schedule"], "gpus": run["gpus"]}
+    for entry in run.get("passes", ()):
+        busiest = max(entry["gpus"], key=lambda gpu: gpu["link_sent_bytes"])
+        row = {**shared, "pass": entry["name"]}
+        row |= {f"link.{way}_bytes": busiest[f"link_{way}_bytes"] for way in ("sent", "received")}
+        if "operand_bytes" in busiest:
+            row["link.memory_bytes"] = sum(busiest[part] for part in _GPU_MEMORY)
+        predicted = dict(entry.get("predicted", {}))
+        lost = predicted.pop("lost", {})
+        row.update(_numbers("predicted.", predicted))
+        for cause, time in lost.items():
+            row[f"predicted.lost_{cause.removesuffix('_s')}"] = time / predicted["time_s"]
+        row.update(_numbers("measured.", {key: value for key, value in entry.items() if key != "repetitions"}))
+        yield row
+
+
+def _run_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    shared = {**_problem_of(run), "kernel": run["kernel"]}
     for key in ("order", "scan", "pages", "inputs", "l2"):
         if key in run:
             shared[key] = run[key]
@@ -250,6 +293,8 @@ def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if "explanation" in kernel:
         fit = kernel["explanation"]
         row["agreement"] = fit["agreement"]
+        if better := fit.get("other_heads"):
+            row["other_heads"] = better["heads_over_batch"]
         row["program"] = ", ".join(program["program"] for program in fit["programs"]) or None
         row["block_m"] = tuple(sorted({tile[0] for program in fit["programs"] for tile in program["tiles"]}))
         row.update(_numbers("left_over.", {key: fit[key] for key in ("read_residual_bytes", "write_residual_bytes")}))

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bad problems, kernels and paths, given to every command that takes them: the same sentence from each.
+#include <fstream>
+
+#include "analysis/records/json/json_fields.hpp"
 #include "tests/cli/program.hpp"
 
 namespace tilescope::testing {
@@ -30,6 +33,10 @@ TEST_CASE("bad problems are refused by every command that takes one") {
                        {{"--dtype", "fp23"}, {"dtype", "fp23", "fp32"}},
                        {{"--window", "5"}, {"window", "5", "LEFT,RIGHT"}},
                        {{"--dropout", "1"}, {"dropout", "1", "[0, 1)"}},
+                       {{"--dtype", "fp8e4m3", "--descale-k", "0"}, {"descale_k", "'0'", "random or data"}},
+                       {{"--dtype", "fp8e4m3", "--descale-k", "given"}, {"descale_k", "random or data"}},
+                       {{"--descale-v", "random"}, {"descale_v", "random", "fp8", "fp32"}},
+                       {{"--descale-block", "64"}, {"descale_block", "64"}},
                        {{"--preset", "llama3-9b"}, {"preset", "llama3-9b", "did you mean llama3-8b"}},
                        {{"--pass", "both"}, {"pass", "both", "fwd+bwd"}},
                        {{"--batch", "4611686018427387904", "--heads", "4"}, {"batch * heads", "2147483647"}},
@@ -49,6 +56,10 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
           {{"--backward", "sideways"}, {"backward", "sideways", "split, fused, rows, joined or ordered"}},
           {{"--order", "random"}, {"order", "random", "row-major"}},
           {{"--scan", "random"}, {"scan", "random", "ascending"}},
+          {{"--dtype", "fp8e4m3", "--descale-q", "2", "--kernel", "cpu:flash1"},
+           {"cpu:flash1", "descale_q", "left out"}},
+          {{"--dtype", "fp8e4m3", "--descale-block", "32x48", "--tile", "16x16", "--kernel", "cpu:flash2"},
+           {"cpu:flash2", "descale_block 16x16", "32x48"}},
           {{"--diagonal-slices", "0"}, {"diagonal-slices", "0", "1 ... 16"}},
           {{"--diagonal-slices", "3", "--tile", "64x64", "--kernel", "cpu:flash2"},
            {"cpu:flash2", "diagonal-slices 3", "64x64"}},
@@ -91,6 +102,34 @@ TEST_CASE("without a device GPU kernels are simulated, and not run: exit code 3,
 TEST_CASE("unknown machines are refused with the nearest") {
   check_refused({{"simulate", "--machine", "h20"}, {"machine", "h20", "did you mean h200"}});
   check_refused({{"simulate", "--machine", "nowhere.json"}, {"nowhere.json", "No such file"}});
+}
+
+TEST_CASE("a record that was written by halves is told from one that is none") {
+  const TemporaryFolder folder;
+  REQUIRE(run_program({"simulate", "--closed-form", "--seqlen", "64", "--json", "whole.json"}, folder.path())
+              .exit_code == 0);
+  const std::string whole = read_text_file((folder.path() / "whole.json").string());
+  const auto refusal = [&folder](const std::string& text) {
+    std::ofstream(folder.path() / "part.json") << text;
+    const ProgramResult result = run_program({"report", "part.json"}, folder.path());
+    CHECK(result.exit_code == 2);
+    return result.err;
+  };
+  CHECK(refusal(whole.substr(0, whole.size() / 2)).find("it ends in the middle") != std::string::npos);
+  CHECK(refusal("") == "tilescope: part.json is empty\n");
+  CHECK(refusal("# Notes").find("not valid JSON: parse error at line 1") != std::string::npos);
+}
+
+TEST_CASE("kernels may stand in a list, and element types have PyTorch's names too") {
+  const ProgramResult both =
+      run_program({"verify", "--kernel", "cpu:flash1,cpu:flash2", "--seqlen", "64", "--dtype", "bfloat16"});
+  CHECK(both.out.find("2 runs on 1 problem: 2 passed") != std::string::npos);
+  CHECK(both.out.find("D64 bf16") != std::string::npos);
+  check_refused({{"verify", "--kernel", "cpu:flash1,cpu:flash3"}, {"cpu:flash3", "did you mean"}});
+  check_refused({{"run", "--kernel", "cpu:flash1,cpu:flash2", "--out", "o"}, {"cpu:flash1,cpu:flash2"}});
+  check_refused({{"simulate", "--dtype", "half"}, {"dtype", "half", "bf16"}});
+  check_refused({{"simulate", "--sweep", "seqlen=1k.."}, {"sweep seqlen", "1k..", "both ends"}});
+  check_refused({{"simulate", "--seqlen"}, {"--seqlen = '': N is required after it"}});
 }
 
 }  // namespace tilescope::testing

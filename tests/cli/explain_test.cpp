@@ -64,6 +64,23 @@ TEST_CASE("explain counts launches as profile does, and one direction can be ask
   CHECK(second.out.find("right problem") == std::string::npos);
 }
 
+TEST_CASE("explain doubts a wrong number of heads, and says what the bytes leave open") {
+  std::vector<std::string> wrong = explain_command({});
+  wrong[5] = "8";  // --heads
+  const ProgramResult doubted = run_program(wrong);
+  CHECK(doubted.out.find("not certain: backward, dK and dV") != std::string::npos);
+  CHECK(doubted.out.find("not that problem?  32 heads over the batch fit better: backward, dQ, 128 x any") !=
+        std::string::npos);
+  CHECK(
+      doubted.out.find("0 of 19 kernels explained\nis B2 H8 N4096 D128 fp16 the right problem? 9 fit better "
+                       "with 32 heads over the batch\n") != std::string::npos);
+  CHECK(doubted.out.find("the same bytes have") == std::string::npos);
+  const ProgramResult right = run_program(explain_command({"--kernel-filter", "flash_fwd"}));
+  CHECK(right.out.find(
+            "1 of 1 kernels explained\nthe same bytes have: another split of the 32 heads over batch "
+            "and heads, or --heads-kv 1, 2, 4, 8\n") != std::string::npos);
+}
+
 TEST_CASE("explain refuses what it cannot hold against a problem, and writes nothing") {
   const TemporaryFolder folder;
   const std::string damaged = (folder.path() / "damaged.json").string();

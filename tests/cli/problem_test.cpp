@@ -53,6 +53,16 @@ TEST_CASE("the lengths of the batch entries tell how many there are") {
   CHECK_THROWS_AS(parse_problem({"--key-lengths", "5,,6"}), BadInput);
 }
 
+TEST_CASE("descales are numbers, by chance or of the data, of heads or of blocks") {
+  const AttentionProblem problem =
+      parse_problem({"--dtype", "fp8e5m2", "--descale-q", "0.5", "--descale-k", "random", "--descale-v",
+                     "data", "--descale-block", "128x96"})
+          .problem;
+  CHECK(problem.descales ==
+        Descales{{.value = 0.5}, {Descale::From::random}, {Descale::From::data}, {128, 96}});
+  CHECK(describe(problem) == "B1 H8 N1024 D64 fp8e5m2 descales q=0.5 k=random v=data of 128x96");
+}
+
 TEST_CASE("every problem option reaches its field") {
   const AttentionProblem expected{.batch = 2,
                                   .heads = 4,

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "analysis/cli/options/shard.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/errors.hpp"
@@ -26,7 +28,8 @@ ProgramResult part(const std::string& shard, const std::string& file,
 std::vector<int> tasks_of(const std::string& text, const std::vector<double>& costs) {
   cli::Shard shard;
   CLI::App app;
-  shard.add_to(app, {});
+  std::string json;
+  shard.add_to(app, {}, json);
   app.parse(std::vector<std::string>{text, "--shard"});  // CLI11 takes them from the back
   std::vector<int> tasks(costs.size());
   for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i] = static_cast<int>(i);
@@ -94,6 +97,18 @@ TEST_CASE("a merge without a part, of one twice, or of strangers is refused by n
   CHECK(contains(refusal({"a.json", "a.json"}), "part 0/2 was given twice"));
   CHECK(contains(refusal({"a.json", "c.json"}), "must be one of 2 parts, not of 3"));
   CHECK(contains(refusal({"a.json", "other.json"}), "same command"));
+}
+
+TEST_CASE("{part} in the name of a record is the part's number, where there are parts") {
+  const TemporaryFolder folder;
+  const std::string name = (folder.path() / "part-{part}.json").string();
+  REQUIRE(part("1/2", name).exit_code == 0);
+  CHECK(read_run_record((folder.path() / "part-1.json").string()).shard == "1/2");
+  CHECK_FALSE(std::filesystem::exists(name));
+  std::vector<std::string> whole = sweep;
+  whole.insert(whole.end(), {"--json", name});
+  REQUIRE(run_program(whole).exit_code == 0);
+  CHECK(std::filesystem::exists(name));
 }
 
 TEST_CASE("--shard is refused by name, and auto reads the job's variables") {

@@ -77,8 +77,25 @@ TEST_CASE("a kernel that was not named is the same on every machine, and says wh
   const std::string tile = simulated({"--seqlen", "512", "--dtype", "fp16", "--tile", "256x256"});
   CHECK(contains(tile, "kernel: cpu:flash2, because gpu:flash2-mma "));
   CHECK(contains(tile, "256x256"));
-  CHECK(contains(simulated({"--seqlen", "512"}), "kernel: gpu:flash2-simt, because gpu:flash2-mma computes"));
+  CHECK(contains(simulated({"--seqlen", "512", "--dtype", "fp32"}),
+                 "kernel: gpu:flash2-simt, because gpu:flash2-mma computes"));
+  const std::string untyped = simulated({"--seqlen", "512"});
+  CHECK(contains(untyped, "B1 H8 N512 D64 fp16\n"));
+  CHECK(contains(untyped, "kernel: gpu:flash2-mma, because it is the highest rung"));
   CHECK_FALSE(contains(simulated({"--seqlen", "512", "--kernel", "cpu:flash2"}), "kernel: "));
+}
+
+TEST_CASE("formulas alone have no columns of DRAM bytes") {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--seqlen", "512", "--kernel", "cpu:flash1,cpu:flash2"},
+        std::vector<std::string>{"--sweep", "seqlen=256,512", "--kernel", "cpu:flash2"}}) {
+    std::vector<std::string> formulas = more;
+    formulas.emplace_back("--closed-form");
+    const auto table_of = [](const std::string& text) { return text.substr(text.find("SM<->L2  / must")); };
+    CHECK(contains(table_of(simulated(more)), "DRAM"));
+    CHECK_FALSE(contains(table_of(simulated(formulas)), "DRAM"));
+    CHECK_FALSE(contains(table_of(simulated(formulas)), " - "));
+  }
 }
 
 TEST_CASE("what cannot be is warned of under the header, before any table") {

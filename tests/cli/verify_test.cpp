@@ -59,8 +59,9 @@ TEST_CASE("verify judges one problem on the kernels that are named, one line eac
     CHECK(run.inputs == InputKind::normal);
     CHECK(run.passes.size() >= 3);
     CHECK(run.error.size() == 5);
-    for (const auto& [tensor, error] : run.error) {
-      CAPTURE(tensor);
+    for (const auto& of_tensor : run.error) {
+      const auto& [tensor, error] = of_tensor;
+      CAPTURE(of_tensor.first);
       CHECK(std::set<std::string>{"o", "lse", "dq", "dk", "dv"}.count(tensor) == 1);
       CHECK(error.non_finite == 0);
       CHECK(error.max_abs <= error.bound);
@@ -113,8 +114,9 @@ TEST_CASE("verify --repeat compares the bits of many runs") {
   const RunRecord record = read_run_record((folder.path() / "repeat.json").string());
   REQUIRE(record.runs.size() == 1);
   CHECK(record.runs[0].repeats.size() == 5);
-  for (const auto& [tensor, repeat] : record.runs[0].repeats) {
-    CAPTURE(tensor);
+  for (const auto& of_tensor : record.runs[0].repeats) {
+    const auto& [tensor, repeat] = of_tensor;
+    CAPTURE(of_tensor.first);
     CHECK(repeat == RepeatRecord{.runs = 3, .bound = record.runs[0].error.at(tensor).bound});
   }
 }
@@ -156,8 +158,9 @@ TEST_CASE("verify --rows judges sampled rows of a long problem") {
   REQUIRE(record.runs.size() == 2);
   CHECK(record.runs[0].error.size() == 2);
   CHECK(record.runs[1].error.size() == 5);
-  for (const auto& [tensor, error] : record.runs[1].error) {
-    CAPTURE(tensor);
+  for (const auto& of_tensor : record.runs[1].error) {
+    const auto& [tensor, error] = of_tensor;
+    CAPTURE(of_tensor.first);
     REQUIRE(error.share);
     CHECK(*error.share > 0);
     CHECK(*error.share <= 1);

@@ -9,7 +9,7 @@
 
 #include "distributed/counts/link_traffic.hpp"
 #include "distributed/counts/rank_load.hpp"
-#include "distributed/counts/timeline.hpp"
+#include "distributed/timeline/timeline.hpp"
 #include "tests/distributed/schedules.hpp"
 
 namespace tilescope {

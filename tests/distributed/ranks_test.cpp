@@ -27,7 +27,8 @@ TEST_CASE(
   for (const DistributedCase& c : distributed_cases()) {
     INFO(describe(c));
     Reference reference(c.problem, InputKind::normal, Direction::backward);
-    const RankVerdict result = judge_on_ranks(reference, Direction::backward, c.options, {.tile = kTile});
+    const RankVerdict result =
+        judge_on_ranks(reference, Direction::backward, c.options, RankOptions{.tile = kTile});
     for (const TensorVerdict& tensor : result.verdict.tensors) {
       CAPTURE(to_string(tensor.tensor));
       CAPTURE(tensor.share);
@@ -47,7 +48,7 @@ TEST_CASE("other inputs and element types pass as well") {
         INFO(to_string(kind), " ", describe(DistributedCase{problem, {schedule, 4}}));
         Reference reference(problem, kind, Direction::backward);
         const RankVerdict result =
-            judge_on_ranks(reference, Direction::backward, {schedule, 4}, {.tile = kTile});
+            judge_on_ranks(reference, Direction::backward, {schedule, 4}, RankOptions{.tile = kTile});
         for (const TensorVerdict& tensor : result.verdict.tensors) {
           CAPTURE(to_string(tensor.tensor));
           CAPTURE(tensor.share);
@@ -65,8 +66,8 @@ TEST_CASE("errors do not grow with the number of ranks") {
     Reference reference(problem, InputKind::normal, Direction::backward);
     const auto rmse = [&](int ranks) {
       std::map<TensorName, double> by_tensor;
-      const RankVerdict result =
-          judge_on_ranks(reference, Direction::backward, {LinkSchedule::zigzag, ranks}, {.tile = kTile});
+      const RankVerdict result = judge_on_ranks(reference, Direction::backward, {LinkSchedule::zigzag, ranks},
+                                                RankOptions{.tile = kTile});
       for (const TensorVerdict& tensor : result.verdict.tensors) by_tensor[tensor.tensor] = tensor.error.rmse;
       return by_tensor;
     };
@@ -83,7 +84,7 @@ TEST_CASE("an all-gather and Ulysses give the bits of one rank; every schedule g
       .heads = 4, .heads_kv = 4, .seqlen_q = 90, .seqlen_k = 90, .head_dim = 32, .causal = true};
   Reference reference(problem, InputKind::normal, Direction::backward);
   const auto outputs = [&](LinkSchedule schedule, int ranks) {
-    judge_on_ranks(reference, Direction::backward, {schedule, ranks}, {.tile = kTile});
+    judge_on_ranks(reference, Direction::backward, {schedule, ranks}, RankOptions{.tile = kTile});
     return reference.take_outputs();
   };
   const TensorSet alone = outputs(LinkSchedule::ring, 1);

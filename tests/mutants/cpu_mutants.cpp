@@ -51,6 +51,7 @@ std::vector<Case> prepare_cases() {
     Case& prepared = cases.emplace_back(Case{Reference(c.problem, c.inputs, c.direction), {}});
     for (const Kernel& kernel : cpu_kernels()) {
       ProgramOptions options = case_options(c, kernel);
+      if (kernel.refusal(c.problem, Direction::forward, options)) continue;  // descales
       for (BackwardOrder order : backward_orders(c, kernel)) {
         options.backward = order;
         const Verdict verdict = prepared.reference.judge(kernel, options, c.direction);

@@ -128,6 +128,26 @@ print(row["kernel"], row["measured.dram_read_bytes"], len(names) > 3)
     assert told.split() == ["launch", "64", "True"]
 
 
+def test_measure_leaves_the_times_out_on_demand(on_fakes):
+    told = on_fakes("""
+both = ts.measure(launch, "a", metrics="dram_read_bytes", launches=3).json["kernels"][0]
+calls = len(names)
+(kernel,) = ts.measure(launch, "a", metrics="dram_read_bytes", launches=3, time=False).json["kernels"]
+print("time" in both, "time" in kernel, kernel["measured"]["dram_read_bytes"], kernel["name"], len(names) - calls)
+""")
+    assert told.split() == ["True", "False", "64", "launch", "6"]  # a warm run and a pass, three times
+
+
+@pytest.mark.skipif(ts.info()["counters_lack"] is not None, reason="this machine has no counters")
+def test_measure_without_times_counts_the_same_on_a_device():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(1 << 22, device="cuda")
+    (both,) = ts.measure(torch.add, x, x, launches=3).rows()
+    (alone,) = ts.measure(torch.add, x, x, launches=3, time=False).rows()
+    assert both["time.median_s"] > 0 and "time.median_s" not in alone
+    assert alone["measured.sm_l2_read_bytes"] == pytest.approx(both["measured.sm_l2_read_bytes"], rel=1e-3)
+
+
 def test_blocks_do_not_nest_and_an_exception_leaves_none_open(on_fakes):
     told = on_fakes("""
 try:

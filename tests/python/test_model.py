@@ -168,6 +168,59 @@ def test_the_words_of_a_problem_mean_the_problem():
     assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]
 
 
+def test_several_gpus_are_what_the_program_simulates(tmp_path):
+    problem = ts.Problem.preset("llama3-8b")
+    record = ts.simulate_gpus(problem, (2, 4), ["zigzag", "ulysses"], passes="fwd+bwd")
+    frame = record.frame()
+    assert len(frame) == len(record.rows()) == 8 and set(frame["schedule"]) == {"zigzag", "ulysses"}
+    lost = frame[[column for column in frame if column.startswith("predicted.lost_")]].sum(axis=1)
+    assert np.allclose(lost + frame["predicted.efficiency"], 1)
+    shard = 8192 // 4 * 8 * 2 * 128 * 2
+    zigzag = frame[(frame["gpus"] == 4) & (frame["schedule"] == "zigzag")]
+    assert list(zigzag["link.sent_bytes"]) == [3 * shard, 11 * shard]
+    assert "%" in str(record) and max(map(len, str(record).splitlines())) < 300
+    record.save(tmp_path / "gpus.json")
+    assert ts.load(tmp_path / "gpus.json").rows() == record.rows()
+    exec(record.json["argv"][-1], {})
+    program_file = Path(ts.__file__).parent / "bin" / "tilescope"
+    if program_file.exists():
+        words = "simulate --preset llama3-8b --gpus 2,4 --schedule zigzag,ulysses --pass fwd+bwd --quiet --json"
+        subprocess.run([program_file, *words.split(), tmp_path / "told.json"], check=True)
+        assert record.json["runs"] == json.loads((tmp_path / "told.json").read_text())["runs"]
+
+
+def test_rates_of_several_gpus_and_what_cannot_be_split():
+    problem = ts.Problem.preset("llama3-8b")
+
+    def seconds(**rates):
+        return ts.simulate_gpus(problem, 4, "all-gather", **rates).rows()[0]["predicted.time_s"]
+
+    assert seconds(link_rate=50e9) > seconds() > seconds(flop_rate=2e15)
+    with pytest.warns(UserWarning, match="ulysses on 16 GPUs: heads_kv = 8"):
+        assert len(ts.simulate_gpus(problem, 16, ["zigzag", "ulysses"])) == 1
+    with pytest.raises(ts.BadInput, match="heads_kv"):
+        ts.simulate_gpus(problem, 16, "ulysses")
+    with pytest.raises(ts.BadInput, match="zigzag"):
+        ts.simulate_gpus(problem, 2, "zigzig")
+    with pytest.raises(ts.BadInput, match="link-rate"):
+        ts.simulate_gpus(problem, 2, link_rate=0)
+    with pytest.raises(ts.BadInput, match="at least one"):
+        ts.simulate_gpus(problem, [])
+    assert set(ts.schedules()["name"]) >= {"ring", "zigzag", "ulysses-ring"}
+
+
+def test_descales_are_a_problems():
+    problem = PROBLEM.replace(dtype="fp8e4m3", descale_q=0.5, descale_k="random", descale_block=(128, 128))
+    assert str(problem).endswith("descales q=0.5 k=random of 128x128")
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    record = program.run_program("simulate", "--closed-form", "--kernel", "cpu:flash2", *program.words_of(problem))
+    assert record.json["runs"][0] == ts.closed_form(problem).json["runs"][0]
+    assert list(record.frame()["descale_k"]) == ["random"]
+    with pytest.raises(ts.BadInput) as caught:
+        PROBLEM.replace(descale_v=2)
+    assert caught.value.field == "descale_v"
+
+
 def test_progress_is_told():
     told = []
     ts.simulate(PROBLEM.replace(heads=16, seqlen=2048), progress=lambda done, total: told.append((done, total)))
@@ -252,6 +305,9 @@ def test_explain_finds_the_tiles_of_somebodys_kernel():
     assert kernel["explanation"]["agreement"] == "explained"
     (row,) = explained.rows()
     assert (row["agreement"], row["program"]) == ("explained", "forward") and row["block_m"] == (128,)
+    doubted = ts.explain(REPORTS / "foreign" / "mha.json", problem.replace(heads=12), kernel_filter="dq_dk_dv_loop")
+    (row,) = doubted.rows()
+    assert (row["agreement"], row["other_heads"]) == ("not certain", 32)
     with pytest.raises(ts.BadInput, match="^record.* that kernel_filter, skip and count leave") as caught:
         ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="nothing like this")
     assert caught.value.field == "record" and "--" not in str(caught.value)
@@ -279,6 +335,7 @@ def test_report_has_tables_and_figures(tmp_path):
 def test_catalogues():
     assert {"cpu:flash2", "gpu:flash2-mma"} <= set(ts.kernels()["name"])
     assert "h200" in set(ts.machines()["name"]) and ts.machines()["l2_bytes"].min() > 2**20
+    assert "passes" not in ts.counters()
     assert "traffic" in set(ts.counters()["name"]) and "seqlen" in set(ts.studies()["name"])
     assert "llama3-8b" in set(ts.presets()["name"])
     assert "llama3-70b" in set(ts.models()["name"])
@@ -321,3 +378,17 @@ def test_refusals_of_the_model():
     with pytest.raises(TypeError, match="backward must be a name"):
         ts.simulate(PROBLEM, backward=1)
     assert ts.closed_form(PROBLEM, None).json["runs"] == ts.closed_form(PROBLEM, "cpu:flash2").json["runs"]
+
+
+def test_counters_of_a_chip_that_is_not_here():
+    pytest.importorskip("pandas")
+    try:
+        table = ts.counters(chip="GH100").set_index("name")
+    except ts.MachineLacks as lack:
+        pytest.skip(str(lack))
+    assert str(table["passes"].dtype) == "Int64" and table["passes"]["traffic"] >= 1
+    assert table["passes"]["dram_read_bytes"] == 1 and "dram__bytes_read.sum" in table["formula"]["dram_read_bytes"]
+    assert len(table) == len(ts.counters())
+    with pytest.raises(ts.UnknownName, match="chip") as error:
+        ts.counters(chip="GH10")
+    assert "GH100" in error.value.nearest

@@ -87,6 +87,16 @@ def test_everything_public_is_documented_and_typed():
     assert (PACKAGE / "py.typed").exists()
 
 
+def test_what_takes_arguments_says_what_it_raises():
+    silent = []
+    for name in ts.__all__:
+        thing = getattr(ts, name)
+        if inspect.isfunction(thing) and inspect.signature(thing).parameters:
+            if not any(word in thing.__doc__ for word in ("Raises", "raises")):
+                silent.append(name)
+    assert silent == []
+
+
 def test_the_stub_is_that_of_the_module():
     stub = ast.parse((PACKAGE / "_native.pyi").read_text())
     declared = {node.name: node for node in stub.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}

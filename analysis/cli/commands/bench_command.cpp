@@ -182,7 +182,7 @@ int bench_ranks(const BenchArguments& arguments, const CommandContext& context, 
   runs.directions = arguments.problem.directions();
   runs.schedules = arguments.gpus.all();
   runs.transport = arguments.gpus.transport();
-  runs.processes = arguments.gpus.processes();
+  runs.processes = arguments.gpus.processes(true);
   runs.kernel = device_kernel(arguments.kernel);
   return bench_distributed(context_of(context, runs.processes), runs, rounds);
 }
@@ -253,6 +253,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return bench(*arguments, context); });
   add_raw_option(command, context);
   arguments->problem.add_to(command);
+  refuse_v_transposed(command);
   arguments->kernel.add_to(command, true);
   arguments->rows.add_to(command);
   arguments->sweep.add_to(command);

@@ -190,7 +190,7 @@ void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run)
   CLI::App& command =
       add_command(app, context, "demo", "a first look: verify, simulate, and a report to open",
                   [folder, &context, run] { return demo(*folder, context, run); });
-  command.add_option("--out", *folder, "folder for the records and the report")
+  command.add_option("--out", *folder, "folder for the records and the report; default report")
       ->type_name("DIR")
       ->capture_default_str();
   show_examples(command, {{"demo", "everything, into the folder report/"},

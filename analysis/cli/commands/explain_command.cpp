@@ -2,8 +2,10 @@
 // `tilescope explain RECORD --batch ... --pass ...`: which tile programs explain the bytes of somebody's
 // kernels.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -41,12 +43,36 @@ ExplainRecord explain_kernels(const ExplainArguments& arguments, const CommandCo
                                      : std::vector{Direction::forward, Direction::backward});
 }
 
-/// Where not one kernel is explained, the problem may not be theirs.
-std::string doubt(const ExplainRecord& record) {
-  const std::vector<KernelFit> fits = explain(record);
-  const bool none = std::none_of(fits.begin(), fits.end(),
-                                 [](const KernelFit& fit) { return fit.agreement == Agreement::explained; });
-  return none ? "is " + describe(record.problem) + " the right problem?\n" : "";
+/// "\nis B2 H8 ... the right problem? 9 kernels fit better with 32 heads over the batch"; empty where most of
+/// what is explained speaks for it.
+std::string doubt(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
+  std::int64_t explained = 0, most = 0, heads = 0;
+  std::map<std::int64_t, std::int64_t> votes;
+  for (const KernelFit& fit : fits) {
+    explained += fit.agreement == Agreement::explained;
+    if (fit.other_heads && ++votes[fit.other_heads->heads] > most) {
+      most = votes[heads = fit.other_heads->heads];
+    }
+  }
+  if (explained > most) return "";
+  std::string text = "is " + describe(record.problem) + " the right problem?";
+  if (most > 0) text += fmt::format(" {} fit better with {} heads over the batch", most, heads);
+  return text + "\n";
+}
+
+/// What of the problem the bytes leave open, where they explain kernels by it.
+std::string left_open(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
+  if (std::none_of(fits.begin(), fits.end(),
+                   [](const KernelFit& fit) { return fit.agreement == Agreement::explained; })) {
+    return "";
+  }
+  const std::int64_t heads = record.problem.batch * record.problem.heads;
+  std::string text;
+  if (heads > 1) text = fmt::format("another split of the {} heads over batch and heads", heads);
+  if (const auto heads_kv = heads_kv_as_good(record, fits); !heads_kv.empty()) {
+    text += fmt::format("{}--heads-kv {}", text.empty() ? "" : ", or ", fmt::join(heads_kv, ", "));
+  }
+  return text.empty() ? "" : "the same bytes have: " + text + "\n";
 }
 
 /// --gpus: a schedule, by the bytes of its link.
@@ -73,7 +99,8 @@ int run_explain(const ExplainArguments& arguments, const CommandContext& context
   }
   const ExplainRecord record = explain_kernels(arguments, context);
   context.write_json(to_json_text(record));
-  context.print(explanation_text(record) + doubt(record));
+  const std::vector<KernelFit> fits = explain(record);
+  context.print(explanation_text(record) + doubt(record, fits) + left_open(record, fits));
   return kFine;
 }
 

@@ -85,6 +85,7 @@ std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& ke
       {"head_dim built", head_dims_of(can)}};
   for (int i = static_cast<int>(std::size(kElementTypes)); i < kNumFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);
+    if (feature == Feature::descales) continue;  // descale_note()
     const bool forward = can.forward.has(feature),
                backward = can.backward.has(feature) || can.backward.empty();
     columns.emplace_back(to_string(feature), forward && backward ? "yes" : forward ? "forward" : "-");
@@ -102,6 +103,15 @@ std::vector<Entry> list_kernels() {
                        kernel_columns(*kernel)});
   }
   return entries;
+}
+
+/// Few kernels take them, and the table is as wide as it may be.
+std::string descale_note() {
+  std::vector<std::string_view> names;
+  for (const Kernel* kernel : all_kernels()) {
+    if (kernel->can.forward.has(Feature::descales)) names.push_back(kernel->name);
+  }
+  return fmt::format(" {} of fp8: {}.", to_string(Feature::descales), fmt::join(names, ", "));
 }
 
 std::vector<Entry> list_problems() {
@@ -218,15 +228,17 @@ struct Catalogue {
   std::string name;
   std::vector<Entry> (*entries)();
   std::string_view summary;
-  std::string_view note = "";  // on the columns of its table
+  std::string note = "";  // on the columns of its table
 };
 
 const std::vector<Catalogue>& catalogues() {
   static const std::vector<Catalogue> all = {
       {"counters", list_counters, "what profile --metrics takes"},
       {"kernels", list_kernels, "what --kernel takes, and what each kernel can",
-       "head_dim: what lies between is padded; (8n): multiples of 8 alone. slices: the smallest parts that "
-       "--diagonal-slices may cut. bnhd: tensors as PyTorch lays them out."},
+       std::string("head_dim: what lies between is padded; (8n): multiples of 8 alone. slices: the smallest "
+                   "parts that "
+                   "--diagonal-slices may cut. bnhd: tensors as PyTorch lays them out.") +
+           descale_note()},
       {"log-levels", list_log_levels, "what --log-level takes, each with those before it"},
       {"machines", list_machines, "what --machine takes"},
       {"metrics", list_metrics, "what diff --budget takes"},

@@ -84,10 +84,6 @@ CommandOutcome run(const ProfileRequest& request, const ProfileArguments& argume
   CommandOptions options;
   if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
   options.output_to_stderr = context.json == "-";  // where the record goes nothing else may
-  std::unique_ptr<Progress> progress;
-  options.progress = [&](std::int64_t kernels) {
-    progress = std::make_unique<Progress>(context, fmt::format("{} kernels measured;", kernels), 0);
-  };
   return run_profiled(request, arguments.command, options);
 }
 
@@ -294,6 +290,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_profile(*arguments, context); });
   add_raw_option(command, context);
   arguments->kernels.add_to(command);
+  refuse_v_transposed(command);
   command.add_option("--l2", arguments->l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
       ->type_name("cold|warm");
   command.add_option("--metrics", request.metrics, "sets, metrics and counters, with commas (list counters)")

@@ -38,6 +38,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   if (arguments.records.empty() && arguments.holdout.empty()) {
     throw BadInput("RECORD", "(none)", "at least one file written by --json of another command is needed");
   }
+  const Progress progress(context, "reporting");
   ReportRecords records;
   std::vector<std::string> paths = arguments.records;
   std::sort(paths.begin(), paths.end());  // a shell's * sorts by the user's language
@@ -84,7 +85,7 @@ void add_report_command(CLI::App& app, CommandContext& context) {
           "measured records of problems that nothing in the model was fitted to; scored by themselves")
       ->type_name("RECORD...")
       ->expected(1, CLI::detail::expected_max_vector_size);
-  command.add_option("--out", arguments->out, "folder to write into")
+  command.add_option("--out", arguments->out, "folder to write into; default report")
       ->type_name("DIR")
       ->capture_default_str();
   command

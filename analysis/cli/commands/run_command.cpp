@@ -81,77 +81,109 @@ std::vector<NpyOutput> outputs_of(const TensorSet& tensors, bool save_inputs) {
   return outputs;
 }
 
+/// What files or options ask for.
+struct RunPlan {
+  std::vector<InputFile> files;  // none: random inputs
+  InputKind kind = InputKind::normal;
+  const Kernel* kernel = nullptr;
+  AttentionProblem problem;
+  ProgramOptions options;
+  std::vector<Direction> directions;
+  std::vector<PlannedPass> passes;
+
+  bool random() const { return files.empty(); }
+};
+
+/// @throws BadInput, MachineLacks: before anything is computed or written
+RunPlan plan_run(const RunOptions& options) {
+  RunPlan plan;
+  plan.files = input_files(options.inputs);
+  if (!plan.random()) {
+    if (options.kind) throw BadInput("inputs", *options.kind, "must be left out where files are given");
+    if (options.problem.pass_given())
+      throw BadInput("--pass must be left out where files are given: --dout asks for the backward pass");
+    if (options.save_inputs) throw BadInput("--save-inputs must be left out where files are given");
+  }
+  require_inputs_kept(options, plan.files);
+  if (options.kind) plan.kind = parse_input_kind(*options.kind);
+  const bool backward =
+      plan.random() ? options.problem.directions().back() == Direction::backward : plan.files.size() == 4;
+  plan.directions = {Direction::forward};
+  if (backward) plan.directions.push_back(Direction::backward);
+  plan.kernel = options.kernel.kernels({"cpu:flash2"}).front();
+  plan.problem = plan.random() ? options.problem.in_type_of({plan.kernel}, options.problem.problem())
+                               : problem_of_files(plan.files, options.problem);
+  plan.options = options.kernel.tuned_options(*plan.kernel, plan.problem);
+  for (const Direction direction : plan.directions) {
+    require_supported(*plan.kernel, plan.problem, direction, plan.options);
+    for (const TileProgram& program : plan.kernel->programs(direction, plan.problem, plan.options)) {
+      plan.passes.push_back({direction, program});
+    }
+  }
+  require_runnable(*plan.kernel);
+  return plan;
+}
+
+std::vector<TileProgram> programs_of(const RunPlan& plan) {
+  std::vector<TileProgram> programs;
+  for (const PlannedPass& pass : plan.passes) programs.push_back(pass.program);
+  return programs;
+}
+
+RunRecord record_of(const RunPlan& plan, const CommandContext& context) {
+  RunRecord record = start_record(context.argv);
+  RunEntry& entry = record.runs.emplace_back();
+  entry.problem = plan.problem;
+  entry.kernel = plan.kernel->name;
+  entry.order = plan.options.order;
+  entry.scan = plan.options.scan;
+  if (plan.random()) entry.inputs = plan.kind;
+  for (const auto& [direction, program] : plan.passes)
+    entry.passes.push_back(counted_pass(direction, program));
+  return record;
+}
+
+std::string written_text(const RunPlan& plan, const std::vector<NpyOutput>& outputs,
+                         const std::string& folder, ElementType dtype) {
+  std::vector<std::string> names;
+  for (const NpyOutput& output : outputs) names.push_back(output.file_name);
+  std::string text = fmt::format("{} on {}: {} in {}\n", plan.kernel->name, describe(plan.problem),
+                                 fmt::join(names, ", "), folder);
+  if (npy_dtype(dtype) != dtype) {
+    text += fmt::format("NumPy has no {}: the values are written as float32, unchanged\n", to_string(dtype));
+  }
+  return text;
+}
+
 int run(const CommandContext& context, const RunOptions& options) {
   options.gpus.require_complete();
   if (!options.out) throw BadInput("out", "''", "must name the folder for the results");
-  const std::vector<InputFile> files = input_files(options.inputs);
-  const bool random = files.empty();
-  if (!random && options.kind) {
-    throw BadInput("inputs", *options.kind, "must be left out where files are given");
-  }
-  if (!random && options.problem.pass_given())
-    throw BadInput("--pass must be left out where files are given: --dout asks for the backward pass");
-  if (options.save_inputs && !random) throw BadInput("--save-inputs must be left out where files are given");
-  require_inputs_kept(options, files);
-  const InputKind kind = options.kind ? parse_input_kind(*options.kind) : InputKind::normal;
-  const bool backward =
-      random ? options.problem.directions().back() == Direction::backward : files.size() == 4;
-  const Kernel& kernel = *options.kernel.kernels({"cpu:flash2"}).front();
-  const AttentionProblem problem = random ? options.problem.in_type_of({&kernel}, options.problem.problem())
-                                          : problem_of_files(files, options.problem);
-  const ProgramOptions program_options = options.kernel.tuned_options(kernel, problem);
-  std::vector<PlannedPass> passes;
-  std::vector<TileProgram> programs;
-  for (Direction direction : {Direction::forward, Direction::backward}) {
-    if (direction == Direction::backward && !backward) break;
-    require_supported(kernel, problem, direction, program_options);
-    for (const TileProgram& program : kernel.programs(direction, problem, program_options)) {
-      programs.push_back(program);
-      passes.push_back({direction, program});
-    }
-  }
-  require_runnable(kernel);
+  const RunPlan plan = plan_run(options);
   options.gpus.require_one_process("one process writes the results; verify and bench take it");
   ProgramRunner run_on_several;
   if (options.gpus.given())
-    run_on_several = program_runner(options.gpus, nullptr, options.kernel, problem, "cpu:flash2");
-  require_memory(tensor_bytes(programs), fmt::format("{} on {}", kernel.name, describe(problem)));
-  const CreatedFolders created = require_writable_folder("out", *options.out);
+    run_on_several = program_runner(options.gpus, nullptr, options.kernel, plan.problem, "cpu:flash2");
+  const std::string what = fmt::format("{} on {}", plan.kernel->name, describe(plan.problem));
+  require_memory(tensor_bytes(programs_of(plan)), what);
+  // Here only to refuse it before the work: what is interrupted leaves no folder.
+  { const CreatedFolders tried = require_writable_folder("out", *options.out); }
 
-  TensorSet tensors(problem);
-  load_inputs(context, files, tensors);
-  if (random) fill_random_inputs(tensors, backward ? Direction::backward : Direction::forward, kind);
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    if (direction == Direction::backward && !backward) break;
+  const Progress progress(context, what);
+  TensorSet tensors(plan.problem);
+  load_inputs(context, plan.files, tensors);
+  if (plan.random()) fill_random_inputs(tensors, plan.directions.back(), plan.kind);
+  for (const Direction direction : plan.directions) {
     if (run_on_several) {
-      run_on_several(build_distributed(problem, direction, options.gpus.options()), tensors);
+      run_on_several(build_distributed(plan.problem, direction, options.gpus.options()), tensors);
     } else {
-      kernel.run(program_options, direction, tensors, nullptr);
+      plan.kernel->run(plan.options, direction, tensors, nullptr);
     }
   }
-
   const std::vector<NpyOutput> outputs = outputs_of(tensors, options.save_inputs);
+  const CreatedFolders created = require_writable_folder("out", *options.out);
   write_npy_files("out", *options.out, outputs);
-  std::vector<std::string> names;
-  for (const NpyOutput& output : outputs) names.push_back(output.file_name);
-  context.print(fmt::format("{} on {}: {} in {}\n", kernel.name, describe(problem), fmt::join(names, ", "),
-                            *options.out));
-  const ElementType dtype = tensors[TensorName::out].dtype();
-  if (npy_dtype(dtype) != dtype) {
-    context.print(
-        fmt::format("NumPy has no {}: the values are written as float32, unchanged\n", to_string(dtype)));
-  }
-  if (context.wants_json()) {
-    RunRecord record = start_record(context.argv);
-    RunEntry& entry = record.runs.emplace_back();
-    entry.problem = problem;
-    entry.kernel = kernel.name;
-    entry.order = program_options.order;
-    entry.scan = program_options.scan;
-    if (random) entry.inputs = kind;
-    for (const auto& [direction, program] : passes) entry.passes.push_back(counted_pass(direction, program));
-    context.write_json(to_json_text(record));
-  }
+  context.print(written_text(plan, outputs, *options.out, tensors[TensorName::out].dtype()));
+  if (context.wants_json()) context.write_json(to_json_text(record_of(plan, context)));
   return kFine;
 }
 

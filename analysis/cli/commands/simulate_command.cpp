@@ -160,6 +160,14 @@ std::vector<Machine> chosen_machines(const SimulateArguments& arguments) {
   return machines;
 }
 
+/// Attention as it is mostly run: in fp16, where neither a type is named nor a kernel, which has one.
+AttentionProblem simulated_problem(const SimulateArguments& arguments) {
+  AttentionProblem problem = arguments.problem.problem();
+  if (!arguments.problem.type_given() && !arguments.kernel.given() && !arguments.sram_bytes)
+    problem.dtype = ElementType::fp16;
+  return problem;
+}
+
 /// The kernels named, or a default one.
 struct ChosenKernels {
   std::vector<const Kernel*> kernels;
@@ -185,7 +193,7 @@ struct Plan {
 Plan plan_jobs(const SimulateArguments& arguments, const std::vector<Direction>& directions,
                const std::optional<PaperTile>& paper, const std::vector<Machine>& machines) {
   Plan plan;
-  for (const SweepPoint& point : arguments.sweep.points(arguments.problem.problem())) {
+  for (const SweepPoint& point : arguments.sweep.points(simulated_problem(arguments))) {
     const auto [kernels, line] = chosen_kernels(arguments, point.problem, machines);
     if (plan.default_kernels.find(line) == std::string::npos) plan.default_kernels += line;
     AttentionProblem problem = point.problem;
@@ -252,6 +260,14 @@ void print_comparison(const std::vector<SimulateJob>& jobs, const std::vector<Ru
   context.print("--detail has every pass.\n");
 }
 
+/// Says what takes a minute or more before it begins.
+std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
+  double seconds = 0;
+  for (const SimulateJob& job : jobs) seconds += how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
+  if (seconds < 60) return "";
+  return fmt::format("the replay takes {}; --closed-form leaves it out\n", about_seconds(seconds));
+}
+
 void print_plan(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
                 const CommandContext& context) {
   double all = 0;
@@ -271,10 +287,10 @@ int simulate_tuning(const SimulateArguments& arguments, const Machine& machine,
   }
   const SimulationOptions how = simulation_options(arguments, machine);
   RunRecord record = start_record(context.argv);
-  const auto [kernels, line] = chosen_kernels(arguments, arguments.problem.problem(), {machine});
+  const auto [kernels, line] = chosen_kernels(arguments, simulated_problem(arguments), {machine});
   context.print(line);
   for (const Kernel* kernel : kernels) {
-    const AttentionProblem problem = arguments.problem.in_type_of({kernel}, arguments.problem.problem());
+    const AttentionProblem problem = arguments.problem.in_type_of({kernel}, simulated_problem(arguments));
     context.print(fmt::format("{}, {}\n{}", kernel->name, describe(problem), machine_line(machine, how)));
     for (const Direction direction : arguments.problem.directions()) {
       const ByteTuning tuning =
@@ -293,7 +309,8 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   const std::vector<Direction> directions = arguments.problem.directions();
   arguments.gpus.require_complete();
   if (arguments.gpus.given()) {
-    return simulate_distributed(context, arguments.problem.problem(), directions, arguments.gpus.across(),
+    const Progress progress(context, "simulating several GPUs");
+    return simulate_distributed(context, simulated_problem(arguments), directions, arguments.gpus.across(),
                                 arguments.machine, {arguments.link_rate, arguments.flop_rate});
   }
   if (arguments.flop_rate) throw BadInput("--flop-rate", *arguments.flop_rate, "must stand with --gpus N");
@@ -301,7 +318,8 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   const std::vector<Machine> machines = chosen_machines(arguments);
   if (arguments.tune_bytes) return simulate_tuning(arguments, machines.front(), context);
   const SimulationOptions how = simulation_options(arguments, machines.front());
-  const std::optional<PaperTile> paper = paper_tile(arguments, arguments.problem.problem(), machines.front());
+  const std::optional<PaperTile> paper =
+      paper_tile(arguments, simulated_problem(arguments), machines.front());
   if (arguments.shard.given() && !arguments.sweep.given()) {
     throw BadInput("--shard", *arguments.shard.name(), "must stand with --sweep, whose runs it divides");
   }
@@ -319,7 +337,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
                   ceiling_line(with_measured_ceilings(machine), first_problem.dtype));
   }
   if (paper) context.print(paper->remark);
-  context.print(plan.default_kernels + warning_lines(jobs, how));
+  context.print(plan.default_kernels + warning_lines(jobs, how) + announcement(jobs, how));
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
@@ -353,6 +371,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "simulate", "bytes and FLOPs of a kernel's passes on a machine model",
                   [arguments, &context] { return simulate(*arguments, context); });
   arguments->problem.add_to(command);
+  refuse_v_transposed(command);
   arguments->kernel.add_to(command, true);
   arguments->sweep.add_to(command);
   CLI::Option* const record =
@@ -411,7 +430,7 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--dry-run", arguments->dry_run, "what would be simulated, and how long it may take");
   command.add_flag("--detail", arguments->detail,
                    "every pass, where several kernels or machines stand side by side");
-  arguments->shard.add_to(command, {"--record", "--tune-bytes"});
+  arguments->shard.add_to(command, {"--record", "--tune-bytes"}, context.json);
   arguments->gpus.add_to(command, {"--kernel",      "--tile",       "--backward",        "--order",
                                    "--scan",        "--fp8-sums",   "--diagonal-slices", "--sweep",
                                    "--record",      "--compare",    "--l2-bytes",        "--pages",

@@ -109,7 +109,7 @@ void add_study_command(CLI::App& app, CommandContext& context) {
       ->type_name(fmt::format("{}", fmt::join(study_names(), "|")));
   command.add_option("--machine", arguments->machine, "a machine's name or file; default: the study's own")
       ->type_name("MACHINE|FILE.json");
-  arguments->shard.add_to(command, {});
+  arguments->shard.add_to(command, {}, context.json);
   command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
   show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},
                           {"list studies", "all of them, with what they take"}});

@@ -189,12 +189,14 @@ int verify_rows(const CommandContext& context, const VerifyOptions& options) {
   std::vector<Direction> directions = {Direction::forward, Direction::backward};
   if (picks) directions = options.problem.directions();
   int passed = 0, failed = 0;
+  Progress progress(context, "judging rows");
   for (const Kernel* kernel : kernels) {
     const ProgramOptions own = options.kernel.program_options(*kernel, problem);
     for (const Direction direction : directions) {
       const bool wanted = options.kernel.given() && (picks || direction == Direction::forward);
       if (wanted) require_supported(*kernel, problem, direction, own);
       if (kernel->refusal(problem, direction, own)) continue;
+      progress.step(fmt::format("of {}, {}", kernel->name, to_string(direction)));
       VerifyOutcome outcome = judge_rows(*kernel, problem, direction, own, rows);
       context.print(outcome.text);
       std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
@@ -222,11 +224,13 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
   const std::vector<AttentionProblem> problems =
       options.problem.given() ? std::vector{options.problem.problem()} : gradient_problems();
   int passed = 0, failed = 0;
+  Progress progress(context, "gradients by differences");
   for (const AttentionProblem& problem : problems) {
     for (const Kernel* kernel : kernels) {
       const ProgramOptions own = options.kernel.program_options(*kernel, problem);
       if (options.kernel.given()) require_supported(*kernel, problem, Direction::backward, own);
       if (kernel->refusal(problem, Direction::backward, own)) continue;
+      progress.step(fmt::format("{} {}", kernel->name, describe(problem)));
       VerifyOutcome outcome = judge_gradients(*kernel, problem, own);
       context.print(outcome.text);
       std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
@@ -242,10 +246,12 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
 /// --gpus: ranks that are threads here, whose launches run a CPU kernel, or GPUs.
 int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
   const AttentionProblem problem = options.problem.problem();
-  const std::shared_ptr<ProcessGroup> processes = options.gpus.processes();
+  const bool on_devices = options.kernel.kernels({"cpu:flash2"}).front()->name.starts_with("gpu:");
+  const std::shared_ptr<ProcessGroup> processes = options.gpus.processes(on_devices);
   const ProgramRunner run = program_runner(options.gpus, processes, options.kernel, problem, "cpu:flash2");
   const VerifyJob job = problem_jobs(options, options.kernel.kernels({"cpu:flash2"})).front();
   require_memory(bytes_needed(job), "verifying " + describe(problem));
+  const Progress progress(context, "verifying " + describe(problem));
   return verify_distributed(context_of(context, processes), problem, job.verify_case.direction,
                             job.verify_case.inputs, options.gpus.all(), run);
 }
@@ -332,7 +338,8 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
       ->type_name("normal|outlier|equal-rows|huge-scale");
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
-  options->shard.add_to(command, {"--worst", "--rows", "--gradients"});
+  refuse_v_transposed(command);
+  options->shard.add_to(command, {"--worst", "--rows", "--gradients"}, context.json);
   options->gpus.add_to(command,
                        {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--quick",
                         "--full", "--locate", "--worst", "--repeat", "--rows", "--gradients", "--shard"},

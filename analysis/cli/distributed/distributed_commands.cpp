@@ -92,8 +92,6 @@ ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<Proce
   }
   for (const DistributedOptions& options : gpus.all()) rank_grid(problem, options);
   if (!on_devices) {
-    if (processes != nullptr)
-      throw BadInput("--processes", "given", "must be left out with cpu:flash2, whose ranks are threads");
     RankOptions ranks;
     ranks.kernel = &chosen;
     if (kernel.tile_given()) ranks.tile = kernel.program_options(chosen, problem)[PassName::forward].tile;
@@ -123,37 +121,24 @@ ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<Proce
 
 int simulate_distributed(const CommandContext& context, const AttentionProblem& problem,
                          const std::vector<Direction>& directions,
-                         const std::vector<DistributedOptions>& schedules, const std::string& machine_name,
+                         const std::vector<DistributedOptions>& schedules, const std::string& machine,
                          const TypedRates& rates) {
   const bool several = schedules.size() > 1;
   if (!several) rank_grid(problem, schedules.front());
-  const LinkMachine machine = link_machine(load_machine(machine_name), problem.dtype, rates);
+  const RankModel model = machine_ranks(machine, problem, directions, rates.given());
   context.print(fmt::format("{}\n{}{}", describe(problem),
-                            several ? "" : schedule_line(problem, schedules.front()) + "\n", machine.line));
-  Json record = distributed_record(context.argv);
-  record["machine"] = {{"name", machine_name},
-                       {"flops_per_second", machine.rates.flops_per_second},
-                       {"link_bytes_per_second", machine.rates.link_bytes_per_second},
-                       {"link_latency_s", machine.rates.link_latency_seconds}};
+                            several ? "" : schedule_line(problem, schedules.front()) + "\n", model.line));
   std::vector<std::vector<std::string>> rows = {comparison_heads()};
   std::string left_out;
-  for (const DistributedOptions& options : schedules) {
-    try {
-      Json run = distributed_run(problem, options);
-      run["passes"] = Json::array();
-      for (const Direction direction : directions) {
-        const DistributedProgram program = build_distributed(problem, direction, options);
-        const ProgramAccount account(program, machine.rates);
+  const Json record = simulate_ranks(
+      context.argv, problem, directions, schedules, model,
+      [&](const ProgramAccount& account) {
         several ? rows.push_back(comparison_row(account)) : context.print(distributed_table(account));
-        run["passes"].push_back(distributed_json(account));
-      }
-      record["runs"].push_back(run);
-    } catch (const BadInput& refusal) {
-      if (!several) throw;
-      left_out += fmt::format("left out: {} on {} GPUs: {}\n", to_string(options.schedule), options.ranks,
-                              refusal.what());
-    }
-  }
+      },
+      [&](const DistributedOptions& options, const BadInput& refusal) {
+        left_out += fmt::format("left out: {} on {} GPUs: {}\n", to_string(options.schedule), options.ranks,
+                                refusal.what());
+      });
   if (several) context.print("\n" + fold_columns(rows, "  ", true) + left_out);
   context.write_json(record.dump(1) + "\n");
   return kFine;

@@ -112,9 +112,10 @@ Timed time_program(const DistributedProgram& program, DeviceRanks& ranks, OneDev
 
 /// The model with the rate that one GPU has with the whole problem.
 RankTimeline model_of(const DistributedProgram& program, const DeviceRuns& runs, const Timed& timed) {
-  RankRates rates = link_machine(load_machine(runs.machine), program.problem.dtype).rates;
-  rates.flops_per_second = timed.flops / timed.one_gpu_s;
-  return predict_timeline(program, rates);
+  GivenRates given;
+  given.flops_per_second = timed.flops / timed.one_gpu_s;
+  return ProgramAccount(program, machine_ranks(runs.machine, program.problem, {program.direction}, given))
+      .timeline;
 }
 
 Json timed_json(const DistributedProgram& program, const DeviceRanks& ranks, const Timed& timed,

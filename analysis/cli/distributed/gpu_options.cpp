@@ -2,6 +2,7 @@
 #include "analysis/cli/distributed/gpu_options.hpp"
 
 #include "analysis/cli/options/parse_text.hpp"
+#include "distributed/devices/device_ranks.hpp"
 
 namespace tilescope::cli {
 
@@ -79,14 +80,17 @@ void GpuOptions::require_one_process(const std::string& why) const {
   if (processes_) throw BadInput("--processes", "given", "must be left out: " + why);
 }
 
-std::shared_ptr<ProcessGroup> GpuOptions::processes() const {
+std::shared_ptr<ProcessGroup> GpuOptions::processes(bool on_devices) const {
   if (!processes_) return nullptr;
+  if (!on_devices)
+    throw BadInput("--processes", "given", "must be left out with cpu:flash2, whose ranks are threads");
   const ProcessPlace place = launched_process();
   const int gpus = all().front().ranks;
   if (place.ranks != gpus) {
     throw BadInput("--gpus", std::to_string(gpus),
                    "must be " + std::to_string(place.ranks) + " with --processes: so many were started");
   }
+  require_devices(1);
   return std::make_shared<ProcessGroup>(place);
 }
 

@@ -32,8 +32,10 @@ class GpuOptions {
   Transport transport() const;  // with --processes NCCL
   /// @throws BadInput with --processes, which `why` says that the command cannot take
   void require_one_process(const std::string& why) const;
-  /// With --processes: the processes of the launcher, connected; else null.
-  std::shared_ptr<ProcessGroup> processes() const;
+  /// With --processes: the processes of the launcher, connected; else null. What this one knows to be
+  /// refused, it refuses before it waits for the others.
+  /// @throws BadInput where ranks are threads (not `on_devices`), MachineLacks without a GPU
+  std::shared_ptr<ProcessGroup> processes(bool on_devices) const;
   /// @throws BadInput if an option that needs --gpus stands without it
   void require_complete() const;
 

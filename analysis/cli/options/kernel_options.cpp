@@ -34,10 +34,11 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
 
 void KernelOptions::add_to(CLI::App& command, bool several) {
   constexpr const char* kGroup = "Kernel";
+  several_ = several;
   command
       .add_option("--kernel", names_,
-                  several ? "its name (tilescope list kernels); may be repeated"
-                          : "its name (tilescope list kernels)")
+                  several ? "its name (tilescope list kernels); several with commas, or by repeating it"
+                          : "its name (tilescope list kernels); default cpu:flash2")
       ->type_name("KERNEL")
       ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
       ->allow_extra_args(false)
@@ -72,7 +73,10 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
 
 std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>& otherwise) const {
   std::vector<const Kernel*> kernels;
-  for (const std::string& name : given() ? names_ : otherwise) kernels.push_back(&find_kernel(name));
+  for (const std::string& names : given() ? names_ : otherwise) {
+    const std::vector<std::string> each = several_ ? words_of_list(names) : std::vector{names};
+    for (const std::string& name : each) kernels.push_back(&find_kernel(name));
+  }
   return kernels;
 }
 

@@ -32,6 +32,7 @@ class KernelOptions {
  private:
   ProgramOptions chosen_options(const Kernel& kernel, const AttentionProblem& problem) const;
 
+  bool several_ = false;
   std::vector<std::string> names_;
   std::optional<TileShape> tile_;
   std::optional<std::string> backward_, order_, scan_, fp8_sums_;

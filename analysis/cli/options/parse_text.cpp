@@ -127,4 +127,16 @@ std::vector<std::int64_t> parse_integers(const std::string& field, std::string_v
   return values;
 }
 
+ElementType parse_dtype(std::string_view text) {
+  constexpr std::pair<std::string_view, ElementType> kOtherNames[] = {
+      {"float32", ElementType::fp32},        {"float16", ElementType::fp16},
+      {"bfloat16", ElementType::bf16},       {"float8_e4m3fn", ElementType::fp8e4m3},
+      {"float8_e5m2", ElementType::fp8e5m2},
+  };
+  for (const auto& [name, type] : kOtherNames) {
+    if (name == text) return type;
+  }
+  return parse_element_type(text);
+}
+
 }  // namespace tilescope::cli

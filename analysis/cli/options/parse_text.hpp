@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_ref/schedule/problem.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope::cli {
@@ -31,6 +32,10 @@ TileShape parse_tile(const std::string& field, std::string_view text);
 int parse_slices(const std::string& field, std::string_view text);
 /// "128,-1": two integers. @throws BadInput
 std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text);
+/// A type by its name, or by that of PyTorch and NumPy: "bf16", "bfloat16".
+/// @throws BadInput
+ElementType parse_dtype(std::string_view text);
+
 /// "a,b,c": what stands between the commas, empty words too.
 std::vector<std::string> words_of_list(std::string_view text);
 /// "100,2k,7": integers. @throws BadInput

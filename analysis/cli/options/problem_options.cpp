@@ -25,7 +25,25 @@ void add_parsed(CLI::App& command, const std::string& flag, const std::string& f
       ->group(kGroup);
 }
 
+/// Numbers that are given would be those of tensors, which an option cannot name.
+Descale parse_own_descale(const std::string& field, const std::string& text) {
+  return parse_descale(field, text == to_string(Descale{Descale::From::given}) ? "" : text);
+}
+
 }  // namespace
+
+void refuse_v_transposed(CLI::App& command) {
+  constexpr const char* kHidden = "";
+  command
+      .add_flag_callback(
+          "--v-transposed",
+          [] {
+            throw BadInput(
+                "--v-transposed must be left out: no kernel reads values stored (B, Hkv, D, Nk); "
+                "`tilescope run --v FILE.npy --v-transposed` puts a file of them in order");
+          })
+      ->group(kHidden);
+}
 
 void ProblemOptions::add_to(CLI::App& command) {
   const auto add_integer = [&](const char* flag, const char* field, auto& target, const char* help) {
@@ -49,8 +67,9 @@ void ProblemOptions::add_to(CLI::App& command) {
   add_integer("--seqlen-q", "seqlen_q", seqlen_q_, "queries, where there are more or fewer than keys");
   add_integer("--seqlen-k", "seqlen_k", seqlen_k_, "keys; default: as many as queries");
   add_integer("--head-dim", "head_dim", head_dim_, "D, 1 ... 256; default 64");
-  add_name("--dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", dtype_,
-           "element type of the inputs; default fp32, or the kernel's first");
+  add_name(
+      "--dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", dtype_,
+      "element type of the inputs; default fp32, or the kernel's first; of simulate without --kernel fp16");
   command.add_flag("--causal", causal_, "no query sees a later key (masks are aligned bottom-right)")
       ->group(kGroup);
   add_parsed(command, "--window", "window", "L,R", window_, parse_window,
@@ -60,6 +79,15 @@ void ProblemOptions::add_to(CLI::App& command) {
   add_parsed(command, "--scale", "scale", "X", scale_, parse_number, "softmax scale; default 1/sqrt(D)");
   add_parsed(command, "--dropout", "dropout", "P", dropout_, parse_number,
              "share of the probabilities that is dropped, 0 <= P < 1; default 0");
+  add_parsed(
+      command, "--descale-q", "descale_q", "X", descale_q_, parse_own_descale,
+      "fp8: what stored queries are multiplied by, one number a batch entry and key/value head: X; random, "
+      "1/2 ... 2; or of the data, whose largest magnitude is then stored as the type's; default 1");
+  add_parsed(command, "--descale-k", "descale_k", "X", descale_k_, parse_own_descale, "the same of keys");
+  add_parsed(command, "--descale-v", "descale_v", "X", descale_v_, parse_own_descale, "the same of values");
+  add_parsed(
+      command, "--descale-block", "descale_block", "MxN", descale_block_, parse_tile,
+      "fp8: a descale for every M rows of a head of queries, and N of keys and values: a kernel's tile");
   add_parsed(command, "--seed", "seed", "S", seed_, parse_unsigned, "of inputs and of dropout; default 0");
   add_name("--pass", "fwd|bwd|fwd+bwd", pass_, "direction; default fwd");
 }
@@ -67,7 +95,7 @@ void ProblemOptions::add_to(CLI::App& command) {
 bool ProblemOptions::given() const {
   return preset_ || model_ || tensor_parallel_ || decode_ || dtype_ || batch_ || heads_ || heads_kv_ ||
          seqlen_ || seqlen_q_ || seqlen_k_ || head_dim_ || window_ || scale_ || dropout_ || seed_ ||
-         causal_ || key_lengths_;
+         causal_ || key_lengths_ || descale_q_ || descale_k_ || descale_v_ || descale_block_;
 }
 
 bool ProblemOptions::shape_given() const {
@@ -127,11 +155,15 @@ AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
 }
 
 void ProblemOptions::set_features(AttentionProblem& p) const {
-  if (dtype_) p.dtype = parse_element_type(*dtype_);
+  if (dtype_) p.dtype = parse_dtype(*dtype_);
   p.causal = p.causal || causal_;
   if (window_) std::tie(p.window_left, p.window_right) = *window_;
   if (key_lengths_) p.key_lengths = *key_lengths_;
   if (scale_) p.softmax_scale = scale_;
+  p.descales.q = descale_q_.value_or(p.descales.q);
+  p.descales.k = descale_k_.value_or(p.descales.k);
+  p.descales.v = descale_v_.value_or(p.descales.v);
+  p.descales.block = descale_block_.value_or(p.descales.block);
   p.dropout = dropout_.value_or(p.dropout);
   p.seed = seed_.value_or(p.seed);
 }
@@ -142,7 +174,7 @@ AttentionProblem ProblemOptions::in_type_of(const std::vector<const Kernel*>& ke
     return std::all_of(kernels.begin(), kernels.end(),
                        [type](const Kernel* kernel) { return kernel->can.forward.has(feature_of(type)); });
   };
-  if (dtype_ || preset_ || model_ || computed(problem.dtype)) return problem;
+  if (type_given() || computed(problem.dtype)) return problem;
   for (const ElementType type : kElementTypes) {
     if (!computed(type)) continue;
     problem.dtype = type;

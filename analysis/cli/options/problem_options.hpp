@@ -13,6 +13,10 @@
 
 namespace tilescope::cli {
 
+/// --v-transposed, which `run` has for a file, where tensors are made as kernels take them: refused with who
+/// takes it.
+void refuse_v_transposed(CLI::App& command);
+
 /// --preset or --model, the shapes, element type, mask, scale, dropout, seed and --pass. Must outlive the
 /// parsing.
 class ProblemOptions {
@@ -35,6 +39,8 @@ class ProblemOptions {
   const ModelShape* model() const;
   bool pass_given() const { return pass_.has_value(); }
   bool dtype_given() const { return dtype_.has_value(); }
+  /// Whether --dtype, --preset or --model chose an element type.
+  bool type_given() const { return dtype_ || preset_ || model_; }
   /// `problem` in an element type that all of `kernels` have, unless --dtype or --preset chose one, or there
   /// is none.
   AttentionProblem in_type_of(const std::vector<const Kernel*>& kernels, AttentionProblem problem) const;
@@ -51,6 +57,8 @@ class ProblemOptions {
   std::optional<double> scale_, dropout_;
   std::optional<std::uint64_t> seed_;
   std::optional<std::vector<std::int64_t>> key_lengths_;
+  std::optional<Descale> descale_q_, descale_k_, descale_v_;
+  std::optional<TileShape> descale_block_;
   bool causal_ = false, decode_ = false;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <string_view>
 
 #include "analysis/cli/options/parse_text.hpp"
 #include "common/errors.hpp"
@@ -13,6 +14,7 @@ namespace tilescope::cli {
 namespace {
 
 constexpr std::int64_t kMostParts = 1'000'000;
+constexpr std::string_view kPart = "{part}";  // in the name of a record
 
 /// What a process learns of its place from those who start many: the index, the number, and the least index.
 struct PlaceVariables {
@@ -42,15 +44,21 @@ std::string place_by_environment() {
 
 }  // namespace
 
-void Shard::add_to(CLI::App& command, const std::vector<std::string>& others) {
+void Shard::add_to(CLI::App& command, const std::vector<std::string>& others, std::string& json) {
   CLI::Option* const option =
       command
           .add_option(
               "--shard", text_,
               "only the part I (from 0) of N equal parts, for as many processes or hosts; auto: as the "
-              "variables of Slurm, MPI or torchrun say. record merge joins the parts' records")
+              "variables of Slurm, MPI or torchrun say, with --json part-{part}.json. record merge joins the "
+              "parts' records")
           ->type_name("I/N|auto");
   for (const std::string& other : others) option->excludes(command.get_option(other));
+  command.parse_complete_callback([this, &json] {
+    const std::size_t place = json.find(kPart);
+    if (place != std::string::npos && given())
+      json.replace(place, kPart.size(), std::to_string(part().index));
+  });
 }
 
 Shard::Part Shard::part() const {

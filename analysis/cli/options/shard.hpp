@@ -14,7 +14,9 @@ namespace tilescope::cli {
 class Shard {
  public:
   /// Must outlive the parsing. @param others options of `command` that make one result of all tasks
-  void add_to(CLI::App& command, const std::vector<std::string>& others);
+  /// @param json  where the record goes, in which {part} becomes the part's number: parts that one launcher
+  /// starts have the same words, and would write the same file
+  void add_to(CLI::App& command, const std::vector<std::string>& others, std::string& json);
   bool given() const { return text_.has_value(); }
   /// "I/N" for the record, also where the variables of a job scheduler said so; nothing without --shard.
   /// @throws BadInput if it is no part, or `auto` finds no variables

@@ -58,7 +58,7 @@ constexpr Axis kAxes[] = {
        draft.point.problem.causal = value == "yes";
      }},
     {"dtype", [](Draft& draft, const std::string&,
-                 const std::string& value) { draft.point.problem.dtype = parse_element_type(value); }},
+                 const std::string& value) { draft.point.problem.dtype = parse_dtype(value); }},
     {"tile", [](Draft& draft, const std::string& field,
                 const std::string& value) { draft.point.tile = parse_tile(field, value); }},
     {"backward", [](Draft& draft, const std::string&,
@@ -94,6 +94,8 @@ std::vector<std::string> values_of(const std::string& field, const std::string& 
       values.push_back(value);
       continue;
     }
+    if (dots == 0 || dots + 2 == value.size())
+      throw BadInput(field, "'" + value + "'", "must be FIRST..LAST with both ends, as in 512..16k");
     const std::int64_t last = parse_integer(field, value.substr(dots + 2));
     const std::int64_t first = parse_integer(field, value.substr(0, dots));
     if (first < 1 || last < first || last > kMaxSeqlen) {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "cpu_ref/numeric/descales.hpp"
+
 namespace tilescope::cli {
 namespace {
 
@@ -157,7 +159,11 @@ void load_inputs(const CommandContext& context, const std::vector<InputFile>& fi
       tensor = in_order(tensor, file);
     }
     mention_nan(context, file, tensor, tensors.problem());
-    tensors[file.tensor] = tensor.as(tensors.problem().dtype);
+    if (file.tensor == TensorName::dout) {
+      tensors[file.tensor] = tensor.as(tensors.problem().dtype);
+    } else {
+      store_input(tensors, file.tensor, tensor);
+    }
   }
 }
 

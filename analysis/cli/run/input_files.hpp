@@ -39,7 +39,7 @@ std::vector<InputFile> input_files(const InputPaths& paths);
 /// The problem whose tensors the files hold. @throws BadInput
 AttentionProblem problem_of_files(const std::vector<InputFile>& files, const ProblemOptions& options);
 
-/// Reads them, (B, H, N, D) and rounded to the problem's type.
+/// Reads them, (B, H, N, D) and stored as the problem's type and descales have it.
 void load_inputs(const CommandContext& context, const std::vector<InputFile>& files, TensorSet& tensors);
 
 }  // namespace tilescope::cli

@@ -231,7 +231,7 @@ std::string comparison_table(const std::vector<RunEntry>& runs, const std::vecto
     rows.insert(rows.begin(), {std::string(to_string(direction)), machines.size() > 1 ? "machine" : "tile",
                                "SM<->L2", "/ must", "DRAM", "/ must", "least time", "limited by"});
     text += fmt::format("\n{} must move {}\n", to_string(direction), must_move) +
-            align_columns(rows, "  ", {false, false, true, true, true, true, true});
+            align_told_columns(rows, "  ", {false, false, true, true, true, true, true, false});
   }
   return with_footnote(text);
 }
@@ -340,7 +340,7 @@ std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
   std::string text;
   for (const auto& [heading, rows] : blocks) {
     text += (text.empty() ? "" : "\n") + heading + "\n" +
-            align_columns(rows, "  ", {false, false, true, true, true, true, true});
+            align_told_columns(rows, "  ", {false, false, true, true, true, true, true});
   }
   return text;
 }

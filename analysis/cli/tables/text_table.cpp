@@ -41,6 +41,18 @@ std::string align_columns(const std::vector<std::vector<std::string>>& rows, con
   return text;
 }
 
+std::string align_told_columns(std::vector<std::vector<std::string>> rows, const std::string& indent,
+                               std::vector<bool> right) {
+  for (std::size_t column = right.size(); column-- > 0;) {
+    const auto silent = [column](const auto& row) { return row.at(column) == "-"; };
+    if (rows.size() < 2 || !std::all_of(rows.begin() + 1, rows.end(), silent)) continue;
+    const auto at = static_cast<std::ptrdiff_t>(column);
+    for (std::vector<std::string>& row : rows) row.erase(row.begin() + at);
+    right.erase(right.begin() + at);
+  }
+  return align_columns(rows, indent, right);
+}
+
 std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
                          bool right) {
   const auto widest = [&rows](std::size_t column) {

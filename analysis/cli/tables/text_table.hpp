@@ -22,6 +22,10 @@ std::string counted(std::size_t count, const std::string& word);
 std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent = "",
                           const std::vector<bool>& right = {});
 
+/// The same without the columns that hold nothing but a dash below their heading, the first row.
+std::string align_told_columns(std::vector<std::vector<std::string>> rows, const std::string& indent,
+                               std::vector<bool> right);
+
 /// The same for columns that are too wide to stand side by side: in blocks below each other, each with the
 /// first column. @param right  whether the others are aligned to the right
 std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,

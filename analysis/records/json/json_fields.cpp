@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/records/json/json_fields.hpp"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +22,12 @@ std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kMost) text = text.substr(0, kMost) + "...";
   return text;
+}
+
+/// A message of the library without its own numbering of errors.
+std::string without_number(const std::string& reason) {
+  const std::size_t bracket = reason.find("] ");
+  return bracket == std::string::npos ? reason : reason.substr(bracket + 2);
 }
 
 }  // namespace
@@ -42,11 +50,14 @@ Json parse_json(const std::string& source, std::string_view text) {
     return without_tables(Json::parse(text));
   } catch (const DamagedTable& error) {
     throw BadInput(source + ": " + error.what());
-  } catch (const Json::exception& error) {  // truncated, or a number that overflows
-    std::string reason = error.what();
-    const std::size_t colon = reason.find("] ");  // drop the library's own numbering of errors
-    throw BadInput(source +
-                   " is not valid JSON: " + (colon == std::string::npos ? reason : reason.substr(colon + 2)));
+  } catch (const Json::parse_error& error) {
+    if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) throw BadInput(source + " is empty");
+    const bool cut_off = error.byte > text.size();
+    throw BadInput(fmt::format("{} is not valid JSON: {}", source,
+                               cut_off ? "it ends in the middle, as what was written by halves does"
+                                       : without_number(error.what())));
+  } catch (const Json::exception& error) {  // a number that overflows
+    throw BadInput(source + " is not valid JSON: " + without_number(error.what()));
   }
 }
 

@@ -13,6 +13,11 @@ Json problem_json(const AttentionProblem& p) {
   json["dropout"] = p.dropout;
   json["seed"] = p.seed;
   if (!p.key_lengths.empty()) json["key_lengths"] = p.key_lengths;
+  const Descales& d = p.descales;
+  for (const auto& [name, descale] : {std::pair{"descale_q", d.q}, {"descale_k", d.k}, {"descale_v", d.v}}) {
+    if (descale != Descale{}) json[name] = to_string(descale);
+  }
+  if (d.by_block()) json["descale_block"] = {d.block.block_m, d.block.block_n};
   return json;
 }
 
@@ -35,7 +40,17 @@ AttentionProblem problem_from(const JsonField& field) {
   if (field.has("key_lengths")) {
     for (const JsonField& length : field.at("key_lengths").items()) p.key_lengths.push_back(length.integer());
   }
+  Descales& d = p.descales;
+  if (field.has("descale_block")) {
+    const std::vector<JsonField> sides = field.at("descale_block").items();
+    if (sides.size() != 2) field.at("descale_block").refuse("must be [rows of q, rows of k and v]");
+    d.block = {static_cast<int>(sides[0].integer()), static_cast<int>(sides[1].integer())};
+  }
   try {
+    for (const auto& [name, descale] :
+         {std::pair{"descale_q", &d.q}, {"descale_k", &d.k}, {"descale_v", &d.v}}) {
+      if (field.has(name)) *descale = parse_descale(name, field.at(name).text());
+    }
     p.dtype = parse_element_type(field.at("dtype").text());
     validate(p);
   } catch (const BadInput& error) {

@@ -6,6 +6,7 @@
 
 #include "analysis/report/document/embedded_files.hpp"
 #include "analysis/report/document/report_document.hpp"
+#include "analysis/report/document/said_once.hpp"
 
 namespace tilescope {
 namespace {
@@ -152,7 +153,7 @@ struct HtmlWriter {
     const bool one = figure.panels.size() == 1;
     const std::vector<std::string>& commands = panel.commands.empty() ? figure.commands : panel.commands;
     std::string command = commands.empty() ? "" : commands.front();
-    if (commands.size() > 1) command += fmt::format("\nand {} more commands, below", commands.size() - 1);
+    if (commands.size() > 1) command += fmt::format("\nand {} more commands", commands.size() - 1);
     html += fmt::format("<div class=\"panel\" data-p=\"{}\" data-c=\"{}\"{}>\n", escape_markup(panel.title),
                         escape_markup(command), panel.steps ? " data-steps" : "");
     if (!panel.title.empty() && !one) html += fmt::format("<h4>{}</h4>\n", inline_html(panel.title));
@@ -163,7 +164,8 @@ struct HtmlWriter {
 
 }  // namespace
 
-std::string to_html(const Document& document) {
+std::string to_html(const Document& whole) {
+  const Document document = said_once(whole);
   HtmlWriter writer;
   writer.html = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "analysis/report/document/report_document.hpp"
+#include "analysis/report/document/said_once.hpp"
 
 namespace tilescope {
 namespace {
@@ -109,7 +110,8 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
   return writer.text;
 }
 
-std::string to_markdown(const Document& document, std::string_view figure_folder) {
+std::string to_markdown(const Document& whole, std::string_view figure_folder) {
+  const Document document = said_once(whole);
   MarkdownWriter writer{figure_folder, "# " + document.title + "\n\n"};
   if (!document.verdicts.empty()) writer(verdict_table(document));
   writer.text += document.lead + "\n\n";

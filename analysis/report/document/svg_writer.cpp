@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "analysis/report/document/embedded_files.hpp"
 #include "analysis/report/document/report_document.hpp"
@@ -69,23 +70,44 @@ std::string without_data(std::string elements) {
   return elements;
 }
 
+/// Of a heading, which SVG does not wrap: as wide as a panel.
+std::vector<std::string> heading_lines(const std::string& heading) {
+  constexpr std::size_t kMostLetters = 52;  // 7.6 wide, bold at 12.5 px
+  std::vector<std::string> lines;
+  std::istringstream words(heading);
+  for (std::string word; words >> word;) {
+    if (lines.empty() || lines.back().size() + 1 + word.size() > kMostLetters) {
+      lines.push_back(word);
+    } else {
+      lines.back() += " " + word;
+    }
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string to_svg(const Figure& figure) {
-  constexpr double kMargin = 12, kGap = 28, kTitle = 22, kScale = 1.5;
+  constexpr double kMargin = 12, kGap = 28, kBelowTitle = 6, kTitleLine = 16, kScale = 1.5;
   const bool several = figure.panels.size() > 1;
   const std::size_t columns = several ? 2 : 1;
   std::string body;
   double y = kMargin;
   for (std::size_t first = 0; first < figure.panels.size(); first += columns) {
+    const std::size_t end = std::min(first + columns, figure.panels.size());
     double row = 0;
-    for (std::size_t i = first; i < std::min(first + columns, figure.panels.size()); ++i) {
+    std::size_t most_lines = 0;
+    for (std::size_t i = first; several && i < end; ++i)
+      most_lines = std::max(most_lines, heading_lines(figure.panels[i].title).size());
+    const double top = most_lines == 0 ? y : y + kBelowTitle + kTitleLine * static_cast<double>(most_lines);
+    for (std::size_t i = first; i < end; ++i) {
       const Panel& panel = figure.panels[i];
       const double x = kMargin + static_cast<double>(i - first) * (kDrawingWidth + kGap);
-      const double top = panel.title.empty() || !several ? y : y + kTitle;
-      if (top > y) {
-        body += fmt::format("<text class=\"h\" x=\"{}\" y=\"{}\">{}</text>\n", x, y + 12,
-                            escape_markup(panel.title));
+      double baseline = y + 12;
+      for (const std::string& line : several ? heading_lines(panel.title) : std::vector<std::string>{}) {
+        body +=
+            fmt::format("<text class=\"h\" x=\"{}\" y=\"{}\">{}</text>\n", x, baseline, escape_markup(line));
+        baseline += kTitleLine;
       }
       body += fmt::format("<g transform=\"translate({},{})\">\n{}</g>\n", x, top,
                           without_data(panel.drawing.elements));

@@ -23,10 +23,11 @@ struct Flash3 {
                                         Feature::bnhd_rows};
   /// The copy engine takes rows of whole 16-byte chunks: head dimensions that are multiples of 8, in fp8
   /// of 16.
-  static constexpr Capabilities can{.forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2},
-                                    .backward = kFeatures,
-                                    .head_dims = kFlash3HeadDims,
-                                    .row_bytes_multiple = 16};
+  static constexpr Capabilities can{
+      .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales},
+      .backward = kFeatures,
+      .head_dims = kFlash3HeadDims,
+      .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
   static constexpr Arithmetic arithmetic{.maxima = Maxima::lagging, .fp8_sum_error = 0x1p-11};
   static std::vector<Fp8Sums> fp8_sums() { return {Fp8Sums::two_level, Fp8Sums::fast}; }

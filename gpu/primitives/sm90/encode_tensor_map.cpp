@@ -65,16 +65,20 @@ CUtensorMap encode_tensor_map(const TensorMapParameters& parameters, const void*
     strides[i] = parameters.stride_bytes[i];
     box[i] = parameters.box[i];
   }
-  CUtensorMap map;
+  // Not the result itself: the driver asks for 64 bytes of alignment, which GCC does not give a temporary
+  // that the caller has for it.
+  struct {
+    CUtensorMap map;
+  } aligned;
   const CUresult status =
-      encode(&map, driver_type(parameters.element), static_cast<cuuint32_t>(parameters.rank),
+      encode(&aligned.map, driver_type(parameters.element), static_cast<cuuint32_t>(parameters.rank),
              const_cast<void*>(base), extent, strides + 1, box, kUnitSteps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              driver_swizzle(parameters.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     throw std::runtime_error("cuTensorMapEncodeTiled refused a tensor map: error " + std::to_string(status));
   }
-  return map;
+  return aligned.map;
 }
 
 }  // namespace tilescope::gpu::sm90

@@ -122,6 +122,37 @@ TEST_CASE("counted causes are taken off, uncounted ones are suspected") {
   CHECK(multicast.hints.front().starts_with("5 MB arrived by multicast"));
 }
 
+TEST_CASE("a wrong number of heads is not explained with confidence, and the right one is named") {
+  struct Asserted {
+    const char *file, *kernel;
+    std::int64_t batch, heads, seqlen, head_dim, truth;  // heads over the batch
+  };
+  // Each came within 0.1 % on both sides, by a program that is not the kernel's.
+  for (const Asserted& wrong :
+       {Asserted{"foreign/mha.json", "triton_attn_dq", 2, 8, 4096, 128, 32},
+        Asserted{"foreign/mha.json", "dq_dk_dv_loop", 2, 12, 4096, 128, 32},
+        Asserted{"foreign/mha-causal.json", "dq_dk_dv_loop", 4, 15, 2048, 64, 64},
+        Asserted{"foreign/mha-causal.json", "triton_attn_dkdv", 4, 32, 2048, 64, 64}}) {
+    CAPTURE(wrong.kernel);
+    const bool causal = wrong.head_dim == 64;
+    const auto problem = fp16_problem(wrong.batch, wrong.heads, wrong.seqlen, wrong.head_dim, causal);
+    const auto fits = fits_in(wrong.file, wrong.kernel, std::size_t(-1), problem);
+    REQUIRE(fits.size() == 1);
+    CHECK(fits[0].agreement == Agreement::not_certain);
+    REQUIRE(fits[0].other_heads);
+    CHECK(fits[0].other_heads->heads == wrong.truth);
+    CHECK(fits[0].other_heads->program.tiles.size() > 1);
+  }
+  // Far off, the right number is named as well.
+  const auto fits =
+      fits_in("foreign/mha.json", "flash_fwd_kernel", std::size_t(-1), fp16_problem(2, 15, 4096, 128, false));
+  REQUIRE(fits.size() == 1);
+  CHECK(fits[0].agreement == Agreement::unexplained);
+  REQUIRE(fits[0].other_heads);
+  CHECK(fits[0].other_heads->heads == 32);
+  CHECK(fits[0].other_heads->program.name == "forward");
+}
+
 TEST_CASE("what no program does is said to be unexplained") {
   const std::vector<CandidateProgram> candidates =
       candidate_programs(fp16_problem(1, 4, 1024, 64, false), kBothWays);
@@ -178,7 +209,10 @@ TEST_CASE("with causes counted, nothing of published kernels is left over") {
     for (const auto& fits : {all("foreign/mha.json", part, fp16_problem(2, 16, 4096, 128, false)),
                              all("foreign/mha-causal.json", part, fp16_problem(4, 16, 2048, 64, true)),
                              all("foreign/gqa-causal.json", part, grouped)}) {
-      for (const KernelFit& fit : fits) CHECK(fit.agreement == Agreement::explained);
+      for (const KernelFit& fit : fits) {
+        CHECK(fit.agreement == Agreement::explained);
+        CHECK_FALSE(fit.other_heads);
+      }
     }
   }
   // It reads 0.7 % less than it loads: L1 served the rest.

@@ -57,6 +57,8 @@ RunRecord full_record() {
   run.error = {{"o", {1e-3, 1e-4, 2, 0, 2e-3}},
                {"lse", {std::numeric_limits<double>::infinity(), 1, 1e9, 3, 1e-4}}};
   record.runs = {run, run};
+  record.runs[1].problem.dtype = ElementType::fp8e4m3;
+  record.runs[1].problem.descales = {{.value = 0.1}, {Descale::From::random}, {}, {128, 96}};
   record.runs[1].order = TileOrder::head_swizzled;
   record.runs[1].scan = Scan::sawtooth;
   record.runs[1].inputs = InputKind::outlier;

@@ -27,6 +27,7 @@ TEST_CASE("measured bytes stand beside the closed form") {
   const std::string markdown = to_markdown(make_report({{fixed_record({run})}}), "f");
   CHECK(contains(markdown, "SM<->L2 measured"));
   CHECK(contains(markdown, "+0.000 %"));
+  CHECK(contains(markdown, "4 of 4 rows, in which nothing is off at three digits, are left out."));
 }
 
 TEST_CASE("at a glance: what must move, models and counters, of the longest problem of most kernels") {
@@ -84,7 +85,7 @@ TEST_CASE("measured sweeps tell how far model and measurement differ, and how th
   const std::string markdown = to_markdown(document, "f");
   CHECK(section_names(document).count("measured") == 1);
   CHECK(section_names(document).count("growth") == 1);
-  CHECK(contains(markdown, "| +25.000 ... +25.000 % | +100.000 ... +100.000 % | 4.0 ... 4.0 |"));
+  CHECK(contains(markdown, "| +25.000 % | +100.000 % | 4.0 |"));
   CHECK(contains(markdown, "| does not | 3 | 0.0 % | 2 of 3 | 2 of 3 | +50.0 % |"));
   CHECK(contains(markdown, "| 3, 2K ... 8K | 2.000 | 2.000 |"));
 }
@@ -287,12 +288,8 @@ TEST_CASE("bytes beyond the closed form are laid to the counters that saw them")
   const Document document = make_report({{fixed_record({run})}});
   CHECK(section_names(document).count("account") == 1);
   const std::string text = to_markdown(document, "f");
-  CHECK(contains(
-      text,
-      "| +3.000 ... +3.000 % | served by L1 -0.700 %, spills read back +3.500 % | +0.200 ... +0.200 % |"));
-  CHECK(contains(text,
-                 "| +60.000 ... +60.000 % | partly written sectors +10.000 %, spills +40.000 % | +10.000 ... "
-                 "+10.000 % |"));
+  CHECK(contains(text, "| +3.000 % | served by L1 -0.700 %, spills read back +3.500 % | +0.200 % |"));
+  CHECK(contains(text, "| +60.000 % | partly written sectors +10.000 %, spills +40.000 % | +10.000 % |"));
 }
 
 TEST_CASE("what an L2 keeps is drawn, and the footprint of which it keeps half is told") {
@@ -331,8 +328,8 @@ TEST_CASE("partitions of an L2 and the noise floor stand beside what it keeps") 
     }
   }
   text = markdown(record);
-  CHECK(contains(text, "| read by the SMs of one partition | 22.40 MiB | 40 MiB | - | 62.5 % |"));
-  CHECK(contains(text, "| pieces at random places read by all SMs | 22.40 MiB | 40 MiB | - | 62.5 % |"));
+  CHECK(contains(text, "| read by the SMs of one partition | 22.40 MiB | 40 MiB | 62.5 % |"));
+  CHECK(contains(text, "| pieces at random places read by all SMs | 22.40 MiB | 40 MiB | 62.5 % |"));
   record.measured.l2_partitions = {{{116, 0}}};
   CHECK(contains(markdown(record), "tell no partitions of the L2 apart"));
   record.measured.noise_floor.push_back({"busy", 1.0, 700000});

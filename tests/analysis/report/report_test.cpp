@@ -117,7 +117,7 @@ TEST_CASE("a verdict on bytes has the problem on which most is moved beside the 
   bytes.dram_read_bytes = 10 * bytes.dram_read_bytes;
   const Finding found = verdict(longest);
   CHECK(found.number.starts_with("1.00x ... "));
-  CHECK(contains(found.sentence, "**Hardly more, as long as the L2 holds what is streamed.**"));
+  CHECK(contains(found.sentence, "**Forward hardly more, as long as the L2 holds what is streamed.**"));
   CHECK(contains(found.sentence, "N256"));
 }
 

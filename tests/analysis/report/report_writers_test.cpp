@@ -28,9 +28,9 @@ TEST_CASE("HTML escapes text, keeps inline marks and tells each panel its proble
   for (const char* part :
        {"<title>T &amp; t</title>", "<strong>strong</strong>", "SM&lt;-&gt;L2",
         "<a href=\"address\">there</a>", "a &lt; b", "A &lt;figure&gt;.", "<code>it</code>",
-        "<div class=\"panel\" data-p=\"left\" data-c=\"run it\">",
-        "data-c=\"other\nand 1 more commands, below\"", "viewBox=\"0 0 400 10\"",
-        "aria-label=\"A &lt;figure&gt;. right\"", "<table class=\"n2\" data-group=\"problem\">",
+        "<div class=\"panel\" data-p=\"left\" data-c=\"run it\">", "data-c=\"other\nand 1 more commands\"",
+        "viewBox=\"0 0 400 10\"", "aria-label=\"A &lt;figure&gt;. right\"",
+        "<table class=\"n2\" data-group=\"problem\">",
         "<tr><th>x|y<td>1\n<tr class=\"group\"><th colspan=\"2\">heading\n", "<h2>One</h2>"}) {
     CAPTURE(part);
     CHECK(contains(html, part));
@@ -39,6 +39,32 @@ TEST_CASE("HTML escapes text, keeps inline marks and tells each panel its proble
     CAPTURE(part);
     CHECK_FALSE(contains(html, part));
   }
+}
+
+TEST_CASE("a section says a sentence and its commands once, and a column of dashes not at all") {
+  const auto figure = [](const std::string& name, const std::string& caption, const std::string& command) {
+    return Figure{name, "Title.", caption, {command}, {{"", {10, ""}}}};
+  };
+  Table table{
+      "", {{"kernel"}, {"hit rate", true}, {"N", true}}, {{"heading"}, {"a", "-", "1"}, {"b", "-", "-"}}};
+  const Document document{"t",
+                          "",
+                          {{"one", "One", {figure("f1", "N is 1. Solid is closed form.", "run a"), table}},
+                           {"two",
+                            "Two",
+                            {figure("f2", "N is 1. Solid is closed form.", "run a"),
+                             figure("f3", "N is 2. Solid is closed form.", "run a"),
+                             figure("f4", "N is 2. Solid is closed form. Dots are counters.", "run b")}}}};
+  const std::string markdown = to_markdown(document, "f");
+  CHECK(contains(markdown, "f2.svg)\n\n**Title.** N is 1. Solid is closed form.\n\n```\nrun a"));
+  CHECK(contains(markdown, "f3.svg)\n\n**Title.** N is 2. By the same commands.\n\n!["));
+  CHECK(contains(markdown, "f4.svg)\n\n**Title.** N is 2. Dots are counters.\n\n```\nrun b"));
+  CHECK(contains(markdown, "| kernel | N |\n|---|---:|\n| **heading** | |\n| a | 1 |\n| b | - |\n"));
+  const std::string html = to_html(document);
+  CHECK_FALSE(contains(html, "hit rate"));
+  CHECK(contains(html, "By the same commands."));
+  // Alone it says all.
+  CHECK(contains(to_markdown(document.sections[1].blocks[1], "f"), "N is 2. Solid is closed form."));
 }
 
 TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
@@ -58,6 +84,15 @@ TEST_CASE("long tables fold, and a figure's panels stand in one drawing") {
   const Document small = small_document();
   const std::string svg = to_svg(std::get<Figure>(small.sections[0].blocks[2]));
   CHECK(svg.starts_with("<svg xmlns="));
+  Figure wide{"f",
+              "T.",
+              "",
+              {},
+              {{"B64 H16 N1024 D64 fp16, NVIDIA H200. From gpu:standard to gpu:flash2-mma it grows", {}},
+               {"right", {}}}};
+  // A heading that is wider than its panel would run into the next one.
+  CHECK(contains(to_svg(wide),
+                 "fp16, NVIDIA H200. From</text>\n<text class=\"h\" x=\"12\" y=\"40\">gpu:standard to"));
   for (const char* part :
        {">left</text>", ">right</text>", "<title>A &lt;figure&gt;.</title>", "<path d=\"M0 0\"/>"}) {
     CHECK(contains(svg, part));

@@ -50,6 +50,28 @@ TEST_CASE("links: counted beside the closed form; times beside what was predicte
   CHECK(has(page, "20.0 % of its bound"));
 }
 
+TEST_CASE(
+    "predictions that tell what is lost to what stand side by side; the earliest is the one made before") {
+  const auto predicted = [](const char* when, const char* schedule, double efficiency) {
+    std::string record =
+        record_of(R"("passes": [{"name": "forward", "predicted": {"time_s": 1e-3, "efficiency": )" +
+                  std::to_string(efficiency) + R"(, "lost": {"tails_s": 2.5e-5, "sums_s": -1e-6}},
+      "gpus": []}])");
+    const std::string time = "2026-01-01T00:00:00Z", zigzag = "\"zigzag\"";
+    record.replace(record.find(time), time.size(), when);
+    return record.replace(record.find(zigzag), zigzag.size(), "\"" + std::string(schedule) + "\"");
+  };
+  const std::string measured = record_of(
+      R"("passes": [{"name": "forward", "time_s": 1e-3, "launches_s": 1e-3, "one_gpu_s": 1.9e-3, "efficiency": 0.95,
+      "gpus": []}])");
+  const std::string page = report_of({predicted("2026-01-02T00:00:00Z", "zigzag", 0.96),
+                                      predicted("2025-12-31T00:00:00Z", "zigzag", 0.9),
+                                      predicted("2026-01-02T00:00:00Z", "ring", 0.7), measured});
+  CHECK(has(page, "| 95.0 % | 90.0 % |"));  // predicted before, not after
+  CHECK(has(page, "| 4096 | forward | 70.0 % | 90.0 % (95.0 %) |"));
+  CHECK(has(page, "| 4096 | forward | zigzag | 90.0 % | 95.0 % | - | 2.5 % | -0.1 % | - |"));
+}
+
 TEST_CASE("of each problem and pass the schedule that comes nearest to one GPU is told") {
   const auto measured = [](const std::string& schedule, double efficiency) {
     std::string record = record_of(R"("passes": [{"name": "forward", "time_s": 1e-3, "launches_s": 9e-4,

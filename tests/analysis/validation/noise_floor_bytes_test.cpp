@@ -17,7 +17,6 @@ TEST_CASE("the noise floor lies on lines between the measured durations, and on 
                                        {3e-3, 3500},
                                        {4e-3, 4000},
                                        {8e-3, 6000}}) {
-    CAPTURE(seconds);
     CHECK(noise_floor_bytes(measured, seconds) == bytes);
   }
 }
@@ -40,7 +39,6 @@ TEST_CASE("the load under which the device reads most at that time counts, each 
       {kAsleep, 1, 1000}, {kAsleep, 3, 1200}, {"busy", 1, 400}, {"busy", 2, 1000}, {"busy", 3, 2000}};
   for (const auto& [seconds, bytes] :
        {std::pair{1.0, 1000}, {2.0, 1100}, {2.5, 1500}, {3.0, 2000}, {4.0, 3000}}) {
-    CAPTURE(seconds);
     CHECK(noise_floor_bytes(crossing, seconds) == bytes);
   }
 }

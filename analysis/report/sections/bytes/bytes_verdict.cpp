@@ -70,21 +70,27 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
   const RunSummary& worst = most(runs, *flash);
   const std::string low = format_ratio(dram), high = format_ratio(*dram_ratio(worst));
   constexpr double kNearly = 1.1;
+  const bool backward_more = backward && *dram_ratio(*backward) > kNearly;
   const bool nearly = dram <= kNearly, grows = *dram_ratio(worst) > kNearly;
   return Finding{
       "Do they move more than they must?", low == high ? low : low + " ... " + high,
       fmt::format(
-          "**{}** At DRAM `{}`'s forward pass moves {} the {} that it must ({} at SM<->L2){}; `{}`'s {} "
+          "**{}{}** At DRAM `{}`'s forward pass moves {} the {} that it must ({} at SM<->L2){}; `{}`'s {} "
           "({} at SM<->L2). {}, {}, {}.{}",
-          !nearly ? "More."
-          : grows ? "Hardly more, as long as the L2 holds what is streamed."
-                  : "Hardly more.",
+          !nearly         ? "More."
+          : backward_more ? "Forward hardly more"
+                          : "Hardly more",
+          !nearly ? ""
+          : grows ? ", as long as the L2 holds what is streamed."
+                  : ".",
           flash->run->kernel, low, format_bytes(static_cast<double>(flash->compulsory.total())),
           format_ratio(*sm_l2_ratio(*flash)),
           backward ? ", its backward pass " + format_ratio(*dram_ratio(*backward)) : "",
           standard->run->kernel, format_ratio(*dram_ratio(*standard)), format_ratio(*sm_l2_ratio(*standard)),
           problem_text(*flash), machine_text(*flash), flash->measured_dram ? "measured" : "simulated",
-          low == high ? "" : fmt::format(" At most {}: `{}`, {}.", high, worst.label, problem_text(worst))),
+          low == high
+              ? ""
+              : fmt::format(" Forward at most {}: `{}`, {}.", high, worst.label, problem_text(worst))),
       nearly ? Outcome::good : Outcome::mixed, "summary"};
 }
 

@@ -58,8 +58,16 @@ std::string causes_text(const KernelFit& fit) {
 }
 
 const char* verdict_text(const KernelFit& fit) {
-  constexpr const char* texts[] = {"explained", "reads explained", "writes explained", "not explained"};
+  constexpr const char* texts[] = {"explained", "not certain", "reads explained", "writes explained",
+                                   "not explained"};
   return texts[static_cast<std::size_t>(fit.agreement)];
+}
+
+/// "32 heads over the batch fit better: forward, 128 x any"; empty where none do.
+std::string other_heads_text(const KernelFit& fit) {
+  if (!fit.other_heads) return "";
+  return fmt::format("{} heads over the batch fit better: {}", fit.other_heads->heads,
+                     with_tile(fit.other_heads->program, ", "));
 }
 
 /// The best program with its tile and the others; what is not wholly explained says so first.
@@ -69,8 +77,8 @@ std::string programs_text(const KernelFit& fit) {
   if (!fit.programs.empty() && !fit.programs.front().tiles.empty()) {
     text += fmt::format(", **{}**", fit.programs.front().tile_text());
   }
-  const std::string others = others_text(fit);
-  return others.empty() ? text : fmt::format("{}; as good: {}", text, others);
+  if (const std::string others = others_text(fit); !others.empty()) text += "; as good: " + others;
+  return fit.other_heads ? text + "; " + other_heads_text(fit) : text;
 }
 
 }  // namespace
@@ -126,6 +134,12 @@ std::string explanation_text(const ExplainRecord& record) {
     };
     side("SM<->L2 read", "sm_l2_read_bytes", fit.read_residual_bytes);
     side("SM<->L2 written", "sm_l2_write_bytes", fit.write_residual_bytes);
+    if (fit.other_heads) {
+      const OtherHeads& other = *fit.other_heads;
+      text += fmt::format("  not that problem?  {}, left over {} read, {} written\n", other_heads_text(fit),
+                          residual_text(other.read_residual_bytes, kernel.measured.at("sm_l2_read_bytes")),
+                          residual_text(other.write_residual_bytes, kernel.measured.at("sm_l2_write_bytes")));
+    }
     for (const std::string& hint : fit.hints) text += fmt::format("  see                {}\n", hint);
     if (!fit.causes.empty()) text += fmt::format("  of these           {}\n", causes_text(fit));
   }

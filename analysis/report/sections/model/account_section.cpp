@@ -83,7 +83,7 @@ std::string range(const std::vector<AccountedPass>& passes, Side AccountedPass::
     low = std::min(low, (pass.*which).*value);
     high = std::max(high, (pass.*which).*value);
   }
-  return fmt::format("{:+.3f} ... {:+.3f} %", 100 * low, 100 * high);
+  return percent_range(low, high);
 }
 
 /// "spills 15.385 %, partly written sectors up to 2.1 %"
@@ -165,15 +165,25 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
        {"left over", true}},
       {}};
   double worst_read = 0, worst_write = 0;
-  std::size_t cases = 0;
+  std::size_t cases = 0, silent = 0;
   for (const auto& [key, passes] : groups) {
     const auto& [kernel, pass, dtype, head_dim] = key;
-    table.rows.push_back(
-        {kernel, pass, dtype, std::to_string(head_dim), std::to_string(passes.size()),
-         range(passes, &AccountedPass::read, &Side::difference), causes_text(passes, &AccountedPass::read),
-         range(passes, &AccountedPass::read, &Side::left_over),
-         range(passes, &AccountedPass::write, &Side::difference), causes_text(passes, &AccountedPass::write),
-         range(passes, &AccountedPass::write, &Side::left_over)});
+    std::vector<std::string> row = {kernel,
+                                    pass,
+                                    dtype,
+                                    std::to_string(head_dim),
+                                    std::to_string(passes.size()),
+                                    range(passes, &AccountedPass::read, &Side::difference),
+                                    causes_text(passes, &AccountedPass::read),
+                                    range(passes, &AccountedPass::read, &Side::left_over),
+                                    range(passes, &AccountedPass::write, &Side::difference),
+                                    causes_text(passes, &AccountedPass::write),
+                                    range(passes, &AccountedPass::write, &Side::left_over)};
+    if (nothing_off(row[5]) && nothing_off(row[8])) {
+      ++silent;
+    } else {
+      table.rows.push_back(std::move(row));
+    }
     for (const AccountedPass& one : passes) {
       worst_read = std::max(worst_read, std::abs(one.read.left_over));
       worst_write = std::max(worst_write, std::abs(one.write.left_over));
@@ -197,7 +207,8 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
                   "{:g} % of the closed form's reads and {:g} % of its writes.",
                   100 * kExactReads, 100 * kExactWrites));
   if (const auto check = sent_check(groups)) section.blocks.push_back(*check);
-  section.blocks.push_back(std::move(table));
+  if (silent > 0) table.caption += " " + left_out_text(silent, groups.size());
+  if (!table.rows.empty()) section.blocks.push_back(std::move(table));
   section.blocks.push_back(CommandLines{reproduction(commands)});
   return section;
 }

@@ -38,6 +38,19 @@ Table exception_table(const std::vector<Deviation>& deviations) {
 
 }  // namespace
 
+std::string percent_range(double low, double high) {
+  const std::string first = fmt::format("{:+.3f}", 100 * low), last = fmt::format("{:+.3f}", 100 * high);
+  return first == last ? first + " %" : fmt::format("{} ... {} %", first, last);
+}
+
+bool nothing_off(std::string_view percent_range) {
+  return percent_range.find_first_of("123456789") == std::string_view::npos;
+}
+
+std::string left_out_text(std::size_t silent, std::size_t all) {
+  return fmt::format("{} of {} rows, in which nothing is off at three digits, are left out.", silent, all);
+}
+
 std::string AgreementCount::text() const { return fmt::format("{} of {}", agree, all); }
 
 AgreementCount count_agreeing(const std::vector<Deviation>& deviations) {

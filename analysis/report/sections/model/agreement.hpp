@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,15 @@ struct AgreementCount {
   std::string text() const;
 };
 AgreementCount count_agreeing(const std::vector<Deviation>& deviations);
+
+/// "+0.012 ... +0.250 %", or "+0.012 %" where both ends are printed alike. @param low, high parts of 1
+std::string percent_range(double low, double high);
+
+/// Whether percent_range says that nothing at all is off.
+bool nothing_off(std::string_view percent_range);
+
+/// "24 of 76 rows, in which nothing is off at three digits, are left out."
+std::string left_out_text(std::size_t silent, std::size_t all);
 
 /// Those that do not agree, the largest first; then one row a kernel.
 /// @param word what they are if they agree: "exact"

@@ -17,9 +17,9 @@
 namespace tilescope {
 namespace {
 
-std::string percent_range(const std::vector<double>& values) {
+std::string range_of(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  return fmt::format("{:+.3f} ... {:+.3f} %", 100 * *low, 100 * *high);
+  return percent_range(*low, *high);
 }
 
 std::string lengths(const std::vector<MeasuredPass>& passes) {
@@ -28,7 +28,7 @@ std::string lengths(const std::vector<MeasuredPass>& passes) {
     low = std::min(low, pass.run->problem().seqlen_q);
     high = std::max(high, pass.run->problem().seqlen_q);
   }
-  return fmt::format("{} ... {}", format_length(low), format_length(high));
+  return low == high ? format_length(low) : fmt::format("{} ... {}", format_length(low), format_length(high));
 }
 
 using PassKey = std::tuple<std::string, std::string, std::int64_t>;  // kernel, pass, head_dim
@@ -57,7 +57,8 @@ Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
        {"written, from the closed form", true},
        {"more written, B/thread", true}},
       {}};
-  for (const auto& [key, members] : by_pass(passes, false)) {
+  const auto groups = by_pass(passes, false);
+  for (const auto& [key, members] : groups) {
     std::vector<double> reads, writes, excess;
     for (const MeasuredPass& pass : members) {
       reads.push_back(pass.read_error());
@@ -65,11 +66,16 @@ Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
       if (const auto bytes = pass.excess_per_thread()) excess.push_back(*bytes);
     }
     const auto [low, high] = std::minmax_element(excess.begin(), excess.end());
+    const std::string read = range_of(reads), written = range_of(writes);
+    if (nothing_off(read) && nothing_off(written)) continue;
     table.rows.push_back({std::get<0>(key), std::get<1>(key), std::to_string(std::get<2>(key)),
-                          std::to_string(members.size()), lengths(members), percent_range(reads),
-                          percent_range(writes),
-                          excess.empty() ? "-" : fmt::format("{:.1f} ... {:.1f}", *low, *high)});
+                          std::to_string(members.size()), lengths(members), read, written,
+                          excess.empty()  ? "-"
+                          : *low == *high ? fmt::format("{:.1f}", *low)
+                                          : fmt::format("{:.1f} ... {:.1f}", *low, *high)});
   }
+  if (const std::size_t silent = groups.size() - table.rows.size(); silent > 0)
+    table.caption += " " + left_out_text(silent, groups.size());
   return table;
 }
 

@@ -82,7 +82,7 @@ Table residency_table(const CeilingsRecord& record) {
   table.columns.push_back({fine ? "half, of the L2" : "of the L2", true});
   for (const auto& [access, look] : kLooks) {
     if (!has(record, access)) continue;
-    const auto kept = [&](double share) {
+    const auto kept = [&, &access = access](double share) {
       const std::int64_t bytes = kept_bytes(record.measured.l2, access, share);
       return bytes > 0 || !fine ? format_capacity(bytes) : "-";
     };

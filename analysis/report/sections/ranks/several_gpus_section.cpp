@@ -19,23 +19,6 @@ std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * shar
 std::string share_text(const std::optional<double>& share) { return share ? share_text(*share) : "-"; }
 std::string time_text(const std::optional<double>& time) { return time ? format_seconds(*time) : "-"; }
 
-/// What tells two passes from each other.
-using RankedPassKey = std::tuple<std::string, std::string, std::int64_t, std::string, std::string>;
-RankedPassKey ranked_key(const DistributedRun& run, const DistributedPass& pass) {
-  return {ranked_shape(run.problem), run.schedule, run.problem.seqlen_k / run.gpus, pass.name,
-          std::to_string(run.gpus)};
-}
-
-/// Calls visit(record, run, pass) for every pass of the records.
-template <typename Visitor>
-void for_each_ranked_pass(const std::vector<DistributedRecord>& records, Visitor&& visit) {
-  for (const DistributedRecord& record : records) {
-    for (const DistributedRun& run : record.runs) {
-      for (const DistributedPass& pass : run.passes) visit(record, run, pass);
-    }
-  }
-}
-
 LinkRecord most_link_bytes(const std::vector<LinkRecord>& gpus) {
   LinkRecord most;
   for (const LinkRecord& gpu : gpus) {
@@ -122,9 +105,13 @@ std::optional<double> shown_link(const DistributedPass& pass) {
 }
 
 Table rank_time_table(const std::vector<DistributedRecord>& records) {
-  std::map<RankedPassKey, double> predicted;
-  for_each_ranked_pass(records, [&](const auto&, const auto& run, const auto& pass) {
-    if (pass.predicted_efficiency) predicted[ranked_key(run, pass)] = *pass.predicted_efficiency;
+  // Of several predictions the earliest, which was there before the measurement.
+  std::map<RankedPassKey, std::pair<std::string, double>> predicted;
+  for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
+    if (!pass.predicted_efficiency) return;
+    const std::pair<std::string, double> found{record.when, *pass.predicted_efficiency};
+    auto& earliest = predicted.try_emplace(ranked_key(run, pass), found).first->second;
+    if (found.first < earliest.first) earliest = found;
   });
   Table table{
       "Times of one pass. Efficiency: the time of one GPU with the whole problem over that of all GPUs "
@@ -155,7 +142,7 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
     table.rows.push_back(
         {run.schedule, pass.name, record.transport, std::to_string(run.problem.seqlen_k / run.gpus),
          time_text(pass.time_s), fmt::format("{:.0f}", pass.flops_per_second_a_gpu.value_or(0) / 1e12),
-         share_text(pass.efficiency), before == predicted.end() ? "-" : share_text(before->second),
+         share_text(pass.efficiency), before == predicted.end() ? "-" : share_text(before->second.second),
          share_text(lost_in_launches(run, pass)), share_text(shown_link(pass)), time_text(pass.link_s),
          share_text(pass.hidden_share)});
   });
@@ -302,6 +289,8 @@ std::optional<Section> several_gpus_section(const std::vector<DistributedRecord>
   add_table(section, link_table(records));
   add_table(section, best_schedule_table(records));
   add_table(section, rank_time_table(records));
+  add_table(section, predicted_schedules_table(records));
+  add_table(section, lost_time_table(records));
   add_table(section, rank_peer_table(records, peers));
   add_figure(section, link_roofline_figure(records));
   add_table(section, link_roofline_table(records));

@@ -42,11 +42,12 @@ Table ratio_table(const DeviceRuns& group) {
     add_new(kinds, {problem.head_dim, problem.causal});
   }
   for (const std::string& ours : group.labels(true)) {
-    for (const auto& [head_dim, causal] : kinds) {
+    for (const auto& kind : kinds) {
+      const auto [head_dim, causal] = kind;
       std::vector<std::string> row = {ours, std::to_string(head_dim), causal ? "causal" : "none"};
       for (const std::string& peer : peers) {
         row.push_back(geometric_mean(group, ours, peer, [&](const AttentionProblem& problem) {
-          return problem.head_dim == head_dim && problem.causal == causal;
+          return std::pair{problem.head_dim, problem.causal} == kind;
         }));
       }
       table.rows.push_back(std::move(row));

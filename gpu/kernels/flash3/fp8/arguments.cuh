@@ -7,20 +7,16 @@
 
 namespace tilescope::gpu {
 
-/// What the stored values of Q, K or V are multiplied by: one number for so many query heads that follow each
-/// other, or one for each of their tiles. None is negative; of V, one below 1e-20 counts as that.
-struct Flash3Descale {
-  const float* data = nullptr;  // null: 1
-  int heads = 1;                // query heads that share a row of it
-  int blocks = 1;               // numbers in a row: one, or one a tile
-
+/// One number for so many query heads that follow each other, or one for each of their tiles. None is
+/// negative; of V, one below 1e-20 counts as that.
+struct Flash3Descale : DeviceDescales {
   __device__ __forceinline__ float at(int batch_head, int block) const {
     return data ? __ldg(data + batch_head / heads * blocks + (blocks > 1 ? block : 0)) : 1.0f;
   }
 };
 
 struct Flash3Fp8Arguments : Flash3ForwardArguments {
-  Flash3Descale q_descale, k_descale, v_descale;
+  Flash3Descale descale_q, descale_k, descale_v;
 };
 
 namespace detail {

@@ -192,9 +192,9 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     const bool down = n_block(0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;
-    float descale = args.q_descale.at(batch_head(item), item.block);
-    if (args.k_descale.blocks == 1) descale *= args.k_descale.at(batch_head(item), 0);
-    exponent_scale = args.exponent_scale * descale;
+    float descale = args.descale_q.at(batch_head(item), item.block);
+    if (args.descale_k.blocks == 1) descale *= args.descale_k.at(batch_head(item), 0);
+    exponent_scale = fmaxf(args.exponent_scale * descale, kLeastScale);
     softmax_scale = args.softmax_scale * descale;
     return true;
   };
@@ -203,8 +203,8 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   /// lag where it is not `careful`, a std::bool_constant: that is for steps that may need a mask.
   const auto softmax = [&](int step, auto careful) {
     float descale = 1.0f, scale = exponent_scale;
-    if (args.k_descale.blocks > 1) [[unlikely]] {
-      descale = args.k_descale.at(batch_head(item), n_block(step));
+    if (args.descale_k.blocks > 1) [[unlikely]] {
+      descale = args.descale_k.at(batch_head(item), n_block(step));
       scale = fmaxf(exponent_scale * descale, kLeastScale);
     }
     if constexpr (careful) {
@@ -242,8 +242,8 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   };
   /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
   const auto take_unit = [&](const Flash3Item& of, int block_of_v) {
-    if (args.v_descale.blocks > 1) [[unlikely]] {
-      const float unit = fmaxf(args.v_descale.at(batch_head(of), block_of_v), kLeastUnit);
+    if (args.descale_v.blocks > 1) [[unlikely]] {
+      const float unit = fmaxf(args.descale_v.at(batch_head(of), block_of_v), kLeastUnit);
       const float ratio = v_unit / unit;
       rows.factor[0] *= ratio;
       rows.factor[1] *= ratio;
@@ -322,7 +322,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     softmax(step, careful);
   };
   const auto finish = [&](const Flash3Item& done, float done_scale) {
-    const float unit = args.v_descale.blocks > 1 ? v_unit : args.v_descale.at(batch_head(done), 0);
+    const float unit = args.descale_v.blocks > 1 ? v_unit : args.descale_v.at(batch_head(done), 0);
     rows.finish(out, unit);
     v_unit = 1.0f;
     const int here = thread_again(), query = first_query(done) + 16 * (here / 32);

@@ -21,6 +21,9 @@ Flash3Fp8Arguments flash3_fp8_arguments(const KernelArguments& args, WorkCounter
   out.q = map(TensorName::q, args.heads, args.band.seqlen_q, 64);
   out.k = map(TensorName::k, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
   out.v = map(TensorName::v, args.heads_kv, args.band.seqlen_k, kShape.tile.block_n);
+  out.descale_q = {args.descale_q};
+  out.descale_k = {args.descale_k};
+  out.descale_v = {args.descale_v};
   return out;
 }
 

@@ -102,14 +102,14 @@ double error_with_descales(const Problem& p, bool by_tile) {
     for (float& each : x) each = uniform(random);
     return x;
   };
-  const auto q_descale = descales(p.heads * q_blocks);
-  auto k_descale = descales(p.heads_kv * kv_blocks), v_descale = descales(p.heads_kv * kv_blocks);
-  if (by_tile) k_descale[1] = v_descale[1] = 0.0f;  // of a tile of zeros, say
-  const OnDevice<float> q_device(q_descale), k_device(k_descale), v_device(v_descale);
+  const auto descale_q = descales(p.heads * q_blocks);
+  auto descale_k = descales(p.heads_kv * kv_blocks), descale_v = descales(p.heads_kv * kv_blocks);
+  if (by_tile) descale_k[1] = descale_v[1] = 0.0f;  // of a tile of zeros, say
+  const OnDevice<float> q_device(descale_q), k_device(descale_k), v_device(descale_v);
   const std::vector<float> out = run<Choice>(p, q, k, v, [&](Flash3Fp8Arguments& args) {
-    args.q_descale = {q_device.data, 1, q_blocks};
-    args.k_descale = {k_device.data, group, kv_blocks};
-    args.v_descale = {v_device.data, group, kv_blocks};
+    args.descale_q = {q_device.data, 1, q_blocks};
+    args.descale_k = {k_device.data, group, kv_blocks};
+    args.descale_v = {v_device.data, group, kv_blocks};
   });
   const auto at = [&](const auto& x, int head, int rows, int row, int col) {
     return x[static_cast<std::size_t>((head * rows + row) * p.head_dim + col)];
@@ -134,11 +134,11 @@ double error_with_descales(const Problem& p, bool by_tile) {
         }
         const auto q_place = static_cast<std::size_t>(head * q_blocks + block(q_blocks, tile.block_m, i));
         const double weight = std::exp(score * static_cast<double>(p.scale) *
-                                       static_cast<double>(q_descale[q_place] * k_descale[kv_place]));
+                                       static_cast<double>(descale_q[q_place] * descale_k[kv_place]));
         sum += weight;
         for (int col = 0; col < p.head_dim; ++col) {
           row[static_cast<std::size_t>(col)] +=
-              weight * static_cast<double>(v_descale[kv_place] * value(at(v, kv_head, p.seqlen_k, j, col)));
+              weight * static_cast<double>(descale_v[kv_place] * value(at(v, kv_head, p.seqlen_k, j, col)));
         }
       }
       for (int col = 0; col < p.head_dim; ++col) {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distributed/timeline/ready_operations.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace tilescope {
+
+template <typename Visitor>
+void ReadyOperations::for_each_wait(const DistributedProgram& program, Visitor&& visit) {
+  std::map<std::pair<int, int>, int> last;  // by rank and, of copies, the receiver; else minus the strand
+  for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {
+    const Operation& operation = program.operations[at(i)];
+    const Move* const move = std::get_if<Move>(&operation.what);
+    const bool copy = move != nullptr && move->kind == MoveKind::copy;
+    const int lane = copy ? program.rank_of(move->to) : -1 - operation.strand;
+    const auto [before, is_first] = last.try_emplace({program.rank_of(operation), lane}, i);
+    if (!is_first) visit(std::exchange(before->second, i), i);
+    for (const int wait : operation.waits) visit(wait, i);
+  }
+}
+
+ReadyOperations::ReadyOperations(const DistributedProgram& program)
+    : missing_(program.operations.size()),
+      time_(program.operations.size()),
+      first_(program.operations.size() + 1) {
+  for_each_wait(program, [&](int before, int after) {
+    ++first_[at(before) + 1];
+    ++missing_[at(after)];
+  });
+  for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+  waiting_.resize(first_.back());
+  std::vector<std::size_t> next = first_;
+  for_each_wait(program, [&](int before, int after) { waiting_[next[at(before)]++] = after; });
+  for (int i = 0; i < static_cast<int>(missing_.size()); ++i) {
+    if (missing_[at(i)] == 0) ready_.push({0, i});
+  }
+}
+
+int ReadyOperations::take() {
+  const int operation = ready_.top().operation;
+  ready_.pop();
+  return operation;
+}
+
+void ReadyOperations::note_end(int operation, double end) {
+  for (std::size_t i = first_[at(operation)]; i < first_[at(operation) + 1]; ++i) {
+    const int waiting = waiting_[i];
+    time_[at(waiting)] = std::max(time_[at(waiting)], end);
+    if (--missing_[at(waiting)] == 0) ready_.push({time_[at(waiting)], waiting});
+  }
+}
+
+}  // namespace tilescope

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Races in a CTA's shared memory, by happens-before: two accesses to a byte, one of them a write, between
+// which the PTX memory model has no order. Every thread has a vector clock; so has every agent that reads or
+// writes on its own (the copies that an mbarrier counts, the products of a warp, the stores of a thread).
+// What a run shows is judged by its order, not by its times: a race is found whether or not it did harm.
+//
+// Orders: bar.warp.sync, bar.sync and bar.red join their threads; an arrival (bar.arrive, mbarrier.arrive)
+// releases, a wait that succeeds acquires what arrived in the phases that are over.
+// Source: PTX ISA, "Memory Consistency Model"; the representation: FastTrack (PLDI 2009), kept simple.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tilescope::gpu::emulator {
+
+class HappensBefore {
+ public:
+  using Clock = std::uint32_t;
+  using Clocks = std::vector<Clock>;  // by thread, then by agent
+  using Meeting = std::uint64_t;      // a named barrier's number, or kMbarrier + its address
+  static constexpr Meeting kMbarrier = 1ull << 32;
+
+  HappensBefore(std::uint32_t threads, std::uint32_t shared_end);
+
+  /// Accesses by a thread; the line is that of the PTX text.
+  void read(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes, int line);
+  void write(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes, int line);
+
+  void join(std::span<const std::uint32_t> threads);
+  void arrive(Meeting meeting, std::uint32_t thread);
+  void complete(Meeting meeting);  // a phase is over
+  void acquire(Meeting meeting, std::uint32_t thread);
+
+  /// An agent by its name in messages; made when first asked for.
+  std::uint32_t agent(const std::string& name);
+  /// What an operation issued by these threads may rely on: all that happened before its issue.
+  Clocks issue(std::span<const std::uint32_t> threads);
+  /// Accesses by an agent, at its `clock`, of an operation issued so.
+  void read(std::uint32_t agent, Clock clock, const Clocks& issued, std::uint32_t offset, std::uint32_t bytes,
+            int line);
+  void write(std::uint32_t agent, Clock clock, const Clocks& issued, std::uint32_t offset,
+             std::uint32_t bytes, int line);
+  /// The thread knows the agent's operations up to `clock` to be done.
+  void await(std::uint32_t thread, std::uint32_t agent, Clock clock);
+  /// The agent's operations up to `clock`, and what it was issued upon, count as arrived.
+  void arrive(Meeting meeting, std::uint32_t agent, Clock clock, const Clocks& issued);
+
+  /// One line a pair of places.
+  const std::vector<std::string>& races() const { return found_; }
+
+ private:
+  struct Access {
+    std::uint32_t who;  // thread or agent
+    Clock clock;
+    int line;
+    std::uint8_t bytes;  // of the word, a bit each
+    bool is_write;
+  };
+  void note(const Access& access, const Clocks& known, std::uint32_t offset, std::uint32_t bytes);
+  void note_word(const Access& access, const Clocks& known, std::uint32_t word);
+  void report(const Access& first, const Access& second, std::uint32_t word);
+  std::string name_of(std::uint32_t who) const;
+  void merge(Clocks& into, const Clocks& from) const;
+
+  std::uint32_t threads_;
+  std::vector<Clocks> clocks_;  // of threads
+  std::vector<std::string> agents_;
+  std::map<Meeting, Clocks> arriving_, arrived_;
+  std::vector<std::vector<Access>> words_;  // what later accesses may race with
+  std::set<std::pair<int, int>> reported_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace tilescope::gpu::emulator

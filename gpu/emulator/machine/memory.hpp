@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Global memory: host memory, and a table of what of it is allocated to the device.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace tilescope::gpu::emulator {
+
+class Memory {
+ public:
+  struct Allocation {
+    std::uint64_t base = 0, bytes = 0;
+    std::string name;
+    bool holds(std::uint64_t address, std::uint64_t size) const {
+      return address >= base && size <= bytes && address - base <= bytes - size;
+    }
+  };
+
+  void add(const void* base, std::uint64_t bytes, std::string name);
+  void remove(const void* base);
+  /// The allocation that holds all of the bytes, or null.
+  const Allocation* find(std::uint64_t address, std::uint64_t bytes) const;
+  /// Throws a Fault that names the nearest allocation if no allocation holds all of the bytes.
+  void check(std::uint64_t address, std::uint64_t bytes, int lane = -1) const;
+  /// The allocations before and after an address, as words.
+  std::string nearest(std::uint64_t address) const;
+
+ private:
+  std::map<std::uint64_t, Allocation> by_base;
+};
+
+}  // namespace tilescope::gpu::emulator

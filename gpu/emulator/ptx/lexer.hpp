@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// PTX text as words and signs. Comments are left out.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace tilescope::gpu::emulator::ptx {
+
+/// A word (opcode, directive, name, number; "%tid.x" and "shared::cta" are one), a text in quotes, or one
+/// sign. Empty at the end of the text.
+struct Token {
+  std::string_view text;
+  int line = 0;
+  bool is(std::string_view what) const { return text == what; }
+};
+
+class Lexer {
+ public:
+  explicit Lexer(std::string_view text) : text(text) { advance(); }
+
+  const Token& peek() const { return token; }
+  Token next() {
+    const Token taken = token;
+    advance();
+    return taken;
+  }
+  /// Takes the next token if it is this one.
+  bool accept(std::string_view what) {
+    if (!token.is(what)) return false;
+    advance();
+    return true;
+  }
+  void expect(std::string_view what);
+  /// Takes everything up to and with `what`.
+  void skip_past(std::string_view what);
+  /// The text from a token's begin to that of the next one.
+  std::string_view text_since(const Token& first) const;
+
+  [[noreturn]] void fail(const std::string& message) const { fail(message, token); }
+  /// Throws with the line of a token and its text.
+  [[noreturn]] void fail(const std::string& message, const Token& at) const;
+
+ private:
+  void advance();
+  void skip_blanks();
+
+  std::string_view text;
+  std::size_t place = 0;
+  int line = 1;
+  Token token;
+};
+
+}  // namespace tilescope::gpu::emulator::ptx

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Barriers in shared memory that count arrivals and bytes. Their state stands beside shared memory, so that
+// what PTX leaves undefined is found: use before the initialisation, an initialisation over a living barrier,
+// counts beyond their limits. Source: PTX ISA, "Parallel Synchronization and Communication: mbarrier".
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+namespace tilescope::gpu::emulator {
+
+class Mbarrier {
+ public:
+  explicit Mbarrier(std::uint32_t arrivals);
+
+  /// @throws Fault: more arrivals than the phase has; bytes beyond +-(2^20 - 1)
+  void arrive(std::uint32_t count = 1);
+  void expect_bytes(std::uint32_t bytes);
+  void complete_bytes(std::uint32_t bytes);
+
+  /// Whether the phase of that parity, the current one or the one before, is over.
+  bool is_over(std::uint32_t parity) const { return (phase_ & 1) != (parity & 1); }
+  std::uint32_t phase() const { return phase_; }  // how many are over
+  std::uint32_t pending_arrivals() const { return pending_; }
+  std::int32_t pending_bytes() const { return bytes_; }
+
+ private:
+  void count_bytes(std::int64_t change);
+  void end_phase_if_complete();
+
+  std::uint32_t arrivals_, pending_;
+  std::int32_t bytes_ = 0;
+  std::uint32_t phase_ = 0;
+};
+
+/// Those of a CTA, by their addresses in its shared memory. Errors name the address.
+class Mbarriers {
+ public:
+  void init(std::uint32_t address, std::uint32_t arrivals);
+  void invalidate(std::uint32_t address);
+  Mbarrier& at(std::uint32_t address);
+  const std::unordered_map<std::uint32_t, Mbarrier>& all() const { return barriers_; }
+
+ private:
+  std::unordered_map<std::uint32_t, Mbarrier> barriers_;
+};
+
+}  // namespace tilescope::gpu::emulator
