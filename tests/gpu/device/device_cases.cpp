@@ -38,7 +38,8 @@ std::vector<GpuKernel> chosen_rungs() {
 AttentionProblem draw_problem(ProblemGenerator& random, const Kernel& kernel) {
   AttentionProblem problem;
   do {
-    const int head_dim = random.chance(0.5) ? 16 << random.between(0, 4) : random.between(1, 256);
+    const int drawn = random.chance(0.5) ? 16 << random.between(0, 4) : random.between(1, 256);
+    const std::int64_t head_dim = device_options.only_head_dim.value_or(drawn);
     const TileShape tile =
         kernel.default_options({.head_dim = head_dim, .dtype = problem.dtype})[PassName::forward].tile;
     problem = random.problem(tile);

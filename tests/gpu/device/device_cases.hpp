@@ -19,6 +19,7 @@ struct DeviceTestOptions {
   unsigned first_seed = 1;
   std::string only_kernel;                     // empty: all
   std::optional<BackwardOrder> only_backward;  // none: any that the kernel has
+  std::optional<std::int64_t> only_head_dim;   // none: any
 };
 extern DeviceTestOptions device_options;
 

@@ -2,6 +2,7 @@
 // The GPU kernels on a device, against their CPU mirrors: results, visited tiles and their state. Exits with
 // 77 (skipped) where there is no device.
 // Usage: test_gpu_device [doctest options] [--cases=N] [--seed=S] [--kernel=gpu:NAME] [--backward=ORDER]
+//        [--head-dim=D]
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -41,6 +42,9 @@ int main(int argc, char** argv) {
   options.only_kernel = argument(argc, argv, "--kernel", options.only_kernel);
   if (const std::string order = argument(argc, argv, "--backward", ""); !order.empty()) {
     options.only_backward = parse_backward_order(order);
+  }
+  if (const std::string head_dim = argument(argc, argv, "--head-dim", ""); !head_dim.empty()) {
+    options.only_head_dim = std::stoll(head_dim);
   }
   doctest::Context context(argc, argv);
   return context.run();
