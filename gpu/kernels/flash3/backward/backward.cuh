@@ -170,12 +170,11 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   constexpr int kScoreQueries = kShape.score_queries(), kScores = kScoreQueries / 2;
   constexpr bool kByColumns = kShape.by_columns();
   static_assert(!kShape.dq_behind || (!kByColumns && !kShape.stays && kShape.ds_stages == 2));
-  using Barriers = Flash3NamedBarriers<kShape>;
+  constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
                             kDqTile = kShape.dq_box();
   const int lane = thread % 32, warp = thread / 32;  // of the warpgroup
-  const auto sync_everyone = [] { sm90::sync_named(Barriers::kEveryone, 128 * kShape.consumers()); };
-  const auto statistic_read = [](int barrier) { sm90::arrive_named(barrier, Barriers::kStatisticThreads); };
+  const auto sync_everyone = [] { sm90::sync_named(kEveryone, 128 * kShape.consumers()); };
   // A warp at once: its lanes have read, or written, each for itself.
   const auto arrive_as_warp = [&](std::uint32_t barrier) {
     __syncwarp();
@@ -275,8 +274,6 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
   const auto put_late_dq = [&] { put_dq.template operator()<kBoxesNow, kBoxes>(late_dq); };
 
-  for (int stage = 0; stage < kShape.q_stages; ++stage) statistic_read(Barriers::kLseRead + stage);
-  for (int stage = 0; stage < kShape.dout_stages; ++stage) statistic_read(Barriers::kDeltaRead + stage);
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
     const Flash3Stream stream(args, kShape.tile, item.index());
     const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
@@ -337,7 +334,6 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
               score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? shift.x : shift.y)));
         }
       }
-      statistic_read(Barriers::kLseRead + q.stage);
       std::uint32_t probs[kScores / 2], dscores[kScores / 2];
       // P and dS go to shared memory for those who need what both warpgroups have of them. Who reads the
       // other buffer is past it when all meet again; with a single one they must meet before it is written,
@@ -369,7 +365,6 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
           dprobs[i + e] = scores[i + e] * (dprobs[i + e] - (e % 2 == 0 ? row.x : row.y));
         }
       }
-      statistic_read(Barriers::kDeltaRead + dout.stage);
       sm90::pack_operands<kType>(dprobs, dscores);
       if constexpr (kObserved) {
         const TileLogEntry entry(args.log, tile - 1, item.index());
@@ -546,6 +541,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     }
     if constexpr (kShape.by_roles()) {
       sm90::init_barrier(shared.probs_full(), 4);
+      sm90::init_barrier(shared.probs_empty(), 4);
     }
     for (int group = 0; group < kShape.consumers(); ++group) {
       for (int stage = 0; stage < kShape.dq_stages(); ++stage) {

@@ -7,7 +7,6 @@
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
-#include "gpu/primitives/sm90/named_barrier.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
 
 namespace tilescope::gpu::detail {
@@ -48,6 +47,7 @@ struct Flash3BackwardShared {
     return base + kLayout.dout_empty + 8 * stage;
   }
   __device__ __forceinline__ std::uint32_t probs_full() const { return base + kLayout.probs_full; }
+  __device__ __forceinline__ std::uint32_t probs_empty() const { return base + kLayout.probs_empty; }
   __device__ __forceinline__ std::uint32_t ds_full(int stage) const {
     return base + kLayout.ds_full + 8 * stage;
   }
@@ -64,21 +64,6 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t dq_empty(int group, int stage) const {
     return base + kLayout.dq_empty + 8 * (group * kShape.dq_stages() + stage);
   }
-};
-
-/// The hardware's barriers of a CTA. LSE, delta and P are read by threads, not by the copy engine or a
-/// product; a warp that has read them says so here, at one instruction for all its lanes.
-template <Flash3BackwardShape kShape>
-struct Flash3NamedBarriers {
-  static constexpr int kEveryone = 1;  // who computes
-  static constexpr int kLseRead = 2;   // a stage each, and delta's
-  static constexpr int kDeltaRead = kLseRead + kShape.q_stages;
-  static constexpr int kDsRead = kDeltaRead + kShape.dout_stages;  // by roles, as what follows
-  static constexpr int kProbsRead = kDsRead + 1;                   // a pair of warps each
-  static_assert((kShape.by_roles() ? kProbsRead + 4 : kDsRead) <= 16);
-
-  /// The warp that brings LSE or delta, and who reads it.
-  static constexpr int kStatisticThreads = 32 + 128 * (kShape.by_roles() ? 1 : kShape.consumers());
 };
 
 /// A kv tile of a CTA: its only one; or, where CTAs stay, one of every so-many-th, there and back, so that
@@ -201,7 +186,6 @@ template <Flash3BackwardShape kShape>
 __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments& args,
                                                    Flash3BackwardShared<kShape> shared,
                                                    unsigned char* bytes) {
-  using Barriers = Flash3NamedBarriers<kShape>;
   constexpr int kBlockM = kShape.tile.block_m;
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
@@ -235,23 +219,16 @@ __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments
       lse[i] = inside ? __ldcg(&args.lse[first + 32 * i + lane]) : -kMinusInfinity;
     }
     if (kTogether) load_delta();
-    sm90::sync_named(Barriers::kLseRead + q.stage, Barriers::kStatisticThreads);
+    sm90::wait(shared.q_empty(q.stage), q.empty_parity(), "a free LSE buffer");
 #pragma unroll
     for (float& row : lse) row = lse_exponent(row);
     hand_over(lse, shared.kLayout.lse, q.stage, shared.q_full(q.stage));
     q.advance();
     if (!kTogether) load_delta();
-    sm90::sync_named(Barriers::kDeltaRead + dout.stage, Barriers::kStatisticThreads);
+    sm90::wait(shared.dout_empty(dout.stage), dout.empty_parity(), "a free delta buffer");
     hand_over(delta, shared.kLayout.delta, dout.stage, shared.dout_full(dout.stage));
     dout.advance();
   });
-  // Every arrival has its wait.
-  for (int stage = 0; stage < kShape.q_stages; ++stage) {
-    sm90::sync_named(Barriers::kLseRead + stage, Barriers::kStatisticThreads);
-  }
-  for (int stage = 0; stage < kShape.dout_stages; ++stage) {
-    sm90::sync_named(Barriers::kDeltaRead + stage, Barriers::kStatisticThreads);
-  }
 }
 
 /// Where the `i`-th of a tile's kBoxes boxes of dQ passes: a ring that comes round with the tiles.

@@ -56,7 +56,6 @@ __device__ __forceinline__ float4 load_four(std::uint32_t address) {
 /// What both warpgroups have.
 template <sm90::ProductType kType, Flash3BackwardShape kShape, int kGroup>
 struct Flash3Role {
-  using Barriers = Flash3NamedBarriers<kShape>;
   static constexpr int kScores = kShape.tile.block_m / 2, kSums = kShape.head_dim / 2;  // registers
   static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
   static constexpr int kBoxNumbers = 16, kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
@@ -80,18 +79,6 @@ struct Flash3Role {
   __device__ __forceinline__ void arrive(std::uint32_t barrier) const {
     __syncwarp();
     if (lane() == 0) sm90::arrive(barrier);
-  }
-
-  /// Gives LSE or delta back.
-  __device__ __forceinline__ void statistic_read(int barrier) const {
-    sm90::arrive_named(barrier, Barriers::kStatisticThreads);
-  }
-  /// P, to the warp that has stored it.
-  __device__ __forceinline__ void probs_read() const {
-    sm90::arrive_named(Barriers::kProbsRead + warp(), 64);
-  }
-  __device__ __forceinline__ void wait_for_free_probs() const {
-    sm90::sync_named(Barriers::kProbsRead + warp(), 64);
   }
 
   /// S^T = K Q^T or dP^T = V dO^T
@@ -171,7 +158,7 @@ struct Flash3Role {
   __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
                                          std::uint32_t place) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
-    sm90::sync_named(Barriers::kEveryone, 128 * kShape.consumers());
+    sm90::sync_named(1, 128 * kShape.consumers());
     const std::uint32_t rows = place + warp_rows();
     sm90::stage_rows<kType, kKvTile, kShape.head_dim>(sums, rows, lane());
     sm90::fence_async_proxy();
@@ -205,7 +192,6 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<1> once, before;  // what is there once a tile: of this tile, and of the one before
   int tile = 0;                     // how many there have been
-  for (int stage = 0; stage < kShape.q_stages; ++stage) role.statistic_read(Role::Barriers::kLseRead + stage);
   sm90::wait(shared.k_full(), item.full_parity(), "K");
   sm90::wait(shared.v_full(), item.full_parity(), "V");
   stream.each_tile(args, [&](int head, int m_block) {
@@ -241,10 +227,9 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
             exp2_approx(score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
       }
     }
-    role.statistic_read(Role::Barriers::kLseRead + q.stage);
     role.arrive(shared.q_empty(q.stage));
     q.advance();
-    role.wait_for_free_probs();
+    sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
 #pragma unroll
     for (int i = 0; i < Role::kScores / 4; ++i) store_four(role.probs(i), scores + 4 * i);
     role.arrive(shared.probs_full());
@@ -287,7 +272,6 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::wait_for_products<0>();
     role.template put_dq<1>(dq);
   }
-  role.wait_for_free_probs();  // every arrival has its wait
   role.finish(dv, args.dv, shared.v());
 }
 
@@ -305,8 +289,6 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<1> once;
   int tile = 0;
-  role.statistic_read(Role::Barriers::kDeltaRead);
-  role.probs_read();
   sm90::wait(shared.v_full(), item.full_parity(), "V");
   sm90::wait(shared.k_full(), item.full_parity(), "K");
   stream.each_tile(args, [&](int, int m_block) {
@@ -330,7 +312,6 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
 #pragma unroll
       for (int e = 0; e < 4; ++e) dprobs[i + e] -= e % 2 == 0 ? delta.x : delta.y;
     }
-    role.statistic_read(Role::Barriers::kDeltaRead);
     role.arrive(shared.dout_empty(0));
     sm90::wait(shared.probs_full(), once.full_parity(), "P");
 #pragma unroll
@@ -341,7 +322,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
       dprobs[i + 2] *= probs.z;
       dprobs[i + 3] *= probs.w;
     }
-    role.probs_read();
+    role.arrive(shared.probs_empty());
     std::uint32_t dscores[Role::kScores / 2];
     sm90::pack_operands<kType>(dprobs, dscores);
     if constexpr (kObserved) {
@@ -350,7 +331,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     }
     // This buffer's dS, of two tiles before, was read by dQ. The other warpgroup has said so with P; the
     // warps of this one say it here.
-    sm90::sync_named(Role::Barriers::kDsRead, 128);
+    sm90::sync_named(2, 128);
     store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, role.lane());
     sm90::fence_async_proxy();
     role.arrive(shared.ds_full(0));

@@ -90,9 +90,9 @@ struct Flash3BackwardLayout {
   int lse = 0, delta = 0;                    // fp32, block_m a stage
   int k_full = 0, v_full = 0, kv_empty = 0;  // barriers of 8 bytes
   int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
-  int ds_full = 0, ds_empty = 0;  // of dS: where dQ is behind, and by roles
-  int dq_full = 0, dq_empty = 0;  // a warpgroup
-  int probs_full = 0;             // by roles
+  int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, and by roles
+  int dq_full = 0, dq_empty = 0;        // a warpgroup
+  int probs_full = 0, probs_empty = 0;  // by roles
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -120,6 +120,7 @@ struct Flash3BackwardLayout {
     ds_full = shared.take(8 * shape.ds_stages);
     ds_empty = shared.take(8 * shape.ds_stages);
     probs_full = shared.take(8);
+    probs_empty = shared.take(8);
     dq_full = shared.take(8 * boxes);
     dq_empty = shared.take(8 * boxes);
     end = shared.end;
