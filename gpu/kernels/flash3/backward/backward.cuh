@@ -174,12 +174,25 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
                             kDqTile = kShape.dq_box();
   const int lane = thread % 32, warp = thread / 32;  // of the warpgroup
-  const auto sync_everyone = [] { sm90::sync_named(kEveryone, 128 * kShape.consumers()); };
+  // Which of a shared barrier's phases is waited for next.
+  [[maybe_unused]] std::uint32_t everyone_parity = 0;
+  const auto sync_everyone = [&] {
+    if constexpr (kShape.two_programs()) {  // a hardware barrier is reached at one instruction
+      __syncwarp();
+      if (lane == 0) sm90::arrive(shared.everyone());
+      sm90::wait(shared.everyone(), everyone_parity, "all computing warps");
+      everyone_parity ^= 1;
+    } else {
+      sm90::sync_named(kEveryone, 128 * kShape.consumers());
+    }
+  };
   // A warp at once: its lanes have read, or written, each for itself.
   const auto arrive_as_warp = [&](std::uint32_t barrier) {
     __syncwarp();
     if (lane == 0) sm90::arrive(barrier);
   };
+  // A lane at once, of what threads read with LSE or delta: racecheck knows no other order of those.
+  const auto arrive_as_lane = [](std::uint32_t barrier) { sm90::arrive(barrier); };
 
   // What is this warpgroup's: keys (rows of a panel of 128 bytes each), queries of the scores, columns.
   const std::uint32_t key_bytes = 128u * static_cast<std::uint32_t>(kShape.first_key(group));
@@ -373,7 +386,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       }
 
       const auto release_dout = [&] {
-        arrive_as_warp(shared.dout_empty(dout.stage));
+        arrive_as_lane(shared.dout_empty(dout.stage));
         dout.advance();
       };
       const auto store_ds = [&] {
@@ -434,7 +447,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
           late_dq[i] = away_from_products(dq[kBoxesNow * kBoxNumbers + i], zero);
         }
       }
-      arrive_as_warp(shared.q_empty(q.stage));
+      arrive_as_lane(shared.q_empty(q.stage));
       q.advance();
       if constexpr (kObserved) {
         const TileLogEntry entry(args.log, tile - 1, item.index());
@@ -528,20 +541,21 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::init_barrier(shared.v_full(), 1);
     sm90::init_barrier(shared.kv_empty(), kShape.warps());
     for (int stage = 0; stage < kShape.q_stages; ++stage) {
-      sm90::init_barrier(shared.q_full(stage), 2);  // the copies, and the statistics
-      sm90::init_barrier(shared.q_empty(stage), kShape.warps());
+      sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and who brings the statistics
+      sm90::init_barrier(shared.q_empty(stage), 32 * kShape.warps());
     }
     for (int stage = 0; stage < kShape.dout_stages; ++stage) {
-      sm90::init_barrier(shared.dout_full(stage), 2);
-      sm90::init_barrier(shared.dout_empty(stage), kShape.warps());
+      sm90::init_barrier(shared.dout_full(stage), 1 + 32);
+      sm90::init_barrier(shared.dout_empty(stage), 32 * kShape.warps());
     }
+    sm90::init_barrier(shared.everyone(), kShape.warps());
     for (int stage = 0; stage < kShape.ds_stages; ++stage) {
       sm90::init_barrier(shared.ds_full(stage), kShape.by_roles() ? 4 : kShape.warps());  // who stores dS
       sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
     }
     if constexpr (kShape.by_roles()) {
-      sm90::init_barrier(shared.probs_full(), 4);
-      sm90::init_barrier(shared.probs_empty(), 4);
+      sm90::init_barrier(shared.probs_full(), 128);
+      sm90::init_barrier(shared.probs_empty(), 128);
     }
     for (int group = 0; group < kShape.consumers(); ++group) {
       for (int stage = 0; stage < kShape.dq_stages(); ++stage) {
@@ -567,7 +581,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::take_registers<kShape.consumer_registers()>();
     if constexpr (kShape.by_roles()) {
       detail::consume_by_roles<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
-    } else if (kShape.own_cols(0) == kShape.own_cols(1) || warpgroup == 1) {
+    } else if (!kShape.two_programs() || warpgroup == 1) {
       detail::consume_backward<kType, kShape, kShape.own_cols(0), kShape.dq_cols(0), kObserved>(
           args, shared, shared_bytes, warpgroup - 1, thread);
     } else {

@@ -46,6 +46,7 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t dout_empty(int stage) const {
     return base + kLayout.dout_empty + 8 * stage;
   }
+  __device__ __forceinline__ std::uint32_t everyone() const { return base + kLayout.everyone; }
   __device__ __forceinline__ std::uint32_t probs_full() const { return base + kLayout.probs_full; }
   __device__ __forceinline__ std::uint32_t probs_empty() const { return base + kLayout.probs_empty; }
   __device__ __forceinline__ std::uint32_t ds_full(int stage) const {
@@ -210,8 +211,7 @@ __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments
       auto* target = reinterpret_cast<float*>(bytes + offset) + stage * kBlockM;
 #pragma unroll
       for (int i = 0; i < kTurns; ++i) target[32 * i + lane] = rows[i];
-      __syncwarp();  // every lane's stores are then seen
-      if (lane == 0) sm90::arrive(full);
+      sm90::arrive(full);  // each lane for what it has stored
     };
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {

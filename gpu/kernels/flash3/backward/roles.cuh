@@ -75,7 +75,8 @@ struct Flash3Role {
   __device__ __forceinline__ std::uint32_t warp_rows() const {
     return 16u * 128u * static_cast<std::uint32_t>(warp());
   }
-  /// Gives a buffer back, or hands one over: for the warp, whose lanes have done what they do with it.
+  /// Gives a buffer back, or hands one over: for the warp, whose lanes have done what they do with it. Of
+  /// what threads read (LSE, delta, P) each lane says so for itself: racecheck knows no other order of those.
   __device__ __forceinline__ void arrive(std::uint32_t barrier) const {
     __syncwarp();
     if (lane() == 0) sm90::arrive(barrier);
@@ -181,14 +182,14 @@ struct Flash3Role {
 template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& args,
                                               Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
-                                              int thread) {
+                                              int thread, float (&dv)[kShape.head_dim / 2]) {
   using Role = Flash3Role<kType, kShape, 0>;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
   const Flash3Stream stream(args, kShape.tile, item.index());
   const int first_key = stream.n_block * kShape.tile.block_n;
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
-  float dv[Role::kSums] = {}, dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
+  float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<1> once, before;  // what is there once a tile: of this tile, and of the one before
   int tile = 0;                     // how many there have been
@@ -227,12 +228,12 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
             exp2_approx(score_exponent(scores[i + e], args.exponent_scale, -(e % 2 == 0 ? lse.x : lse.y)));
       }
     }
-    role.arrive(shared.q_empty(q.stage));
+    sm90::arrive(shared.q_empty(q.stage));
     q.advance();
     sm90::wait(shared.probs_empty(), once.empty_parity(), "a free place for P");
 #pragma unroll
     for (int i = 0; i < Role::kScores / 4; ++i) store_four(role.probs(i), scores + 4 * i);
-    role.arrive(shared.probs_full());
+    sm90::arrive(shared.probs_full());
     std::uint32_t probs[Role::kScores / 2];
     sm90::pack_operands<kType>(scores, probs);
     if constexpr (kObserved) {
@@ -247,7 +248,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::begin_products();
     role.multiply_keys(dq, 1, ds_before);
     sm90::wait_for_products<1>();
-    role.arrive(shared.dout_empty(0));
+    sm90::arrive(shared.dout_empty(0));
     sm90::wait_for_products<0>();
 #pragma unroll
     for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
@@ -272,20 +273,20 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::wait_for_products<0>();
     role.template put_dq<1>(dq);
   }
-  role.finish(dv, args.dv, shared.v());
 }
 
 /// The warpgroup that makes dS and sums dK.
 template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& args,
                                                 Flash3BackwardShared<kShape> shared,
-                                                const unsigned char* bytes, int thread) {
+                                                const unsigned char* bytes, int thread,
+                                                float (&dk)[kShape.head_dim / 2]) {
   using Role = Flash3Role<kType, kShape, 1>;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
   const Flash3Stream stream(args, kShape.tile, item.index());
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
-  float dk[Role::kSums] = {}, dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
+  float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<1> once;
   int tile = 0;
@@ -312,7 +313,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
 #pragma unroll
       for (int e = 0; e < 4; ++e) dprobs[i + e] -= e % 2 == 0 ? delta.x : delta.y;
     }
-    role.arrive(shared.dout_empty(0));
+    sm90::arrive(shared.dout_empty(0));
     sm90::wait(shared.probs_full(), once.full_parity(), "P");
 #pragma unroll
     for (int i = 0; i < Role::kScores; i += 4) {
@@ -322,7 +323,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
       dprobs[i + 2] *= probs.z;
       dprobs[i + 3] *= probs.w;
     }
-    role.arrive(shared.probs_empty());
+    sm90::arrive(shared.probs_empty());
     std::uint32_t dscores[Role::kScores / 2];
     sm90::pack_operands<kType>(dprobs, dscores);
     if constexpr (kObserved) {
@@ -343,7 +344,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds);
     sm90::wait_for_products<1>();
-    role.arrive(shared.q_empty(q.stage));
+    sm90::arrive(shared.q_empty(q.stage));
     q.advance();
     sm90::wait_for_products<0>();
 #pragma unroll
@@ -364,18 +365,20 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   }
 #pragma unroll
   for (float& x : dk) x *= args.softmax_scale;
-  role.finish(dk, args.dk, shared.k());
 }
 
 template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume_by_roles(const Flash3BackwardArguments& args,
                                                  Flash3BackwardShared<kShape> shared,
                                                  const unsigned char* bytes, int group, int thread) {
+  float sums[kShape.head_dim / 2] = {};
   if (group == 0) {
-    consume_probs<kType, kShape, kObserved>(args, shared, bytes, thread);
+    consume_probs<kType, kShape, kObserved>(args, shared, bytes, thread, sums);
   } else {
-    consume_dscores<kType, kShape, kObserved>(args, shared, bytes, thread);
+    consume_dscores<kType, kShape, kObserved>(args, shared, bytes, thread, sums);
   }
+  const Flash3Role<kType, kShape, 0> either{args, shared, bytes, thread};
+  either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? shared.v() : shared.k());
 }
 
 }  // namespace tilescope::gpu::detail

@@ -63,6 +63,8 @@ struct Flash3BackwardShape {
     if (!by_columns()) return head_dim;
     return group == 0 ? 64 * first_panel(1) : head_dim - 64 * first_panel(1);
   }
+  /// Of unequal columns, with code of its own for each warpgroup.
+  constexpr bool two_programs() const { return own_cols(0) != own_cols(1); }
   /// Of dQ it computes 64 queries and some of the columns: the same as of dK and dV; or, all keys being
   /// needed, one panel; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
@@ -93,6 +95,7 @@ struct Flash3BackwardLayout {
   int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, and by roles
   int dq_full = 0, dq_empty = 0;        // a warpgroup
   int probs_full = 0, probs_empty = 0;  // by roles
+  int everyone = 0;                     // where the computing warpgroups run different programs
   int end = 0;
 
   constexpr explicit Flash3BackwardLayout(const Flash3BackwardShape& shape) {
@@ -121,6 +124,7 @@ struct Flash3BackwardLayout {
     ds_empty = shared.take(8 * shape.ds_stages);
     probs_full = shared.take(8);
     probs_empty = shared.take(8);
+    everyone = shared.take(8);
     dq_full = shared.take(8 * boxes);
     dq_empty = shared.take(8 * boxes);
     end = shared.end;
