@@ -13,8 +13,7 @@ namespace {
 [[noreturn]] void refuse() {
   throw MachineLacks(
       "this build knows no hardware counters: CUPTI's headers were not found when it was configured; install "
-      "the "
-      "CUDA toolkit and build again");
+      "the CUDA toolkit and build again");
 }
 
 }  // namespace

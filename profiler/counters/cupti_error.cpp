@@ -42,8 +42,7 @@ constexpr CodeRow kCodes[] = {
     {38, "CUPTI_ERROR_LEGACY_PROFILER_NOT_SUPPORTED", nullptr},
     {39, "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED",
      "another tool (Nsight, cuda-gdb, compute-sanitizer, the PyTorch profiler) has subscribed to CUPTI in "
-     "this "
-     "process; run without it"},
+     "this process; run without it"},
     {40, "CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES",
      "the hypervisor does not let this virtual GPU be profiled"},
     {41, "CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED",

@@ -225,8 +225,7 @@ int main(int argc, char** argv) {
   }
   std::printf(
       "%d of %d mutants caught and located as declared, %d of them by the judge; a plain tolerance of 1e-2 "
-      "on the "
-      "same runs sees %d\n",
+      "on the same runs sees %d\n",
       kept, tried, judged, by_plain_tolerance);
   return kept == tried && tried > 0 ? 0 : 1;
 }

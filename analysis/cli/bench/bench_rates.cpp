@@ -128,8 +128,7 @@ std::string bench_csv(const RunRecord& record) {
   std::string text =
       "device,kernel,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,window_left,window_right,"
       "key_lengths,scale,direction,median_s,passes,tile,diagonal_slices,min_s,noise,samples,paper_tflops_per_"
-      "second,"
-      "useful_tflops_per_second\n";
+      "second,useful_tflops_per_second\n";
   for (const RunEntry& run : record.runs) {
     for (const BenchRate& rate : bench_rates(run)) text += csv_row(record, run, rate);
   }

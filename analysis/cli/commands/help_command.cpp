@@ -27,8 +27,7 @@ void add_help_commands(CLI::App& app, CommandContext& context, CommandRunner run
       });
   help.add_option("command", *word,
                   "one of the commands, or the options that many of them have: problem, kernel, output; "
-                  "without it all "
-                  "commands")
+                  "without it all commands")
       ->type_name("COMMAND");
   CLI::App& completion =
       add("completion", "completion of commands, options and names, for a shell", [word, &app, &context] {

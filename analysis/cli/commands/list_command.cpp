@@ -236,8 +236,7 @@ const std::vector<Catalogue>& catalogues() {
       {"counters", list_counters, "what profile --metrics takes"},
       {"kernels", list_kernels, "what --kernel takes, and what each kernel can",
        std::string("head_dim: what lies between is padded; (8n): multiples of 8 alone. slices: the smallest "
-                   "parts that "
-                   "--diagonal-slices may cut. bnhd: tensors as PyTorch lays them out.") +
+                   "parts that --diagonal-slices may cut. bnhd: tensors as PyTorch lays them out.") +
            descale_note()},
       {"log-levels", list_log_levels, "what --log-level takes, each with those before it"},
       {"machines", list_machines, "what --machine takes"},

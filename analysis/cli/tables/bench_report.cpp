@@ -129,8 +129,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
       log_text(LogLevel::warning, [] { return std::string("the matrix product is a weak baseline"); });
       weak += fmt::format(
           "A weak baseline: it reaches {} of the {}/s that multiply-adds on {} threads allow. Shares of it "
-          "flatter "
-          "the kernels.\n",
+          "flatter the kernels.\n",
           percent(*product_rate / product.fma_flops_per_second), format_flops(product.fma_flops_per_second),
           product.threads);
     }

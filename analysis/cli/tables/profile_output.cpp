@@ -92,8 +92,7 @@ std::string conclusion(const KernelRecord& record) {
   if (replayed) {
     text +=
         "note: kernel replay leaves its own lines in L2, so DRAM writes are not told and small kernels find "
-        "a warm "
-        "L2; --replay application has neither fault, and runs the command once for each pass\n";
+        "a warm L2; --replay application has neither fault, and runs the command once for each pass\n";
   }
   if (!record.complete) text += "note: the record is not complete\n";
   return text;

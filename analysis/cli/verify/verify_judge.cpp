@@ -139,8 +139,7 @@ std::string failure_lines(const AttentionProblem& problem, const Verdict& verdic
         describe_index({extent.batch, extent.heads, extent.rows, extent.cols}, tensor.error.worst_index);
     lines += fmt::format(
         "       {}: {} is {:.9g}, {} {:.9g}; max error {:.3g}, bound {:.3g}, largest share of a bound "
-        "{:.3g}, "
-        "rmse {:.3g}{}, {} ulp, {} of {} non-finite\n",
+        "{:.3g}, rmse {:.3g}{}, {} ulp, {} of {} non-finite\n",
         record_name(tensor.tensor), where, tensor.error.worst_actual, against, tensor.error.worst_expected,
         tensor.error.max_abs, tensor.bound, tensor.share, tensor.error.rmse,
         tensor.rmse_bound ? fmt::format(" (bound {:.3g})", *tensor.rmse_bound) : "", tensor.error.max_ulp,

@@ -60,10 +60,8 @@ Figure dram_figure(const std::vector<const RunSummary*>& runs) {
   figure.title = fmt::format("Bytes read against sequence length, {}.", device_of(*runs.back()));
   figure.caption = fmt::format(
       "{} tokens and heads in all, so that what must be read stays the same. SM<->L2 bytes grow with N and "
-      "lie "
-      "on the closed form. DRAM reads stay at the floor while the K and V in use fit the L2, and then grow "
-      "by "
-      "one sweep of them for each wave of CTAs.",
+      "lie on the closed form. DRAM reads stay at the floor while the K and V in use fit the L2, and then "
+      "grow by one sweep of them for each wave of CTAs.",
       format_length(runs.back()->problem().batch * runs.back()->problem().heads *
                     runs.back()->problem().seqlen_q));
   figure.panels = {{sweep_text(runs), draw(chart, false)}};

@@ -75,8 +75,7 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs) {
   figure.title = fmt::format("DRAM bytes against L2 size, {} pass.", to_string(first.direction));
   figure.caption =
       "Each line is one replay, through an LRU: the stack distance of an access is the smallest L2 that "
-      "saves "
-      "it. A cliff stands where the tensors that concurrent CTAs share begin to fit.";
+      "saves it. A cliff stands where the tensors that concurrent CTAs share begin to fit.";
   figure.panels = {{fmt::format("{}, {} model", problem_text(first), first.machine_model), draw(chart)}};
   figure.panels.front().steps = true;
   return figure;

@@ -305,11 +305,9 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
                      "Sequence length N (tokens)", seqlen_of, format_length);
     figure.caption = fmt::format(
         "{} At SM<->L2 all grow as N².{} That stays low while what concurrent CTAs stream together fits the "
-        "L2; "
-        "flash1 runs one CTA a head, so that each head streams its own. {} The lower bound on reads is that "
-        "of Hong and Kung and of Saha and Ye, with all "
-        "registers "
-        "and shared memory as fast memory; the outputs are added.",
+        "L2; flash1 runs one CTA a head, so that each head streams its own. {} The lower bound on reads is "
+        "that of Hong and Kung and of Saha and Ye, with all registers and shared memory as fast memory; the "
+        "outputs are added.",
         tile_of(sweeps.front()), flash_at_dram(sweeps), figure.caption);
     section.blocks.emplace_back(std::move(figure));
   }

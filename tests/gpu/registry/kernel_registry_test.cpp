@@ -69,8 +69,7 @@ TEST_CASE("every rung has a row with its own name, and is found by it") {
 
 TEST_CASE(
     "every rung of the ladder takes fp32 or a narrower type in both directions, at every head dimension of "
-    "its "
-    "multiple") {
+    "its multiple") {
   for (const GpuKernel& rung : gpu_ladder()) {
     CAPTURE(rung.row.name);
     std::set<std::int64_t> head_dims, expected;

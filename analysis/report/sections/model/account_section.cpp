@@ -198,8 +198,8 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
   Section section{"account", with_machines("Every byte at SM<->L2", machines), {}};
   section.blocks.push_back(Paragraph{
       fmt::format("What a kernel moves between the SMs and L2 beyond its closed form, and the counters that "
-                  "saw it. Of {} "
-                  "passes none has more than {:.4f} % of its reads and {:.4f} % of its writes left over.",
+                  "saw it. Of {} passes none has more than {:.4f} % of its reads and {:.4f} % of its writes "
+                  "left over.",
                   cases, 100 * worst_read, 100 * worst_write)});
   add_agreement(
       section, deviations, "exact",

@@ -150,12 +150,10 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
   const std::size_t count = scored.telling.size();
   section.blocks.push_back(Paragraph{fmt::format(
       "Problems of which no number of the model knows: it was simulated when they were measured, and has not "
-      "been "
-      "changed for them. **{} of {} passes within {:.0f} %**, half of them within {:.1f} %, the worst {}. "
-      "That the L2 "
-      "saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out are {} passes that "
-      "read every "
-      "byte once, about which any model is right, and {} that stay at the floor, as the model says.",
+      "been changed for them. **{} of {} passes within {:.0f} %**, half of them within {:.1f} %, the worst "
+      "{}. That the L2 saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out are "
+      "{} passes that read every byte once, about which any model is right, and {} that stay at the floor, "
+      "as the model says.",
       scored.within(), count, 100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
       100 * kTolerance,
       baseline_within(scored,

@@ -159,10 +159,8 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   if (launches) {
     text +=
         " Within is also a pass, not by its median, whose simulated reads lie between the least and the "
-        "largest reads "
-        "of its launches. Launches differ: cases of which launches lie further apart than the tolerance, in "
-        "parts of "
-        "their median.";
+        "largest reads of its launches. Launches differ: cases of which launches lie further apart than the "
+        "tolerance, in parts of their median.";
   }
   return text;
 }
@@ -217,8 +215,7 @@ Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<Nois
   Table table{
       "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
       "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not. Passes that read "
-      "every byte "
-      "once are left out: any model is right about them. A case in several records counts once." +
+      "every byte once are left out: any model is right about them. A case in several records counts once." +
           more_on_within(passes, launches, noise_floor) + more_on_random_pages(passes),
       {{"kernel"},
        {"pass"},

@@ -133,8 +133,7 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
   }
   section.blocks.push_back(Paragraph{fmt::format(
       "The last prediction was recorded at {}, the first measurement at {}. Predictions stand as the model "
-      "of "
-      "their day made them; what the model says now is compared in the section on model and measurement.",
+      "of their day made them; what the model says now is compared in the section on model and measurement.",
       last_when, first_when)});
   for (const auto& [first, second] : pairs) section.blocks.push_back(prediction_table(groups, first, second));
   section.title = with_machines(section.title, machines);

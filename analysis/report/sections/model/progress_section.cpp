@@ -65,16 +65,13 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
   if (by_pass.empty()) return std::nullopt;
   Table table{
       "Progress rates under oldest-first arbitration: steps that a CTA makes while the oldest CTA of a full "
-      "SM "
-      "makes one; and the time of that one; the "
-      "least and the largest of several lengths and masks. An SM favours its oldest CTA, and gives much "
-      "more to one that is alone. The last columns are coefficients of variation: of the time of a step, "
-      "each by "
-      "itself; of what TPCs of two SMs take for the same work, in kernels that note no steps; and of the "
-      "SMs' clocks over a pass: each GPC has a clock of its own, and where power keeps them below the "
-      "highest, none is quite like another. So CTAs that began together drift apart, and those that run "
-      "ahead fetch what may have left the L2 when the others come to it. Rates and steps are of a build with "
-      "-D TILESCOPE_STEP_CLOCK=ON, TPCs of one without.",
+      "SM makes one; and the time of that one; the least and the largest of several lengths and masks. An SM "
+      "favours its oldest CTA, and gives much more to one that is alone. The last columns are coefficients "
+      "of variation: of the time of a step, each by itself; of what TPCs of two SMs take for the same work, "
+      "in kernels that note no steps; and of the SMs' clocks over a pass: each GPC has a clock of its own, "
+      "and where power keeps them below the highest, none is quite like another. So CTAs that began together "
+      "drift apart, and those that run ahead fetch what may have left the L2 when the others come to it. "
+      "Rates and steps are of a build with -D TILESCOPE_STEP_CLOCK=ON, TPCs of one without.",
       {{"kernel"},
        {"pass"},
        {"type"},

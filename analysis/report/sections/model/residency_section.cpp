@@ -53,15 +53,13 @@ Figure residency_figure(const CeilingsRecord& record) {
   figure.title = fmt::format("What the L2 of an {} keeps.", record.measured.device);
   figure.caption = fmt::format(
       "A kernel goes over a footprint several times; DRAM reads are counted. The driver says {}. What all "
-      "SMs "
-      "read stays in both partitions of the L2, and so in half of the room.",
+      "SMs read stays in both partitions of the L2, and so in half of the room.",
       format_capacity(record.measured.l2_bytes));
   if (has(record, kReadByPartition)) {
     figure.caption +=
         " What the SMs beside one partition read fills that partition, and the other one with the half of "
-        "the lines "
-        "that has its home there: one half is lost past the size of a partition, the other past that of "
-        "both.";
+        "the lines that has its home there: one half is lost past the size of a partition, the other past "
+        "that of both.";
   }
   if (has(record, kReadRandom)) {
     figure.caption +=
@@ -129,10 +127,9 @@ Table noise_floor_table(const CeilingsRecord& record) {
     const std::vector<std::vector<std::string>> rows = noise_floor_rows(record.measured.noise_floor);
     Table table{
         "The noise floor: what the device reads from DRAM by itself, and so is counted with any kernel, by "
-        "what runs "
-        "meanwhile: a kernel of one warp that sleeps, one that multiplies and adds on all SMs, or one of a "
-        "few CTAs that read and write two fifths of the L2 again and again. Reads that fetch these two "
-        "fifths once are not among them; what others read displaces some, which are read again.",
+        "what runs meanwhile: a kernel of one warp that sleeps, one that multiplies and adds on all SMs, or "
+        "one of a few CTAs that read and write two fifths of the L2 again and again. Reads that fetch these "
+        "two fifths once are not among them; what others read displaces some, which are read again.",
         {},
         {rows.begin() + 1, rows.end()}};
     for (const std::string& header : rows.front()) table.columns.push_back({header, true});

@@ -65,8 +65,7 @@ Table predicted_schedules_table(const std::vector<DistributedRecord>& records) {
   Table table{
       "Efficiency of each schedule as the model predicts it from the rate of one GPU (CTAs on SMs, sums, "
       "launches, links), and in brackets as measured. What a launch, a block and a sum cost was fitted to "
-      "16/16 "
-      "heads on 2 GPUs, and to nothing else here.",
+      "16/16 heads on 2 GPUs, and to nothing else here.",
       {{"tokens a GPU", true}, {"pass"}},
       {}};
   for (const std::string& schedule : schedules) table.columns.push_back({schedule, true});
@@ -88,12 +87,10 @@ Table predicted_schedules_table(const std::vector<DistributedRecord>& records) {
 Table lost_time_table(const std::vector<DistributedRecord>& records) {
   Table table{
       "Where the model says that the rest goes, of the schedule that it gives most: tiles that are uneven, "
-      "or more for "
-      "being cut; SMs that are done while others compute (tails); merges, additions and roundings (sums); "
-      "until kernels "
-      "begin; bytes on the link, and the start of transfers, with nothing to compute; waiting for other "
-      "GPUs. Shares of "
-      "the time, beyond one GPU's own; below 0: less than its share.",
+      "or more for being cut; SMs that are done while others compute (tails); merges, additions and "
+      "roundings (sums); until kernels begin; bytes on the link, and the start of transfers, with nothing to "
+      "compute; waiting for other GPUs. Shares of the time, beyond one GPU's own; below 0: less than its "
+      "share.",
       {{"tokens a GPU", true}, {"pass"}, {"schedule"}, {"predicted", true}, {"measured", true}},
       {}};
   for (const auto& cause : kCauses) table.columns.push_back({cause.heading, true});

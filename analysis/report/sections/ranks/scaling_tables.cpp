@@ -68,9 +68,8 @@ Table scaling_table(const std::vector<DistributedRecord>& records) {
   for (const auto& [problem, of] : points) rates.merge(rates_of(of));
   Table table{
       "What schedules would cost at more GPUs, simulated: the share of so many GPUs without links, over "
-      "links "
-      "of several rates a GPU (one direction). Bytes and memory are those of the forward pass, of the GPU "
-      "that sends most.",
+      "links of several rates a GPU (one direction). Bytes and memory are those of the forward pass, of the "
+      "GPU that sends most.",
       {{"schedule"}, {"GPUs", true}, {"tokens a GPU", true}, {"sends", true}, {"memory", true}},
       {}};
   for (const double rate : rates) {

@@ -162,8 +162,8 @@ Table best_schedule_table(const std::vector<DistributedRecord>& records) {
     if (*pass.efficiency > *found->second.second->efficiency) found->second = {&run, &pass};
   });
   Table table{
-      "The schedule that comes nearest to one GPU, of each problem and pass; what is missing adds up to 100 "
-      "%.",
+      "The schedule that comes nearest to one GPU, of each problem and pass; what is missing adds up to "
+      "100 %.",
       {{"tokens a GPU", true},
        {"pass"},
        {"schedule"},
@@ -283,8 +283,8 @@ std::optional<Section> several_gpus_section(const std::vector<DistributedRecord>
   Section section{"several-gpus", "Several GPUs", {}};
   section.blocks.push_back(
       Paragraph{"The link between GPUs is a third boundary. A schedule (`tilescope list schedules`) says "
-                "which blocks cross it; "
-                "its closed form, its execution and its prediction come from the same object." +
+                "which blocks cross it; its closed form, its execution and its prediction come from the same "
+                "object." +
                 ranks_judged(records)});
   add_table(section, link_table(records));
   add_table(section, best_schedule_table(records));

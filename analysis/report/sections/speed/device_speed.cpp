@@ -111,16 +111,13 @@ std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs)
   const MachineInfo& machine = groups.front().record->machine;
   section.blocks.push_back(
       Paragraph{fmt::format("On {}, {} problems each way, beside the kernels of {}, problem by problem in "
-                            "turn, each direction in one "
-                            "run. Medians of samples that begin with a cold L2. Rates by the papers' count: "
-                            "4 N² D FLOP a head forward, "
-                            "half of it with a causal mask, 2.5 times as much backward. `triton:plain` is "
-                            "our own FlashAttention-2 in "
-                            "Triton with one tile shape for every head dimension, `triton:tuned` the same "
-                            "with the fastest of a few; "
-                            "both compile to the warpgroup instructions of sm_90, which cuDNN's kernels and "
-                            "gpu:flash3 use too, while "
-                            "gpu:flash2-mma and PyTorch's FlashAttention-2 use those of sm_80.",
+                            "turn, each direction in one run. Medians of samples that begin with a cold L2. "
+                            "Rates by the papers' count: 4 N² D FLOP a head forward, half of it with a "
+                            "causal mask, 2.5 times as much backward. `triton:plain` is our own "
+                            "FlashAttention-2 in Triton with one tile shape for every head dimension, "
+                            "`triton:tuned` the same with the fastest of a few; both compile to the "
+                            "warpgroup instructions of sm_90, which cuDNN's kernels and gpu:flash3 use too, "
+                            "while gpu:flash2-mma and PyTorch's FlashAttention-2 use those of sm_80.",
                             machine.name.value_or("an unknown device"), groups.front().problems().size(),
                             machine.libraries.value_or("other libraries"))});
   for (const DeviceRuns& group : groups) {
