@@ -59,12 +59,15 @@ void run_scaled(const ProgramOptions& options, Direction direction, TensorSet& t
 TEST_CASE("a gradient that is one per cent too long is seen") {
   Kernel wrong = cpu_kernels().back();
   const AttentionProblem& problem = kProblems[0];
-  for (const auto& [run, gradient] : {std::pair{&run_scaled<TensorName::dq>, TensorName::dq},
-                                      {&run_scaled<TensorName::dk>, TensorName::dk},
-                                      {&run_scaled<TensorName::dv>, TensorName::dv}}) {
+  for (const auto& damage : {std::pair{&run_scaled<TensorName::dq>, TensorName::dq},
+                             {&run_scaled<TensorName::dk>, TensorName::dk},
+                             {&run_scaled<TensorName::dv>, TensorName::dv}}) {
+    const auto& [run, damaged] = damage;
     wrong.run = run;
+    CAPTURE(to_string(damage.second));
     for (const GradientCheck& check : check_gradients(wrong, problem, wrong.default_options(problem))) {
-      CHECK_MESSAGE(check.passed() == (check.gradient != gradient), to_string(check.gradient));
+      CAPTURE(to_string(check.gradient));
+      CHECK(check.passed() == (check.gradient != damaged));
     }
   }
 }

@@ -9,14 +9,16 @@ namespace {
 TEST_CASE("the noise floor lies on lines between the measured durations, and on the last line above them") {
   const std::vector<NoiseFloor> measured = {
       {kAsleep, 1e-3, 1000}, {kAsleep, 2e-3, 3000}, {kAsleep, 4e-3, 4000}};
-  for (const auto& [seconds, bytes] : {std::pair<double, std::int64_t>{0, 1000},
-                                       {0.5e-3, 1000},
-                                       {1e-3, 1000},
-                                       {1.25e-3, 1500},
-                                       {2e-3, 3000},
-                                       {3e-3, 3500},
-                                       {4e-3, 4000},
-                                       {8e-3, 6000}}) {
+  for (const auto& point : {std::pair<double, std::int64_t>{0, 1000},
+                            {0.5e-3, 1000},
+                            {1e-3, 1000},
+                            {1.25e-3, 1500},
+                            {2e-3, 3000},
+                            {3e-3, 3500},
+                            {4e-3, 4000},
+                            {8e-3, 6000}}) {
+    const auto& [seconds, bytes] = point;
+    CAPTURE(point.first);
     CHECK(noise_floor_bytes(measured, seconds) == bytes);
   }
 }
@@ -37,8 +39,9 @@ TEST_CASE("a line that falls does not fall below nothing") {
 TEST_CASE("the load under which the device reads most at that time counts, each load by its own line") {
   const std::vector<NoiseFloor> crossing = {
       {kAsleep, 1, 1000}, {kAsleep, 3, 1200}, {"busy", 1, 400}, {"busy", 2, 1000}, {"busy", 3, 2000}};
-  for (const auto& [seconds, bytes] :
-       {std::pair{1.0, 1000}, {2.0, 1100}, {2.5, 1500}, {3.0, 2000}, {4.0, 3000}}) {
+  for (const auto& point : {std::pair{1.0, 1000}, {2.0, 1100}, {2.5, 1500}, {3.0, 2000}, {4.0, 3000}}) {
+    const auto& [seconds, bytes] = point;
+    CAPTURE(point.first);
     CHECK(noise_floor_bytes(crossing, seconds) == bytes);
   }
 }
