@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/records/kernel_measurement.hpp"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "common/statistics.hpp"
@@ -105,13 +101,6 @@ void from_json(const Json& json, KernelMeasurement& kernel) {
       kernel.time->samples_s = time.at("samples_s").get<std::vector<double>>();
     }
   }
-}
-
-std::string demangle(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> readable(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                        std::free);
-  return status == 0 ? readable.get() : name;
 }
 
 }  // namespace tilescope

@@ -54,7 +54,4 @@ void to_json(nlohmann::ordered_json& json, const KernelMeasurement& kernel);
 /// @throws nlohmann::json::exception for anything that to_json does not write
 void from_json(const nlohmann::ordered_json& json, KernelMeasurement& kernel);
 
-/// "void kernel<float>(int*)" for a mangled name; any other name as it is.
-std::string demangle(const char* name);
-
 }  // namespace tilescope

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "common/demangle.hpp"
+
 namespace tilescope {
 
 struct ActivityTrace::State {

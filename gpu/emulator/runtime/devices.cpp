@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/emulator/runtime/devices.hpp"
 
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "gpu/emulator/runtime/environment.hpp"
 #include "gpu/emulator/runtime/errors.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -14,12 +14,6 @@ constexpr std::size_t kAlignment = 256, kApart = 256;
 constexpr int kPoison = 0xFF;
 
 thread_local int chosen_device = 0;
-
-/// The number in an environment variable, or `otherwise`.
-int from_environment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::atoi(text) : otherwise;
-}
 
 DeviceChoice read_choice() {
   const DeviceChoice choice{.devices = from_environment("TILESCOPE_EMULATED_DEVICES", 1),

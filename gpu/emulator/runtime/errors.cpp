@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/emulator/runtime/errors.hpp"
 
-#include <cxxabi.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
+
+#include "common/demangle.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
 
 thread_local cudaError_t last_failure = cudaSuccess;
 
-std::atomic<cudaError_t>& stuck() {
-  static std::atomic<cudaError_t> status = cudaSuccess;
-  return status;
-}
+std::atomic<cudaError_t> stuck = cudaSuccess;  // for good
+std::atomic<bool> is_met = false;              // whether a call has waited for what failed
 
 struct ErrorText {
   cudaError_t status;
@@ -66,15 +62,8 @@ std::string readable(const std::string& message) {
   const std::size_t begin = message.find("_Z");
   if (begin == std::string::npos) return message;
   const std::size_t end = std::min(message.find_first_not_of(kOfNames, begin), message.size());
-  const std::unique_ptr<char, decltype(&std::free)> name(
-      abi::__cxa_demangle(message.substr(begin, end - begin).c_str(), nullptr, nullptr, nullptr), &std::free);
-  return name ? message.substr(0, begin) + name.get() + readable(message.substr(end)) : message;
-}
-
-/// Whether a call has waited for what failed.
-std::atomic<bool>& is_met() {
-  static std::atomic<bool> met = false;
-  return met;
+  return message.substr(0, begin) + demangle(message.substr(begin, end - begin)) +
+         readable(message.substr(end));
 }
 
 }  // namespace
@@ -85,7 +74,7 @@ void say(const std::string& message) {
 
 cudaError_t note_failure(cudaError_t status, const std::string& message, bool sticks) {
   if (sticks) {
-    stuck() = status;
+    stuck = status;
   } else {
     last_failure = status;
   }
@@ -94,10 +83,10 @@ cudaError_t note_failure(cudaError_t status, const std::string& message, bool st
   return status;
 }
 
-cudaError_t stuck_failure() { return is_met() ? stuck().load() : cudaSuccess; }
-bool has_failed() { return stuck() != cudaSuccess; }
+cudaError_t stuck_failure() { return is_met ? stuck.load() : cudaSuccess; }
+bool has_failed() { return stuck != cudaSuccess; }
 void meet_failures() {
-  if (has_failed()) is_met() = true;
+  if (has_failed()) is_met = true;
 }
 
 }  // namespace tilescope::gpu::emulator

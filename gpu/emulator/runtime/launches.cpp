@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "gpu/emulator/emulator.hpp"
+#include "gpu/emulator/runtime/environment.hpp"
 #include "gpu/emulator/runtime/errors.hpp"
 #include "gpu/emulator/runtime/modules.hpp"
 #include "gpu/emulator/runtime/streams.hpp"
@@ -63,17 +63,12 @@ void require_launchable(const Function& function, const ptx::Kernel& kernel, con
   }
 }
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 0) : otherwise;
-}
-
 /// TILESCOPE_EMULATED_SEED, _STEPS (the most of a launch), _RACES (1: look for them).
 Options options_from_environment() {
   Options options;
   options.seed = from_environment("TILESCOPE_EMULATED_SEED", options.seed);
   options.step_limit = from_environment("TILESCOPE_EMULATED_STEPS", options.step_limit);
-  options.races = from_environment("TILESCOPE_EMULATED_RACES", options.races) != 0;
+  options.races = from_environment("TILESCOPE_EMULATED_RACES", static_cast<int>(options.races)) != 0;
   return options;
 }
 

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/demangle.hpp"
+
 namespace tilescope {
 namespace {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/injection/injected/launch_facts.hpp"
 
+#include "common/demangle.hpp"
+
 namespace tilescope {
 namespace {
 

@@ -111,8 +111,3 @@ TEST_CASE("what several runs counted of a launch comes together") {
   CHECK(kernels[0].counters == std::map<std::string, double>{{"a.sum", 1}, {"b.sum", 3}});
   CHECK(kernels[0].measured.at("bytes") == 4);
 }
-
-TEST_CASE("mangled names become readable, others stay") {
-  CHECK(demangle("_Z1fPi") == "f(int*)");
-  CHECK(demangle("triton_poi_fused_0") == "triton_poi_fused_0");
-}
