@@ -73,9 +73,8 @@ std::vector<LostShare> lost_shares(const RankTimeline& timeline) {
 
 Json distributed_json(const ProgramAccount& account) {
   const auto& [program, rates, link, loads, timeline, even] = account;
-  constexpr std::size_t kMostListed = 16;
   Json ranks = Json::array();
-  if (loads.size() > kMostListed) {
+  if (loads.size() > kMostListedRanks) {
     ranks.push_back(rank_json(account, account.busiest()));
   } else {
     for (std::size_t r = 0; r < loads.size(); ++r) ranks.push_back(rank_json(account, r));

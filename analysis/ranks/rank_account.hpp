@@ -13,6 +13,9 @@
 
 namespace tilescope {
 
+/// More ranks than these are not listed one by one; the one that sends most stands for them.
+inline constexpr std::size_t kMostListedRanks = 16;
+
 /// Added up once.
 struct ProgramAccount {
   ProgramAccount(const DistributedProgram& program, const RankModel& model);
@@ -38,7 +41,6 @@ std::vector<LostShare> lost_shares(const RankTimeline& timeline);
 Json distributed_record(const std::vector<std::string>& argv);
 /// The start of a run: problem and schedule.
 Json distributed_run(const AttentionProblem& problem, const DistributedOptions& options);
-/// Of many GPUs, the one that sends most stands for all.
 Json distributed_json(const ProgramAccount& account);
 
 /// The record of schedules on a model, all passes of each.

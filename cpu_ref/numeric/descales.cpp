@@ -26,16 +26,11 @@ void take_from(const Tensor& values, TensorSet& tensors, TensorName of) {
   const float most = largest_number(tensors.problem().dtype);
   const Shape& shape = values.shape();
   Tensor& descales = tensors.descales(of);
-  const std::int64_t sharing = shape.heads / descales.shape().heads;
-  const TileShape block = tensors.problem().descales.block;
-  const std::int64_t rows = !tensors.problem().descales.by_block() ? shape.rows
-                            : of == TensorName::q                  ? block.block_m
-                                                                   : block.block_n;
   std::fill_n(descales.floats(), descales.shape().elements(), 0.0f);
   for (std::int64_t row = 0; row < shape.batch * shape.heads * shape.rows; ++row) {
     const std::int64_t batch_head = row / shape.rows;
-    float& largest =
-        descales.floats()[batch_head / sharing * descales.shape().cols + row % shape.rows / rows];
+    float& largest = descales.floats()[tensors.descale_index(of, batch_head / shape.heads,
+                                                             batch_head % shape.heads, row % shape.rows)];
     for (std::int64_t col = 0; col < shape.cols; ++col) {
       const float magnitude = std::fabs(values.get(row * shape.cols + col));
       if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);

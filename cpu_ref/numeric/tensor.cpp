@@ -54,15 +54,20 @@ Tensor& TensorSet::allocate(TensorName name) {
   return tensor;
 }
 
-float TensorSet::descale(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const {
+std::int64_t TensorSet::descale_index(TensorName of, std::int64_t batch, std::int64_t head,
+                                      std::int64_t row) const {
   const Tensor& held = descales(of);
-  if (held.empty()) return 1.0f;
   const std::int64_t heads = of == TensorName::q ? problem_.heads : problem_.heads_kv;
   const TileShape block = problem_.descales.block;
   const int rows = of == TensorName::q ? block.block_m : block.block_n;
   // Heads that share a row of numbers stand side by side.
-  return held.floats()[held.row_index(batch, head / (heads / held.shape().heads), 0) +
-                       (problem_.descales.by_block() ? row / rows : 0)];
+  return held.row_index(batch, head / (heads / held.shape().heads), 0) +
+         (problem_.descales.by_block() ? row / rows : 0);
+}
+
+float TensorSet::descale(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const {
+  const Tensor& held = descales(of);
+  return held.empty() ? 1.0f : held.floats()[descale_index(of, batch, head, row)];
 }
 
 std::int64_t TensorSet::bytes() const {

@@ -76,8 +76,9 @@ namespace {
 void validate_descales(const AttentionProblem& p) {
   for (const auto& [field, descale] :
        {std::pair{"descale_q", p.descales.q}, {"descale_k", p.descales.k}, {"descale_v", p.descales.v}}) {
+    if (descale == Descale{}) continue;
     parse_descale(field, to_string(descale));
-    if (descale != Descale{} && !is_fp8(p.dtype)) {
+    if (!is_fp8(p.dtype)) {
       throw BadInput(field, to_string(descale),
                      "must be left out: descales are of fp8, not of " + std::string(to_string(p.dtype)));
     }

@@ -51,10 +51,9 @@ std::string hiding_line(const DistributedProgram& program, const RankRates& rate
 
 /// All; of many the one that sends most, and the one that ends last.
 std::vector<std::size_t> listed_ranks(const ProgramAccount& account) {
-  constexpr std::size_t kMostListed = 16;
   const std::size_t ranks = account.loads.size();
   std::vector<std::size_t> listed = {account.busiest(), account.timeline.last_rank()};
-  if (ranks <= kMostListed) {
+  if (ranks <= kMostListedRanks) {
     listed.resize(ranks);
     std::iota(listed.begin(), listed.end(), std::size_t{0});
   }
