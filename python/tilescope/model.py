@@ -166,7 +166,8 @@ def simulate_gpus(
 
     Columns of ``.frame()``: link.sent_bytes and link.received_bytes of the GPU that sends most, link.memory_bytes that
     it holds, predicted.time_s, predicted.efficiency (of so many GPUs without links, 1.0 = all), and predicted.lost_...:
-    what is missing of it, as shares that add up to 1 with it.
+    what is missing of it, as shares that add up to 1 with it. Of the schedule alone: closed_form.steps, ...balance and
+    ...lock_step_balance (1.0: all have as much work, in all or in every step), ...least_link_bytes of any schedule.
 
     Raises BadInput for a number of GPUs, a rate or a single schedule that cannot be, naming the field.
     """

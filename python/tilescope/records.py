@@ -24,6 +24,7 @@ _OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
 _GPU_MEMORY = ("operand_bytes", "received_buffer_bytes", "state_bytes")
 _SEVERAL_GPUS = "tilescope.distributed/1"
+_OF_SCHEDULE = ("steps", "balance", "lock_step_balance", "least_link_bytes")  # which no run changes
 _PROBLEM_FIELDS = (
     "batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim", "dtype", "causal", "window", "scale",
     "dropout", "seed", "key_lengths",
@@ -252,7 +253,8 @@ def _gpu_rows(run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         row.update(_numbers("predicted.", predicted))
         for cause, time in lost.items():
             row[f"predicted.lost_{cause.removesuffix('_s')}"] = time / predicted["time_s"]
-        row.update(_numbers("measured.", {key: value for key, value in entry.items() if key != "repetitions"}))
+        for key, value in _numbers("", {key: value for key, value in entry.items() if key != "repetitions"}):
+            row[("closed_form." if key in _OF_SCHEDULE else "measured.") + key] = value
         yield row
 
 
