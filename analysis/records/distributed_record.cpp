@@ -18,14 +18,11 @@ LinkRecord link_of(const JsonField& field, const char* sent, const char* receive
   return {field.at(sent).number(), field.at(received).number()};
 }
 
-/// Of the first GPU listed, where a prediction says it.
-std::optional<double> memory_of(const JsonField& gpus) {
-  for (const JsonField& gpu : gpus.items()) {
-    if (!gpu.has("operand_bytes")) return std::nullopt;
-    return gpu.at("operand_bytes").number() + gpu.at("received_buffer_bytes").number() +
-           gpu.at("state_bytes").number();
-  }
-  return std::nullopt;
+/// Where a prediction says it.
+std::optional<double> memory_of(const JsonField& gpu) {
+  if (!gpu.has("operand_bytes")) return std::nullopt;
+  return gpu.at("operand_bytes").number() + gpu.at("received_buffer_bytes").number() +
+         gpu.at("state_bytes").number();
 }
 
 DistributedPass pass_of(const JsonField& field) {
@@ -43,7 +40,7 @@ DistributedPass pass_of(const JsonField& field) {
   if (field.has("predicted")) {
     pass.predicted_efficiency = number_at(field.at("predicted"), "efficiency");
     pass.predicted_s = number_at(field.at("predicted"), "time_s");
-    pass.memory_bytes = memory_of(field.at("gpus"));
+    if (!pass.link.empty()) pass.memory_bytes = memory_of(field.at("gpus").items()[pass.busiest()]);
     if (field.at("predicted").has("lost")) {
       for (const auto& [cause, seconds] : field.at("predicted").at("lost").entries())
         pass.predicted_lost_s[cause] = seconds.number();
@@ -80,6 +77,11 @@ DistributedRun run_of(const JsonField& field) {
 }
 
 }  // namespace
+
+std::size_t DistributedPass::busiest() const {
+  const auto less = [](const LinkRecord& a, const LinkRecord& b) { return a.sent_bytes < b.sent_bytes; };
+  return static_cast<std::size_t>(std::max_element(link.begin(), link.end(), less) - link.begin());
+}
 
 DistributedRecord parse_distributed_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);

@@ -3,6 +3,7 @@
 // same GPUs, schema "tilescope.distributed-peers/1".
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -27,11 +28,14 @@ struct DistributedPass {
   std::vector<LinkRecord> link_formula;                     // beside counters
   std::vector<LinkRecord> link_with_protocol;               // likewise
   std::optional<double> predicted_efficiency, predicted_s;  // of `simulate`
-  std::optional<double> memory_bytes;                       // likewise, of the first GPU listed
+  std::optional<double> memory_bytes;                       // likewise, of the GPU that sends most
   std::map<std::string, double> predicted_lost_s;           // likewise, by cause: "tails_s"
   std::optional<double> time_s, launches_s, link_s, one_gpu_s, efficiency, hidden_share,
       flops_per_second_a_gpu;
   std::optional<double> model_efficiency;  // from the rate of one GPU
+
+  /// Of `link`, which is not empty: the GPU that sends most.
+  std::size_t busiest() const;
 };
 
 struct DistributedRun {

@@ -103,8 +103,9 @@ TEST_CASE("links at best; the roofline at the link; what schedules cost at more 
     for (const int gpus : {2, 4, 8}) {
       std::string run =
           std::string("{") + kProblem + R"(, "passes": [{"name": "forward", "predicted": {"time_s": 1e-3,
-        "efficiency": 0.875}, "gpus": [{"link_sent_bytes": 1000, "link_received_bytes": 1000, "operand_bytes": 1000,
-        "received_buffer_bytes": 2000, "state_bytes": 3000}]}]})";
+        "efficiency": 0.875}, "gpus": [{"link_sent_bytes": 500, "link_received_bytes": 1000, "operand_bytes": 7000,
+        "received_buffer_bytes": 0, "state_bytes": 0}, {"link_sent_bytes": 1000, "link_received_bytes": 1000,
+        "operand_bytes": 1000, "received_buffer_bytes": 2000, "state_bytes": 3000}]}]})";
       run.replace(run.find("\"gpus\": 2"), 9, "\"gpus\": " + std::to_string(gpus));
       runs += (runs.empty() ? "" : ",") + run;
     }

@@ -83,7 +83,8 @@ Table scaling_table(const std::vector<DistributedRecord>& records) {
       for (const double rate : rates) forward = forward ? forward : pass_at(point, rate, "forward");
       std::vector<std::string> row = {
           key.first, std::to_string(key.second), std::to_string(problem.second / key.second),
-          forward && !forward->link.empty() ? format_bytes(forward->link.front().sent_bytes) : "-",
+          forward && !forward->link.empty() ? format_bytes(forward->link[forward->busiest()].sent_bytes)
+                                            : "-",
           forward && forward->memory_bytes ? format_bytes(*forward->memory_bytes) : "-"};
       for (const double rate : rates) {
         for (const char* const name : {"forward", "backward"}) {
