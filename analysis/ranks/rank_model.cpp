@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "analysis/replay/traffic_simulator.hpp"
+#include "analysis/replay/simulate_run.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
@@ -42,10 +42,7 @@ std::optional<LaunchedKernel> RankModel::launched(const AttentionProblem& proble
     return row->programs(which, slice, row->default_options(slice));
   };
   for (const TileProgram& pass : launched.programs(direction, problem)) {
-    if (pass.phases.empty()) continue;
-    std::optional<LaunchShape> shape;
-    if (kernel->launch_shape != nullptr) shape = kernel->launch_shape(pass, kSm90);
-    launched.ctas_at_once = co_resident_ctas(pass, on, shape);
+    if (!pass.phases.empty()) launched.ctas_at_once = launched_together(*kernel, pass, on);
   }
   launched.block_tiles = kBlockTiles;
   return launched;

@@ -32,16 +32,10 @@ std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
   }
 }
 
-std::optional<LaunchShape> launch_shape(const Kernel& kernel, const TileProgram& program) {
-  if (kernel.launch_shape == nullptr) return std::nullopt;
-  return kernel.launch_shape(program, kSm90);
-}
-
 SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
                         const SimulationOptions& options) {
-  const std::optional<LaunchShape> launch = launch_shape(kernel, program);
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
-                                                : co_resident_ctas(program, machine, launch);
+                                                : launched_together(kernel, program, machine);
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
@@ -82,6 +76,12 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
 
 }  // namespace
 
+std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
+  std::optional<LaunchShape> shape;
+  if (kernel.launch_shape != nullptr) shape = kernel.launch_shape(program, kSm90);
+  return co_resident_ctas(program, machine, shape);
+}
+
 ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,
                           Direction direction, ProgramOptions options) {
   if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
@@ -90,8 +90,7 @@ ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const At
   if (options.scan != Scan::sawtooth || options.ctas_per_turn > 1) return options;
   for (const TileProgram& program : kernel.programs(direction, problem, options)) {
     if (program.phases.empty()) continue;
-    options.ctas_per_turn =
-        static_cast<int>(co_resident_ctas(program, machine, launch_shape(kernel, program)));
+    options.ctas_per_turn = static_cast<int>(launched_together(kernel, program, machine));
     break;
   }
   return options;

@@ -30,6 +30,10 @@ struct PlannedPass {
   TileProgram program;
 };
 
+/// How many of a pass's CTAs run at once, as the kernel launches them: by the shared memory and warps that it
+/// takes on sm_90, whatever the machine; a CPU kernel by what its tiles need.
+std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine);
+
 /// `options` with what a machine decides, unless they say it already. head_swizzled takes as many heads to a
 /// section as share the machine's effective L2 with their K and V: the largest power of two of key/value
 /// heads, times the query heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp). A sawtooth scan
