@@ -28,7 +28,7 @@ struct AsyncOperation {
 
 class AsyncQueue {
  public:
-  void push(AsyncOperation operation) { pending.push_back(std::move(operation)); }
+  void push(AsyncOperation operation) { pending_.push_back(std::move(operation)); }
   /// Closes the group of an owner's uncommitted operations.
   void commit(AsyncKind kind, std::uint32_t owner);
   /// Has all but the newest `left` committed groups take effect.
@@ -39,22 +39,22 @@ class AsyncQueue {
   /// Has all take effect that `matches`, in the order of their issue.
   template <class Matches>
   void finish(Matches&& matches) {
-    for (auto operation = pending.begin(); operation != pending.end();) {
+    for (auto operation = pending_.begin(); operation != pending_.end();) {
       if (!matches(*operation)) {
         ++operation;
         continue;
       }
       const auto effect = std::move(operation->effect);
-      operation = pending.erase(operation);
+      operation = pending_.erase(operation);
       effect();
     }
   }
-  bool empty() const { return pending.empty(); }
-  const std::list<AsyncOperation>& operations() const { return pending; }
+  bool empty() const { return pending_.empty(); }
+  const std::list<AsyncOperation>& operations() const { return pending_; }
 
  private:
-  std::list<AsyncOperation> pending;
-  std::map<std::pair<AsyncKind, std::uint32_t>, std::uint64_t> committed_groups;
+  std::list<AsyncOperation> pending_;
+  std::map<std::pair<AsyncKind, std::uint32_t>, std::uint64_t> committed_groups_;
 };
 
 }  // namespace tilescope::gpu::emulator

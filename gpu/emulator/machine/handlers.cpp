@@ -13,7 +13,7 @@ Execution HandlerTable::find(const ptx::Instruction& instruction) const {
         fmt::format("PTX line {}: {}: {}", instruction.line, reason, instruction.text.substr(0, 200)));
   };
   for (std::string_view words = instruction.opcode; !words.empty();) {
-    if (const auto found = by_words.find(words); found != by_words.end()) {
+    if (const auto found = by_words_.find(words); found != by_words_.end()) {
       try {
         return found->second(instruction);
       } catch (const std::runtime_error& error) {

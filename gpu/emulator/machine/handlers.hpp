@@ -42,7 +42,7 @@ using Select = Execution (*)(const ptx::Instruction&);
 class HandlerTable {
  public:
   /// `words`: the begin of the opcode up to a dot, "cp.async.bulk"
-  void add(std::string_view words, Select select) { by_words[std::string(words)] = select; }
+  void add(std::string_view words, Select select) { by_words_[std::string(words)] = select; }
   /// Throws std::runtime_error with line and text at an instruction that no entry knows.
   Execution find(const ptx::Instruction& instruction) const;
 
@@ -50,7 +50,7 @@ class HandlerTable {
   void (*on_cta_end)(Cta&) = nullptr;    // when its last thread has left
 
  private:
-  std::map<std::string, Select, std::less<>> by_words;
+  std::map<std::string, Select, std::less<>> by_words_;
 };
 
 /// For the search for races: lanes have met at bar.warp.sync.

@@ -15,14 +15,14 @@ std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uin
 }  // namespace
 
 void Memory::add(const void* base, std::uint64_t bytes, std::string name) {
-  by_base[address_of(base)] = {address_of(base), bytes, std::move(name)};
+  by_base_[address_of(base)] = {address_of(base), bytes, std::move(name)};
 }
 
-void Memory::remove(const void* base) { by_base.erase(address_of(base)); }
+void Memory::remove(const void* base) { by_base_.erase(address_of(base)); }
 
 const Memory::Allocation* Memory::find(std::uint64_t address, std::uint64_t bytes) const {
-  auto after = by_base.upper_bound(address);
-  if (after == by_base.begin()) return nullptr;
+  auto after = by_base_.upper_bound(address);
+  if (after == by_base_.begin()) return nullptr;
   const Allocation& allocation = std::prev(after)->second;
   return allocation.holds(address, bytes) ? &allocation : nullptr;
 }
@@ -37,13 +37,13 @@ std::string Memory::nearest(std::uint64_t address) const {
   const auto describe = [](const Allocation& allocation) {
     return fmt::format("'{}' of {} bytes at {:#x}", allocation.name, allocation.bytes, allocation.base);
   };
-  const auto after = by_base.upper_bound(address);
+  const auto after = by_base_.upper_bound(address);
   std::string words;
-  if (after != by_base.begin()) {
+  if (after != by_base_.begin()) {
     const Allocation& before = std::prev(after)->second;
     words = fmt::format("{} bytes behind the begin of {}", address - before.base, describe(before));
   }
-  if (after != by_base.end())
+  if (after != by_base_.end())
     words += fmt::format("{}{} bytes before {}", words.empty() ? "" : ", ", after->first - address,
                          describe(after->second));
   return words.empty() ? "nothing is allocated" : words;

@@ -28,7 +28,7 @@ class Memory {
   std::string nearest(std::uint64_t address) const;
 
  private:
-  std::map<std::uint64_t, Allocation> by_base;
+  std::map<std::uint64_t, Allocation> by_base_;
 };
 
 }  // namespace tilescope::gpu::emulator

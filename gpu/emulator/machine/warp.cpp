@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/emulator/machine/warp.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -58,12 +59,12 @@ std::uint32_t special_value(const Warp& warp, std::string_view name, int lane) {
 Warp::Warp(Cta& cta, std::uint32_t index, LaneMask lanes) : cta(cta), index(index), living(lanes) {
   const ptx::Kernel& kernel = *cta.run.launch.kernel;
   const std::size_t bytes = std::max<std::size_t>(kernel.register_bytes, 64);
-  registers.reset(static_cast<std::byte*>(::operator new[](bytes, kAlign)));
-  std::memset(registers.get(), 0xff, bytes);  // what was not written reads as NaN
-  constants = reinterpret_cast<const std::byte*>(kernel.constants.data());
+  registers_.reset(static_cast<std::byte*>(::operator new[](bytes, kAlign)));
+  std::memset(registers_.get(), 0xff, bytes);  // what was not written reads as NaN
+  constants_ = reinterpret_cast<const std::byte*>(kernel.constants.data());
   groups.push_back({0, lanes});
   for (const ptx::SpecialRegister& special : kernel.specials) {
-    auto* const values = reinterpret_cast<std::uint32_t*>(registers.get() + special.offset);
+    auto* const values = reinterpret_cast<std::uint32_t*>(registers_.get() + special.offset);
     for (int lane = 0; lane < kLanes; ++lane) values[lane] = special_value(*this, special.name, lane);
   }
 }

@@ -36,13 +36,13 @@ class Warp {
   template <class T>
   const T* read(const ptx::Operand& operand) const {
     return reinterpret_cast<const T*>(operand.kind == ptx::Operand::Kind::constant
-                                          ? constants + operand.offset + place_of_width(sizeof(T))
-                                          : registers.get() + operand.offset);
+                                          ? constants_ + operand.offset + place_of_width(sizeof(T))
+                                          : registers_.get() + operand.offset);
   }
   /// A register's 32 values. Handlers write those of active lanes only.
   template <class T>
   T* write(const ptx::Operand& operand) {
-    return reinterpret_cast<T*>(registers.get() + operand.offset);
+    return reinterpret_cast<T*>(registers_.get() + operand.offset);
   }
   /// A predicate as a mask of lanes, `!p` and constants included.
   LaneMask predicate(const ptx::Operand& operand) const;
@@ -75,8 +75,8 @@ class Warp {
   struct Free {
     void operator()(std::byte* bytes) const;
   };
-  std::unique_ptr<std::byte[], Free> registers;
-  const std::byte* constants = nullptr;
+  std::unique_ptr<std::byte[], Free> registers_;
+  const std::byte* constants_ = nullptr;
 };
 
 /// for_lanes(mask, f): f(lane) for the lanes of a mask.

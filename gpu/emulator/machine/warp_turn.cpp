@@ -25,10 +25,10 @@ constexpr std::uint64_t kAskingLoop = 64;
 
 class Turn {
  public:
-  Turn(Warp& warp, Program& program, std::uint64_t most) : warp(warp), program(program), left(most) {}
+  Turn(Warp& warp, Program& program, std::uint64_t most) : warp_(warp), program_(program), left_(most) {}
 
   TurnEnd run(std::size_t first);
-  std::uint32_t pc() const { return current; }
+  std::uint32_t pc() const { return current_; }
 
  private:
   bool run_group(std::size_t index);
@@ -42,24 +42,24 @@ class Turn {
   /// Where the next group stands behind an instruction.
   std::uint32_t next_group_after(std::uint32_t pc) const;
   const Step& step_at(std::uint32_t pc) const {
-    if (pc >= program.steps.size()) throw Fault("execution runs past the end of the kernel");
-    return program.steps[pc];
+    if (pc >= program_.steps.size()) throw Fault("execution runs past the end of the kernel");
+    return program_.steps[pc];
   }
 
-  Warp& warp;
-  Program& program;
-  std::uint64_t left;
-  std::uint32_t current = 0;
-  LaneMask resting = 0;  // asked in vain: others go first
-  bool progressed = false;
+  Warp& warp_;
+  Program& program_;
+  std::uint64_t left_;
+  std::uint32_t current_ = 0;
+  LaneMask resting_ = 0;  // asked in vain: others go first
+  bool progressed_ = false;
 };
 
 TurnEnd Turn::run(std::size_t first) {
   tidy();
-  std::size_t index = first < warp.groups.size() ? first : 0;
+  std::size_t index = first < warp_.groups.size() ? first : 0;
   bool ran = false;
-  while (index < warp.groups.size() && left > 0) {
-    if ((warp.groups[index].lanes & resting) == 0 && run_group(index)) {
+  while (index < warp_.groups.size() && left_ > 0) {
+    if ((warp_.groups[index].lanes & resting_) == 0 && run_group(index)) {
       ran = true;
       tidy();
       index = 0;
@@ -67,14 +67,14 @@ TurnEnd Turn::run(std::size_t first) {
       ++index;
     }
   }
-  if (warp.groups.empty()) return TurnEnd::done;
+  if (warp_.groups.empty()) return TurnEnd::done;
   if (!ran && release_meeting()) ran = true;
-  progressed |= ran && warp.since_poll > kAskingLoop;
-  return progressed ? TurnEnd::progressed : TurnEnd::idle;
+  progressed_ |= ran && warp_.since_poll > kAskingLoop;
+  return progressed_ ? TurnEnd::progressed : TurnEnd::idle;
 }
 
 void Turn::tidy() {
-  auto& groups = warp.groups;
+  auto& groups = warp_.groups;
   if (groups.size() < 2) return;
   std::sort(groups.begin(), groups.end(), [](const LaneGroup& a, const LaneGroup& b) { return a.pc < b.pc; });
   std::size_t kept = 0;
@@ -90,78 +90,78 @@ void Turn::tidy() {
 
 bool Turn::may_execute(const Step& step, LaneMask lanes) const {
   if (step.execution.converge == Converge::none) return true;
-  return (awaited(warp, step, lanes) & ~lanes) == 0;
+  return (awaited(warp_, step, lanes) & ~lanes) == 0;
 }
 
 void Turn::count(std::uint32_t pc) {
-  ++program.executed[pc];
-  ++warp.cta.run.report.steps;
-  ++warp.since_poll;
-  --left;
+  ++program_.executed[pc];
+  ++warp_.cta.run.report.steps;
+  ++warp_.since_poll;
+  --left_;
 }
 
 /// True if the group split.
 bool Turn::branch(std::size_t index, LaneMask taken, std::uint32_t target) {
-  LaneGroup& group = warp.groups[index];
+  LaneGroup& group = warp_.groups[index];
   const LaneMask staying = group.lanes & ~taken;
   if (staying == 0) {
     group.pc = target;
     return false;
   }
   group = {group.pc + 1, staying};
-  warp.groups.push_back({target, taken});
+  warp_.groups.push_back({target, taken});
   return true;
 }
 
 void Turn::poll(LaneMask lanes) {
-  progressed |= warp.since_poll > kAskingLoop;
-  warp.since_poll = 0;
-  resting |= lanes;
+  progressed_ |= warp_.since_poll > kAskingLoop;
+  warp_.since_poll = 0;
+  resting_ |= lanes;
 }
 
 std::uint32_t Turn::next_group_after(std::uint32_t pc) const {
   std::uint32_t next = ~0u;
-  if (warp.groups.size() == 1) return next;
-  for (const LaneGroup& other : warp.groups) next = other.pc > pc ? std::min(next, other.pc) : next;
+  if (warp_.groups.size() == 1) return next;
+  for (const LaneGroup& other : warp_.groups) next = other.pc > pc ? std::min(next, other.pc) : next;
   return next;
 }
 
 /// Executes lanes from where they are to where they split, meet others, ask in vain, or have had their turn.
 /// False if they could not execute anything.
 bool Turn::run_group(std::size_t index) {
-  const std::uint32_t meeting = next_group_after(warp.groups[index].pc);
+  const std::uint32_t meeting = next_group_after(warp_.groups[index].pc);
   for (bool any = false;; any = true) {
-    LaneGroup& group = warp.groups[index];
-    current = group.pc;
-    if (any && (left == 0 || current == meeting || (group.lanes & resting) != 0)) return true;
-    const Step& step = step_at(current);
-    warp.active = group.lanes;
-    if (step.guarded) warp.active &= warp.predicate(step.instruction->guard);
-    if (warp.active == 0) {
+    LaneGroup& group = warp_.groups[index];
+    current_ = group.pc;
+    if (any && (left_ == 0 || current_ == meeting || (group.lanes & resting_) != 0)) return true;
+    const Step& step = step_at(current_);
+    warp_.active = group.lanes;
+    if (step.guarded) warp_.active &= warp_.predicate(step.instruction->guard);
+    if (warp_.active == 0) {
       ++group.pc;
       continue;
     }
     if (!may_execute(step, group.lanes)) return any;
-    warp.line = step.instruction->line;
-    const Outcome outcome = step.execution.handler(warp, *step.instruction);
+    warp_.line = step.instruction->line;
+    const Outcome outcome = step.execution.handler(warp_, *step.instruction);
     if (outcome == Outcome::wait) {
-      resting |= group.lanes;
+      resting_ |= group.lanes;
       return any;
     }
-    count(current);
+    count(current_);
     if (outcome == Outcome::jump) {
-      if (branch(index, warp.active, step.instruction->operands[0].offset) || warp.groups.size() > 1)
+      if (branch(index, warp_.active, step.instruction->operands[0].offset) || warp_.groups.size() > 1)
         return true;
       continue;
     }
     ++group.pc;
     if (outcome == Outcome::poll) poll(group.lanes);
     if (outcome == Outcome::exit) {
-      progressed = true;
-      warp.living &= ~warp.active;
-      group.lanes &= ~warp.active;
+      progressed_ = true;
+      warp_.living &= ~warp_.active;
+      group.lanes &= ~warp_.active;
       if (group.lanes != 0) continue;
-      warp.groups.erase(warp.groups.begin() + static_cast<std::ptrdiff_t>(index));
+      warp_.groups.erase(warp_.groups.begin() + static_cast<std::ptrdiff_t>(index));
       return true;
     }
   }
@@ -170,19 +170,19 @@ bool Turn::run_group(std::size_t index) {
 /// Lanes that wait at bar.warp.sync of different places meet if they name each other.
 bool Turn::release_meeting() {
   LaneMask waiting = 0;
-  for (const LaneGroup& group : warp.groups) {
+  for (const LaneGroup& group : warp_.groups) {
     if (step_at(group.pc).execution.converge == Converge::any_place) waiting |= group.lanes;
   }
   LaneMask released = 0;
-  for (LaneGroup& group : warp.groups) {
+  for (LaneGroup& group : warp_.groups) {
     const Step& step = step_at(group.pc);
     if (step.execution.converge != Converge::any_place) continue;
-    if ((awaited(warp, step, group.lanes) & ~waiting) != 0) continue;
+    if ((awaited(warp_, step, group.lanes) & ~waiting) != 0) continue;
     count(group.pc);
     ++group.pc;
     released |= group.lanes;
   }
-  if (released != 0) join_lanes(warp, released);
+  if (released != 0) join_lanes(warp_, released);
   return released != 0;
 }
 

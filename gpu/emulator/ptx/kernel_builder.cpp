@@ -27,47 +27,47 @@ std::pair<std::string_view, std::optional<std::uint32_t>> split_number(std::stri
 }  // namespace
 
 KernelBuilder::KernelBuilder(Kernel& kernel, const Lexer& lexer)
-    : kernel(kernel), lexer(lexer), next_register(round_up(special_bytes(), kRegisterAlign)) {
+    : kernel_(kernel), lexer_(lexer), next_register_(round_up(special_bytes(), kRegisterAlign)) {
   open_block();
 }
 
 void KernelBuilder::close_block() {
-  Block block = std::move(blocks.back());
-  blocks.pop_back();
+  Block block = std::move(blocks_.back());
+  blocks_.pop_back();
   for (const Reference& reference : block.references) {
     if (const auto label = block.labels.find(reference.name.text); label != block.labels.end()) {
-      kernel.instructions[reference.instruction].operands[reference.operand].offset =
+      kernel_.instructions[reference.instruction].operands[reference.operand].offset =
           static_cast<std::uint32_t>(label->second);
-    } else if (!blocks.empty()) {
-      blocks.back().references.push_back(reference);
+    } else if (!blocks_.empty()) {
+      blocks_.back().references.push_back(reference);
     } else {
-      lexer.fail("no such register, variable or label", reference.name);
+      lexer_.fail("no such register, variable or label", reference.name);
     }
   }
-  if (!blocks.empty()) next_register = block.registers_before;
+  if (!blocks_.empty()) next_register_ = block.registers_before;
 }
 
 void KernelBuilder::declare_registers(std::string_view name, Type type, std::optional<std::uint32_t> count) {
   const int bytes = type == Type::pred ? 0 : std::max(bytes_of(type), 2);
   if (bytes > 8) throw std::runtime_error("registers of 128 bits are not known");
   const std::uint32_t stride = bytes == 0 ? kRegisterAlign : static_cast<std::uint32_t>(bytes) * kLanes;
-  blocks.back().registers[name] = {next_register, stride, count.value_or(0),
-                                   static_cast<std::uint8_t>(bytes)};
-  next_register += stride * count.value_or(1);
-  kernel.register_bytes = std::max(kernel.register_bytes, next_register);
+  blocks_.back().registers[name] = {next_register_, stride, count.value_or(0),
+                                    static_cast<std::uint8_t>(bytes)};
+  next_register_ += stride * count.value_or(1);
+  kernel_.register_bytes = std::max(kernel_.register_bytes, next_register_);
 }
 
 void KernelBuilder::declare_variable(const Variable& variable) {
-  blocks.back().variables.emplace(variable.name, variable);
+  blocks_.back().variables.emplace(variable.name, variable);
 }
 
 void KernelBuilder::declare_label(std::string_view name) {
-  blocks.back().labels[name] = kernel.instructions.size();
+  blocks_.back().labels[name] = kernel_.instructions.size();
 }
 
 std::optional<Operand> KernelBuilder::find_register(std::string_view name) const {
   const auto [prefix, number] = split_number(name);
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     const auto single = block->registers.find(name);
     const auto range = number ? block->registers.find(prefix) : block->registers.end();
     Operand operand;
@@ -97,7 +97,7 @@ std::optional<Operand> KernelBuilder::find_special(std::string_view name) {
   }
   const auto offset = special_offset(name);
   if (!offset) return std::nullopt;
-  auto& specials = kernel.specials;
+  auto& specials = kernel_.specials;
   if (std::none_of(specials.begin(), specials.end(),
                    [&](const auto& special) { return special.name == name; }))
     specials.push_back({std::string(name), *offset});
@@ -110,7 +110,7 @@ std::optional<Operand> KernelBuilder::find_special(std::string_view name) {
 std::optional<Operand> KernelBuilder::find(const Token& token) {
   if (const auto found = find_register(token.text)) return found;
   if (const auto found = find_special(token.text)) return found;
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     if (const auto found = block->variables.find(token.text); found != block->variables.end()) {
       const Variable& variable = found->second;
       return constant(variable.data
@@ -123,9 +123,9 @@ std::optional<Operand> KernelBuilder::find(const Token& token) {
 
 Operand KernelBuilder::constant(std::int64_t value) {
   const auto [place, is_new] =
-      constants.try_emplace(value, static_cast<std::uint32_t>(kernel.constants.size() * sizeof(Constant)));
+      constants_.try_emplace(value, static_cast<std::uint32_t>(kernel_.constants.size() * sizeof(Constant)));
   if (is_new) {
-    Constant& lanes = kernel.constants.emplace_back();
+    Constant& lanes = kernel_.constants.emplace_back();
     lanes.half.fill(static_cast<std::uint16_t>(value));
     lanes.word.fill(static_cast<std::uint32_t>(value));
     lanes.pair.fill(static_cast<std::uint64_t>(value));
@@ -139,13 +139,13 @@ Operand KernelBuilder::constant(std::int64_t value) {
 }
 
 void KernelBuilder::refer_to_label(const Token& name, std::size_t operand) {
-  blocks.back().references.push_back({name, kernel.instructions.size(), operand});
+  blocks_.back().references.push_back({name, kernel_.instructions.size(), operand});
 }
 
-void KernelBuilder::add(Instruction instruction) { kernel.instructions.push_back(std::move(instruction)); }
+void KernelBuilder::add(Instruction instruction) { kernel_.instructions.push_back(std::move(instruction)); }
 
 void KernelBuilder::finish() {
-  while (!blocks.empty()) close_block();
+  while (!blocks_.empty()) close_block();
 }
 
 }  // namespace tilescope::gpu::emulator::ptx

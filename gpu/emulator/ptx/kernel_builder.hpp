@@ -19,7 +19,7 @@ class KernelBuilder {
   KernelBuilder(Kernel& kernel, const Lexer& lexer);
 
   /// `{` and `}`. Registers of a block end with it and leave their place to the next block's.
-  void open_block() { blocks.push_back({{}, {}, {}, {}, next_register}); }
+  void open_block() { blocks_.push_back({{}, {}, {}, {}, next_register_}); }
   void close_block();
 
   /// `.reg .f32 %f<5>` declares count = 5 registers, `.reg .f32 x` one without a number.
@@ -57,11 +57,11 @@ class KernelBuilder {
   std::optional<Operand> find_register(std::string_view name) const;
   std::optional<Operand> find_special(std::string_view name);
 
-  Kernel& kernel;
-  const Lexer& lexer;
-  std::vector<Block> blocks;
-  std::uint32_t next_register = 0;
-  std::unordered_map<std::int64_t, std::uint32_t> constants;  // by value, their place
+  Kernel& kernel_;
+  const Lexer& lexer_;
+  std::vector<Block> blocks_;
+  std::uint32_t next_register_ = 0;
+  std::unordered_map<std::int64_t, std::uint32_t> constants_;  // by value, their place
 };
 
 }  // namespace tilescope::gpu::emulator::ptx

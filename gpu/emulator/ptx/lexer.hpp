@@ -18,27 +18,29 @@ struct Token {
 
 class Lexer {
  public:
-  explicit Lexer(std::string_view text) : text(text) { advance(); }
+  explicit Lexer(std::string_view text) : text_(text) { advance(); }
 
-  const Token& peek() const { return token; }
+  const Token& peek() const { return token_; }
   Token next() {
-    const Token taken = token;
+    const Token taken = token_;
     advance();
     return taken;
   }
   /// Takes the next token if it is this one.
   bool accept(std::string_view what) {
-    if (!token.is(what)) return false;
+    if (!token_.is(what)) return false;
     advance();
     return true;
   }
   void expect(std::string_view what);
+  /// Takes the rest of a line.
+  void skip_line(int line);
   /// Takes everything up to and with `what`.
   void skip_past(std::string_view what);
   /// The text from a token's begin to that of the next one.
   std::string_view text_since(const Token& first) const;
 
-  [[noreturn]] void fail(const std::string& message) const { fail(message, token); }
+  [[noreturn]] void fail(const std::string& message) const { fail(message, token_); }
   /// Throws with the line of a token and its text.
   [[noreturn]] void fail(const std::string& message, const Token& at) const;
 
@@ -46,10 +48,10 @@ class Lexer {
   void advance();
   void skip_blanks();
 
-  std::string_view text;
-  std::size_t place = 0;
-  int line = 1;
-  Token token;
+  std::string_view text_;
+  std::size_t place_ = 0;
+  int line_ = 1;
+  Token token_;
 };
 
 }  // namespace tilescope::gpu::emulator::ptx

@@ -21,7 +21,7 @@ bool begins_number(std::string_view word) { return !word.empty() && word[0] >= '
 
 class Parser {
  public:
-  Parser(Module& module, std::string_view text) : module(module), lexer(text) {}
+  Parser(Module& module, std::string_view text) : module_(module), lexer_(text) {}
   void read_module();
 
  private:
@@ -44,37 +44,36 @@ class Parser {
   std::int64_t read_integer();
   std::int64_t number(const Token& token) const;
 
-  Module& module;
-  Lexer lexer;
-  std::vector<Variable> shared;  // of the module
+  Module& module_;
+  Lexer lexer_;
+  std::vector<Variable> shared_;  // of the module
 };
 
 void Parser::read_module() {
-  while (!lexer.peek().text.empty()) {
-    const Token token = lexer.next();
+  while (!lexer_.peek().text.empty()) {
+    const Token token = lexer_.next();
     if (token.is(".version") || token.is(".address_size")) {
-      lexer.next();
+      lexer_.next();
     } else if (token.is(".target")) {
-      module.target = lexer.next().text;
-      while (lexer.accept(",")) lexer.next();
+      module_.target = lexer_.next().text;
+      while (lexer_.accept(",")) lexer_.next();
     } else if (token.is(".visible") || token.is(".weak") || token.is(".extern") || token.is(".common")) {
     } else if (token.is(".entry")) {
       read_kernel();
     } else if (token.is(".shared")) {
-      shared.push_back(read_variable(Space::shared));
+      shared_.push_back(read_variable(Space::shared));
     } else if (token.is(".global")) {
-      module.variables.push_back(read_variable(Space::global));
+      module_.variables.push_back(read_variable(Space::global));
     } else if (token.is(".const")) {
-      module.variables.push_back(read_variable(Space::constant));
+      module_.variables.push_back(read_variable(Space::constant));
     } else if (token.is(".func")) {
-      lexer.skip_past(";");  // a declaration; a call of it is not known
+      lexer_.skip_past(";");  // a declaration; a call of it is not known
     } else if (token.is(".file") || token.is(".pragma")) {
-      const int line = token.line;
-      while (lexer.peek().line == line && !lexer.peek().text.empty()) lexer.next();
+      lexer_.skip_line(token.line);
     } else if (token.is(".section")) {
-      lexer.skip_past("}");
+      lexer_.skip_past("}");
     } else {
-      lexer.fail("unknown directive", token);
+      lexer_.fail("unknown directive", token);
     }
   }
 }
@@ -83,50 +82,50 @@ Variable Parser::read_variable(Space space) {
   Variable variable;
   variable.space = space;
   int element_bytes = 0;
-  while (lexer.peek().text.substr(0, 1) == ".") {
-    const Token token = lexer.next();
+  while (lexer_.peek().text.substr(0, 1) == ".") {
+    const Token token = lexer_.next();
     if (token.is(".align")) {
       variable.align = static_cast<std::uint32_t>(read_integer());
     } else if (const auto type = type_of(token.text.substr(1))) {
       element_bytes = bytes_of(*type);
     } else if (!token.is(".ptr") && !token.is(".global") && !token.is(".shared") && !token.is(".const")) {
-      lexer.fail("unknown attribute of a variable", token);
+      lexer_.fail("unknown attribute of a variable", token);
     }
   }
   variable.align = std::max(variable.align, static_cast<std::uint32_t>(element_bytes));
-  variable.name = lexer.next().text;
+  variable.name = lexer_.next().text;
   variable.bytes = static_cast<std::uint64_t>(element_bytes);
-  while (lexer.accept("[")) {
-    if (lexer.accept("]")) {
+  while (lexer_.accept("[")) {
+    if (lexer_.accept("]")) {
       variable.bytes = 0;
     } else {
       variable.bytes *= static_cast<std::uint64_t>(read_integer());
-      lexer.expect("]");
+      lexer_.expect("]");
     }
   }
   if (space == Space::parameter) return variable;
   if (space == Space::global || space == Space::constant) {
     variable.data.reset(new (std::align_val_t{256}) std::byte[std::max<std::uint64_t>(variable.bytes, 1)](),
                         [](std::byte* data) { ::operator delete[](data, std::align_val_t{256}); });
-    if (lexer.accept("=")) read_initial_values(variable, element_bytes);
+    if (lexer_.accept("=")) read_initial_values(variable, element_bytes);
   }
-  lexer.expect(";");
+  lexer_.expect(";");
   return variable;
 }
 
 void Parser::read_initial_values(const Variable& variable, int element_bytes) {
   std::uint64_t at = 0;
   do {
-    while (lexer.accept("{")) {
+    while (lexer_.accept("{")) {
     }
     const std::int64_t value = read_integer();
     if (at + static_cast<std::uint64_t>(element_bytes) > variable.bytes)
-      lexer.fail("more values than the variable has");
+      lexer_.fail("more values than the variable has");
     std::memcpy(variable.data.get() + at, &value, static_cast<std::size_t>(element_bytes));
     at += static_cast<std::uint64_t>(element_bytes);
-    while (lexer.accept("}")) {
+    while (lexer_.accept("}")) {
     }
-  } while (lexer.accept(","));
+  } while (lexer_.accept(","));
 }
 
 std::int64_t Parser::number(const Token& token) const {
@@ -142,24 +141,24 @@ std::int64_t Parser::number(const Token& token) const {
   if (word.size() > 1 && word.back() == 'U') word.remove_suffix(1);
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
-  if (error != std::errc() || end != word.data() + word.size()) lexer.fail("a number expected", token);
+  if (error != std::errc() || end != word.data() + word.size()) lexer_.fail("a number expected", token);
   return static_cast<std::int64_t>(value);
 }
 
 std::int64_t Parser::read_integer() {
-  const bool negative = lexer.accept("-");
-  const std::int64_t value = number(lexer.next());
+  const bool negative = lexer_.accept("-");
+  const std::int64_t value = number(lexer_.next());
   return negative ? -value : value;
 }
 
 void Parser::read_kernel() {
-  Kernel& kernel = *module.kernels.emplace_back(std::make_unique<Kernel>());
-  kernel.name = lexer.next().text;
+  Kernel& kernel = *module_.kernels.emplace_back(std::make_unique<Kernel>());
+  kernel.name = lexer_.next().text;
   kernel.static_shared_end = kSharedBegin;
-  KernelBuilder builder(kernel, lexer);
-  for (const Variable& variable : module.variables) builder.declare_variable(variable);
+  KernelBuilder builder(kernel, lexer_);
+  for (const Variable& variable : module_.variables) builder.declare_variable(variable);
   std::vector<Variable> dynamic;
-  for (Variable variable : shared) {
+  for (Variable variable : shared_) {
     if (variable.bytes == 0) {
       dynamic.push_back(variable);
       continue;
@@ -167,13 +166,13 @@ void Parser::read_kernel() {
     place_shared(kernel, variable);
     builder.declare_variable(variable);
   }
-  if (lexer.accept("(")) read_parameters(kernel, builder);
+  if (lexer_.accept("(")) read_parameters(kernel, builder);
   read_launch_bounds(kernel);
-  lexer.expect("{");
+  lexer_.expect("{");
   // Dynamic shared memory begins behind the kernel's own variables, which are declared at the begin of its
   // body.
-  while (lexer.peek().is(".reg") || lexer.peek().is(".shared") || lexer.peek().is(".local") ||
-         lexer.peek().is(".loc"))
+  while (lexer_.peek().is(".reg") || lexer_.peek().is(".shared") || lexer_.peek().is(".local") ||
+         lexer_.peek().is(".loc"))
     read_directive(kernel, builder);
   std::uint32_t align = 16;
   for (const Variable& variable : dynamic) align = std::max(align, variable.align);
@@ -194,46 +193,46 @@ void Parser::place_shared(Kernel& kernel, Variable& variable) {
 }
 
 void Parser::read_parameters(Kernel& kernel, KernelBuilder& builder) {
-  while (!lexer.accept(")")) {
-    lexer.expect(".param");
+  while (!lexer_.accept(")")) {
+    lexer_.expect(".param");
     Variable parameter = read_variable(Space::parameter);
     parameter.offset = round_up(kernel.parameter_bytes, parameter.align);
     kernel.parameter_bytes = static_cast<std::uint32_t>(parameter.offset + parameter.bytes);
     builder.declare_variable(parameter);
     kernel.parameters.push_back(std::move(parameter));
-    lexer.accept(",");
+    lexer_.accept(",");
   }
 }
 
 void Parser::read_launch_bounds(Kernel& kernel) {
-  while (!lexer.peek().is("{")) {
-    const Token token = lexer.next();
+  while (!lexer_.peek().is("{")) {
+    const Token token = lexer_.next();
     if (token.is(".blocksareclusters")) continue;
     std::int64_t product = 1;
-    if (begins_number(lexer.peek().text)) {
+    if (begins_number(lexer_.peek().text)) {
       do {
         product *= read_integer();
-      } while (lexer.accept(","));
+      } while (lexer_.accept(","));
     }
     if (token.is(".maxntid") || token.is(".reqntid")) {
       kernel.max_threads = static_cast<std::uint32_t>(product);
     } else if (!token.is(".minnctapersm") && !token.is(".maxnctapersm") && !token.is(".maxnreg") &&
                !token.is(".explicitcluster") && !token.is(".reqnctapercluster") &&
                !token.is(".maxclusterrank")) {
-      lexer.fail("unknown directive of a kernel", token);
+      lexer_.fail("unknown directive of a kernel", token);
     }
   }
 }
 
 void Parser::read_body(Kernel& kernel, KernelBuilder& builder) {
   for (int depth = 1; depth > 0;) {
-    if (lexer.peek().text.empty()) lexer.fail("a kernel without end");
-    if (lexer.accept("{")) {
+    if (lexer_.peek().text.empty()) lexer_.fail("a kernel without end");
+    if (lexer_.accept("{")) {
       builder.open_block();
       ++depth;
-    } else if (lexer.accept("}")) {
+    } else if (lexer_.accept("}")) {
       if (--depth > 0) builder.close_block();
-    } else if (lexer.peek().text[0] == '.') {
+    } else if (lexer_.peek().text[0] == '.') {
       read_directive(kernel, builder);
     } else {
       read_instruction(builder);
@@ -242,11 +241,12 @@ void Parser::read_body(Kernel& kernel, KernelBuilder& builder) {
 }
 
 void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
-  const Token token = lexer.next();
+  const Token token = lexer_.next();
   if (token.is(".reg")) {
     read_registers(builder);
   } else if (token.is(".shared")) {
-    if (kernel.dynamic_shared_begin != 0) lexer.fail("a shared variable behind the begin of the body", token);
+    if (kernel.dynamic_shared_begin != 0)
+      lexer_.fail("a shared variable behind the begin of the body", token);
     Variable variable = read_variable(Space::shared);
     place_shared(kernel, variable);
     builder.declare_variable(variable);
@@ -256,43 +256,43 @@ void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
     kernel.local_bytes = static_cast<std::uint32_t>(variable.offset + variable.bytes);
     builder.declare_variable(variable);
   } else if (token.is(".pragma")) {
-    lexer.skip_past(";");
+    lexer_.skip_past(";");
   } else if (token.is(".loc")) {
-    while (lexer.peek().line == token.line) lexer.next();
+    lexer_.skip_line(token.line);
   } else {
-    lexer.fail("unknown directive", token);
+    lexer_.fail("unknown directive", token);
   }
 }
 
 void Parser::read_registers(KernelBuilder& builder) {
-  const Token type_name = lexer.next();
+  const Token type_name = lexer_.next();
   const auto type = type_of(type_name.text.substr(1));
-  if (!type) lexer.fail("unknown type", type_name);
+  if (!type) lexer_.fail("unknown type", type_name);
   do {
-    const Token name = lexer.next();
+    const Token name = lexer_.next();
     std::optional<std::uint32_t> count;
-    if (lexer.accept("<")) {
+    if (lexer_.accept("<")) {
       count = static_cast<std::uint32_t>(read_integer());
-      lexer.expect(">");
+      lexer_.expect(">");
     }
     builder.declare_registers(name.text, *type, count);
-  } while (lexer.accept(","));
-  lexer.expect(";");
+  } while (lexer_.accept(","));
+  lexer_.expect(";");
 }
 
 void Parser::read_instruction(KernelBuilder& builder) {
   Instruction instruction;
-  const Token first = lexer.peek();
-  if (lexer.accept("@")) {
-    const bool negated = lexer.accept("!");
-    const Token name = lexer.next();
+  const Token first = lexer_.peek();
+  if (lexer_.accept("@")) {
+    const bool negated = lexer_.accept("!");
+    const Token name = lexer_.next();
     const auto guard = builder.find(name);
-    if (!guard || guard->bytes != 0) lexer.fail("a predicate expected", name);
+    if (!guard || guard->bytes != 0) lexer_.fail("a predicate expected", name);
     instruction.guard = *guard;
     instruction.guard.negated = negated;
   }
-  const Token opcode = lexer.next();
-  if (lexer.accept(":")) {
+  const Token opcode = lexer_.next();
+  if (lexer_.accept(":")) {
     builder.declare_label(opcode.text);
     return;
   }
@@ -305,27 +305,27 @@ void Parser::read_instruction(KernelBuilder& builder) {
     if (const auto type = type_of(instruction.modifiers.back())) instruction.types.push_back(*type);
     dot = end;
   }
-  if (!lexer.peek().is(";")) {
+  if (!lexer_.peek().is(";")) {
     do {
       instruction.operands.push_back(read_operand(builder, instruction.operands.size()));
-    } while (lexer.accept(","));
+    } while (lexer_.accept(","));
   }
-  lexer.expect(";");
-  instruction.text = lexer.text_since(first);
+  lexer_.expect(";");
+  instruction.text = lexer_.text_since(first);
   builder.add(std::move(instruction));
 }
 
 Operand Parser::read_operand(KernelBuilder& builder, std::size_t index) {
   Operand operand;
-  if (lexer.accept("{")) {
+  if (lexer_.accept("{")) {
     operand.kind = Operand::Kind::vector;
     operand.elements = read_list(builder);
-    lexer.expect("}");
+    lexer_.expect("}");
     return operand;
   }
-  if (lexer.accept("[")) return read_address(builder);
+  if (lexer_.accept("[")) return read_address(builder);
   operand = read_simple(builder, index);
-  if (!lexer.accept("|")) return operand;
+  if (!lexer_.accept("|")) return operand;
   Operand pair;
   pair.kind = Operand::Kind::vector;
   pair.elements = {operand, read_simple(builder, index)};
@@ -336,20 +336,20 @@ std::vector<Operand> Parser::read_list(KernelBuilder& builder) {
   std::vector<Operand> list;
   do {
     list.push_back(read_simple(builder, 0));
-  } while (lexer.accept(","));
+  } while (lexer_.accept(","));
   return list;
 }
 
 Operand Parser::read_simple(KernelBuilder& builder, std::size_t index) {
-  const bool negated = lexer.accept("!");
-  const bool minus = lexer.accept("-");
-  const Token token = lexer.next();
+  const bool negated = lexer_.accept("!");
+  const bool minus = lexer_.accept("-");
+  const Token token = lexer_.next();
   if (token.is("_")) return {};
   if (begins_number(token.text) || token.is("WARP_SZ"))
     return builder.constant(minus ? -number(token) : number(token));
-  if (minus) lexer.fail("a number expected", token);
+  if (minus) lexer_.fail("a number expected", token);
   if (auto found = builder.find(token)) {
-    if (found->kind == Operand::Kind::constant && lexer.accept("+"))
+    if (found->kind == Operand::Kind::constant && lexer_.accept("+"))
       return builder.constant(found->value + read_integer());
     found->negated = negated;
     return *found;
@@ -363,24 +363,24 @@ Operand Parser::read_simple(KernelBuilder& builder, std::size_t index) {
 Operand Parser::read_address(KernelBuilder& builder) {
   Operand address;
   address.kind = Operand::Kind::address;
-  const Token token = lexer.next();
+  const Token token = lexer_.next();
   const auto base =
       begins_number(token.text) ? std::optional(builder.constant(number(token))) : builder.find(token);
-  if (!base || base->bytes < 4) lexer.fail("an address expected", token);
+  if (!base || base->bytes < 4) lexer_.fail("an address expected", token);
   address.elements.push_back(*base);
-  if (lexer.accept("+")) {
+  if (lexer_.accept("+")) {
     address.value = read_integer();
-  } else if (lexer.accept("-")) {
+  } else if (lexer_.accept("-")) {
     address.value = -read_integer();
   }
-  if (lexer.accept(",")) {
-    lexer.expect("{");
+  if (lexer_.accept(",")) {
+    lexer_.expect("{");
     Operand& coordinates = address.elements.emplace_back();
     coordinates.kind = Operand::Kind::vector;
     coordinates.elements = read_list(builder);
-    lexer.expect("}");
+    lexer_.expect("}");
   }
-  lexer.expect("]");
+  lexer_.expect("]");
   return address;
 }
 

@@ -2,6 +2,7 @@
 #include "gpu/emulator/sm90/mbarrier.hpp"
 
 #include <string>
+
 #include "gpu/emulator/machine/launch.hpp"
 
 namespace tilescope::gpu::emulator {

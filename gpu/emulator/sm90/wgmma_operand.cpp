@@ -2,6 +2,7 @@
 #include "gpu/emulator/sm90/wgmma_operand.hpp"
 
 #include <cstring>
+
 #include "gpu/emulator/machine/launch.hpp"
 
 namespace tilescope::gpu::emulator {

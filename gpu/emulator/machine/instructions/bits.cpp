@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits: and, or, xor, not, shl, shr, shf, lop3, prmt, bfe, bfi, brev, popc, clz, bfind.
+// Bits: and, or, xor, not, shl, shr, shf, lop3, prmt, bfe, bfi, brev, popc, clz.
 #include <algorithm>
 #include <bit>
 #include <type_traits>

@@ -22,7 +22,7 @@ Module kernel_of(const std::string& body) {
 
 TEST_CASE("emulator: parameters, shared memory and bounds of a kernel are laid out") {
   const Module module = parse(kHeader + R"(
-// .globl k
+/*/ .globl k */
 .extern .shared .align 128 .b8 dynamic[];
 .global .align 4 .b8 table[8] = {1, 2, 255};
 .const .u32 seven = 7;
