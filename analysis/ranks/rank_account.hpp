@@ -16,7 +16,7 @@ namespace tilescope {
 /// More ranks than these are not listed one by one; the one that sends most stands for them.
 inline constexpr std::size_t kMostListedRanks = 16;
 
-/// Added up once.
+/// Added up once. The program must outlive this.
 struct ProgramAccount {
   ProgramAccount(const DistributedProgram& program, const RankModel& model);
   const DistributedProgram& program;

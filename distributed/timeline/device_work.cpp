@@ -6,9 +6,9 @@
 namespace tilescope {
 namespace {
 
-constexpr std::int64_t kSum = 4;  // bytes of an fp32 number
+constexpr std::int64_t kSumBytes = 4;  // fp32
 
-/// Those with tiles; the others are elementwise, and merges and sums stand in their place.
+/// The CTAs of a pass in the order of their issue.
 std::vector<EvenCtas> runs_of(const TileProgram& program, double block_tiles) {
   std::vector<EvenCtas> runs;
   for (std::int64_t cta = 0; cta < program.num_ctas(); ++cta) {
@@ -48,7 +48,7 @@ const std::vector<EvenCtas>& DeviceWork::ctas(const Attend& attend) {
   const auto [found, is_new] = shapes_.try_emplace(shape);
   if (!is_new) return found->second;
   for (const TileProgram& pass : kernel_.programs(program_.direction, slice)) {
-    if (pass.phases.empty()) continue;
+    if (pass.phases.empty()) continue;  // elementwise: merges and sums stand in its place
     const std::vector<EvenCtas> runs = runs_of(pass, kernel_.block_tiles);
     found->second.insert(found->second.end(), runs.begin(), runs.end());
   }
@@ -59,7 +59,7 @@ const std::vector<EvenCtas>& DeviceWork::ctas(const Attend& attend) {
 std::int64_t DeviceWork::merged_bytes(const Attend& attend) const {
   const Buffer& q = program_.buffers[at(attend.buffer(TensorName::q))];
   const std::int64_t rows = program_.problem.batch * q.heads * attend.slice.q_rows.count();
-  return rows * (program_.problem.head_dim * (element_bytes(q.dtype) + 2 * kSum) + 3 * kSum);
+  return rows * (program_.problem.head_dim * (element_bytes(q.dtype) + 2 * kSumBytes) + 3 * kSumBytes);
 }
 
 /// A part of dK or dV, stored as sums or added to them.
@@ -67,14 +67,14 @@ std::int64_t DeviceWork::widened_bytes(const Attend& attend, Landing landing) co
   if (landing != Landing::store && landing != Landing::add) return 0;
   const Buffer& k = program_.buffers[at(attend.buffer(TensorName::k))];
   const std::int64_t numbers = program_.problem.batch * k.heads * attend.slice.kv_rows.count() * k.cols;
-  return numbers * (element_bytes(k.dtype) + (landing == Landing::add ? 2 : 1) * kSum);
+  return numbers * (element_bytes(k.dtype) + (landing == Landing::add ? 2 : 1) * kSumBytes);
 }
 
 std::int64_t DeviceWork::move_bytes(const Move& move, const MovePlan& plan) const {
   if (plan.nothing || move.kind == MoveKind::copy) return 0;
   const std::int64_t from = program_.bytes(move.from), to = program_.bytes(move.to);
   const std::int64_t parts =
-      from / kSum * element_bytes(program_.problem.dtype) * static_cast<std::int64_t>(plan.parts.size());
+      from / kSumBytes * element_bytes(program_.problem.dtype) * static_cast<std::int64_t>(plan.parts.size());
   if (move.kind == MoveKind::add)  // the target is read and written
     return (plan.parts.empty() ? from * (plan.clears_source ? 2 : 1) : parts) + 2 * to;
   return plan.parts.empty() ? from + to : parts + 2 * to;
@@ -90,7 +90,7 @@ std::int64_t DeviceWork::memory_bytes(int operation) const {
   if (plan.makes_delta) {
     const Buffer& q = program_.buffers[at(attend->buffer(TensorName::q))];
     bytes += program_.problem.batch * q.heads * attend->slice.q_rows.count() *
-             (2 * q.cols * element_bytes(q.dtype) + kSum);
+             (2 * q.cols * element_bytes(q.dtype) + kSumBytes);
   }
   return bytes;
 }

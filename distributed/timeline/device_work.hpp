@@ -31,7 +31,7 @@ struct EvenCtas {
 
 class DeviceWork {
  public:
-  /// The program must outlive this.
+  /// Program and kernel must outlive this.
   DeviceWork(const DistributedProgram& program, const LaunchedKernel& kernel);
 
   const std::vector<EvenCtas>& ctas(const Attend& attend);
