@@ -103,7 +103,9 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t
   void* address = nullptr;
   if (const cudaError_t failed = cudaGetSymbolAddress(&address, symbol)) return failed;
   return as_call("cudaMemcpyToSymbol", [&] {
-    issue(nullptr, [=] { std::memcpy(static_cast<std::byte*>(address) + offset, from, bytes); });
+    std::byte* const to = static_cast<std::byte*>(address) + offset;
+    require_device({to, bytes, bytes, 1}, "the destination");
+    issue(nullptr, [=] { std::memcpy(to, from, bytes); });
   });
 }
 
