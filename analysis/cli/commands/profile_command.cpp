@@ -103,38 +103,49 @@ void add_run(KernelRecord& record, const ProfileRequest& request, const ProfileA
   }
 }
 
+/// What went otherwise than the command's user may think, of its first run.
+std::vector<std::string> messages_of(const CommandOutcome& outcome, std::int64_t time_limit_s) {
+  std::vector<std::string> messages = outcome.events.messages;
+  if (outcome.timed_out) {
+    messages.push_back(
+        fmt::format("the command and all that it started were ended at the time limit of {} s; --timeout N "
+                    "allows N s, 0 any time",
+                    time_limit_s));
+  } else if (outcome.signal != 0) {
+    messages.push_back(
+        fmt::format("the command was ended by signal {} ({})", outcome.signal, strsignal(outcome.signal)));
+  }
+  if (outcome.events.unfinished > 0) {
+    messages.push_back(fmt::format(
+        "{} of {} processes that used CUDA broke off or lost counters: what they measured before is kept",
+        outcome.events.unfinished, outcome.events.processes));
+  }
+  if (outcome.events.processes == 0) {
+    messages.push_back(
+        "the command used no CUDA, or cleared its environment: the driver loaded nothing of ours into it");
+  }
+  return messages;
+}
+
+KernelRecord record_of(const CommandOutcome& outcome, const ProfileArguments& arguments,
+                       const CommandContext& context) {
+  KernelRecord record;
+  record.argv = context.argv;
+  record.when = utc_now();
+  record.metrics = arguments.request.metrics;
+  record.exit_code = outcome.exit_code;
+  record.complete = outcome.events.unfinished == 0 && !outcome.timed_out;
+  record.collections = outcome.events.collections;
+  record.messages = messages_of(outcome, arguments.time_limit_s);
+  record.kernels = outcome.events.kernels;
+  return record;
+}
+
 KernelRecord measure(const ProfileArguments& arguments, const CommandContext& context) {
   ProfileRequest request = arguments.request;
   if (arguments.replay == kApplication) request.part = 0;
   const CommandOutcome first = run(request, arguments, context);
-
-  KernelRecord record;
-  record.argv = context.argv;
-  record.when = utc_now();
-  record.metrics = request.metrics;
-  record.exit_code = first.exit_code;
-  record.complete = first.events.unfinished == 0 && !first.timed_out;
-  record.collections = first.events.collections;
-  record.messages = first.events.messages;
-  record.kernels = first.events.kernels;
-  if (first.timed_out) {
-    record.messages.push_back(
-        fmt::format("the command and all that it started were ended at the time limit of {} s; --timeout N "
-                    "allows N s, 0 any time",
-                    arguments.time_limit_s));
-  } else if (first.signal != 0) {
-    record.messages.push_back(
-        fmt::format("the command was ended by signal {} ({})", first.signal, strsignal(first.signal)));
-  }
-  if (first.events.unfinished > 0) {
-    record.messages.push_back(fmt::format(
-        "{} of {} processes that used CUDA broke off or lost counters: what they measured before is kept",
-        first.events.unfinished, first.events.processes));
-  }
-  if (first.events.processes == 0) {
-    record.messages.push_back(
-        "the command used no CUDA, or cleared its environment: the driver loaded nothing of ours into it");
-  }
+  KernelRecord record = record_of(first, arguments, context);
   if (record.kernels.empty() || first.timed_out) return record;
   int parts = 1;
   for (const CollectionFacts& facts : record.collections) {
@@ -218,53 +229,48 @@ int profile_ranks(const ProfileArguments& arguments, const CommandContext& conte
   return profile_distributed(context, runs);
 }
 
-int run_profile(ProfileArguments& arguments, const CommandContext& context) {
-  arguments.gpus.require_complete();
-  if (arguments.gpus.given()) return profile_ranks(arguments, context);
-  require_own_kernels(arguments);
-  if (arguments.self_test) return report_self_test(run_self_test(), context);
-  if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
-  if (!arguments.timeline.samples.empty()) {
-    if (arguments.timeline.plot.empty()) {
-      throw BadInput("--samples", arguments.timeline.samples, "must stand with --timeline FILE.svg");
-    }
-    plot_timeline(arguments.timeline, context);
-    return kFine;
+/// --samples: a record's timeline.
+int plot_samples(const ProfileArguments& arguments, const CommandContext& context) {
+  if (arguments.timeline.plot.empty()) {
+    throw BadInput("--samples", arguments.timeline.samples, "must stand with --timeline FILE.svg");
   }
-  const L2State l2 = parse_l2_state(arguments.l2);
-  if (!arguments.kernels.given() && arguments.command.empty()) {
-    throw BadInput("COMMAND", "(none)",
-                   "must follow --, as in: tilescope profile -- python3 script.py; or --kernel must name a "
-                   "kernel of TileScope");
+  plot_timeline(arguments.timeline, context);
+  return kFine;
+}
+
+/// --kernel: TileScope's own.
+int profile_own_kernels(ProfileArguments& arguments, L2State l2, const CommandContext& context) {
+  if (!arguments.command.empty()) {
+    throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
   }
-  require_known_metrics(arguments.request.metrics);
-  if (arguments.kernels.given()) {
-    if (!arguments.command.empty()) {
-      throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
-    }
-    if (arguments.kernels.cta_progress) return profile_progress(arguments.kernels, context);
-    if (arguments.timeline.plot.empty()) {
-      return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
-    }
-    const auto in_turn = kernels_in_turn(arguments.kernels, context);
-    if (!in_turn) return kCheckFailed;
-    profile_timeline(arguments.timeline, in_turn, context);
-    return kFine;
+  if (arguments.kernels.cta_progress) return profile_progress(arguments.kernels, context);
+  if (arguments.timeline.plot.empty()) {
+    return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
   }
-  if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
+  const auto in_turn = kernels_in_turn(arguments.kernels, context);
+  if (!in_turn) return kCheckFailed;
+  profile_timeline(arguments.timeline, in_turn, context);
+  return kFine;
+}
+
+/// Before the command is run.
+void require_countable(const ProfileArguments& arguments) {
   parse_name_pattern("--kernel-filter", arguments.request.kernel_filter);
   parse_name_pattern("--nvtx", arguments.request.nvtx_filter);
   if (arguments.time && !arguments.request.nvtx_filter.empty()) {
     throw BadInput("--time", "given",
                    "must stand without --nvtx: a trace does not tell the ranges of its kernels");
   }
-  arguments.request.l2 = l2;
   if (arguments.replay != kApplication && arguments.replay != "kernel") {
     throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
   }
   injection_library();  // a build without it cannot profile anything
   require_driver(arguments.command);
+}
 
+/// Every kernel that the command launches. @return the command's exit code
+int profile_command(const ProfileArguments& arguments, const CommandContext& context) {
+  require_countable(arguments);
   const KernelRecord record = measure(arguments, context);
   if (!record.kernels.empty()) context.print(kernel_table(record));
   const bool nothing_measured = record.kernels.empty() && *record.exit_code == 0;
@@ -280,70 +286,111 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   return static_cast<int>(*record.exit_code);
 }
 
+int run_profile(ProfileArguments& arguments, const CommandContext& context) {
+  arguments.gpus.require_complete();
+  if (arguments.gpus.given()) return profile_ranks(arguments, context);
+  require_own_kernels(arguments);
+  if (arguments.self_test) return report_self_test(run_self_test(), context);
+  if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
+  if (!arguments.timeline.samples.empty()) return plot_samples(arguments, context);
+  const L2State l2 = parse_l2_state(arguments.l2);
+  if (!arguments.kernels.given() && arguments.command.empty()) {
+    throw BadInput("COMMAND", "(none)",
+                   "must follow --, as in: tilescope profile -- python3 script.py; or --kernel must name a "
+                   "kernel of TileScope");
+  }
+  require_known_metrics(arguments.request.metrics);
+  if (arguments.kernels.given()) return profile_own_kernels(arguments, l2, context);
+  if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
+  arguments.request.l2 = l2;
+  return profile_command(arguments, context);
+}
+
+/// What is counted of which launches.
+void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
+  command.add_option("--l2", arguments.l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
+      ->type_name("cold|warm");
+  command
+      .add_option("--metrics", arguments.request.metrics,
+                  "sets, metrics and counters, with commas (list counters)")
+      ->type_name("NAMES");
+  command
+      .add_option("--kernel-filter", arguments.request.kernel_filter,
+                  "measure kernels whose name it is found in")
+      ->type_name("REGEX");
+  command
+      .add_option("--nvtx", arguments.request.nvtx_filter,
+                  "measure kernels launched inside an NVTX range of that name")
+      ->type_name("REGEX");
+  command.add_option("--skip", arguments.request.skip, "matching launches to let pass first; default 0")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--count", arguments.request.count, "matching launches to measure; default all")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--replay", arguments.replay,
+                  "what to repeat for counters that need several passes (kernel)")
+      ->type_name("kernel|application");
+  command.add_flag("--time", arguments.time, "run the command a second time, without counters, for times");
+}
+
+void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
+  command
+      .add_option("--timeline", arguments.timeline.plot,
+                  "instead of counting kernels: plot DRAM and tensor use of device 0 against time")
+      ->type_name("FILE.svg");
+  command
+      .add_option("--interval", arguments.timeline.interval_us,
+                  "microseconds of a --timeline sample; default 100")
+      ->type_name("N");
+  command
+      .add_option("--samples", arguments.timeline.samples,
+                  "instead of running anything: the --timeline of a record")
+      ->type_name("RECORD.json");
+}
+
+/// What is done instead of counting a command's kernels.
+void add_check_options(ProfileArguments& arguments, CLI::App& command) {
+  command.add_flag("--self-test", arguments.self_test, "instead of a command: kernels that move known bytes");
+  command
+      .add_option("--compare", arguments.compare,
+                  "instead of a command: a record, held against --ncu; again for more runs")
+      ->type_name("RECORD.json")
+      ->allow_extra_args(false);
+  command
+      .add_option("--ncu", arguments.ncu,
+                  "the same command under ncu --csv --page raw --print-units base; again for more runs")
+      ->type_name("FILE.csv")
+      ->allow_extra_args(false);
+}
+
+void add_command_options(ProfileArguments& arguments, CLI::App& command) {
+  command.add_flag("--communication", arguments.request.communication,
+                   "measure kernels that wait for other devices too, as NCCL's do: one device a process");
+  command
+      .add_option(
+          "--timeout,--time-limit", arguments.time_limit_s,
+          fmt::format("seconds after which the command is ended, with all that it started ({}; 0: never)",
+                      kTimeLimit_s))
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+}
+
 }  // namespace
 
 void add_profile_command(CLI::App& app, CommandContext& context) {
   const auto arguments = std::make_shared<ProfileArguments>();
-  ProfileRequest& request = arguments->request;
   CLI::App& command =
       add_command(app, context, "profile", "counters and times of TileScope's kernels, or of a command's",
                   [arguments, &context] { return run_profile(*arguments, context); });
   add_raw_option(command, context);
   arguments->kernels.add_to(command);
   refuse_v_transposed(command);
-  command.add_option("--l2", arguments->l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
-      ->type_name("cold|warm");
-  command.add_option("--metrics", request.metrics, "sets, metrics and counters, with commas (list counters)")
-      ->type_name("NAMES");
-  command.add_option("--kernel-filter", request.kernel_filter, "measure kernels whose name it is found in")
-      ->type_name("REGEX");
-  command
-      .add_option("--nvtx", request.nvtx_filter, "measure kernels launched inside an NVTX range of that name")
-      ->type_name("REGEX");
-  command.add_option("--skip", request.skip, "matching launches to let pass first; default 0")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--count", request.count, "matching launches to measure; default all")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command
-      .add_option("--replay", arguments->replay,
-                  "what to repeat for counters that need several passes (kernel)")
-      ->type_name("kernel|application");
-  command.add_flag("--time", arguments->time, "run the command a second time, without counters, for times");
-  command
-      .add_option("--timeline", arguments->timeline.plot,
-                  "instead of counting kernels: plot DRAM and tensor use of device 0 against time")
-      ->type_name("FILE.svg");
-  command
-      .add_option("--interval", arguments->timeline.interval_us,
-                  "microseconds of a --timeline sample; default 100")
-      ->type_name("N");
-  command
-      .add_option("--samples", arguments->timeline.samples,
-                  "instead of running anything: the --timeline of a record")
-      ->type_name("RECORD.json");
-  command.add_flag("--self-test", arguments->self_test,
-                   "instead of a command: kernels that move known bytes");
-  command
-      .add_option("--compare", arguments->compare,
-                  "instead of a command: a record, held against --ncu; again for more runs")
-      ->type_name("RECORD.json")
-      ->allow_extra_args(false);
-  command
-      .add_option("--ncu", arguments->ncu,
-                  "the same command under ncu --csv --page raw --print-units base; again for more runs")
-      ->type_name("FILE.csv")
-      ->allow_extra_args(false);
-  command.add_flag("--communication", request.communication,
-                   "measure kernels that wait for other devices too, as NCCL's do: one device a process");
-  command
-      .add_option(
-          "--timeout,--time-limit", arguments->time_limit_s,
-          fmt::format("seconds after which the command is ended, with all that it started ({}; 0: never)",
-                      kTimeLimit_s))
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+  add_choice_options(*arguments, command);
+  add_timeline_options(*arguments, command);
+  add_check_options(*arguments, command);
+  add_command_options(*arguments, command);
   arguments->gpus.add_to(
       command,
       {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--sweep",

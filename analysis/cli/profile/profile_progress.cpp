@@ -3,6 +3,9 @@
 // CTAs, and how far their clocks lie apart meanwhile.
 #include <fmt/format.h>
 
+#include <iterator>
+#include <optional>
+
 #include "analysis/cli/profile/profile_kernels.hpp"
 #include "analysis/cli/profile/profile_plan.hpp"
 #include "analysis/cli/tables/text_table.hpp"
@@ -20,11 +23,62 @@ bool same_work_on_all_sms(const TileProgram& program, std::int64_t places) {
   return !PassRunner::has_step_clock() && program.num_ctas() == places && !program.problem.masked();
 }
 
+/// How much the CTAs of a pass's launches, and the clocks of the SMs, differ from each other.
+void measure_spread(PassRunner& runner, std::size_t pass, std::int64_t ctas_per_sm, ProgressRates& rates) {
+  constexpr int kLaunches = 5;
+  std::vector<double> clock_cvs, tpc_cvs;
+  for (int launch = 0; launch < kLaunches; ++launch) {
+    const std::vector<double> clocks = runner.clock_rates(pass);
+    clock_cvs.push_back(coefficient_of_variation(clocks));
+    const auto places = static_cast<std::int64_t>(clocks.size()) * ctas_per_sm;
+    if (!same_work_on_all_sms(runner.programs()[pass], places)) continue;
+    tpc_cvs.push_back(measured_tpc_cv(runner.busy_cycles(pass)));
+  }
+  rates.clock_cv = median_of(clock_cvs);
+  if (!tpc_cvs.empty()) rates.tpc_cv = median_of(tpc_cvs);
+}
+
+/// Nothing of an elementwise pass, or of one in which no CTA shares its SM.
+std::optional<PassRecord> measured_pass(PassRunner& runner, std::size_t index, Direction direction,
+                                        int ctas_per_sm) {
+  constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
+  const TileProgram& program = runner.programs()[index];
+  if (program.phases.empty() || ctas_per_sm == 0) return std::nullopt;
+  PassRecord pass;
+  pass.name = to_string(program.name);
+  pass.direction = direction;
+  pass.tile = program.tile;
+  if (PassRunner::has_step_clock()) {
+    pass.progress = measured_progress(runner.time_steps(index, kNotes), ctas_per_sm);
+  } else {
+    pass.progress.emplace().ctas_per_sm = ctas_per_sm;
+  }
+  if (!pass.progress) return std::nullopt;
+  measure_spread(runner, index, ctas_per_sm, pass.progress->rates);
+  return pass;
+}
+
+constexpr const char* kHeads[] = {"kernel",         "pass",       "problem",  "tile",    "CTAs an SM", "step",
+                                  "younger's rate", "rate alone", "steps CV", "TPCs CV", "clocks CV"};
+
+std::vector<std::string> progress_row(const RunEntry& run, const PassRecord& pass) {
+  const auto& [ctas_per_sm, step_cycles, rates] = *pass.progress;
+  return {run.kernel,
+          pass.name,
+          describe(run.problem),
+          fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
+          std::to_string(ctas_per_sm),
+          step_cycles > 0 ? fmt::format("{:.0f} cycles", step_cycles) : "-",
+          fmt::format("{:.3f}", rates.younger_rate),
+          fmt::format("{:.3f}", rates.alone_rate),
+          fmt::format("{:.1f} %", 100 * rates.step_cv),
+          fmt::format("{:.3f} %", 100 * rates.tpc_cv),
+          fmt::format("{:.3f} %", 100 * rates.clock_cv)};
+}
+
 }  // namespace
 
 int profile_progress(ProfileKernelOptions& arguments, const CommandContext& context) {
-  constexpr int kNotes = 32;  // of a CTA: few, since each note takes a little time
-  constexpr int kClockLaunches = 5;
   const Machine machine = load_machine(arguments.machine);
   const Plan plan = plan_jobs(arguments, machine);
   for (const Job& job : plan.jobs) require_runnable(job.kernel->row);
@@ -35,9 +89,8 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
   record.machine.chip = device.chip.name();
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
-  std::vector<std::vector<std::string>> table = {{"kernel", "pass", "problem", "tile", "CTAs an SM", "step",
-                                                  "younger's rate", "rate alone", "steps CV", "TPCs CV",
-                                                  "clocks CV"}};
+  std::vector<std::vector<std::string>> table;
+  table.emplace_back(std::begin(kHeads), std::end(kHeads));
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
@@ -49,38 +102,11 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
       for (std::size_t i = 0; i < runner.programs().size(); ++i) {
         runner.launch(i, nullptr);
         runner.check();
-        const TileProgram& program = runner.programs()[i];
-        const int ctas_per_sm = job.kernel->row.launch_shape(program, device.chip).ctas_per_sm;
-        if (program.phases.empty() || ctas_per_sm == 0) continue;
-        PassRecord pass;
-        pass.name = to_string(program.name);
-        pass.direction = direction;
-        pass.tile = program.tile;
-        if (PassRunner::has_step_clock()) {
-          pass.progress = measured_progress(runner.time_steps(i, kNotes), ctas_per_sm);
-        } else {
-          pass.progress.emplace().ctas_per_sm = ctas_per_sm;
-        }
-        if (!pass.progress) continue;
-        std::vector<double> clock_cvs, tpc_cvs;
-        for (int launch = 0; launch < kClockLaunches; ++launch) {
-          const std::vector<double> rates = runner.clock_rates(i);
-          clock_cvs.push_back(coefficient_of_variation(rates));
-          if (!same_work_on_all_sms(program, static_cast<std::int64_t>(rates.size()) * ctas_per_sm)) continue;
-          tpc_cvs.push_back(measured_tpc_cv(runner.busy_cycles(i)));
-        }
-        pass.progress->rates.clock_cv = median_of(clock_cvs);
-        if (!tpc_cvs.empty()) pass.progress->rates.tpc_cv = median_of(tpc_cvs);
-        table.push_back(
-            {run.kernel, pass.name, describe(job.problem),
-             fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n), std::to_string(ctas_per_sm),
-             pass.progress->step_cycles > 0 ? fmt::format("{:.0f} cycles", pass.progress->step_cycles) : "-",
-             fmt::format("{:.3f}", pass.progress->rates.younger_rate),
-             fmt::format("{:.3f}", pass.progress->rates.alone_rate),
-             fmt::format("{:.1f} %", 100 * pass.progress->rates.step_cv),
-             fmt::format("{:.3f} %", 100 * pass.progress->rates.tpc_cv),
-             fmt::format("{:.3f} %", 100 * pass.progress->rates.clock_cv)});
-        run.passes.push_back(std::move(pass));
+        const int ctas_per_sm = job.kernel->row.launch_shape(runner.programs()[i], device.chip).ctas_per_sm;
+        const auto pass = measured_pass(runner, i, direction, ctas_per_sm);
+        if (!pass) continue;
+        table.push_back(progress_row(run, *pass));
+        run.passes.push_back(*pass);
       }
     }
     record.runs.push_back(std::move(run));

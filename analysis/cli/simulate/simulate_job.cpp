@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "analysis/counts/closed_form.hpp"
@@ -82,6 +83,23 @@ RunEntry replay(const SimulateJob& job, SimulationOptions options, const Command
     for (std::int64_t step = before; step < retired * kSteps / ctas; ++step) progress.step();
   };
   return simulate_run(*job.kernel, job.problem, job.passes, *job.machine, options);
+}
+
+void simulate_side_by_side(std::size_t count, Progress& progress,
+                           const std::function<void(std::size_t)>& simulate) {
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      simulate(i);
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+#pragma omp critical
+    progress.step();
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace tilescope::cli

@@ -2,6 +2,7 @@
 // One kernel on one problem and machine, planned before anything is replayed: all are refused or none.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,5 +40,10 @@ SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, cons
 
 /// With progress on a terminal.
 RunEntry replay(const SimulateJob& job, SimulationOptions options, const CommandContext& context);
+
+/// Calls simulate(i) for all i below `count`, on all threads, with a step of `progress` for each.
+/// @throws what one of them threw, when all have ended
+void simulate_side_by_side(std::size_t count, Progress& progress,
+                           const std::function<void(std::size_t)>& simulate);
 
 }  // namespace tilescope::cli

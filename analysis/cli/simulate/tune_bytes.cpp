@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/counts/direction_total.hpp"
@@ -141,20 +140,10 @@ ByteTuning tune_bytes(const Kernel& kernel, const AttentionProblem& problem, Dir
   SimulationOptions quick = how;
   quick.l2_curve = false;  // of one L2
   std::vector<RunEntry> runs(jobs.size());
-  std::exception_ptr failure;
   Progress progress(context, fmt::format("tuning {}", kernel.name), tuning.tried);
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    try {
-      runs[i] = simulate_run(kernel, problem, jobs[i].passes, machine, quick);
-    } catch (...) {
-#pragma omp critical
-      failure = std::current_exception();
-    }
-#pragma omp critical
-    progress.step();
-  }
-  if (failure) std::rethrow_exception(failure);
+  simulate_side_by_side(jobs.size(), progress, [&](std::size_t i) {
+    runs[i] = simulate_run(kernel, problem, jobs[i].passes, machine, quick);
+  });
   tuning.own = runs.front();
   tuning.front = pareto_front(runs, direction);
   return tuning;
