@@ -142,6 +142,8 @@ bool Turn::run_group(std::size_t index) {
       continue;
     }
     if (!may_execute(step, group.lanes)) return any;
+    if (step.execution.converge == Converge::warp && warp_.active != group.lanes)
+      throw Fault("some lanes are guarded off where all of the warp execute, or none");
     warp_.line = step.instruction->line;
     const Outcome outcome = step.execution.handler(warp_, *step.instruction);
     if (outcome == Outcome::wait) {

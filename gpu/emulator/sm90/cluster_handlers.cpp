@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clusters, fences, the registers that warpgroups hand to each other, grids that depend on each other.
-#include <bit>
-
 #include "gpu/emulator/machine/address_space.hpp"
 #include "gpu/emulator/sm90/handlers.hpp"
 #include "gpu/emulator/sm90/state.hpp"
@@ -25,29 +23,35 @@ Outcome map_to_rank(Warp& warp, const ptx::Instruction& instruction) {
   return Outcome::next;
 }
 
-std::uint32_t living_threads(const Cluster& cluster) {
-  std::uint32_t threads = 0;
+/// Whether all have arrived at the barrier of this phase; warps that have left count as arrived.
+bool all_arrived(Cluster& cluster, std::uint64_t phase) {
   for (const auto& cta : cluster.ctas) {
-    for (const auto& warp : cta->warps) threads += static_cast<std::uint32_t>(std::popcount(warp->live()));
+    for (const auto& warp : cta->warps) {
+      if (warp->live() != 0 && state_of(*warp).cluster_arrivals <= phase) return false;
+    }
   }
-  return threads;
+  return true;
 }
 
 Outcome arrive_in_cluster(Warp& warp, const ptx::Instruction&) {
-  ClusterState& cluster = state_of(warp.cta.cluster);
-  state_of(warp).cluster_phase = cluster.phase;
-  cluster.arrived += static_cast<std::uint32_t>(std::popcount(warp.active));
+  WarpState& state = state_of(warp);
+  if (state.cluster_arrivals++ > state.cluster_waits) {
+    throw Fault("a warp arrives at its cluster's barrier again and has not waited");
+  }
   return Outcome::next;
 }
 
-/// Threads that have left count as arrived.
 Outcome wait_for_cluster(Warp& warp, const ptx::Instruction&) {
+  WarpState& state = state_of(warp);
   ClusterState& cluster = state_of(warp.cta.cluster);
-  if (cluster.phase == state_of(warp).cluster_phase) {
-    if (cluster.arrived < living_threads(warp.cta.cluster)) return Outcome::wait;
-    cluster.arrived = 0;
+  if (state.cluster_waits == state.cluster_arrivals) {
+    throw Fault("a warp waits at its cluster's barrier and has not arrived");
+  }
+  if (cluster.phase < state.cluster_arrivals) {
+    if (!all_arrived(warp.cta.cluster, cluster.phase)) return Outcome::wait;
     ++cluster.phase;
   }
+  ++state.cluster_waits;
   return Outcome::next;
 }
 

@@ -23,13 +23,12 @@ struct CtaState {
   std::map<std::uint32_t, std::uint32_t> copies;       // that an mbarrier has counted, by its address
 };
 struct ClusterState {
-  std::uint32_t arrived = 0;  // threads at barrier.cluster
-  std::uint64_t phase = 0;    // how often all had
+  std::uint64_t phase = 0;  // how often all had arrived at barrier.cluster
 };
 struct WarpState {
   Accumulators results;
-  std::uint64_t product_groups = 0;  // committed
-  std::uint64_t cluster_phase = 0;   // of the barrier.cluster that it arrived at
+  std::uint64_t product_groups = 0;                       // committed
+  std::uint64_t cluster_arrivals = 0, cluster_waits = 0;  // at barrier.cluster
 };
 
 CtaState& state_of(Cta& cta);

@@ -35,6 +35,45 @@ TEST_CASE("emulator: bar.sync has all warps see each other's stores; without it 
   CHECK(right.count(false) == 1);
 }
 
+TEST_CASE("emulator: a CTA that arrives at its cluster's barrier and leaves is not counted for another") {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    PtxRun run;
+    run.ctas = run.cluster = 3;
+    run.threads = 32;
+    run.options.seed = seed;
+    // Rank 0 leaves, rank 1 reads what rank 2 stores late.
+    run(R"(
+  mov.u32 %r2, %cluster_ctarank;
+  setp.eq.u32 %p1, %r2, 2;
+  @!%p1 bra meet;
+  mov.u32 %r3, 0;
+later:
+  add.u32 %r3, %r3, 1;
+  setp.lt.u32 %p2, %r3, 2000;
+  @%p2 bra later;
+  st.global.u32 [%rd0], %r3;
+meet:
+  barrier.cluster.arrive.release.aligned;
+  setp.eq.u32 %p3, %r2, 0;
+  @%p3 bra out;
+  barrier.cluster.wait.acquire.aligned;
+  setp.ne.u32 %p4, %r2, 1;
+  @%p4 bra out;
+  ld.global.u32 %r4, [%rd0];
+  st.global.u32 [%rd0+4], %r4;
+out:)");
+    CHECK(run.out[1] == 2000);
+  }
+}
+
+TEST_CASE("emulator: at a cluster's barrier a warp arrives, then waits") {
+  PtxRun run;
+  CHECK_THROWS_WITH_AS(run("barrier.cluster.wait.aligned;\n"), doctest::Contains("has not arrived"),
+                       DeviceError);
+  CHECK_THROWS_WITH_AS(run("barrier.cluster.arrive.aligned;\nbarrier.cluster.arrive.aligned;\n"),
+                       doctest::Contains("has not waited"), DeviceError);
+}
+
 TEST_CASE("emulator: who arrives does not wait, who waits is not counted twice") {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     PtxRun run;

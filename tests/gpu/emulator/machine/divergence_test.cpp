@@ -49,6 +49,18 @@ join:
     CHECK(run.out[lane] == lane * (lane + 1) / 2 + (lane % 2 ? 1000 : 2000));
 }
 
+TEST_CASE("emulator: what a warp executes as a whole is guarded off as a whole") {
+  for (const char* const whole : {"bar.sync 0", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r1]"}) {
+    CAPTURE(whole);
+    const auto guarded = [whole](const char* lanes) {
+      run_one_warp(std::string("setp.lt.u32 %p1, %r0, ") + lanes + ";\n@%p1 " + whole + ";\n");
+    };
+    guarded("0");
+    guarded("32");
+    CHECK_THROWS_WITH_AS(guarded("16"), doctest::Contains("some lanes are guarded off"), DeviceError);
+  }
+}
+
 TEST_CASE("emulator: bar.warp.sync waits for its lanes, at another place too") {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const auto run = run_one_warp(R"(
