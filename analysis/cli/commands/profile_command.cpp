@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope profile`: counters and times of TileScope's kernels, or of every kernel of a command.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cstring>
+#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -12,6 +10,7 @@
 #include "analysis/cli/distributed/distributed_commands.hpp"
 #include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/profile/measured_command.hpp"
 #include "analysis/cli/profile/profile_kernels.hpp"
 #include "analysis/cli/profile/profile_timeline.hpp"
 #include "analysis/cli/tables/ncu_comparison.hpp"
@@ -21,7 +20,6 @@
 #include "common/nearest_names.hpp"
 #include "profiler/calibration/self_test.hpp"
 #include "profiler/counters/metric_sets.hpp"
-#include "profiler/driver/shared_object.hpp"
 #include "profiler/injection/name_pattern.hpp"
 #include "profiler/injection/profiled_command.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -30,22 +28,14 @@
 namespace tilescope::cli {
 namespace {
 
-constexpr const char* kApplication = "application";
-// A command whose kernels wait for what cannot come would hold its device for ever.
-constexpr std::int64_t kTimeLimit_s = 1800;
-
 struct ProfileArguments {
-  ProfileRequest request;
+  CommandToMeasure command;
   ProfileKernelOptions kernels;
   GpuOptions gpus;
   TimelineOptions timeline;
-  std::vector<std::string> command;
   std::string l2 = "cold";
-  std::string replay = "kernel";
-  bool time = false;
   bool self_test = false;
-  std::vector<std::string> compare, ncu;     // records, and the CSV files that they are held against
-  std::int64_t time_limit_s = kTimeLimit_s;  // 0: none
+  std::vector<std::string> compare, ncu;  // records, and the CSV files that they are held against
 };
 
 // Chips to ask about a name before the device is known, the commonest first.
@@ -79,116 +69,28 @@ void require_known_metrics(const std::string& metrics) {
   if (unknown) refuse_metric(*unknown);
 }
 
-CommandOutcome run(const ProfileRequest& request, const ProfileArguments& arguments,
-                   const CommandContext& context) {
-  CommandOptions options;
-  if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
-  options.output_to_stderr = context.json == "-";  // where the record goes nothing else may
-  return run_profiled(request, arguments.command, options);
-}
-
-/// Runs the command once more and adds what that run says to `record`.
-void add_run(KernelRecord& record, const ProfileRequest& request, const ProfileArguments& arguments,
-             const CommandContext& context) {
-  const CommandOutcome again = run(request, arguments, context);
-  const std::int64_t alone = join_runs(record.kernels, again.events.kernels);
-  for (const std::string& message : again.events.messages) {
-    auto& all = record.messages;
-    if (std::find(all.begin(), all.end(), message) == all.end()) all.push_back(message);
-  }
-  record.complete &= again.events.unfinished == 0 && !again.timed_out;
-  if (alone > 0) {
-    record.messages.push_back(
-        fmt::format("{} kernels of the first run did not come again in another", alone));
-  }
-}
-
-/// What went otherwise than the command's user may think, of its first run.
-std::vector<std::string> messages_of(const CommandOutcome& outcome, std::int64_t time_limit_s) {
-  std::vector<std::string> messages = outcome.events.messages;
-  if (outcome.timed_out) {
-    messages.push_back(
-        fmt::format("the command and all that it started were ended at the time limit of {} s; --timeout N "
-                    "allows N s, 0 any time",
-                    time_limit_s));
-  } else if (outcome.signal != 0) {
-    messages.push_back(
-        fmt::format("the command was ended by signal {} ({})", outcome.signal, strsignal(outcome.signal)));
-  }
-  if (outcome.events.unfinished > 0) {
-    messages.push_back(fmt::format(
-        "{} of {} processes that used CUDA broke off or lost counters: what they measured before is kept",
-        outcome.events.unfinished, outcome.events.processes));
-  }
-  if (outcome.events.processes == 0) {
-    messages.push_back(
-        "the command used no CUDA, or cleared its environment: the driver loaded nothing of ours into it");
-  }
-  return messages;
-}
-
-KernelRecord record_of(const CommandOutcome& outcome, const ProfileArguments& arguments,
-                       const CommandContext& context) {
-  KernelRecord record;
-  record.argv = context.argv;
-  record.when = utc_now();
-  record.metrics = arguments.request.metrics;
-  record.exit_code = outcome.exit_code;
-  record.complete = outcome.events.unfinished == 0 && !outcome.timed_out;
-  record.collections = outcome.events.collections;
-  record.messages = messages_of(outcome, arguments.time_limit_s);
-  record.kernels = outcome.events.kernels;
-  return record;
-}
-
-KernelRecord measure(const ProfileArguments& arguments, const CommandContext& context) {
-  ProfileRequest request = arguments.request;
-  if (arguments.replay == kApplication) request.part = 0;
-  const CommandOutcome first = run(request, arguments, context);
-  KernelRecord record = record_of(first, arguments, context);
-  if (record.kernels.empty() || first.timed_out) return record;
-  int parts = 1;
-  for (const CollectionFacts& facts : record.collections) {
-    if (facts.replay == kApplication) parts = std::max(parts, facts.passes);
-  }
-  for (request.part = 1; request.part < parts; ++request.part) add_run(record, request, arguments, context);
-  if (arguments.time) {
-    request.what = ProfileRequest::What::trace;
-    add_run(record, request, arguments, context);
-  }
-  return record;
-}
-
 int compare(const ProfileArguments& arguments, const CommandContext& context) {
   if (arguments.compare.empty() || arguments.ncu.empty()) {
     throw BadInput("--compare and --ncu", "one of them", "must be given together");
   }
-  parse_name_pattern("--kernel-filter", arguments.request.kernel_filter);
+  parse_name_pattern("--kernel-filter", arguments.command.request.kernel_filter);
   std::vector<std::vector<KernelMeasurement>> ours, ncu;
   for (const std::string& path : arguments.compare) {
     ours.push_back(parse_kernel_record(path, read_text_file(path)).kernels);
   }
   for (const std::string& path : arguments.ncu) ncu.push_back(parse_ncu_csv(path, read_text_file(path)));
-  context.print(ncu_comparison(ours, ncu, arguments.request.kernel_filter));
+  context.print(ncu_comparison(ours, ncu, arguments.command.request.kernel_filter));
   return kFine;
-}
-
-/// Before a command runs for an hour of which nobody could count a kernel.
-void require_driver(const std::vector<std::string>& command) {
-  std::string why;
-  if (SharedObject::open("libcuda.so.1", &why)) return;
-  throw MachineLacks(fmt::format(
-      "no NVIDIA driver on this machine ({}), so that no kernel of {} could be counted: it was not "
-      "run. Start tilescope where the command's kernels run, as in: srun tilescope profile -- {}",
-      why, command.front(), fmt::join(command, " ")));
 }
 
 int timeline_of_command(const ProfileArguments& arguments, const CommandContext& context) {
   CommandOptions options;
-  if (arguments.time_limit_s > 0) options.time_limit = std::chrono::seconds(arguments.time_limit_s);
+  if (arguments.command.time_limit_s > 0)
+    options.time_limit = std::chrono::seconds(arguments.command.time_limit_s);
   int exit_code = 0;
   profile_timeline(
-      arguments.timeline, [&] { exit_code = run_command(arguments.command, options).exit_code; }, context);
+      arguments.timeline, [&] { exit_code = run_command(arguments.command.words, options).exit_code; },
+      context);
   return exit_code;
 }
 
@@ -197,7 +99,7 @@ int timeline_of_command(const ProfileArguments& arguments, const CommandContext&
 void require_own_kernels(const ProfileArguments& arguments) {
   const ProfileKernelOptions& kernels = arguments.kernels;
   if (kernels.cta_progress &&
-      (!kernels.given() || !arguments.command.empty() || !arguments.timeline.plot.empty() ||
+      (!kernels.given() || !arguments.command.words.empty() || !arguments.timeline.plot.empty() ||
        kernels.launches_text || kernels.placements_text)) {
     throw BadInput("--cta-progress", "given",
                    "must stand with --kernel, and without --launches, --placements and --timeline");
@@ -207,7 +109,7 @@ void require_own_kernels(const ProfileArguments& arguments) {
   for (const auto& [option, text] :
        {std::pair("--launches", kernels.launches_text), std::pair("--placements", kernels.placements_text)}) {
     if (!text) continue;
-    if (!arguments.command.empty()) {
+    if (!arguments.command.words.empty()) {
       throw BadInput(option, *text,
                      "must stand with --kernel, not with a command, each of whose launches is measured once");
     }
@@ -240,12 +142,13 @@ int plot_samples(const ProfileArguments& arguments, const CommandContext& contex
 
 /// --kernel: TileScope's own.
 int profile_own_kernels(ProfileArguments& arguments, L2State l2, const CommandContext& context) {
-  if (!arguments.command.empty()) {
-    throw BadInput("COMMAND", arguments.command.front(), "must stand without --kernel and problem options");
+  if (!arguments.command.words.empty()) {
+    throw BadInput("COMMAND", arguments.command.words.front(),
+                   "must stand without --kernel and problem options");
   }
   if (arguments.kernels.cta_progress) return profile_progress(arguments.kernels, context);
   if (arguments.timeline.plot.empty()) {
-    return profile_kernels(arguments.kernels, arguments.request.metrics, l2, context);
+    return profile_kernels(arguments.kernels, arguments.command.request.metrics, l2, context);
   }
   const auto in_turn = kernels_in_turn(arguments.kernels, context);
   if (!in_turn) return kCheckFailed;
@@ -253,25 +156,10 @@ int profile_own_kernels(ProfileArguments& arguments, L2State l2, const CommandCo
   return kFine;
 }
 
-/// Before the command is run.
-void require_countable(const ProfileArguments& arguments) {
-  parse_name_pattern("--kernel-filter", arguments.request.kernel_filter);
-  parse_name_pattern("--nvtx", arguments.request.nvtx_filter);
-  if (arguments.time && !arguments.request.nvtx_filter.empty()) {
-    throw BadInput("--time", "given",
-                   "must stand without --nvtx: a trace does not tell the ranges of its kernels");
-  }
-  if (arguments.replay != kApplication && arguments.replay != "kernel") {
-    throw unknown_name("--replay", arguments.replay, {"kernel", kApplication});
-  }
-  injection_library();  // a build without it cannot profile anything
-  require_driver(arguments.command);
-}
-
 /// Every kernel that the command launches. @return the command's exit code
 int profile_command(const ProfileArguments& arguments, const CommandContext& context) {
-  require_countable(arguments);
-  const KernelRecord record = measure(arguments, context);
+  require_countable(arguments.command);
+  const KernelRecord record = measure(arguments.command, context);
   if (!record.kernels.empty()) context.print(kernel_table(record));
   const bool nothing_measured = record.kernels.empty() && *record.exit_code == 0;
   KernelRecord told = record;
@@ -294,15 +182,15 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
   if (!arguments.compare.empty() || !arguments.ncu.empty()) return compare(arguments, context);
   if (!arguments.timeline.samples.empty()) return plot_samples(arguments, context);
   const L2State l2 = parse_l2_state(arguments.l2);
-  if (!arguments.kernels.given() && arguments.command.empty()) {
+  if (!arguments.kernels.given() && arguments.command.words.empty()) {
     throw BadInput("COMMAND", "(none)",
                    "must follow --, as in: tilescope profile -- python3 script.py; or --kernel must name a "
                    "kernel of TileScope");
   }
-  require_known_metrics(arguments.request.metrics);
+  require_known_metrics(arguments.command.request.metrics);
   if (arguments.kernels.given()) return profile_own_kernels(arguments, l2, context);
   if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
-  arguments.request.l2 = l2;
+  arguments.command.request.l2 = l2;
   return profile_command(arguments, context);
 }
 
@@ -311,28 +199,30 @@ void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
   command.add_option("--l2", arguments.l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
       ->type_name("cold|warm");
   command
-      .add_option("--metrics", arguments.request.metrics,
+      .add_option("--metrics", arguments.command.request.metrics,
                   "sets, metrics and counters, with commas (list counters)")
       ->type_name("NAMES");
   command
-      .add_option("--kernel-filter", arguments.request.kernel_filter,
+      .add_option("--kernel-filter", arguments.command.request.kernel_filter,
                   "measure kernels whose name it is found in")
       ->type_name("REGEX");
   command
-      .add_option("--nvtx", arguments.request.nvtx_filter,
+      .add_option("--nvtx", arguments.command.request.nvtx_filter,
                   "measure kernels launched inside an NVTX range of that name")
       ->type_name("REGEX");
-  command.add_option("--skip", arguments.request.skip, "matching launches to let pass first; default 0")
+  command
+      .add_option("--skip", arguments.command.request.skip, "matching launches to let pass first; default 0")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--count", arguments.request.count, "matching launches to measure; default all")
+  command.add_option("--count", arguments.command.request.count, "matching launches to measure; default all")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   command
-      .add_option("--replay", arguments.replay,
+      .add_option("--replay", arguments.command.replay,
                   "what to repeat for counters that need several passes (kernel)")
       ->type_name("kernel|application");
-  command.add_flag("--time", arguments.time, "run the command a second time, without counters, for times");
+  command.add_flag("--time", arguments.command.time,
+                   "run the command a second time, without counters, for times");
 }
 
 void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
@@ -366,11 +256,11 @@ void add_check_options(ProfileArguments& arguments, CLI::App& command) {
 }
 
 void add_command_options(ProfileArguments& arguments, CLI::App& command) {
-  command.add_flag("--communication", arguments.request.communication,
+  command.add_flag("--communication", arguments.command.request.communication,
                    "measure kernels that wait for other devices too, as NCCL's do: one device a process");
   command
       .add_option(
-          "--timeout,--time-limit", arguments.time_limit_s,
+          "--timeout,--time-limit", arguments.command.time_limit_s,
           fmt::format("seconds after which the command is ended, with all that it started ({}; 0: never)",
                       kTimeLimit_s))
       ->type_name("N")
@@ -396,7 +286,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--sweep",
        "--launches", "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
       true);
-  command.add_option("command", arguments->command, "what to run, after --")->type_name("-- COMMAND");
+  command.add_option("command", arguments->command.words, "what to run, after --")->type_name("-- COMMAND");
   show_examples(
       command,
       {{"profile --metrics traffic --json k.json -- python3 script.py", "bytes of every kernel of a script"},
