@@ -35,6 +35,8 @@ _DESCALES = ("descale_q", "descale_k", "descale_v", "descale_block")  # columns 
 def _unit(metric: str) -> str:
     """From the last word of a metric's name, which is its unit."""
     key = metric.rpartition(".")[2]
+    if key.startswith("lost_"):
+        return ""  # a share of the time, whatever it was lost to
     for end, unit in (("_bytes", "B"), ("_s", "s"), ("_hz", "Hz"), ("flops", "FLOP")):
         if key.endswith(end):
             return unit

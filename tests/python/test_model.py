@@ -175,6 +175,8 @@ def test_several_gpus_are_what_the_program_simulates(tmp_path):
     assert len(frame) == len(record.rows()) == 8 and set(frame["schedule"]) == {"zigzag", "ulysses"}
     lost = frame[[column for column in frame if column.startswith("predicted.lost_")]].sum(axis=1)
     assert np.allclose(lost + frame["predicted.efficiency"], 1)
+    units = record.frame(long=True).set_index("metric")["unit"]
+    assert set(units["lost_bytes"]) == {""} and set(units["sent_bytes"]) == {"B"}
     assert "closed_form.balance" in frame and not any(column.startswith("measured.") for column in frame)
     shard = 8192 // 4 * 8 * 2 * 128 * 2
     zigzag = frame[(frame["gpus"] == 4) & (frame["schedule"] == "zigzag")]
