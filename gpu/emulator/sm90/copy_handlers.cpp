@@ -140,6 +140,13 @@ struct Staged {
   bool is_read = false;
 };
 
+/// As shared_address(), in the CTA's own shared memory: its offset there.
+std::uint32_t own_offset(Warp& warp, const ptx::Operand& operand, int lane, std::uint32_t align) {
+  const std::uint32_t address = shared_address(warp, operand, lane, align);
+  if (&warp.cta.owner_of(address) != &warp.cta) throw Fault("a bulk store out of another CTA", lane);
+  return offset_of_shared_address(address);
+}
+
 /// Issues the two halves of a store. `chunks(visit)` calls visit(offset in the box, shared address).
 template <class Chunks>
 void issue_store(Warp& warp, const ptx::Instruction& instruction, int lane, std::size_t bytes,
@@ -196,7 +203,7 @@ template <bool kAdd>
 Outcome store_tensor(Warp& warp, const ptx::Instruction& instruction) {
   for_lanes(warp.active, [&](int lane) {
     const TensorMap map = map_at(warp, instruction.operands[0], lane);
-    const std::uint32_t source = shared_address(warp, instruction.operands[1], lane, kBoxAlign);
+    const std::uint32_t source = own_offset(warp, instruction.operands[1], lane, kBoxAlign);
     Run& run = warp.cta.run;
     issue_store(
         warp, instruction, lane, map.box_bytes(),
@@ -228,7 +235,7 @@ MapType type_of_addition(const ptx::Instruction& instruction) {
 Outcome add_bulk(Warp& warp, const ptx::Instruction& instruction) {
   for_lanes(warp.active, [&](int lane) {
     const std::uint64_t target = warp.address(instruction.operands[0], lane);
-    const std::uint32_t source = shared_address(warp, instruction.operands[1], lane, kChunk);
+    const std::uint32_t source = own_offset(warp, instruction.operands[1], lane, kChunk);
     const auto bytes = static_cast<std::uint32_t>(warp.value(instruction.operands[2], lane));
     if (target % kChunk != 0 || bytes % kChunk != 0) {
       throw Fault("a bulk copy takes multiples of 16 bytes", lane);

@@ -237,6 +237,31 @@ mov.u32 %r3, 0;
   CHECK(run.out[2048 + 8 * 32] == 0x3F800000);  // beyond the box
 }
 
+TEST_CASE("emulator: a store takes the cluster's address of its own CTA, and none of another") {
+  for (const bool own : {true, false}) {
+    MatrixRun run;
+    run.ctas = run.cluster = 2;
+    const auto store = [&] {
+      run(kBegin + "mov.u32 %r3, %cluster_ctarank;\n" + (own ? "" : "xor.b32 %r3, %r3, 1;\n") + R"(
+mapa.shared::cluster.u32 %r4, %r1, %r3;
+st.shared.u32 [%r1], 0x3F800000;
+)" + kFence +
+          R"(
+add.s64 %rd2, %rd0, 8192;
+@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd2], [%r4], 16;
+@%p0 cp.async.bulk.commit_group;
+@%p0 cp.async.bulk.wait_group 0;
+)");
+    };
+    if (own) {
+      store();
+      CHECK(run.out[2048] == 0x40000000);  // 1.0f of each CTA
+    } else {
+      CHECK_THROWS_WITH_AS(store(), doctest::Contains("out of another CTA"), DeviceError);
+    }
+  }
+}
+
 TEST_CASE("emulator: a pair of CTAs: boxes to both, arrivals at the other's barrier") {
   MatrixRun run;
   run.ctas = run.cluster = 2;
