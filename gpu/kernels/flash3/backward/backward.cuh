@@ -21,8 +21,8 @@
 // 1430, 10549 (845, 1430, 10890), causal at 16384 5269 (5361); 128 full at 1024, 2048, 8192 738, 1279, 4703
 // (747, 1301, 5076), causal at 2048, 8192 769, 2364 (775, 2406). In cycles 4.3 % less at 128, 3.4 % at 64:
 // the clock takes some of it back, since power bounds these. Nobody waits at a barrier then, and nothing
-// spills at 64. One arrival a warp instead of one a lane: 64 1.7 % fewer cycles at 16384, 128 none; LSE and
-// delta asked for together: 128 1 %.
+// spills at 64. One arrival a warp instead of one a lane, LSE and delta apart: 64 1.7 % fewer cycles at 16384,
+// 128 none; LSE and delta asked for together: 128 1 %.
 //
 // A CTA at 1024 keys (128, 16 steps) took 73,000 cycles: 1100 until it asks for K, 2500 until K and V are
 // there, 3300 from the last product until dK and dV have left, 540 until the next one begins.
@@ -67,6 +67,12 @@
 //   (C7512)
 // - the three passes on a part of the batch after the other, so that dQ's sums stay in L2 (us of all, 128,
 //   512 keys causal): whole 393, halves 419, quarters 479; with delta of the next part beside: 406, 447
+// - dQ rounded in this pass: the first kv tile of a q tile stores its dQ, so that nobody zeroes, and the last
+//   one has a warp of the loading ones round the sum. The whole backward at 512, 2048, 8192 keys, us: 64 1015,
+//   1814, 6189 (526, 1398, 4883 without), 128 1034, 1821, 6423 (470, 1289, 4526), although delta and convert
+//   take a quarter of it at 512: a tile counts only once its additions are in memory, and who sends waits for
+//   that, tile after tile. One sender for both warpgroups by itself: 1 %
+// - LSE and delta given back at named barriers: racecheck sees no order in them
 // - K waited for before the first S, V before the first dP: 256 394 of 423 (the same instructions, in another
 //   rhythm: what stood here before, one barrier for both, had 391), 192 354 of 366; others within 1 %
 #pragma once
