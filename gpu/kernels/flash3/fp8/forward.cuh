@@ -13,7 +13,7 @@
 //   instructions for four P tell.
 // A warpgroup's step: wait for K and V; P V of the tile before and S are issued together; O += part beside S;
 // softmax, while the other warpgroup multiplies. (The 16-bit pass puts its softmax beside its own P V. That
-// takes scores, both P, part and O in registers at once: 224.)
+// takes scores, both P, part and O in registers at once: 224. Fast sums, without a part, do so at 256.)
 // Source: FlashAttention-3, arXiv:2407.08608, section 3.3.
 //
 // On an H200 (e4m3, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full / causal):
@@ -24,7 +24,10 @@
 //   descales in scales and factors, no spills        541 / 505   898 / 850   1069 / 1042
 //   three warpgroups, where rows are long            603 / 570
 //   fast sums                                        603 / 563   919 / 872   1134 / 1056
-// (Fast sums before that loop: 931 / 874 and 1185 / 1107. The lower three rows and these are of one run.)
+//   fast sums, the softmax beside P V                                        1193 / 1125
+// (Fast sums before that loop: 931 / 874 and 1185 / 1107. These and the three rows before the last are of one
+// run; the last is of another, which has 1113 / 1055 for the row before it. With 1024 a sequence these two
+// are 807 / 569 and 869 / 613, with 2048 946 / 754 and 1018 / 817, with 16,384 1159 / 1129 and 1230 / 1185.)
 // Fast sums lose most of long rows: with the same value in 65,536 keys, O is 55 to 78 % too small; two levels
 // are exact.
 // Exponentials alone bound it at 980 (64), 1950 and 3900. What does: a warpgroup's step at 128 is its
@@ -58,6 +61,12 @@
 //   with 240 registers still 0.9 KB; parts of 128 columns more; block_n 64 760 of 990; 128, which spills 720
 //   bytes, 801 with turns where 96 has 743; 240 registers 935 of 985, as transposing warps spill in 24; S
 //   beside the last part of P V 1055 of 1069
+// - the softmax beside P V of the tile before, in two levels, which takes parts of 64 columns or scores that
+//   are multiplied again where a maximum has to rise: 128 parts 894 of 907, again 870, with three buffers of
+//   K 888, with turns, too, 875; 256 block_n 64 950 of 1045, again 975, with 240 registers 921; 64, two
+//   warpgroups 525 of 609, with block_n 192 572, three with 96 565
+// - likewise fast sums: 128 883 of 914; 256 scores multiplied again 1073 of 1193; a second Q 1157, but 879 of
+//   869 at 1024 a sequence
 // - 64, short rows: three warpgroups 352 of 390 at 512 a sequence; block_n 256 551 of 523, 192 524
 #pragma once
 
@@ -109,7 +118,8 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   sm90::RingPlace<kShape.kv_stages> k, v;
   const auto q_buffer = [&] { return q.stage * kShape.consumers() + group; };
   float scores[kScores];
-  std::uint32_t probs[kScores / 4];
+  using Probs = std::uint32_t[kScores / 4];
+  Probs probs;
   float out[kOutputs];
   [[maybe_unused]] float part[kTwoLevel ? kPartCols / 2 : 1];
   Flash3ScaledRows<kFlash3Fp8Power<kType, !kObserved>> rows;
@@ -165,11 +175,11 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
                             group == 0 && thread == 0),
                &DeviceTileState::scores, scores, args.band.seqlen_q - first_query(item), thread);
   };
-  const auto log_softmax = [&](int step) {
+  const auto log_softmax = [&](int step, const Probs& made) {
     const TileLogEntry entry(args.log, step, item.index());
     const int rows_inside = args.band.seqlen_q - first_query(item);
     log_rows(entry, rows.max, rows.sum, rows_inside, thread);
-    log_bytes<kType>(entry, &DeviceTileState::probs, probs, rows_inside, thread);
+    log_bytes<kType>(entry, &DeviceTileState::probs, made, rows_inside, thread);
   };
   const auto log_output = [&](const Flash3Item& of, int step) {
     log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
@@ -201,7 +211,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
 
   /// Probabilities of step `step` from its scores, and the factors that what was summed before takes. Maxima
   /// lag where it is not `careful`, a std::bool_constant: that is for steps that may need a mask.
-  const auto softmax = [&](int step, auto careful) {
+  const auto softmax = [&](int step, auto careful, Probs& made) {
     float descale = 1.0f, scale = exponent_scale;
     if (args.descale_k.blocks > 1) [[unlikely]] {
       descale = args.descale_k.at(batch_head(item), n_block(step));
@@ -218,16 +228,16 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
       rows.factor[0] = rows.factor[1] = 1.0f;
     }
     float tile_sum[2];
-    const bool at_end = exponentiate_to_bytes<kType>(rows, probs, scores, scale, tile_sum);
+    const bool at_end = exponentiate_to_bytes<kType>(rows, made, scores, scale, tile_sum);
     if constexpr (!careful) {
       const bool unseen = rows.max[0] == kMinusInfinity || rows.max[1] == kMinusInfinity;
       if (__any_sync(0xFFFFFFFFu, at_end || unseen)) {
         rows.raise_to(scores, exponent_scale, descale);
-        exponentiate_to_bytes<kType>(rows, probs, scores, scale, tile_sum);
+        exponentiate_to_bytes<kType>(rows, made, scores, scale, tile_sum);
       }
     }
     rows.add(tile_sum);
-    if constexpr (kObserved) log_softmax(step);
+    if constexpr (kObserved) log_softmax(step, made);
   };
 
   /// The two levels meet: O = O factor + part.
@@ -253,7 +263,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
 
   /// P V of step `step`, into O; and S of the next beside it, if `with_scores`.
   const auto add_values = [&](int block_of_v, const Flash3Item& of, auto with_scores) {
-    constexpr bool kBeside = kShape.beside;
+    constexpr bool kBeside = kShape.order != Flash3Fp8Order::after;
     static_assert(!kBeside || kParts == 1);
     take_unit(of, block_of_v);
     if constexpr (!kTwoLevel) {
@@ -295,7 +305,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     release_k();
     rows = {};
     if (group == 0 && thread == 0) note_step(args.clock, 0, item.index());
-    softmax(0, std::true_type{});
+    softmax(0, std::true_type{}, probs);
     rows.factor[0] = rows.factor[1] = 1.0f;
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
@@ -310,16 +320,52 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     wait_for_scores();
     first_softmax();
   };
-  const auto compute_step = [&](int step, auto careful) {
+  const auto wait_for_step = [&](int step) {
     if (group == 0 && thread == 0) note_step(args.clock, step, item.index());
     sm90::wait_for_both(shared.transposed_full(v.stage), v.full_parity(), "V", shared.k_full(k.stage),
                         k.full_parity(), "K");
+  };
+  const auto compute_step = [&](int step, auto careful) {
+    wait_for_step(step);
     take_turn();
     add_values(n_block(step - 1), item, std::true_type{});
     if constexpr (kObserved) log_output(item, step - 1);
     wait_for_scores();
     release_k();
-    softmax(step, careful);
+    softmax(step, careful, probs);
+  };
+  /// The same with S first, and P V of the tile before beside the softmax.
+  const auto compute_lagging_step = [&](int step, auto careful) {
+    wait_for_step(step);
+    take_unit(item, n_block(step - 1));
+    if (rows.factor[0] != 1.0f || rows.factor[1] != 1.0f) rows.rescale(out);
+    sm90::begin_products();
+    multiply_scores();
+    multiply_values(out, 0, true);
+    sm90::wait_for_products<1>();
+    release_k();
+    Probs next;
+    softmax(step, careful, next);
+    // A place where control flow meets, since it is long complete: ptxas would move the wait for P V above
+    // the exponentials if the two stood in one block.
+    sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "V, again");
+    sm90::wait_for_products<0>();
+    release_v();
+    // ptxas takes no definition of an operand while products run: hence a copy, which it must not see
+    // through.
+#pragma unroll
+    for (int i = 0; i < kScores / 4; ++i) {
+      asm volatile("xor.b32 %0, %1, 0;" : "=r"(probs[i]) : "r"(next[i]));
+    }
+  };
+  const auto compute = [&](int step, auto careful) {
+    if constexpr (kShape.order == Flash3Fp8Order::lag) {
+      // Parts would take registers beside both P, and nobody observes fast sums.
+      static_assert(!kTwoLevel && !kObserved && kShape.turns == Flash3Turns::none);
+      compute_lagging_step(step, careful);
+    } else {
+      compute_step(step, careful);
+    }
   };
   const auto finish = [&](const Flash3Item& done, float done_scale) {
     const float unit = args.descale_v.blocks > 1 ? v_unit : args.descale_v.at(batch_head(done), 0);
@@ -337,9 +383,9 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     // compute
     for (int step = 1; step < range.count();) {
       if (needs_mask(step)) {
-        compute_step(step++, std::true_type{});
+        compute(step++, std::true_type{});
       } else if constexpr (!kObserved) {  // most are full: a loop without what the others need
-        for (; step < full_end; ++step) compute_step(step, std::false_type{});
+        for (; step < full_end; ++step) compute(step, std::false_type{});
       }
     }
     release_q();

@@ -18,6 +18,13 @@ enum class Flash3Turns : std::uint8_t {
   done,    // once all are done: one multiplies while the other is at its softmax
 };
 
+/// When a warpgroup multiplies P V of a tile.
+enum class Flash3Fp8Order : std::uint8_t {
+  after,   // before S of the next tile, which takes fewest registers
+  beside,  // together with it
+  lag,     // behind it, beside the softmax of the next tile: for fast sums
+};
+
 /// Warpgroups that compute 64 rows each, and one that loads (a thread) and transposes V (three warps).
 struct Flash3Fp8Shape {
   TileShape tile{128, 128};
@@ -25,8 +32,7 @@ struct Flash3Fp8Shape {
   int kv_stages = 2;   // tiles of K, and of V transposed
   int raw_stages = 2;  // tiles of V as it was loaded
   int q_stages = 2;    // 2: the next q tile arrives while this one is computed
-  bool beside =
-      true;  // S of the next tile beside P V of this one; else after it, which takes fewer registers
+  Flash3Fp8Order order = Flash3Fp8Order::beside;
   Flash3Turns turns = Flash3Turns::none;
   Fp8Sums sums = Fp8Sums::two_level;
 
@@ -96,7 +102,7 @@ constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::
   } else if (head_dim > 128) {
     shape.tile.block_n = 96;
     shape.q_stages = 1;
-    shape.beside = sums == Fp8Sums::fast;
+    shape.order = sums == Fp8Sums::fast ? Flash3Fp8Order::lag : Flash3Fp8Order::after;
   }
   return shape;
 }

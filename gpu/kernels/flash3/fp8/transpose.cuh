@@ -28,9 +28,10 @@ __device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const 
   sm90::RingPlace<kShape.kv_stages> done;
   for (;;) {
     sm90::wait(shared.v_full(raw.stage), raw.full_parity(), "a V to transpose");
-    if (last[raw.stage] != 0) return;
     int lane;  // read anew for each tile: the addresses that come of it would take registers in between
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    // Read by the lane that gives the buffer back: its own arrival is before the word is written.
+    if (__any_sync(0xFFFFFFFFu, lane == 0 && last[raw.stage] != 0)) return;
     sm90::wait(shared.transposed_empty(done.stage), done.empty_parity(), "a free transposed V");
 #pragma unroll 1
     for (int strip = warp; strip < kShape.head_dim / 16; strip += kShape.transposing_warps()) {

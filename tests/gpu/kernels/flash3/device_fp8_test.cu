@@ -186,6 +186,7 @@ TEST_CASE("flash3 fp8: descales of heads and of tiles") {
       CHECK(error_with_descales<Flash3Fp8Choice<64>>(narrow, by_tile) < kOfRounding);
       wide.head_dim = 256;
       CHECK(error_with_descales<Flash3Fp8Choice<256>>(wide, by_tile) < kOfRounding);
+      CHECK(error_with_descales<Flash3Fp8Choice<256, Fp8Sums::fast>>(wide, by_tile) < kOfRounding);
     }
   }
 }
