@@ -21,8 +21,8 @@
 // 1430, 10549 (845, 1430, 10890), causal at 16384 5269 (5361); 128 full at 1024, 2048, 8192 738, 1279, 4703
 // (747, 1301, 5076), causal at 2048, 8192 769, 2364 (775, 2406). In cycles 4.3 % less at 128, 3.4 % at 64:
 // the clock takes some of it back, since power bounds these. Nobody waits at a barrier then, and nothing
-// spills at 64. One arrival a warp instead of one a lane, LSE and delta apart: 64 1.7 % fewer cycles at 16384,
-// 128 none; LSE and delta asked for together: 128 1 %.
+// spills at 64. One arrival a warp instead of one a lane, LSE and delta apart: 64 1.7 % fewer cycles at
+// 16384, 128 none; LSE and delta asked for together: 128 1 %.
 //
 // A CTA at 1024 keys (128, 16 steps) took 73,000 cycles: 1100 until it asks for K, 2500 until K and V are
 // there, 3300 from the last product until dK and dV have left, 540 until the next one begins.
@@ -68,10 +68,18 @@
 // - the three passes on a part of the batch after the other, so that dQ's sums stay in L2 (us of all, 128,
 //   512 keys causal): whole 393, halves 419, quarters 479; with delta of the next part beside: 406, 447
 // - dQ rounded in this pass: the first kv tile of a q tile stores its dQ, so that nobody zeroes, and the last
-//   one has a warp of the loading ones round the sum. The whole backward at 512, 2048, 8192 keys, us: 64 1015,
-//   1814, 6189 (526, 1398, 4883 without), 128 1034, 1821, 6423 (470, 1289, 4526), although delta and convert
-//   take a quarter of it at 512: a tile counts only once its additions are in memory, and who sends waits for
-//   that, tile after tile. One sender for both warpgroups by itself: 1 %
+//   one has a warp of the loading ones round the sum. The whole backward at 512, 2048, 8192 keys, us: 64
+//   1015, 1814, 6189 (526, 1398, 4883 without), 128 1034, 1821, 6423 (470, 1289, 4526), although delta and
+//   convert take a quarter of it at 512: a tile counts only once its additions are in memory, and who sends
+//   waits for that, tile after tile. One sender for both warpgroups by itself: 1 %
+// - the first kv tile of a q tile stores its dQ, so that delta zeroes none, and counts when that is in
+//   memory; the others wait for the count once a q tile. us at 512, 1024, 2048, 8192 keys: 64 causal 390,
+//   549, 853, 2532 (420, 570, 870, 2560 without), full 490, 839, 1372, 4923 (520, 821, 1387, 4838); 128
+//   causal 349, 472, 729, 2287 (378, 503, 748, 2272), full 473, 727, 1245, 4453 (465, 726, 1244, 4347).
+//   Nobody waiting (and wrong): 2.5 % on the mean. Where CTAs stay, those of two streams could wait for each
+//   other: they would have to take kv tiles from a counter. Left out for now; in ordered passes, whose turns
+//   are there already, it would gain most: 64 causal 469, 970 at 512, 2048 (519, 1029), full 615, 1698 (672,
+//   1753), 128 394, 833 (447, 884), full 507, 1461 (556, 1479)
 // - LSE and delta given back at named barriers: racecheck sees no order in them
 // - K waited for before the first S, V before the first dP: 256 394 of 423 (the same instructions, in another
 //   rhythm: what stood here before, one barrier for both, had 391), 192 354 of 366; others within 1 %
