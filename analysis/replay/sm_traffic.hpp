@@ -32,11 +32,12 @@ struct SmTraffic {
   }
   std::int64_t sm_l2_read_bytes() const { return load_bytes; }
   std::int64_t sm_l2_write_bytes() const { return store_bytes + reduce_bytes; }
+  /// What may be found in L2: a store fetches nothing.
+  std::int64_t looked_up_bytes() const { return load_bytes + reduce_bytes; }
   /// Bytes of loads and reductions found in L2 / bytes of all loads and reductions; 1 for a pass without any.
   double hit_rate(std::int64_t dram_read_bytes) const {
-    const std::int64_t looked_up = load_bytes + reduce_bytes;
-    if (looked_up == 0) return 1.0;
-    return 1.0 - static_cast<double>(dram_read_bytes) / static_cast<double>(looked_up);
+    if (looked_up_bytes() == 0) return 1.0;
+    return 1.0 - static_cast<double>(dram_read_bytes) / static_cast<double>(looked_up_bytes());
   }
   bool operator==(const SmTraffic&) const = default;
 };

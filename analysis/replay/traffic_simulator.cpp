@@ -73,8 +73,10 @@ L2Traffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
   CtaRun run;
   while (ctas.next(run)) launch.access(run, ctas.partition());
   L2Traffic traffic{launch.asked()};
-  traffic.dram_read_bytes = launch.dram_read_bytes();
-  traffic.dram_write_bytes = launch.dram_write_bytes();
+  // No line is fetched or written back more often than it was asked for or written; bytes that a sample of
+  // the sets stands for may be a little more.
+  traffic.dram_read_bytes = std::min(launch.dram_read_bytes(), traffic.looked_up_bytes());
+  traffic.dram_write_bytes = std::min(launch.dram_write_bytes(), traffic.sm_l2_write_bytes());
   return traffic;
 }
 

@@ -250,8 +250,11 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
     const auto bytes_of = [bytes_per_line](std::int64_t lines) {
       return std::round(bytes_per_line * static_cast<double>(lines));
     };
-    reads.push_back(static_cast<double>(first_read) + bytes_of(read_again));
-    writes.push_back(static_cast<double>(written) + bytes_of(l2.num_written() - written_lines));
+    const auto asked = static_cast<double>(traffic.load_bytes + traffic.reduce_bytes);
+    const auto wrote = static_cast<double>(traffic.store_bytes + traffic.reduce_bytes);
+    reads.push_back(std::min(asked, static_cast<double>(first_read) + bytes_of(read_again)));
+    writes.push_back(
+        std::min(wrote, static_cast<double>(written) + bytes_of(l2.num_written() - written_lines)));
   }
   traffic.dram_read_bytes = std::llround(random ? median_of(reads) : mean_of(reads));
   traffic.dram_write_bytes = std::llround(random ? median_of(writes) : mean_of(writes));

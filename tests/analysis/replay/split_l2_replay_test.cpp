@@ -117,6 +117,22 @@ TEST_CASE("the model of the H200 against DRAM reads measured on one") {
   }
 }
 
+TEST_CASE("where hardly a byte is found again, DRAM moves no more than the SMs asked for") {
+  const Machine h200 = load_machine("h200");
+  AttentionProblem p;
+  p.heads = p.heads_kv = 16;
+  p.seqlen_q = p.seqlen_k = 8192;
+  p.head_dim = 64;
+  p.dtype = ElementType::fp16;
+  const auto passes =
+      build_programs(Algorithm::flash1, Direction::backward, p, ProgramOptions::with_tile({64, 128}));
+  const CtaSchedule schedule{.co_resident_ctas = h200.sm_count.value};
+  const SplitL2Traffic traffic = simulate_split_l2(passes.front(), schedule, *h200.split_l2());
+  CHECK(traffic.hit_rate(traffic.dram_read_bytes) >= 0);
+  CHECK(traffic.hit_rate(traffic.dram_read_bytes) < 0.01);
+  CHECK(traffic.dram_write_bytes <= traffic.sm_l2_write_bytes());
+}
+
 /// gpu:flash1 forward, fp16, pages of its tensors at random places.
 SplitL2Traffic flash1_random_pages(AttentionProblem p, TileShape tile) {
   const Machine h200 = load_machine("h200");
