@@ -4,26 +4,40 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
-#include "tests/cli/run_program.hpp"
+#include "tests/cli/program.hpp"
 
 namespace tilescope::testing {
 namespace {
 
 using Json = nlohmann::json;
 
+/// All words, a space between any two.
+std::string unwrapped(const std::string& text) {
+  std::istringstream words(text);
+  std::string line;
+  for (std::string word; words >> word;) line += (line.empty() ? "" : " ") + word;
+  return line;
+}
+
 TEST_CASE("simulate --gpus prints and records link bytes, memory, balance and time of each GPU") {
   const std::vector<std::string> command = {"simulate",   "--preset", "llama3-8b", "--gpus", "4",
                                             "--schedule", "zigzag",   "--pass",    "fwd+bwd"};
   const ProgramResult table = run_program(command);
   CHECK(table.exit_code == 0);
+  std::istringstream lines(table.out);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
+  const std::string text = unwrapped(table.out);
   for (const char* word : {"zigzag on 4 GPUs", "link sent", "25.17 MB", "forward", "backward", "predicted",
-                           "lost", "merges and sums", "CTAs of gpu:flash3"}) {
+                           "lost", "merges and sums", "CTAs of gpu:flash3", "balance of the work 100.0 %",
+                           "exposed 9 us, in which the GPU that ends last has nothing to compute"}) {
     CAPTURE(word);
-    CHECK(table.out.find(word) != std::string::npos);
+    CHECK(contains(text, word));
   }
-  CHECK(table.out.find("the link's bytes alone can be hidden from 1010 tokens a GPU on, here 2048; to begin "
-                       "their transfers takes 42.00 us more") != std::string::npos);
+  CHECK(contains(text,
+                 "the link's bytes alone can be hidden from 1010 tokens a GPU on, here 2048; to begin their "
+                 "transfers takes 42.00 us more"));
   std::vector<std::string> with_json = command;
   with_json.insert(with_json.end(), {"--json", "-"});
   const Json record = Json::parse(run_program(with_json).out);

@@ -127,7 +127,8 @@ int simulate_distributed(const CommandContext& context, const AttentionProblem& 
   if (!several) rank_grid(problem, schedules.front());
   const RankModel model = machine_ranks(machine, problem, directions, rates.given());
   context.print(fmt::format("{}\n{}{}", describe(problem),
-                            several ? "" : schedule_line(problem, schedules.front()) + "\n", model.line));
+                            several ? "" : schedule_line(problem, schedules.front()) + "\n",
+                            wrapped(model.line)));
   std::vector<std::vector<std::string>> rows = {comparison_heads()};
   std::string left_out;
   const Json record = simulate_ranks(

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "common/number_format.hpp"
@@ -33,6 +34,15 @@ std::vector<std::vector<std::string>> with_equals_joined(const std::vector<std::
   return joined;
 }
 
+/// A sentence below a table, its further lines indented.
+std::string told(const std::string& sentence) {
+  std::string text;
+  for (const std::string& line : wrap_words(sentence, kTextWidth - 4)) {
+    text += (text.empty() ? "  " : "    ") + line + "\n";
+  }
+  return text;
+}
+
 /// From which length on computing takes as long as the link's bytes, and what it takes to begin their
 /// transfers.
 std::string hiding_line(const DistributedProgram& program, const RankRates& rates, const LinkBytes& link,
@@ -42,11 +52,11 @@ std::string hiding_line(const DistributedProgram& program, const RankRates& rate
   const double beginning = time.link_seconds - static_cast<double>(std::max(link.sent, link.received)) /
                                                    rates.link_bytes_per_second;
   const double here = static_cast<double>(program.problem.seqlen_k) / program.ranks;
-  return fmt::format("  the link's bytes alone can be hidden from {:.0f} tokens a GPU on, here {:.0f}{}\n",
-                     *tokens, here,
-                     rates.link_latency_seconds > 0 && beginning > 0
-                         ? fmt::format("; to begin their transfers takes {} more", format_seconds(beginning))
-                         : "");
+  return told(fmt::format(
+      "the link's bytes alone can be hidden from {:.0f} tokens a GPU on, here {:.0f}{}", *tokens, here,
+      rates.link_latency_seconds > 0 && beginning > 0
+          ? fmt::format("; to begin their transfers takes {} more", format_seconds(beginning))
+          : ""));
 }
 
 /// All; of many the one that sends most, and the one that ends last.
@@ -78,7 +88,7 @@ std::string lost_line(const RankTimeline& timeline) {
   for (const auto& [cause, share] : largest_losses(timeline))
     causes += fmt::format("{}{} {}", causes.empty() ? "" : ", ", cause, percent_text(share));
   if (causes.empty()) return "";
-  return fmt::format("  lost {}: {}\n", percent_text(1 - timeline.efficiency), causes);
+  return told(fmt::format("lost {}: {}", percent_text(1 - timeline.efficiency), causes));
 }
 
 }  // namespace
@@ -135,17 +145,19 @@ std::string distributed_table(const ProgramAccount& account) {
   std::string text =
       fmt::format("\n{}\n", to_string(program.direction)) +
       fold_columns(with_equals_joined(rows), "  ", true) +
-      fmt::format("  balance {}, where all wait for the slowest in every step {}\n",
-                  percent_text(even.overall), percent_text(even.lock_step)) +
-      fmt::format("  predicted {}, of which {} are not computing; {} of {} GPUs without links\n",
-                  format_seconds(timeline.seconds), format_seconds(timeline.exposed_seconds),
-                  percent_text(timeline.efficiency), program.ranks);
+      told(fmt::format("balance of the work {}; {} if all waited for the slowest in every step",
+                       percent_text(even.overall), percent_text(even.lock_step))) +
+      told(fmt::format(
+          "predicted {}, {} of {} GPUs without links; exposed {}, in which the GPU that ends last "
+          "has nothing to compute",
+          format_seconds(timeline.seconds), percent_text(timeline.efficiency), program.ranks,
+          format_seconds(timeline.exposed_seconds)));
   const std::size_t busiest = account.busiest();
   text += lost_line(timeline);
   text += hiding_line(program, rates, link[busiest], timeline.ranks[busiest]);
   if (const auto least = least_link_bytes(program.problem, program.direction, program.ranks)) {
-    text += fmt::format("  whatever the schedule, some GPU receives of Q, K, V and sends of O {} or more\n",
-                        format_bytes(*least));
+    text += told(fmt::format("whatever the schedule, some GPU receives of Q, K, V and sends of O {} or more",
+                             format_bytes(*least)));
   }
   return text;
 }
