@@ -172,13 +172,17 @@ std::string largest_part(const ComparedRun& more, const Account& most, const Com
   std::string text = fmt::format("{} more, {}{} (+{}{}", format_bytes(gap), share, names,
                                  format_bytes(static_cast<double>(first.bytes)), equal > 1 ? " each)" : ")");
   if (sum > (1 + kSame) * gap) {
+    std::int64_t others = 0;
+    for (const Part& part : parts) others += std::max<std::int64_t>(part.bytes, 0);
+    others -= equal * first.bytes;
+    if (others > 0) text += fmt::format(" and others (+{})", format_bytes(static_cast<double>(others)));
     std::vector<std::string_view> shrunk;
     std::int64_t less_bytes = 0;
     for (auto part = parts.rbegin(); part->bytes < 0; ++part) {  // not all are, since their sum is not
       shrunk.push_back(to_string(part->tensor));
       less_bytes -= part->bytes;
     }
-    text += fmt::format(" against less of {} (-{})", fmt::join(shrunk, " and "),
+    text += fmt::format(" against less of {} (-{})", fmt::join(shrunk, ", "),
                         format_bytes(static_cast<double>(less_bytes)));
   }
   return text + ": " + reason(first, equal > 1 ? "them" : "it");

@@ -31,6 +31,7 @@ TEST_CASE("compare ends with why two kernels move different bytes") {
   CHECK(contains(tiles, "16 times over, cpu:flash2,tile=128x64 8 times"));
   const std::string loops = compared("cpu:flash1", "cpu:flash2");
   CHECK(contains(loops, "from more of out_accum (+"));  // more than the whole difference
+  CHECK(contains(loops, " and others (+"));
   CHECK(contains(loops, ") against less of "));
   CHECK(contains(tiles, "all of it k and v (+"));
   CHECK(contains(tiles, " each): cpu:flash2,tile=64x64 moves them 16 times over"));
