@@ -20,6 +20,9 @@ struct RecordArguments {
 };
 
 int compact(const RecordArguments& arguments, const CommandContext& context) {
+  if (context.wants_json()) {
+    throw BadInput("--json", context.json, "must be left out: compact replaces the records that it is given");
+  }
   std::vector<std::string> texts;  // all of them, before the first is written
   std::vector<std::size_t> before;
   for (const std::string& path : arguments.records) {
