@@ -57,6 +57,22 @@ TEST_CASE("study runs by name, and refuses others") {
       run_program({"study", "paper-figure2", "--json", "figure2.json"}, folder.path());
   CHECK(result.exit_code == 0);
   CHECK(read_run_record((folder.path() / "figure2.json").string()).runs.size() == 5);
+  CHECK(contains(result.out, "`tilescope report figure2.json` turns them into figures"));
+  CHECK(contains(run_program({"study", "paper-figure2"}).out, "nothing of it is kept without --json FILE\n"));
+}
+
+TEST_CASE("record compact replaces its records, and writes nowhere else") {
+  const TemporaryFolder folder;
+  CHECK(run_program({"simulate", "--seqlen", "256", "--json", "a.json"}, folder.path()).exit_code == 0);
+  const std::string before = contents(folder.path() / "a.json");
+  const ProgramResult elsewhere =
+      run_program({"record", "compact", "a.json", "--json", "b.json"}, folder.path());
+  CHECK(elsewhere.exit_code == 2);
+  CHECK(contains(elsewhere.err, "--json = b.json: must be left out"));
+  CHECK(contents(folder.path() / "a.json") == before);
+  CHECK(!std::filesystem::exists(folder.path() / "b.json"));
+  CHECK(run_program({"record", "compact", "a.json"}, folder.path()).exit_code == 0);
+  CHECK(contents(folder.path() / "a.json") != before);
 }
 
 }  // namespace tilescope::testing

@@ -82,6 +82,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
     }
     return kFine;
   }
+  if (!context.wants_json()) context.print("nothing of it is kept without --json FILE\n");
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
@@ -91,9 +92,9 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   context.print(fmt::format("{}: {} in {:.1f} s{}\n", study.name, counted(record.runs.size(), "run"),
                             elapsed.count(),
-                            context.wants_json() ? ""
-                                                 : "; --json FILE keeps them, and `tilescope report FILE` "
-                                                   "turns them into figures"));
+                            context.wants_json() && context.json != "-" && !record.shard
+                                ? fmt::format("; `tilescope report {}` turns them into figures", context.json)
+                                : ""));
   context.write_json(to_json_text(record));
   return kFine;
 }
