@@ -53,6 +53,8 @@ TEST_CASE("verify judges one problem on the kernels that are named, one line eac
   CHECK(count(result.out, "\nok   cpu:flash1") == 1);
   CHECK(count(result.out, "\n") == 3);
   CHECK(result.out.find("2 runs on 1 problem: 2 passed, 0 failed") != std::string::npos);
+  const ProgramResult one = run_program({"verify", "--seqlen", "64", "--kernel", "cpu:flash2"});
+  CHECK(one.out.find("\n1 run on 1 problem: 1 passed, 0 failed") != std::string::npos);
   const RunRecord record = read_run_record((folder.path() / "verify.json").string());
   REQUIRE(record.runs.size() == 2);
   for (const RunEntry& run : record.runs) {

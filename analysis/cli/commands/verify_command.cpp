@@ -18,6 +18,7 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/options/shard.hpp"
+#include "analysis/cli/tables/text_table.hpp"
 #include "analysis/cli/tables/worst_cases.hpp"
 #include "analysis/cli/verify/verify_gradients.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
@@ -151,6 +152,10 @@ class MirrorShares {
   std::map<ElementType, Share> shares_;
 };
 
+std::string number_of(std::int64_t count, const std::string& word) {
+  return counted(static_cast<std::size_t>(count), word);
+}
+
 /// The text without the lines of runs that passed: those of a sweep are hundreds.
 std::string without_passed(const std::string& text) {
   std::string kept;
@@ -204,8 +209,8 @@ int verify_rows(const CommandContext& context, const VerifyOptions& options) {
       failed += outcome.failed;
     }
   }
-  context.print(fmt::format("{} rows of each output, {} runs: {} passed, {} failed\n", rows, passed + failed,
-                            passed, failed));
+  context.print(fmt::format("{} of each output, {}: {} passed, {} failed\n", number_of(rows, "row"),
+                            number_of(passed + failed, "run"), passed, failed));
   context.write_json(to_json_text(record));
   return failed == 0 ? kFine : kCheckFailed;
 }
@@ -238,7 +243,7 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
       failed += outcome.failed;
     }
   }
-  context.print(fmt::format("{} runs: {} passed, {} failed\n", passed + failed, passed, failed));
+  context.print(fmt::format("{}: {} passed, {} failed\n", number_of(passed + failed, "run"), passed, failed));
   context.write_json(to_json_text(record));
   return failed == 0 ? kFine : kCheckFailed;
 }
@@ -303,9 +308,8 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   }
   const std::string not_supported =
       refused == 0 ? "" : fmt::format(", {} not supported by their kernel", refused);
-  context.print(fmt::format("{} runs on {} problem{}: {} passed, {} failed{}; {:.1f} s\n", passed + failed,
-                            jobs.size(), jobs.size() == 1 ? "" : "s", passed, failed, not_supported,
-                            elapsed.count()));
+  context.print(fmt::format("{} on {}: {} passed, {} failed{}; {:.1f} s\n", number_of(passed + failed, "run"),
+                            counted(jobs.size(), "problem"), passed, failed, not_supported, elapsed.count()));
   if (options.worst) record.runs = worst_cases(std::move(record.runs));
   context.write_json(to_json_text(record));
   return failed == 0 ? kFine : kCheckFailed;
