@@ -52,6 +52,8 @@ TEST_CASE("a record that is simulated stays as it was, and the simulation says w
   };
   const std::string measured = (folder.path() / "measured.json").string();
   REQUIRE(in_folder({"simulate", "--seqlen", "128", "--json", "measured.json"}) == 0);
+  CHECK(contains(run_program({"simulate", "--record", "measured.json"}, folder.path()).out,
+                 "measured.json: no pass has DRAM reads both measured and simulated: nothing to compare\n"));
   RunRecord record = read_run_record(measured);
   record.argv = {"tilescope", "profile"};
   record.when = "2026-01-31T00:00:00Z";
@@ -61,6 +63,7 @@ TEST_CASE("a record that is simulated stays as it was, and the simulation says w
   CHECK(in_folder({"simulate", "--record", "measured.json", "--json", "measured.json"}) == 2);
   CHECK(in_folder({"simulate", "--record", "measured.json", "--machine", "a100-40gb", "--json",
                    "model.json"}) == 0);
+  CHECK(contains(run_program({"simulate", "--record", "measured.json"}, folder.path()).out, "  off by\n"));
   CHECK(read_run_record(measured) == record);
   const RunRecord model = read_run_record((folder.path() / "model.json").string());
   CHECK(model.argv.at(1) == "simulate");

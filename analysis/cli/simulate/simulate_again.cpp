@@ -4,7 +4,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "analysis/cli/tables/text_table.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "common/number_format.hpp"
 
@@ -12,14 +17,15 @@ namespace tilescope::cli {
 namespace {
 
 /// Measured and simulated DRAM bytes of a pass, where both are there.
-std::string comparison_line(const RunEntry& run, const PassRecord& pass) {
-  if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return "";
+std::optional<std::vector<std::string>> comparison_row(const RunEntry& run, const PassRecord& pass) {
+  if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return std::nullopt;
   const std::int64_t measured = *pass.measured->dram_read_bytes;
   const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
   const char* placement = run.pages == PagePlacement::random ? " random pages" : "";
-  return fmt::format("{:<18} {:<9} {:<44} {:>9} {:>9} {:>+7.1f} %\n", run.kernel, pass.name,
-                     describe(run.problem) + placement, format_bytes(measured),
-                     format_bytes(pass.simulated->dram_read_bytes), 100 * (ratio - 1));
+  return {{run.kernel, pass.name, describe(run.problem) + placement,
+           format_bytes(static_cast<double>(measured)),
+           format_bytes(static_cast<double>(pass.simulated->dram_read_bytes)),
+           fmt::format("{:+.1f} %", 100 * (ratio - 1))}};
 }
 
 /// A record of this simulation, which measured ones are not changed by.
@@ -52,10 +58,18 @@ int simulate_again(const SimulateArguments& arguments, const CommandContext& con
                                       {.replay = !arguments.closed_form_only});
     });
   }
-  context.print("DRAM reads: kernel, pass, problem, measured, simulated, difference\n");
+  std::vector<std::vector<std::string>> rows = {
+      {"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
   for (const RunEntry& run : record.runs) {
-    for (const PassRecord& pass : run.passes) context.print(comparison_line(run, pass));
+    for (const PassRecord& pass : run.passes) {
+      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
+    }
   }
+  context.print(
+      rows.size() > 1
+          ? align_columns(rows, "", {false, false, false, true, true, true})
+          : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
+                                arguments.record)));
   context.write_json(to_json_text(simulation_record(record, arguments, context)));
   return kFine;
 }
