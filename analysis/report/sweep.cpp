@@ -256,7 +256,10 @@ std::string with_machines(const std::string& title, const std::vector<std::strin
   constexpr std::size_t kMostNamed = 3;
   if (machines.empty()) return title;
   if (machines.size() > kMostNamed) return fmt::format("{} ({} machines)", title, machines.size());
-  return fmt::format("{} ({})", title, fmt::join(machines, ", "));
+  const bool have_commas = std::any_of(machines.begin(), machines.end(), [](const std::string& machine) {
+    return machine.find(',') != std::string::npos;
+  });
+  return fmt::format("{} ({})", title, fmt::join(machines, have_commas ? "; " : ", "));
 }
 
 std::vector<const RunSummary*> measured_runs(const std::vector<RunSummary>& runs) {

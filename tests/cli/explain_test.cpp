@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json/json_fields.hpp"
@@ -64,6 +65,20 @@ TEST_CASE("explain counts launches as profile does, and one direction can be ask
   CHECK(second.out.find("right problem") == std::string::npos);
 }
 
+TEST_CASE("explain tells causes on lines that fit, and no share that shows as nothing") {
+  const ProgramResult all = run_program(explain_command({}));
+  REQUIRE(all.exit_code == 0);
+  std::istringstream lines(all.out);
+  for (std::string line; std::getline(lines, line);) {
+    CAPTURE(line);
+    CHECK(line.size() <= 100);
+    CHECK(line.find("+0.000 %") == std::string::npos);
+    CHECK(line.find("-0.000 %") == std::string::npos);
+  }
+  CHECK(all.out.find("left over +256 B\n") != std::string::npos);
+  CHECK(all.out.find(",\n                     ") != std::string::npos);
+}
+
 TEST_CASE("explain doubts a wrong number of heads, and says what the bytes leave open") {
   std::vector<std::string> wrong = explain_command({});
   wrong[5] = "8";  // --heads
@@ -89,8 +104,11 @@ TEST_CASE("explain refuses what it cannot hold against a problem, and writes not
   std::ofstream(timed)
       << R"({"schema": "tilescope.kernels/1", "argv": [], "when": "", "metrics": "", "machine": [],
     "complete": true, "kernels": [{"name": "k", "launch": {"grid": [1, 1, 1], "block": [1, 1, 1]}}]})";
+  const std::string simulated = (folder.path() / "simulated.json").string();
+  CHECK(run_program({"simulate", "--seqlen", "256", "--json", simulated}).exit_code == 0);
   const BadCommand cases[] = {
       {{"explain"}, {"RECORD", "''"}},
+      {{"explain", simulated}, {simulated, "profile --json FILE -- COMMAND", "tilescope.run/1"}},
       {{"explain", "/nonexistent.json"}, {"/nonexistent.json", "No such file"}},
       {{"explain", damaged}, {damaged}},
       {{"explain", timed, "--heads", "16"}, {"sm_l2_read_bytes"}},

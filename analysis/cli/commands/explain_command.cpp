@@ -94,8 +94,16 @@ int run_explain(const ExplainArguments& arguments, const CommandContext& context
   if (!arguments.record.empty()) {
     const std::string text = read_text_file(arguments.record);
     const Json json = parse_json(arguments.record, text);
-    if (JsonField(arguments.record, json).at("schema").text() == kDistributedPeersSchema)
+    const std::string schema = JsonField(arguments.record, json).at("schema").text();
+    if (schema == kDistributedPeersSchema)
       return explain_peers(context, parse_distributed_peers(arguments.record, text));
+    if (schema != kKernelsSchema) {
+      throw BadInput(
+          "RECORD", arguments.record,
+          fmt::format("must be what `profile --json FILE -- COMMAND` wrote, not a record of another "
+                      "command ({})",
+                      schema));
+    }
   }
   const ExplainRecord record = explain_kernels(arguments, context);
   context.write_json(to_json_text(record));

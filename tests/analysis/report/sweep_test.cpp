@@ -39,5 +39,12 @@ TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
                       [](const RunSummary* run) { return run->problem().seqlen_q == 256; }) == 6);
 }
 
+TEST_CASE("machines in a heading are told apart, also where their names have commas") {
+  using Names = std::vector<std::string>;
+  CHECK(with_machines("Speed", Names{"an A", "a B"}) == "Speed (an A, a B)");
+  CHECK(with_machines("Speed", Names{"an A, 40 GB", "a B"}) == "Speed (an A, 40 GB; a B)");
+  CHECK(with_machines("Speed", Names{}) == "Speed");
+}
+
 }  // namespace
 }  // namespace tilescope

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "analysis/counts/run_summary.hpp"
 #include "analysis/report/sections/report_sections.hpp"
@@ -39,22 +41,37 @@ std::string best_text(const KernelFit& fit) {
   return (fit.agreement == Agreement::unexplained ? "nearest: " : "") + program_text(fit.programs.front());
 }
 
-/// "+27.52 kB, +0.001 %"
+/// "+27.52 kB, +0.001 %"; "+256 B" where the share would show as nothing
 std::string residual_text(std::int64_t residual, double measured) {
   if (residual == 0) return "0 B";
   const double bytes = static_cast<double>(residual);
   const std::string amount = fmt::format("{}{}", residual > 0 ? "+" : "-", format_bytes(std::abs(bytes)));
-  return measured > 0 ? fmt::format("{}, {:+.3f} %", amount, 100 * bytes / measured) : amount;
+  constexpr double kLeastShown = 0.0005;  // percent
+  const double percent = measured > 0 ? 100 * bytes / measured : 0;
+  return std::abs(percent) >= kLeastShown ? fmt::format("{}, {:+.3f} %", amount, percent) : amount;
 }
 
-std::string causes_text(const KernelFit& fit) {
-  std::string text;
+std::vector<std::string> causes_of(const KernelFit& fit) {
+  std::vector<std::string> causes;
   for (const NamedCause& cause : fit.causes) {
-    if (!text.empty()) text += ", ";
-    text += fmt::format("{} {} {}", cause.name, format_bytes(static_cast<double>(cause.bytes)),
-                        cause.reads ? "read" : "written");
+    causes.push_back(fmt::format("{} {} {}", cause.name, format_bytes(static_cast<double>(cause.bytes)),
+                                 cause.reads ? "read" : "written"));
   }
-  return text.empty() ? "-" : text;
+  return causes;
+}
+
+/// Behind a heading, on lines of a terminal.
+std::string causes_lines(const KernelFit& fit, const std::string& heading) {
+  constexpr std::size_t kWidth = 100;
+  std::string text, line = heading;
+  for (const std::string& cause : causes_of(fit)) {
+    if (line.size() > heading.size() && line.size() + 2 + cause.size() + 1 > kWidth) {
+      text += line + ",\n";
+      line = std::string(heading.size(), ' ');
+    }
+    line += (line.size() > heading.size() ? ", " : "") + cause;
+  }
+  return text + line + "\n";
 }
 
 const char* verdict_text(const KernelFit& fit) {
@@ -99,12 +116,12 @@ Table explanation_table(const ExplainRecord& record) {
     const KernelFit& fit = fits[i];
     const double read = kernel.measured.at("sm_l2_read_bytes");
     const double written = kernel.measured.at("sm_l2_write_bytes");
-    std::string causes = causes_text(fit);
-    for (const std::string& hint : fit.hints) causes = causes == "-" ? hint : causes + "; " + hint;
+    std::string causes = fmt::format("{}", fmt::join(causes_of(fit), ", "));
+    for (const std::string& hint : fit.hints) causes += (causes.empty() ? "" : "; ") + hint;
     table.rows.push_back({fmt::format("`{}` {}", short_kernel_name(kernel.name), grid_text(kernel)),
                           programs_text(fit), format_bytes(read),
                           residual_text(fit.read_residual_bytes, read), format_bytes(written),
-                          residual_text(fit.write_residual_bytes, written), causes});
+                          residual_text(fit.write_residual_bytes, written), causes.empty() ? "-" : causes});
   }
   return table;
 }
@@ -141,7 +158,7 @@ std::string explanation_text(const ExplainRecord& record) {
                           residual_text(other.write_residual_bytes, kernel.measured.at("sm_l2_write_bytes")));
     }
     for (const std::string& hint : fit.hints) text += fmt::format("  see                {}\n", hint);
-    if (!fit.causes.empty()) text += fmt::format("  of these           {}\n", causes_text(fit));
+    if (!fit.causes.empty()) text += causes_lines(fit, "  of these           ");
   }
   return text + fmt::format("\n{} of {} kernels explained\n", explained, fits.size());
 }

@@ -151,16 +151,16 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
   section.blocks.push_back(Paragraph{fmt::format(
       "Problems of which no number of the model knows: it was simulated when they were measured, and has not "
       "been changed for them. **{} of {} passes within {:.0f} %**, half of them within {:.1f} %, the worst "
-      "{}. That the L2 saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out are "
-      "{} passes that read every byte once, about which any model is right, and {} that stay at the floor, "
-      "as the model says.",
+      "{}. That the L2 saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out: "
+      "{} {} that read every byte once, about which any model is right, and {} at the floor, as the model "
+      "says.",
       scored.within(), count, 100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
       100 * kTolerance,
       baseline_within(scored,
                       [](const MeasuredPass& pass) { return pass.pass->closed_form->compulsory_read_bytes; }),
       baseline_within(scored,
                       [](const MeasuredPass& pass) { return pass.pass->closed_form->sm_l2_read_bytes; }),
-      scored.read_once, scored.at_floor)});
+      scored.read_once, scored.read_once == 1 ? "pass" : "passes", scored.at_floor)});
   for (const bool failures : {true, false}) {
     if (Table table = score_table(scored, failures); !table.rows.empty())
       section.blocks.push_back(std::move(table));
