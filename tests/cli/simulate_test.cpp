@@ -75,6 +75,16 @@ TEST_CASE("a record that is simulated stays as it was, and the simulation says w
   CHECK(model.runs[0].passes[0].simulated->machine == "a100-40gb");
 }
 
+TEST_CASE("simulate says what the closed form counts and no replay does") {
+  const auto out_of = [](const char* kernel) {
+    return run_program({"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel", kernel}).out;
+  };
+  const char* counter = "the counter by which CTAs take their tiles: ";
+  CHECK(contains(out_of("gpu:flash3"),
+                 std::string(counter) + "2.048 kB read, 2.080 kB written; not simulated\n"));
+  CHECK(!contains(out_of("gpu:flash2-mma"), counter));
+}
+
 TEST_CASE("simulate --json - writes nothing but the record") {
   const ProgramResult result = run_program({"simulate", "--seqlen", "256", "--json", "-"});
   CHECK(result.exit_code == 0);

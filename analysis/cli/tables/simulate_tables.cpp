@@ -302,12 +302,33 @@ std::string model_line(const RunEntry& run, const ModelShape& model, bool name_m
   return text;
 }
 
+namespace {
+
+/// Why closed form and simulation differ, where CTAs take their tiles from a counter in memory.
+std::string work_counter_line(const RunEntry& run, Direction direction,
+                              const std::vector<PlannedPass>& planned) {
+  std::string text;
+  for (const auto& [planned_direction, program] : planned) {
+    if (planned_direction != direction || !program.work_counter) continue;
+    for (const PassRecord& pass : run.passes) {
+      if (pass.name != to_string(program.name) || !pass.simulated) continue;
+      text +=
+          fmt::format("  the counter by which CTAs take their tiles: {} read, {} written; not simulated\n",
+                      bytes(pass.closed_form->sm_l2_read_bytes - pass.simulated->sm_l2_read_bytes),
+                      bytes(pass.closed_form->sm_l2_write_bytes - pass.simulated->sm_l2_write_bytes));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine,
                        const std::vector<PlannedPass>& planned) {
   PassColumns table(run, direction);
   add_byte_rows(table, planned);
   add_work_rows(table, run.problem, machine);
-  return with_footnote(table.text());
+  return with_footnote(table.text() + work_counter_line(run, direction, planned));
 }
 
 std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
