@@ -112,7 +112,7 @@ TEST_CASE("--closed-form leaves the replay out, --curve adds the L2 sizes") {
   CHECK_FALSE(contains(formulas.out, "simulated "));
   CHECK_FALSE(contains(formulas.out, "DRAM read"));
   const ProgramResult curve = run_program({"simulate", "--seqlen", "2048", "--curve"});
-  CHECK(contains(curve.out, "L2 from"));
+  CHECK(contains(curve.out, "LRU from"));
 }
 
 TEST_CASE("a sweep simulates every combination, a line and an entry of the record each") {

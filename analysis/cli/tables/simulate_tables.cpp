@@ -407,7 +407,7 @@ std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algo
 }
 
 std::string curve_table(const RunEntry& run, Direction direction) {
-  std::vector<std::vector<std::string>> rows{{"L2 from", "DRAM read", "DRAM written"}};
+  std::vector<std::vector<std::string>> rows{{"LRU from", "DRAM read", "DRAM written"}};
   ReadWriteBytes last;
   for (const auto& [l2_bytes, dram] : total_l2_curve(run, direction)) {
     if (std::exchange(last, dram) == dram) continue;
