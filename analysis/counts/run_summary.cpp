@@ -79,6 +79,10 @@ std::string choices_of(const RunSummary& summary) {
   if (summary.diagonal_slices > 1)
     choices.push_back(fmt::format("{} diagonal slices", summary.diagonal_slices));
   if (const auto& sums = summary.passes.front()->fp8_sums) choices.push_back(*sums + " sums");
+  if (std::any_of(summary.passes.begin(), summary.passes.end(),
+                  [](const PassRecord* pass) { return pass->ordered; })) {
+    choices.emplace_back("ordered");
+  }
   if (run.pages == PagePlacement::random) choices.emplace_back("random pages");
   return fmt::format("{}", fmt::join(choices, ", "));
 }

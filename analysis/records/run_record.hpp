@@ -120,7 +120,8 @@ struct PassRecord {
   /// Parts a side of a tile that the mask cuts, where there are several.
   std::optional<std::int64_t> diagonal_slices = std::nullopt;
   std::optional<std::string> fp8_sums =
-      std::nullopt;  // to_string(Fp8Sums), where they are not summed in fp32
+      std::nullopt;      // to_string(Fp8Sums), where they are not summed in fp32
+  bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
   std::optional<MeasuredBytes> measured;

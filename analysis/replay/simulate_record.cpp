@@ -26,7 +26,7 @@ const PassRecord* find_pass(const RunEntry& run, PassName name) {
 bool same_runs(const RunRecord& one, const RunRecord& other) {
   const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
     return a.name == b.name && a.tile == b.tile && a.diagonal_slices == b.diagonal_slices &&
-           a.fp8_sums == b.fp8_sums;
+           a.fp8_sums == b.fp8_sums && a.ordered == b.ordered;
   };
   const auto same_run = [&same_pass](const RunEntry& a, const RunEntry& b) {
     return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages &&
@@ -94,6 +94,7 @@ RunEntry without_measurements(const RunEntry& run) {
     model.executed_flops = pass.executed_flops;
     model.diagonal_slices = pass.diagonal_slices;
     model.fp8_sums = pass.fp8_sums;
+    model.ordered = pass.ordered;
     model.closed_form = pass.closed_form;
     model.simulated = pass.simulated;
   }

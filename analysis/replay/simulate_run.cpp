@@ -119,6 +119,7 @@ PassRecord counted_pass(Direction direction, const TileProgram& program) {
   pass.executed_flops = executed_flops(program);
   if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
   if (program.fp8_sums != Fp8Sums::fp32) pass.fp8_sums = to_string(program.fp8_sums);
+  pass.ordered = program.ordered;
   pass.closed_form = closed_form_bytes(program);
   return pass;
 }

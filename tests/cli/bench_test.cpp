@@ -29,6 +29,32 @@ std::vector<std::string> tiny(std::vector<std::string> more) {
   return arguments;
 }
 
+TEST_CASE("tables and records tell apart what neither tile nor problem shows") {
+  const testing::TemporaryFolder folder;
+  const auto benched = run_program(tiny({"--kernel", "cpu:flash2", "--dtype", "fp8e4m3", "--pass", "fwd",
+                                         "--sweep", "fp8_sums=two-level,fast"}),
+                                   folder.path());
+  CAPTURE(benched.err);
+  REQUIRE(benched.exit_code == 0);
+  for (const char* passes : {"forward, two-level sums", "forward, fast sums"}) {
+    CAPTURE(passes);
+    CHECK(benched.out.find(passes) != std::string::npos);
+  }
+  for (const char* order : {"fused", "ordered"}) {
+    CAPTURE(order);
+    const auto simulated =
+        run_program({"simulate", "--kernel", "gpu:flash3", "--seqlen", "256", "--heads", "2", "--head-dim",
+                     "64", "--pass", "bwd", "--backward", order, "--json", "run.json"},
+                    folder.path());
+    CAPTURE(simulated.err);
+    REQUIRE(simulated.exit_code == 0);
+    const RunRecord record = read_run_record((folder.path() / "run.json").string());
+    for (const PassRecord& pass : record.runs.at(0).passes) {
+      CHECK(pass.ordered == (std::string(order) == "ordered" && pass.name == "dkdvdq"));
+    }
+  }
+}
+
 TEST_CASE("bench prints a table and writes a record that reads back") {
   const testing::TemporaryFolder folder;
   const auto result = run_program(

@@ -43,6 +43,14 @@ std::string noise_text(const TimeRecord& time) {
   return time.samples_s.size() > 1 ? percent(time.noise) : "-";
 }
 
+/// "delta+dkdvdq+convert, ordered": with the choices that neither the tile nor the problem shows.
+std::string passes_text(const PassRecord& pass) {
+  std::string text = pass.name;
+  if (pass.fp8_sums) text += ", " + *pass.fp8_sums + " sums";
+  if (pass.ordered) text += ", ordered";
+  return text;
+}
+
 /// To the run of that kernel and problem that lacks the direction; the same on other tiles is another run.
 const RunEntry& add_pass(std::vector<RunEntry>& runs, const std::string& kernel,
                          const AttentionProblem& problem, PassRecord pass) {
@@ -79,9 +87,9 @@ void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const std::string&
                      const AttentionProblem& problem, PassRecord pass) {
   const auto tera = [](double flops_per_second) { return fmt::format("{:.1f}", 1e-12 * flops_per_second); };
   const std::optional<double> clock_hz = pass.time->sm_clock_hz;
-  rows.push_back({kernel, describe(problem), pass.name, tile_text(pass), format_seconds(pass.time->median_s),
-                  noise_text(*pass.time), std::to_string(pass.time->samples_s.size()),
-                  tera(paper_rate(problem, pass)),
+  rows.push_back({kernel, describe(problem), passes_text(pass), tile_text(pass),
+                  format_seconds(pass.time->median_s), noise_text(*pass.time),
+                  std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass)),
                   clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *clock_hz) : "-",
                   clock_hz ? fmt::format("{:.0f}", 1e-3 * pass.time->median_s * *clock_hz) : "-"});
   const auto sum = sum_of(add_pass(runs, kernel, problem, std::move(pass)));
@@ -106,6 +114,7 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
     pass.executed_flops += executed_flops(program);
     if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
     if (program.fp8_sums != Fp8Sums::fp32) pass.fp8_sums = to_string(program.fp8_sums);
+    pass.ordered |= program.ordered;
   }
   for (const TileProgram& program : programs) {
     if (program.launch.warps > 0) pass.counters["warps"] = std::int64_t{program.launch.warps};
@@ -147,7 +156,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
       rows.push_back({kernel, describe(c.problem), passes, tile, format_seconds(median_s), noise,
                       format_flops(rate) + "/s", product_rate ? percent(rate / *product_rate) : "?"});
     };
-    add_row(pass.name, tile_text(pass), pass.time->median_s, noise_text(*pass.time),
+    add_row(passes_text(pass), tile_text(pass), pass.time->median_s, noise_text(*pass.time),
             static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s);
     if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
     const auto sum = sum_of(add_pass(report.runs, kernel, c.problem, std::move(pass)));

@@ -184,6 +184,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.added("executed_flops", kCount, pass.executed_flops);
   fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.diagonal_slices);
   fields.optional("fp8_sums", Text{}, pass.fp8_sums);
+  fields.unless(false, "ordered", Flag{}, pass.ordered);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);
