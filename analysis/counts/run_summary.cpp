@@ -66,7 +66,7 @@ void set_tile_and_machine(RunSummary& summary) {
 
 std::int64_t diagonal_slices(const std::vector<const PassRecord*>& passes) {
   std::int64_t most = 1;
-  for (const PassRecord* pass : passes) most = std::max(most, pass->diagonal_slices.value_or(1));
+  for (const PassRecord* pass : passes) most = std::max(most, pass->choices.diagonal_slices.value_or(1));
   return most;
 }
 
@@ -78,9 +78,9 @@ std::string choices_of(const RunSummary& summary) {
   if (run.scan && *run.scan != Scan::ascending) choices.emplace_back(to_string(*run.scan));
   if (summary.diagonal_slices > 1)
     choices.push_back(fmt::format("{} diagonal slices", summary.diagonal_slices));
-  if (const auto& sums = summary.passes.front()->fp8_sums) choices.push_back(*sums + " sums");
+  if (const auto& sums = summary.passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
   if (std::any_of(summary.passes.begin(), summary.passes.end(),
-                  [](const PassRecord* pass) { return pass->ordered; })) {
+                  [](const PassRecord* pass) { return pass->choices.ordered; })) {
     choices.emplace_back("ordered");
   }
   if (run.pages == PagePlacement::random) choices.emplace_back("random pages");
@@ -130,7 +130,7 @@ std::string to_string(TileShape tile) {
 }
 
 std::string tile_text(const PassRecord& pass) {
-  const std::int64_t slices = pass.diagonal_slices.value_or(1);
+  const std::int64_t slices = pass.choices.diagonal_slices.value_or(1);
   return to_string(pass.tile) + (slices > 1 ? fmt::format(" in {0}x{0}", slices) : "");
 }
 

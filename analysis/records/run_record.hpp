@@ -109,6 +109,15 @@ using CounterValue = std::variant<std::int64_t, double>;
 
 inline constexpr TileShape kUnknownTile{0, 0};
 
+/// What a pass was told, where neither its name nor its tile shows it. In the file fields of the pass.
+struct PassChoices {
+  /// Parts a side of a tile that the mask cuts, where there are several.
+  std::optional<std::int64_t> diagonal_slices = std::nullopt;
+  std::optional<std::string> fp8_sums = std::nullopt;  // to_string(Fp8Sums), where not in fp32
+  bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
+  bool operator==(const PassChoices&) const = default;
+};
+
 /// One kernel launch.
 struct PassRecord {
   std::string name;
@@ -117,11 +126,7 @@ struct PassRecord {
   std::int64_t flops = 0;  // matrix products over the visible (query, key) pairs, 2 a multiply-add
   std::int64_t executed_flops =
       0;  // the same over all that is computed: whole visited tiles, or parts of them
-  /// Parts a side of a tile that the mask cuts, where there are several.
-  std::optional<std::int64_t> diagonal_slices = std::nullopt;
-  std::optional<std::string> fp8_sums =
-      std::nullopt;      // to_string(Fp8Sums), where they are not summed in fp32
-  bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
+  PassChoices choices = {};
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
   std::optional<MeasuredBytes> measured;

@@ -25,8 +25,7 @@ const PassRecord* find_pass(const RunEntry& run, PassName name) {
 /// Whether two records hold the same passes of the same runs, in the same order.
 bool same_runs(const RunRecord& one, const RunRecord& other) {
   const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
-    return a.name == b.name && a.tile == b.tile && a.diagonal_slices == b.diagonal_slices &&
-           a.fp8_sums == b.fp8_sums && a.ordered == b.ordered;
+    return a.name == b.name && a.tile == b.tile && a.choices == b.choices;
   };
   const auto same_run = [&same_pass](const RunEntry& a, const RunEntry& b) {
     return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages &&
@@ -46,8 +45,9 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
     const PassRecord* pass = find_pass(run, name);
     if (pass == nullptr) continue;
     options[name].tile = pass->tile;
-    if (pass->diagonal_slices) options.diagonal_slices = static_cast<int>(*pass->diagonal_slices);
-    if (pass->fp8_sums) options.fp8_sums = parse_fp8_sums(*pass->fp8_sums);
+    const PassChoices& choices = pass->choices;
+    if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
+    if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
   }
   if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
   if (find_pass(run, PassName::dkdvdq)) options.backward = BackwardOrder::fused;
@@ -92,9 +92,7 @@ RunEntry without_measurements(const RunEntry& run) {
     model.tile = pass.tile;
     model.flops = pass.flops;
     model.executed_flops = pass.executed_flops;
-    model.diagonal_slices = pass.diagonal_slices;
-    model.fp8_sums = pass.fp8_sums;
-    model.ordered = pass.ordered;
+    model.choices = pass.choices;
     model.closed_form = pass.closed_form;
     model.simulated = pass.simulated;
   }

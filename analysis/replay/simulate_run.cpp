@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analysis/counts/closed_form.hpp"
+#include "analysis/counts/pass_choices.hpp"
 #include "analysis/replay/traffic_simulator.hpp"
 
 namespace tilescope {
@@ -117,9 +118,7 @@ PassRecord counted_pass(Direction direction, const TileProgram& program) {
   pass.tile = program.tile;
   pass.flops = useful_flops(program);
   pass.executed_flops = executed_flops(program);
-  if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
-  if (program.fp8_sums != Fp8Sums::fp32) pass.fp8_sums = to_string(program.fp8_sums);
-  pass.ordered = program.ordered;
+  note_choices(pass.choices, program);
   pass.closed_form = closed_form_bytes(program);
   return pass;
 }

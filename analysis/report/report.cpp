@@ -38,7 +38,7 @@ bool is_of_slices(const RunRecord& record) {
   for (const RunEntry& run : record.runs) {
     for (const PassRecord& pass : run.passes) {
       if (pass.simulated || pass.measured || pass.time) return false;
-      slices = slices || pass.diagonal_slices;
+      slices = slices || pass.choices.diagonal_slices;
     }
   }
   return slices;

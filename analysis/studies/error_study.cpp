@@ -49,7 +49,7 @@ std::vector<RunEntry> errors_in(ElementType dtype, const std::vector<const Kerne
       PassRecord& pass = run.passes.emplace_back();
       pass.name = to_string(PassName::forward);
       pass.tile = options[PassName::forward].tile;
-      pass.fp8_sums = to_string(options.fp8_sums);
+      pass.choices.fp8_sums = to_string(options.fp8_sums);
     }
     const Tensor& out = tensors[TensorName::out];
     run.error.emplace(kErrorOfKernel, error_against(out, exact.out));

@@ -50,7 +50,7 @@ TEST_CASE("tables and records tell apart what neither tile nor problem shows") {
     REQUIRE(simulated.exit_code == 0);
     const RunRecord record = read_run_record((folder.path() / "run.json").string());
     for (const PassRecord& pass : record.runs.at(0).passes) {
-      CHECK(pass.ordered == (std::string(order) == "ordered" && pass.name == "dkdvdq"));
+      CHECK(pass.choices.ordered == (std::string(order) == "ordered" && pass.name == "dkdvdq"));
     }
   }
 }

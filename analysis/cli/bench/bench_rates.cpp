@@ -79,7 +79,7 @@ std::string csv_row(const RunRecord& record, const RunEntry& run, const BenchRat
     const TimeRecord& time = *rate.pass->time;
     const auto samples = time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size()));
     measured = fmt::format("{},{},{},{:.9g},{},{}", rate.pass->name, to_string(rate.pass->tile),
-                           rate.pass->diagonal_slices.value_or(1), time.min_s,
+                           rate.pass->choices.diagonal_slices.value_or(1), time.min_s,
                            samples > 1 ? fmt::format("{:.4g}", time.noise) : "", samples);
   }
   return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{},{:.9g},{},{:.6g},{:.6g}\n",

@@ -10,6 +10,7 @@
 #include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/counts/closed_form.hpp"
+#include "analysis/counts/pass_choices.hpp"
 #include "analysis/counts/run_summary.hpp"
 #include "common/log.hpp"
 #include "common/number_format.hpp"
@@ -46,8 +47,8 @@ std::string noise_text(const TimeRecord& time) {
 /// "delta+dkdvdq+convert, ordered": with the choices that neither the tile nor the problem shows.
 std::string passes_text(const PassRecord& pass) {
   std::string text = pass.name;
-  if (pass.fp8_sums) text += ", " + *pass.fp8_sums + " sums";
-  if (pass.ordered) text += ", ordered";
+  if (pass.choices.fp8_sums) text += ", " + *pass.choices.fp8_sums + " sums";
+  if (pass.choices.ordered) text += ", ordered";
   return text;
 }
 
@@ -112,9 +113,7 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
-    if (program.diagonal_slices > 1) pass.diagonal_slices = program.diagonal_slices;
-    if (program.fp8_sums != Fp8Sums::fp32) pass.fp8_sums = to_string(program.fp8_sums);
-    pass.ordered |= program.ordered;
+    note_choices(pass.choices, program);
   }
   for (const TileProgram& program : programs) {
     if (program.launch.warps > 0) pass.counters["warps"] = std::int64_t{program.launch.warps};

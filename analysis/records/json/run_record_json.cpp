@@ -182,9 +182,9 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.unless(kUnknownTile, "tile", Part<TileShape>{}, pass.tile);
   fields.added("flops", kCount, pass.flops);
   fields.added("executed_flops", kCount, pass.executed_flops);
-  fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.diagonal_slices);
-  fields.optional("fp8_sums", Text{}, pass.fp8_sums);
-  fields.unless(false, "ordered", Flag{}, pass.ordered);
+  fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.choices.diagonal_slices);
+  fields.optional("fp8_sums", Text{}, pass.choices.fp8_sums);
+  fields.unless(false, "ordered", Flag{}, pass.choices.ordered);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);

@@ -23,8 +23,8 @@ constexpr const char* kFromThePaper[] = {"cpu:standard", "cpu:flash1", "cpu:flas
 
 /// "gpu:flash3, two-level sums"
 std::string name_of(const RunEntry& run) {
-  const bool named = !run.passes.empty() && run.passes.front().fp8_sums;
-  return run.kernel + (named ? ", " + *run.passes.front().fp8_sums + " sums" : "");
+  const bool named = !run.passes.empty() && run.passes.front().choices.fp8_sums;
+  return run.kernel + (named ? ", " + *run.passes.front().choices.fp8_sums + " sums" : "");
 }
 
 std::string scientific(double value) { return fmt::format("{:.1e}", value); }
