@@ -50,7 +50,9 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
     if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
   }
   if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
-  if (find_pass(run, PassName::dkdvdq)) options.backward = BackwardOrder::fused;
+  if (const PassRecord* pass = find_pass(run, PassName::dkdvdq)) {
+    options.backward = pass->choices.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
+  }
   if (find_pass(run, PassName::dqdkdv)) options.backward = BackwardOrder::rows;
   return options;
 }

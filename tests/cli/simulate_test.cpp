@@ -75,6 +75,29 @@ TEST_CASE("a record that is simulated stays as it was, and the simulation says w
   CHECK(model.runs[0].passes[0].simulated->machine == "a100-40gb");
 }
 
+TEST_CASE("a record of an ordered backward pass is simulated in the order and the sections it was made in") {
+  const testing::TemporaryFolder folder;
+  std::vector<std::int64_t> dram_reads;
+  for (const char* order : {"fused", "ordered"}) {
+    CAPTURE(order);
+    const ProgramResult made =
+        run_program({"simulate",   "--kernel", "gpu:flash3", "--dtype",    "fp16",   "--causal", "--heads",
+                     "32",         "--seqlen", "512",        "--head-dim", "256",    "--pass",   "bwd",
+                     "--backward", order,      "--machine",  "a100-40gb",  "--json", "made.json"},
+                    folder.path());
+    CAPTURE(made.err);
+    REQUIRE(made.exit_code == 0);
+    REQUIRE(
+        run_program({"simulate", "--record", "made.json", "--machine", "a100-40gb", "--json", "again.json"},
+                    folder.path())
+            .exit_code == 0);
+    const RunRecord record = read_run_record((folder.path() / "made.json").string());
+    CHECK(read_run_record((folder.path() / "again.json").string()).runs == record.runs);
+    dram_reads.push_back(record.runs.at(0).passes.at(1).simulated->dram_read_bytes);
+  }
+  CHECK(dram_reads.at(0) != dram_reads.at(1));  // or nothing was told apart
+}
+
 TEST_CASE("simulate says what the closed form counts and no replay does") {
   const auto out_of = [](const char* kernel) {
     return run_program({"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel", kernel}).out;
