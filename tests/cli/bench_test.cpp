@@ -181,6 +181,57 @@ TEST_CASE("rows of different orders and slices can be told apart; of one sample 
                                         "flash2 split (2 diagonal slices)"});
 }
 
+/// The values of a column, row by row.
+std::vector<std::string> csv_column(const std::string& csv, const std::string& name) {
+  std::vector<std::string> values;
+  std::size_t column = 0;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line);) {
+    std::vector<std::string> fields(1);
+    for (const char letter : line) {
+      if (letter == ',') fields.emplace_back();
+      if (letter != ',') fields.back() += letter;
+    }
+    if (values.empty()) {
+      const auto found = std::find(fields.begin(), fields.end(), name);
+      REQUIRE(found != fields.end());
+      column = static_cast<std::size_t>(found - fields.begin());
+    }
+    values.push_back(fields.at(column));
+  }
+  values.erase(values.begin());
+  return values;
+}
+
+TEST_CASE("bench --csv tells ways to sum fp8 and ordered passes apart, of kernels whose choices are known") {
+  RunRecord record;
+  const auto add = [&record](ElementType dtype, Direction direction, TileShape tile, PassChoices choices) {
+    RunEntry& run = record.runs.emplace_back();
+    run.problem.dtype = dtype;
+    PassRecord& pass = run.passes.emplace_back();
+    pass.name = to_string(direction);
+    pass.direction = direction;
+    pass.tile = tile;
+    pass.choices = std::move(choices);
+    pass.time.emplace().median_s = 1e-3;
+  };
+  using enum Direction;
+  add(ElementType::fp8e4m3, forward, {128, 128}, {.fp8_sums = "two-level"});
+  add(ElementType::fp8e4m3, forward, {128, 128}, {});
+  add(ElementType::fp8e4m3, forward, kUnknownTile, {});
+  add(ElementType::fp16, backward, {64, 128}, {.ordered = true});
+  add(ElementType::fp16, forward, {64, 128}, {});
+  record.runs.back().passes.push_back(record.runs[3].passes.front());
+  record.runs.back().passes.back().choices = {.diagonal_slices = 2};
+  const std::string csv = cli::bench_csv(record);
+  CAPTURE(csv);
+  using Values = std::vector<std::string>;
+  CHECK(csv_column(csv, "fp8_sums") == Values{"two-level", "fp32", "", "", "", "", ""});
+  CHECK(csv_column(csv, "ordered") == Values{"no", "no", "", "yes", "no", "no", ""});
+  CHECK(csv_column(csv, "diagonal_slices") == Values{"1", "1", "1", "1", "1", "2", ""});
+  CHECK(csv_column(csv, "direction").back() == "forward+backward");
+}
+
 TEST_CASE("the rate of forward and backward together is their work over the sum of their times") {
   RunEntry run;
   run.problem = {.seqlen_q = 100, .seqlen_k = 100, .head_dim = 10};

@@ -72,14 +72,25 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
   return draw(chart);
 }
 
+/// diagonal_slices,fp8_sums,ordered; of another library's kernel nobody knows the last two.
+std::string choices_columns(const AttentionProblem& problem, const PassRecord& pass) {
+  const PassChoices& choices = pass.choices;
+  std::string sums, ordered;
+  if (pass.tile != kUnknownTile) {
+    if (is_fp8(problem.dtype)) sums = choices.fp8_sums.value_or(std::string(to_string(Fp8Sums::fp32)));
+    ordered = choices.ordered ? "yes" : "no";
+  }
+  return fmt::format("{},{},{}", choices.diagonal_slices.value_or(1), sums, ordered);
+}
+
 std::string csv_row(const RunRecord& record, const RunEntry& run, const BenchRate& rate) {
   const AttentionProblem& p = run.problem;
-  std::string measured = ",,,,,";
+  std::string measured = ",,,,,,,";
   if (rate.pass) {
     const TimeRecord& time = *rate.pass->time;
     const auto samples = time.samples.value_or(static_cast<std::int64_t>(time.samples_s.size()));
     measured = fmt::format("{},{},{},{:.9g},{},{}", rate.pass->name, to_string(rate.pass->tile),
-                           rate.pass->choices.diagonal_slices.value_or(1), time.min_s,
+                           choices_columns(p, *rate.pass), time.min_s,
                            samples > 1 ? fmt::format("{:.4g}", time.noise) : "", samples);
   }
   return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{:.9g},{},{:.9g},{},{:.6g},{:.6g}\n",
@@ -127,8 +138,8 @@ std::vector<BenchRate> bench_rates(const RunEntry& run) {
 std::string bench_csv(const RunRecord& record) {
   std::string text =
       "device,kernel,batch,heads,heads_kv,seqlen_q,seqlen_k,head_dim,dtype,causal,window_left,window_right,"
-      "key_lengths,scale,direction,median_s,passes,tile,diagonal_slices,min_s,noise,samples,paper_tflops_per_"
-      "second,useful_tflops_per_second\n";
+      "key_lengths,scale,direction,median_s,passes,tile,diagonal_slices,fp8_sums,ordered,min_s,noise,samples,"
+      "paper_tflops_per_second,useful_tflops_per_second\n";
   for (const RunEntry& run : record.runs) {
     for (const BenchRate& rate : bench_rates(run)) text += csv_row(record, run, rate);
   }

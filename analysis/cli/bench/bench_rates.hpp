@@ -30,7 +30,8 @@ const PassRecord* pass_of(const RunEntry& run, Direction direction);
 /// Of a direction, by the papers' count. [FLOP/s]
 double paper_rate(const AttentionProblem& problem, const PassRecord& pass);
 
-/// A row a rate, behind one with the columns' names.
+/// A row a rate, behind one with the columns' names. `passes`, `tile` and what follows up to `samples` are of
+/// a direction, empty in rows of both; `fp8_sums` is given in fp8 alone; `ordered`: --backward ordered.
 std::string bench_csv(const RunRecord& record);
 
 /// A figure with a panel for each kind of problem (all but its batch and length) and rate, a line a kernel.
