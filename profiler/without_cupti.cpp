@@ -57,10 +57,12 @@ std::string WorkProfiler::chip() const { refuse(); }
 std::string WorkProfiler::driver() const { refuse(); }
 int WorkProfiler::passes() const { refuse(); }
 std::string WorkProfiler::missing_metrics() const { refuse(); }
-WorkMeasurement WorkProfiler::measure(const std::string&, const std::function<void(CUstream_st*)>&, int) {
+WorkMeasurement WorkProfiler::measure(const std::string&, const std::function<void(CUstream_st*)>&, int,
+                                      const std::function<void(CUstream_st*)>&) {
   refuse();
 }
-KernelMeasurement WorkProfiler::count(const std::string&, const std::function<void(CUstream_st*)>&) {
+KernelMeasurement WorkProfiler::count(const std::string&, const std::function<void(CUstream_st*)>&,
+                                      const std::function<void(CUstream_st*)>&) {
   refuse();
 }
 

@@ -63,14 +63,17 @@ std::string WorkProfiler::driver() const { return state_->device.driver_version(
 int WorkProfiler::passes() const { return state_->counters.passes(); }
 std::string WorkProfiler::missing_metrics() const { return names_of_missing(state_->counters.choice()); }
 
-WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work, int times) {
+WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work, int times,
+                                      const Work& prepare) {
   const NvtxRange range(name.c_str());
   const DriverLibrary& driver = *state_->device.driver();
   const std::vector<KernelMeasurement> launched = trace(state_->cupti, driver, work);
   WorkMeasurement measurement;
   {
     const NvtxRange phase("counters");
-    for (int i = 0; i < times; ++i) measurement.counted.push_back(state_->counters.measure(name, work));
+    for (int i = 0; i < times; ++i) {
+      measurement.counted.push_back(state_->counters.measure(name, work, prepare));
+    }
     measurement.kernel = median_of_launches(measurement.counted);
   }
   measurement.launches = static_cast<std::int64_t>(launched.size());
@@ -79,15 +82,15 @@ WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work,
     measurement.kernel.launch = kernel->launch;
   }
   const NvtxRange phase("times");
-  measurement.time = state_->timer.time(work, state_->timing);
+  measurement.time = state_->timer.time(work, state_->timing, prepare);
   return measurement;
 }
 
-KernelMeasurement WorkProfiler::count(const std::string& name, const Work& work) {
+KernelMeasurement WorkProfiler::count(const std::string& name, const Work& work, const Work& prepare) {
   const NvtxRange range(name.c_str());
   work(nullptr);
   TILESCOPE_DRIVER_CALL(*state_->device.driver(), cuCtxSynchronize);
-  return state_->counters.measure(name, work);
+  return state_->counters.measure(name, work, prepare);
 }
 
 }  // namespace tilescope

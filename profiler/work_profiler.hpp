@@ -47,11 +47,14 @@ class WorkProfiler {
   /// same each time: once for its launch facts, once a pass for its counters, and many times without them.
   /// @param times that the counters are taken, each with all passes and its own L2, cold or warm: 1 or more.
   /// Where DRAM reads vary from launch to launch, one says little
+  /// @param prepare  enqueued before each run, and neither counted nor timed: makes again what the work finds
+  /// and changes
   WorkMeasurement measure(const std::string& name, const std::function<void(CUstream_st*)>& work,
-                          int times = 1);
+                          int times = 1, const std::function<void(CUstream_st*)>& prepare = {});
   /// Counters alone, taken once after one run without them: for work that measure() has measured, on other
   /// memory.
-  KernelMeasurement count(const std::string& name, const std::function<void(CUstream_st*)>& work);
+  KernelMeasurement count(const std::string& name, const std::function<void(CUstream_st*)>& work,
+                          const std::function<void(CUstream_st*)>& prepare = {});
 
  private:
   struct State;

@@ -65,7 +65,7 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
     sums.owned_rows += rows;
     if (program.phases.empty()) {
-      sums.busy_rows += rows;
+      if (program.has_prologue(static_cast<int>(batch), block)) sums.busy_rows += rows;
       continue;
     }
     const TileRange inner = program.inner_slices(static_cast<int>(batch), block);
@@ -158,6 +158,28 @@ std::int64_t busy_keys(const VisibleBand& band) {
   return rows;
 }
 
+/// Of the flags of DqStart. An access to an int takes a sector, an atomic one each way.
+ReadWriteBytes flag_bytes(const TileProgram& program) {
+  constexpr std::int64_t kSector = 32;
+  if (program.dq_start == DqStart::cleared) return {};
+  const AttentionProblem& p = program.problem;
+  if (program.name == PassName::delta)  // all of a q tile at once
+    return {0, kSector * p.batch * p.heads * program.num_blocks()};
+  if (program.name != PassName::dkdvdq) return {};
+  std::int64_t begun = 0;  // q tiles
+  p.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    for (int m_block = 0; m_block < num_m_blocks(p.band(), program.tile); ++m_block) {
+      begun += kv_tiles(p.band(entry), program.tile, m_block).empty() ? 0 : entries;
+    }
+  });
+  begun *= p.heads;
+  const std::int64_t visited = program.visited_tiles();
+  const bool claimed = program.dq_start == DqStart::claimed;
+  const std::int64_t asked = claimed ? visited : visited - begun;  // who stores in order need not ask
+  const std::int64_t told = (claimed ? visited : 0) + (program.ordered ? visited : begun);
+  return {kSector * program.dq_flags * asked, kSector * program.dq_flags * told};
+}
+
 }  // namespace
 
 std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
@@ -171,10 +193,10 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       const OperandBytes bytes = operand_bytes(program, entries, operand.tensor, part);
       TensorTraffic& traffic = all[index];
       traffic.tensor = operand.tensor;
-      const bool stored = operand.kind == AccessKind::store;
-      (stored                             ? traffic.store_bytes
-       : operand.kind == AccessKind::load ? traffic.load_bytes
-                                          : traffic.reduce_bytes) += bytes.moved;
+      const bool sum = operand.kind == AccessKind::sum, stored = sum || operand.kind == AccessKind::store;
+      const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;
+      traffic.store_bytes += stores;
+      (operand.kind == AccessKind::load ? traffic.load_bytes : traffic.reduce_bytes) += bytes.moved - stores;
       // A tensor that starts with a store is made here; one that starts with a load or a reduction comes from
       // outside. A later part of the pass touches no tile of it that an earlier part left out, but epilogues,
       // which also run where nothing was visible.
@@ -209,6 +231,9 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
     total.sm_l2_read_bytes += kSector * program.num_ctas();
     total.sm_l2_write_bytes += kSector * (program.num_ctas() + 1);  // the last one clears it
   }
+  const ReadWriteBytes flags = flag_bytes(program);
+  total.sm_l2_read_bytes += flags.read_bytes;
+  total.sm_l2_write_bytes += flags.write_bytes;
   return total;
 }
 

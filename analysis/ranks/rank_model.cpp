@@ -39,7 +39,7 @@ std::optional<LaunchedKernel> RankModel::launched(const AttentionProblem& proble
   if (kernel == nullptr) return std::nullopt;
   LaunchedKernel launched;
   launched.programs = [row = kernel](Direction which, const AttentionProblem& slice) {
-    return row->programs(which, slice, row->default_options(slice));
+    return row->programs(which, slice, options_with_shared_dq(*row, slice));
   };
   for (const TileProgram& pass : launched.programs(direction, problem)) {
     if (!pass.phases.empty()) launched.ctas_at_once = launched_together(*kernel, pass, on);

@@ -115,6 +115,7 @@ struct PassChoices {
   std::optional<std::int64_t> diagonal_slices = std::nullopt;
   std::optional<std::string> fp8_sums = std::nullopt;  // to_string(Fp8Sums), where not in fp32
   bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
+  std::optional<std::string> dq_start = std::nullopt;  // to_string(DqStart), where the sums are not cleared
   bool operator==(const PassChoices&) const = default;
 };
 

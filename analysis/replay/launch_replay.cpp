@@ -65,7 +65,9 @@ void LaunchReplay::access(const OperandTiles& operand, NumberedTile tile, const 
   if (seen != will_be) {
     seen_[tile.number] = will_be;
     if (first && !lines_.placed_at_once()) lines_.place(operand.tensor, group, tile.number);
-    if (first && operand.kind != AccessKind::store) first_read_bytes_ += tile.bytes;
+    const bool begins = first && operand.kind == AccessKind::sum;
+    if (begins) asked_.begin_sums(tile.bytes);
+    if (first && !begins && operand.kind != AccessKind::store) first_read_bytes_ += tile.bytes;
     if ((will_be & ~seen) & kWritten) {
       written_bytes_ += tile.bytes;
       written_lines_ += lines_[tile.number].count();

@@ -52,6 +52,7 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
   if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
   if (const PassRecord* pass = find_pass(run, PassName::dkdvdq)) {
     options.backward = pass->choices.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
+    options.dq_start = pass->choices.dq_start ? parse_dq_start(*pass->choices.dq_start) : DqStart::cleared;
   }
   if (find_pass(run, PassName::dqdkdv)) options.backward = BackwardOrder::rows;
   return options;

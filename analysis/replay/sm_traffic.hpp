@@ -18,10 +18,15 @@ struct SmTraffic {
     accesses += count;
     if (kind == AccessKind::load) load_bytes += bytes;
     if (kind == AccessKind::store) store_bytes += bytes;
-    if (kind == AccessKind::reduce) reduce_bytes += bytes;
+    if (kind == AccessKind::reduce || kind == AccessKind::sum) reduce_bytes += bytes;
   }
   void add(const RunTiles& run) {
     for (const OperandTiles& tiles : run.operands()) add(tiles.kind, run.ctas(), tiles.bytes(run.ctas()));
+  }
+  /// So many bytes of sums were first stored.
+  void begin_sums(std::int64_t bytes) {
+    store_bytes += bytes;
+    reduce_bytes -= bytes;
   }
   /// The same so many times.
   void add(const SmTraffic& other, std::int64_t times) {

@@ -29,6 +29,7 @@ void replay(const TileProgram& program, const CtaSchedule& schedule, const TileN
     traffic.add(tiles);
     cache.access(tiles);
   }
+  traffic.begin_sums(cache.begun_bytes());
 }
 
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,

@@ -83,7 +83,10 @@ void ConvertSums::operator()(Cta& cta) {
   const TileCoord at = cta.coord(cta.first_head(), cta.first_block());
   const int rows = cta.program().axis == Axis::q ? cta.queries(at) : cta.keys(at);
   const auto& loads = cta.program().prologue;
+  const bool has_sums = cta.program().has_prologue(cta.batch(), cta.first_block());
   for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (!has_sums) tiles_[i].zero();
+    if (!has_sums) continue;
     const TileView sums = cta.load(loads[i].tensor, at, tiles_[i]);
     const bool scaled = loads[i].tensor == TensorName::dq_accum || loads[i].tensor == TensorName::dk_accum;
     const float factor = scaled ? scale_ : 1.0f;

@@ -9,7 +9,7 @@
 namespace tilescope {
 namespace {
 
-/// delta = rowsum(dout * out), and for the fused order a zeroed dq_accum.
+/// delta = rowsum(dout * out), and for the fused order a zeroed dq_accum, if nobody stores it.
 class Delta {
  public:
   explicit Delta(const TileProgram& program)
@@ -41,6 +41,7 @@ class KeyBlocks {
   explicit KeyBlocks(const TileProgram& program)
       : math_(program),
         reduces_dq_(program.name == PassName::dkdvdq),
+        stores_dq_(program.dq_start != DqStart::cleared),
         head_dim_(static_cast<int>(program.problem.head_dim)),
         k_(program.tile.block_n, head_dim_),
         v_(program.tile.block_n, head_dim_),
@@ -96,7 +97,10 @@ class KeyBlocks {
     add_to_owned(parts, math_.dscores, q, dk_, head_dim_);
     if (reduces_dq_) {
       multiply_by_owned(parts, math_.dscores, k_view_, dq_, head_dim_);
-      cta.in_turn([&] { cta.reduce(TensorName::dq_accum, at, dq_.view()); });
+      cta.in_turn([&](bool first) {
+        stores_dq_ ? cta.sum(TensorName::dq_accum, at, dq_.view(), first)
+                   : cta.reduce(TensorName::dq_accum, at, dq_.view());
+      });
     }
     if (state) {
       state->accum =
@@ -105,7 +109,7 @@ class KeyBlocks {
   }
 
   BackwardTiles math_;
-  bool reduces_dq_;
+  bool reduces_dq_, stores_dq_;
   int head_dim_;
   TileView k_view_;
   Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
@@ -180,7 +184,7 @@ class QueryBlocks {
     if (reduces_dkdv_) {
       multiply_by_owned(parts, math_.dscores, q_view_, dk_, head_dim_);
       multiply_by_owned(parts, math_.probs, dout_view_, dv_, head_dim_);
-      cta.in_turn([&] {
+      cta.in_turn([&](bool) {
         cta.reduce(TensorName::dk_accum, at, dk_.view());
         cta.reduce(TensorName::dv_accum, at, dv_.view());
       });

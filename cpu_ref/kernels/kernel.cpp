@@ -113,6 +113,12 @@ std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionP
 
 }  // namespace
 
+ProgramOptions options_with_shared_dq(const Kernel& kernel, const AttentionProblem& problem) {
+  ProgramOptions options = kernel.default_options(problem);
+  options.dq_start = DqStart::cleared;
+  return options;
+}
+
 BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name) {
   const BackwardOrder order = parse_backward_order(name);
   const std::string its(kernel.name);

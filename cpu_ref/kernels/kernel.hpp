@@ -94,6 +94,9 @@ struct Kernel {
                                        const ProgramOptions& options) const;
 };
 
+/// The default options for one of several launches that add to the same dQ, which is cleared apart.
+ProgramOptions options_with_shared_dq(const Kernel& kernel, const AttentionProblem& problem);
+
 /// The order called `name`. @throws BadInput for one that the kernel has not
 BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name);
 

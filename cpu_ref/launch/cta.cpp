@@ -151,19 +151,30 @@ void Cta::widen_rows(const Region& from, float* data, std::ptrdiff_t stride) {
   }
 }
 
-void Cta::store(TensorName name, const TileCoord& at, const TileView& tile) {
-  const Region to = access(name, AccessKind::store, at);
+void Cta::narrow_rows(const TileView& tile, const Region& to) {
   for (int r = 0; r < to.rows; ++r) {
     narrow(to.dtype, tile.row(to.first + r), to.data + r * to.row_bytes, to.cols);
   }
 }
 
-void Cta::reduce(TensorName name, const TileCoord& at, const TileView& tile) {
-  const Region to = access(name, AccessKind::reduce, at);
+void Cta::add_rows(const TileView& tile, const Region& to) {
   for (int r = 0; r < to.rows; ++r) {
     float* sums = reinterpret_cast<float*>(to.data + r * to.row_bytes);
     add_values(sums, tile.row(to.first + r), to.cols);
   }
+}
+
+void Cta::store(TensorName name, const TileCoord& at, const TileView& tile) {
+  narrow_rows(tile, access(name, AccessKind::store, at));
+}
+
+void Cta::reduce(TensorName name, const TileCoord& at, const TileView& tile) {
+  add_rows(tile, access(name, AccessKind::reduce, at));
+}
+
+void Cta::sum(TensorName name, const TileCoord& at, const TileView& tile, bool first) {
+  const Region to = access(name, AccessKind::sum, at);
+  first ? narrow_rows(tile, to) : add_rows(tile, to);
 }
 
 void Cta::load_stats(TensorName name, const TileCoord& at, float* values) {

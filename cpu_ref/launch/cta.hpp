@@ -86,11 +86,14 @@ class Cta {
   void store(TensorName name, const TileCoord& at, const TileView& tile);
   /// tensor += tile, in fp32. Only inside in_turn().
   void reduce(TensorName name, const TileCoord& at, const TileView& tile);
+  /// tensor = tile where it is the first one, else as reduce().
+  void sum(TensorName name, const TileCoord& at, const TileView& tile, bool first);
   /// A tile of a statistic, one fp32 value a query; 0 where it is not loaded.
   void load_stats(TensorName name, const TileCoord& at, float* values);
   void store_stats(TensorName name, const TileCoord& at, const float* values);
 
-  /// Runs the reductions of the current step when all CTAs issued earlier have done theirs on its tile.
+  /// Runs the reductions of the current step when all CTAs issued earlier have done theirs on its tile. They
+  /// are told whether there are none of those.
   template <typename Reductions>
   void in_turn(Reductions&& reductions) {
     tickets_.take(reductions);
@@ -119,6 +122,8 @@ class Cta {
   /// Keys of a tile that are no padding.
   int unpadded_keys(const TileCoord& at) const;
   static void widen_rows(const Region& from, float* data, std::ptrdiff_t stride);
+  static void narrow_rows(const TileView& tile, const Region& to);
+  static void add_rows(const TileView& tile, const Region& to);
 
   const TileProgram* program_;
   TensorSet* tensors_;

@@ -55,12 +55,12 @@ class TurnTickets {
     tickets_.reserve(tiles.size());
     for (std::int64_t tile : tiles) tickets_.push_back({tile, turns.draw(tile)});
   }
-  /// Calls add() in this CTA's turn at the next of its tiles.
+  /// Calls add(whether nobody has added before) in this CTA's turn at the next of its tiles.
   template <typename Add>
   void take(Add&& add) {
     const Ticket ticket = tickets_[next_];
     turns_->wait(ticket.tile, ticket.number);
-    add();
+    add(ticket.number == 0);
     turns_->done(ticket.tile, ticket.number);
     ++next_;
   }

@@ -8,6 +8,7 @@ namespace {
 constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
 constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
 constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
+constexpr Operand sum(TensorName tensor) { return {tensor, AccessKind::sum}; }
 
 /// A pass without its accesses and its grid: set_grid() comes last.
 TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
@@ -160,11 +161,16 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   }
   const bool ordered = options.backward == BackwardOrder::ordered;
   const bool fused = ordered || options.backward == BackwardOrder::fused;
+  // A kv tile that stores must store a q tile whole.
+  const DqStart dq_start = !fused || options.diagonal_slices > 1 ? DqStart::cleared
+                           : ordered                             ? DqStart::in_order
+                                                                 : options.dq_start;
+  const bool clears = fused && dq_start == DqStart::cleared;
   const PassName main = fused ? PassName::dkdvdq : PassName::dkdv;
   TileProgram delta_pass = make_elementwise_pass(PassName::delta, main, problem, Axis::q, options);
   delta_pass.prologue = {load(out), load(dout)};
   delta_pass.epilogue = {store(delta)};
-  if (fused) delta_pass.epilogue.push_back(store(dq_accum));  // zeroed here, as FlashAttention-2 does
+  if (clears) delta_pass.epilogue.push_back(store(dq_accum));  // zeros, as FlashAttention-2
   TileProgram dkdv = make_pass(main, problem, Axis::kv, options);
   dkdv.kv_heads = true;
   dkdv.prologue = {load(k), load(v)};
@@ -172,10 +178,16 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dkdv.epilogue = {store(dk), store(dv)};
   dkdv.matmuls = fused ? 5 : 4;
   if (fused) {
-    dkdv.phases[0].push_back(reduce(dq_accum));
+    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : sum(dq_accum));
     dkdv.ordered = ordered;
-    return {delta_pass, dkdv,
-            convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
+    std::vector<TileProgram> programs = {
+        delta_pass, dkdv,
+        convert_pass(problem, PassName::dkdvdq, Axis::q, {load(dq_accum)}, {store(dq)}, options)};
+    for (TileProgram& program : programs) {
+      program.dq_start = dq_start;
+      program.dq_flags = options.dq_flags;
+    }
+    return programs;
   }
   TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);
   dq_pass.prologue = {load(q), load(dout), load(lse), load(delta)};

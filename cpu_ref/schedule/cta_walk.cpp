@@ -78,7 +78,7 @@ bool CtaWalk::next(AccessGroup& out) {
         }
         break;
       case Stage::block_start:
-        if (!inner_.empty() || program.phases.empty()) out = group(program.prologue, 0, -1);
+        if (program.has_prologue(work_.batch, block_)) out = group(program.prologue, 0, -1);
         stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
         break;
       case Stage::steps:

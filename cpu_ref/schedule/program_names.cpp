@@ -33,7 +33,7 @@ Value value_named(std::string_view text, std::initializer_list<Value> values, co
 std::string_view to_string(TensorName name) { return kTensorNames[static_cast<std::size_t>(name)]; }
 
 std::string_view to_string(AccessKind kind) {
-  constexpr std::string_view names[] = {"load", "store", "reduce"};
+  constexpr std::string_view names[] = {"load", "store", "reduce", "sum"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -70,6 +70,16 @@ std::string_view to_string(Fp8Sums sums) {
 Fp8Sums parse_fp8_sums(std::string_view text) {
   using enum Fp8Sums;
   return value_named(text, {fp32, two_level, fast}, "fp8-sums", "fp32, two-level or fast");
+}
+
+std::string_view to_string(DqStart start) {
+  constexpr std::string_view names[] = {"cleared", "in-order", "claimed"};
+  return names[static_cast<std::size_t>(start)];
+}
+
+DqStart parse_dq_start(std::string_view text) {
+  using enum DqStart;
+  return value_named(text, {cleared, in_order, claimed}, "dq-start", "cleared, in-order or claimed");
 }
 
 std::string_view to_string(TileOrder order) {

@@ -66,6 +66,11 @@ TileRange TileProgram::inner_tiles(int batch, int block) const {
   return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles<true>(band, tile, block);
 }
 
+bool TileProgram::has_prologue(int batch, int block) const {
+  const bool sums_may_lack = name == PassName::convert && dq_start != DqStart::cleared;
+  return (phases.empty() && !sums_may_lack) || !inner_tiles(batch, block).empty();
+}
+
 TileShape TileProgram::access_tile() const {
   const TileShape part = part_of(tile, diagonal_slices);
   return axis == Axis::q ? TileShape{tile.block_m, part.block_n} : TileShape{part.block_m, tile.block_n};

@@ -60,7 +60,12 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name);
 /// Whether a tensor is read up to the padding of a batch entry only; gradients of padding are written, as 0.
 constexpr bool ends_at_padding(TensorName name) { return name == TensorName::k || name == TensorName::v; }
 
-enum class AccessKind : std::uint8_t { load, store, reduce };
+enum class AccessKind : std::uint8_t {
+  load,
+  store,
+  reduce,
+  sum,  // a store by whoever comes to the tile first, a reduction by the others
+};
 std::string_view to_string(AccessKind kind);
 
 /// One tile crossing the boundary between an SM and the memory beyond it.
@@ -122,6 +127,19 @@ enum class Fp8Sums : std::uint8_t {
 std::string_view to_string(Fp8Sums sums);
 Fp8Sums parse_fp8_sums(std::string_view text);
 
+/// How the sums of dQ begin that kv tiles add to in memory. Where one of them stores, nobody clears the sums:
+/// the delta pass clears flags instead, in dq, which convert overwrites, and convert reads no sums of q tiles
+/// that see no key.
+enum class DqStart : std::uint8_t {
+  cleared,   // as zeros, in the delta pass
+  in_order,  // the first of a q tile's kv tiles stores its part and says so by flags, which the others wait
+             // for
+  claimed,   // whichever comes first does: it claims the q tile by flags. In whatever order CTAs run, nobody
+             // waits for one that has not begun
+};
+std::string_view to_string(DqStart start);
+DqStart parse_dq_start(std::string_view text);
+
 /// What one CTA does. For the q axis and one block a CTA:
 ///
 ///   for h in its query heads:                       (one; or the group of a kv head, axis kv, kv_heads)
@@ -149,6 +167,8 @@ struct TileProgram {
   std::vector<Operand> epilogue;
   int matmuls = 0;       // block_m x block_n x head_dim products a visited tile
   bool ordered = false;  // reductions to the same place come in the order of the CTAs' blocks
+  DqStart dq_start = DqStart::cleared;
+  int dq_flags = 1;  // a q tile's, see DqStart
   /// A tile that the mask cuts has so many parts a side, of which those that it leaves something of are
   /// computed; of the streamed tensors, the rows of these are loaded, slice by slice.
   int diagonal_slices = 1;
@@ -178,6 +198,8 @@ struct TileProgram {
   /// Entries of the score matrix, and beyond its end, in the parts of tiles that all CTAs compute; each costs
   /// `matmuls` products.
   std::int64_t computed_entries() const;
+  /// Whether the prologue is run for `block` of a batch entry: there is something to do with what it loads.
+  bool has_prologue(int batch, int block) const;
   /// Bytes of one full tile of a tensor.
   std::int64_t tile_bytes(TensorName tensor) const;
   /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
@@ -233,6 +255,9 @@ struct ProgramOptions {
   int ctas_per_turn = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
   bool work_counter = false;  // of the forward pass, see TileProgram
+  /// Of the fused backward pass; the ordered one begins in order. With parts of tiles, both clear.
+  DqStart dq_start = DqStart::cleared;
+  int dq_flags = 1;  // of both
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
 

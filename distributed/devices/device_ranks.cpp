@@ -20,7 +20,7 @@ std::optional<std::string> refusal_of(const GpuKernel& kernel, const Distributed
     const Attend* const attend = std::get_if<Attend>(&operation.what);
     if (attend == nullptr) continue;
     const AttentionProblem problem = program.slice_problem(*attend);
-    const ProgramOptions options = row.default_options(problem);
+    const ProgramOptions options = options_with_shared_dq(row, problem);
     if (const auto reason = row.refusal(problem, program.direction, options)) return reason;
     if (const auto lack = row.chip_lack(chip, problem, program.direction, options)) return lack;
     if (const auto lack = build_lack(row, problem, program.direction, options)) return lack;

@@ -22,7 +22,7 @@ void DeviceRank::prepare(int operation, const Attend& attend, int strand) {
   const AttentionProblem problem = program_.slice_problem(attend);
   const Kernel& row = shared_.kernel->row;
   auto launch = std::make_unique<Launch>();
-  launch->programs = row.programs(program_.direction, problem, row.default_options(problem));
+  launch->programs = row.programs(program_.direction, problem, options_with_shared_dq(row, problem));
   launch->arguments.counter = static_cast<WorkCounter*>(scratch_[at(strand)].counter.data());
   for (const TensorName name : {q, k, v, out, lse, dout, dq_accum}) {
     if (attend.buffer(name) < 0) continue;

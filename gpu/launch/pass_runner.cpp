@@ -75,6 +75,11 @@ std::int64_t PassRunner::device_bytes() const { return state_->session.device_by
 
 void PassRunner::launch(std::size_t index, CUstream_st* stream) { state_->session.launch(index, stream); }
 
+void PassRunner::prepare(std::size_t index, CUstream_st* stream) {
+  const TileProgram& program = programs()[index];
+  if (program.name == PassName::dkdvdq && program.dq_start != DqStart::cleared) launch(index - 1, stream);
+}
+
 Tensor PassRunner::head(TensorName name, std::int64_t batch_head) {
   DeviceSession& session = state_->session;
   check_cuda(cudaDeviceSynchronize(), "running the passes");
@@ -88,15 +93,20 @@ Tensor PassRunner::head(TensorName name, std::int64_t batch_head) {
   return log_sums;
 }
 
-std::vector<double> PassRunner::clock_rates(std::size_t index) { return state_->session.clock_rates(index); }
+std::vector<double> PassRunner::clock_rates(std::size_t index) {
+  prepare(index, state_->session.stream());
+  return state_->session.clock_rates(index);
+}
 
 std::map<int, double> PassRunner::busy_cycles(std::size_t index) {
+  prepare(index, state_->session.stream());
   return state_->session.busy_cycles(index);
 }
 
 bool PassRunner::has_step_clock() { return DeviceSession::has_step_clock(); }
 
 StepTimes PassRunner::time_steps(std::size_t index, int most_notes) {
+  prepare(index, state_->session.stream());
   return state_->session.time_steps(index, most_notes);
 }
 

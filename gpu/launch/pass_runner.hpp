@@ -35,6 +35,9 @@ class PassRunner {
   std::int64_t device_bytes() const;
   /// Enqueues pass `index`.
   void launch(std::size_t index, CUstream_st* stream);
+  /// Enqueues what makes again what pass `index` changed of what it finds, so that it does the same when it
+  /// is launched once more: the pass that clears its flags (DqStart). Others find the same each time.
+  void prepare(std::size_t index, CUstream_st* stream);
   /// Whether the kernels of this build can note when their CTAs begin their steps, which changes their loops.
   static bool has_step_clock();
   /// One head of a tensor, (1, 1, rows, cols), as launches left it; an LSE from what is kept in its place.

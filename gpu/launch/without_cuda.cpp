@@ -15,6 +15,7 @@ PassRunner::~PassRunner() = default;
 const std::vector<TileProgram>& PassRunner::programs() const { throw MachineLacks(*device_lack()); }
 std::int64_t PassRunner::device_bytes() const { throw MachineLacks(*device_lack()); }
 void PassRunner::launch(std::size_t, CUstream_st*) { throw MachineLacks(*device_lack()); }
+void PassRunner::prepare(std::size_t, CUstream_st*) { throw MachineLacks(*device_lack()); }
 Tensor PassRunner::head(TensorName, std::int64_t) { throw MachineLacks(*device_lack()); }
 StepTimes PassRunner::time_steps(std::size_t, int) { throw MachineLacks(*device_lack()); }
 std::vector<double> PassRunner::clock_rates(std::size_t) { throw MachineLacks(*device_lack()); }

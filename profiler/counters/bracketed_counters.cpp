@@ -75,15 +75,22 @@ BracketedCounters::BracketedCounters(std::shared_ptr<const CuptiLibrary> cupti, 
       sweep_(driver_) {}
 
 KernelMeasurement BracketedCounters::measure(const std::string& name,
-                                             const std::function<void(CUstream)>& work) {
+                                             const std::function<void(CUstream)>& work,
+                                             const std::function<void(CUstream)>& prepare) {
+  const auto warm_up = [&](CUstream stream) {
+    work(stream);
+    if (prepare) prepare(stream);
+  };
   bool all_passes = false;
   for (int pass = 0; !all_passes; ++pass) {
     if (pass == kPatience * session_.passes()) {
       throw CuptiError(0, "CUPTI announced " + std::to_string(session_.passes()) +
                               " passes and was not done after " + std::to_string(pass));
     }
+    if (prepare) prepare(nullptr);
     session_.start();
-    open_bracket(session_, *driver_, sweep_, 0, l2_ == L2State::warm ? work : nullptr);
+    open_bracket(session_, *driver_, sweep_, 0,
+                 l2_ == L2State::warm ? std::function<void(CUstream)>(warm_up) : nullptr);
     work(nullptr);
     close_bracket(session_, *driver_, sweep_, 0);
     all_passes = session_.stop();

@@ -57,7 +57,10 @@ class BracketedCounters {
   const MetricChoice& choice() const { return choice_; }
 
   /// Runs `work`, which enqueues kernels on the given stream and must do the same each time, once a pass.
-  KernelMeasurement measure(const std::string& name, const std::function<void(CUstream)>& work);
+  /// @param prepare  makes again what the work finds and changes; not counted, and before L2 is swept, or
+  /// after the work that warms it
+  KernelMeasurement measure(const std::string& name, const std::function<void(CUstream)>& work,
+                            const std::function<void(CUstream)>& prepare = {});
 
  private:
   std::shared_ptr<const DriverLibrary> driver_;

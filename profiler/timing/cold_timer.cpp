@@ -77,7 +77,8 @@ ColdTimer::~ColdTimer() {
   if (module_) driver_->cuModuleUnload(module_);
 }
 
-ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work, L2State l2) const {
+ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work,
+                                    const std::function<void(CUstream)>& prepare, L2State l2) const {
   std::vector<Stamp> stamps(2 * sms_);
   CUdeviceptr before = stamps_, after = stamps_ + sms_ * sizeof(Stamp);
   TILESCOPE_DRIVER_CALL(*driver_, cuMemsetD8, stamps_, 0, 2 * sms_ * sizeof(Stamp));
@@ -86,10 +87,12 @@ ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work, L
     TILESCOPE_DRIVER_CALL(*driver_, cuLaunchKernel, stamp_, 2 * sms_, 1, 1, kStampThreads, 1, 1, 0, nullptr,
                           arguments, nullptr);
   };
+  if (prepare) prepare(nullptr);
   // While the sweep runs the rest is enqueued, so that no launch latency comes between the events.
   stamp(&before);
   sweep_.enqueue(nullptr);
   if (l2 == L2State::warm) work(nullptr);
+  if (l2 == L2State::warm && prepare) prepare(nullptr);
   TILESCOPE_DRIVER_CALL(*driver_, cuEventRecord, begin_, nullptr);
   work(nullptr);
   TILESCOPE_DRIVER_CALL(*driver_, cuEventRecord, end_, nullptr);
@@ -100,7 +103,8 @@ ColdTimer::Sample ColdTimer::sample(const std::function<void(CUstream)>& work, L
   return {1e-3 * elapsed_ms, clock_between(stamps, sms_)};
 }
 
-TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const TimerOptions& options) const {
+TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const TimerOptions& options,
+                             const std::function<void(CUstream)>& prepare) const {
   using Clock = std::chrono::steady_clock;
   const auto began = Clock::now();
   const auto wall_s = [&] { return std::chrono::duration<double>(Clock::now() - began).count(); };
@@ -114,7 +118,7 @@ TimedSamples ColdTimer::time(const std::function<void(CUstream)>& work, const Ti
   const auto count = [&] { return static_cast<int>(timed.samples_s.size()); };
   while (count() < options.max_samples && (wall_s() < options.time_limit_s || timed.samples_s.empty())) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.rest_s));
-    const Sample one = sample(work, options.l2);
+    const Sample one = sample(work, prepare, options.l2);
     if (one.sm_clock_hz < options.least_clock * boost_clock_hz_) {
       if (++timed.throttled > options.max_samples || wall_s() > options.time_limit_s) break;
       std::this_thread::sleep_for(rest);

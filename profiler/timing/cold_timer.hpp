@@ -20,14 +20,17 @@ class ColdTimer {
   ColdTimer& operator=(const ColdTimer&) = delete;
 
   /// Runs `work`, which enqueues on the given stream, again and again.
+  /// @param prepare  as BracketedCounters::measure takes it; not timed
   /// @throws MachineLacks if every sample was throttled, DriverError
-  TimedSamples time(const std::function<void(CUstream)>& work, const TimerOptions& options = {}) const;
+  TimedSamples time(const std::function<void(CUstream)>& work, const TimerOptions& options = {},
+                    const std::function<void(CUstream)>& prepare = {}) const;
 
  private:
   struct Sample {
     double elapsed_s, sm_clock_hz;
   };
-  Sample sample(const std::function<void(CUstream)>& work, L2State l2) const;
+  Sample sample(const std::function<void(CUstream)>& work, const std::function<void(CUstream)>& prepare,
+                L2State l2) const;
 
   std::shared_ptr<const DriverLibrary> driver_;
   EvictionSweep sweep_;

@@ -54,6 +54,7 @@ std::vector<Case> prepare_cases() {
       ProgramOptions options = case_options(c, kernel);
       for (BackwardOrder order : backward_orders(c, kernel)) {
         options.backward = order;
+        options.dq_start = c.problem.masked() ? DqStart::in_order : DqStart::cleared;
         const Verdict verdict = prepared.reference.judge(kernel, options, c.direction);
         prepared.runs.push_back({&kernel, options, c.direction, verdict.tensors});
       }

@@ -59,7 +59,7 @@ void launch(const TileProgram& program, const KernelArguments& arguments, cudaSt
   } else {
     const auto items = static_cast<int>(program.num_ctas());  // few CTAs, where they stay: several each
     gpu::launch_flash3_dkdvdq<kType, Backward, kObserved>(
-        gpu::flash3_backward_arguments<kType, Backward::shape>(arguments),
+        gpu::flash3_backward_arguments<kType, Backward::shape>(arguments, program.dq_start),
         Backward::shape.stays ? std::min(items, 2) : items, stream);
   }
 }

@@ -70,8 +70,9 @@ std::int64_t measure_direction(const Job& job, Direction direction, const Machin
     for (std::size_t i = 0; i < runner.programs().size(); ++i) {
       const std::string name = fmt::format("{} {}", job.kernel->row.name, passes[i].name);
       const auto launch = [&](CUstream_st* stream) { runner.launch(i, stream); };
-      if (first) measured.push_back(profiler.measure(name, launch, counted.launches));
-      if (!first) measured[i].counted.push_back(profiler.count(name, launch));
+      const auto prepare = [&](CUstream_st* stream) { runner.prepare(i, stream); };
+      if (first) measured.push_back(profiler.measure(name, launch, counted.launches, prepare));
+      if (!first) measured[i].counted.push_back(profiler.count(name, launch, prepare));
     }
     runner.check();
     if (first) device_bytes = runner.device_bytes();

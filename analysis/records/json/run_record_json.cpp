@@ -185,6 +185,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.choices.diagonal_slices);
   fields.optional("fp8_sums", Text{}, pass.choices.fp8_sums);
   fields.unless(false, "ordered", Flag{}, pass.choices.ordered);
+  fields.optional("dq_start", Text{}, pass.choices.dq_start);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);

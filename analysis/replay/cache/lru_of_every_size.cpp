@@ -57,8 +57,10 @@ void LruOfEverySize::access(const RunTiles& run) {
 
 void LruOfEverySize::access(AccessKind kind, NumberedTile tile, std::int64_t times) {
   const std::int64_t distance = stack_.touch(tile.number, tile.bytes);
-  if (kind != AccessKind::store) {
-    if (distance == ReuseStack::kNever) {
+  const bool first = distance == ReuseStack::kNever;
+  if (first && kind == AccessKind::sum) begun_bytes_ += tile.bytes;
+  if (kind != AccessKind::store && !(first && kind == AccessKind::sum)) {
+    if (first) {
       cold_read_bytes_ += times * tile.bytes;
     } else {
       distances_.at(distance).read_bytes += times * tile.bytes;

@@ -24,7 +24,10 @@ void LruOfOneSize::access(AccessKind kind, NumberedTile numbered) {
     tile.held = true;
     tile.bytes = numbered.bytes;
     room_ -= tile.bytes;
-    if (kind != AccessKind::store) read_bytes_ += tile.bytes;
+    const bool begins = kind == AccessKind::sum && !tile.seen;
+    if (begins) begun_bytes_ += tile.bytes;
+    if (kind != AccessKind::store && !begins) read_bytes_ += tile.bytes;
+    tile.seen = true;
     make_newest(numbered.number);
   }
   if (kind != AccessKind::load && !tile.dirty) {

@@ -20,6 +20,9 @@ class LruOfOneSize {
   /// With those that a flush would write.
   std::int64_t write_bytes() const { return write_bytes_ + dirty_bytes_; }
 
+  /// Of sums, that were first stored.
+  std::int64_t begun_bytes() const { return begun_bytes_; }
+
   /// Of a cache of so many tiles, at most. [bytes]
   static std::int64_t memory_bytes(std::int64_t num_tiles) {
     return num_tiles * static_cast<std::int64_t>(sizeof(Tile));
@@ -30,7 +33,7 @@ class LruOfOneSize {
   struct Tile {
     std::uint32_t newer = kNone, older = kNone;
     std::int64_t bytes = 0;
-    bool held = false, dirty = false;
+    bool held = false, dirty = false, seen = false;
   };
 
   void access(AccessKind kind, NumberedTile tile);
@@ -42,6 +45,7 @@ class LruOfOneSize {
   std::vector<Tile> tiles_;
   std::uint32_t newest_ = kNone, oldest_ = kNone;
   std::int64_t read_bytes_ = 0, write_bytes_ = 0, dirty_bytes_ = 0;
+  std::int64_t begun_bytes_ = 0;
   std::int64_t misses_ = 0;
 };
 

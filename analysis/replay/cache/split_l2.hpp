@@ -23,7 +23,7 @@ class SplitL2 {
   explicit SplitL2(const LineSample& sample, std::optional<std::int64_t> dirty_ways = std::nullopt);
 
   /// What an SM beside `partition` does to lines.
-  /// @param are_new  none of them was accessed before: they need not be looked for
+  /// @param are_new  none of them was accessed before: they need not be looked for, and a sum begins
   /// @return how many of them come from DRAM
   std::int64_t access(AccessKind kind, LineSample::Range lines, int partition, bool are_new = false);
   /// Lines written to DRAM so far, and those that a flush would write.

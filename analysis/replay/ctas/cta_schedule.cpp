@@ -126,7 +126,10 @@ bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
   const CtaWork last = program_.work(cta - 1), its = program_.work(cta);
   if (its.batch_head != last.batch_head || its.first_block != last.first_block + 1) return false;
   if (program_.scan == Scan::sawtooth && its.turn != last.turn) return false;
-  if (program_.phases.empty()) return true;
+  if (program_.phases.empty()) {
+    return program_.has_prologue(its.batch, its.first_block) ==
+           program_.has_prologue(last.batch, last.first_block);
+  }
   const TileRange tiles_of_last = program_.inner_slices(last.batch, last.first_block);
   const TileRange tiles = program_.inner_slices(its.batch, its.first_block);
   return tiles.begin == tiles_of_last.begin && tiles.end == tiles_of_last.end;

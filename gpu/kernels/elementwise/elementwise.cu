@@ -32,8 +32,9 @@ int lanes_for(int head_dim, int width) {
 constexpr int kMostDeltaRows = 256;
 
 /// `lanes` lanes a row; kChunks: each takes 16 bytes at a time, else one element.
+/// @param flags  of a q tile (DqStart), which are cleared in dq, and not dq_accum; 0: dq_accum is, if there
 template <typename Element, bool kChunks>
-__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes) {
+__global__ void delta_pass(const __grid_constant__ KernelArguments args, int block_m, int lanes, int flags) {
   using Part = std::conditional_t<kChunks, Chunk<Element>, Element>;
   constexpr int kWidth = sizeof(Part) / sizeof(Element);
   gpu::sm90::let_next_kernel_begin();
@@ -42,6 +43,9 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
   const int thread = static_cast<int>(threadIdx.x);
   const int rows_at_once = kElementwiseThreads / lanes;
   const int begin = work.first_block * block_m, end = min_of(args.band.seqlen_q, begin + block_m);
+  if (thread < flags)
+    reinterpret_cast<int*>(args[TensorName::dq].row<Element>(batch, head, begin))[thread] = 0;
+  const bool clears = flags == 0 && args[TensorName::dq_accum].data;
   __shared__ float deltas[kMostDeltaRows];  // a row's 4 bytes by themselves would be a partly written sector
   // Every lane makes every turn, so that whole warps meet in the shuffles.
   for (int first = begin; first < end; first += rows_at_once) {
@@ -60,7 +64,7 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
           sum = fmaf(widen(a), widen(b), sum);
         }
       }
-      if (args[TensorName::dq_accum].data) {
+      if (clears) {
         auto* accum = args[TensorName::dq_accum].row<float>(batch, head, row);
         if constexpr (kChunks) {
           for (int col = thread % lanes * 4; col < args.head_dim; col += lanes * 4) {
@@ -103,6 +107,8 @@ struct ConvertArguments {
   Conversion conversions[2];
   int count = 0;
   int heads, block_rows, seqlen;
+  TileShape tile;              // of the pass that made the sums
+  bool sums_may_lack = false;  // of q tiles that see no key
 };
 
 template <typename Element, bool kChunks>
@@ -115,6 +121,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
   const int thread = static_cast<int>(threadIdx.x);
   const int end = min_of(args.seqlen, work.end_block * args.block_rows);
   gpu::sm90::wait_for_kernel_before();
+  const bool lacks = args.sums_may_lack && kv_tiles(args.common.band, args.tile, work.first_block).empty();
   for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
        row += kElementwiseThreads / lanes) {
     for (int i = 0; i < args.count; ++i) {
@@ -125,7 +132,9 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
         if constexpr (kChunks) {
           float4 parts[kWidth / 4];  // all asked for before the first is used
 #pragma unroll
-          for (int i = 0; i < kWidth / 4; ++i) parts[i] = reinterpret_cast<const float4*>(source + col)[i];
+          for (int i = 0; i < kWidth / 4; ++i) {
+            parts[i] = lacks ? float4{} : reinterpret_cast<const float4*>(source + col)[i];
+          }
           Chunk<Element> rounded;
 #pragma unroll
           for (int i = 0; i < kWidth / 4; ++i) {
@@ -136,7 +145,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
           }
           *reinterpret_cast<Chunk<Element>*>(target + col) = rounded;
         } else {
-          target[col] = narrow<Element>(source[col] * factor);
+          target[col] = narrow<Element>(lacks ? 0.0f : source[col] * factor);
         }
       }
     }
@@ -153,7 +162,8 @@ void launch_delta(const TileProgram& program, const KernelArguments& arguments, 
   dispatch_element(program.problem.dtype, [&]<typename Element>() {
     launch_grid(chunks ? delta_pass<Element, true> : delta_pass<Element, false>, program,
                 {kElementwiseThreads, 0}, stream, arguments, program.tile.block_m,
-                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1));
+                lanes_for(arguments.head_dim, chunks ? Chunk<Element>::kSize : 1),
+                program.dq_start == DqStart::cleared ? 0 : program.dq_flags);
   });
 }
 
@@ -167,7 +177,9 @@ void launch_convert(const TileProgram& program, const KernelArguments& arguments
   ConvertArguments convert{.common = arguments,
                            .heads = by_query ? arguments.heads : arguments.heads_kv,
                            .block_rows = by_query ? program.tile.block_m : program.tile.block_n,
-                           .seqlen = by_query ? arguments.band.seqlen_q : arguments.band.seqlen_k};
+                           .seqlen = by_query ? arguments.band.seqlen_q : arguments.band.seqlen_k,
+                           .tile = program.tile,
+                           .sums_may_lack = program.dq_start != DqStart::cleared};
   for (std::size_t i = 0; i < program.prologue.size(); ++i) {
     const TensorName source = program.prologue[i].tensor, target = program.epilogue[i].tensor;
     const bool scaled = source == TensorName::dq_accum || source == TensorName::dk_accum;

@@ -14,6 +14,19 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
   return flash3_fp8_shape(static_cast<int>(problem.head_dim), sums, Flash3::short_rows(problem));
 }
 
+bool can_stay(const AttentionProblem& problem) {
+  return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).stays &&
+         flash3_backward_stays(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q);
+}
+
+/// Where CTAs stay, in the default order: in another, long and short kv tiles might not come in turn.
+DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
+  const bool in_turn = !problem.masked() || options.fused_heads_per_section == 1;
+  if (can_stay(problem) && in_turn) return DqStart::claimed;
+  return flash3_stores_in_order(static_cast<int>(problem.head_dim), problem.masked()) ? DqStart::in_order
+                                                                                      : DqStart::cleared;
+}
+
 }  // namespace
 
 bool Flash3::short_rows(const AttentionProblem& problem) {
@@ -37,7 +50,13 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
         static_cast<int>(problem.head_dim), problem.seqlen_q, problem.batch * problem.heads_kv,
         problem.group_size(), short_rows(problem));
   }
+  options.dq_flags = Flash3BackwardShape::consumers();
+  options.dq_start = dq_start(problem, options);
   return options;
+}
+
+bool Flash3::stays(const TileProgram& program) {
+  return can_stay(program.problem) && program.grid.heads_in_turn();
 }
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {

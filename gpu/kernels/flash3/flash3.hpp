@@ -31,12 +31,15 @@ struct Flash3 {
   static constexpr ChipRange chips{.first = 90, .last = 90};
   static constexpr Arithmetic arithmetic{.maxima = Maxima::lagging, .fp8_sum_error = 0x1p-11};
   static std::vector<Fp8Sums> fp8_sums() { return {Fp8Sums::two_level, Fp8Sums::fast}; }
-  /// Ordered, it polls and counts turns in memory, besides: bytes that no closed form has.
+  /// Where kv tiles wait for each other they ask again and again: bytes that no closed form has, ordered
+  /// above all.
   static std::vector<BackwardOrder> backward_orders() {
     return {BackwardOrder::fused, BackwardOrder::ordered};
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
+  /// Of a backward pass whose sums are cleared: see flash3_backward_stays().
+  static bool stays(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);

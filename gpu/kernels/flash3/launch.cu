@@ -31,22 +31,10 @@ template <ProductType kType, typename Choice>
 void launch_backward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_dkdvdq<kType, Choice, true>
                                            : gpu::launch_flash3_dkdvdq<kType, Choice, false>;
-  gpu::Flash3BackwardArguments passed = gpu::flash3_backward_arguments<kType, Choice::shape>(arguments);
   const std::int64_t items = cta_for_each_item(program).size();
   const int ctas =
       static_cast<int>(Choice::shape.stays ? std::min<std::int64_t>(items, multiprocessors()) : items);
-  if constexpr (!Choice::shape.ordered) {
-    launch(passed, ctas, stream);
-  } else {  // a count for each q tile and warpgroup, which the kv tiles wait for
-    const auto blocks = static_cast<std::size_t>(num_m_blocks(arguments.band, Choice::shape.tile));
-    const auto heads = static_cast<std::size_t>(arguments.grid.num_heads * arguments.group_size());
-    const std::size_t bytes = heads * blocks * Choice::shape.consumers() * sizeof(int);
-    check_cuda(cudaMallocAsync(reinterpret_cast<void**>(&passed.dq_turns), bytes, stream),
-               "allocating turns");
-    check_cuda(cudaMemsetAsync(passed.dq_turns, 0, bytes, stream), "clearing turns");
-    launch(passed, ctas, stream);
-    check_cuda(cudaFreeAsync(passed.dq_turns, stream), "freeing turns");
-  }
+  launch(gpu::flash3_backward_arguments<kType, Choice::shape>(arguments, program.dq_start), ctas, stream);
 }
 
 template <ProductType kType, typename Choice>
@@ -113,11 +101,8 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
       }
-      // In another order, long and short kv tiles might not come in turn.
-      const AttentionProblem& problem = program.problem;
-      const bool stay =
-          program.grid.heads_in_turn() &&
-          flash3_backward_stays(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q);
+      const bool stay = program.dq_start == DqStart::claimed ||
+                        (program.dq_start == DqStart::cleared && Flash3::stays(program));
       if constexpr (Flash3BackwardChoice<kHeadDim, false, true>::shape.stays) {
         using Stays = Flash3BackwardChoice<kHeadDim, false, true>;
         if (stay) return launch_backward<kType, Stays>(program, arguments, stream);

@@ -26,6 +26,18 @@ __device__ __forceinline__ void wait_for_kernel_before() {
 __device__ __forceinline__ void count_up(int* count) {
   asm volatile("fence.proxy.async.global;\nred.release.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
 }
+/// Claims what a word in global memory stands for, which is 0 until somebody does, and which the same one
+/// counts up when it is there. @return the word before: 0 for who has it now; 2 if all is there
+__device__ __forceinline__ int claim(int* word) {
+  int before;
+  asm volatile(
+      "atom.acquire.gpu.global.cas.b32 %0, [%1], 0, 1;\n"
+      "fence.proxy.async.global;"
+      : "=r"(before)
+      : "l"(word)
+      : "memory");
+  return before;
+}
 /// Until that many have; what they wrote is then there.
 __device__ __forceinline__ void wait_for_count(const int* count, int enough) {
   int counted;

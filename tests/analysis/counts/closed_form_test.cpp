@@ -27,9 +27,10 @@ std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
     traffic.tensor = access.tensor;
     const bool first = seen.insert(tile).second;
     if (access.kind == AccessKind::load) traffic.load_bytes += access.bytes;
-    if (access.kind == AccessKind::store) traffic.store_bytes += access.bytes;
-    if (access.kind == AccessKind::reduce) traffic.reduce_bytes += access.bytes;
-    if (first && access.kind != AccessKind::store) traffic.compulsory_read_bytes += access.bytes;
+    const bool stores = access.kind == AccessKind::store || (access.kind == AccessKind::sum && first);
+    if (stores) traffic.store_bytes += access.bytes;
+    if (access.kind != AccessKind::load && !stores) traffic.reduce_bytes += access.bytes;
+    if (first && !stores) traffic.compulsory_read_bytes += access.bytes;
     if (access.kind != AccessKind::load && written.insert(tile).second) {
       traffic.compulsory_write_bytes += access.bytes;
     }
@@ -78,6 +79,57 @@ TEST_CASE("a work counter is asked once for each block, and cleared once, by sec
   }
 }
 
+TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by sectors of 32 bytes") {
+  // Of 4 q tiles two see no key, one sees one kv tile, and one both.
+  const AttentionProblem problem{.batch = 2,
+                                 .heads = 3,
+                                 .heads_kv = 1,
+                                 .seqlen_q = 256,
+                                 .seqlen_k = 128,
+                                 .head_dim = 64,
+                                 .causal = true};
+  ProgramOptions options = ProgramOptions::with_tile({64, 64});
+  constexpr std::int64_t kHeads = 2 * 3, kVisits = 1 + 2, kBegun = 2, kTiles = 4;
+  struct Expected {
+    BackwardOrder order;
+    DqStart start;
+    std::int64_t asked, told;  // a flag and head
+  };
+  for (const Expected& expected :
+       {Expected{BackwardOrder::fused, DqStart::in_order, kVisits - kBegun, kBegun},
+        Expected{BackwardOrder::fused, DqStart::claimed, kVisits, kVisits + kBegun},
+        Expected{BackwardOrder::ordered, DqStart::in_order, kVisits - kBegun, kVisits}}) {
+    options.backward = expected.order;
+    options.dq_start = expected.start;
+    options.dq_flags = 2;
+    const auto programs = build_programs(Algorithm::flash2, Direction::backward, problem, options);
+    REQUIRE(programs.size() == 3);
+    const auto beyond_tensors = [](const TileProgram& program) {
+      ReadWriteBytes bytes;
+      const ClosedFormBytes all = closed_form_bytes(program);
+      bytes = {all.sm_l2_read_bytes, all.sm_l2_write_bytes};
+      for (const TensorTraffic& tensor : tensor_traffic(program)) {
+        bytes.read_bytes -= tensor.load_bytes;
+        bytes.write_bytes -= tensor.store_bytes + tensor.reduce_bytes;
+      }
+      return bytes;
+    };
+    CHECK(beyond_tensors(programs[0]) == ReadWriteBytes{0, 32 * kTiles * kHeads});
+    CHECK(beyond_tensors(programs[1]) ==
+          ReadWriteBytes{32 * 2 * expected.asked * kHeads, 32 * 2 * expected.told * kHeads});
+    CHECK(beyond_tensors(programs[2]) == ReadWriteBytes{});
+    const std::int64_t sums = tensor_extent(problem, TensorName::dq_accum).bytes() / kTiles;  // of a q tile
+    for (const TensorTraffic& tensor : tensor_traffic(programs[1])) {
+      if (tensor.tensor != TensorName::dq_accum) continue;
+      CHECK(tensor.store_bytes == kBegun * sums);
+      CHECK(tensor.reduce_bytes == (kVisits - kBegun) * sums);
+    }
+    for (const TensorTraffic& tensor : tensor_traffic(programs[2])) {
+      if (tensor.tensor == TensorName::dq_accum) CHECK(tensor.load_bytes == kBegun * sums);
+    }
+  }
+}
+
 TEST_CASE("the closed form is the sum over the program's accesses, tensor by tensor") {
   for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
     testing::ProblemGenerator random(seed);
@@ -90,6 +142,7 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     options[PassName::softmax].row_reads = random.between(1, 3);
     options[PassName::dscores].row_reads = random.between(1, 2);
     if (seed % 3 == 0) p = random.padded(p);
+    if (seed % 8 < 4) options.dq_start = DqStart::in_order;
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
       for (const TileProgram& program : testing::programs_of(choice, p, options)) {
         CAPTURE(seed);
@@ -116,7 +169,10 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
           sum.compulsory_read_bytes += expected.compulsory_read_bytes;
           sum.compulsory_write_bytes += expected.compulsory_write_bytes;
         }
-        CHECK(closed_form_bytes(program) == sum);
+        const ClosedFormBytes bytes = closed_form_bytes(program);
+        if (program.dq_start == DqStart::cleared) CHECK(bytes == sum);  // else it has flags besides
+        CHECK(bytes.compulsory_read_bytes == sum.compulsory_read_bytes);
+        CHECK(bytes.compulsory_write_bytes == sum.compulsory_write_bytes);
         CHECK(executed_flops(program) == 2 * p.head_dim * program.matmuls * computed_entries(program));
       }
     }

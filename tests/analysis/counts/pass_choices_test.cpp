@@ -26,7 +26,8 @@ TEST_CASE("a pass that stands for several programs has the choices of each, and 
   }
   options.backward = BackwardOrder::ordered;
   CHECK(noted(Direction::forward, problem, options) == PassChoices{});
-  CHECK(noted(Direction::backward, problem, options) == PassChoices{.ordered = true});  // convert comes last
+  CHECK(noted(Direction::backward, problem, options) ==  // convert comes last
+        PassChoices{.ordered = true, .dq_start = "in-order"});
 
   options.diagonal_slices = 4;
   CHECK(noted(Direction::backward, problem, options) == PassChoices{.diagonal_slices = 4, .ordered = true});

@@ -30,6 +30,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   options.scan = static_cast<Scan>(random.between(0, 2));
   options.diagonal_slices = slices;
   options.ctas_per_turn = random.between(1, 4);
+  if (seed % 2 == 0) options.dq_start = DqStart::claimed;
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
   if (random.chance(0.25)) p = random.padded(p);

@@ -223,25 +223,28 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
         const TileAccess access =
             program.access(operand, group.batch, group.head, group.m_block, group.n_block);
         ++traffic.accesses;
-        if (operand.kind == AccessKind::load) traffic.load_bytes += access.bytes;
-        if (operand.kind == AccessKind::store) traffic.store_bytes += access.bytes;
-        if (operand.kind == AccessKind::reduce) traffic.reduce_bytes += access.bytes;
         const auto [entry, first] = tiles.try_emplace(
             {access.tensor, access.batch, access.head, access.m_block, access.n_block}, Tile{});
         Tile& tile = entry->second;
+        const AccessKind kind = operand.kind != AccessKind::sum ? operand.kind
+                                : first                         ? AccessKind::store
+                                                                : AccessKind::reduce;
+        if (kind == AccessKind::load) traffic.load_bytes += access.bytes;
+        if (kind == AccessKind::store) traffic.store_bytes += access.bytes;
+        if (kind == AccessKind::reduce) traffic.reduce_bytes += access.bytes;
         if (first) {
           memory.for_each_run(operand.tensor, group, [&](std::int64_t address, std::int64_t bytes) {
             for (const PlainLine& line : plain_lines(shape, address, bytes)) tile.lines.push_back(line);
           });
-          if (operand.kind != AccessKind::store) first_read += access.bytes;
+          if (kind != AccessKind::store) first_read += access.bytes;
         }
-        if (operand.kind != AccessKind::load && !tile.written) {
+        if (kind != AccessKind::load && !tile.written) {
           tile.written = true;
           written += access.bytes;
           written_lines += static_cast<std::int64_t>(tile.lines.size());
         }
         for (const PlainLine& line : tile.lines) {
-          read_again += l2.access(operand.kind, line, step->partition) && !first;
+          read_again += l2.access(kind, line, step->partition) && !first;
         }
       }
     }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <list>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "analysis/counts/closed_form.hpp"
@@ -36,9 +37,10 @@ class DirectCache {
       line = *found->second;
       lines_.erase(found->second);
       used_ -= line.bytes;
-    } else if (access.kind != AccessKind::store) {
+    } else if (access.kind != AccessKind::store && (access.kind != AccessKind::sum || seen_.contains(key))) {
       read_bytes += access.bytes;
     }
+    seen_.insert(key);
     line.dirty = line.dirty || access.kind != AccessKind::load;
     lines_.push_front(line);
     places_[key] = lines_.begin();
@@ -53,6 +55,7 @@ class DirectCache {
 
  private:
   using Key = std::tuple<TensorName, int, int, int, int>;
+  std::set<Key> seen_;
   struct Line {
     Key key;
     std::int64_t bytes;

@@ -297,6 +297,40 @@ TEST_CASE("the ordered order has the passes and the bits of the fused one, which
   check_same_as(BackwardOrder::ordered, BackwardOrder::fused, &TileProgram::ordered, 1, 1);
 }
 
+TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared and added to") {
+  // Some queries see no key.
+  const AttentionProblem p{.batch = 2,
+                           .heads = 4,
+                           .heads_kv = 2,
+                           .seqlen_q = 90,
+                           .seqlen_k = 50,
+                           .head_dim = 12,
+                           .causal = true,
+                           .key_lengths = {50, 21}};
+  ProgramOptions options = ProgramOptions::with_tile({16, 8});
+  const Kernel& kernel = cpu_kernels().back();
+  for (const BackwardOrder order : {BackwardOrder::fused, BackwardOrder::ordered}) {
+    options.backward = order;
+    TensorSet cleared(p), stored(p);
+    for (TensorSet* set : {&cleared, &stored}) {
+      fill_random_inputs(*set, Direction::backward);
+      options.dq_start = DqStart::cleared;
+      kernel.run(options, Direction::forward, *set, nullptr);
+      if (set == &stored) options.dq_start = DqStart::in_order;
+      kernel.run(options, Direction::backward, *set, nullptr);
+    }
+    for (const TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) {
+      for (std::int64_t i = 0; i < cleared[name].shape().elements(); ++i) {
+        REQUIRE(stored[name].get(i) == cleared[name].get(i));
+      }
+    }
+  }
+  options.diagonal_slices = 2;
+  for (const TileProgram& program : kernel.programs(Direction::backward, p, options)) {
+    CHECK(program.dq_start == DqStart::cleared);
+  }
+}
+
 TEST_CASE("only standard attention holds an N x N tensor") {
   const AttentionProblem p{.seqlen_q = 300, .seqlen_k = 300, .head_dim = 8};
   for (const KernelCase& c : testing::kernel_cases()) {

@@ -59,6 +59,7 @@ TEST_CASE("observed accesses are the program's, in order") {
       CAPTURE(c.name());
       options.backward = c.backward;
       options.diagonal_slices = c.kernel->smallest_part > 0 ? slices : 1;
+      options.dq_start = seed % 2 == 0 ? DqStart::in_order : DqStart::cleared;
       TensorSet tensors(p);
       fill_random_inputs(tensors, Direction::backward);
       TileObserver forward, backward;

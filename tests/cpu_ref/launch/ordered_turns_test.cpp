@@ -32,7 +32,11 @@ TEST_CASE("additions to a tile happen in the order of tickets, whatever the thre
       try {
         for (std::size_t i = 0; i < tiles.size(); ++i) {
           if (cta % 50 == 49 && i == 3) throw std::runtime_error("a CTA that fails half way");
-          tickets.take([&] { log[static_cast<std::size_t>(tiles[i])].push_back(cta); });
+          tickets.take([&](bool first) {
+            std::vector<int>& of_tile = log[static_cast<std::size_t>(tiles[i])];
+            CHECK(first == of_tile.empty());
+            of_tile.push_back(cta);
+          });
         }
       } catch (const std::runtime_error&) {
       }

@@ -13,9 +13,11 @@ namespace tilescope::gpu {
 struct Flash3BackwardArguments {
   CUtensorMap q, k, v, dout;  // head_panels(): boxes of block_m, block_n, block_n and block_m rows
   CUtensorMap dk, dv;         // head_panels(): boxes of 16 rows
-  CUtensorMap dq_accum;       // (B, H, Nq, D) fp32, cleared: boxes of 32 columns and 64 rows
-  int* dq_turns =
-      nullptr;  // ordered: of each (batch, head, q tile, warpgroup) how many kv tiles added, 0 at first
+  CUtensorMap dq_accum;       // (B, H, Nq, D) fp32: boxes of 32 columns and 64 rows
+  /// A q tile's flags (DqStart), one for each warpgroup, 0 at first: how many kv tiles have added to dQ, in
+  /// an ordered pass; whether one has stored there; claimed, and then stored. Null: dQ is cleared, all add.
+  int* dq_flags = nullptr;
+  unsigned flag_batch_stride = 0, flag_head_stride = 0, flag_tile_stride = 0;  // [16 bytes]
   const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements
   const float* delta = nullptr;  // likewise
   std::int64_t statistic_batch_stride = 0, statistic_head_stride = 0;

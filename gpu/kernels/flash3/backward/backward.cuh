@@ -147,13 +147,6 @@ __device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField
   entry.add(field, sum);
 }
 
-/// A number that ptxas takes for a new one, so that what is computed from it is computed again, not kept in
-/// registers round a loop: addresses of swizzled tiles, above all.
-__device__ __forceinline__ int computed_again(int x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
-
 /// The same number, in a register that no product has written. ptxas takes a plain copy for the product's own
 /// register, and lets whoever reads it wait for all products in flight.
 /// @param zero  0, which the compiler must not know

@@ -7,9 +7,10 @@
 
 namespace tilescope::gpu {
 
-/// Of the fused backward pass. dq_accum must be cleared before, and converted after.
+/// Of the fused backward pass. dq_accum is converted after it.
+/// @param start  what must be cleared before: dq_accum, or flags in dq
 template <sm90::ProductType kType, Flash3BackwardShape kShape>
-Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
+Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, DqStart start) {
   constexpr auto kElement =
       kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int batch = args.grid.num_heads / args.heads_kv;
@@ -29,6 +30,14 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args) {
                                               args.heads, q_rows, args.head_dim, 64);
   sums.box[0] = 32;
   out.dq_accum = sm90::encode_tensor_map(sums, args[TensorName::dq_accum].data);
+  if (start != DqStart::cleared) {
+    const DeviceTensor& dq = args[TensorName::dq];
+    out.dq_flags = static_cast<int*>(dq.data);
+    const auto stride = [](std::int64_t elements) { return static_cast<unsigned>(elements / 8); };
+    out.flag_batch_stride = stride(dq.batch_stride);
+    out.flag_head_stride = stride(dq.head_stride);
+    out.flag_tile_stride = stride(kShape.tile.block_m * dq.row_stride);
+  }
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);
   out.delta = static_cast<const float*>(args[TensorName::delta].data);

@@ -174,6 +174,13 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
   });
 }
 
+/// A number that ptxas takes for a new one, so that what is computed from it is computed again, not kept in
+/// registers round a loop: addresses of swizzled tiles, above all.
+__device__ __forceinline__ int computed_again(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 /// Asked anew, since a loading thread has no register to keep it in.
 __device__ __forceinline__ int lane_of_warp() {
   int lane;
@@ -245,9 +252,55 @@ struct DqRound {
   __device__ __forceinline__ void advance() { round ^= kBoxes / kStages & 1; }
 };
 
-/// One thread. Adds what a computing warpgroup has of dQ to memory, a box of 32 columns after the other. In
-/// an ordered pass it waits until the kv tiles before its own have added theirs to the same place. Those
-/// belong to CTAs that were issued earlier, so that the wait ends.
+/// What a kv tile does with its part of a q tile's dQ, and when: DqStart.
+template <Flash3BackwardShape kShape, int kGroup>
+struct DqTurn {
+  const Flash3BackwardArguments& args;
+  const Flash3Stream& stream;
+  int head, m_block;
+  bool stores = false;
+  unsigned place = 0;  // of the flags [16 bytes]
+
+  __device__ __forceinline__ void find_place() {
+    place = stream.batch * args.flag_batch_stride + head * args.flag_head_stride +
+            m_block * args.flag_tile_stride;
+  }
+  __device__ __forceinline__ int* flag() const { return args.dq_flags + std::uint64_t{place} * 4 + kGroup; }
+  /// Kv tiles of the q tile in front of this one. They belong to CTAs that were issued earlier, so that a
+  /// wait for them ends.
+  __device__ __forceinline__ int before() const {
+    return stream.n_block - kv_tiles(args.band, kShape.tile, m_block).begin;
+  }
+  /// While dQ is being computed: who is first has stored a step ago, as a rule.
+  __device__ __forceinline__ void begin() {
+    if constexpr (!kShape.stays) {
+      stores = (kShape.ordered || args.dq_flags) && before() == 0;
+      find_place();
+      if (!kShape.ordered && args.dq_flags && !stores) sm90::wait_for_count(flag(), 1);
+    }
+  }
+  /// Where CTAs stay, two launches could wait for each other's first kv tiles. There whoever comes claims the
+  /// q tile, and others wait only for one that is storing.
+  __device__ __forceinline__ void wait() {
+    if constexpr (kShape.ordered) {
+      if (!stores) sm90::wait_for_count(flag(), before());
+    } else if constexpr (kShape.stays) {
+      if (!args.dq_flags) return;
+      find_place();
+      const int state = sm90::claim(flag());
+      stores = state == 0;
+      if (state == 1) sm90::wait_for_count(flag(), 2);
+    }
+  }
+  __device__ __forceinline__ void pass_on() const {
+    if (!kShape.ordered && !stores) return;
+    sm90::wait_for_stores<0>();
+    sm90::count_up(flag());
+  }
+};
+
+/// One thread. Adds what a computing warpgroup has of dQ to memory, or stores it there, a box of 32 columns
+/// after the other.
 template <Flash3BackwardShape kShape, int kGroup>
 __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
                                         Flash3BackwardShared<kShape> shared) {
@@ -255,29 +308,23 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
   DqRound<kBoxes, kShape.dq_stages()> round;
   static_assert(kShape.dq_stages() > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
   each_tile<kShape>(args, [&](const Flash3Stream& stream, int head, int m_block) {
-    [[maybe_unused]] int* turn = nullptr;
-    if constexpr (kShape.ordered) {
-      turn = args.dq_turns +
-             kShape.consumers() * ((stream.batch * args.heads_kv * args.group_size + head) *
-                                       num_m_blocks(args.band, kShape.tile) +
-                                   m_block) +
-             kGroup;
-    }
+    DqTurn<kShape, kGroup> turn{args, stream, head, m_block};
+    turn.begin();
     const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kGroup : 0);
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) {
       sm90::wait(shared.dq_full(kGroup, round.stage(i)), round.full_parity(i), "dQ");
-      if (kShape.ordered && i == 0) {
-        sm90::wait_for_count(turn, stream.n_block - kv_tiles(args.band, kShape.tile, m_block).begin);
-      }
+      if (i == 0) turn.wait();
 #pragma unroll
       for (int panel = 0; panel < kShape.dq_box().panels(); ++panel) {
         const int col = 64 * kShape.first_dq_panel(kGroup) + i * kShape.dq_box().cols +
                         panel * kShape.dq_box().panel_cols();
-        if (col < args.head_dim && first_query < args.band.seqlen_q) {
-          sm90::add_box(args.dq_accum,
-                        shared.dq(kGroup, round.stage(i)) + panel * kShape.dq_box().panel_bytes(), col,
-                        first_query, head, stream.batch);
+        if (col >= args.head_dim || first_query >= args.band.seqlen_q) continue;
+        const std::uint32_t box = shared.dq(kGroup, round.stage(i)) + panel * kShape.dq_box().panel_bytes();
+        if (turn.stores) {
+          sm90::store_box(args.dq_accum, box, col, first_query, head, stream.batch);
+        } else {
+          sm90::add_box(args.dq_accum, box, col, first_query, head, stream.batch);
         }
       }
       sm90::commit_stores();
@@ -289,10 +336,7 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
     sm90::wait_for_store_reads<0>();
     sm90::arrive(shared.dq_empty(kGroup, round.stage(kBoxes - 1)));
     round.advance();
-    if constexpr (kShape.ordered) {
-      sm90::wait_for_stores<0>();
-      sm90::count_up(turn);
-    }
+    turn.pass_on();
   });
 }
 

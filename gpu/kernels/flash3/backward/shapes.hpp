@@ -168,6 +168,10 @@ static_assert(flash3_backward_heads_per_section(256, 512, 256, 1, true) == 1);
 constexpr bool flash3_backward_stays(std::int64_t visible_pairs, std::int64_t rows) {
   return visible_pairs <= 768 * rows;
 }
+/// Whether the first kv tile of a q tile stores its dQ where CTAs do not stay. Without a mask all kv tiles of
+/// a head go through its q tiles in step, and those that wait lose what the delta pass gains; where a q
+/// tile's dQ is large, too.
+constexpr bool flash3_stores_in_order(int head_dim, bool masked) { return masked && head_dim <= 128; }
 /// Such a shape as a type, for templates.
 template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {

@@ -55,19 +55,10 @@ double relative_error(const Matrix& exact, F got) {
   return error / largest;
 }
 
-/// Of each q tile how many kv tiles have added, for a pass that is ordered.
+/// @param start  where it is not DqStart::cleared, the first ints of a q tile's dq must be 0
 template <typename Choice>
-OnDevice<int> turns_of(const Case& c) {
-  const int blocks = ceil_div(c.seqlen_q, Choice::shape.tile.block_m);
-  return OnDevice<int>(
-      std::vector<int>(static_cast<std::size_t>(c.heads * blocks * Choice::shape.consumers())));
-}
-
-template <typename Choice>
-void launch(const KernelArguments& args, const Case& c) {
-  auto passed = flash3_backward_arguments<sm90::ProductType::bf16, Choice::shape>(args);
-  const OnDevice<int> turns = turns_of<Choice>(c);
-  passed.dq_turns = turns.data;
+void launch(const KernelArguments& args, DqStart start) {
+  const auto passed = flash3_backward_arguments<sm90::ProductType::bf16, Choice::shape>(args, start);
   const auto items = static_cast<int>(args.grid.size());  // few CTAs, where they stay: several each
   launch_flash3_dkdvdq<sm90::ProductType::bf16, Choice>(
       passed, Choice::shape.stays ? std::min(items, 3) : items, nullptr);
@@ -75,7 +66,8 @@ void launch(const KernelArguments& args, const Case& c) {
 }
 
 template <typename Choice>
-void check(const Case& c) {
+void check(const Case& c, DqStart start) {
+  CAPTURE(to_string(start));
   CAPTURE(c.seqlen_q);
   CAPTURE(c.seqlen_k);
   CAPTURE(c.right);
@@ -128,7 +120,17 @@ void check(const Case& c) {
   const std::vector<std::uint16_t> poison(k.size(), 0x7FFF);
   const OnDevice<std::uint16_t> q_device(q_bits), k_device(k_bits), v_device(v_bits), dout_device(dout_bits),
       dk_device(poison), dv_device(poison);
-  const OnDevice<float> dq_device(std::vector<float>(q.size(), 0.0f)), lse_device(lse), delta_device(delta);
+  // Nobody clears the sums of q tiles that are stored first.
+  const bool cleared = start == DqStart::cleared;
+  const float unwritten = cleared ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+  const OnDevice<float> dq_device(std::vector<float>(q.size(), unwritten)), lse_device(lse),
+      delta_device(delta);
+  std::vector<std::uint16_t> flags(q.size(), 0x7FFF);
+  for (int row = 0; row < c.heads * c.seqlen_q; ++row) {
+    if (row % c.seqlen_q % Choice::shape.tile.block_m == 0)
+      std::fill_n(flags.begin() + row * d, 4, std::uint16_t{0});
+  }
+  const OnDevice<std::uint16_t> flags_device(flags);
   KernelArguments args;
   const auto tensor = [&](TensorName name, void* data, int rows) {
     args.tensors[static_cast<std::size_t>(name)] = {data, 0, std::int64_t{rows} * d, d};
@@ -140,6 +142,7 @@ void check(const Case& c) {
   tensor(TensorName::dk, dk_device.data, c.seqlen_k);
   tensor(TensorName::dv, dv_device.data, c.seqlen_k);
   tensor(TensorName::dq_accum, dq_device.data, c.seqlen_q);
+  tensor(TensorName::dq, flags_device.data, c.seqlen_q);
   args.tensors[static_cast<std::size_t>(TensorName::lse)] = {lse_device.data, 0, c.seqlen_q, 1};
   args.tensors[static_cast<std::size_t>(TensorName::delta)] = {delta_device.data, 0, c.seqlen_q, 1};
   args.band = band;
@@ -151,9 +154,18 @@ void check(const Case& c) {
   args.softmax_scale = c.scale;
   args.softmax_scale_log2 = std::fabs(c.scale) * 1.44269504f;
   args.score_sign = c.scale < 0 ? -1.0f : 1.0f;
-  launch<Choice>(args, c);
+  launch<Choice>(args, start);
   const auto dk_bits = dk_device.host(), dv_bits = dv_device.host();
-  const auto dq_sums = dq_device.host();
+  auto dq_sums = dq_device.host();
+  for (int row = 0; row < c.heads * c.seqlen_q && !cleared; ++row) {  // of q tiles that see no key
+    const bool begun =
+        !kv_tiles(band, Choice::shape.tile, row % c.seqlen_q / Choice::shape.tile.block_m).empty();
+    for (int col = 0; col < d && !begun; ++col) {
+      float& sum = dq_sums[static_cast<std::size_t>(row * d + col)];
+      CHECK(std::isnan(sum));
+      sum = 0;
+    }
+  }
   // P, dS and the results are rounded to bf16.
   constexpr double kBound = 0.01;
   CHECK(relative_error(dv, [&](std::size_t i) { return value(dv_bits[i]); }) <= kBound);
@@ -167,9 +179,13 @@ void check_choice() {
   constexpr int kHeadDim = Choice::shape.head_dim;
   constexpr int kM = Choice::shape.tile.block_m, kN = Choice::shape.tile.block_n;
   CAPTURE(kHeadDim);
-  const auto at = [](int heads, int heads_kv, int m, int n, int left = -1, int right = -1,
-                     float scale = 0.09f) {
-    check<Choice>({heads, heads_kv, m, n, kHeadDim, left, right, scale});
+  const auto check_starts = [](const Case& c) {
+    if (!Choice::shape.ordered) check<Choice>(c, DqStart::cleared);
+    check<Choice>(c, Choice::shape.stays ? DqStart::claimed : DqStart::in_order);
+  };
+  const auto at = [&](int heads, int heads_kv, int m, int n, int left = -1, int right = -1,
+                      float scale = 0.09f) {
+    check_starts({heads, heads_kv, m, n, kHeadDim, left, right, scale});
   };
   at(1, 1, kM, kN);
   at(1, 1, 2 * kM, 2 * kN);
@@ -181,7 +197,7 @@ void check_choice() {
   at(3, 3, 70, 6 * kN, -1, 0);  // most kv tiles are seen by nobody
   at(3, 3, 6 * kN, 5 * kN, -1, 0);
   at(2, 1, 1, 1);
-  check<Choice>({2, 1, 70, 90, kHeadDim - 24, -1, 5, 0.3f});
+  check_starts({2, 1, 70, 90, kHeadDim - 24, -1, 5, 0.3f});
 }
 template <int kHeadDim>
 void check_all() {
@@ -202,12 +218,14 @@ void check_repeats() {
       dout(random_tensor(random, count, exact)),
       dk(std::vector<std::uint16_t>(static_cast<std::size_t>(count))),
       dv(std::vector<std::uint16_t>(static_cast<std::size_t>(count)));
-  const std::vector<float> zeros(static_cast<std::size_t>(count));
+  const std::vector<float> unwritten(static_cast<std::size_t>(count),
+                                     std::numeric_limits<float>::quiet_NaN());
   const std::vector<float> rows(static_cast<std::size_t>(c.heads * c.seqlen_q), 8.0f);
   const OnDevice<float> lse(rows), delta(rows);
   std::vector<float> first;
   for (int run = 0; run < 10; ++run) {
-    const OnDevice<float> dq(zeros);
+    const OnDevice<float> dq(unwritten);
+    const OnDevice<std::uint16_t> flags(std::vector<std::uint16_t>(static_cast<std::size_t>(count)));
     KernelArguments args;
     const auto tensor = [&](TensorName name, void* data) {
       args.tensors[static_cast<std::size_t>(name)] = {data, 0, std::int64_t{c.seqlen_q} * c.head_dim,
@@ -220,6 +238,7 @@ void check_repeats() {
     tensor(TensorName::dk, dk.data);
     tensor(TensorName::dv, dv.data);
     tensor(TensorName::dq_accum, dq.data);
+    tensor(TensorName::dq, flags.data);
     args.tensors[static_cast<std::size_t>(TensorName::lse)] = {lse.data, 0, c.seqlen_q, 1};
     args.tensors[static_cast<std::size_t>(TensorName::delta)] = {delta.data, 0, c.seqlen_q, 1};
     args.band = {c.seqlen_q, c.seqlen_k, kUnbounded, 0};
@@ -229,7 +248,7 @@ void check_repeats() {
     args.head_dim = c.head_dim;
     args.softmax_scale = 0.05f;
     args.softmax_scale_log2 = 0.05f * 1.44269504f;
-    launch<Choice>(args, c);
+    launch<Choice>(args, DqStart::in_order);
     const std::vector<float> sums = dq.host();
     if (run == 0) first = sums;
     CHECK(std::memcmp(first.data(), sums.data(), sums.size() * sizeof(float)) == 0);
