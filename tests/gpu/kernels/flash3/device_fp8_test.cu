@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// flash3's forward pass in fp8: what the registry's tests cannot ask for, descales and the two ways of
-// summing, against attention computed in double precision.
+// flash3's forward pass in fp8: what the registry's tests cannot ask for, descales, the two ways of summing
+// and rows that one key makes up, against attention computed in double precision.
 #include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include <doctest/doctest.h>
@@ -45,8 +45,8 @@ std::vector<std::uint8_t> random_bytes(std::size_t count, unsigned seed) {
   return x;
 }
 
-/// O of e4m3 inputs. @param set_descales  sets those of the arguments
-template <typename Choice, typename SetDescales>
+/// O of inputs of that type. @param set_descales  sets those of the arguments
+template <typename Choice, sm90::ProductType kType = sm90::ProductType::e4m3, typename SetDescales>
 std::vector<float> run(const Problem& p, const std::vector<std::uint8_t>& q,
                        const std::vector<std::uint8_t>& k, const std::vector<std::uint8_t>& v,
                        SetDescales&& set_descales) {
@@ -78,7 +78,7 @@ std::vector<float> run(const Problem& p, const std::vector<std::uint8_t>& q,
   args.softmax_scale_log2 = p.scale * 1.44269504f;
   Flash3Fp8Arguments passed = flash3_fp8_arguments<kShape>(args, counter.data);
   set_descales(passed);
-  launch_flash3_fp8_forward<sm90::ProductType::e4m3, Choice>(passed, 132, nullptr);
+  launch_flash3_fp8_forward<kType, Choice>(passed, 132, nullptr);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   cudaMemcpy(o.data(), o_device.data, o.size() * 2, cudaMemcpyDeviceToHost);
   std::vector<float> out(o.size());
@@ -167,6 +167,58 @@ double drift_of_constant_values(int seqlen_k) {
   return sum / static_cast<double>(out.size());
 }
 
+struct DominatedError {
+  double followed = 0;  // of rows whose maximum must have been raised to the key that makes them up
+  double lagging = 0;   // of the others, where it may lag
+};
+
+/// Largest relative error of O in rows of two keys, one of the first kv tile and one of the next, whose P is
+/// 2^(n / 8) as large: the same n for the rows of a warp, which raise their maxima together, from 0 on. O is
+/// the later key's value times its part of the row.
+template <typename Choice, typename Element, sm90::ProductType kType>
+DominatedError error_where_a_key_dominates() {
+  constexpr int kKeys = 2 * Choice::shape.tile.block_n, kHeadDim = Choice::shape.head_dim;
+  constexpr int kWarpRows = 16, kBits = 7, kStepsOfPower = 8, kLargestLagging = 7;
+  constexpr float kLn2 = 0.693147181f;
+  const Problem p{
+      .seqlen_q = kWarpRows << kBits, .seqlen_k = kKeys, .head_dim = kHeadDim, .scale = kLn2 / kStepsOfPower};
+  const auto byte = [](float x) { return Element(x).__x; };
+  std::vector<std::uint8_t> q(static_cast<std::size_t>(p.seqlen_q * kHeadDim), byte(0.0f));
+  std::vector<std::uint8_t> k(static_cast<std::size_t>(kKeys * kHeadDim), byte(0.0f)), v = k;
+  const auto at = [&](auto& x, int row, int col) -> auto& {
+    return x[static_cast<std::size_t>(row * kHeadDim + col)];
+  };
+  // The score of the later key is n, bit by bit; a further column hides all keys but two.
+  for (int i = 0; i < p.seqlen_q; ++i) {
+    const int n = i / kWarpRows;
+    for (int bit = 0; bit < kBits; ++bit) at(q, i, bit) = byte(static_cast<float>(n & 1 << bit));
+    at(q, i, kBits) = byte(32.0f);
+  }
+  for (int j = 1; j < kKeys - 1; ++j) at(k, j, kBits) = byte(-32.0f);
+  for (int bit = 0; bit < kBits; ++bit) at(k, 0, bit) = byte(1.0f);
+  for (int col = 0; col < kHeadDim; ++col) at(v, 0, col) = byte(1.0f);
+
+  const std::vector<float> out = run<Choice, kType>(p, q, k, v, [](Flash3Fp8Arguments&) {});
+  DominatedError error;
+  for (int i = 0; i < p.seqlen_q; ++i) {
+    const int n = i / kWarpRows;
+    const double prob = std::exp2(static_cast<double>(n) / kStepsOfPower), exact = prob / (prob + 1);
+    double& largest = prob > kLargestLagging ? error.followed : error.lagging;
+    for (int col = 0; col < kHeadDim; ++col) {
+      largest = std::max(largest, std::fabs(static_cast<double>(at(out, i, col)) / exact - 1));
+    }
+  }
+  return error;
+}
+
+template <typename Choice>
+void check_dominated_rows() {
+  constexpr double kOfBf16 = 0x1p-9, kOfSums = 0x1p-11;
+  const DominatedError e5m2 = error_where_a_key_dominates<Choice, __nv_fp8_e5m2, sm90::ProductType::e5m2>();
+  CHECK(e5m2.followed < kOfBf16 + kOfSums);
+  CHECK(e5m2.lagging < 0x1p-3 + kOfBf16 + kOfSums);
+}
+
 }  // namespace flash3_fp8_test
 
 using namespace flash3_fp8_test;
@@ -196,4 +248,11 @@ TEST_CASE("flash3 fp8: sums of many keys in two levels lose nothing, fast ones m
   const double fast = drift_of_constant_values<Flash3Fp8Choice<128, Fp8Sums::fast>>(65536);
   MESSAGE("fast sums: mean relative error ", fast);
   CHECK(fast < -0.1);
+}
+
+TEST_CASE("flash3 fp8: the maximum follows a key that makes up a row, so that its P is not rounded") {
+  check_dominated_rows<Flash3Fp8Choice<64>>();
+  check_dominated_rows<Flash3Fp8Choice<128>>();
+  check_dominated_rows<Flash3Fp8Choice<256>>();
+  check_dominated_rows<Flash3Fp8Choice<256, Fp8Sums::fast>>();
 }
