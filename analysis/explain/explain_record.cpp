@@ -9,6 +9,7 @@
 #include "analysis/explain/other_heads.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/json/problem_json.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "profiler/injection/name_pattern.hpp"
 
 namespace tilescope {
@@ -163,10 +164,8 @@ std::string to_json_text(const ExplainRecord& record) {
 
 ExplainRecord parse_explain_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
+  require_kind(source, json, {kExplainSchema});
   const JsonField field(source, json);
-  if (field.at("schema").text() != kExplainSchema) {
-    field.at("schema").refuse("this program reads \"" + std::string(kExplainSchema) + "\"");
-  }
   try {
     ExplainRecord record;
     record.argv = words_from(field.at("argv"));

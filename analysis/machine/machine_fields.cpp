@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "analysis/records/record_kinds.hpp"
 #include "common/nearest_names.hpp"
 
 namespace tilescope {
@@ -102,6 +103,7 @@ void require_known_in_lists(const std::string& source, const Json& machine) {
 
 void require_machine_fields(const std::string& source, const Json& machine) {
   if (!machine.is_object()) return;
+  refuse_records(source, machine);
   Names known(std::begin(kTexts), std::end(kTexts)), lacking;
   known.emplace_back(kPeaks);
   for (const char* text : kTexts) {

@@ -7,6 +7,7 @@
 
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/json/sm_groups_json.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {
@@ -98,10 +99,8 @@ void read_noise_floor(const JsonField& field, Ceilings& measured) {
 
 CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
+  require_kind(source, json, {kCeilingsSchema});
   const JsonField field(source, json);
-  if (field.at("schema").text() != kCeilingsSchema) {
-    field.at("schema").refuse("must be " + std::string(kCeilingsSchema));
-  }
   try {
     CeilingsRecord record;
     record.argv = json.at("argv").get<std::vector<std::string>>();

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 
 namespace tilescope {
 namespace {
@@ -162,10 +163,8 @@ std::string to_json_text(const TileTable& table) {
 
 TileTable parse_tile_table(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
+  require_kind(source, json, {kTileSchema});
   const JsonField field(source, json);
-  if (field.at("schema").text() != kTileSchema) {
-    field.at("schema").refuse("this program reads \"" + std::string(kTileSchema) + "\"");
-  }
   TileTable table;
   for (const JsonField& choice : field.at("choices").items()) {
     for (const PassName pass : passes_from(choice.at("pass"))) table.put(choice_from(choice, pass));

@@ -9,6 +9,7 @@
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sections/verdicts.hpp"
 
@@ -52,7 +53,9 @@ void add(Document& document, std::optional<Section> section) {
 
 void ReportRecords::add(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
-  const std::string schema = JsonField(source, json).at("schema").text();
+  const std::string schema = require_kind(source, json,
+                                          {kRunSchema, kKernelsSchema, kExplainSchema, kCeilingsSchema,
+                                           kDistributedSchema, kDistributedPeersSchema});
   if (schema == kExplainSchema) {
     explained.push_back(parse_explain_record(source, text));
   } else if (schema == kKernelsSchema) {

@@ -11,6 +11,7 @@
 #include "analysis/ranks/rank_account.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/replay/simulate_record.hpp"
 #include "analysis/replay/simulate_run.hpp"
 #include "analysis/report/report.hpp"
@@ -125,6 +126,7 @@ std::string study(const std::vector<std::string>& argv, const std::string& name,
 std::string explain(const std::vector<std::string>& argv, const std::string& source,
                     const std::string& record, const AttentionProblem& problem, const std::string& passes,
                     const std::string& filter, std::int64_t skip, std::int64_t count) {
+  require_kind(source, parse_json(source, record), {kKernelsSchema});
   KernelChoice choice{filter, skip};
   if (count != -1) choice.count = count;
   return to_json_text(explain_record(argv, source, parse_kernel_record(source, record), choice, problem,

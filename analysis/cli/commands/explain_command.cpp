@@ -15,6 +15,7 @@
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/report/sections/checks/explain_tables.hpp"
 
 namespace tilescope::cli {
@@ -94,16 +95,10 @@ int run_explain(const ExplainArguments& arguments, const CommandContext& context
   if (!arguments.record.empty()) {
     const std::string text = read_text_file(arguments.record);
     const Json json = parse_json(arguments.record, text);
-    const std::string schema = JsonField(arguments.record, json).at("schema").text();
-    if (schema == kDistributedPeersSchema)
-      return explain_peers(context, parse_distributed_peers(arguments.record, text));
-    if (schema != kKernelsSchema) {
-      throw BadInput(
-          "RECORD", arguments.record,
-          fmt::format("must be what `profile --json FILE -- COMMAND` wrote, not a record of another "
-                      "command ({})",
-                      schema));
-    }
+    const bool peers =
+        JsonField(arguments.record, json).has("schema") && json["schema"] == kDistributedPeersSchema;
+    if (peers) return explain_peers(context, parse_distributed_peers(arguments.record, text));
+    require_kind(arguments.record, json, {kKernelsSchema});
   }
   const ExplainRecord record = explain_kernels(arguments, context);
   context.write_json(to_json_text(record));

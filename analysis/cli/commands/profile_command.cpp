@@ -16,6 +16,7 @@
 #include "analysis/cli/tables/ncu_comparison.hpp"
 #include "analysis/cli/tables/profile_output.hpp"
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/nearest_names.hpp"
 #include "profiler/calibration/self_test.hpp"
@@ -76,7 +77,9 @@ int compare(const ProfileArguments& arguments, const CommandContext& context) {
   parse_name_pattern("--kernel-filter", arguments.command.request.kernel_filter);
   std::vector<std::vector<KernelMeasurement>> ours, ncu;
   for (const std::string& path : arguments.compare) {
-    ours.push_back(parse_kernel_record(path, read_text_file(path)).kernels);
+    const std::string text = read_text_file(path);
+    require_kind(path, parse_json(path, text), {kKernelsSchema});
+    ours.push_back(parse_kernel_record(path, text).kernels);
   }
   for (const std::string& path : arguments.ncu) ncu.push_back(parse_ncu_csv(path, read_text_file(path)));
   context.print(ncu_comparison(ours, ncu, arguments.command.request.kernel_filter));

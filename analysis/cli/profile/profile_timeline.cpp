@@ -10,6 +10,7 @@
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "common/number_format.hpp"
@@ -99,8 +100,7 @@ Timeline read_record(const std::string& path) {
   const std::string text = read_text_file(path);
   try {
     const auto json = nlohmann::ordered_json::parse(text);
-    const std::string schema = json.at("schema").get<std::string>();
-    if (schema != kSchema) throw BadInput(path + ": schema", schema, std::string("must be ") + kSchema);
+    require_kind(path, json, {kSchema});
     Timeline timeline;
     timeline.device = json.at("machine").at("name").get<std::string>();
     timeline.chip = json.at("machine").at("chip").get<std::string>();

@@ -2,6 +2,7 @@
 #include "analysis/records/compare/kernel_runs.hpp"
 #include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/record_kinds.hpp"
 
 namespace tilescope {
 namespace {
@@ -23,7 +24,7 @@ Json runs_json(const std::vector<const RunEntry*>& runs) {
 
 RunRecord comparable_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
-  const bool kernels = JsonField(source, json).at("schema").text() == kKernelsSchema;
+  const bool kernels = require_kind(source, json, {kRunSchema, kKernelsSchema}) == kKernelsSchema;
   return kernels ? runs_of(parse_kernel_record(source, text)) : parse_run_record(source, text);
 }
 

@@ -4,6 +4,7 @@
 #include "analysis/records/json/field_list.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/json/problem_json.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
 
 namespace tilescope {
@@ -280,10 +281,8 @@ std::string to_json_text(const RunRecord& record) {
 
 RunRecord parse_run_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
+  require_kind(source, json, {kRunSchema});
   const JsonField field(source, json);
-  if (field.at("schema").text() != kRunSchema) {
-    field.at("schema").refuse("this program reads \"" + std::string(kRunSchema) + "\"");
-  }
   return Part<RunRecord>{}.read(field);
 }
 
