@@ -30,7 +30,8 @@ TEST_CASE("simulate --gpus prints and records link bytes, memory, balance and ti
   for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 100);
   const std::string text = unwrapped(table.out);
   for (const char* word : {"zigzag on 4 GPUs", "link sent", "25.17 MB", "forward", "backward", "predicted",
-                           "lost", "merges and sums", "CTAs of gpu:flash3", "balance of the work 100.0 %",
+                           "lost", "merges and sums", "CTAs of gpu:flash3", "of mean work", "compute time",
+                           "ends at", "balance of the work 100.0 %",
                            "exposed 9 us, in which the GPU that ends last has nothing to compute"}) {
     CAPTURE(word);
     CHECK(contains(text, word));

@@ -130,8 +130,8 @@ std::string distributed_table(const ProgramAccount& account) {
   double mean = 0;
   for (const RankLoad& load : loads) mean += static_cast<double>(load.visible_pairs) / program.ranks;
   std::vector<std::vector<std::string>> rows = {{"GPU", "link sent", "received", "operands", "buffers",
-                                                 "fp32 sums", "launches", "work", "computes", "link busy",
-                                                 "ends"}};
+                                                 "fp32 sums", "launches", "of mean work", "compute time",
+                                                 "link busy", "ends at"}};
   for (const std::size_t r : listed_ranks(account)) {
     const RankLoad& load = loads[r];
     const RankTime& time = timeline.ranks[r];
