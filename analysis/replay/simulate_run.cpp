@@ -78,8 +78,10 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
 }  // namespace
 
 std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
+  const std::optional<int> capability = machine.compute_capability();
+  const Chip chip = capability ? Chip{*capability, machine.shared_bytes_per_cta.value} : kSm90;
   std::optional<LaunchShape> shape;
-  if (kernel.launch_shape != nullptr) shape = kernel.launch_shape(program, kSm90);
+  if (kernel.launch_shape != nullptr) shape = kernel.launch_shape(program, chip);
   return co_resident_ctas(program, machine, shape);
 }
 

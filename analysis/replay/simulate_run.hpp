@@ -31,7 +31,7 @@ struct PlannedPass {
 };
 
 /// How many of a pass's CTAs run at once, as the kernel launches them: by the shared memory and warps that it
-/// takes on sm_90, whatever the machine; a CPU kernel by what its tiles need.
+/// takes on the machine's chip, or on sm_90 where that is not known; a CPU kernel by what its tiles need.
 std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine);
 
 /// `options` with what a machine decides, unless they say it already. head_swizzled takes as many heads to a

@@ -54,6 +54,23 @@ TEST_CASE("every pass of every kernel is counted and replayed, and both agree") 
   }
 }
 
+TEST_CASE("a kernel is launched as on the chip of the machine, on one that nobody knows as on sm_90") {
+  Kernel kernel = kernel_named("cpu:flash2");
+  kernel.launch_shape = [](const TileProgram& /*program*/, const Chip& chip) -> LaunchShape {
+    return {32, 1024, chip.compute_capability / 10};
+  };
+  const AttentionProblem problem;
+  const TileProgram program =
+      kernel.programs(Direction::forward, problem, kernel.default_options(problem)).front();
+  for (const auto& [name, ctas_per_sm] : {std::pair("a100-40gb", 8), std::pair("h200", 9)}) {
+    Machine machine = load_machine(name);
+    CAPTURE(machine.name);
+    CHECK(launched_together(kernel, program, machine) == ctas_per_sm * machine.sm_count.value);
+    machine.chip = "unheard of";
+    CHECK(launched_together(kernel, program, machine) == 9 * machine.sm_count.value);
+  }
+}
+
 TEST_CASE("whoever is told of progress can end a simulation") {
   struct Enough {};
   const Machine machine = load_machine("h200");
