@@ -117,6 +117,9 @@ std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 
 Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, KernelLooks& looks) {
   Figure figure = named_figure("roofline", "Roofline", subjects, ceilings);
+  figure.caption =
+      "Higher is faster, further right the same work with fewer bytes; a bar that touches a roof is limited "
+      "by it.";
   RooflineChart chart =
       chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate), looks,
                [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
@@ -140,6 +143,9 @@ std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& c
       roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
   if (subjects.empty() || roofs.empty()) return std::nullopt;
   Figure figure = named_figure("softmax-roofline", "Instruction roofline of the softmax", subjects, ceilings);
+  figure.caption =
+      "The work is exponentials alone, under the rate at which the SMs compute them; a bar far below every "
+      "roof is limited by something else.";
   RooflineChart chart = chart_of(subjects, std::move(roofs), looks, [](const RooflineSubject& subject) {
     return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
   });

@@ -40,6 +40,7 @@ TEST_CASE("sections appear when their data are there") {
     CHECK(names.insert(figure->name).second);
     CHECK(contains(to_svg(*figure), "</svg>"));
     for (const Panel& panel : figure->panels) CHECK(panel.drawing.height > 100);
+    if (contains(figure->name, "roofline")) CHECK(!figure->caption.empty());
     CHECK(reproduction(figure->commands) ==
           std::vector<std::string>{"./tilescope simulate --causal 'a b' --json run.json",
                                    "./tilescope report run.json"});
