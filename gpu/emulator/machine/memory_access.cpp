@@ -27,13 +27,13 @@ Addresses addresses_of(const Warp& warp, const ptx::Operand& operand) {
   return addresses;
 }
 
-void check_alignment(const Warp& warp, const Addresses& addresses, std::uint32_t bytes) {
+void check_alignment(const Warp& warp, const Addresses& addresses, std::uint32_t alignment) {
   std::uint64_t low_bits = 0;
   for_lanes(warp.active, [&](int lane) { low_bits |= addresses[lane]; });
-  if ((low_bits & (bytes - 1)) == 0) return;
+  if ((low_bits & (alignment - 1)) == 0) return;
   for_lanes(warp.active, [&](int lane) {
-    if (addresses[lane] & (bytes - 1))
-      throw Fault(fmt::format("address {:#x} is not a multiple of {}", addresses[lane], bytes), lane);
+    if (addresses[lane] & (alignment - 1))
+      throw Fault(fmt::format("address {:#x} is not a multiple of {}", addresses[lane], alignment), lane);
   });
 }
 
@@ -97,8 +97,13 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
 }  // namespace
 
 Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
+}
+
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment) {
   const Addresses addresses = addresses_of(warp, operand);
-  check_alignment(warp, addresses, bytes);
+  check_alignment(warp, addresses, alignment);
   Targets targets;
   Report& report = warp.cta.run.report;
   switch (reach) {

@@ -18,6 +18,9 @@ using Targets = std::array<std::byte*, kLanes>;  // of the active lanes
 /// Where `bytes` (1 to 16, to which the address must be aligned) lie that each active lane addresses by
 /// `operand`. Throws a Fault that names the lane.
 Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes);
+/// The same where addresses are multiples of another power of two.
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment);
 
 /// The space that an instruction names by a modifier.
 Reach reach_of(const ptx::Instruction& instruction);

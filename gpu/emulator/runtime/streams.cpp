@@ -86,18 +86,21 @@ void do_now(const Work& work) {
 
 }  // namespace
 
+/// What the stream's work becomes part of while it is captured, else null.
+CUgraph_st* captured_on(cudaStream_t stream) {
+  return is_default(stream) ? nullptr : all<CUstream_st>().at(stream).captured.get();
+}
+
 void issue(cudaStream_t stream, Work work) {
-  if (!is_default(stream)) {
-    if (CUgraph_st* const graph = all<CUstream_st>().at(stream).captured.get()) {
-      graph->nodes.push_back(std::move(work));
-      return;
-    }
+  if (CUgraph_st* const graph = captured_on(stream)) {
+    graph->nodes.push_back(std::move(work));
+  } else {
+    do_now(work);
   }
-  do_now(work);
 }
 
 void require_idle(cudaStream_t stream) {
-  if (!is_default(stream) && all<CUstream_st>().at(stream).captured) {
+  if (captured_on(stream)) {
     throw CudaFailure(cudaErrorStreamCaptureInvalidated, "the stream is being captured");
   }
 }
@@ -145,7 +148,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return as_call("cudaEventRecord", [&] {
     CUevent_st& recorded = all<CUevent_st>().at(event);
-    issue(stream, [&recorded] { recorded.recorded = std::chrono::steady_clock::now(); });
+    recorded.recorded.reset();
+    // In a capture it marks a place for others to wait for; launches of the graph do not record it.
+    if (!captured_on(stream)) do_now([&] { recorded.recorded = std::chrono::steady_clock::now(); });
   });
 }
 // What an event or a stream waits for has been done.

@@ -40,13 +40,18 @@ void complete(Cta& cta, NamedBarrier& barrier) {
 }
 
 /// Arrives with all threads of the warp. `threads` is the count that the instruction names, 0 for all of the
-/// CTA.
+/// CTA: who names that number and who names none meet, and then all of them have to come.
 void arrive(Warp& warp, NamedBarrier& barrier, std::uint64_t threads) {
   if (threads % kLanes != 0)
     throw Fault(fmt::format("a barrier of {} threads, which are not whole warps", threads));
-  if (barrier.arrived_threads > 0 && barrier.expected_threads != threads)
-    throw Fault(fmt::format("a barrier of {} threads, at which others wait for {}", threads,
-                            barrier.expected_threads));
+  if (barrier.arrived_threads > 0) {
+    const std::uint64_t all = warp.cta.warps.size() * kLanes, others = barrier.expected_threads;
+    if (others == 0 && threads == all) barrier.expected_threads = static_cast<std::uint32_t>(all);
+    if (others == all && threads == 0) threads = all;
+    if (barrier.expected_threads != threads)
+      throw Fault(fmt::format("a barrier of {} threads, at which others wait for {}",
+                              threads == 0 ? all : threads, others == 0 ? all : others));
+  }
   barrier.expected_threads = static_cast<std::uint32_t>(threads);
   barrier.arrived_threads += kLanes;
   if (warp.cta.order) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cp.async and its groups. What a warp copies takes effect as one operation, and groups are those of the
 // warp: lanes that diverge between a copy and its wait share them.
+#include <array>
+#include <bit>
 #include <cstring>
+#include <vector>
 
 #include "gpu/emulator/machine/lanes.hpp"
 #include "gpu/emulator/machine/memory_access.hpp"
@@ -24,17 +27,21 @@ Outcome copy(Warp& warp, const Instruction& instruction) {
   const bool counts = operands.size() > 3 && !instruction.has("L2::cache_hint");
   const LaneMask all = warp.active;
   const Targets to = access(warp, operands[0], Reach::shared, Purpose::store, bytes);
-  std::vector<Copy> copies;
+  std::array<std::uint32_t, kLanes> reads{};
   for_lanes(all, [&](int lane) {
-    const auto read = counts ? static_cast<std::uint32_t>(warp.value(operands[3], lane)) : bytes;
-    if (read > bytes) throw Fault("cp.async reads more than it writes", lane);
-    if (read == 0) warp.active &= ~(1u << lane);  // an address that is not read may be any
-    copies.push_back({to[lane], nullptr, read, bytes});
+    reads[lane] = counts ? static_cast<std::uint32_t>(warp.value(operands[3], lane)) : bytes;
+    if (reads[lane] > bytes) throw Fault("cp.async reads more than it writes", lane);
   });
-  const Targets from =
-      warp.active != 0 ? access(warp, operands[1], Reach::global, Purpose::load, bytes) : Targets{};
-  std::size_t next = 0;
-  for_lanes(all, [&](int lane) { copies[next++].from = from[lane]; });
+  std::vector<Copy> copies;
+  for (LaneMask left = all; left != 0; left &= ~warp.active) {
+    const std::uint32_t read = reads[std::countr_zero(left)];
+    warp.active = 0;
+    for_lanes(left, [&](int lane) { warp.active |= reads[lane] == read ? 1u << lane : 0; });
+    // What is not read may lie beyond the allocation, and an address of which nothing is read anywhere.
+    const Targets from =
+        read > 0 ? access_aligned(warp, operands[1], Reach::global, Purpose::load, read, bytes) : Targets{};
+    for_lanes(warp.active, [&](int lane) { copies.push_back({to[lane], from[lane], read, bytes}); });
+  }
   warp.active = all;
   const auto effect = [copies = std::move(copies)] {
     for (const Copy& piece : copies) {

@@ -192,6 +192,7 @@ struct MultiplyAddDown {
   float operator()(float a, float b, float c) const {
     const double product = static_cast<double>(a) * static_cast<double>(b), addend = static_cast<double>(c);
     const double sum = product + addend, of_addend = sum - product;
+    if (sum == 0) return std::signbit(product) || std::signbit(addend) ? -0.0f : 0.0f;  // x - x is -0
     const double lost = (product - (sum - of_addend)) + (addend - of_addend);
     const float nearest = static_cast<float>(sum);
     const bool above = nearest > sum || (nearest == sum && lost < 0);

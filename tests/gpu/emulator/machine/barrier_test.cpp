@@ -129,6 +129,20 @@ TEST_CASE("emulator: bar.red tells all what some say; warps that have left are n
   CHECK(run.out[96] == 0);
 }
 
+TEST_CASE("emulator: who names all threads of the CTA meets who names no number") {
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    PtxRun run;
+    run.options.seed = seed;
+    run(kAddresses + R"(
+  setp.lt.u32 %p1, %r0, 64;
+  st.shared.u32 [%r3], %r0;
+  @%p1 bar.sync 0;
+  @!%p1 bar.sync 0, 128;
+)" + kReadNext);
+    for (std::uint32_t i = 0; i < 128; ++i) CHECK(run.out[i] == (i + 32) % 128);
+  }
+}
+
 TEST_CASE("emulator: barriers that cannot be met are errors with their lines") {
   const auto fails = [](const std::string& body, const std::string& words) {
     CAPTURE(body);
@@ -140,6 +154,7 @@ TEST_CASE("emulator: barriers that cannot be met are errors with their lines") {
   fails("bar.sync 1, 48;\n", "a barrier of 48 threads, which are not whole warps");
   fails("setp.lt.u32 %p1, %r0, 32;\nselp.u32 %r2, 96, 128, %p1;\nbar.sync 1, %r2;\n",
         "at which others wait for");
+  fails("setp.lt.u32 %p1, %r0, 32;\n@%p1 bar.sync 0, 96;\n@!%p1 bar.sync 0;\n", "128");
 }
 
 TEST_CASE("emulator: a seed is a run, another seed another one") {

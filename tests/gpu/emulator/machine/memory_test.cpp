@@ -139,5 +139,39 @@ done:
   CHECK(seen == std::set<std::uint32_t>{0, 1});
 }
 
+TEST_CASE("emulator: what cp.async fills with zeros may lie beyond the allocation, what it reads may not") {
+  // Lane n reads as many of the 16 bytes from 512 + 16 n as `reads` leaves in %r4, and writes all to 16 n.
+  const auto run_copy = [](const std::string& reads, std::size_t source_bytes) {
+    PtxRun run;
+    run.threads = 32;
+    run.out_bytes = 512 + source_bytes;
+    for (std::uint32_t i = 0; i < 128; ++i) run.out[128 + i] = i + 1;
+    run(R"(
+  mul.lo.u32 %r2, %r0, 16;
+  add.u32 %r3, %r1, %r2;
+  cvt.u64.u32 %rd1, %r2;
+  add.s64 %rd1, %rd1, %rd0;
+)" + reads +
+        R"(
+  cp.async.cg.shared.global [%r3], [%rd1+512], 16, %r4;
+  cp.async.wait_all;
+  ld.shared.v4.u32 {%r5, %r6, %r7, %r8}, [%r3];
+  st.global.v4.u32 [%rd1], {%r5, %r6, %r7, %r8};
+)");
+    return run.out;
+  };
+  // 4, 8, 12, 16, 0, 4, ... bytes
+  const auto some = run_copy("add.u32 %r4, %r0, 1;\nrem.u32 %r4, %r4, 5;\nmul.lo.u32 %r4, %r4, 4;\n", 512);
+  for (std::uint32_t i = 0; i < 128; ++i) CHECK(some[i] == (i % 4 < (i / 4 + 1) % 5 ? i + 1 : 0));
+
+  // The last lane half of its bytes.
+  const std::string half = "setp.eq.u32 %p1, %r0, 31;\nselp.u32 %r4, 8, 16, %p1;\n";
+  const auto most = run_copy(half, 504);
+  for (std::uint32_t i = 0; i < 128; ++i) CHECK(most[i] == (i < 126 ? i + 1 : 0));
+  CHECK_THROWS_WITH_AS(run_copy(half, 500), doctest::Contains("lane 31"), DeviceError);
+  CHECK_THROWS_WITH_AS(run_copy("add.s64 %rd1, %rd1, 8;\nmov.u32 %r4, 8;\n", 512),
+                       doctest::Contains("not a multiple of 16"), DeviceError);
+}
+
 }  // namespace
 }  // namespace tilescope::gpu::emulator

@@ -156,6 +156,33 @@ TEST_CASE("a captured stream's work is done by each launch of the graph") {
   cudaFree(to);
 }
 
+TEST_CASE("an event in a captured stream is not recorded by the graph, which outlives it") {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t before = nullptr, inside = nullptr, destroyed = nullptr;
+  for (cudaEvent_t* event : {&before, &inside, &destroyed}) REQUIRE(cudaEventCreate(event) == cudaSuccess);
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  REQUIRE(cudaEventRecord(before, stream) == cudaSuccess);
+  REQUIRE(cudaEventRecord(inside, stream) == cudaSuccess);
+  float milliseconds = -1;
+  CHECK(cudaEventElapsedTime(&milliseconds, before, inside) == cudaSuccess);
+  CHECK(milliseconds >= 0);
+
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  CHECK(cudaEventRecord(inside, stream) == cudaSuccess);
+  CHECK(cudaEventRecord(destroyed, stream) == cudaSuccess);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+  REQUIRE(cudaEventDestroy(destroyed) == cudaSuccess);
+  CHECK(cudaGraphLaunch(executable, stream) == cudaSuccess);
+  CHECK(cudaDeviceSynchronize() == cudaSuccess);
+  CHECK(cudaEventElapsedTime(&milliseconds, before, inside) == cudaErrorInvalidResourceHandle);
+  cudaGetLastError();
+  for (const cudaEvent_t event : {before, inside}) CHECK(cudaEventDestroy(event) == cudaSuccess);
+  CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+}
+
 TEST_CASE("a launch beyond the device's limits is refused, and leaves nothing behind") {
   const auto refused = [](dim3 grid, dim3 block, std::size_t shared_bytes) {
     reverse<<<grid, block, shared_bytes>>>(static_cast<int*>(nullptr), static_cast<int*>(nullptr), 0, Pair{});

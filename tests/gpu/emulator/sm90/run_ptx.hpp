@@ -19,6 +19,7 @@ struct PtxRun {
   std::unique_ptr<Words> storage = std::make_unique<Words>();
   std::array<std::uint32_t, 4096>& out = storage->words;
   unsigned ctas = 1, cluster = 1, threads = 128;
+  std::size_t out_bytes = sizeof(Words::words);  // of the allocation that `out` is
   Options options;
 
   /// %r0 is the thread, %r1 the address of 32 KiB of shared memory, `barrier` the name of eight more bytes.
@@ -42,7 +43,7 @@ struct PtxRun {
     const std::uint32_t* address = out.data();
     std::memcpy(launch.parameters.data(), &address, sizeof(address));
     Memory memory;
-    memory.add(out.data(), out.size() * 4, "out");
+    memory.add(out.data(), out_bytes, "out");
     return run(launch, memory, options);
   }
 };
