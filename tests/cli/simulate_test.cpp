@@ -106,6 +106,16 @@ TEST_CASE("simulate says what the closed form counts and no replay does") {
   CHECK(contains(out_of("gpu:flash3"),
                  std::string(counter) + "2.048 kB read, 2.080 kB written; not simulated\n"));
   CHECK(!contains(out_of("gpu:flash2-mma"), counter));
+  // 64 heads of 16 q tiles, which 1 + 1 + 2 + 2 ... 8 + 8 = 72 kv tiles visit, with two flags each.
+  const std::string backward =
+      run_program({"simulate", "--batch", "4", "--heads", "16", "--seqlen", "1024", "--head-dim", "128",
+                   "--dtype", "fp16", "--causal", "--pass", "bwd", "--kernel", "gpu:flash3"})
+          .out;
+  CAPTURE(backward);
+  CHECK(contains(backward, "flags of the sums of dQ, cleared: 0 B read, 32.77 kB written; not simulated\n"));
+  CHECK(contains(backward,
+                 "flags by which kv tiles begin the sums of dQ: 294.9 kB read, 360.4 kB written; not "
+                 "simulated\n"));
 }
 
 TEST_CASE("simulate --json - writes nothing but the record") {

@@ -304,18 +304,26 @@ std::string model_line(const RunEntry& run, const ModelShape& model, bool name_m
 
 namespace {
 
-/// Why closed form and simulation differ, where CTAs take their tiles from a counter in memory.
-std::string work_counter_line(const RunEntry& run, Direction direction,
-                              const std::vector<PlannedPass>& planned) {
+/// Words in memory by which the CTAs of a pass agree, whose bytes no replay has; or nothing.
+const char* words_between_ctas(const TileProgram& program) {
+  if (program.work_counter) return "the counter by which CTAs take their tiles";
+  if (program.dq_start == DqStart::cleared || program.name == PassName::convert) return nullptr;
+  return program.name == PassName::delta ? "flags of the sums of dQ, cleared"
+                                         : "flags by which kv tiles begin the sums of dQ";
+}
+
+/// Why closed form and simulation differ, where there are such words.
+std::string words_between_ctas_lines(const RunEntry& run, Direction direction,
+                                     const std::vector<PlannedPass>& planned) {
   std::string text;
   for (const auto& [planned_direction, program] : planned) {
-    if (planned_direction != direction || !program.work_counter) continue;
+    const char* const words = words_between_ctas(program);
+    if (planned_direction != direction || words == nullptr) continue;
     for (const PassRecord& pass : run.passes) {
       if (pass.name != to_string(program.name) || !pass.simulated) continue;
-      text +=
-          fmt::format("  the counter by which CTAs take their tiles: {} read, {} written; not simulated\n",
-                      bytes(pass.closed_form->sm_l2_read_bytes - pass.simulated->sm_l2_read_bytes),
-                      bytes(pass.closed_form->sm_l2_write_bytes - pass.simulated->sm_l2_write_bytes));
+      text += fmt::format("  {}: {} read, {} written; not simulated\n", words,
+                          bytes(pass.closed_form->sm_l2_read_bytes - pass.simulated->sm_l2_read_bytes),
+                          bytes(pass.closed_form->sm_l2_write_bytes - pass.simulated->sm_l2_write_bytes));
     }
   }
   return text;
@@ -328,7 +336,7 @@ std::string pass_table(const RunEntry& run, Direction direction, const Machine& 
   PassColumns table(run, direction);
   add_byte_rows(table, planned);
   add_work_rows(table, run.problem, machine);
-  return with_footnote(table.text() + work_counter_line(run, direction, planned));
+  return with_footnote(table.text() + words_between_ctas_lines(run, direction, planned));
 }
 
 std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
