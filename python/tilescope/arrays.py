@@ -118,6 +118,8 @@ def _descales_of(
         if descale is None or isinstance(descale, (str, int, float)):
             fields[name] = 1.0 if descale is None else descale
             continue
+        if layout not in ("bhnd", "bnhd") or any(array.ndim != 4 for array in arrays) or (block and min(block) < 1):
+            continue  # no shape to hold it to; Problem.of says what is wrong
         held = np.ascontiguousarray(descale, np.float32)
         shape: tuple[int, ...] = (arrays[0].shape[0], arrays[1].shape[1 if layout == "bhnd" else 2])
         if block is not None:

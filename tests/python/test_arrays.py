@@ -147,6 +147,24 @@ def test_what_cannot_be_is_refused_by_name(qkv, change, field, message):
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("call", [ts.attention, ts.exact_attention])
+@pytest.mark.parametrize("block", [None, (64, 64)])
+def test_wrong_shapes_are_refused_by_name_beside_descales(qkv, call, block):
+    q, k, v = qkv()
+    options = {"descale_q": np.ones((2, 2), np.float32), "descale_block": block}
+    for change in (lambda a: a[0], lambda a: a[0, 0], lambda a: a[0, 0, 0], lambda a: a[None]):
+        for name, arrays in {"q": (change(q), k, v), "k": (q, change(k), v), "v": (q, k, change(v))}.items():
+            with pytest.raises(ValueError, match="four dimensions") as caught:
+                call(*arrays, **options)
+            assert caught.value.field == name
+    with pytest.raises(ts.BadInput, match="layout"):
+        call(q, k, v, layout="hbnd", **options)
+    with pytest.raises(ts.BadInput, match="descale_q"):
+        call(q, k, v, descale_q=np.ones(3, np.float32), descale_block=block)
+    with pytest.raises(ts.BadInput, match="descale_block"):
+        call(q, k, v, descale_q=options["descale_q"], descale_block=(0, 64))
+
+
 def test_more_refusals(qkv):
     q, k, v = qkv()
     with pytest.raises(TypeError, match="q must be a numpy or DLPack array, not list"):
