@@ -2,7 +2,6 @@
 #include "analysis/cli/command.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/Config.hpp>
@@ -14,6 +13,7 @@
 #include <cstring>
 
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/terminal_width.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/log.hpp"
@@ -61,11 +61,6 @@ std::string coloured(std::string_view text) {
     text.remove_prefix(std::min(text.size(), end + 1));
   }
   return out;
-}
-
-std::size_t terminal_columns() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -152,9 +147,10 @@ std::string Progress::text() const {
   if (total_ > 0) text += fmt::format(" {}/{}", done_, total_);
   if (!detail_.empty()) text += " " + detail_;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - began_).count();
-  if (seconds < 1) return text.substr(0, terminal_columns() - 1);  // a wrapped line would stay
+  const std::size_t most = terminal_columns(STDERR_FILENO).value_or(80) - 1;  // a wrapped line would stay
+  if (seconds < 1) return text.substr(0, most);
   const std::string elapsed = fmt::format(", {} s", seconds);
-  return text.substr(0, terminal_columns() - 1 - std::min(elapsed.size(), terminal_columns() - 1)) + elapsed;
+  return text.substr(0, most - std::min(elapsed.size(), most)) + elapsed;
 }
 
 void Progress::draw() {

@@ -2,6 +2,7 @@
 // What a terminal gets and a pipe does not, tables that fit it, and a disk that is full.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -113,6 +114,36 @@ TEST_CASE("tables fit 100 columns") {
       CHECK(line.size() <= 100);
     }
   }
+}
+
+TEST_CASE("sentences and folded tables fit a narrow terminal, tables use a wide one") {
+  const auto on_columns = [](int columns, const std::string& arguments) {
+    const std::string shell =
+        "sh -c \"stty cols " + std::to_string(columns) + "; " TILESCOPE_PROGRAM " " + arguments + "\"";
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "out").string();
+    const std::string command = "script -qec '" + shell + "' /dev/null >" + out + " 2>/dev/null </dev/null";
+    CHECK(std::system(command.c_str()) == 0);
+    return written_to(out);
+  };
+  const auto longest = [](const std::string& text) {
+    std::size_t most = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      most = std::max(most, line.size() - (line.ends_with('\r') ? 1 : 0));
+    }
+    return most;
+  };
+  if (std::system("command -v script >/dev/null && command -v stty >/dev/null") != 0) return;
+  const std::string ranks = "simulate --gpus 4 --schedule ring --seqlen 16k --heads 8 --dtype fp16";
+  for (const std::string& arguments : {ranks, std::string("help kernel"), std::string("list studies")}) {
+    CAPTURE(arguments);
+    CHECK(longest(on_columns(70, arguments)) <= 70);
+    CHECK(longest(on_columns(100, arguments)) > 80);
+    CHECK(longest(on_columns(100, arguments)) <= 100);
+  }
+  CHECK(longest(on_columns(200, ranks)) > 100);
+  CHECK(longest(on_columns(200, "help kernel")) <= 100);
 }
 
 TEST_CASE("a full disk is the machine's lack, whatever option named the place, and leaves no folder") {

@@ -85,7 +85,7 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
     const std::string why = why_different(one, other, direction, &machine);
     const std::string sentence = fmt::format("{}: {}", to_string(direction), why);
     context.print("\n");
-    for (const std::string& line : wrap_words(sentence, 98)) context.print(line + "\n");
+    context.print(wrapped(sentence));
   }
   context.write_json(to_json_text(record));
   return kFine;

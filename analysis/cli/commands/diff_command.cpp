@@ -11,6 +11,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/terminal_width.hpp"
 #include "analysis/explain/difference.hpp"
 #include "analysis/records/compare/kernel_runs.hpp"
 #include "analysis/records/compare/record_diff.hpp"
@@ -125,7 +126,7 @@ std::string as_text(const RecordDiff& diff, bool allow_gone, bool explain) {
     text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
     if (!explain) continue;
     for (const std::string& sentence : explanations(run)) {
-      for (const std::string& line : wrap_words(sentence, 96)) text += "    " + line + "\n";
+      for (const std::string& line : wrap_words(sentence, text_width() - 4)) text += "    " + line + "\n";
     }
   }
   for (const RunEntry* run : diff.only_now) text += "new   " + run_name(*run) + "\n";

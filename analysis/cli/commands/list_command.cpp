@@ -11,6 +11,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/terminal_width.hpp"
 #include "analysis/machine/machine.hpp"
 #include "analysis/machine/machine_fields.hpp"
 #include "analysis/records/compare/record_metrics.hpp"
@@ -279,18 +280,18 @@ std::string entry_table(const std::vector<Entry>& entries) {
   constexpr std::size_t kLongestDetail = 44, kLongestName = 34;
   const std::size_t before =
       std::min(name, kLongestName) + 2 + (detail > 0 ? std::min(detail, kLongestDetail) + 2 : 0);
+  const std::size_t width = text_width(), beside = width - std::min(before, width - 1);
   std::string text;
   for (const Entry& entry : entries) {
     std::string line = fmt::format("{:<{}}  ", entry.name, std::min(name, kLongestName));
     if (entry.columns.empty() && detail > 0)
       line += fmt::format("{:<{}}  ", entry.detail, std::min(detail, kLongestDetail));
-    std::vector<std::string> parts = wrap_words(entry.summary, kTextWidth - before);
-    const bool fits = std::all_of(parts.begin(), parts.end(), [before](const std::string& part) {
-      return part.size() <= kTextWidth - before;
-    });
+    std::vector<std::string> parts = wrap_words(entry.summary, beside);
+    const bool fits = std::all_of(parts.begin(), parts.end(),
+                                  [beside](const std::string& part) { return part.size() <= beside; });
     const std::size_t indent = fits && line.size() <= before ? before : 4;  // else on lines of its own
     if (indent < before) {
-      parts = wrap_words(entry.summary, kTextWidth - indent);
+      parts = wrap_words(entry.summary, width - indent);
       text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
       line = std::string(indent, ' ');
     }
@@ -321,9 +322,7 @@ std::string as_table(const Catalogue& catalogue, const std::vector<Entry>& entri
   }
   std::string text = entry_table(entries) + "\n" + fold_columns(facts, "", false) + "\n";
   const std::string all = common.empty() ? "" : fmt::format("All take: {}. ", fmt::join(common, ", "));
-  for (const std::string& line : wrap_words(all + std::string(catalogue.note), kTextWidth))
-    text += line + "\n";
-  return text;
+  return text + wrapped(all + std::string(catalogue.note));
 }
 
 std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {

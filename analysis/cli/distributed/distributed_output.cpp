@@ -10,6 +10,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/terminal_width.hpp"
 #include "common/number_format.hpp"
 #include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -37,7 +38,7 @@ std::vector<std::vector<std::string>> with_equals_joined(const std::vector<std::
 /// A sentence below a table, its further lines indented.
 std::string told(const std::string& sentence) {
   std::string text;
-  for (const std::string& line : wrap_words(sentence, kTextWidth - 4)) {
+  for (const std::string& line : wrap_words(sentence, text_width() - 4)) {
     text += (text.empty() ? "  " : "    ") + line + "\n";
   }
   return text;

@@ -12,17 +12,19 @@
 #include <sstream>
 #include <utility>
 
+#include "analysis/cli/terminal_width.hpp"
+
 namespace tilescope::cli {
 namespace {
 
-constexpr std::size_t kWidth = 100, kColumn = 34;
+constexpr std::size_t kColumn = 34;
 
 /// "  NAME TYPE      what it is for", wrapped under itself.
 std::string entry(const std::string& name, const std::string& text) {
   std::string out = "  " + name;
   if (out.size() + 2 > kColumn) out += "\n";
   std::size_t stands = out.ends_with('\n') ? 0 : out.size();
-  for (const std::string& line : wrap_words(text, kWidth - kColumn)) {
+  for (const std::string& line : wrap_words(text, text_width() - kColumn)) {
     out += std::string(kColumn - stands, ' ') + line + "\n";
     stands = 0;
   }
@@ -66,7 +68,7 @@ class HelpFormatter : public CLI::Formatter {
   }
   std::string make_description(const CLI::App* app) const override {
     std::string text;
-    for (const std::string& line : wrap_words(app->get_description(), kWidth)) text += line + "\n";
+    for (const std::string& line : wrap_words(app->get_description(), text_width())) text += line + "\n";
     return text;
   }
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
@@ -88,7 +90,7 @@ class HelpFormatter : public CLI::Formatter {
       const std::string names = common_names(*app, group);
       if (names.empty()) continue;
       common += fmt::format("\n{} (tilescope help {} explains):\n", group, lower_case(group));
-      for (const std::string& line : wrap_items(names, kWidth - 2)) common += "  " + line + "\n";
+      for (const std::string& line : wrap_items(names, text_width() - 2)) common += "  " + line + "\n";
     }
     return own + common;
   }
@@ -168,7 +170,7 @@ std::string group_help(const CLI::App& app, const std::string& group) {
 
 void show_examples(CLI::App& command, std::initializer_list<Example> examples, const std::string& note) {
   std::string text;
-  for (const std::string& line : wrap_words(note, kWidth)) text += line + "\n";
+  for (const std::string& line : wrap_words(note, text_width())) text += line + "\n";
   if (!text.empty()) text += "\n";
   text += "Examples:";
   for (const Example& example : examples) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What --help prints, within 100 columns, and the parts of it that completion and the man page use too.
+// What --help prints, within text_width(), and the parts of it that completion and the man page use too.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -10,6 +10,7 @@
 
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/terminal_width.hpp"
 #include "analysis/counts/closed_form.hpp"
 #include "analysis/counts/direction_total.hpp"
 #include "analysis/counts/lower_bounds.hpp"
@@ -275,7 +276,7 @@ std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<cons
   for (const auto& [basis, kernels] : told) {
     const std::string sentence = fmt::format("DRAM bytes of {} on {}", fmt::join(kernels, ", "), basis);
     const char* indent = "  ";
-    for (const std::string& line : wrap_words(sentence, kTextWidth - 4)) {
+    for (const std::string& line : wrap_words(sentence, text_width() - 4)) {
       text += indent + line + "\n";
       indent = "    ";
     }

@@ -6,12 +6,13 @@
 #include <algorithm>
 
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/terminal_width.hpp"
 
 namespace tilescope::cli {
 
 std::string wrapped(const std::string& sentence) {
   std::string lines;
-  for (const std::string& line : wrap_words(sentence, kTextWidth)) lines += line + "\n";
+  for (const std::string& line : wrap_words(sentence, text_width())) lines += line + "\n";
   return lines;
 }
 
@@ -60,6 +61,7 @@ std::string fold_columns(const std::vector<std::vector<std::string>>& rows, cons
     for (const auto& row : rows) width = std::max(width, column < row.size() ? row[column].size() : 0);
     return width;
   };
+  const std::size_t most = table_width();
   std::size_t columns = 0;
   for (const auto& row : rows) columns = std::max(columns, row.size());
   std::string text;
@@ -67,7 +69,7 @@ std::string fold_columns(const std::vector<std::vector<std::string>>& rows, cons
     std::size_t width = indent.size() + widest(0), last = first;
     do {
       width += 2 + widest(last++);
-    } while (last < columns && width + 2 + widest(last) <= kTextWidth);
+    } while (last < columns && width + 2 + widest(last) <= most);
     std::vector<std::vector<std::string>> block;
     for (const auto& row : rows) {
       block.push_back({row.front()});

@@ -8,10 +8,7 @@
 
 namespace tilescope::cli {
 
-/// Columns that everything printed fits.
-inline constexpr std::size_t kTextWidth = 100;
-
-/// Lines of a sentence, each with its end.
+/// Lines of a sentence, each with its end, within text_width().
 std::string wrapped(const std::string& sentence);
 
 /// "1 run", "2 runs", "3 passes"
