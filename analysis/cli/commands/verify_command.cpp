@@ -11,79 +11,22 @@
 #include <sstream>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/distributed/distributed_commands.hpp"
-#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
-#include "analysis/cli/options/problem_options.hpp"
-#include "analysis/cli/options/shard.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/cli/tables/worst_cases.hpp"
-#include "analysis/cli/verify/verify_gradients.hpp"
 #include "analysis/cli/verify/verify_judge.hpp"
+#include "analysis/cli/verify/verify_modes.hpp"
+#include "analysis/cli/verify/verify_options.hpp"
 #include "analysis/cli/verify/verify_repeats.hpp"
-#include "analysis/cli/verify/verify_rows.hpp"
-#include "analysis/counts/tensor_bytes.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
-#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-constexpr std::int64_t kMostRepeats = 100000, kMostRows = 65536;
-
-struct VerifyOptions {
-  ProblemOptions problem;
-  KernelOptions kernel;
-  GpuOptions gpus;
-  Shard shard;
-  std::optional<std::string> inputs;
-  std::optional<std::string> repeat, rows;
-  bool quick = false, full = false, locate = false, worst = false, verbose = false, gradients = false;
-};
-
-/// Those named, or all that can run here.
-std::vector<const Kernel*> chosen_kernels(const VerifyOptions& options) {
-  std::vector<const Kernel*> kernels = options.kernel.kernels({});
-  for (const Kernel* kernel : kernels) require_runnable(*kernel);
-  if (options.kernel.given()) return kernels;
-  for (const Kernel* kernel : all_kernels()) {
-    if (is_runnable(*kernel)) kernels.push_back(kernel);
-  }
-  return kernels;
-}
-
-/// The one problem that the options name, on all chosen kernels.
-std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
-  VerifyJob job;
-  job.verify_case.problem = options.problem.problem();
-  job.verify_case.direction = options.problem.directions().back();
-  if (options.inputs) job.verify_case.inputs = parse_input_kind(*options.inputs);
-  for (const Kernel* kernel : kernels) {
-    const ProgramOptions program_options = options.kernel.program_options(*kernel, job.verify_case.problem);
-    if (options.kernel.given()) {
-      require_supported(*kernel, job.verify_case.problem, job.verify_case.direction, program_options);
-    }
-    job.runs.emplace_back(kernel, program_options);
-  }
-  return {job};
-}
-
-bool any_on_device(const std::vector<const Kernel*>& kernels) {
-  return std::any_of(kernels.begin(), kernels.end(),
-                     [](const Kernel* kernel) { return kernel->name.starts_with("gpu:"); });
-}
-
-void add_device(MachineInfo& machine) {
-  const DeviceFacts device = device_facts().value();
-  machine.name = device.name;
-  machine.chip = device.chip.name();
-  machine.driver = device.driver;
-  machine.cuda = device.cuda;
-}
+constexpr std::int64_t kMostRepeats = 100000;
 
 /// Judges all jobs and calls take(outcome) for each, in order. The small problems of a sweep keep one thread
 /// busy each; a single problem has all threads to itself.
@@ -107,23 +50,6 @@ void judge_all(const std::vector<VerifyJob>& jobs, Judge&& judge_one, Take&& tak
     }
   }
   if (failure) std::rethrow_exception(failure);
-}
-
-/// Memory of the reference and of the largest kernel's tensors. [bytes]
-std::int64_t bytes_needed(const VerifyJob& job) {
-  const AttentionProblem& p = job.verify_case.problem;
-  std::vector<TileProgram> programs;
-  const auto add = [&](const Kernel& kernel, const ProgramOptions& options) {
-    for (Direction direction : {Direction::forward, job.verify_case.direction}) {
-      for (TileProgram& program : kernel.programs(direction, p, options))
-        programs.push_back(std::move(program));
-    }
-  };
-  add(standard_kernel(), standard_kernel().default_options(p));
-  for (const auto& [kernel, options] : job.runs) add(*kernel, options);
-  constexpr std::int64_t kFp64Copies = 2;  // inputs and results of the exact reference
-  const std::int64_t rows = p.batch * (p.heads * p.seqlen_q + p.heads_kv * p.seqlen_k);
-  return tensor_bytes(programs) + kFp64Copies * 2 * rows * p.head_dim * 8;
 }
 
 /// "fp32 0.21 / 0.80": how near the kernels came to what their mirrors allow, by element type.
@@ -152,10 +78,6 @@ class MirrorShares {
   std::map<ElementType, Share> shares_;
 };
 
-std::string number_of(std::int64_t count, const std::string& word) {
-  return counted(static_cast<std::size_t>(count), word);
-}
-
 /// The text without the lines of runs that passed: those of a sweep are hundreds.
 std::string without_passed(const std::string& text) {
   std::string kept;
@@ -178,89 +100,6 @@ std::vector<VerifyJob> planned_jobs(const VerifyOptions& options, const std::vec
                                             : SweepSize::normal);
 }
 
-/// --rows: one problem, on the kernels named or on all that take it here; without --pass in each direction
-/// that a kernel has.
-int verify_rows(const CommandContext& context, const VerifyOptions& options) {
-  const std::int64_t rows = parse_integer_in("rows", *options.rows, 1, kMostRows);
-  if (options.quick || options.full || options.locate || options.worst || options.repeat || options.inputs) {
-    throw BadInput("rows", *options.rows,
-                   "must stand without --quick, --full, --locate, --worst, --repeat and --inputs");
-  }
-  const AttentionProblem problem = options.problem.problem();
-  const std::vector<const Kernel*> kernels = chosen_kernels(options);
-  RunRecord record = start_record(context.argv);
-  if (any_on_device(kernels)) add_device(record.machine);
-  const bool picks = options.problem.pass_given();
-  std::vector<Direction> directions = {Direction::forward, Direction::backward};
-  if (picks) directions = options.problem.directions();
-  int passed = 0, failed = 0;
-  Progress progress(context, "judging rows");
-  for (const Kernel* kernel : kernels) {
-    const ProgramOptions own = options.kernel.program_options(*kernel, problem);
-    for (const Direction direction : directions) {
-      const bool wanted = options.kernel.given() && (picks || direction == Direction::forward);
-      if (wanted) require_supported(*kernel, problem, direction, own);
-      if (kernel->refusal(problem, direction, own)) continue;
-      progress.step(fmt::format("of {}, {}", kernel->name, to_string(direction)));
-      VerifyOutcome outcome = judge_rows(*kernel, problem, direction, own, rows);
-      context.print(outcome.text);
-      std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
-      passed += outcome.passed;
-      failed += outcome.failed;
-    }
-  }
-  context.print(fmt::format("{} of each output, {}: {} passed, {} failed\n", number_of(rows, "row"),
-                            number_of(passed + failed, "run"), passed, failed));
-  context.write_json(to_json_text(record));
-  return failed == 0 ? kFine : kCheckFailed;
-}
-
-/// --gradients: one problem, or a few small ones, on the kernels named or on all that take them here.
-int verify_gradients(const CommandContext& context, const VerifyOptions& options) {
-  if (options.quick || options.full || options.locate || options.worst || options.repeat || options.rows ||
-      options.inputs || options.problem.pass_given()) {
-    throw BadInput(
-        "--gradients", "given",
-        "must stand without --quick, --full, --locate, --worst, --repeat, --rows, --inputs, --pass");
-  }
-  const std::vector<const Kernel*> kernels = chosen_kernels(options);
-  RunRecord record = start_record(context.argv);
-  if (any_on_device(kernels)) add_device(record.machine);
-  const std::vector<AttentionProblem> problems =
-      options.problem.given() ? std::vector{options.problem.problem()} : gradient_problems();
-  int passed = 0, failed = 0;
-  Progress progress(context, "gradients by differences");
-  for (const AttentionProblem& problem : problems) {
-    for (const Kernel* kernel : kernels) {
-      const ProgramOptions own = options.kernel.program_options(*kernel, problem);
-      if (options.kernel.given()) require_supported(*kernel, problem, Direction::backward, own);
-      if (kernel->refusal(problem, Direction::backward, own)) continue;
-      progress.step(fmt::format("{} {}", kernel->name, describe(problem)));
-      VerifyOutcome outcome = judge_gradients(*kernel, problem, own);
-      context.print(outcome.text);
-      std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
-      passed += outcome.passed;
-      failed += outcome.failed;
-    }
-  }
-  context.print(fmt::format("{}: {} passed, {} failed\n", number_of(passed + failed, "run"), passed, failed));
-  context.write_json(to_json_text(record));
-  return failed == 0 ? kFine : kCheckFailed;
-}
-
-/// --gpus: ranks that are threads here, whose launches run a CPU kernel, or GPUs.
-int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
-  const AttentionProblem problem = options.problem.problem();
-  const bool on_devices = options.kernel.kernels({"cpu:flash2"}).front()->name.starts_with("gpu:");
-  const std::shared_ptr<ProcessGroup> processes = options.gpus.processes(on_devices);
-  const ProgramRunner run = program_runner(options.gpus, processes, options.kernel, problem, "cpu:flash2");
-  const VerifyJob job = problem_jobs(options, options.kernel.kernels({"cpu:flash2"})).front();
-  require_memory(bytes_needed(job), "verifying " + describe(problem));
-  const Progress progress(context, "verifying " + describe(problem));
-  return verify_distributed(context_of(context, processes), problem, job.verify_case.direction,
-                            job.verify_case.inputs, options.gpus.all(), run);
-}
-
 int verify(const CommandContext& context, const VerifyOptions& options) {
   if (options.gradients) return verify_gradients(context, options);
   options.gpus.require_complete();
@@ -279,7 +118,7 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = options.shard.name();
-  if (any_on_device(kernels)) add_device(record.machine);
+  note_device(record.machine, kernels);
   MirrorShares mirror_shares;
   const bool every_line = options.verbose || options.locate || jobs.size() == 1;
   int passed = 0, failed = 0, refused = 0;
@@ -308,7 +147,8 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   }
   const std::string not_supported =
       refused == 0 ? "" : fmt::format(", {} not supported by their kernel", refused);
-  context.print(fmt::format("{} on {}: {} passed, {} failed{}; {:.1f} s\n", number_of(passed + failed, "run"),
+  context.print(fmt::format("{} on {}: {} passed, {} failed{}; {:.1f} s\n",
+                            counted(static_cast<std::size_t>(passed + failed), "run"),
                             counted(jobs.size(), "problem"), passed, failed, not_supported, elapsed.count()));
   if (options.worst) record.runs = worst_cases(std::move(record.runs));
   context.write_json(to_json_text(record));
