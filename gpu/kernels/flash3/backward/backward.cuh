@@ -35,6 +35,9 @@
 //   dK through dS, dV through dQ's boxes                        253       (271 without; full 346 of 389)
 // A kv tile of head_dim 64 has 2.5 steps of 2.4 us there, and cost 4.3 us besides.
 //
+// Who is first to a q tile stores its dQ, and delta clears none (DqStart, flash3_stores_in_order()): of the
+// whole backward pass 9 to 12 % at 512 keys of head_dim 64, 1 to 7 % at 128, 2 to 4 % of long causal rows.
+//
 // head_dim 256 by roles: roles.cuh.
 // Ordered, heads in sections and q tiles walked down: head_dim 128 605 full and 566 causal at 8192 keys, of
 // 642 and 604. As long as warps told others of their own sums within a step, it was 352 of 528. What a step
@@ -72,14 +75,11 @@
 //   1015, 1814, 6189 (526, 1398, 4883 without), 128 1034, 1821, 6423 (470, 1289, 4526), although delta and
 //   convert take a quarter of it at 512: a tile counts only once its additions are in memory, and who sends
 //   waits for that, tile after tile. One sender for both warpgroups by itself: 1 %
-// - the first kv tile of a q tile stores its dQ, so that delta zeroes none, and counts when that is in
-//   memory; the others wait for the count once a q tile. us at 512, 1024, 2048, 8192 keys: 64 causal 390,
-//   549, 853, 2532 (420, 570, 870, 2560 without), full 490, 839, 1372, 4923 (520, 821, 1387, 4838); 128
-//   causal 349, 472, 729, 2287 (378, 503, 748, 2272), full 473, 727, 1245, 4453 (465, 726, 1244, 4347).
-//   Nobody waiting (and wrong): 2.5 % on the mean. Where CTAs stay, those of two streams could wait for each
-//   other: they would have to take kv tiles from a counter. Left out for now; in ordered passes, whose turns
-//   are there already, it would gain most: 64 causal 469, 970 at 512, 2048 (519, 1029), full 615, 1698 (672,
-//   1753), 128 394, 833 (447, 884), full 507, 1461 (556, 1479)
+// - whichever kv tile comes first to a q tile claims it and stores its dQ, where CTAs do not stay: who is in
+//   front changes from tile to tile, and each time all wait for its answer, its store and its word. us at
+//   2048, 8192 keys: 64 causal 862, 2540 (895, 2727 where the word is looked at before), 128 783, 2447 (822,
+//   2579), 256 962, 3362; cleared 872, 2543, 756, 2289, 899, 2795; stored in order 853, 2518, 736, 2293, 930,
+//   3122
 // - LSE and delta given back at named barriers: racecheck sees no order in them
 // - K waited for before the first S, V before the first dP: 256 394 of 423 (the same instructions, in another
 //   rhythm: what stood here before, one barrier for both, had 391), 192 354 of 366; others within 1 %

@@ -168,10 +168,15 @@ static_assert(flash3_backward_heads_per_section(256, 512, 256, 1, true) == 1);
 constexpr bool flash3_backward_stays(std::int64_t visible_pairs, std::int64_t rows) {
   return visible_pairs <= 768 * rows;
 }
-/// Whether the first kv tile of a q tile stores its dQ where CTAs do not stay. Without a mask all kv tiles of
-/// a head go through its q tiles in step, and those that wait lose what the delta pass gains; where a q
-/// tile's dQ is large, too.
-constexpr bool flash3_stores_in_order(int head_dim, bool masked) { return masked && head_dim <= 128; }
+/// Whether the first kv tile of a q tile stores its dQ where CTAs do not stay. On an H200 (us of the whole
+/// backward pass at 1024 ... 8192 keys, clearing and so, those that stay in brackets): head_dim 64 causal
+/// [571 526], 870 836, 1416 1385, 2536 2490; 128 causal [496 487], 747 712, 1250 1209, 2268 2231; but 96
+/// causal 435 438, 645 652, 1105 1109, 1988 1959. Without a mask all kv tiles of a head go through its q
+/// tiles in step, and those that wait lose what delta gains (64 full at 2048 keys 1385 1372, at 8192 4789
+/// 5062; 128 1249 1251, 4384 4482); so do those of 256 (causal at 2048 899 930, at 8192 2795 3122).
+constexpr bool flash3_stores_in_order(int head_dim, bool masked) {
+  return masked && (head_dim <= 64 || (96 < head_dim && head_dim <= 128));
+}
 /// Such a shape as a type, for templates.
 template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {
