@@ -76,6 +76,16 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   const std::string uneven = make_report({{record}}).verdicts[0].sentence;
   CHECK(contains(uneven, "**Faster on the mean, not everywhere.**"));
   CHECK(contains(uneven, "0.90x at worst"));
+  const auto verdict_if_brief_takes = [&record](double factor) {
+    RunRecord changed = record;
+    for (RunEntry& run : changed.runs) {
+      if (run.kernel == "gpu:flash2-mma" && run.problem.seqlen_q == 512)
+        run.passes[0].time->median_s *= factor;
+    }
+    return make_report({{changed}}).verdicts[0].sentence;
+  };
+  CHECK(contains(verdict_if_brief_takes(0.93), "**Faster on the mean, level at worst.**"));
+  CHECK(contains(verdict_if_brief_takes(0.85), "**Faster.**"));
 
   RunRecord alone = fixed_record({device_run("gpu:flash2-simt", 512, 30e12)});
   alone.runs[0].problem.dtype = ElementType::fp32;

@@ -83,8 +83,9 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
   }
   if (ratios.empty()) return cpu_speed_verdict(runs);
   constexpr double kLevel = 0.95;  // of a problem: what two runs of one kernel may differ by
-  const char* verdict = slowest >= 1
-                            ? worst_of_all >= kLevel ? "Faster." : "Faster on the mean, not everywhere."
+  const char* verdict = slowest >= 1     ? worst_of_all >= 1        ? "Faster."
+                                           : worst_of_all >= kLevel ? "Faster on the mean, level at worst."
+                                                                    : "Faster on the mean, not everywhere."
                         : slowest >= 0.9 ? "Nearly as fast."
                                          : "Slower.";
   return Finding{
