@@ -158,9 +158,11 @@ std::int64_t busy_keys(const VisibleBand& band) {
   return rows;
 }
 
-/// Of the flags of DqStart. An access to an int takes a sector, an atomic one each way.
+/// What an access to an int in memory takes; an atomic one takes it each way.
+constexpr std::int64_t kSector = 32;
+
+/// Of the flags of DqStart.
 ReadWriteBytes flag_bytes(const TileProgram& program) {
-  constexpr std::int64_t kSector = 32;
   if (program.dq_start == DqStart::cleared) return {};
   const AttentionProblem& p = program.problem;
   if (program.name == PassName::delta)  // all of a q tile at once
@@ -227,7 +229,6 @@ ClosedFormBytes closed_form_bytes(const TileProgram& program) {
     total.compulsory_write_bytes += tensor.compulsory_write_bytes;
   }
   if (program.work_counter) {
-    constexpr std::int64_t kSector = 32;  // an atomic addition to an int takes one each way
     total.sm_l2_read_bytes += kSector * program.num_ctas();
     total.sm_l2_write_bytes += kSector * (program.num_ctas() + 1);  // the last one clears it
   }
