@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/counts/closed_form.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {

@@ -8,9 +8,9 @@
 #include <array>
 #include <cmath>
 
-#include "analysis/counts/closed_form.hpp"
-#include "analysis/counts/direction_total.hpp"
-#include "analysis/replay/simulate_record.hpp"
+#include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/replay/simulate_record.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {

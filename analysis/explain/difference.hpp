@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/counts/counted_causes.hpp"
+#include "analysis/model/counts/counted_causes.hpp"
 #include "analysis/explain/candidate_programs.hpp"
 #include "analysis/records/compare/kernel_group.hpp"
 

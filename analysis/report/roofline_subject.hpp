@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/counts/roofline.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/roofline.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 
 namespace tilescope {
 

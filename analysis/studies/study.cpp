@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "analysis/replay/replay_cost.hpp"
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/replay_cost.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/studies/error_study.hpp"
 #include "common/nearest_names.hpp"
 #include "cpu_ref/kernels/kernel.hpp"

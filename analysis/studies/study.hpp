@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-#include "analysis/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/exact_attention.hpp"
 #include "cpu_ref/numeric/descales.hpp"

@@ -2,7 +2,7 @@
 // The names that arguments take, as data.
 #include <algorithm>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/compare/record_metrics.hpp"
 #include "analysis/records/json/problem_json.hpp"
 #include "analysis/studies/model_shapes.hpp"

@@ -8,7 +8,7 @@
 
 #include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
 #include "cpu_ref/kernels/kernel.hpp"

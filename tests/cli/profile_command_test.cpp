@@ -142,7 +142,7 @@ TEST_CASE("ceilings make a machine of their record") {
   CHECK(run_program({"ceilings", "--from", record, "--out", machine}).exit_code == 0);
   const auto parsed = [](const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); };
   const auto made = parsed(machine),
-             shipped = parsed(TILESCOPE_SOURCE_DIR "/analysis/machine/h200-measured.json");
+             shipped = parsed(TILESCOPE_SOURCE_DIR "/analysis/model/machine/h200-measured.json");
   for (const char* measured :
        {"name", "title", "dram_bytes_per_second", "l2_bytes_per_second", "peak_flops_per_second"}) {
     CAPTURE(measured);

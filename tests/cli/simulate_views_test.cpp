@@ -147,7 +147,7 @@ TEST_CASE("one table across machines, by names with commas or --compare and a fi
   CHECK(contains(two, " a100-40gb "));
   CHECK(contains(two, " h200 "));
   const TemporaryFolder folder;
-  Json json = parse_json("h200", read_text_file(TILESCOPE_SOURCE_DIR "/analysis/machine/h200.json"));
+  Json json = parse_json("h200", read_text_file(TILESCOPE_SOURCE_DIR "/analysis/model/machine/h200.json"));
   json["name"] = "h20";
   json["dram_bytes_per_second"]["value"] = 4.0e12;
   const std::string damaged = (folder.path() / "damaged.json").string();

@@ -7,7 +7,7 @@
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #ifdef WITH_MODEL
-#include "analysis/counts/closed_form.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #endif
 
 int main() {

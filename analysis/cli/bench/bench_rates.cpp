@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/counts/closed_form.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/chart_looks.hpp"

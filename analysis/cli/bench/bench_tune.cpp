@@ -7,7 +7,7 @@
 
 #include "analysis/cli/tables/bench_report.hpp"
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/errors.hpp"
 #include "common/number_format.hpp"

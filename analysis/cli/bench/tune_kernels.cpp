@@ -7,7 +7,7 @@
 
 #include "analysis/cli/bench/bench_tune.hpp"
 #include "analysis/cli/bench/time_cases.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "common/log.hpp"

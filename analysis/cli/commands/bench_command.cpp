@@ -16,7 +16,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/tables/bench_report.hpp"
-#include "analysis/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/run_record.hpp"

@@ -12,7 +12,7 @@
 #include "analysis/cli/list/catalogues.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/cli/terminal_width.hpp"
-#include "analysis/machine/machine_fields.hpp"
+#include "analysis/model/machine/machine_fields.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope::cli {

@@ -12,7 +12,7 @@
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"
-#include "analysis/replay/simulate_record.hpp"
+#include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/report/document/generated_text.hpp"
 #include "analysis/report/report.hpp"
 

@@ -15,11 +15,11 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/run/input_files.hpp"
-#include "analysis/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
 #include "analysis/records/files/npy_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/run_record.hpp"
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 

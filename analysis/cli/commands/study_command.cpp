@@ -10,7 +10,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/shard.hpp"
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/replay/replay_cost.hpp"
+#include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/ranks/rank_account.hpp"
-#include "analysis/ranks/rank_model.hpp"
+#include "analysis/model/ranks/rank_account.hpp"
+#include "analysis/model/ranks/rank_model.hpp"
 
 namespace tilescope::cli {
 

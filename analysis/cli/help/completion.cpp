@@ -8,7 +8,7 @@
 
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "common/errors.hpp"
 #include "common/nearest_names.hpp"

@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "analysis/cli/options/kernel_options.hpp"
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/compare/record_metrics.hpp"
-#include "analysis/replay/replay_cost.hpp"
+#include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"

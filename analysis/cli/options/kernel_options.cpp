@@ -2,7 +2,7 @@
 #include "analysis/cli/options/kernel_options.hpp"
 
 #include "analysis/cli/options/parse_text.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/tile_table.hpp"
 #include "common/log.hpp"
 #include "cpu_ref/launch/launch_text.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/cli/profile/profile_kernels.hpp"
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {

@@ -10,7 +10,7 @@
 #include "analysis/cli/profile/profile_plan.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/records/run_record.hpp"
-#include "analysis/replay/ctas/cta_progress.hpp"
+#include "analysis/model/replay/ctas/cta_progress.hpp"
 #include "common/statistics.hpp"
 #include "gpu/launch/pass_runner.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/replay/simulate_record.hpp"
+#include "analysis/model/replay/simulate_record.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {

@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "analysis/counts/closed_form.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 
 namespace tilescope::cli {
 

@@ -11,7 +11,7 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 
 namespace tilescope::cli {
 

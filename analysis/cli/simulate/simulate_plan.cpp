@@ -9,7 +9,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/replay/replay_cost.hpp"
+#include "analysis/model/replay/replay_cost.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/counts/direction_total.hpp"
+#include "analysis/model/counts/direction_total.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {

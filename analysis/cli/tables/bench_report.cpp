@@ -9,9 +9,9 @@
 
 #include "analysis/cli/bench/bench_rates.hpp"
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/counts/closed_form.hpp"
-#include "analysis/counts/pass_choices.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/counts/pass_choices.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "common/log.hpp"
 #include "common/number_format.hpp"
 

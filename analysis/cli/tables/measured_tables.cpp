@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "analysis/cli/tables/text_table.hpp"
-#include "analysis/counts/direction_total.hpp"
-#include "analysis/counts/lower_bounds.hpp"
+#include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/counts/lower_bounds.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {

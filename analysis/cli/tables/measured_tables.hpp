@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 

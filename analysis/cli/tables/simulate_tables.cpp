@@ -11,11 +11,11 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/tables/text_table.hpp"
 #include "analysis/cli/terminal_width.hpp"
-#include "analysis/counts/closed_form.hpp"
-#include "analysis/counts/direction_total.hpp"
-#include "analysis/counts/lower_bounds.hpp"
-#include "analysis/counts/roofline.hpp"
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/counts/lower_bounds.hpp"
+#include "analysis/model/counts/roofline.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {

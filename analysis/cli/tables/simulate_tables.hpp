@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 

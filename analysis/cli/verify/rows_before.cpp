@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "analysis/cli/verify/verify_rows.hpp"
-#include "analysis/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
 
 namespace tilescope::cli {
 namespace {

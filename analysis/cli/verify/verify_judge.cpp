@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/judge/locate.hpp"
 

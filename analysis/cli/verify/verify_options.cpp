@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analysis/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {

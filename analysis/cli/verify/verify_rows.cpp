@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/cli/verify/verify_rows.hpp"
 
-#include "analysis/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/sampled_rows.hpp"
 #include "gpu/launch/pass_runner.hpp"

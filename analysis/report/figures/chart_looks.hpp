@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "common/number_format.hpp"
 

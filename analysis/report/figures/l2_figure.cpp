@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "analysis/counts/direction_total.hpp"
+#include "analysis/model/counts/direction_total.hpp"
 #include "analysis/report/figures/chart_looks.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"

@@ -7,8 +7,8 @@
 
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
-#include "analysis/validation/paper_counts.hpp"
-#include "analysis/validation/paper_values.hpp"
+#include "analysis/model/validation/paper_counts.hpp"
+#include "analysis/model/validation/paper_values.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "analysis/counts/lower_bounds.hpp"
+#include "analysis/model/counts/lower_bounds.hpp"
 #include "analysis/report/document/add_new.hpp"
 #include "analysis/report/figures/chart_looks.hpp"
 #include "analysis/report/sections/report_sections.hpp"

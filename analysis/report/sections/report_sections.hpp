@@ -5,12 +5,12 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/distributed_record.hpp"
 #include "analysis/report/document/report_document.hpp"
-#include "analysis/validation/noise_floor_bytes.hpp"
+#include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "profiler/records/kernel_record.hpp"
 
 namespace tilescope {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/machine/machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/errors.hpp"
 #include "profiler/records/kernel_record.hpp"
@@ -47,7 +47,7 @@ TEST_CASE("whoever is given another kind of record says what it is, what takes i
   const std::string unknown = refusal_of(R"({"schema": "somebody.else/1"})");
   check_told(unknown, {"somebody.else/1", "tilescope.run/1"});
   CHECK(unknown.find("this is") == std::string::npos);
-  check_told(refusal_of(file_of_repository("analysis/machine/h200.json")),
+  check_told(refusal_of(file_of_repository("analysis/model/machine/h200.json")),
              {"this is a machine, which `--machine` takes"});
   check_told(refusal_of("{}"), {"schema is missing"});
   check_told(refusal_of("[]"), {"must be an object"});

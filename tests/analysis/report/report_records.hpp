@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/replay/simulate_run.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/report/report.hpp"
 
 namespace tilescope::testing {

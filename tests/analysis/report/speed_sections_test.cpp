@@ -2,7 +2,7 @@
 // What `bench` timed, in a report.
 #include <doctest/doctest.h>
 
-#include "analysis/counts/closed_form.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #include "tests/analysis/report/report_records.hpp"
 
 namespace tilescope {

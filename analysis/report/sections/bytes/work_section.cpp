@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "analysis/counts/pass_metrics.hpp"
+#include "analysis/model/counts/pass_metrics.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"

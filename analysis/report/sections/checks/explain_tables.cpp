@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/counts/run_summary.hpp"
+#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "common/number_format.hpp"
 

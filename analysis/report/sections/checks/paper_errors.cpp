@@ -7,7 +7,7 @@
 
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/studies/error_study.hpp"
-#include "analysis/validation/paper_values.hpp"
+#include "analysis/model/validation/paper_values.hpp"
 
 namespace tilescope {
 namespace {

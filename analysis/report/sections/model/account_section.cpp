@@ -9,8 +9,8 @@
 #include <set>
 #include <variant>
 
-#include "analysis/counts/counted_causes.hpp"
-#include "analysis/counts/pass_metrics.hpp"
+#include "analysis/model/counts/counted_causes.hpp"
+#include "analysis/model/counts/pass_metrics.hpp"
 #include "analysis/report/document/add_new.hpp"
 #include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"

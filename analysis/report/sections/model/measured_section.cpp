@@ -11,7 +11,7 @@
 #include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
-#include "analysis/validation/measured_pass.hpp"
+#include "analysis/model/validation/measured_pass.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {

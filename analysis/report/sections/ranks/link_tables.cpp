@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "analysis/counts/roofline.hpp"
+#include "analysis/model/counts/roofline.hpp"
 #include "analysis/report/figures/chart_looks.hpp"
 #include "analysis/report/roofline_subject.hpp"
 #include "analysis/report/sections/ranks/rank_tables.hpp"

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/counts/closed_form.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace tilescope {
+namespace {
+
+/// @param most no count of this problem is larger; in floating point, so that it cannot itself overflow
+void require_countable(const AttentionProblem& problem, double most) {
+  if (most < 9.2e18) return;
+  throw BadInput("problem", describe(problem), "its byte or FLOP counts overflow 63 bits");
+}
+
+void require_countable(const TileProgram& program) {
+  const AttentionProblem& p = program.problem;
+  double step = 2.0 * program.matmuls * program.tile.block_m * program.tile.block_n * p.head_dim;
+  for (const auto* operands : {&program.prologue, &program.epilogue, &program.init}) {
+    for (const Operand& operand : *operands) step += static_cast<double>(program.tile_bytes(operand.tensor));
+  }
+  for (const auto& phase : program.phases) {
+    for (const Operand& operand : phase) step += static_cast<double>(program.tile_bytes(operand.tensor));
+  }
+  const double tiles = static_cast<double>(num_m_blocks(p.band(), program.tile)) *
+                       static_cast<double>(num_n_blocks(p.band(), program.tile));
+  require_countable(p, step * tiles * static_cast<double>(p.batch * p.heads));
+}
+
+double dense_products(const AttentionProblem& p) {
+  return static_cast<double>(p.batch * p.heads) * static_cast<double>(p.seqlen_q) *
+         static_cast<double>(p.seqlen_k) * static_cast<double>(p.head_dim);
+}
+
+/// Rows of the matrix that the tiles [begin, end) cover.
+std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) {
+  if (end <= begin) return 0;
+  const auto edge = [&](int tile) { return std::min(rows, static_cast<std::int64_t>(tile) * tile_rows); };
+  return edge(end) - edge(begin);
+}
+
+/// Rows and (row, column) areas that one head's CTAs touch, by sums over the blocks of the owned axis.
+struct HeadSums {
+  std::int64_t owned_rows = 0;  // every block once
+  std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
+  std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
+  std::int64_t inner_step_rows = 0;  // the rows of these slices
+  std::int64_t inner_rows = 0;       // distinct inner rows
+  std::int64_t area = 0;             // entries of visited tiles, clipped to the matrix
+};
+
+/// @param batch  entry
+/// @param key_rows  of the tensor: all, or those that are no padding
+HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t key_rows) {
+  const AttentionProblem& p = program.problem;
+  const bool q_axis = program.axis == Axis::q;
+  const TileShape tile = program.access_tile();
+  const int owned_size = q_axis ? tile.block_m : tile.block_n;
+  const int inner_size = q_axis ? tile.block_n : tile.block_m;
+  const std::int64_t owned_total = q_axis ? p.seqlen_q : key_rows;
+  const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
+  HeadSums sums;
+  int seen_end = 0;  // ranges only move forward from block to block, so their union is a sum of advances
+  for (int block = 0; block < program.num_blocks(); ++block) {
+    const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
+    sums.owned_rows += rows;
+    if (program.phases.empty()) {
+      if (program.has_prologue(static_cast<int>(batch), block)) sums.busy_rows += rows;
+      continue;
+    }
+    const TileRange inner = program.inner_slices(static_cast<int>(batch), block);
+    if (inner.empty()) continue;
+    const std::int64_t inner_rows = covered_rows(inner.begin, inner.end, inner_size, inner_total);
+    sums.busy_rows += rows;
+    sums.owned_step_rows += rows * inner.count();
+    sums.inner_step_rows += inner_rows;
+    sums.area += rows * inner_rows;
+    sums.inner_rows += covered_rows(std::max(inner.begin, seen_end), inner.end, inner_size, inner_total);
+    seen_end = std::max(seen_end, inner.end);
+  }
+  return sums;
+}
+
+enum class Part : std::uint8_t { init, prologue, phase, epilogue };
+
+/// Bytes that one operand moves in one part of the pass, and bytes of its distinct tiles there.
+struct OperandBytes {
+  std::int64_t moved = 0;
+  std::int64_t distinct = 0;
+};
+
+/// Batch entries with as much padding as each other.
+struct EqualEntries {
+  std::int64_t count = 0;
+  HeadSums whole;     // of tensors with a row for every key
+  HeadSums unpadded;  // of those that end at the padding
+};
+
+std::vector<EqualEntries> entries_of(const TileProgram& program) {
+  const AttentionProblem& p = program.problem;
+  std::vector<EqualEntries> all;
+  p.for_each_length([&](std::int64_t count, std::int64_t entry) {
+    const HeadSums whole = head_sums(program, entry, p.seqlen_k);
+    const std::int64_t keys = p.keys_of(entry);
+    all.push_back({count, whole, keys == p.seqlen_k ? whole : head_sums(program, entry, keys)});
+  });
+  return all;
+}
+
+/// Of some entries.
+OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
+                           Part part) {
+  const AttentionProblem& p = program.problem;
+  const TensorExtent extent = tensor_extent(p, tensor);
+  const HeadSums& sums = ends_at_padding(tensor) ? entries.unpadded : entries.whole;
+  const std::int64_t row_bytes = extent.cols * extent.element_bytes;
+  const std::int64_t query_heads = entries.count * p.heads;
+  const std::int64_t cta_heads = program.kv_heads ? entries.count * p.heads_kv : query_heads;
+  const std::int64_t tensor_heads = entries.count * extent.heads;
+  if (part == Part::init) {
+    const std::int64_t visits = extent.indexing == TileIndexing::n ? cta_heads : query_heads;
+    return {extent.rows * row_bytes * visits, extent.rows * row_bytes * tensor_heads};
+  }
+  if (extent.indexing == TileIndexing::mn) {
+    const std::int64_t bytes = sums.area * extent.element_bytes * query_heads;
+    return {bytes, bytes};
+  }
+  const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
+  if (part != Part::phase) {
+    const std::int64_t rows = part == Part::prologue ? sums.busy_rows : sums.owned_rows;
+    return {rows * row_bytes * cta_heads, rows * row_bytes * tensor_heads};
+  }
+  return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
+          (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
+}
+
+/// Of all.
+OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEntries>& all,
+                           TensorName tensor, Part part) {
+  OperandBytes sum;
+  for (const EqualEntries& entries : all) {
+    const OperandBytes bytes = operand_bytes(program, entries, tensor, part);
+    sum.moved += bytes.moved;
+    sum.distinct += bytes.distinct;
+  }
+  return sum;
+}
+
+/// Queries (or keys) of one head that take part in a visible pair.
+std::int64_t busy_queries(const VisibleBand& band) {
+  std::int64_t rows = 0;
+  for (int i = 0; i < band.seqlen_q; ++i) rows += band.first_key(i) <= band.last_key(i);
+  return rows;
+}
+std::int64_t busy_keys(const VisibleBand& band) {
+  std::int64_t rows = 0;
+  for (int j = 0; j < band.seqlen_k; ++j) rows += band.first_query(j) <= band.last_query(j);
+  return rows;
+}
+
+/// What an access to an int in memory takes; an atomic one takes it each way.
+constexpr std::int64_t kSector = 32;
+
+/// Of the flags of DqStart.
+ReadWriteBytes flag_bytes(const TileProgram& program) {
+  if (program.dq_start == DqStart::cleared) return {};
+  const AttentionProblem& p = program.problem;
+  if (program.name == PassName::delta)  // all of a q tile at once
+    return {0, kSector * p.batch * p.heads * program.num_blocks()};
+  if (program.name != PassName::dkdvdq) return {};
+  std::int64_t begun = 0;  // q tiles
+  p.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    for (int m_block = 0; m_block < num_m_blocks(p.band(), program.tile); ++m_block) {
+      begun += kv_tiles(p.band(entry), program.tile, m_block).empty() ? 0 : entries;
+    }
+  });
+  begun *= p.heads;
+  const std::int64_t visited = program.visited_tiles();
+  const bool claimed = program.dq_start == DqStart::claimed;
+  const std::int64_t asked = claimed ? visited : visited - begun;  // who stores in order need not ask
+  const std::int64_t told = (claimed ? visited : 0) + (program.ordered ? visited : begun);
+  return {kSector * program.dq_flags * asked, kSector * program.dq_flags * told};
+}
+
+}  // namespace
+
+std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
+  require_countable(program);
+  const std::vector<EqualEntries> entries = entries_of(program);
+  std::array<TensorTraffic, kNumTensors> all{};
+  std::array<bool, kNumTensors> touched{};
+  const auto add = [&](const std::vector<Operand>& operands, Part part) {
+    for (const Operand& operand : operands) {
+      const std::size_t index = static_cast<std::size_t>(operand.tensor);
+      const OperandBytes bytes = operand_bytes(program, entries, operand.tensor, part);
+      TensorTraffic& traffic = all[index];
+      traffic.tensor = operand.tensor;
+      const bool sum = operand.kind == AccessKind::sum, stored = sum || operand.kind == AccessKind::store;
+      const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;
+      traffic.store_bytes += stores;
+      (operand.kind == AccessKind::load ? traffic.load_bytes : traffic.reduce_bytes) += bytes.moved - stores;
+      // A tensor that starts with a store is made here; one that starts with a load or a reduction comes from
+      // outside. A later part of the pass touches no tile of it that an earlier part left out, but epilogues,
+      // which also run where nothing was visible.
+      if (!touched[index] && !stored) traffic.compulsory_read_bytes = bytes.distinct;
+      if (operand.kind != AccessKind::load) {
+        traffic.compulsory_write_bytes = std::max(traffic.compulsory_write_bytes, bytes.distinct);
+      }
+      touched[index] = touched[index] || bytes.moved > 0;
+    }
+  };
+  add(program.init, Part::init);
+  add(program.prologue, Part::prologue);
+  for (const std::vector<Operand>& phase : program.phases) add(phase, Part::phase);
+  add(program.epilogue, Part::epilogue);
+  std::vector<TensorTraffic> result;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (touched[i]) result.push_back(all[i]);
+  }
+  return result;
+}
+
+ClosedFormBytes closed_form_bytes(const TileProgram& program) {
+  ClosedFormBytes total;
+  for (const TensorTraffic& tensor : tensor_traffic(program)) {
+    total.sm_l2_read_bytes += tensor.load_bytes;
+    total.sm_l2_write_bytes += tensor.store_bytes + tensor.reduce_bytes;
+    total.compulsory_read_bytes += tensor.compulsory_read_bytes;
+    total.compulsory_write_bytes += tensor.compulsory_write_bytes;
+  }
+  if (program.work_counter) {
+    total.sm_l2_read_bytes += kSector * program.num_ctas();
+    total.sm_l2_write_bytes += kSector * (program.num_ctas() + 1);  // the last one clears it
+  }
+  const ReadWriteBytes flags = flag_bytes(program);
+  total.sm_l2_read_bytes += flags.read_bytes;
+  total.sm_l2_write_bytes += flags.write_bytes;
+  return total;
+}
+
+std::int64_t useful_flops(const TileProgram& program) {
+  if (program.matmuls == 0) return 0;
+  require_countable(program.problem, 2.0 * program.matmuls * dense_products(program.problem));
+  return 2 * program.problem.head_dim * program.matmuls * program.problem.visible_pairs();
+}
+
+std::int64_t executed_flops(const TileProgram& program) {
+  require_countable(program);
+  return 2 * program.problem.head_dim * program.matmuls * program.computed_entries();
+}
+
+std::int64_t useful_flops(const AttentionProblem& problem, Direction direction) {
+  const int matmuls = matmuls_of(direction);
+  require_countable(problem, 2.0 * matmuls * dense_products(problem));
+  return 2 * problem.head_dim * matmuls * problem.visible_pairs();
+}
+
+std::int64_t paper_flops(const AttentionProblem& p, Direction direction) {
+  require_countable(p, 10.0 * dense_products(p));
+  std::int64_t flops = 4 * p.seqlen_q * p.seqlen_k * p.head_dim * p.batch * p.heads;
+  if (direction == Direction::backward) flops = flops / 2 * 5;
+  return p.causal ? flops / 2 : flops;
+}
+
+std::int64_t exponentials(const AttentionProblem& problem, std::string_view pass) {
+  std::int64_t computing = 0;
+  for (std::size_t start = 0; start <= pass.size();) {
+    const std::size_t end = std::min(pass.find_first_of("+&", start), pass.size());
+    const std::string_view name = pass.substr(start, end - start);
+    for (const std::string_view computes : {"forward", "softmax", "dkdv", "dq", "dkdvdq", "dqdkdv"}) {
+      computing += name == computes ? 1 : 0;
+    }
+    start = end + 1;
+  }
+  return computing * problem.visible_pairs();
+}
+
+ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {
+  std::int64_t queries = 0, keys = 0;  // of one head, over the batch
+  problem.for_each_length([&](std::int64_t entries, std::int64_t entry) {
+    queries += entries * busy_queries(problem.band(entry));
+    keys += entries * busy_keys(problem.band(entry));
+  });
+  const auto whole = [&](TensorName name) { return tensor_extent(problem, name).bytes(); };
+  const auto needed = [&](TensorName name) {
+    const TensorExtent extent = tensor_extent(problem, name);
+    return extent.heads * extent.cols * extent.element_bytes *
+           (extent.indexing == TileIndexing::m ? queries : keys);
+  };
+  using enum TensorName;
+  ReadWriteBytes bytes;
+  bytes.read_bytes = needed(q) + needed(k) + needed(v);
+  bytes.write_bytes = whole(out) + whole(lse);
+  if (direction == Direction::backward) {
+    bytes.read_bytes += needed(out) + needed(dout) + needed(lse);
+    bytes.write_bytes = whole(dq) + whole(dk) + whole(dv);
+  }
+  return bytes;
+}
+
+}  // namespace tilescope

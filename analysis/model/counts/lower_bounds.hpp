@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What no implementation of exact attention can do without: lower bounds on its traffic, with their
+// conditions.
+#pragma once
+
+#include <cstdint>
+
+#include "analysis/model/machine/machine.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+
+/// `processors` alike, each with a private fast memory, that share one slow memory. The bounds hold only if
+/// `bytes_per_processor` counts everything that can hold an operand, registers included: GPU kernels keep O,
+/// S, P and often Q there.
+struct FastMemory {
+  std::int64_t processors = 1;
+  std::int64_t bytes_per_processor = 0;
+};
+
+/// The SMs before the L2: bounds SM<->L2 traffic.
+FastMemory sm_memory(const Machine& machine);
+/// The whole chip before DRAM, as one processor: L2 and all SMs. Bounds DRAM traffic.
+FastMemory chip_memory(const Machine& machine);
+
+/// Reads that every exact algorithm needs which forms scores by standard products, from the pebble-game
+/// argument of Hong and Kung (STOC 1981), after Saha and Ye (arXiv:2402.07443), here with explicit constants:
+///
+///   reads >= T min(d^2 / M, 1/2) - p M   [elements]
+///
+/// for T score entries, each the sum of d products, on p processors with M elements of fast memory each.
+///
+/// Conditions: the inputs start in slow memory; an entry (i, j) is computed as sum_k Q_ik K_jk, in any order
+/// and association, and as often as one likes (recomputation is allowed); partial sums are at least as wide
+/// as inputs. Nothing is assumed about V, the softmax or the outputs, so the bound counts reads of Q and K
+/// alone.
+///
+/// Proof. The T entries are roots of T summation trees that share only their leaves' inputs. Cut the reads of
+/// each processor into segments of M reads, the last perhaps shorter; a processor with R reads has at most R
+/// / M + 1 segments. During a segment at most 2M elements are available without being computed in it: M that
+/// were in fast memory when it began, M that it reads. Let x of them be partial sums or entries and the rest
+/// inputs. A root first computed in this segment either has one of those x in its tree, which accounts for at
+/// most x roots, or its whole tree was computed here, so that all 2d inputs, row i of Q and row j of K, were
+/// available. I rows of Q and J rows of K satisfy (I + J) d <= 2M - x, so there are at most I J <= ((2M - x)
+/// / 2d)^2 roots of the second kind. The sum x + ((2M - x) / 2d)^2 is convex in x, hence at most c = max(M^2
+/// / d^2, 2M). If processor s is the first to compute T_s roots, T_s <= (R_s / M + 1) c, that is R_s >= T_s
+/// min(d^2 / M, 1/2) - M. Sum over the p processors. QED. Heads only help the bound: rows of different heads
+/// form no entry together, so I J overstates their number.
+///
+/// It is sharper than IO >= T d^2 / (M + 4 d^2) - M, which follows from Hong and Kung's 2M-partitions
+/// directly.
+///
+/// @return elements, below 0 where the bound says nothing
+double score_read_bound(double score_entries, double head_dim, double fast_elements, double processors);
+
+/// Entries that the direction must form by products of inputs: S in a forward pass; S and dP = dO V^T in a
+/// backward pass, or dP alone when P is given to it (standard attention). Masked entries need not be formed.
+std::int64_t score_entries(const AttentionProblem& problem, Direction direction, Algorithm algorithm);
+
+/// The bounds on the reads of one direction at one boundary. [bytes]
+struct ReadBound {
+  std::int64_t compulsory_bytes = 0;  // each needed input once, see compulsory_bytes()
+  std::int64_t score_bytes = 0;       // score_read_bound with the inputs' width, 0 where it is below 0
+  bool score_bound_vacuous() const { return score_bytes <= compulsory_bytes; }
+  std::int64_t bytes() const { return score_bound_vacuous() ? compulsory_bytes : score_bytes; }
+};
+ReadBound read_bound(const AttentionProblem& problem, Direction direction, Algorithm algorithm,
+                     const FastMemory& memory);
+
+/// Growth of one head's slow-memory accesses by the papers' theorems, with every constant set to 1: for
+/// slopes, not for comparison with counts. N = seqlen, d = head_dim, M = fast memory [elements].
+struct Growth {
+  double standard = 0;          // Nd + N^2: Theorem 2 and, for the backward pass, Theorem 5 of FlashAttention
+  double flash = 0;             // N^2 d^2 / M: the same theorems, for d <= M <= Nd
+  double optimal_forward = 0;   // min(N^2 d^2 / M, N^2 d / sqrt(M)): Saha and Ye, Theorem 3.1
+  double optimal_backward = 0;  // min((N^2 d^2 + N d^3) / M, (N^2 d + N d^2) / sqrt(M)): arXiv:2410.09397
+};
+Growth growth(double seqlen, double head_dim, double fast_elements);
+
+}  // namespace tilescope

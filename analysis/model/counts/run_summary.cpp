@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/counts/run_summary.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "analysis/model/counts/direction_total.hpp"
+
+namespace tilescope {
+namespace {
+
+/// What tells the kernels of FlashAttention-2's backward orders apart is the name of their main pass.
+std::string_view backward_order_name(const std::vector<const PassRecord*>& passes) {
+  // Passes that were timed together stand as one, "delta+dkdvdq+convert".
+  const auto has = [&passes](std::string_view name) {
+    return std::any_of(passes.begin(), passes.end(), [name](const PassRecord* pass) {
+      return fmt::format("+{}+", pass->name).find(fmt::format("+{}+", name)) != std::string::npos;
+    });
+  };
+  if (has("dkdv&dq")) return " joined";
+  if (has("dkdv")) return " split";
+  if (has("delta") && has("dkdvdq")) return " fused";
+  if (has("dqdkdv")) return " rows";
+  return "";
+}
+
+std::optional<ReadWriteBytes> both(std::optional<std::int64_t> read, std::optional<std::int64_t> write) {
+  if (!read || !write) return std::nullopt;
+  return ReadWriteBytes{*read, *write};
+}
+
+void set_totals(RunSummary& summary, const PassRecord& total) {
+  summary.useful_flops = total.flops;
+  summary.executed_flops = total.executed_flops;
+  summary.exponentials = exponentials(summary.problem(), total.name);
+  summary.compulsory = compulsory_bytes(summary.problem(), summary.direction);
+  if (const auto& closed = total.closed_form) {
+    summary.closed_form = {closed->sm_l2_read_bytes, closed->sm_l2_write_bytes};
+  }
+  if (const auto& simulated = total.simulated) {
+    summary.simulated_sm_l2 = {simulated->sm_l2_read_bytes, simulated->sm_l2_write_bytes};
+    summary.simulated_dram = {simulated->dram_read_bytes, simulated->dram_write_bytes};
+  }
+  if (const auto& measured = total.measured) {
+    summary.measured_sm_l2 = both(measured->sm_l2_read_bytes, measured->sm_l2_write_bytes);
+    summary.measured_dram = both(measured->dram_read_bytes, measured->dram_write_bytes);
+  }
+  if (total.time) summary.median_seconds = total.time->median_s;
+}
+
+/// What only one of the passes can tell.
+void set_tile_and_machine(RunSummary& summary) {
+  std::int64_t most = -1;
+  for (const PassRecord* pass : summary.passes) {
+    const std::int64_t bytes =
+        pass->closed_form ? pass->closed_form->sm_l2_read_bytes + pass->closed_form->sm_l2_write_bytes : 0;
+    if (bytes > most) {
+      most = bytes;
+      summary.tile = pass->tile;
+    }
+    if (pass->simulated && summary.machine_model.empty()) summary.machine_model = pass->simulated->machine;
+  }
+}
+
+std::int64_t diagonal_slices(const std::vector<const PassRecord*>& passes) {
+  std::int64_t most = 1;
+  for (const PassRecord* pass : passes) most = std::max(most, pass->choices.diagonal_slices.value_or(1));
+  return most;
+}
+
+/// "longest-first, random pages": what a run was told to do otherwise than its kernel would.
+std::string choices_of(const RunSummary& summary) {
+  const RunEntry& run = *summary.run;
+  std::vector<std::string> choices;
+  if (run.order && *run.order != TileOrder::row_major) choices.emplace_back(to_string(*run.order));
+  if (run.scan && *run.scan != Scan::ascending) choices.emplace_back(to_string(*run.scan));
+  if (summary.diagonal_slices > 1)
+    choices.push_back(fmt::format("{} diagonal slices", summary.diagonal_slices));
+  if (const auto& sums = summary.passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
+  if (std::any_of(summary.passes.begin(), summary.passes.end(),
+                  [](const PassRecord* pass) { return pass->choices.ordered; })) {
+    choices.emplace_back("ordered");
+  }
+  if (run.pages == PagePlacement::random) choices.emplace_back("random pages");
+  return fmt::format("{}", fmt::join(choices, ", "));
+}
+
+/// `verify` counts the bytes of its many small cases too; they are of no interest to a report on bytes.
+bool only_judged(const RunEntry& run) {
+  return !run.error.empty() && std::none_of(run.passes.begin(), run.passes.end(), [](const PassRecord& pass) {
+    return pass.simulated || pass.measured || pass.time;
+  });
+}
+
+/// Nor are runs of which only the steps were timed.
+bool only_progress(const RunEntry& run) {
+  return std::all_of(run.passes.begin(), run.passes.end(),
+                     [](const PassRecord& pass) { return pass.progress && !pass.closed_form; });
+}
+
+/// Options that say where something is written, which is not what it says.
+bool is_output(std::string_view option) {
+  return option == "--json" || option == "--out" || option == "--csv" || option == "--plot";
+}
+
+}  // namespace
+
+std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
+  const std::string_view name = kernel.substr(kernel.find(':') + 1);
+  for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
+    if (name.starts_with(to_string(algorithm))) return algorithm;
+  }
+  return std::nullopt;
+}
+
+std::optional<Machine> machine_of(const RunSummary& run) {
+  if (run.machine_model.empty()) return std::nullopt;
+  try {
+    return load_machine(run.machine_model);
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
+}
+
+std::string to_string(TileShape tile) {
+  if (tile == kUnknownTile) return "-";
+  return fmt::format("{}x{}", tile.block_m, tile.block_n);
+}
+
+std::string tile_text(const PassRecord& pass) {
+  const std::int64_t slices = pass.choices.diagonal_slices.value_or(1);
+  return to_string(pass.tile) + (slices > 1 ? fmt::format(" in {0}x{0}", slices) : "");
+}
+
+std::string command_text(const std::vector<std::string>& argv) {
+  // The launcher in place of the program; anything else, a Python interpreter, by its own name.
+  const bool program = argv.empty() || argv.front().ends_with("tilescope");
+  std::string text = program ? "./tilescope" : argv.front();
+  bool own = true;  // what follows -- belongs to another command
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    const std::string& word = argv[i];
+    own = own && word != "--";
+    if (own && is_output(word)) {
+      ++i;
+      continue;
+    }
+    if (own && (word == "--quiet" || is_output(word.substr(0, word.find('='))))) continue;
+    const bool plain = word.find_first_of(" \t\n\"'$`\\*?<>|&;()") == std::string::npos && !word.empty();
+    text += plain ? fmt::format(" {}", word) : fmt::format(" '{}'", word);
+  }
+  return text;
+}
+
+std::string problem_text(const RunSummary& run, bool with_seqlen) {
+  AttentionProblem problem = run.problem();
+  problem.seed = 0;
+  std::string text = describe(problem);
+  if (with_seqlen) return text;
+  const std::size_t start = text.find(" N"), dim = text.find(" D");
+  return text.erase(start, dim - start);
+}
+
+std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
+  std::vector<RunSummary> summaries;
+  for (const RunRecord& record : records) {
+    for (const RunEntry& run : record.runs) {
+      for (const Direction direction : {Direction::forward, Direction::backward}) {
+        RunSummary summary;
+        summary.record = &record;
+        summary.run = &run;
+        summary.direction = direction;
+        for (const PassRecord& pass : run.passes) {
+          if (pass.direction == direction) summary.passes.push_back(&pass);
+        }
+        if (summary.passes.empty() || only_judged(run) || only_progress(run)) continue;
+        summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
+        if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
+        summary.diagonal_slices = diagonal_slices(summary.passes);
+        if (const std::string choices = choices_of(summary); !choices.empty()) {
+          summary.label += " (" + choices + ")";
+        }
+        summary.algorithm = algorithm_of_kernel(run.kernel);
+        set_totals(summary, *direction_total(run, direction));
+        set_tile_and_machine(summary);
+        summaries.push_back(std::move(summary));
+      }
+    }
+  }
+  return summaries;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU as the models see it: each number once, as data, with where it came from.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/records/progress_rates.hpp"
+#include "cpu_ref/schedule/problem.hpp"
+#include "profiler/calibration/l2/l2_partitions.hpp"
+
+namespace tilescope {
+
+/// A number and its evidence.
+template <typename T>
+struct Fact {
+  T value{};
+  std::string source;
+  /// datasheet, measured, derived, assumed, or unverified (from general knowledge, no document at hand).
+  std::string kind;
+  bool operator==(const Fact&) const = default;
+};
+
+inline constexpr int kL2Partitions = 2;
+
+/// The progress of a kernel's CTAs in a pass, as it was measured with one head dimension and element type.
+struct PassProgress {
+  std::string kernel, pass;  // "gpu:flash2-simt", "forward"
+  std::int64_t head_dim = 0;
+  ElementType dtype = ElementType::fp32;
+  ProgressRates rates;
+  bool operator==(const PassProgress&) const = default;
+};
+
+/// An L2 in two partitions: the one beside an SM is near to it, the other far.
+struct SplitL2Shape {
+  std::int64_t partition_bytes = 0;
+  std::int64_t ways = 0;
+  std::vector<SmGroup> sm_groups;
+  std::optional<std::int64_t> dirty_ways = std::nullopt;  // lines of a set that may be dirty; none: all
+
+  static constexpr std::int64_t kLineBytes = 128;
+  static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
+  static constexpr std::int64_t kLeastSets = 128;   // of a partition: so many are replayed
+  /// Of a partition: whole pairs of homes.
+  std::int64_t sets() const {
+    constexpr std::int64_t kLinesOfPair = kL2Partitions * kHomeBytes / kLineBytes;
+    return partition_bytes / (kLineBytes * ways * kLinesOfPair) * kLinesOfPair;
+  }
+};
+
+/// Files: analysis/model/machine/NAME.json. A CTA is what CUDA calls a thread block.
+struct Machine {
+  std::string name;   // "h200"
+  std::string title;  // "NVIDIA H200 SXM, 141 GB"
+  std::string chip;   // "GH100"
+  Fact<std::int64_t> sm_count;
+  Fact<std::int64_t> shared_bytes_per_sm;   // the most that CTAs can have together
+  Fact<std::int64_t> shared_bytes_per_cta;  // the most that one CTA can ask for
+  Fact<std::int64_t> on_chip_bytes_per_sm;  // registers, L1 and shared memory: all that can hold an operand
+  Fact<std::int64_t> ctas_per_sm;           // the most that the hardware keeps resident
+  Fact<std::int64_t> l2_bytes;
+  Fact<std::int64_t> l2_effective_bytes;  // of them, what streamed data can use
+  /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
+  /// measured; absent: 0.
+  std::optional<Fact<double>> clock_cv;
+  /// Of passes that were measured; in others an SM's CTAs keep step.
+  std::optional<Fact<std::vector<PassProgress>>> cta_progress;
+  /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
+  /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,
+  /// LRU.
+  std::optional<Fact<std::int64_t>> l2_ways;
+  std::optional<Fact<std::vector<SmGroup>>> sm_groups;
+  /// Lines of a set of an L2 in two partitions that may be dirty at once, the oldest being written back where
+  /// there would be more; absent: all.
+  std::optional<Fact<std::int64_t>> l2_dirty_ways;
+  std::optional<Fact<std::int64_t>> dram_bytes;  // all that tensors can take
+  Fact<double> dram_bytes_per_second;
+  std::optional<Fact<double>> l2_bytes_per_second;  // SM<->L2
+  /// To another GPU of the host, in one direction, and what each transfer costs beside its bytes.
+  std::optional<Fact<double>> link_bytes_per_second, link_latency_seconds;
+  /// From the end of what a kernel waits for until it begins, enqueued long before.
+  std::optional<Fact<double>> launch_seconds;
+  Fact<double> sm_clock_hz;  // at which the peaks below hold
+  /// Results of the special function unit, 2^x among them, of one SM. [results per clock]
+  std::optional<Fact<std::int64_t>> exponentials_per_clock_per_sm;
+  std::map<std::string, Fact<double>> peak_flops_per_second;  // dense matrix products by element type
+
+  /// Those of a kernel's pass on a problem: of the entry for elements of that size whose head dimension is
+  /// nearest; without one all keep step but for the clock_cv above.
+  ProgressRates progress_of(std::string_view kernel, std::string_view pass,
+                            const AttentionProblem& problem) const;
+  /// 90 of a GH100; nothing where the chip is not known.
+  std::optional<int> compute_capability() const;
+  /// Nothing where the L2 is taken as one.
+  std::optional<SplitL2Shape> split_l2() const;
+  /// CTAs that an SM keeps resident when each needs `shared_bytes` of shared memory: at least 1, so that a
+  /// program that does not fit (see fits) can still be replayed.
+  std::int64_t resident_ctas_per_sm(std::int64_t shared_bytes) const;
+  bool fits(std::int64_t shared_bytes) const { return shared_bytes <= shared_bytes_per_cta.value; }
+  /// Whether some pass of the kernel was measured for cta_progress.
+  bool knows_progress_of(std::string_view kernel) const;
+  /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
+  std::optional<double> peak_flops(ElementType type) const;
+  /// Of all SMs; nothing when the file does not say.
+  std::optional<double> exponentials_per_second() const;
+  bool operator==(const Machine&) const = default;
+};
+
+/// The machine called `name_or_path`: one that TileScope ships, or, when it ends in ".json", that file.
+/// @throws BadInput on an unknown name (listing the known ones) or a damaged file (naming file and field)
+Machine load_machine(const std::string& name_or_path);
+/// `machine` with the ceilings of NAME-measured in place of those stated, where TileScope ships such a file:
+/// a verdict rests on what was measured.
+Machine with_measured_ceilings(Machine machine);
+/// @param source what error messages call the text
+Machine parse_machine(const std::string& source, std::string_view text);
+/// The file of a machine; parse_machine reads it back.
+std::string to_json_text(const Machine& machine);
+/// Names of the machines that TileScope ships, sorted.
+std::vector<std::string> machine_names();
+
+}  // namespace tilescope

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/replay/ctas/cta_schedule.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "cpu_ref/numeric/philox.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr double kTicks = 1 << 20;  // of a step at the mean clock
+
+constexpr std::uint32_t kClockStream = 0, kStepStream = 1, kTpcStream = 2;
+
+/// 1 on average, nearly normally distributed: the sum of four uniform numbers, whose integers are the same on
+/// every machine.
+double about_one(double cv, std::uint64_t number, std::uint32_t launch, std::uint32_t stream) {
+  constexpr double kUniformRange = 4294967296.0, kDeviation = 0.57735026918962576;  // of the sum
+  const auto low = static_cast<std::uint32_t>(number), high = static_cast<std::uint32_t>(number >> 32);
+  double sum = -2;
+  for (const std::uint32_t bits : philox4x32(0, {{low, high, launch, stream}}).x) {
+    sum += (bits + 0.5) / kUniformRange;
+  }
+  return std::max(0.1, 1 + cv * sum / kDeviation);
+}
+
+/// How many of a wave's `ctas` each group gets.
+std::vector<std::size_t> shares(const std::vector<SmGroup>& groups, std::size_t ctas) {
+  std::vector<std::size_t> shares(groups.size());
+  const auto room = [&](std::size_t group) { return static_cast<std::size_t>(groups[group].sms); };
+  shares[0] = std::min(ctas, room(0));
+  for (std::size_t left = ctas - shares[0]; left > 0;) {
+    for (std::size_t group = 1; group < groups.size() && left > 0; ++group) {
+      if (shares[group] == room(group)) continue;
+      ++shares[group];
+      --left;
+    }
+  }
+  return shares;
+}
+
+}  // namespace
+
+CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& schedule,
+                               std::function<void()> on_retired)
+    : program_(program),
+      schedule_(schedule),
+      on_retired_(std::move(on_retired)),
+      num_sms_(static_cast<std::size_t>(
+          std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))),
+      in_step_(schedule.progress.step_cv == 0 &&
+               (schedule.ctas_per_sm == 1 ||
+                (schedule.progress.younger_rate == 1 && schedule.progress.alone_rate == 1))) {
+  const auto slots = static_cast<std::size_t>(std::min(schedule.co_resident_ctas, program.num_ctas()));
+  const std::vector<std::size_t> sizes = divide(slots);
+  turns_.emplace(sections_.size(), static_cast<std::int64_t>(kTicks));
+  if (!in_step_) sms_.resize(num_sms_);
+  for (std::size_t section = 0; section < sections_.size(); ++section) {
+    sections_[section].teams = issue(sizes[section]);
+    if (!in_step_) note_age(section, static_cast<std::int64_t>(section));
+    turns_->push({0, section});
+  }
+}
+
+std::vector<std::size_t> CoResidentCtas::divide(std::size_t slots) {
+  const ProgressRates& progress = schedule_.progress;
+  const auto places = places_of_slots(schedule_.sm_groups, slots, schedule_.launch, progress.clock_cv);
+  const auto launch = static_cast<std::uint32_t>(schedule_.launch);
+  std::vector<std::size_t> sizes;
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    constexpr std::size_t kSmsOfTpc = 2;
+    const double of_tpc = about_one(progress.tpc_cv, slot % num_sms_ / kSmsOfTpc, launch, kTpcStream);
+    const double of_sm = places[slot].clock * of_tpc;
+    const auto at_rate = [of_sm](double rate) { return static_cast<std::int64_t>(kTicks / (of_sm * rate)); };
+    Section section{places[slot].partition, at_rate(1), at_rate(progress.younger_rate),
+                    at_rate(progress.alone_rate)};
+    if (in_step_ && !sections_.empty() && sections_.back().partition == section.partition &&
+        sections_.back().ticks == section.ticks) {
+      ++sizes.back();
+    } else {
+      sections_.push_back(std::move(section));
+      sizes.push_back(1);
+    }
+  }
+  return sizes;
+}
+
+bool CoResidentCtas::next(CtaRun& run) {
+  while (true) {
+    if (turn_) {
+      Section& section = sections_[turn_->who];
+      while (team_ < section.teams.size()) {
+        Team& team = section.teams[team_];
+        if (team.walk.next(run.group)) {
+          run.ctas = team.ctas;
+          ++team_;
+          return true;
+        }
+        replace(turn_->who, team_);
+      }
+      if (!section.teams.empty()) turns_->push({turn_->time + ticks_of_step(turn_->who), turn_->who});
+      turn_.reset();
+    }
+    if (turns_->empty()) return false;
+    turn_ = turns_->pop();
+    team_ = 0;
+  }
+}
+
+std::vector<CoResidentCtas::Team> CoResidentCtas::issue(std::size_t slots) {
+  std::vector<Team> teams;
+  for (; slots > 0 && next_cta_ < program_.num_ctas(); --slots, ++next_cta_) {
+    if (!teams.empty() && in_step_with_last(next_cta_)) {
+      ++teams.back().ctas;
+    } else {
+      teams.push_back({CtaWalk(program_, next_cta_), 1});
+    }
+  }
+  return teams;
+}
+
+bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
+  if (program_.whole_head) return false;
+  const CtaWork last = program_.work(cta - 1), its = program_.work(cta);
+  if (its.batch_head != last.batch_head || its.first_block != last.first_block + 1) return false;
+  if (program_.scan == Scan::sawtooth && its.turn != last.turn) return false;
+  if (program_.phases.empty()) {
+    return program_.has_prologue(its.batch, its.first_block) ==
+           program_.has_prologue(last.batch, last.first_block);
+  }
+  const TileRange tiles_of_last = program_.inner_slices(last.batch, last.first_block);
+  const TileRange tiles = program_.inner_slices(its.batch, its.first_block);
+  return tiles.begin == tiles_of_last.begin && tiles.end == tiles_of_last.end;
+}
+
+void CoResidentCtas::replace(std::size_t number, std::size_t team) {
+  std::vector<Team>& teams = sections_[number].teams;
+  std::size_t end = team;
+  int retired = 0;
+  AccessGroup unused;
+  do {
+    retired += teams[end++].ctas;
+  } while (end < teams.size() && !CtaWalk(teams[end].walk).next(unused));
+  for (int cta = 0; on_retired_ && cta < retired; ++cta) on_retired_();
+  const std::int64_t first = next_cta_;
+  const std::vector<Team> others = issue(static_cast<std::size_t>(retired));
+  const auto place = teams.erase(teams.begin() + static_cast<std::ptrdiff_t>(team),
+                                 teams.begin() + static_cast<std::ptrdiff_t>(end));
+  teams.insert(place, others.begin(), others.end());
+  if (!in_step_) note_age(number, teams.empty() ? kNone : first);
+}
+
+void CoResidentCtas::note_age(std::size_t slot, std::int64_t cta) {
+  Sm& sm = sms_[slot % num_sms_];
+  sm.running += (cta != kNone) - (sections_[slot].cta != kNone);
+  sections_[slot].cta = cta;
+  sections_[slot].steps = 0;
+  sm.oldest = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t other = slot % num_sms_; other < sections_.size(); other += num_sms_) {
+    if (sections_[other].cta != kNone) sm.oldest = std::min(sm.oldest, sections_[other].cta);
+  }
+}
+
+std::int64_t CoResidentCtas::ticks_of_step(std::size_t number) {
+  Section& section = sections_[number];
+  if (in_step_) return section.ticks;
+  const Sm& sm = sms_[number % num_sms_];
+  const bool alone = schedule_.ctas_per_sm > 1 && sm.running == 1;
+  const std::int64_t ticks = alone                      ? section.ticks_when_alone
+                             : section.cta == sm.oldest ? section.ticks
+                                                        : section.ticks_when_younger;
+  if (schedule_.progress.step_cv == 0) return ticks;
+  const std::uint64_t step = (static_cast<std::uint64_t>(section.cta) << 32) + section.steps++;
+  const auto launch = static_cast<std::uint32_t>(schedule_.launch);
+  return static_cast<std::int64_t>(about_one(schedule_.progress.step_cv, step, launch, kStepStream) *
+                                   static_cast<double>(ticks));
+}
+
+std::vector<SmPlace> places_of_slots(const std::vector<SmGroup>& groups, std::size_t slots,
+                                     std::size_t launch, double clock_cv) {
+  if (groups.empty()) return std::vector<SmPlace>(slots);
+  std::vector<SmGroup> order = groups;
+  std::vector<double> clocks;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    clocks.push_back(about_one(clock_cv, group, static_cast<std::uint32_t>(launch), kClockStream));
+  }
+  if (order.size() > 1) {
+    const auto first = order.begin() + 1;
+    std::rotate(first, first + static_cast<std::ptrdiff_t>(launch % (order.size() - 1)), order.end());
+  }
+  const auto sms = static_cast<std::size_t>(
+      std::accumulate(order.begin(), order.end(), std::int64_t{0},
+                      [](std::int64_t sum, const SmGroup& group) { return sum + group.sms; }));
+  std::vector<SmPlace> places;
+  while (places.size() < slots) {
+    const std::vector<std::size_t> wave = shares(order, std::min(sms, slots - places.size()));
+    for (std::size_t group = 0; group < order.size(); ++group) {
+      places.insert(places.end(), wave[group], {order[group].partition, clocks[group]});
+    }
+  }
+  return places;
+}
+
+}  // namespace tilescope

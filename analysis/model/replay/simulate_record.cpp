@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/replay/simulate_record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tilescope {
+namespace {
+
+std::vector<Direction> directions_of(const RunEntry& run) {
+  std::vector<Direction> directions;
+  for (const PassRecord& pass : run.passes) {
+    if (directions.empty() || directions.back() != pass.direction) directions.push_back(pass.direction);
+  }
+  return directions;
+}
+
+const PassRecord* find_pass(const RunEntry& run, PassName name) {
+  const auto found = std::find_if(run.passes.begin(), run.passes.end(),
+                                  [name](const PassRecord& pass) { return pass.name == to_string(name); });
+  return found == run.passes.end() ? nullptr : &*found;
+}
+
+/// Whether two records hold the same passes of the same runs, in the same order.
+bool same_runs(const RunRecord& one, const RunRecord& other) {
+  const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
+    return a.name == b.name && a.tile == b.tile && a.choices == b.choices;
+  };
+  const auto same_run = [&same_pass](const RunEntry& a, const RunEntry& b) {
+    return a.kernel == b.kernel && a.problem == b.problem && a.pages == b.pages &&
+           std::equal(a.passes.begin(), a.passes.end(), b.passes.begin(), b.passes.end(), same_pass);
+  };
+  return std::equal(one.runs.begin(), one.runs.end(), other.runs.begin(), other.runs.end(), same_run);
+}
+
+}  // namespace
+
+ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
+  ProgramOptions options = kernel.default_options(run.problem);
+  options.order = run.order.value_or(TileOrder::row_major);
+  options.scan = run.scan.value_or(Scan::ascending);
+  for (int i = 0; i < kNumPasses; ++i) {
+    const auto name = static_cast<PassName>(i);
+    const PassRecord* pass = find_pass(run, name);
+    if (pass == nullptr) continue;
+    options[name].tile = pass->tile;
+    const PassChoices& choices = pass->choices;
+    if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
+    if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
+  }
+  if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
+  if (const PassRecord* pass = find_pass(run, PassName::dkdvdq)) {
+    options.backward = pass->choices.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
+    options.dq_start = pass->choices.dq_start ? parse_dq_start(*pass->choices.dq_start) : DqStart::cleared;
+  }
+  if (find_pass(run, PassName::dqdkdv)) options.backward = BackwardOrder::rows;
+  return options;
+}
+
+RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine& machine,
+                        SimulationOptions options) {
+  options.l2_curve = false;  // of one L2, the measured one
+  options.pages = run.pages;
+  const std::vector<Direction> directions = directions_of(run);
+  const auto passes = plan_passes(kernel, run.problem, directions, options_of(run, kernel), machine);
+  const RunEntry simulated = simulate_run(kernel, run.problem, passes, machine, options);
+  const bool same_passes = std::equal(
+      run.passes.begin(), run.passes.end(), simulated.passes.begin(), simulated.passes.end(),
+      [](const PassRecord& a, const PassRecord& b) { return a.name == b.name && a.tile == b.tile; });
+  if (!same_passes) {
+    throw BadInput("record", fmt::format("{} {}", run.kernel, describe(run.problem)),
+                   "does not have the passes that this version of the kernel has");
+  }
+  RunEntry both = run;
+  for (std::size_t i = 0; i < both.passes.size(); ++i) {
+    PassRecord& pass = both.passes[i];
+    pass.flops = simulated.passes[i].flops;
+    pass.executed_flops = simulated.passes[i].executed_flops;
+    pass.closed_form = simulated.passes[i].closed_form;
+    pass.simulated = simulated.passes[i].simulated;
+  }
+  return both;
+}
+
+RunEntry without_measurements(const RunEntry& run) {
+  RunEntry kept{.problem = run.problem, .kernel = run.kernel, .passes = {}, .error = {}};
+  kept.order = run.order;
+  kept.scan = run.scan;
+  kept.pages = run.pages;
+  for (const PassRecord& pass : run.passes) {
+    PassRecord& model = kept.passes.emplace_back();
+    model.name = pass.name;
+    model.direction = pass.direction;
+    model.tile = pass.tile;
+    model.flops = pass.flops;
+    model.executed_flops = pass.executed_flops;
+    model.choices = pass.choices;
+    model.closed_form = pass.closed_form;
+    model.simulated = pass.simulated;
+  }
+  return kept;
+}
+
+void join_simulations(std::vector<RunRecord>& records) {
+  for (RunRecord& simulation : records) {
+    if (!simulation.simulation_of) continue;
+    const SimulationSource& source = *simulation.simulation_of;
+    const auto measured = std::find_if(records.begin(), records.end(), [&source](const RunRecord& record) {
+      return !record.simulation_of && record.argv == source.argv && record.when == source.when;
+    });
+    if (measured == records.end() || !same_runs(*measured, simulation)) continue;
+    for (std::size_t i = 0; i < simulation.runs.size(); ++i) {
+      for (std::size_t pass = 0; pass < simulation.runs[i].passes.size(); ++pass) {
+        PassRecord& both = measured->runs[i].passes[pass];
+        const PassRecord& model = simulation.runs[i].passes[pass];
+        both.closed_form = model.closed_form;
+        both.simulated = model.simulated;
+      }
+    }
+    simulation.runs.clear();
+  }
+}
+
+}  // namespace tilescope

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/model/replay/simulate_run.hpp"
+
+#include <algorithm>
+
+#include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/counts/pass_choices.hpp"
+#include "analysis/model/replay/traffic_simulator.hpp"
+
+namespace tilescope {
+namespace {
+
+int heads_sharing_l2(const AttentionProblem& problem, const Machine& machine) {
+  const std::int64_t kv_bytes =
+      2 * tensor_extent(problem, TensorName::k).bytes() / (problem.batch * problem.heads_kv);
+  const std::int64_t most = problem.batch * problem.heads_kv;
+  std::int64_t heads = 1;
+  while (2 * heads <= most && 2 * heads * kv_bytes <= machine.l2_effective_bytes.value) heads *= 2;
+  return static_cast<int>(heads * problem.group_size());
+}
+
+/// DRAM traffic of true LRU at L2 sizes 2^k and 3 * 2^(k - 1), from 256 KiB to where a larger L2 no longer
+/// helps.
+std::vector<L2CurvePoint> l2_curve(const PassTraffic& traffic) {
+  constexpr std::int64_t kSmallest = 256 * 1024;
+  const std::int64_t enough = traffic.histogram.empty() ? 0 : traffic.histogram.back().distance_bytes;
+  std::vector<L2CurvePoint> curve;
+  for (std::int64_t power = kSmallest;; power *= 2) {
+    for (const std::int64_t l2_bytes : {power, power / 2 * 3}) {
+      curve.push_back({l2_bytes, traffic.dram_read_bytes(l2_bytes), traffic.dram_write_bytes(l2_bytes)});
+      if (l2_bytes >= enough) return curve;
+    }
+  }
+}
+
+SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const Machine& machine,
+                        const SimulationOptions& options) {
+  const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
+                                                : launched_together(kernel, program, machine);
+  const CtaSchedule schedule{
+      .co_resident_ctas = ctas,
+      .ctas_per_sm = ctas / machine.sm_count.value,
+      .progress = machine.progress_of(kernel.name, to_string(program.name), program.problem),
+      .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
+  SimulatedBytes bytes;
+  bytes.machine = machine.name;
+  bytes.co_resident_ctas = ctas;
+  const auto take = [&](const SmTraffic& traffic, std::int64_t dram_read, std::int64_t dram_written) {
+    bytes.sm_l2_read_bytes = traffic.sm_l2_read_bytes();
+    bytes.sm_l2_write_bytes = traffic.sm_l2_write_bytes();
+    bytes.dram_read_bytes = dram_read;
+    bytes.dram_write_bytes = dram_written;
+    bytes.hit_rate = traffic.hit_rate(dram_read);
+  };
+  const std::optional<SplitL2Shape> split = options.l2_bytes ? std::nullopt : machine.split_l2();
+  if (split) {
+    bytes.l2_bytes = machine.l2_bytes.value;
+    const SplitL2Traffic traffic =
+        simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
+    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
+    bytes.dram_read_range = traffic.dram_read_range;
+    if (!options.l2_curve) return bytes;
+  }
+  if (!split) bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);
+  if (!options.l2_curve) {
+    const L2Traffic traffic = simulate_lru(program, schedule, bytes.l2_bytes, options.on_retired);
+    take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
+    return bytes;
+  }
+  const PassTraffic traffic = simulate_pass(program, schedule, split ? nullptr : options.on_retired);
+  if (!split) {
+    take(traffic, traffic.dram_read_bytes(bytes.l2_bytes), traffic.dram_write_bytes(bytes.l2_bytes));
+  }
+  bytes.l2_curve = l2_curve(traffic);
+  return bytes;
+}
+
+}  // namespace
+
+std::int64_t launched_together(const Kernel& kernel, const TileProgram& program, const Machine& machine) {
+  const std::optional<int> capability = machine.compute_capability();
+  const Chip chip = capability ? Chip{*capability, machine.shared_bytes_per_cta.value} : kSm90;
+  std::optional<LaunchShape> shape;
+  if (kernel.launch_shape != nullptr) shape = kernel.launch_shape(program, chip);
+  return co_resident_ctas(program, machine, shape);
+}
+
+ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,
+                          Direction direction, ProgramOptions options) {
+  if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
+    options.heads_per_section = heads_sharing_l2(problem, machine);
+  }
+  if (options.scan != Scan::sawtooth || options.ctas_per_turn > 1) return options;
+  for (const TileProgram& program : kernel.programs(direction, problem, options)) {
+    if (program.phases.empty()) continue;
+    options.ctas_per_turn = static_cast<int>(launched_together(kernel, program, machine));
+    break;
+  }
+  return options;
+}
+
+std::vector<PlannedPass> plan_passes(const Kernel& kernel, const AttentionProblem& problem,
+                                     std::span<const Direction> directions, const ProgramOptions& options,
+                                     const Machine& machine) {
+  validate(problem);
+  std::vector<PlannedPass> passes;
+  for (const Direction direction : directions) {
+    const ProgramOptions chosen = options_on(machine, kernel, problem, direction, options);
+    for (TileProgram& program : kernel.programs(direction, problem, chosen)) {
+      passes.push_back({direction, std::move(program)});
+    }
+  }
+  return passes;
+}
+
+PassRecord counted_pass(Direction direction, const TileProgram& program) {
+  PassRecord pass;
+  pass.name = to_string(program.name);
+  pass.direction = direction;
+  pass.tile = program.tile;
+  pass.flops = useful_flops(program);
+  pass.executed_flops = executed_flops(program);
+  note_choices(pass.choices, program);
+  pass.closed_form = closed_form_bytes(program);
+  return pass;
+}
+
+RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
+                      std::span<const PlannedPass> passes, const Machine& machine,
+                      const SimulationOptions& options) {
+  RunEntry run;
+  run.problem = problem;
+  run.kernel = kernel.name;
+  run.pages = options.pages;
+  for (const PlannedPass& planned : passes) {
+    PassRecord pass = counted_pass(planned.direction, planned.program);
+    if (options.replay) pass.simulated = simulate(kernel, planned.program, machine, options);
+    run.passes.push_back(std::move(pass));
+    const TileProgram& program = planned.program;
+    if (program.grid.order != TileOrder::row_major) run.order = program.grid.order;
+    if (program.scan != Scan::ascending) run.scan = program.scan;
+  }
+  return run;
+}
+
+}  // namespace tilescope

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tiles that CTAs in step touch at once, by number.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "analysis/model/replay/ctas/cta_schedule.hpp"
+#include "analysis/model/replay/tiles/tile_numbering.hpp"
+
+namespace tilescope {
+
+/// Those of one operand: `first`, and for each further CTA the one `stride` on.
+struct OperandTiles {
+  AccessKind kind;
+  TensorName tensor;
+  NumberedTile first;
+  std::uint32_t stride = 0;        // 0: all touch the same
+  std::int64_t bytes_of_last = 0;  // the last CTA's tile may be cut by the end of the matrix
+
+  NumberedTile of(int cta, int ctas) const {
+    return {first.number + static_cast<std::uint32_t>(cta) * stride,
+            cta + 1 == ctas ? bytes_of_last : first.bytes};
+  }
+  /// Of all CTAs together.
+  std::int64_t bytes(int ctas) const { return (ctas - 1) * first.bytes + bytes_of_last; }
+};
+
+/// Those of all operands.
+class RunTiles {
+ public:
+  RunTiles(const TileProgram& program, const TileNumbering& numbers)
+      : owned_(program.axis), numbers_(&numbers) {}
+
+  void set(const CtaRun& run) {
+    ctas_ = run.ctas;
+    same_ = true;
+    operands_.resize(run.group.operands.size());
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const Operand& operand = run.group.operands[i];
+      OperandTiles& tiles = operands_[i];
+      tiles.kind = operand.kind;
+      tiles.tensor = operand.tensor;
+      tiles.first = numbers_->tile(operand.tensor, run.group);
+      tiles.stride = 0;
+      tiles.bytes_of_last = tiles.first.bytes;
+    }
+    if (run.ctas > 1) set_last(run.group_of(run.ctas - 1, owned_));
+  }
+
+  std::span<const OperandTiles> operands() const { return operands_; }
+  Axis owned() const { return owned_; }
+  int ctas() const { return ctas_; }
+  /// Whether every CTA touches the same tiles.
+  bool same() const { return same_; }
+
+ private:
+  void set_last(const AccessGroup& group) {
+    for (OperandTiles& tiles : operands_) {
+      const NumberedTile last = numbers_->tile(tiles.tensor, group);
+      if (last.number == tiles.first.number) continue;
+      tiles.stride = (last.number - tiles.first.number) / static_cast<std::uint32_t>(ctas_ - 1);
+      tiles.bytes_of_last = last.bytes;
+      same_ = false;
+    }
+  }
+
+  Axis owned_;
+  const TileNumbering* numbers_;
+  std::vector<OperandTiles> operands_;
+  int ctas_ = 1;
+  bool same_ = true;
+};
+
+}  // namespace tilescope

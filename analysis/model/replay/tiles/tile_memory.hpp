@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the tiles of a pass lie in memory: tensors one after the other, each (batch, head, row, column), in
+// physical memory as well, or there with every page at a random place.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "analysis/model/replay/tiles/page_table.hpp"
+#include "cpu_ref/schedule/cta_walk.hpp"
+
+namespace tilescope {
+
+class TileMemory {
+ public:
+  /// The program must outlive this.
+  /// @param layout  of the pages, see PageTable; none: physical addresses are those of the tensors
+  explicit TileMemory(const TileProgram& program, std::optional<std::uint32_t> layout = std::nullopt);
+
+  /// Rows of a tensor that a row of its tiles covers, one after the other in its own addresses.
+  struct Rows {
+    std::int64_t address, count, row_bytes;
+    std::int64_t bytes() const { return count * row_bytes; }
+  };
+  /// Those with the tile of `tensor` that `group` touches.
+  Rows rows(TensorName tensor, const AccessGroup& group) const {
+    const TensorExtent& extent = extents_[static_cast<std::size_t>(tensor)];
+    const bool by_m = extent.indexing != TileIndexing::n;
+    const std::int64_t heads_to_one = program_->problem.heads / extent.heads;
+    const std::int64_t head = group.batch * extent.heads + group.head / heads_to_one;
+    const std::int64_t rows_of_tile = by_m ? tile_.block_m : tile_.block_n;
+    const std::int64_t row = rows_of_tile * (by_m ? group.m_block : group.n_block);
+    const std::int64_t row_bytes = extent.cols * extent.element_bytes;
+    const std::int64_t address = addresses_[static_cast<std::size_t>(tensor)];
+    const std::int64_t end = ends_at_padding(tensor) ? program_->problem.keys_of(group.batch) : extent.rows;
+    return {address + (head * extent.rows + row) * row_bytes,
+            std::clamp<std::int64_t>(end - row, 0, rows_of_tile), row_bytes};
+  }
+  const TensorExtent& extent(TensorName tensor) const { return extents_[static_cast<std::size_t>(tensor)]; }
+
+  /// Calls visit(physical address, bytes) for every run of bytes of the tile of `tensor` that `group`
+  /// touches: one, or one a row where a tile is narrower than the tensor, each cut where pages at random
+  /// places end.
+  template <typename Visitor>
+  void for_each_run(TensorName tensor, const AccessGroup& group, Visitor&& visit) {
+    const Rows rows = this->rows(tensor, group);
+    const TensorExtent& extent = this->extent(tensor);
+    if (extent.indexing != TileIndexing::mn) {
+      visit_physical(rows.address, rows.bytes(), visit);
+      return;
+    }
+    const std::int64_t col = std::int64_t{group.n_block} * tile_.block_n;
+    const std::int64_t cols = std::min<std::int64_t>(tile_.block_n, extent.cols - col);
+    std::int64_t address = rows.address + col * extent.element_bytes;
+    for (std::int64_t i = 0; i < rows.count; ++i, address += rows.row_bytes) {
+      visit_physical(address, cols * extent.element_bytes, visit);
+    }
+  }
+
+ private:
+  template <typename Visitor>
+  void visit_physical(std::int64_t address, std::int64_t bytes, Visitor&& visit) {
+    if (pages_) {
+      pages_->for_each_piece(address, bytes, visit);
+    } else {
+      visit(address, bytes);
+    }
+  }
+
+  const TileProgram* program_;
+  TileShape tile_;  // that is accessed at once
+  std::array<TensorExtent, kNumTensors> extents_;
+  std::array<std::int64_t, kNumTensors> addresses_;  // of a tensor's first byte
+  std::optional<PageTable> pages_;
+};
+
+}  // namespace tilescope

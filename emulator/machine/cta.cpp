@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/machine/cta.hpp"
+
+#include <fmt/format.h>
+
+#include "emulator/machine/address_space.hpp"
+#include "emulator/machine/warp.hpp"
+
+namespace tilescope::gpu::emulator {
+
+Cta::Cta(Run& run, Cluster& cluster, Extent index, unsigned rank)
+    : run(run), cluster(cluster), index(index), rank(rank) {}
+Cta::~Cta() = default;
+
+Cta& Cta::owner_of(std::uint32_t shared_address) {
+  const std::uint32_t owner = shared_address >> kRankShift;
+  if (owner == 0) return *this;
+  if (owner > cluster.ctas.size())
+    throw Fault(fmt::format("shared address {:#x} names rank {} of a cluster of {} CTAs", shared_address,
+                            owner - 1, cluster.ctas.size()));
+  return *cluster.ctas[owner - 1];
+}
+
+std::byte* Cta::shared_bytes(std::uint32_t address, std::uint32_t bytes, int lane) {
+  const std::uint32_t offset = offset_of_shared_address(address);
+  if (offset % bytes != 0)
+    throw Fault(fmt::format("shared address {:#x} is not a multiple of {}", address, bytes), lane);
+  return shared_range(address, bytes, lane);
+}
+
+std::byte* Cta::shared_range(std::uint32_t address, std::uint32_t bytes, int lane) {
+  const std::uint32_t offset = offset_of_shared_address(address);
+  Cta& owner = owner_of(address);
+  if (offset < ptx::kSharedBegin || offset > owner.shared_end || bytes > owner.shared_end - offset)
+    throw Fault(fmt::format("{} bytes at shared address {:#x} lie outside of the CTA's [{:#x}, {:#x})", bytes,
+                            address, ptx::kSharedBegin, owner.shared_end),
+                lane);
+  return owner.shared.data() + offset;
+}
+
+std::byte* Cta::generic_bytes(std::uint64_t address, std::uint32_t bytes, int lane) {
+  if (in_window(kSharedWindow, address))
+    return shared_range(static_cast<std::uint32_t>(address - kSharedWindow), bytes, lane);
+  if (in_window(kParameterWindow, address)) {
+    const std::uint64_t offset = address - kParameterWindow, size = run.launch.kernel->parameter_bytes;
+    if (offset > size || bytes > size - offset)
+      throw Fault(fmt::format("{} bytes at {} of {} bytes of parameters", bytes, offset, size), lane);
+    return run.parameter_base + offset;
+  }
+  run.memory.check(address, bytes, lane);
+  return reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(address));
+}
+
+}  // namespace tilescope::gpu::emulator

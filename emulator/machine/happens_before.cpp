@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/machine/happens_before.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+constexpr std::uint32_t kWordBytes = 4;
+constexpr std::uint32_t kMaxAgents = 128;
+
+}  // namespace
+
+HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end)
+    : threads_(threads),
+      clocks_(threads, Clocks(threads + kMaxAgents, 0)),
+      words_((shared_end + kWordBytes - 1) / kWordBytes) {
+  for (std::uint32_t thread = 0; thread < threads; ++thread) clocks_[thread][thread] = 1;
+}
+
+void HappensBefore::merge(Clocks& into, const Clocks& from) const {
+  if (into.empty()) into.resize(threads_ + kMaxAgents);
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+
+void HappensBefore::read(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes, int line) {
+  note({thread, clocks_[thread][thread], line, 0, false}, clocks_[thread], offset, bytes);
+}
+void HappensBefore::write(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes, int line) {
+  note({thread, clocks_[thread][thread], line, 0, true}, clocks_[thread], offset, bytes);
+}
+void HappensBefore::read(std::uint32_t agent, Clock clock, const Clocks& issued, std::uint32_t offset,
+                         std::uint32_t bytes, int line) {
+  note({agent, clock, line, 0, false}, issued, offset, bytes);
+}
+void HappensBefore::write(std::uint32_t agent, Clock clock, const Clocks& issued, std::uint32_t offset,
+                          std::uint32_t bytes, int line) {
+  note({agent, clock, line, 0, true}, issued, offset, bytes);
+}
+
+void HappensBefore::join(std::span<const std::uint32_t> threads) {
+  Clocks all;
+  for (const std::uint32_t thread : threads) merge(all, clocks_[thread]);
+  for (const std::uint32_t thread : threads) {
+    clocks_[thread] = all;
+    ++clocks_[thread][thread];
+  }
+}
+
+void HappensBefore::arrive(Meeting meeting, std::uint32_t thread) {
+  merge(arriving_[meeting], clocks_[thread]);
+  ++clocks_[thread][thread];
+}
+
+void HappensBefore::arrive(Meeting meeting, std::uint32_t agent, Clock clock, const Clocks& issued) {
+  Clocks& arriving = arriving_[meeting];
+  merge(arriving, issued);
+  arriving[agent] = std::max(arriving[agent], clock);
+}
+
+void HappensBefore::complete(Meeting meeting) {
+  if (const auto arriving = arriving_.find(meeting); arriving != arriving_.end()) {
+    merge(arrived_[meeting], arriving->second);
+    arriving_.erase(arriving);
+  }
+}
+
+void HappensBefore::acquire(Meeting meeting, std::uint32_t thread) {
+  if (const auto arrived = arrived_.find(meeting); arrived != arrived_.end()) {
+    merge(clocks_[thread], arrived->second);
+  }
+}
+
+std::uint32_t HappensBefore::agent(const std::string& name) {
+  const auto found = std::find(agents_.begin(), agents_.end(), name);
+  if (found != agents_.end()) return threads_ + static_cast<std::uint32_t>(found - agents_.begin());
+  if (agents_.size() == kMaxAgents) throw std::runtime_error("too many agents of shared memory");
+  agents_.push_back(name);
+  return threads_ + static_cast<std::uint32_t>(agents_.size()) - 1;
+}
+
+HappensBefore::Clocks HappensBefore::issue(std::span<const std::uint32_t> threads) {
+  Clocks known;
+  for (const std::uint32_t thread : threads) {
+    merge(known, clocks_[thread]);
+    ++clocks_[thread][thread];  // what it does next is not before the operation
+  }
+  return known;
+}
+
+void HappensBefore::await(std::uint32_t thread, std::uint32_t agent, Clock clock) {
+  clocks_[thread][agent] = std::max(clocks_[thread][agent], clock);
+}
+
+void HappensBefore::note(const Access& access, const Clocks& known, std::uint32_t offset,
+                         std::uint32_t bytes) {
+  for (std::uint32_t at = offset; at < offset + bytes;) {
+    const std::uint32_t word = at / kWordBytes, end = std::min(offset + bytes, (word + 1) * kWordBytes);
+    Access part = access;
+    for (; at < end; ++at) part.bytes = static_cast<std::uint8_t>(part.bytes | 1u << at % kWordBytes);
+    note_word(part, known, word);
+  }
+}
+
+/// What is ordered before a write that covers it cannot race with anything that does not race with the write,
+/// and is forgotten; so is a read before a later read that knows of it.
+void HappensBefore::note_word(const Access& access, const Clocks& known, std::uint32_t word) {
+  std::vector<Access>& accesses = words_[word];
+  for (Access& earlier : accesses) {
+    if ((earlier.bytes & access.bytes) == 0) continue;
+    const bool ordered = earlier.clock <= known[earlier.who];
+    const bool same = earlier.who == access.who && access.who < threads_;
+    if (!ordered && !same && (earlier.is_write || access.is_write)) report(earlier, access, word);
+    if (access.is_write || (!earlier.is_write && (ordered || same))) {
+      earlier.bytes = static_cast<std::uint8_t>(earlier.bytes & ~access.bytes);
+    }
+  }
+  std::erase_if(accesses, [](const Access& earlier) { return earlier.bytes == 0; });
+  accesses.push_back(access);
+}
+
+void HappensBefore::report(const Access& first, const Access& second, std::uint32_t word) {
+  if (!reported_.insert({first.line, second.line}).second) return;
+  const auto words = [&](const Access& access) {
+    return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at line " +
+           std::to_string(access.line);
+  };
+  found_.push_back("shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +
+                   words(second) + ", and nothing orders the two");
+}
+
+std::string HappensBefore::name_of(std::uint32_t who) const {
+  return who < threads_ ? "thread " + std::to_string(who) : agents_[who - threads_];
+}
+
+}  // namespace tilescope::gpu::emulator

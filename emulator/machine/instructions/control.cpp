@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Branches, exits, and instructions that only say something to the device.
+#include "emulator/machine/lanes.hpp"
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+using ptx::Instruction;
+
+template <Outcome outcome>
+Outcome simply(Warp&, const Instruction&) {
+  return outcome;
+}
+
+template <Outcome outcome>
+Execution select_simple(const Instruction&) {
+  return {&simply<outcome>};
+}
+
+Outcome trap(Warp& warp, const Instruction&) { throw Fault("trap", warp.leader()); }
+
+/// A policy for caches, which there are none of.
+Outcome no_policy(Warp& warp, const Instruction& instruction) {
+  for_lanes(warp.active, [&](int lane) { warp.set_value(instruction.operands[0], lane, 0); });
+  return Outcome::next;
+}
+
+}  // namespace
+
+void add_control_handlers(HandlerTable& table) {
+  table.add("bra", select_simple<Outcome::jump>);
+  table.add("ret", select_simple<Outcome::exit>);
+  table.add("exit", select_simple<Outcome::exit>);
+  table.add("nanosleep", select_simple<Outcome::poll>);
+  table.add("trap", [](const Instruction&) { return Execution{&trap}; });
+  table.add("brkpt", [](const Instruction&) { return Execution{&trap}; });
+  table.add("prefetch.global", select_simple<Outcome::next>);
+  table.add("prefetchu", select_simple<Outcome::next>);
+  table.add("createpolicy", [](const Instruction&) { return Execution{&no_policy}; });
+  for (const char* fence : {"membar.gl", "membar.cta", "membar.sys", "fence.acq_rel", "fence.sc"})
+    table.add(fence, select_simple<Outcome::next>);
+}
+
+}  // namespace tilescope::gpu::emulator

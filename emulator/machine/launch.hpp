@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is launched, how it is executed, and what came of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "emulator/ptx/module.hpp"
+
+namespace tilescope::gpu::emulator {
+
+struct Extent {
+  unsigned x = 1, y = 1, z = 1;
+  std::uint64_t count() const { return std::uint64_t{x} * y * z; }
+  bool operator==(const Extent&) const = default;
+};
+
+struct Launch {
+  const ptx::Kernel* kernel = nullptr;
+  Extent grid, block, cluster;
+  std::uint32_t dynamic_shared_bytes = 0;
+  std::vector<std::byte> parameters;  // laid out as Kernel::parameters say
+};
+
+struct Options {
+  std::uint64_t seed = 1;                 // of all that is drawn: the same seed gives the same run
+  int resident_clusters = 4;              // that go on side by side
+  std::uint64_t step_limit = 1ull << 36;  // warp instructions of a launch
+  bool races = false;                     // look for races by happens-before
+  bool adversary = true;  // asynchronous operations take effect as late, and as early, as they may
+};
+
+struct Report {
+  std::map<std::string, std::uint64_t> instructions;                  // by opcode, counted once a warp
+  std::uint64_t steps = 0;                                            // their sum
+  std::uint64_t global_sectors_read = 0, global_sectors_written = 0;  // of 32 bytes, before any cache
+  std::uint64_t shared_wavefronts = 0;
+  std::vector<std::string> races;
+};
+
+/// What a handler throws; the machine adds kernel, CTA, warp, line and text and throws a DeviceError.
+struct Fault : std::runtime_error {
+  explicit Fault(const std::string& what, int lane = -1) : std::runtime_error(what), lane(lane) {}
+  int lane;  // -1: the whole warp
+};
+
+/// An error of the kernel, with its place.
+struct DeviceError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace tilescope::gpu::emulator

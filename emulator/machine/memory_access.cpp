@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/machine/memory_access.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "emulator/machine/address_space.hpp"
+#include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/traffic.hpp"
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+Addresses addresses_of(const Warp& warp, const ptx::Operand& operand) {
+  Addresses addresses;
+  const ptx::Operand& base = operand.elements[0];
+  const auto displacement = static_cast<std::uint64_t>(operand.value);
+  if (base.bytes == 4) {
+    const auto* const bases = warp.read<std::uint32_t>(base);
+    for (int lane = 0; lane < kLanes; ++lane)
+      addresses[lane] = static_cast<std::uint32_t>(bases[lane] + displacement);
+  } else {
+    const auto* const bases = warp.read<std::uint64_t>(base);
+    for (int lane = 0; lane < kLanes; ++lane) addresses[lane] = bases[lane] + displacement;
+  }
+  return addresses;
+}
+
+void check_alignment(const Warp& warp, const Addresses& addresses, std::uint32_t alignment) {
+  std::uint64_t low_bits = 0;
+  for_lanes(warp.active, [&](int lane) { low_bits |= addresses[lane]; });
+  if ((low_bits & (alignment - 1)) == 0) return;
+  for_lanes(warp.active, [&](int lane) {
+    if (addresses[lane] & (alignment - 1))
+      throw Fault(fmt::format("address {:#x} is not a multiple of {}", addresses[lane], alignment), lane);
+  });
+}
+
+void global_targets(Warp& warp, const Addresses& addresses, std::uint32_t bytes, Targets& targets) {
+  std::uint64_t first = ~0ull, last = 0;
+  for_lanes(warp.active, [&](int lane) {
+    first = std::min(first, addresses[lane]);
+    last = std::max(last, addresses[lane]);
+    targets[lane] = reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(addresses[lane]));
+  });
+  Cta& cta = warp.cta;
+  if (cta.recent && cta.recent->holds(first, last - first + bytes)) return;
+  for_lanes(warp.active, [&](int lane) {
+    cta.run.memory.check(addresses[lane], bytes, lane);
+    cta.recent = cta.run.memory.find(addresses[lane], bytes);
+  });
+}
+
+void shared_targets(Warp& warp, const Addresses& addresses, std::uint32_t bytes, Targets& targets) {
+  Cta& cta = warp.cta;
+  const std::uint32_t most = cta.shared_end - std::min(cta.shared_end, bytes);
+  for_lanes(warp.active, [&](int lane) {
+    const auto address = static_cast<std::uint32_t>(addresses[lane]);
+    targets[lane] = address >= ptx::kSharedBegin && address <= most ? cta.shared.data() + address
+                                                                    : cta.shared_range(address, bytes, lane);
+  });
+}
+
+std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
+  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
+}
+
+std::byte* local_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
+  const std::uint64_t size = warp.cta.run.launch.kernel->local_bytes;
+  if (offset > size || bytes > size - offset)
+    throw Fault(fmt::format("{} bytes at {} of {} bytes of local memory", bytes, offset, size), lane);
+  return warp.cta.local.data() + static_cast<std::uint64_t>(warp.thread(lane)) * size + offset;
+}
+
+std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
+  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
+  return warp.cta.generic_bytes(address, bytes, lane);
+}
+
+/// Tells the async proxy of stores, and the search for races of stores and loads.
+void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose purpose, int lane) {
+  Cta& owner = warp.cta.owner_of(address);
+  const std::uint32_t offset = offset_of_shared_address(address);
+  if (purpose != Purpose::load && owner.on_shared_store) {
+    owner.on_shared_store(warp, owner, lane, offset, bytes);
+  }
+  if (!owner.order || &owner != &warp.cta || purpose == Purpose::atomic) return;
+  const auto thread = static_cast<std::uint32_t>(warp.thread(lane));
+  if (purpose == Purpose::load) {
+    owner.order->read(thread, offset, bytes, warp.line);
+  } else {
+    owner.order->write(thread, offset, bytes, warp.line);
+  }
+}
+
+}  // namespace
+
+Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
+}
+
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment) {
+  const Addresses addresses = addresses_of(warp, operand);
+  check_alignment(warp, addresses, alignment);
+  Targets targets;
+  Report& report = warp.cta.run.report;
+  switch (reach) {
+    case Reach::global: {
+      global_targets(warp, addresses, bytes, targets);
+      const unsigned sectors = count_sectors(addresses, warp.active);
+      (purpose == Purpose::load ? report.global_sectors_read : report.global_sectors_written) += sectors;
+      break;
+    }
+    case Reach::shared:
+      shared_targets(warp, addresses, bytes, targets);
+      report.shared_wavefronts += count_wavefronts(addresses, warp.active, bytes);
+      if (purpose != Purpose::load || warp.cta.order) {
+        for_lanes(warp.active, [&](int lane) {
+          tell_shared(warp, static_cast<std::uint32_t>(addresses[lane]), bytes, purpose, lane);
+        });
+      }
+      break;
+    case Reach::parameter:
+      for_lanes(warp.active,
+                [&](int lane) { targets[lane] = parameter_target(warp, addresses[lane], bytes, lane); });
+      break;
+    case Reach::local:
+      for_lanes(warp.active,
+                [&](int lane) { targets[lane] = local_target(warp, addresses[lane], bytes, lane); });
+      break;
+    case Reach::generic:
+      for_lanes(warp.active, [&](int lane) {
+        targets[lane] = generic_target(warp, addresses[lane], bytes, lane);
+        if (in_window(kSharedWindow, addresses[lane])) {
+          tell_shared(warp, static_cast<std::uint32_t>(addresses[lane] - kSharedWindow), bytes, purpose,
+                      lane);
+        }
+      });
+      break;
+  }
+  return targets;
+}
+
+Reach reach_of(const ptx::Instruction& instruction) {
+  for (const std::string_view modifier : instruction.modifiers) {
+    if (modifier == "global" || modifier == "const") return Reach::global;
+    if (modifier == "shared" || modifier == "shared::cta" || modifier == "shared::cluster")
+      return Reach::shared;
+    if (modifier == "param" || modifier == "param::entry") return Reach::parameter;
+    if (modifier == "local") return Reach::local;
+  }
+  return Reach::generic;
+}
+
+}  // namespace tilescope::gpu::emulator

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of every access of ordinary instructions to memory: addresses are checked and counted, and become
+// host pointers.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "emulator/machine/warp.hpp"
+
+namespace tilescope::gpu::emulator {
+
+enum class Reach : std::uint8_t { generic, global, shared, parameter, local };
+enum class Purpose : std::uint8_t { load, store, atomic };
+
+using Targets = std::array<std::byte*, kLanes>;  // of the active lanes
+
+/// Where `bytes` (1 to 16, to which the address must be aligned) lie that each active lane addresses by
+/// `operand`. Throws a Fault that names the lane.
+Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes);
+/// The same where addresses are multiples of another power of two.
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment);
+
+/// The space that an instruction names by a modifier.
+Reach reach_of(const ptx::Instruction& instruction);
+
+}  // namespace tilescope::gpu::emulator

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches: the limits that CUDA refuses beyond, and the machine that executes what is left.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "emulator/emulator.hpp"
+#include "emulator/runtime/environment.hpp"
+#include "emulator/runtime/errors.hpp"
+#include "emulator/runtime/modules.hpp"
+#include "emulator/runtime/streams.hpp"
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+constexpr unsigned kPortableClusterSize = 8, kLargestClusterSize = 16;
+
+struct Request {
+  dim3 grid, block, cluster{1, 1, 1};
+  std::size_t dynamic_shared_bytes = 0;
+  void** arguments = nullptr;
+  cudaStream_t stream = nullptr;
+};
+
+Extent extent(const dim3& size) { return {size.x, size.y, size.z}; }
+
+std::string text(const dim3& size) {
+  return std::to_string(size.x) + "x" + std::to_string(size.y) + "x" + std::to_string(size.z);
+}
+
+/// @throws CudaFailure for a launch that an H200 refuses
+void require_launchable(const Function& function, const ptx::Kernel& kernel, const Request& request) {
+  constexpr unsigned kMostInYAndZ = 65535;
+  const auto refuse = [&](cudaError_t status, const std::string& what) {
+    throw CudaFailure(status, what + ", kernel " + kernel.name);
+  };
+  const dim3 &grid = request.grid, &block = request.block, &cluster = request.cluster;
+  if (extent(grid).count() == 0 || grid.x > 0x7fffffff || grid.y > kMostInYAndZ || grid.z > kMostInYAndZ) {
+    refuse(cudaErrorInvalidConfiguration, "a grid of " + text(grid));
+  }
+  const auto most_threads = static_cast<unsigned>(attribute_of_device(cudaDevAttrMaxThreadsPerBlock));
+  if (extent(block).count() == 0 || extent(block).count() > most_threads || block.z > 64) {
+    refuse(cudaErrorInvalidConfiguration, "CTAs of " + text(block) + " threads");
+  }
+  if (extent(block).count() > kernel.max_threads) {
+    refuse(cudaErrorLaunchOutOfResources, "CTAs of " + text(block) +
+                                              " threads where the kernel was compiled for " +
+                                              std::to_string(kernel.max_threads));
+  }
+  if (request.dynamic_shared_bytes > function.dynamic_shared_limit) {
+    refuse(cudaErrorInvalidValue, std::to_string(request.dynamic_shared_bytes) +
+                                      " bytes of dynamic shared memory, of which " +
+                                      std::to_string(function.dynamic_shared_limit) + " were asked for");
+  }
+  const std::uint64_t size = extent(cluster).count();
+  const bool whole =
+      size > 0 && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 && grid.z % cluster.z == 0;
+  if (!whole || size > (function.large_clusters ? kLargestClusterSize : kPortableClusterSize) ||
+      (size > 1 && !attribute_of_device(cudaDevAttrClusterLaunch))) {
+    refuse(cudaErrorInvalidClusterSize, "clusters of " + text(cluster) + " in a grid of " + text(grid));
+  }
+}
+
+/// TILESCOPE_EMULATED_SEED, _STEPS (the most of a launch), _RACES (1: look for them).
+Options options_from_environment() {
+  Options options;
+  options.seed = from_environment("TILESCOPE_EMULATED_SEED", options.seed);
+  options.step_limit = from_environment("TILESCOPE_EMULATED_STEPS", options.step_limit);
+  options.races = from_environment("TILESCOPE_EMULATED_RACES", static_cast<int>(options.races)) != 0;
+  return options;
+}
+
+/// Where TILESCOPE_EMULATED_LOG is 1: a line a launch.
+void log_launch(const Launch& launch, const Report& report, double seconds) {
+  static const bool wanted = from_environment("TILESCOPE_EMULATED_LOG", 0) != 0;
+  if (!wanted) return;
+  say(fmt::format("{}: {} CTAs of {} threads, {} steps, {} sectors read, {} written, {} wavefronts, {:.2f} s",
+                  launch.kernel->name, launch.grid.count(), launch.block.count(), report.steps,
+                  report.global_sectors_read, report.global_sectors_written, report.shared_wavefronts,
+                  seconds));
+}
+
+/// A race is an error of the kernel, found after it has run.
+void require_no_races(const Launch& launch, const Report& report) {
+  if (report.races.empty()) return;
+  std::string text = launch.kernel->name + " has " + std::to_string(report.races.size()) + " races";
+  for (const std::string& race : report.races) text += "\n  " + race;
+  throw CudaFailure(cudaErrorLaunchFailure, text);
+}
+
+void execute(Device& device, const Launch& launch) {
+  const std::lock_guard lock(device.mutex());
+  const auto start = std::chrono::steady_clock::now();
+  const Report report = run(launch, device.memory(), options_from_environment());
+  log_launch(launch, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  require_no_races(launch, report);
+}
+
+/// @throws CudaFailure where the launch is refused
+void launch(const Function& function, const Request& request) {
+  Device& device = current_device();
+  const ptx::Kernel& kernel = function.on(device);
+  require_launchable(function, kernel, request);
+  Launch launch{.kernel = &kernel,
+                .grid = extent(request.grid),
+                .block = extent(request.block),
+                .cluster = extent(request.cluster),
+                .dynamic_shared_bytes = static_cast<std::uint32_t>(request.dynamic_shared_bytes),
+                .parameters = std::vector<std::byte>(kernel.parameter_bytes)};
+  for (std::size_t i = 0; i < kernel.parameters.size(); ++i) {
+    const ptx::Variable& parameter = kernel.parameters[i];
+    std::memcpy(launch.parameters.data() + parameter.offset, request.arguments[i], parameter.bytes);
+  }
+  issue(request.stream, [&device, launch = std::move(launch)] { execute(device, launch); });
+}
+
+/// What stands between <<< and >>> until the kernel's stub takes it.
+std::vector<Request>& pushed() {
+  thread_local std::vector<Request> requests;
+  return requests;
+}
+
+}  // namespace
+}  // namespace tilescope::gpu::emulator
+
+using namespace tilescope::gpu::emulator;
+
+extern "C" {
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t dynamic_shared_bytes,
+                                     CUstream_st* stream) {
+  pushed().push_back(
+      {.grid = grid, .block = block, .dynamic_shared_bytes = dynamic_shared_bytes, .stream = stream});
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* dynamic_shared_bytes,
+                                       void* stream) {
+  const Request request = pushed().back();
+  pushed().pop_back();
+  *grid = request.grid;
+  *block = request.block;
+  *dynamic_shared_bytes = request.dynamic_shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = request.stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                             std::size_t dynamic_shared_bytes, cudaStream_t stream) {
+  return as_call("cudaLaunchKernel", [&] {
+    launch(function_of(function), {.grid = grid,
+                                   .block = block,
+                                   .dynamic_shared_bytes = dynamic_shared_bytes,
+                                   .arguments = arguments,
+                                   .stream = stream});
+  });
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               std::size_t dynamic_shared_bytes, cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, dynamic_shared_bytes, stream);
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void** arguments) {
+  return as_call("cudaLaunchKernelExC", [&] {
+    Request request{.grid = config->gridDim,
+                    .block = config->blockDim,
+                    .dynamic_shared_bytes = config->dynamicSmemBytes,
+                    .arguments = arguments,
+                    .stream = config->stream};
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      const cudaLaunchAttribute& attribute = config->attrs[i];
+      if (attribute.id == cudaLaunchAttributeClusterDimension) {
+        const auto& size = attribute.val.clusterDim;
+        request.cluster = dim3(size.x, size.y, size.z);
+      } else if (attribute.id != cudaLaunchAttributeProgrammaticStreamSerialization) {
+        // The latter lets a kernel begin before its predecessor has ended; it need not.
+        throw CudaFailure(cudaErrorNotSupported, "launch attribute " + std::to_string(attribute.id));
+      }
+    }
+    launch(function_of(function), request);
+  });
+}
+
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+  return as_call("cudaFuncSetAttribute", [&] {
+    Function& changed = function_of(function);
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) {
+      const ptx::Kernel& kernel = changed.on(current_device());
+      const auto room = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin) -
+                        static_cast<int>(kernel.static_shared_end - ptx::kSharedBegin);
+      if (value < 0 || value > room) {
+        throw CudaFailure(cudaErrorInvalidValue, std::to_string(value) + " bytes of dynamic shared memory, " +
+                                                     std::to_string(room) + " are there");
+      }
+      changed.dynamic_shared_limit = static_cast<std::uint32_t>(value);
+    } else if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed) {
+      changed.large_clusters = value != 0;
+    } else {
+      throw CudaFailure(cudaErrorNotSupported, "attribute " + std::to_string(attribute) + " of a kernel");
+    }
+  });
+}
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Clusters, fences, the registers that warpgroups hand to each other, grids that depend on each other.
+#include "emulator/machine/address_space.hpp"
+#include "emulator/sm90/handlers.hpp"
+#include "emulator/sm90/state.hpp"
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+constexpr std::uint32_t kSmRegisters = 65536;
+
+Outcome nothing(Warp&, const ptx::Instruction&) { return Outcome::next; }
+
+// ---- Clusters.
+
+Outcome map_to_rank(Warp& warp, const ptx::Instruction& instruction) {
+  for_lanes(warp.active, [&](int lane) {
+    const auto address = static_cast<std::uint32_t>(warp.value(instruction.operands[1], lane));
+    const auto rank = static_cast<unsigned>(warp.value(instruction.operands[2], lane));
+    if (rank >= warp.cta.cluster.ctas.size()) throw Fault("the cluster has no such rank", lane);
+    warp.set_value(instruction.operands[0], lane, shared_address_of_rank(address, rank));
+  });
+  return Outcome::next;
+}
+
+/// Whether all have arrived at the barrier of this phase; warps that have left count as arrived.
+bool all_arrived(Cluster& cluster, std::uint64_t phase) {
+  for (const auto& cta : cluster.ctas) {
+    for (const auto& warp : cta->warps) {
+      if (warp->live() != 0 && state_of(*warp).cluster_arrivals <= phase) return false;
+    }
+  }
+  return true;
+}
+
+Outcome arrive_in_cluster(Warp& warp, const ptx::Instruction&) {
+  WarpState& state = state_of(warp);
+  if (state.cluster_arrivals++ > state.cluster_waits) {
+    throw Fault("a warp arrives at its cluster's barrier again and has not waited");
+  }
+  return Outcome::next;
+}
+
+Outcome wait_for_cluster(Warp& warp, const ptx::Instruction&) {
+  WarpState& state = state_of(warp);
+  ClusterState& cluster = state_of(warp.cta.cluster);
+  if (state.cluster_waits == state.cluster_arrivals) {
+    throw Fault("a warp waits at its cluster's barrier and has not arrived");
+  }
+  if (cluster.phase < state.cluster_arrivals) {
+    if (!all_arrived(warp.cta.cluster, cluster.phase)) return Outcome::wait;
+    ++cluster.phase;
+  }
+  ++state.cluster_waits;
+  return Outcome::next;
+}
+
+// ---- Fences.
+
+Outcome fence_proxy(Warp& warp, const ptx::Instruction&) {
+  CtaState& state = state_of(warp.cta);
+  for_lanes(warp.active, [&](int lane) {
+    state.proxy.fence(thread_of(warp, lane));
+    state.barrier_proxy.fence(thread_of(warp, lane));
+  });
+  return Outcome::next;
+}
+Outcome fence_barrier_init(Warp& warp, const ptx::Instruction&) {
+  for_lanes(warp.active, [&](int lane) { state_of(warp.cta).barrier_proxy.fence(thread_of(warp, lane)); });
+  return Outcome::next;
+}
+
+// ---- Registers.
+
+std::uint32_t registers_asked_for(const Warp& warp, const ptx::Instruction& instruction) {
+  const auto registers = static_cast<std::uint32_t>(warp.value(instruction.operands[0], warp.leader()));
+  if (registers < 24 || registers > 256 || registers % 8 != 0) {
+    throw Fault("setmaxnreg takes multiples of 8 from 24 to 256");
+  }
+  return registers;
+}
+
+/// A thread's share at the launch, of an SM that holds one CTA: no kernel has more.
+std::uint32_t launched_registers(const Cta& cta) {
+  return kSmRegisters / static_cast<std::uint32_t>(cta.warps.size() * ptx::kLanes) / 8 * 8;
+}
+
+Outcome give_up_registers(Warp& warp, const ptx::Instruction& instruction) {
+  state_of(warp.cta).warp_registers[warp.index] = registers_asked_for(warp, instruction);
+  return Outcome::next;
+}
+
+/// Waits until the CTA's warps together have no more than an SM.
+Outcome take_registers(Warp& warp, const ptx::Instruction& instruction) {
+  const std::uint32_t asked = registers_asked_for(warp, instruction);
+  std::vector<std::uint32_t>& held = state_of(warp.cta).warp_registers;
+  std::uint32_t sum = asked;
+  for (std::size_t other = 0; other < held.size(); ++other) {
+    if (other != warp.index) sum += held[other] != 0 ? held[other] : launched_registers(warp.cta);
+  }
+  if (sum * ptx::kLanes > kSmRegisters) return Outcome::wait;
+  held[warp.index] = asked;
+  return Outcome::next;
+}
+
+/// Before a CTA's first step.
+void begin_cta(Cta& cta) {
+  const auto threads = static_cast<std::uint32_t>(cta.warps.size() * ptx::kLanes);
+  const auto shared_end = static_cast<std::uint32_t>(cta.shared.size());
+  cta.extension = CtaState{{},
+                           AsyncProxy(threads, shared_end),
+                           AsyncProxy(threads, shared_end),
+                           find_result_copies(*cta.run.launch.kernel),
+                           std::vector<std::uint32_t>(cta.warps.size()),
+                           {},
+                           {}};
+  cta.on_shared_store = [](Warp& writer, Cta& owner, int lane, std::uint32_t offset, std::uint32_t bytes) {
+    if (&writer.cta == &owner) state_of(owner).proxy.stored(thread_of(writer, lane), offset, bytes);
+  };
+}
+
+/// When its last thread has left: its shared memory is another's.
+void end_cta(Cta& cta) {
+  for (const AsyncOperation& operation : cta.async.operations()) {
+    if (operation.kind == AsyncKind::tensor_load) throw Fault("a CTA ends before a copy to it has landed");
+    if (operation.kind == AsyncKind::bulk_read) {
+      throw Fault("a CTA ends without a wait for its stores to have read shared memory");
+    }
+    if (operation.kind == AsyncKind::wgmma) throw Fault("a CTA ends without a wait for its products");
+  }
+}
+
+}  // namespace
+
+void add_cluster_handlers(HandlerTable& table) {
+  const auto add =
+      [&]<Outcome (*kHandler)(Warp&, const ptx::Instruction&), Converge kConverge>(std::string_view words) {
+        table.add(words, [](const ptx::Instruction&) -> Execution { return {kHandler, kConverge}; });
+      };
+  add.operator()<map_to_rank, Converge::none>("mapa");
+  add.operator()<arrive_in_cluster, Converge::warp>("barrier.cluster.arrive");
+  add.operator()<wait_for_cluster, Converge::warp>("barrier.cluster.wait");
+  add.operator()<fence_proxy, Converge::none>("fence.proxy.async");
+  add.operator()<fence_barrier_init, Converge::none>("fence.mbarrier_init");
+  add.operator()<give_up_registers, Converge::warp>("setmaxnreg.dec");
+  add.operator()<take_registers, Converge::warp>("setmaxnreg.inc");
+  // Launches go on one after the other: what came before has ended.
+  add.operator()<nothing, Converge::none>("griddepcontrol.wait");
+  add.operator()<nothing, Converge::none>("griddepcontrol.launch_dependents");
+  table.on_cta_begin = begin_cta;
+  table.on_cta_end = end_cta;
+}
+
+void add_sm90_handlers(HandlerTable& table) {
+  add_wgmma_handlers(table);
+  add_copy_handlers(table);
+  add_mbarrier_handlers(table);
+  add_cluster_handlers(table);
+}
+
+}  // namespace tilescope::gpu::emulator

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The instructions that sm_90a adds, a family a file.
+#pragma once
+
+#include "emulator/machine/handlers.hpp"
+
+namespace tilescope::gpu::emulator {
+
+void add_sm90_handlers(HandlerTable& table);
+
+void add_wgmma_handlers(HandlerTable& table);
+void add_copy_handlers(HandlerTable& table);
+void add_mbarrier_handlers(HandlerTable& table);
+void add_cluster_handlers(HandlerTable& table);  // clusters, fences, registers, dependent grids
+
+}  // namespace tilescope::gpu::emulator

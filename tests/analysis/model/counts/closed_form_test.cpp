@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formulas against the sum over every access of the program, and against the papers' own counts.
+#include "analysis/model/counts/closed_form.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "cpu_ref/schedule/cta_walk.hpp"
+#include "tests/analysis/algorithm_choices.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr int kRandomProblems = 400;
+
+/// The same counts by walking every access.
+std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
+  std::map<TensorName, TensorTraffic> result;
+  std::set<std::tuple<TensorName, int, int, int, int>> seen, written;
+  for_each_access(program, [&](const TileAccess& access) {
+    const std::tuple tile{access.tensor, access.batch, access.head, access.m_block, access.n_block};
+    TensorTraffic& traffic = result[access.tensor];
+    traffic.tensor = access.tensor;
+    const bool first = seen.insert(tile).second;
+    if (access.kind == AccessKind::load) traffic.load_bytes += access.bytes;
+    const bool stores = access.kind == AccessKind::store || (access.kind == AccessKind::sum && first);
+    if (stores) traffic.store_bytes += access.bytes;
+    if (access.kind != AccessKind::load && !stores) traffic.reduce_bytes += access.bytes;
+    if (first && !stores) traffic.compulsory_read_bytes += access.bytes;
+    if (access.kind != AccessKind::load && written.insert(tile).second) {
+      traffic.compulsory_write_bytes += access.bytes;
+    }
+  });
+  return result;
+}
+
+/// What the flags of DqStart add, by walking every access.
+ReadWriteBytes walked_flag_bytes(const TileProgram& program) {
+  ReadWriteBytes bytes;
+  if (program.dq_start == DqStart::cleared) return bytes;
+  const std::int64_t flags = std::int64_t{32} * program.dq_flags;
+  std::set<std::tuple<int, int, int>> begun;
+  for_each_access(program, [&](const TileAccess& access) {
+    if (program.name == PassName::delta && access.tensor == TensorName::delta) bytes.write_bytes += 32;
+    if (access.kind != AccessKind::sum) return;
+    const bool first = begun.insert({access.batch, access.head, access.m_block}).second;
+    const bool claimed = program.dq_start == DqStart::claimed;
+    if (claimed || !first) bytes.read_bytes += flags;
+    if (claimed) bytes.write_bytes += flags;
+    if (first || program.ordered) bytes.write_bytes += flags;
+  });
+  return bytes;
+}
+
+/// Entries of the parts of tiles that hold a visible one, looked at one by one.
+std::int64_t computed_entries(const TileProgram& program) {
+  const AttentionProblem& p = program.problem;
+  const TileShape part = part_of(program.tile, program.diagonal_slices);
+  std::int64_t parts = 0;
+  for (std::int64_t batch = 0; batch < p.batch; ++batch) {
+    const VisibleBand band = p.band(program.dense ? 0 : batch);
+    for (int m = 0; m * part.block_m < p.seqlen_q; ++m) {
+      for (int n = 0; n * part.block_n < p.seqlen_k; ++n) {
+        bool visible = program.dense;
+        for (int i = m * part.block_m; i < std::min<std::int64_t>((m + 1) * part.block_m, p.seqlen_q); ++i) {
+          for (int j = n * part.block_n; j < std::min((n + 1) * part.block_n, band.seqlen_k); ++j) {
+            visible = visible || band.visible(i, j);
+          }
+        }
+        parts += visible;
+      }
+    }
+  }
+  return program.phases.empty() ? 0 : parts * part.block_m * part.block_n * p.heads;
+}
+
+TEST_CASE("a work counter is asked once for each block, and cleared once, by sectors of 32 bytes") {
+  const AttentionProblem problem{.batch = 2, .heads = 3, .seqlen_q = 300, .seqlen_k = 300, .head_dim = 64};
+  ProgramOptions options = ProgramOptions::with_tile({128, 64});
+  const auto forward_bytes = [&] {
+    return closed_form_bytes(build_programs(Algorithm::flash2, Direction::forward, problem, options).front());
+  };
+  const ClosedFormBytes plain = forward_bytes();
+  options.work_counter = true;
+  const ClosedFormBytes asked = forward_bytes();
+  constexpr int kBlocks = 2 * 3 * 3;
+  CHECK(asked.sm_l2_read_bytes - plain.sm_l2_read_bytes == 32 * kBlocks);
+  CHECK(asked.sm_l2_write_bytes - plain.sm_l2_write_bytes == 32 * (kBlocks + 1));
+  CHECK(asked.compulsory_read_bytes == plain.compulsory_read_bytes);
+  CHECK(asked.compulsory_write_bytes == plain.compulsory_write_bytes);
+  for (const TileProgram& pass : build_programs(Algorithm::flash2, Direction::backward, problem, options)) {
+    CHECK_FALSE(pass.work_counter);
+  }
+}
+
+TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by sectors of 32 bytes") {
+  // Of 4 q tiles two see no key, one sees one kv tile, and one both.
+  const AttentionProblem problem{.batch = 2,
+                                 .heads = 3,
+                                 .heads_kv = 1,
+                                 .seqlen_q = 256,
+                                 .seqlen_k = 128,
+                                 .head_dim = 64,
+                                 .causal = true};
+  ProgramOptions options = ProgramOptions::with_tile({64, 64});
+  constexpr std::int64_t kHeads = 2 * 3, kVisits = 1 + 2, kBegun = 2, kTiles = 4;
+  struct Expected {
+    BackwardOrder order;
+    DqStart start;
+    std::int64_t asked, told;  // a flag and head
+  };
+  for (const Expected& expected :
+       {Expected{BackwardOrder::fused, DqStart::in_order, kVisits - kBegun, kBegun},
+        Expected{BackwardOrder::fused, DqStart::claimed, kVisits, kVisits + kBegun},
+        Expected{BackwardOrder::ordered, DqStart::in_order, kVisits - kBegun, kVisits}}) {
+    options.backward = expected.order;
+    options.dq_start = expected.start;
+    options.dq_flags = 2;
+    const auto programs = build_programs(Algorithm::flash2, Direction::backward, problem, options);
+    REQUIRE(programs.size() == 3);
+    const auto beyond_tensors = [](const TileProgram& program) {
+      ReadWriteBytes bytes;
+      const ClosedFormBytes all = closed_form_bytes(program);
+      bytes = {all.sm_l2_read_bytes, all.sm_l2_write_bytes};
+      for (const TensorTraffic& tensor : tensor_traffic(program)) {
+        bytes.read_bytes -= tensor.load_bytes;
+        bytes.write_bytes -= tensor.store_bytes + tensor.reduce_bytes;
+      }
+      return bytes;
+    };
+    CHECK(beyond_tensors(programs[0]) == ReadWriteBytes{0, 32 * kTiles * kHeads});
+    CHECK(beyond_tensors(programs[1]) ==
+          ReadWriteBytes{32 * 2 * expected.asked * kHeads, 32 * 2 * expected.told * kHeads});
+    CHECK(beyond_tensors(programs[2]) == ReadWriteBytes{});
+    const std::int64_t sums = tensor_extent(problem, TensorName::dq_accum).bytes() / kTiles;  // of a q tile
+    for (const TensorTraffic& tensor : tensor_traffic(programs[1])) {
+      if (tensor.tensor != TensorName::dq_accum) continue;
+      CHECK(tensor.store_bytes == kBegun * sums);
+      CHECK(tensor.reduce_bytes == (kVisits - kBegun) * sums);
+    }
+    for (const TensorTraffic& tensor : tensor_traffic(programs[2])) {
+      if (tensor.tensor == TensorName::dq_accum) CHECK(tensor.load_bytes == kBegun * sums);
+    }
+  }
+}
+
+TEST_CASE("the closed form is the sum over the program's accesses, tensor by tensor") {
+  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const int slices = 1 + static_cast<int>(seed) % 4;
+    const TileShape tile = random.tile_of_slices(slices, 16 / slices);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = kElementTypes[random.between(0, 4)];
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.diagonal_slices = slices;
+    options[PassName::softmax].row_reads = random.between(1, 3);
+    options[PassName::dscores].row_reads = random.between(1, 2);
+    if (seed % 3 == 0) p = random.padded(p);
+    if (seed % 8 < 4) options.dq_start = seed % 8 < 2 ? DqStart::claimed : DqStart::in_order;
+    options.dq_flags = 1 + static_cast<int>(seed) % 2;
+    for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
+      for (const TileProgram& program : testing::programs_of(choice, p, options)) {
+        CAPTURE(seed);
+        CAPTURE(describe(p));
+        CAPTURE(tile.block_m);
+        CAPTURE(tile.block_n);
+        CAPTURE(to_string(choice.algorithm));
+        CAPTURE(to_string(choice.direction));
+        CAPTURE(to_string(program.name));
+        const std::map<TensorName, TensorTraffic> walked = walked_traffic(program);
+        const std::vector<TensorTraffic> formula = tensor_traffic(program);
+        ClosedFormBytes sum;
+        REQUIRE(formula.size() == walked.size());
+        for (const TensorTraffic& tensor : formula) {
+          CAPTURE(to_string(tensor.tensor));
+          const TensorTraffic& expected = walked.at(tensor.tensor);
+          CHECK(tensor.load_bytes == expected.load_bytes);
+          CHECK(tensor.store_bytes == expected.store_bytes);
+          CHECK(tensor.reduce_bytes == expected.reduce_bytes);
+          CHECK(tensor.compulsory_read_bytes == expected.compulsory_read_bytes);
+          CHECK(tensor.compulsory_write_bytes == expected.compulsory_write_bytes);
+          sum.sm_l2_read_bytes += expected.load_bytes;
+          sum.sm_l2_write_bytes += expected.store_bytes + expected.reduce_bytes;
+          sum.compulsory_read_bytes += expected.compulsory_read_bytes;
+          sum.compulsory_write_bytes += expected.compulsory_write_bytes;
+        }
+        const ReadWriteBytes flags = walked_flag_bytes(program);
+        sum.sm_l2_read_bytes += flags.read_bytes;
+        sum.sm_l2_write_bytes += flags.write_bytes;
+        CHECK(closed_form_bytes(program) == sum);
+        CHECK(executed_flops(program) == 2 * p.head_dim * program.matmuls * computed_entries(program));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilescope

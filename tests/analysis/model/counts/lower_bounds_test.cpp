@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bounds must lie below what every program moves, and follow their own algebra.
+#include "analysis/model/counts/lower_bounds.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/model/counts/closed_form.hpp"
+#include "analysis/model/replay/traffic_simulator.hpp"
+#include "tests/analysis/algorithm_choices.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+/// Elements that one CTA of a program keeps on chip: a tile of every tensor that it touches, and S, P, dP,
+/// dS.
+std::int64_t on_chip_elements(const TileProgram& program) {
+  std::int64_t elements = 4 * std::int64_t{program.tile.block_m} * program.tile.block_n;
+  for (int tensor = 0; tensor < kNumTensors; ++tensor) {
+    const TensorName name = static_cast<TensorName>(tensor);
+    elements += program.tile_bytes(name) / tensor_extent(program.problem, name).element_bytes;
+  }
+  return elements;
+}
+
+TEST_CASE("no program reads less than the bound for the memory that it uses") {
+  constexpr int kRandomProblems = 300;
+  int not_vacuous = 0;
+  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+    CAPTURE(seed);
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(3);
+    AttentionProblem p = random.problem(tile);
+    p.seqlen_q = random.between(1, 300);
+    p.seqlen_k = random.between(1, 300);
+    CAPTURE(describe(p));
+    for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
+      if (choice.algorithm == Algorithm::standard) continue;  // its S crosses between passes
+      std::int64_t reads = 0, entries = 0, capacity = 1, formed = 0;
+      for (const TileProgram& program : testing::programs_of(choice, p, ProgramOptions::with_tile(tile))) {
+        for (const TensorTraffic& tensor : tensor_traffic(program)) {
+          reads += tensor.load_bytes / tensor_extent(p, tensor.tensor).element_bytes;
+        }
+        capacity = std::max(capacity, on_chip_elements(program));
+        formed += program.matmuls > 0;
+      }
+      entries = score_entries(p, choice.direction, choice.algorithm);
+      const double bound = score_read_bound(static_cast<double>(entries), static_cast<double>(p.head_dim),
+                                            static_cast<double>(capacity), 1);
+      CHECK(formed > 0);
+      CHECK(bound <= static_cast<double>(reads));
+      not_vacuous += bound > 0;
+    }
+  }
+  CHECK(not_vacuous > 200);
+}
+
+TEST_CASE("the bound is sharper than the one from 2M-partitions, wherever that says anything") {
+  for (double d : {16.0, 64.0, 128.0}) {
+    for (double m = d; m <= 1e7; m *= 3) {
+      for (double n : {1e3, 1e4, 1e5, 1e6}) {
+        const double partitions = n * n * d * d / (m + 4 * d * d) - m;
+        CHECK(score_read_bound(n * n, d, m, 1) >= partitions);
+      }
+    }
+  }
+}
+
+TEST_CASE("a forward pass in FlashAttention-2's order stays within 4 times the bound at its best tile") {
+  // Br -> M / 2d: reads tend to 2 N^2 d / Br = 4 N^2 d^2 / M.
+  const double d = 64, m = 1 << 17, n = 1 << 20;
+  const double flash = 4 * n * n * d * d / m;
+  CHECK(flash / score_read_bound(n * n, d, m, 1) == doctest::Approx(4).epsilon(0.001));
+}
+
+TEST_CASE("processors add only their own fast memory") {
+  CHECK(score_read_bound(1e9, 64, 1e5, 8) == doctest::Approx(score_read_bound(1e9, 64, 1e5, 1) - 7e5));
+}
+
+TEST_CASE("short problems make the score bound vacuous, long ones do not") {
+  const Machine h200 = load_machine("h200");
+  AttentionProblem p;
+  p.head_dim = 128;
+  p.dtype = ElementType::fp16;
+  p.seqlen_q = p.seqlen_k = 512;
+  const ReadBound small = read_bound(p, Direction::forward, Algorithm::flash2, sm_memory(h200));
+  CHECK(small.score_bound_vacuous());
+  CHECK(small.bytes() == compulsory_bytes(p, Direction::forward).read_bytes);
+  p.seqlen_q = p.seqlen_k = 131072;
+  const ReadBound large = read_bound(p, Direction::forward, Algorithm::flash2, sm_memory(h200));
+  CHECK_FALSE(large.score_bound_vacuous());
+  // T d^2 / M - p M with M = 512 KiB / 2 elements: 2^34 / 2^4 - 132 * 2^18 elements of 2 bytes.
+  CHECK(large.bytes() == 2 * ((std::int64_t{1} << 30) - 132 * (std::int64_t{1} << 18)));
+  CHECK(read_bound(p, Direction::forward, Algorithm::flash2, chip_memory(h200)).score_bound_vacuous());
+  p.causal = true;
+  CHECK(score_entries(p, Direction::forward, Algorithm::flash2) == p.seqlen_q * (p.seqlen_q + 1) / 2);
+  CHECK(score_entries(p, Direction::backward, Algorithm::flash2) == p.seqlen_q * (p.seqlen_q + 1));
+  CHECK(score_entries(p, Direction::backward, Algorithm::standard) == p.seqlen_q * (p.seqlen_q + 1) / 2);
+}
+
+TEST_CASE("the theorems' growth: slopes in N, d and M, and the crossover at M = d^2") {
+  const Growth base = growth(4096, 64, 16384);
+  CHECK(growth(8192, 64, 16384).flash == doctest::Approx(4 * base.flash));
+  CHECK(growth(4096, 128, 16384).flash == doctest::Approx(4 * base.flash));
+  CHECK(growth(4096, 64, 32768).flash == doctest::Approx(base.flash / 2));
+  CHECK(base.optimal_forward == doctest::Approx(base.flash));  // M >= d^2
+  const Growth small = growth(4096, 64, 1024);                 // M < d^2
+  CHECK(small.optimal_forward == doctest::Approx(4096.0 * 4096 * 64 / 32));
+  CHECK(small.optimal_forward < small.flash);
+  const Growth crossover = growth(4096, 64, 4096);
+  CHECK(crossover.flash == doctest::Approx(4096.0 * 4096));
+  CHECK(crossover.optimal_backward == doctest::Approx((4096.0 * 4096 * 64 + 4096.0 * 64 * 64) / 64));
+}
+
+}  // namespace
+}  // namespace tilescope

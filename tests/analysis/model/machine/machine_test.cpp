@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine files that TileScope ships, and the refusal of damaged ones.
+#include "analysis/model/machine/machine.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "analysis/model/machine/machine_fields.hpp"
+#include "analysis/records/json/json_fields.hpp"
+#include "common/temporary_folder.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope {
+namespace {
+
+std::string machine_complaint(const std::string& name_or_path) {
+  try {
+    load_machine(name_or_path);
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+Json shipped(const std::string& name) {
+  return parse_json(name,
+                    read_text_file(std::string(TILESCOPE_SOURCE_DIR "/analysis/model/machine/") + name + ".json"));
+}
+
+std::string machine_complaint(const Json& json) {
+  try {
+    parse_machine("gpu.json", json.dump());
+  } catch (const BadInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("the shipped machines load under their own name") {
+  const std::vector<std::string> names = machine_names();
+  CHECK(std::is_sorted(names.begin(), names.end()));
+  for (const char* of_examples : {"h200", "a100-40gb"})
+    CHECK(std::count(names.begin(), names.end(), of_examples) == 1);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const Machine machine = load_machine(name);
+    CHECK(machine.name == name);
+    CHECK(parse_machine("again", to_json_text(machine)) == machine);
+    CHECK(machine.shared_bytes_per_cta.value < machine.shared_bytes_per_sm.value);
+    CHECK(machine.shared_bytes_per_sm.value < machine.on_chip_bytes_per_sm.value);
+    CHECK(machine.l2_effective_bytes.value <= machine.l2_bytes.value);
+    CHECK(machine.dram_bytes.value().value > machine.l2_bytes.value);
+    CHECK(machine.compute_capability().value() >= 80);
+    CHECK(machine.peak_flops(ElementType::fp16).value() > machine.peak_flops(ElementType::fp32).value());
+  }
+}
+
+TEST_CASE("a machine file may use the names that fields had before") {
+  Json json = shipped("h200");
+  const Machine h200 = parse_machine("h200", json.dump());
+  const auto rename = [](Json& object, const char* from, const char* to) {
+    if (!object.contains(from)) return;
+    object[to] = object[from];
+    object.erase(from);
+  };
+  rename(json, "cta_progress", "cta_paces");
+  rename(json, "clock_cv", "clock_spread");
+  for (Json& entry : json["cta_paces"]["value"]) {
+    rename(entry, "younger_rate", "younger");
+    rename(entry, "alone_rate", "alone");
+    rename(entry, "step_cv", "step_spread");
+    rename(entry, "tpc_cv", "tpc_spread");
+    rename(entry, "clock_cv", "clock_spread");
+  }
+  for (Json& group : json["sm_groups"]["value"]) rename(group, "partition", "part");
+  CHECK(parse_machine("h200", json.dump()) == h200);
+  rename(json, "l2_effective_bytes", "l2_effective_fraction");
+  json["l2_effective_fraction"]["value"] = 0.5;
+  CHECK(parse_machine("h200", json.dump()).l2_effective_bytes.value == h200.l2_bytes.value / 2);
+}
+
+TEST_CASE("a machine file is held to its fields, to their units, and to a name of its own") {
+  const auto refused = [](const Json& json, std::initializer_list<const char*> said) {
+    const std::string message = machine_complaint(json);
+    CAPTURE(message);
+    for (const char* part : said) CHECK(message.find(part) != std::string::npos);
+  };
+  Json json = shipped("h200");
+  json["l2_bytes_per_secnd"] = json["l2_bytes_per_second"];
+  refused(json, {"l2_bytes_per_secnd", "did you mean l2_bytes_per_second"});
+  json = shipped("h200");
+  json["sm_count"]["comment"] = "all of them";
+  refused(json, {"sm_count", "comment", "value, kind, source"});
+  json = shipped("h200");
+  json["cta_progress"]["value"][0]["yonger_rate"] = 1.0;
+  refused(json, {"cta_progress", "did you mean younger_rate"});
+  json = shipped("h200");
+  json["l2_bytes"]["value"] = 60;  // MiB
+  refused(json, {"l2_bytes.value = 60", "bytes"});
+  json = shipped("h200");
+  json["sm_clock_hz"]["value"] = 1830;  // MHz
+  refused(json, {"sm_clock_hz.value", "Hz"});
+  json = shipped("h200");
+  json["peak_flops_per_second"]["fp16"]["value"] = 989.4;  // TFLOP/s
+  refused(json, {"peak_flops_per_second.fp16.value", "FLOP a second"});
+  json = shipped("h200");
+  json.erase("sm_count");
+  json.erase("chip");
+  json["l2_bytes"]["value"] = nullptr;
+  refused(json, {"chip, sm_count, l2_bytes are missing", "--template"});
+
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "mine.json").string();
+  json = shipped("h200");
+  std::ofstream(path) << json.dump();
+  CHECK(load_machine(path) == load_machine("h200"));  // a copy is the same machine
+  json["sm_count"]["value"] = 131;
+  json.erase("sm_groups");
+  json.erase("l2_ways");
+  json.erase("l2_dirty_ways");
+  std::ofstream(path) << json.dump();
+  CHECK(machine_complaint(path).find("must be a name of its own") != std::string::npos);
+}
+
+TEST_CASE("the template of a machine file becomes one when its numbers are filled in") {
+  Json json = parse_json("template", machine_template());
+  CHECK(machine_complaint(json).find("name, title, chip, sm_count") != std::string::npos);
+  const Json h200 = shipped("h200");
+  for (const auto& [key, value] : h200.items()) {
+    if (json.contains(key)) json[key] = value;
+  }
+  json["name"] = "mine";
+  CHECK(machine_complaint(json) == "");
+}
+
+TEST_CASE("an element type that a chip lacks has no peak") {
+  CHECK_FALSE(load_machine("a100-40gb").peak_flops(ElementType::fp8e4m3).has_value());
+}
+
+TEST_CASE("an L2 in two partitions may limit the dirty lines of its sets") {
+  CHECK(load_machine("h200").split_l2()->dirty_ways == 8);
+  Json json = shipped("h200");
+  json.erase("l2_dirty_ways");
+  CHECK_FALSE(parse_machine("gpu.json", json.dump()).split_l2()->dirty_ways);
+}
+
+TEST_CASE("residency follows shared memory, between one CTA and the hardware's limit") {
+  const Machine h200 = load_machine("h200");
+  CHECK(h200.resident_ctas_per_sm(0) == 32);
+  CHECK(h200.resident_ctas_per_sm(113 * 1024) == 2);  // (113 + 1) * 2 = 228 KiB
+  CHECK(h200.resident_ctas_per_sm(113 * 1024 + 1) == 1);
+  CHECK(h200.fits(227 * 1024));
+  CHECK_FALSE(h200.fits(227 * 1024 + 1));
+  CHECK(h200.resident_ctas_per_sm(1 << 30) == 1);
+}
+
+TEST_CASE("an unknown name is refused with the known ones") {
+  const std::string message = machine_complaint(std::string("h20O"));
+  CHECK(message.find("h20O") != std::string::npos);
+  CHECK(message.find("a100-40gb") != std::string::npos);
+  CHECK(machine_complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
+}
+
+TEST_CASE("a damaged machine file is refused by file and field") {
+  const auto expect = [](const Json& json, const char* field, const char* reason) {
+    const std::string message = machine_complaint(json);
+    CAPTURE(message);
+    CHECK(message.find("gpu.json: ") == 0);
+    CHECK(message.find(field) != std::string::npos);
+    CHECK(message.find(reason) != std::string::npos);
+  };
+  CHECK(machine_complaint(shipped("h200")).empty());
+  Json json = shipped("h200");
+  json.erase("l2_bytes");
+  expect(json, "l2_bytes", "missing");
+  json = shipped("h200");
+  json["sm_count"]["value"] = 0;
+  expect(json, "sm_count.value", "at least 1");
+  json = shipped("h200");
+  json["sm_count"]["value"] = 132.5;
+  expect(json, "sm_count.value", "integer");
+  json = shipped("h200");
+  json["l2_effective_bytes"]["value"] = json["l2_bytes"]["value"].get<std::int64_t>() + 1;
+  expect(json, "l2_effective_bytes.value", "62914560");
+  json = shipped("h200");
+  json["l2_effective_fraction"] = json["l2_effective_bytes"];
+  json.erase("l2_effective_bytes");
+  json["l2_effective_fraction"]["value"] = 1.5;
+  expect(json, "l2_effective_fraction.value", "(0, 1]");
+  json = shipped("h200");
+  json["l2_bytes"]["value"] = 1 << 18;  // 64 sets of 16 lines in each half
+  json["l2_effective_bytes"]["value"] = 1 << 18;
+  expect(json, "l2_ways.value", "128 sets");
+  json = shipped("h200");
+  json["cta_progress"]["value"][0]["younger_rate"] = 0;
+  expect(json, "cta_progress.value[0].younger_rate", "above 0");
+  json = shipped("h200");
+  json["cta_progress"]["value"][0]["step_cv"] = -0.01;
+  expect(json, "cta_progress.value[0].step_cv", "above 0");
+  json = shipped("h200");
+  json["cta_progress"]["value"][0]["tpc_cv"] = 0;
+  expect(json, "cta_progress.value[0].tpc_cv", "above 0");
+  json = shipped("h200");
+  json["l2_ways"]["value"] = 0;
+  expect(json, "l2_ways.value", "1");
+  json = shipped("h200");
+  json.erase("l2_ways");
+  expect(json, "l2_ways", "missing");
+  json = shipped("h200");
+  json["l2_dirty_ways"]["value"] = 17;
+  expect(json, "l2_dirty_ways.value", "16");
+  json = shipped("h200");
+  json["sm_groups"]["value"][0]["partition"] = 2;
+  expect(json, "sm_groups.value[0].partition", "1");
+  json = shipped("h200");
+  json["sm_groups"]["value"][0]["sms"] = 9;
+  expect(json, "sm_groups.value", "132 SMs");
+  json = shipped("h200");
+  json["dram_bytes_per_second"].erase("source");
+  expect(json, "dram_bytes_per_second.source", "missing");
+  json = shipped("h200");
+  json["dram_bytes_per_second"]["kind"] = "guess";
+  expect(json, "dram_bytes_per_second.kind", "datasheet");
+  json = shipped("h200");
+  json["peak_flops_per_second"]["fp12"] = json["peak_flops_per_second"]["fp16"];
+  expect(json, "peak_flops_per_second.fp12", "fp32");
+  const std::string text = shipped("h200").dump();
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    CHECK_THROWS_AS(parse_machine("gpu.json", text.substr(0, length)), BadInput);
+  }
+}
+
+}  // namespace
+}  // namespace tilescope

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// A record that is simulated again keeps what was measured and gets what its own choices give.
+#include "analysis/model/replay/simulate_record.hpp"
+
+#include <doctest/doctest.h>
+
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr Direction kForwardBackward[] = {Direction::forward, Direction::backward};
+
+TEST_CASE("simulating a record again reproduces it, whatever its kernel's choices were") {
+  const Machine machine = load_machine("a100-40gb");
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    CAPTURE(seed);
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(16);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = ElementType::fp16;
+    for (const Kernel& kernel : cpu_kernels()) {
+      CAPTURE(kernel.name);
+      ProgramOptions options = ProgramOptions::with_tile(tile);
+      options[PassName::dq].tile = random.tile(16);
+      options.order = static_cast<TileOrder>(random.between(0, 2));
+      options.scan = static_cast<Scan>(random.between(0, 2));
+      if (!kernel.backward_orders.empty()) {
+        const int last = static_cast<int>(kernel.backward_orders.size()) - 1;
+        options.backward = kernel.backward_orders[static_cast<std::size_t>(random.between(0, last))];
+      }
+      const auto passes = plan_passes(kernel, p, kForwardBackward, options, machine);
+      RunEntry run = simulate_run(kernel, p, passes, machine);
+      for (PassRecord& pass : run.passes) pass.simulated->l2_curve.clear();
+      run.passes.front().measured = MeasuredBytes{1, 2, 3, 4};
+      RunEntry forgotten = run;
+      for (PassRecord& pass : forgotten.passes) {
+        pass.simulated.reset();
+        pass.closed_form.reset();
+        pass.flops = 0;
+      }
+      CHECK(simulate_again(forgotten, kernel, machine) == run);
+    }
+  }
+}
+
+TEST_CASE("a run is simulated again with its own pages") {
+  const Machine machine = load_machine("h200");
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  p.seqlen_q = p.seqlen_k = 512;
+  const auto passes = plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine);
+  for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
+    RunEntry run = simulate_run(kernel, p, passes, machine, {.pages = pages, .l2_curve = false});
+    CHECK(run.pages == pages);
+    CHECK(simulate_again(run, kernel, machine) == run);
+    for (const PassRecord& pass : run.passes) {
+      CHECK(pass.simulated->dram_read_range.has_value() == (pages == PagePlacement::random));
+    }
+  }
+}
+
+TEST_CASE("a simulation names its measurement, holds nothing measured, and is laid beside it again") {
+  const Machine machine = load_machine("a100-40gb");
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  p.seqlen_q = p.seqlen_k = 256;
+  const auto passes = plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine);
+  RunRecord measured = start_record({"tilescope", "profile"});
+  measured.when = "2026-01-31T00:00:00Z";
+  measured.runs = {simulate_run(kernel, p, passes, machine, {.replay = false})};
+  RunEntry& run = measured.runs.front();
+  run.l2 = "cold";
+  run.device_bytes["forward"] = 7;
+  for (PassRecord& pass : run.passes) {
+    pass.measured = MeasuredBytes{1, 2, 3, 4};
+    pass.time = TimeRecord{1, 1, 0, {1}};
+    pass.counters["dram__bytes_read.sum"] = std::int64_t{3};
+  }
+  RunRecord simulation = start_record({"tilescope", "simulate"});
+  simulation.simulation_of =
+      SimulationSource{"m.json", measured.argv, measured.when, measured.git, "a100-40gb"};
+  simulation.runs = {without_measurements(simulate_again(run, kernel, machine))};
+  for (const PassRecord& pass : simulation.runs.front().passes) {
+    CHECK(pass.simulated.has_value());
+    CHECK(!pass.measured.has_value());
+    CHECK(!pass.time.has_value());
+    CHECK(pass.counters.empty());
+  }
+  const RunRecord read = parse_run_record("text", to_json_text(simulation));
+  CHECK(read == simulation);
+
+  RunRecord other = measured;
+  other.when = "2026-02-28T00:00:00Z";  // the same command once more
+  std::vector<RunRecord> records = {read, other, measured};
+  join_simulations(records);
+  CHECK(records[0].runs.empty());
+  CHECK(records[1] == other);
+  for (std::size_t i = 0; i < run.passes.size(); ++i) {
+    CHECK(records[2].runs[0].passes[i].measured == run.passes[i].measured);
+    CHECK(records[2].runs[0].passes[i].simulated == simulation.runs[0].passes[i].simulated);
+  }
+  std::vector<RunRecord> alone = {read, other};
+  join_simulations(alone);
+  CHECK(alone[0] == read);
+}
+
+TEST_CASE("a record of other passes is refused") {
+  const Machine machine = load_machine("h200");
+  const Kernel& kernel = cpu_kernels().back();
+  AttentionProblem p;
+  RunEntry run =
+      simulate_run(kernel, p, plan_passes(kernel, p, kForwardBackward, kernel.default_options(p), machine),
+                   machine, {.replay = false});
+  run.passes.pop_back();
+  CHECK_THROWS_AS(simulate_again(run, kernel, machine), BadInput);
+}
+
+}  // namespace
+}  // namespace tilescope
