@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/cli/terminal_width.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/log.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/log_output.hpp"
+#include "analysis/cli/command.hpp"
 
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>

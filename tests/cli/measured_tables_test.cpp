@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `tilescope profile --kernel` prints of a measured run.
-#include "analysis/cli/tables/measured_tables.hpp"
+#include "analysis/cli/profile/measured_tables.hpp"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
-#include "analysis/cli/tables/profile_output.hpp"
+#include "analysis/cli/profile/profile.hpp"
 #include "tests/cli/diff_records.hpp"
 
 namespace tilescope::testing {

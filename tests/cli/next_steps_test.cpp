@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The demo ends with commands that this machine can run, and that the program takes.
-#include "analysis/cli/tables/next_steps.hpp"
+#include "analysis/cli/commands/next_steps.hpp"
 
 #include <doctest/doctest.h>
 

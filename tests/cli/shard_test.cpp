@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "analysis/cli/options/shard.hpp"
+#include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/errors.hpp"
 #include "common/temporary_folder.hpp"

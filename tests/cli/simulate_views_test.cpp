@@ -50,6 +50,33 @@ TEST_CASE("kernels side by side compute one element type, and share what is said
                  {"not fp32"}});
 }
 
+TEST_CASE(
+    "machines side by side each have the tile of their own shared memory, and limits that all of them hold") {
+  const std::vector<std::string> rule = {"--seqlen",     "1k",      "--kernel",      "cpu:flash2",
+                                         "--sram-bytes", "machine", "--closed-form", "--machine"};
+  const auto tile = [&rule](const std::string& machine) {
+    std::vector<std::string> alone = rule;
+    alone.push_back(machine);
+    const std::string text = simulated(alone);
+    const std::size_t at = text.find("tile ");
+    return text.substr(at, text.find(" by the paper's rule") - at);
+  };
+  REQUIRE(tile("h200") != tile("rtx-5070-ti"));
+  std::vector<std::string> both = rule;
+  both.push_back("h200,rtx-5070-ti");
+  const std::string table = simulated(both);
+  CHECK(contains(table, "h200: " + tile("h200") + " by"));
+  CHECK(contains(table, "rtx-5070-ti: " + tile("rtx-5070-ti") + " by"));
+  const std::vector<std::string> many = {"simulate", "--seqlen", "512", "--ctas-per-sm", "32", "--machine"};
+  std::vector<std::string> two_machines = many, one_machine = many;
+  two_machines.push_back("h200,rtx-5070-ti");
+  one_machine.push_back("h200");
+  check_refused({two_machines, {"ctas-per-sm", "32", "1 ... 24"}});
+  CHECK(run_program(one_machine).exit_code == 0);
+  check_refused({{"simulate", "--seqlen", "512", "--tune-bytes", "--machine", "h200,rtx-5070-ti"},
+                 {"--machine", "one"}});
+}
+
 TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
   const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
   CHECK(contains(h200, "kernel: gpu:flash2-mma, because it is the highest rung"));

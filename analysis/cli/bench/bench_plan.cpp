@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/bench/bench_plan.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "analysis/cli/bench/bench.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {

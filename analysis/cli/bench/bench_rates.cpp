@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/bench/bench_rates.hpp"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
+#include "analysis/cli/bench/bench_report.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/output_path.hpp"

@@ -9,14 +9,14 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/machine/measured_machine.hpp"
+#include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/run_record.hpp"
-#include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {

@@ -9,9 +9,8 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
-#include "analysis/cli/simulate/simulate_job.hpp"
-#include "analysis/cli/simulate/simulate_warnings.hpp"
-#include "analysis/cli/tables/simulate_tables.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
+#include "analysis/cli/simulate/simulate_tables.hpp"
 #include "analysis/explain/difference.hpp"
 #include "common/nearest_names.hpp"
 

@@ -1,25 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilescope demo`: a first look. Runs the other commands as a user would type them, says which, and leaves
-// their records and a report.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <ranges>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/commands/next_steps.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/cli/tables/next_steps.hpp"
-#include "analysis/cli/tables/simulate_tables.hpp"
+#include "analysis/cli/simulate/simulate_tables.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "common/number_format.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
+
+std::vector<NextStep> next_steps(const std::string& gpu_kernel, bool has_pytorch) {
+  const bool has_gpu = !gpu_kernel.empty();
+  std::vector<NextStep> steps;
+  if (has_gpu && has_pytorch) {
+    steps.push_back({"profile --metrics traffic --json k.json -- python3 examples/pytorch_attention.py",
+                     "bytes of PyTorch's own kernels; then explain"});
+  }
+  if (has_gpu) {
+    steps.push_back(
+        {"profile --kernel " + gpu_kernel + " --preset llama3-8b", "counters beside the formula"});
+    steps.push_back({"bench --kernel " + gpu_kernel + " --preset llama3-8b" + (has_pytorch ? " --peers" : ""),
+                     has_pytorch ? "times, beside PyTorch's and Triton's" : "times"});
+  } else {
+    steps.push_back(
+        {"simulate --model llama3-70b --tp 8 --machine a100-80gb,h200", "a model on GPUs that are not here"});
+    steps.push_back(
+        {"compare cpu:flash1 cpu:flash2 --preset gpt2-medium", "why two kernels move different bytes"});
+  }
+  if (steps.size() < 3)
+    steps.push_back({"simulate --preset llama3-8b --tune-bytes", "which tiles and orders move least"});
+  return steps;
+}
+
+bool pytorch_is_here() {
+  return std::system(
+             "python3 -c 'import importlib.util as i, sys; sys.exit(i.find_spec(\"torch\") is None)' "
+             ">/dev/null 2>&1") == 0;
+}
+
 namespace {
 
 using Words = std::vector<std::string>;

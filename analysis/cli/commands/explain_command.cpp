@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/distributed/distributed_commands.hpp"
+#include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"

@@ -8,8 +8,8 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/cli/options/shard.hpp"
-#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/options/sweep_axes.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
 #include "gpu/registry/kernel_registry.hpp"

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/cli/distributed/distributed_commands.hpp"
-#include "analysis/cli/distributed/link_meter.hpp"
-#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/distributed/distributed.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
 #include "common/statistics.hpp"
 #include "distributed/devices/device_ranks.hpp"

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/distributed/distributed_output.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
-#include "analysis/cli/tables/text_table.hpp"
-#include "analysis/cli/terminal_width.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
 #include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"

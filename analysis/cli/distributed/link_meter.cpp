@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/distributed/link_meter.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "analysis/cli/distributed/distributed.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope::cli {

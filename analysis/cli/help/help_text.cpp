@@ -12,7 +12,7 @@
 #include <sstream>
 #include <utility>
 
-#include "analysis/cli/terminal_width.hpp"
+#include "analysis/cli/text_table.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -101,19 +101,6 @@ class HelpFormatter : public CLI::Formatter {
 std::string lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
-}
-
-std::vector<std::string> wrap_words(std::string_view text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::istringstream words{std::string(text)};
-  for (std::string word; words >> word;) {
-    if (lines.empty() || lines.back().size() + 1 + word.size() > width) {
-      lines.push_back(word);
-    } else {
-      lines.back() += " " + word;
-    }
-  }
-  return lines;
 }
 
 void set_help_format(CLI::App& app) {

@@ -18,9 +18,6 @@ inline constexpr const char* kAlsoGroup = "Also";
 
 std::string lower_case(std::string text);
 
-/// Lines of at most `width` characters; words that are longer stay whole.
-std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
-
 /// Makes --help of `app` and of the commands that are added to it from now on read so.
 void set_help_format(CLI::App& app);
 

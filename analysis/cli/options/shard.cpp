@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/options/shard.hpp"
-
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -8,6 +6,7 @@
 #include <string_view>
 
 #include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/options/sweep_axes.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope::cli {

@@ -6,11 +6,10 @@
 #include <iterator>
 #include <optional>
 
-#include "analysis/cli/profile/profile_kernels.hpp"
-#include "analysis/cli/profile/profile_plan.hpp"
-#include "analysis/cli/tables/text_table.hpp"
-#include "analysis/records/run_record.hpp"
+#include "analysis/cli/profile/profile.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/replay/ctas/cta_progress.hpp"
+#include "analysis/records/run_record.hpp"
 #include "common/statistics.hpp"
 #include "gpu/launch/pass_runner.hpp"
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/profile/profile_timeline.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "analysis/cli/profile/profile.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"

@@ -1,42 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/simulate/simulate_plan.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
-#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
-  return how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
+/// Why a kernel cannot do it, as half a sentence behind its name, or nothing if it can.
+std::optional<std::string> hindrance(const Kernel& kernel, const std::vector<Machine>& machines,
+                                     const AttentionProblem& problem,
+                                     const std::vector<Direction>& directions, const KernelOptions& choices) {
+  for (const Machine& machine : machines) {
+    const std::optional<int> capability = machine.compute_capability();
+    if (capability && !kernel.chips.has(*capability)) return "does not run on " + machine.name;
+  }
+  try {
+    const ProgramOptions options = choices.program_options(kernel, problem);
+    for (const Direction direction : directions) {
+      if (auto refusal = kernel.refusal(problem, direction, options)) return refusal;
+    }
+  } catch (const BadInput& error) {  // a choice that it does not offer
+    return fmt::format("refuses: {}", error.what());
+  }
+  return std::nullopt;
+}
+
+struct DefaultKernel {
+  const Kernel* kernel = nullptr;
+  std::string reason;  // half a sentence
+};
+
+/// GPU kernels that could be simulated by default, the highest rung first.
+std::vector<const Kernel*> measured_rungs(const std::vector<Machine>& machines) {
+  const Machine default_machine = load_machine(kDefaultMachine);
+  std::vector<const Kernel*> rungs;
+  for (const Kernel* kernel : all_kernels()) {
+    const auto knows = [kernel](const Machine& machine) { return machine.knows_progress_of(kernel->name); };
+    if (kernel->algorithm != Algorithm::flash2 || kernel->rung == 0) continue;
+    if (knows(default_machine) || std::any_of(machines.begin(), machines.end(), knows))
+      rungs.push_back(kernel);
+  }
+  std::stable_sort(rungs.begin(), rungs.end(),
+                   [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  return rungs;
+}
+
+/// What is simulated where no kernel was named, on every machine by the same rule: the highest rung of
+/// FlashAttention-2 whose CTAs were measured on the default machine or on one of `machines`, that runs on all
+/// of them and takes the problem and the choices; else FlashAttention-2 as the CPU has it.
+DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
+                             const std::vector<Direction>& directions, const KernelOptions& choices) {
+  std::string reason = "it is the highest rung whose CTAs were measured";
+  bool passed_over = false;
+  for (const Kernel* kernel : measured_rungs(machines)) {
+    const auto lack = hindrance(*kernel, machines, problem, directions, choices);
+    if (!lack) return {kernel, reason};
+    if (!std::exchange(passed_over, true)) reason = fmt::format("{} {}", kernel->name, *lack);
+  }
+  return {&find_kernel("cpu:flash2"), reason};
 }
 
 }  // namespace
 
+SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,
+                     const std::vector<Direction>& directions, const Machine& machine) {
+  for (const Direction direction : directions) {
+    require_supported(kernel, problem, direction, options);
+    useful_flops(problem, direction);  // refuses what overflows, as below
+  }
+  SimulateJob job{&kernel, problem, &machine, plan_passes(kernel, problem, directions, options, machine)};
+  for (const PlannedPass& pass : job.passes) executed_flops(pass.program);
+  return job;
+}
+
+RunEntry replay(const SimulateJob& job, SimulationOptions options, const CommandContext& context) {
+  constexpr std::int64_t kSteps = 200;
+  std::int64_t ctas = 0, retired = 0;
+  for (const PlannedPass& pass : job.passes) ctas += pass.program.num_ctas();
+  Progress progress(context, fmt::format("replaying {}", job.kernel->name), kSteps);
+  options.on_retired = [&] {
+    const std::int64_t before = retired * kSteps / ctas;
+    ++retired;
+    for (std::int64_t step = before; step < retired * kSteps / ctas; ++step) progress.step();
+  };
+  return simulate_run(*job.kernel, job.problem, job.passes, *job.machine, options);
+}
+
+void simulate_side_by_side(std::size_t count, Progress& progress,
+                           const std::function<void(std::size_t)>& simulate) {
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      simulate(i);
+    } catch (...) {
+#pragma omp critical
+      failure = std::current_exception();
+    }
+#pragma omp critical
+    progress.step();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+namespace {
+
+/// The tile of FlashAttention's Algorithm 1, line 1, for the on-chip memory of --sram-bytes.
+struct PaperTile {
+  TileShape tile;
+  std::string remark;
+};
 std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const AttentionProblem& problem,
-                                    const Machine& machine) {
+                                    const Machine& machine, bool name_machine) {
   if (!arguments.sram_bytes) return std::nullopt;
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  const std::int64_t sram_bytes = *arguments.sram_bytes == "machine"
-                                      ? machine.shared_bytes_per_cta.value
-                                      : parse_bytes_in("sram-bytes", *arguments.sram_bytes, 1, kMost);
+  const bool of_machine = *arguments.sram_bytes == "machine";
+  const std::int64_t sram_bytes = of_machine ? machine.shared_bytes_per_cta.value
+                                             : parse_bytes_in("sram-bytes", *arguments.sram_bytes, 1, kMost);
   const std::int64_t m = std::max<std::int64_t>(1, sram_bytes / element_bytes(problem.dtype));
   const TileShape tile = flash1_tile_rule(m, problem.head_dim);
   const std::int64_t needed = flash1_sram_elements_needed(tile, problem.head_dim);
   return PaperTile{
       tile, fmt::format(
-                "tile {}x{} by the paper's rule for M = {} elements: Q, O, K, V and S take {}, {}\n",
-                tile.block_m, tile.block_n, m, needed,
+                "{}tile {}x{} by the paper's rule for M = {} elements: Q, O, K, V and S take {}, {}\n",
+                of_machine && name_machine ? machine.name + ": " : "", tile.block_m, tile.block_n, m, needed,
                 needed <= m ? "which fits" : "MORE than M (the rule is asymptotic; it fits from M = 8 d^2)")};
 }
+
+double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
+  return how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
+}
+
+}  // namespace
 
 ChosenKernels chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
                              const std::vector<Machine>& machines) {
@@ -49,21 +154,27 @@ ChosenKernels chosen_kernels(const SimulateArguments& arguments, const Attention
           wrapped(fmt::format("kernel: {}, because {}", chosen.kernel->name, chosen.reason))};
 }
 
-SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Direction>& directions,
-                       const std::optional<PaperTile>& paper, const std::vector<Machine>& machines) {
+SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines) {
   SimulatePlan plan;
+  const auto remark = [&plan](const std::string& line) {
+    if (plan.remarks.find(line) == std::string::npos) plan.remarks += line;
+  };
+  const std::vector<Direction> directions = arguments.problem.directions();
   for (const SweepPoint& point : arguments.sweep.points(arguments.simulated_problem())) {
     const auto [kernels, line] = chosen_kernels(arguments, point.problem, machines);
-    if (plan.default_kernels.find(line) == std::string::npos) plan.default_kernels += line;
     AttentionProblem problem = point.problem;
     if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
     for (const Machine& machine : machines) {
+      const std::optional<PaperTile> paper =
+          paper_tile(arguments, point.problem, machine, machines.size() > 1);
+      if (paper) remark(paper->remark);
       for (const Kernel* kernel : kernels) {
         ProgramOptions options = point.apply_to(arguments.kernel.program_options(*kernel, problem));
         if (paper) options.set_tile(paper->tile);
         plan.jobs.push_back(plan_job(*kernel, problem, options, directions, machine));
       }
     }
+    remark(line);
   }
   return plan;
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/simulate/tune_bytes.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "analysis/cli/tables/text_table.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/direction_total.hpp"
 #include "common/number_format.hpp"
 
@@ -35,6 +34,13 @@ bool fits(const SimulateJob& job) {
     return job.machine->fits(pass.program.shared_bytes());
   });
 }
+
+/// What was tried: one kernel, one direction, each run with choices of its own.
+struct ByteTuning {
+  std::vector<RunEntry> front;   // no other run moves less at one boundary and no more at the other
+  RunEntry own;                  // the kernel's own choice
+  int tried = 0, too_large = 0;  // too large for the shared memory of a CTA
+};
 
 struct MovedBytes {
   std::int64_t sm_l2 = 0, dram = 0;
@@ -112,11 +118,11 @@ std::string winners_text(const std::vector<RunEntry>& front) {
                      options_text(front.back()));
 }
 
-}  // namespace
-
-ByteTuning tune_bytes(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
-                      const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
-                      const CommandContext& context) {
+/// Tries every tile that the kernel is compiled for (a CPU kernel: powers of two, 32 ... 256), in every order
+/// of CTAs and of tiles. @throws BadInput where the kernel refuses the problem
+ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
+                       const ProgramOptions& own, const Machine& machine, const SimulationOptions& how,
+                       const CommandContext& context) {
   ByteTuning tuning;
   std::vector<SimulateJob> jobs = {plan_job(kernel, problem, own, {direction}, machine)};
   for (const TileShape tile : tiles_of(kernel, problem, direction, own)) {
@@ -149,6 +155,7 @@ ByteTuning tune_bytes(const Kernel& kernel, const AttentionProblem& problem, Dir
   return tuning;
 }
 
+/// The front, fewest bytes at SM<->L2 first, and how far the kernel's own choice is from it.
 std::string tuning_text(const ByteTuning& tuning, Direction direction) {
   std::vector<std::vector<std::string>> rows = {
       {std::string(to_string(direction)), "tile", "CTAs", "tiles", "SM<->L2", "/ must", "DRAM", "/ must"}};
@@ -165,6 +172,32 @@ std::string tuning_text(const ByteTuning& tuning, Direction direction) {
       tuning.too_large == 0 ? "" : fmt::format(", {} too large for a CTA's shared memory", tuning.too_large),
       on_front ? "is on the Pareto front" : "is beaten");
   return text + winners_text(tuning.front);
+}
+
+}  // namespace
+
+int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const CommandContext& context) {
+  if (arguments.sweep.given() || arguments.kernel.tile_given() || arguments.sram_bytes) {
+    throw BadInput("--tune-bytes", "given", "must stand without --sweep, --tile and --sram-bytes");
+  }
+  const SimulationOptions how = arguments.simulation_options({machine});
+  const std::vector<Direction> directions = arguments.problem.directions();
+  RunRecord record = start_record(context.argv);
+  const auto [kernels, line] = chosen_kernels(arguments, arguments.simulated_problem(), {machine});
+  context.print(line);
+  for (const Kernel* kernel : kernels) {
+    const AttentionProblem problem = arguments.problem.in_type_of({kernel}, arguments.simulated_problem());
+    context.print(fmt::format("{}, {}\n{}", kernel->name, describe(problem), machine_line(machine, how)));
+    for (const Direction direction : directions) {
+      const ByteTuning tuning =
+          try_choices(*kernel, problem, direction, arguments.kernel.program_options(*kernel, problem),
+                      machine, how, context);
+      context.print("\n" + tuning_text(tuning, direction));
+      record.runs.insert(record.runs.end(), tuning.front.begin(), tuning.front.end());
+    }
+  }
+  context.write_json(to_json_text(record));
+  return kFine;
 }
 
 }  // namespace tilescope::cli

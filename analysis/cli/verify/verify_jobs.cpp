@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/verify/verify_jobs.hpp"
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "analysis/cli/verify/verify.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope bench`: times of the kernels: on the CPU beside a matrix product of OpenBLAS on the same
+// threads, on a device beside other libraries' attention.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "analysis/cli/bench/bench.hpp"
+#include "analysis/cli/bench/bench_report.hpp"
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/model/counts/tensor_bytes.hpp"
+#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/run_record.hpp"
+#include "common/log.hpp"
+#include "common/memory_budget.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+
+namespace tilescope::cli {
+
+std::vector<RowsJob> rows_jobs(const std::vector<BenchmarkCase>& cases) {
+  std::vector<RowsJob> jobs;
+  for (const BenchmarkCase& c : cases) jobs.push_back({c.kernel, c.problem, c.direction, c.options});
+  return jobs;
+}
+
+DeviceBenchmarkResults time_on_device(const std::vector<BenchmarkCase>& cases,
+                                      DeviceBenchmarkSettings settings, PeerProcess* peers,
+                                      std::int64_t steps, const CommandContext& context) {
+  Progress progress(context, "timing", steps);
+  settings.on_sample = [&](const std::string& name) { progress.step(name); };
+  return run_device_benchmarks(cases, settings, peers);
+}
+
+namespace {
+
+bool on_device(const BenchmarkCase& c) { return c.kernel->name.starts_with("gpu:"); }
+
+void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settings,
+               const CommandContext& context, RunRecord& record) {
+  std::int64_t bytes = 0;
+  for (const BenchmarkCase& c : cases) bytes += tensor_bytes(*c.kernel, c.problem, c.direction, c.options);
+  require_memory(bytes, "these benchmarks");
+  BenchmarkResults results;
+  {
+    Progress progress(context, "timing", settings.repetitions * static_cast<std::int64_t>(cases.size() + 1));
+    settings.on_sample = [&](const std::string& name) { progress.step(name); };
+    results = run_benchmarks(cases, settings);
+  }
+  BenchReport report = cpu_report(cases, results, settings);
+  context.print(report.text);
+  std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
+}
+
+void bench_device(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkSettings& settings,
+                  const BenchArguments& arguments, const CommandContext& context, RunRecord& record) {
+  std::unique_ptr<PeerProcess> peers;
+  if (arguments.peers) {
+    try {
+      peers = std::make_unique<PeerProcess>(arguments.python);
+      record.machine.libraries = peers->versions();
+    } catch (const MachineLacks& lack) {
+      log_text(LogLevel::warning, [&] { return std::string("no peers: ") + lack.what(); });
+      context.print(fmt::format("{}\nTimed without them:\n\n", lack.what()));
+    }
+  }
+  const DeviceBenchmarkResults results = time_on_device(cases, settings, peers.get(), 0, context);
+  record.machine.name = results.device;
+  record.machine.cuda = results.driver;
+  BenchReport report = device_report(cases, results);
+  context.print(report.text);
+  if (peers) context.print(fmt::format("Peers: {}, in the same run.\n", peers->versions()));
+  std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
+}
+
+/// --gpus: the problems shared by GPUs.
+int bench_ranks(const BenchArguments& arguments, const CommandContext& context, int rounds) {
+  DeviceRuns runs;
+  if (arguments.sweep.given()) {
+    for (const SweepPoint& point : bench_subjects(arguments.sweep, arguments.problem, "cpu").points)
+      runs.problems.push_back(point.problem);
+  } else {
+    runs.problems = {arguments.problem.problem()};
+  }
+  runs.directions = arguments.problem.directions();
+  runs.schedules = arguments.gpus.all();
+  runs.transport = arguments.gpus.transport();
+  runs.processes = arguments.gpus.processes(true);
+  runs.kernel = device_kernel(arguments.kernel);
+  return bench_distributed(context_of(context, runs.processes), runs, rounds);
+}
+
+int count_or(int otherwise, const char* field, const std::optional<std::string>& text, int most) {
+  return text ? static_cast<int>(parse_integer_in(field, *text, 1, most)) : otherwise;
+}
+
+BenchmarkSettings cpu_settings(const BenchArguments& arguments) {
+  BenchmarkSettings settings;
+  settings.repetitions = count_or(settings.repetitions, "repetitions", arguments.repetitions, 1000);
+  if (!arguments.seconds) return settings;
+  settings.sample_seconds = parse_number("seconds", *arguments.seconds);
+  if (!(settings.sample_seconds > 0 && settings.sample_seconds <= 60)) {
+    throw BadInput("seconds", *arguments.seconds, "must be above 0 and at most 60");
+  }
+  return settings;
+}
+
+DeviceBenchmarkSettings device_settings(const BenchArguments& arguments) {
+  DeviceBenchmarkSettings settings;
+  settings.rounds = count_or(settings.rounds, "rounds", arguments.rounds, 100);
+  if (!arguments.rest) return settings;
+  settings.timing.rest_s = 1e-3 * parse_number("rest", *arguments.rest);
+  if (!(settings.timing.rest_s >= 0 && settings.timing.rest_s <= 1)) {
+    throw BadInput("rest", *arguments.rest, "must be from 0 to 1000 ms");
+  }
+  return settings;
+}
+
+/// Takes the cases on the device out of `cases`.
+std::vector<BenchmarkCase> take_device_cases(std::vector<BenchmarkCase>& cases) {
+  const auto device =
+      std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !on_device(c); });
+  const std::vector<BenchmarkCase> taken(device, cases.end());
+  cases.erase(device, cases.end());
+  return taken;
+}
+
+int bench(BenchArguments& arguments, const CommandContext& context) {
+  const int threads = count_or(omp_get_max_threads(), "threads", arguments.threads, 4096);
+  const BenchmarkSettings on_cpu = cpu_settings(arguments);
+  const DeviceBenchmarkSettings on_devices = device_settings(arguments);
+  arguments.gpus.require_complete();
+  if (arguments.gpus.given())
+    return bench_ranks(arguments, context, count_or(10, "rounds", arguments.rounds, 100));
+  if (arguments.tune) return tune(arguments, on_devices, context);
+  BenchPlan plan = plan_bench(bench_subjects(arguments.sweep, arguments.problem, "cpu"), arguments.problem,
+                              arguments.kernel, arguments.tune_file, threads);
+  if (!arguments.csv.empty()) require_writable_file("--csv", arguments.csv);
+  if (!arguments.plot.empty()) require_plottable(plan.cases, arguments.plot);
+  const std::vector<RowsJob> jobs = rows_jobs(plan.cases);
+  const std::vector<BenchmarkCase> device_cases = take_device_cases(plan.cases);
+  if (arguments.peers && device_cases.empty()) {
+    throw BadInput("peers", "given", "needs a kernel on the device beside them: --kernel gpu:...");
+  }
+  for (const BenchmarkCase& c : device_cases) require_runnable(*c.kernel);
+  if (!arguments.rows.judge(jobs, context)) return kCheckFailed;
+  RunRecord record = start_record(context.argv);
+  if (!device_cases.empty()) bench_device(device_cases, on_devices, arguments, context, record);
+  if (!plan.cases.empty()) bench_cpu(plan.cases, on_cpu, context, record);
+  for (const std::string& line : plan.left_out) {
+    log_text(LogLevel::warning, [&] { return "left out: " + line; });
+    context.print("left out: " + line + "\n");
+  }
+  arguments.rows.note_in(record.runs);
+  if (!arguments.csv.empty()) write_file_atomically("--csv", arguments.csv, bench_csv(record));
+  if (!arguments.plot.empty()) write_file_atomically("--plot", arguments.plot, bench_plot(record));
+  context.write_record(record);
+  return kFine;
+}
+
+void add_cpu_options(BenchArguments& arguments, CLI::App& command) {
+  command.add_option("--threads", arguments.threads, "CPU: OpenMP threads; default all")->type_name("N");
+  command.add_option("--repetitions", arguments.repetitions, "CPU: samples of each time; default 5")
+      ->type_name("N");
+  command.add_option("--seconds", arguments.seconds, "CPU: length of a sample; default 0.3")->type_name("S");
+}
+
+void add_device_options(BenchArguments& arguments, CLI::App& command) {
+  command
+      .add_option("--rounds", arguments.rounds, "GPU: turns that each kernel takes on a problem; default 2")
+      ->type_name("N");
+  command
+      .add_option("--rest", arguments.rest,
+                  "GPU: idle time before each sample; default 0.5 ms, which --peers have, too")
+      ->type_name("MS");
+  command.add_flag(
+      "--tune", arguments.tune,
+      "GPU: time every tile shape of the kernels, with their warps and stages, and keep the fastest for "
+      "later runs");
+  command.add_option("--tune-file", arguments.tune_file, "GPU: where tuned tiles are kept and looked for")
+      ->type_name("FILE.json");
+}
+
+void add_file_options(BenchArguments& arguments, CLI::App& command) {
+  command
+      .add_option("--csv", arguments.csv,
+                  "write forward, backward and their sum as rows to FILE; with --tune all that was tried")
+      ->type_name("FILE.csv")
+      ->group(kOutputGroup);
+  command
+      .add_option("--plot", arguments.plot,
+                  "draw the rates of a sweep of lengths: forward, backward and their sum")
+      ->type_name("FILE.svg")
+      ->group(kOutputGroup);
+}
+
+void add_peer_options(BenchArguments& arguments, CLI::App& command) {
+  command.add_flag("--peers", arguments.peers, "GPU: time PyTorch's and Triton's kernels in the same run");
+  command.add_option("--python", arguments.python, "GPU: the Python that has them (python3)")
+      ->type_name("PROGRAM");
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<BenchArguments>();
+  CLI::App& command =
+      add_command(app, context, "bench",
+                  "times of the kernels, beside a BLAS matrix product or other libraries' attention",
+                  [arguments, &context] { return bench(*arguments, context); });
+  add_raw_option(command, context);
+  arguments->problem.add_to(command);
+  refuse_v_transposed(command);
+  arguments->kernel.add_to(command, true);
+  arguments->rows.add_to(command);
+  arguments->sweep.add_to(command);
+  add_cpu_options(*arguments, command);
+  add_device_options(*arguments, command);
+  add_file_options(*arguments, command);
+  add_peer_options(*arguments, command);
+  arguments->gpus.add_to(command,
+                         {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices",
+                          "--threads", "--repetitions", "--seconds", "--rest", "--tune", "--tune-file",
+                          "--csv", "--plot", "--peers", "--no-verify"},
+                         true);
+  show_examples(
+      command,
+      {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",
+        "one problem, beside the matrix product of a BLAS"},
+       {"bench --sweep seqlen=256..1k --heads 2 --csv rates.csv --plot rates.svg", "rates against length"},
+       {"bench --gpus 2 --schedule zigzag,all-gather --preset llama3-8b --pass fwd+bwd",
+        "two GPUs, beside one with the whole problem"},
+       {"bench --sweep triton --peers", "on a device, a named list of problems beside PyTorch and Triton"}});
+}
+
+}  // namespace tilescope::cli

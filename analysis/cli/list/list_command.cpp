@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope list`: what the names on the command line may be.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/list/catalogues.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/model/machine/machine_fields.hpp"
+#include "common/errors.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+/// Name, fact and summary in columns; a summary goes on under itself.
+std::string entry_table(const std::vector<Entry>& entries) {
+  std::size_t name = 0, detail = 0;
+  for (const Entry& entry : entries) {
+    name = std::max(name, entry.name.size());
+    if (entry.columns.empty()) detail = std::max(detail, entry.detail.size());
+  }
+  constexpr std::size_t kLongestDetail = 44, kLongestName = 34;
+  const std::size_t before =
+      std::min(name, kLongestName) + 2 + (detail > 0 ? std::min(detail, kLongestDetail) + 2 : 0);
+  const std::size_t width = text_width(), beside = width - std::min(before, width - 1);
+  std::string text;
+  for (const Entry& entry : entries) {
+    std::string line = fmt::format("{:<{}}  ", entry.name, std::min(name, kLongestName));
+    if (entry.columns.empty() && detail > 0)
+      line += fmt::format("{:<{}}  ", entry.detail, std::min(detail, kLongestDetail));
+    std::vector<std::string> parts = wrap_words(entry.summary, beside);
+    const bool fits = std::all_of(parts.begin(), parts.end(),
+                                  [beside](const std::string& part) { return part.size() <= beside; });
+    const std::size_t indent = fits && line.size() <= before ? before : 4;  // else on lines of its own
+    if (indent < before) {
+      parts = wrap_words(entry.summary, width - indent);
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+      line = std::string(indent, ' ');
+    }
+    for (const std::string& part : parts) {
+      text += line + part + "\n";
+      line = std::string(indent, ' ');
+    }
+  }
+  return text;
+}
+
+/// The entries, and their columns as a table; of those that say yes of every entry a line is enough.
+std::string as_table(const Catalogue& catalogue, const std::vector<Entry>& entries) {
+  if (entries.front().columns.empty()) return entry_table(entries);
+  std::vector<std::string> common;
+  std::vector<std::vector<std::string>> facts(1 + entries.size());
+  facts[0].emplace_back();
+  for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].name);
+  for (std::size_t c = 0; c < entries.front().columns.size(); ++c) {
+    const std::string& heading = entries.front().columns[c].first;
+    if (std::all_of(entries.begin(), entries.end(),
+                    [c](const Entry& entry) { return entry.columns[c].second == "yes"; })) {
+      common.push_back(heading);
+      continue;
+    }
+    facts[0].push_back(heading);
+    for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].columns[c].second);
+  }
+  std::string text = entry_table(entries) + "\n" + fold_columns(facts, "", false) + "\n";
+  const std::string all = common.empty() ? "" : fmt::format("All take: {}. ", fmt::join(common, ", "));
+  return text + wrapped(all + std::string(catalogue.note));
+}
+
+std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const Entry& entry : entries) {
+    rows.push_back({{"name", entry.name}, {"detail", entry.detail}, {"summary", entry.summary}});
+    for (const auto& [heading, fact] : entry.columns) rows.back()[heading] = fact;
+  }
+  return nlohmann::ordered_json{{catalogue.name, rows}}.dump(2) + "\n";
+}
+
+}  // namespace
+
+void add_list_command(CLI::App& app, CommandContext& context) {
+  const auto what = std::make_shared<std::string>();
+  const auto wants_template = std::make_shared<bool>(false);
+  CLI::App& command =
+      add_command(app, context, "list", "the names that options take", [what, wants_template, &context] {
+        if (*wants_template) {
+          if (*what != "machines") throw BadInput("--template", "given", "must stand with machines");
+          context.print(machine_template());
+          return kFine;
+        }
+        const Catalogue& catalogue = find_catalogue(*what);
+        const std::vector<Entry> entries = catalogue.entries();
+        context.print(as_table(catalogue, entries));
+        context.write_json(as_json(catalogue, entries));
+        return kFine;
+      });
+  std::string choices;
+  for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
+  command.add_option("what", *what, "which names; without it, what there is to list")->type_name(choices);
+  command.add_flag("--template", *wants_template, "of machines: a file to fill in, for --machine FILE.json");
+  show_examples(command, {{"list kernels", "what each can"}, {"list machines --json -", "as JSON"}});
+}
+
+}  // namespace tilescope::cli

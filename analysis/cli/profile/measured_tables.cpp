@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/profile/measured_tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "analysis/cli/text_table.hpp"
+#include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/counts/lower_bounds.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+using Bytes = std::optional<std::int64_t>;
+
+/// One boundary in one direction, in every account of it.
+struct Boundary {
+  const char* title;
+  Bytes closed_form, simulated, measured, compulsory, lower_bound;
+};
+
+std::vector<Boundary> boundaries(const PassRecord& pass) {
+  const ClosedFormBytes closed = pass.closed_form.value_or(ClosedFormBytes{});
+  const auto simulated = [&pass](std::int64_t SimulatedBytes::*member) -> Bytes {
+    if (!pass.simulated) return std::nullopt;
+    return (*pass.simulated).*member;
+  };
+  const MeasuredBytes measured = pass.measured.value_or(MeasuredBytes{});
+  return {
+      {"SM<-L2",
+       closed.sm_l2_read_bytes,
+       simulated(&SimulatedBytes::sm_l2_read_bytes),
+       measured.sm_l2_read_bytes,
+       closed.compulsory_read_bytes,
+       {}},
+      {"SM->L2",
+       closed.sm_l2_write_bytes,
+       simulated(&SimulatedBytes::sm_l2_write_bytes),
+       measured.sm_l2_write_bytes,
+       closed.compulsory_write_bytes,
+       {}},
+      {"L2<-DRAM",
+       {},
+       simulated(&SimulatedBytes::dram_read_bytes),
+       measured.dram_read_bytes,
+       closed.compulsory_read_bytes,
+       {}},
+      {"L2->DRAM",
+       {},
+       simulated(&SimulatedBytes::dram_write_bytes),
+       measured.dram_write_bytes,
+       closed.compulsory_write_bytes,
+       {}},
+  };
+}
+
+std::string bytes(const Bytes& count) { return count ? format_bytes(static_cast<double>(*count)) : "-"; }
+
+/// "+0.012 %": near 1 a ratio would hide what is looked for.
+std::string off_by(const Bytes& over, const Bytes& under) {
+  if (!over || !under) return "-";
+  if (*under == 0) return *over == 0 ? "+0.000 %" : "-";
+  return fmt::format("{:+.3f} %", 100 * (static_cast<double>(*over) / static_cast<double>(*under) - 1));
+}
+
+std::string ratio(const Bytes& over, const Bytes& under) {
+  if (!over || !under || *under == 0) return "-";
+  return format_ratio(static_cast<double>(*over) / static_cast<double>(*under));
+}
+
+void add_rows(std::vector<std::vector<std::string>>& rows, const std::string& title,
+              const std::vector<Boundary>& all) {
+  for (const Boundary& b : all) {
+    rows.push_back({&b == &all.front() ? title : "", b.title, bytes(b.closed_form), bytes(b.simulated),
+                    bytes(b.measured), off_by(b.measured, b.closed_form), off_by(b.measured, b.simulated),
+                    ratio(b.measured, b.compulsory), ratio(b.measured, b.lower_bound)});
+  }
+}
+
+std::string rate(std::int64_t flops, double seconds) {
+  return flops == 0 ? "-" : format_flops(static_cast<double>(flops) / seconds) + "/s";
+}
+
+/// A direction's passes may be cut differently: some only convert what others have computed.
+TileShape tile_of_most_work(const RunEntry& run, Direction direction) {
+  const auto work = [direction](const PassRecord& pass) {
+    return pass.direction == direction ? pass.executed_flops : -1;
+  };
+  return std::max_element(run.passes.begin(), run.passes.end(),
+                          [&work](const auto& a, const auto& b) { return work(a) < work(b); })
+      ->tile;
+}
+
+}  // namespace
+
+std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
+                           const Machine& machine) {
+  std::vector<std::vector<std::string>> rows = {{"pass", "boundary", "closed form", "simulated", "measured",
+                                                 "/ closed", "/ simul.", "/ must", "/ bound"}};
+  const PassRecord total = direction_total(run, direction).value();
+  std::vector<Boundary> whole = boundaries(total);
+  whole[0].lower_bound = read_bound(run.problem, direction, algorithm, sm_memory(machine)).bytes();
+  whole[2].lower_bound = read_bound(run.problem, direction, algorithm, chip_memory(machine)).bytes();
+  for (const PassRecord& pass : run.passes) {
+    const bool is_whole = pass.name == total.name;  // a row of its own would say the same again
+    if (pass.direction == direction && !is_whole) add_rows(rows, pass.name, boundaries(pass));
+  }
+  add_rows(rows, std::string(to_string(direction)), whole);
+  return align_columns(rows, "  ", {false, false, true, true, true, true, true, true, true});
+}
+
+std::string counter_table(const RunEntry& run, Direction direction, const std::string& metrics) {
+  std::vector<std::vector<std::string>> rows = {{"pass", "counter", "counted"}};
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction) continue;
+    std::istringstream names(metrics);
+    for (std::string name; std::getline(names, name, ',');) {
+      const auto counter = pass.counters.find(name);
+      if (counter == pass.counters.end()) continue;
+      rows.push_back({pass.name, name,
+                      std::visit([](auto value) { return fmt::format("{}", value); }, counter->second)});
+    }
+  }
+  return rows.size() == 1 ? "" : align_columns(rows, "  ", {false, false, true});
+}
+
+std::string time_table(const RunEntry& run, Direction direction) {
+  std::vector<std::vector<std::string>> rows = {
+      {"pass", "median", "noise", "samples", "rate", "SM clock", "CTAs", "threads", "registers", "shared"}};
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction != direction || !pass.time) continue;
+    const TimeRecord& time = *pass.time;
+    std::vector<std::string> row = {
+        pass.name,
+        format_seconds(time.median_s),
+        fmt::format("{:.1f} %", 100 * time.noise),
+        fmt::format("{}", time.samples_s.size()),
+        rate(pass.flops, time.median_s),
+        time.sm_clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *time.sm_clock_hz) : "-"};
+    if (pass.launch) {
+      const auto count = [](const std::array<std::int64_t, 3>& sides) {
+        return fmt::format("{}", sides[0] * sides[1] * sides[2]);
+      };
+      const auto known = [](const std::optional<std::int64_t>& value) {
+        return value ? fmt::format("{}", *value) : std::string("-");
+      };
+      row.insert(row.end(), {count(pass.launch->grid), count(pass.launch->block),
+                             known(pass.launch->registers), known(pass.launch->shared_bytes)});
+    }
+    rows.push_back(std::move(row));
+  }
+  return align_columns(rows, "  ", {false, true, true, true, true, true, true, true, true, true});
+}
+
+std::string sweep_table(const std::vector<RunEntry>& runs) {
+  std::vector<std::vector<std::string>> rows = {{"", "SM<-L2", "/ closed", "SM->L2", "/ closed", "DRAM read",
+                                                 "/ simul.", "/ must", "DRAM write", "time"}};
+  for (const RunEntry& run : runs) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      const std::optional<PassRecord> total = direction_total(run, direction);
+      if (!total) continue;
+      const std::vector<Boundary> b = boundaries(*total);
+      const TileShape tile = tile_of_most_work(run, direction);
+      const std::string speed = total->time ? ": " + rate(total->flops, total->time->median_s) : "";
+      rows.push_back({fmt::format("{} {} {}x{} {}{}", run.kernel, to_string(direction), tile.block_m,
+                                  tile.block_n, describe(run.problem), speed),
+                      bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
+                      off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
+                      off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
+                      bytes(b[3].measured), total->time ? format_seconds(total->time->median_s) : "-"});
+    }
+  }
+  return align_below(rows);
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `tilescope simulate` is asked for, and what it plans before anything is replayed: all is refused or
+// nothing.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/gpu_options.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/options/problem_options.hpp"
+#include "analysis/cli/options/sweep_axes.hpp"
+#include "analysis/model/replay/simulate_run.hpp"
+
+namespace tilescope::cli {
+
+inline constexpr const char* kDefaultMachine = "h200";
+
+/// As typed. Must outlive the parsing.
+struct SimulateArguments {
+  ProblemOptions problem;
+  KernelOptions kernel;
+  SweepAxes sweep;
+  Shard shard;
+  GpuOptions gpus;
+  std::optional<std::string> link_rate, flop_rate;
+  std::string machine = kDefaultMachine;
+  std::vector<std::string> compare;
+  std::string pages = "contiguous";
+  std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
+  std::string record;
+  bool closed_form_only = false;
+  bool curve = false;
+  bool detail = false;
+  bool tune_bytes = false;
+  bool dry_run = false;
+
+  /// @param json  the file of --json, of which every part of a --shard writes its own
+  void add_to(CLI::App& command, std::string& json);
+
+  /// Attention as it is mostly run: in fp16, where neither a type is named nor a kernel, which has one.
+  AttentionProblem simulated_problem() const;
+  /// Those of --machine, with commas between them, and of --compare.
+  std::vector<Machine> machines() const;
+  /// @throws BadInput for what one of the machines cannot be
+  SimulationOptions simulation_options(const std::vector<Machine>& machines) const;
+};
+
+struct SimulateJob {
+  const Kernel* kernel = nullptr;
+  AttentionProblem problem;
+  const Machine* machine = nullptr;
+  std::vector<PlannedPass> passes;
+};
+
+/// @throws BadInput where a kernel refuses the problem in some direction, or counts overflow
+SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,
+                     const std::vector<Direction>& directions, const Machine& machine);
+
+/// With progress on a terminal.
+RunEntry replay(const SimulateJob& job, SimulationOptions options, const CommandContext& context);
+
+/// Calls simulate(i) for all i below `count`, on all threads, with a step of `progress` for each.
+/// @throws what one of them threw, when all have ended
+void simulate_side_by_side(std::size_t count, Progress& progress,
+                           const std::function<void(std::size_t)>& simulate);
+
+/// The kernels named, or a default one.
+struct ChosenKernels {
+  std::vector<const Kernel*> kernels;
+  std::string line;  // which says what was taken by default, and why; empty where kernels were named
+};
+ChosenKernels chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
+                             const std::vector<Machine>& machines);
+
+struct SimulatePlan {
+  std::vector<SimulateJob> jobs;
+  std::string remarks;  // lines: the tiles of --sram-bytes, and the default kernel or kernels
+};
+/// @param machines  must outlive the jobs
+SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines);
+
+/// Those of this process, where --shard says that there are others.
+std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve);
+
+/// Says what takes a minute or more before it begins.
+std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
+
+/// --dry-run: each run and how long it may take.
+std::string plan_text(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
+
+/// Why jobs could not run as simulated, or not at the machine's full rates: lines that open with "warning: ",
+/// of many the first few; none where they could.
+std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
+
+/// --tune-bytes: which tiles, orders and scans move least, at either boundary. @return an ExitCode
+int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const CommandContext& context);
+
+/// --record: replays the runs of a measured record in their own memory, prints measured beside simulated DRAM
+/// bytes, and writes the simulation's own record.
+/// @return an ExitCode @throws BadInput where --json names the record itself
+int simulate_record(const SimulateArguments& arguments, const CommandContext& context);
+
+}  // namespace tilescope::cli

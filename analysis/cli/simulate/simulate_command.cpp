@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope simulate`: bytes and FLOPs of a kernel's passes on a machine model, by formula and by replay.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/distributed/distributed.hpp"
+#include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
+#include "analysis/cli/simulate/simulate_tables.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+constexpr const char* kMachineGroup = "Machine";
+constexpr const char* kSeveralGpusGroup = "Several GPUs";
+
+void add_subject_options(SimulateArguments& arguments, CLI::App& command) {
+  arguments.problem.add_to(command);
+  refuse_v_transposed(command);
+  arguments.kernel.add_to(command, true);
+  arguments.sweep.add_to(command);
+  command
+      .add_option("--record", arguments.record,
+                  "instead of a problem: the runs of a measured record, simulated in their own memory; "
+                  "--json gets the simulation alone, which names that record")
+      ->type_name("FILE");
+}
+
+void add_machine_options(SimulateArguments& arguments, CLI::App& command) {
+  command
+      .add_option(
+          "--machine", arguments.machine,
+          "a machine's name (tilescope list machines) or a file, or several with commas; default h200")
+      ->type_name("MACHINE|FILE.json")
+      ->group(kMachineGroup);
+  command.add_option("--compare", arguments.compare, "another machine beside it; may be repeated")
+      ->type_name("MACHINE|FILE.json")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(kMachineGroup)
+      ->excludes("--record");
+  command
+      .add_option("--l2-bytes", arguments.l2_bytes, "capacity of an LRU cache in place of the machine's L2")
+      ->type_name("BYTES")
+      ->group(kMachineGroup);
+  command
+      .add_option(
+          "--pages", arguments.pages,
+          "where the tensors' pages lie in memory: each tensor in one piece, or every page at a random "
+          "place (contiguous)")
+      ->type_name("contiguous|random")
+      ->group(kMachineGroup)
+      ->excludes("--record");
+  // Its former name.
+  command.add_option("--memory", arguments.pages)->group("")->excludes("--record")->excludes("--pages");
+  command
+      .add_option("--ctas-per-sm", arguments.ctas_per_sm,
+                  "CTAs that run at once on an SM; default: what shared memory allows")
+      ->type_name("N")
+      ->group(kMachineGroup);
+  command
+      .add_option("--sram-bytes", arguments.sram_bytes,
+                  "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory")
+      ->type_name("BYTES|machine")
+      ->group(kMachineGroup)
+      ->excludes("--tile")
+      ->excludes("--sweep");
+}
+
+void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
+  command.add_flag("--closed-form", arguments.closed_form_only, "formulas alone, no replay")
+      ->group(kMachineGroup);
+  command.add_flag("--curve", arguments.curve, "also DRAM bytes against L2 size; printed with the details")
+      ->group(kMachineGroup);
+  command
+      .add_flag("--tune-bytes", arguments.tune_bytes,
+                "which tiles, orders and scans move least: the Pareto front of SM<->L2 and DRAM bytes")
+      ->group(kMachineGroup)
+      ->excludes("--record");
+  command.add_flag("--dry-run", arguments.dry_run, "what would be simulated, and how long it may take");
+  command.add_flag("--detail", arguments.detail,
+                   "every pass, where several kernels or machines stand side by side");
+}
+
+void add_gpu_options(SimulateArguments& arguments, CLI::App& command) {
+  arguments.gpus.add_to(command, {"--kernel",      "--tile",       "--backward",        "--order",
+                                  "--scan",        "--fp8-sums",   "--diagonal-slices", "--sweep",
+                                  "--record",      "--compare",    "--l2-bytes",        "--pages",
+                                  "--ctas-per-sm", "--sram-bytes", "--closed-form",     "--curve",
+                                  "--tune-bytes",  "--dry-run",    "--detail",          "--shard"},
+                        false);
+  command
+      .add_option("--flop-rate", arguments.flop_rate,
+                  "TFLOP/s of a GPU's launches, in place of the machine's peak")
+      ->type_name("TFLOPS")
+      ->group(kSeveralGpusGroup);
+  command
+      .add_option("--link-rate", arguments.link_rate,
+                  "bytes a second to another GPU, one way, in place of the machine's: 50GB")
+      ->type_name("BYTES")
+      ->group(kSeveralGpusGroup);
+}
+
+}  // namespace
+
+void SimulateArguments::add_to(CLI::App& command, std::string& json) {
+  add_subject_options(*this, command);
+  add_machine_options(*this, command);
+  add_replay_options(*this, command);
+  shard.add_to(command, {"--record", "--tune-bytes"}, json);
+  add_gpu_options(*this, command);
+}
+
+AttentionProblem SimulateArguments::simulated_problem() const {
+  AttentionProblem simulated = problem.problem();
+  if (!problem.type_given() && !kernel.given() && !sram_bytes) simulated.dtype = ElementType::fp16;
+  return simulated;
+}
+
+std::vector<Machine> SimulateArguments::machines() const {
+  std::vector<Machine> machines;
+  const auto add = [&machines](const std::string& names) {
+    std::istringstream list(names);
+    for (std::string name; std::getline(list, name, ',');) {
+      Machine loaded = load_machine(name);
+      const auto same = [&loaded](const Machine& other) { return other.name == loaded.name; };
+      if (std::none_of(machines.begin(), machines.end(), same)) machines.push_back(std::move(loaded));
+    }
+  };
+  add(machine);
+  for (const std::string& names : compare) add(names);
+  if (machines.empty()) throw BadInput("machine", "'" + machine + "'", "must name one");
+  return machines;
+}
+
+SimulationOptions SimulateArguments::simulation_options(const std::vector<Machine>& on) const {
+  SimulationOptions how;
+  if (l2_bytes) how.l2_bytes = parse_bytes_in("l2-bytes", *l2_bytes, 0, std::int64_t{1} << 50);
+  if (ctas_per_sm) {
+    std::int64_t most = on.front().ctas_per_sm.value;  // that every machine can hold
+    for (const Machine& each : on) most = std::min(most, each.ctas_per_sm.value);
+    how.ctas_per_sm = parse_integer_in("ctas-per-sm", *ctas_per_sm, 1, most);
+  }
+  how.replay = !closed_form_only;
+  how.l2_curve = curve;
+  how.pages = parse_page_placement(pages);
+  return how;
+}
+
+namespace {
+
+/// --gpus: bytes on links, and times, of the problem shared by GPUs.
+int simulate_ranks(const SimulateArguments& arguments, const CommandContext& context) {
+  const Progress progress(context, "simulating several GPUs");
+  return simulate_distributed(context, arguments.simulated_problem(), arguments.problem.directions(),
+                              arguments.gpus.across(), arguments.machine,
+                              {arguments.link_rate, arguments.flop_rate});
+}
+
+void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
+                   const SimulateArguments& arguments, const SimulationOptions& how,
+                   const CommandContext& context) {
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const Machine rated = with_measured_ceilings(*jobs[i].machine);
+    for (const Direction direction : arguments.problem.directions()) {
+      context.print(fmt::format("\n{}, {}\n{}{}", runs[i].kernel, to_string(direction),
+                                pass_table(runs[i], direction, rated, jobs[i].passes),
+                                bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated)));
+      if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
+    }
+    if (how.replay) context.print(dram_basis({runs[i]}, {jobs[i].machine}, how.l2_bytes));
+  }
+}
+
+void print_comparison(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
+                      const std::vector<Machine>& machines, const SimulationOptions& how,
+                      const CommandContext& context) {
+  std::vector<Machine> rated;
+  for (const Machine& machine : machines) rated.push_back(with_measured_ceilings(machine));
+  context.print(comparison_table(runs, rated));
+  if (how.replay) {
+    std::vector<const Machine*> simulated;
+    for (const SimulateJob& job : jobs) simulated.push_back(job.machine);
+    context.print("\n" + dram_basis(runs, simulated, how.l2_bytes));
+  }
+  context.print("--detail has every pass.\n");
+}
+
+/// Where the problem is a layer of a published model: what its runs make of the model.
+void print_model(const std::vector<RunEntry>& runs, const ModelShape& model, bool name_machine,
+                 const CommandContext& context) {
+  std::string lines;
+  for (const RunEntry& run : runs) {
+    const std::string line = model_line(run, model, name_machine);
+    if (lines.find(line) == std::string::npos) lines += line;  // formulas are those of any machine
+  }
+  context.print("\n" + lines);
+}
+
+void print_results(const SimulateArguments& arguments, const std::vector<SimulateJob>& jobs,
+                   const std::vector<RunEntry>& runs, const std::vector<Machine>& machines,
+                   const SimulationOptions& how, const CommandContext& context) {
+  if (arguments.sweep.given()) {
+    context.print("\n" + simulated_sweep_table(runs));
+  } else if (jobs.size() == 1 || arguments.detail) {
+    print_details(jobs, runs, arguments, how, context);
+  } else {
+    print_comparison(jobs, runs, machines, how, context);
+  }
+  if (const ModelShape* model = arguments.problem.model())
+    print_model(runs, *model, machines.size() > 1, context);
+}
+
+/// The runs of one problem or of a sweep, on machines.
+int simulate_runs(const SimulateArguments& arguments, const std::vector<Machine>& machines,
+                  const CommandContext& context) {
+  const SimulationOptions how = arguments.simulation_options(machines);
+  if (arguments.shard.given() && !arguments.sweep.given()) {
+    throw BadInput("--shard", *arguments.shard.name(), "must stand with --sweep, whose runs it divides");
+  }
+  SimulatePlan plan = plan_jobs(arguments, machines);
+  const AttentionProblem first_problem = plan.jobs.front().problem;
+  const std::vector<SimulateJob> jobs = own_jobs(std::move(plan.jobs), arguments.shard, how.l2_curve);
+  if (arguments.dry_run) {
+    context.print(plan_text(jobs, how));
+    return kFine;
+  }
+  std::string heading = arguments.sweep.given() ? "" : describe(first_problem) + "\n";
+  for (const Machine& machine : machines)
+    heading +=
+        machine_line(machine, how) + ceiling_line(with_measured_ceilings(machine), first_problem.dtype);
+  context.print(heading + plan.remarks + warning_lines(jobs, how) + announcement(jobs, how));
+  const auto start = std::chrono::steady_clock::now();
+  RunRecord record = start_record(context.argv);
+  record.shard = arguments.shard.name();
+  for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, how, context));
+  print_results(arguments, jobs, record.runs, machines, how, context);
+  if (how.replay) record.cost = cost_since(start);
+  context.write_json(to_json_text(record));
+  return kFine;
+}
+
+int simulate(const SimulateArguments& arguments, const CommandContext& context) {
+  if (!arguments.record.empty()) return simulate_record(arguments, context);
+  arguments.gpus.require_complete();
+  if (arguments.gpus.given()) return simulate_ranks(arguments, context);
+  if (arguments.flop_rate) throw BadInput("--flop-rate", *arguments.flop_rate, "must stand with --gpus N");
+  if (arguments.link_rate) throw BadInput("--link-rate", *arguments.link_rate, "must stand with --gpus N");
+  const std::vector<Machine> machines = arguments.machines();
+  if (!arguments.tune_bytes) return simulate_runs(arguments, machines, context);
+  if (machines.size() > 1) throw BadInput("--machine", arguments.machine, "must be one with --tune-bytes");
+  return tune_bytes(arguments, machines.front(), context);
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, CommandContext& context) {
+  const auto arguments = std::make_shared<SimulateArguments>();
+  CLI::App& command =
+      add_command(app, context, "simulate", "bytes and FLOPs of a kernel's passes on a machine model",
+                  [arguments, &context] { return simulate(*arguments, context); });
+  arguments->add_to(command, context.json);
+  show_examples(
+      command,
+      {{"simulate --preset llama3-8b --pass fwd+bwd", "every pass of one layer on an H200"},
+       {"simulate --preset gpt2-medium --kernel cpu:flash1 --kernel cpu:flash2", "two kernels side by side"},
+       {"simulate --model llama3-70b --tp 8 --decode --seqlen 32k",
+        "bytes of a layer, of the model and of a token"},
+       {"simulate --preset llama3-8b --machine a100-80gb,h200", "two machines side by side"},
+       {"simulate --preset llama3-8b --gpus 4 --schedule zigzag --pass fwd+bwd",
+        "link bytes, memory, balance and time of four GPUs"},
+       {"simulate --preset llama3-8b --tune-bytes", "which tile, order and scan would move less"},
+       {"simulate --sweep seqlen=1k..16k --heads 16 --dtype fp16 --machine a100-80gb",
+        "bytes against length"}});
+}
+
+}  // namespace tilescope::cli

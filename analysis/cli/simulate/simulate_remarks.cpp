@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sentences round the tables of a simulation: the machine and its ceilings, warnings, what DRAM bytes
+// rest on.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "analysis/cli/simulate/simulate.hpp"
+#include "analysis/cli/simulate/simulate_tables.hpp"
+#include "analysis/cli/text_table.hpp"
+#include "analysis/model/counts/direction_total.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+bool for_gpus(const Kernel& kernel) { return kernel.launch_shape != nullptr; }
+
+std::string chip_warning(const SimulateJob& job) {
+  const std::optional<int> capability = job.machine->compute_capability();
+  if (!for_gpus(*job.kernel) || !capability || job.kernel->chips.has(*capability)) return "";
+  const auto [first, last] = job.kernel->chips;
+  return fmt::format(
+      "{} runs on {}, and {} is sm_{}: no such machine reaches what follows", job.kernel->name,
+      first == last ? fmt::format("sm_{} alone", first) : fmt::format("sm_{} and newer", first),
+      job.machine->name, *capability);
+}
+
+/// Tiles of a kernel that takes any: those of the others are compiled, so they fit.
+std::string shared_warning(const SimulateJob& job, const SimulationOptions& how) {
+  if (for_gpus(*job.kernel)) return "";
+  const auto largest =
+      std::max_element(job.passes.begin(), job.passes.end(), [](const PlannedPass& a, const PlannedPass& b) {
+        return a.program.shared_bytes() < b.program.shared_bytes();
+      });
+  const std::int64_t needed = largest->program.shared_bytes();
+  if (job.machine->fits(needed)) return "";
+  return fmt::format(
+      "a CTA of {} {} needs {} of shared memory, one buffer a loaded tile and two a streamed one, where {} "
+      "has {}{}",
+      job.kernel->name, to_string(largest->program.name), format_capacity(needed), job.machine->name,
+      format_capacity(job.machine->shared_bytes_per_cta.value),
+      how.replay && !how.ctas_per_sm ? ": replayed with one CTA an SM" : "");
+}
+
+/// All tensors of all passes, at once.
+std::int64_t tensor_bytes(const SimulateJob& job) {
+  std::set<TensorName> tensors;
+  for (const PlannedPass& pass : job.passes) {
+    const TileProgram& program = pass.program;
+    std::vector<std::vector<Operand>> lists = program.phases;
+    lists.insert(lists.end(), {program.init, program.prologue, program.epilogue});
+    for (const std::vector<Operand>& list : lists) {
+      for (const Operand& operand : list) tensors.insert(operand.tensor);
+    }
+  }
+  std::int64_t bytes = 0;
+  for (const TensorName tensor : tensors) bytes += tensor_extent(job.problem, tensor).bytes();
+  return bytes;
+}
+
+std::string memory_warning(const SimulateJob& job) {
+  const std::int64_t needed = tensor_bytes(job);
+  if (!job.machine->dram_bytes || needed <= job.machine->dram_bytes->value) return "";
+  return fmt::format("the tensors of {} take {}, more than the {} of {}", job.kernel->name,
+                     format_bytes(static_cast<double>(needed)),
+                     format_bytes(static_cast<double>(job.machine->dram_bytes->value)), job.machine->name);
+}
+
+struct SmallGrid {
+  const Kernel* kernel;
+  std::string_view pass;
+  std::int64_t ctas;
+};
+
+/// Of each kernel the pass of fewest CTAs, where they are fewer than the SMs.
+std::vector<SmallGrid> small_grids(const std::vector<SimulateJob>& jobs, const Machine& machine) {
+  std::vector<SmallGrid> grids;
+  for (const SimulateJob& job : jobs) {
+    if (job.machine->name != machine.name) continue;
+    for (const PlannedPass& pass : job.passes) {
+      const SmallGrid grid{job.kernel, to_string(pass.program.name), pass.program.num_ctas()};
+      if (pass.program.matmuls == 0 || grid.ctas >= machine.sm_count.value) continue;
+      const auto known = std::find_if(grids.begin(), grids.end(), [&grid](const SmallGrid& other) {
+        return other.kernel == grid.kernel;
+      });
+      if (known == grids.end()) {
+        grids.push_back(grid);
+      } else if (grid.ctas < known->ctas) {
+        *known = grid;
+      }
+    }
+  }
+  return grids;
+}
+
+std::string grid_warning(const std::vector<SimulateJob>& jobs, const Machine& machine) {
+  std::string text;
+  for (const auto& [kernel, pass, ctas] : small_grids(jobs, machine)) {
+    text += fmt::format("{}{} {} has {}", text.empty() ? "" : ", ", kernel->name, pass,
+                        counted(static_cast<std::size_t>(ctas), "CTA"));
+  }
+  if (text.empty()) return "";
+  return fmt::format("{} for the {} SMs of {}: rates and times are still those of the whole chip", text,
+                     machine.sm_count.value, machine.name);
+}
+
+/// Each once, in the order in which they come first.
+class Warnings {
+ public:
+  void add(const std::string& warning) {
+    if (warning.empty() || std::find(all_.begin(), all_.end(), warning) != all_.end()) return;
+    all_.push_back(warning);
+  }
+  std::string lines() const {
+    constexpr std::size_t kMost = 6;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(kMost, all_.size()); ++i) text += wrapped("warning: " + all_[i]);
+    if (all_.size() > kMost) text += fmt::format("warning: and {} more like these\n", all_.size() - kMost);
+    return text;
+  }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+/// "h200: CTAs row-major, tiles ascending; an L2 in two partitions, calibrated by counters"
+std::string basis_text(const RunEntry& run, const Machine& machine, std::optional<std::int64_t> lru_bytes) {
+  const std::string orders = fmt::format("{}: CTAs {}, tiles {}; ", machine.name,
+                                         to_string(run.order.value_or(TileOrder::row_major)),
+                                         to_string(run.scan.value_or(Scan::ascending)));
+  const std::optional<SplitL2Shape> split = machine.split_l2();
+  std::string model;
+  if (lru_bytes) {
+    model = fmt::format("an LRU cache of {}, as asked", format_capacity(*lru_bytes));
+  } else if (!split) {
+    model = fmt::format("an LRU cache of {} ({}), calibrated by no counters",
+                        format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
+  } else {
+    model = "an L2 in two partitions, calibrated by counters";
+    model += machine.knows_progress_of(run.kernel) ? ", and CTAs as they were measured to get on"
+                                                   : "; its CTAs are assumed to keep step";
+  }
+  return orders + model;
+}
+
+}  // namespace
+
+std::string machine_line(const Machine& machine, const SimulationOptions& how) {
+  const auto& given_l2_bytes = how.l2_bytes;
+  if (!given_l2_bytes && machine.split_l2()) {
+    const bool random = how.pages == PagePlacement::random;
+    return fmt::format("on {}: {} SMs, L2 {} in two partitions{}\n", machine.title, machine.sm_count.value,
+                       format_capacity(machine.l2_bytes.value),
+                       random ? "; pages at random places, DRAM bytes are medians over layouts" : "");
+  }
+  const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.l2_effective_bytes.value);
+  const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
+  return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
+                     machine.sm_count.value, format_capacity(machine.l2_bytes.value),
+                     format_capacity(l2_bytes), 100 * share);
+}
+
+std::string ceiling_line(const Machine& machine, ElementType dtype) {
+  std::string text = "ceilings: ";
+  const auto found = machine.peak_flops_per_second.find(std::string(to_string(dtype)));
+  if (found == machine.peak_flops_per_second.end()) {
+    text += fmt::format("no {} products", to_string(dtype));
+  } else {
+    text +=
+        fmt::format("{} {}/s ({})", to_string(dtype), format_flops(found->second.value), found->second.kind);
+  }
+  if (machine.l2_bytes_per_second) {
+    text += fmt::format(", SM<->L2 {}/s ({})", format_bytes(machine.l2_bytes_per_second->value),
+                        machine.l2_bytes_per_second->kind);
+  } else {
+    text += ", SM<->L2 unknown, so that it limits nothing";
+  }
+  text += fmt::format(", DRAM {}/s ({})", format_bytes(machine.dram_bytes_per_second.value),
+                      machine.dram_bytes_per_second.kind);
+  return wrapped(text);
+}
+
+std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
+  Warnings warnings;
+  for (const SimulateJob& job : jobs) {
+    warnings.add(chip_warning(job));
+    warnings.add(shared_warning(job, how));
+    warnings.add(memory_warning(job));
+  }
+  for (const SimulateJob& job : jobs) warnings.add(grid_warning(jobs, *job.machine));
+  return warnings.lines();
+}
+
+std::string dram_basis(const std::vector<RunEntry>& runs, const std::vector<const Machine*>& machines,
+                       std::optional<std::int64_t> lru_bytes) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> told;  // and the kernels of which it is true
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string basis = basis_text(runs[i], *machines[i], lru_bytes);
+    auto place = std::find_if(told.begin(), told.end(), [&](const auto& one) { return one.first == basis; });
+    if (place == told.end()) place = told.insert(told.end(), {basis, {}});
+    if (std::find(place->second.begin(), place->second.end(), runs[i].kernel) == place->second.end()) {
+      place->second.push_back(runs[i].kernel);
+    }
+  }
+  std::string text;
+  for (const auto& [basis, kernels] : told) {
+    const std::string sentence = fmt::format("DRAM bytes of {} on {}", fmt::join(kernels, ", "), basis);
+    const char* indent = "  ";
+    for (const std::string& line : wrap_words(sentence, text_width() - 4)) {
+      text += indent + line + "\n";
+      indent = "    ";
+    }
+  }
+  return text;
+}
+
+std::string model_line(const RunEntry& run, const ModelShape& model, bool name_machine) {
+  std::string text;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const std::optional<PassRecord> total = direction_total(run, direction);
+    if (!total) continue;
+    const auto sum = [](std::int64_t read, std::int64_t written) {
+      return static_cast<double>(read + written);
+    };
+    const double layer =
+        total->simulated ? sum(total->simulated->dram_read_bytes, total->simulated->dram_write_bytes)
+                         : sum(total->closed_form->sm_l2_read_bytes, total->closed_form->sm_l2_write_bytes);
+    const auto tokens = static_cast<double>(run.problem.batch * run.problem.seqlen_q);
+    const auto layers = static_cast<double>(model.layers);
+    const std::string sentence =
+        fmt::format("{} {}, {}{}: a device moves {} a layer at {}, {} in {} layers, {} of them a token",
+                    model.title, to_string(direction), run.kernel,
+                    name_machine && total->simulated ? " on " + run.passes.front().simulated->machine : "",
+                    format_bytes(layer), total->simulated ? "DRAM" : "SM<->L2", format_bytes(layer * layers),
+                    model.layers, format_bytes(layer * layers / tokens));
+    text += wrapped(sentence);
+  }
+  return text;
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text for a terminal: how wide it may be, sentences that are wrapped, columns.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilescope::cli {
+
+/// Of the terminal that a file descriptor is; nothing where it is none, or one that does not say.
+std::optional<std::size_t> terminal_columns(int file);
+
+/// Columns that sentences on standard output fit: 100, or those of a narrower terminal, but at least 60.
+std::size_t text_width();
+
+/// Columns that tables on standard output fit which can be folded: the terminal's, at least 60; 100
+/// elsewhere.
+std::size_t table_width();
+
+/// Lines of at most `width` characters; words that are longer stay whole.
+std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
+
+/// Lines of a sentence, each with its end, within text_width().
+std::string wrapped(const std::string& sentence);
+
+/// "1 run", "2 runs", "3 passes"
+std::string counted(std::size_t count, const std::string& word);
+
+/// One line a row, columns two spaces apart, each line behind `indent`. Rows may be of different lengths.
+/// Columns marked in `right` are aligned to the right.
+std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent = "",
+                          const std::vector<bool>& right = {});
+
+/// The same without the columns that hold nothing but a dash below their heading, the first row.
+std::string align_told_columns(std::vector<std::vector<std::string>> rows, const std::string& indent,
+                               std::vector<bool> right);
+
+/// The same for columns that are too wide to stand side by side: in blocks below each other, each with the
+/// first column. @param right  whether the others are aligned to the right
+std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
+                         bool right);
+
+/// The same where a row opens with a text that is too long for a column: each row's first cell stands on a
+/// line of its own, the others aligned below it. The first row holds the headings; its first cell is left
+/// out.
+std::string align_below(const std::vector<std::vector<std::string>>& rows);
+
+}  // namespace tilescope::cli
