@@ -42,21 +42,6 @@ void* allocate(const std::string& name, std::int64_t footprint) {
 
 }  // namespace
 
-void check_cuda(cudaError_t status, const std::string& what) {
-  if (status == cudaSuccess) return;
-  const std::string text = what + ": " + cudaGetErrorName(status) + ", " + cudaGetErrorString(status);
-  cudaGetLastError();  // clears an error that does not stick, so that the next call starts clean
-  switch (status) {
-    case cudaErrorInsufficientDriver:
-    case cudaErrorNoDevice:
-    case cudaErrorNoKernelImageForDevice:
-    case cudaErrorMemoryAllocation:
-      throw MachineLacks(text);
-    default:
-      throw DeviceError(text);
-  }
-}
-
 void require_device() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owners of device memory, streams and events, and the check that stands round every CUDA call.
+// Owners of device memory, streams and events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,16 +8,11 @@
 #include <string>
 #include <utility>
 
-#include "common/errors.hpp"
-#include "gpu/launch/device_error.hpp"
+#include "gpu/launch/check_cuda.hpp"
 #include "gpu/launch/random_pages.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
-
-/// @param what the call as a user would name it: "launching gpu:flash2-simt forward".
-/// @throws MachineLacks where the driver, a device or memory is missing, DeviceError otherwise.
-void check_cuda(cudaError_t status, const std::string& what);
 
 /// @throws MachineLacks that says which of driver, device and architecture is missing, and what would help.
 void require_device();

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "cpu_ref/kernels/kernel.hpp"
-#include "gpu/launch/device.hpp"
+#include "gpu/launch/check_cuda.hpp"
 #include "gpu/launch/kernel_arguments.hpp"
 
 namespace tilescope {
@@ -19,11 +19,9 @@ namespace tilescope {
 /// in turn. Tile logs and step clocks are by work item, of which a pass has num_ctas().
 struct CtaGrid {
   dim3 ctas;
-  dim3 cluster = {1, 1, 1};  // divides the grid, side by side
-  bool early = false;        // may begin before the kernel before it has ended, for which it waits by itself
+  bool early = false;  // may begin before the kernel before it has ended, for which it waits by itself
 
   std::int64_t size() const { return std::int64_t{ctas.x} * ctas.y * ctas.z; }
-  int cluster_size() const { return static_cast<int>(cluster.x * cluster.y * cluster.z); }
 };
 
 /// One CTA for each work item of the program, in issue order.
@@ -35,15 +33,9 @@ inline CtaGrid cta_for_each_item(const TileProgram& program) {
   return {.ctas = dim3(static_cast<unsigned>(program.num_ctas()))};
 }
 
-/// Whole clusters of persistent CTAs: as many as run at once on `sms` multiprocessors, or as the work items
-/// need.
-inline CtaGrid persistent_ctas(const TileProgram& program, int sms, int ctas_per_sm = 1,
-                               int cluster_size = 1) {
-  const std::int64_t room = std::int64_t{sms} * ctas_per_sm / cluster_size;
-  const std::int64_t needed = (program.num_ctas() + cluster_size - 1) / cluster_size;
-  const auto clusters = static_cast<unsigned>(std::max<std::int64_t>(1, std::min(room, needed)));
-  const auto size = static_cast<unsigned>(cluster_size);
-  return {.ctas = dim3(clusters * size), .cluster = dim3(size)};
+/// Persistent CTAs: one on each of `sms` multiprocessors, or fewer where there are fewer work items.
+inline CtaGrid persistent_ctas(std::int64_t items, int sms) {
+  return {.ctas = dim3(static_cast<unsigned>(std::min<std::int64_t>(items, sms)))};
 }
 
 /// Multiprocessors of the current device. @throws as check_cuda
@@ -60,34 +52,23 @@ inline int multiprocessors() {
 template <typename... Parameters, typename... Arguments>
 void launch_ctas(void (*kernel)(Parameters...), PassName pass_name, const CtaGrid& grid, LaunchShape shape,
                  cudaStream_t stream, const Arguments&... arguments) {
-  constexpr int kSharedBytesWithoutOptIn = 48 * 1024, kPortableClusterSize = 8;
+  constexpr int kSharedBytesWithoutOptIn = 48 * 1024;
   const std::string pass(to_string(pass_name));
   if (shape.shared_bytes > kSharedBytesWithoutOptIn) {
     check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(shape.shared_bytes)),
                "asking for " + std::to_string(shape.shared_bytes) + " bytes of shared memory, pass " + pass);
   }
-  if (grid.cluster_size() > kPortableClusterSize) {
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-               "asking for clusters of " + std::to_string(grid.cluster_size()) + " CTAs, pass " + pass);
-  }
-  cudaLaunchAttribute attributes[2] = {};
-  unsigned count = 0;
-  if (grid.cluster_size() > 1) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {grid.cluster.x, grid.cluster.y, grid.cluster.z};
-  }
-  if (grid.early) {
-    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid.ctas;
   config.blockDim = dim3(static_cast<unsigned>(shape.threads_per_cta));
   config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
   config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = count;
+  config.attrs = &early;
+  config.numAttrs = grid.early ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
              "launching pass " + pass);
 }

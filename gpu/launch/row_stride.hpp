@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
+#include "common/errors.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 
 namespace tilescope {
@@ -16,6 +18,15 @@ inline constexpr int kMostTileRows = 256;
 inline constexpr std::int64_t kMaxRowStride = (std::numeric_limits<int>::max() - kMaxHeadDim) / kMostTileRows;
 // Rows of one head side by side: every problem that validate() lets through.
 static_assert(kMaxHeadDim <= kMaxRowStride);
+
+/// @param tensor  its name
+/// @throws BadInput where its rows lie too far apart
+inline void require_row_stride(const std::string& tensor, std::int64_t row_stride) {
+  if (row_stride <= kMaxRowStride) return;
+  throw BadInput("row stride of " + tensor, std::to_string(row_stride),
+                 "rows may lie at most " + std::to_string(kMaxRowStride) +
+                     " elements apart; a contiguous copy has them nearer");
+}
 
 /// Whether rows of all heads side by side, (batch, rows, heads, head_dim), lie near enough.
 constexpr bool heads_side_by_side_fit(const AttentionProblem& problem) {

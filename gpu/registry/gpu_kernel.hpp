@@ -20,7 +20,8 @@ inline constexpr bool kHasCuda = true;
 inline constexpr bool kHasCuda = false;
 #endif
 
-/// Whether the kernels are compiled for all of their tile choices, not only for the first.
+/// Whether the kernels are compiled for all of their tile choices, not only for the first, and for diagonal
+/// slices.
 #ifdef TILESCOPE_HAS_TUNER
 inline constexpr bool kHasTuner = true;
 #else

@@ -120,6 +120,10 @@ std::optional<DeviceFacts> device_facts() {
 std::optional<std::string> build_lack(const Kernel& kernel, const AttentionProblem& problem,
                                       Direction direction, const ProgramOptions& options) {
   if (kHasTuner || !kernel.tile_choices) return std::nullopt;
+  if (options.diagonal_slices > 1) {
+    return "cannot run with diagonal-slices " + std::to_string(options.diagonal_slices) + ": " +
+           std::string(kTunerLack);
+  }
   for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
     const TileShape tile = options[pass].tile;
     if (tile == kernel.tile_choices(problem, pass).front() && options[pass].launch == PassLaunch{}) continue;

@@ -51,12 +51,12 @@ struct DeviceFacts {
 /// The device that GPU kernels run on, or nothing where they cannot run.
 std::optional<DeviceFacts> device_facts();
 
-/// Why this build has not the code for the tiles of `options`, as half a sentence that says what to build, or
-/// nothing. Precondition: the kernel does not refuse them.
+/// Why this build has not the code for the tiles of `options`, or for cutting them in diagonal slices, as
+/// half a sentence that says what to build, or nothing. Precondition: the kernel does not refuse them.
 std::optional<std::string> build_lack(const Kernel& kernel, const AttentionProblem& problem,
                                       Direction direction, const ProgramOptions& options);
 inline constexpr std::string_view kTunerLack =
-    "this build has the GPU kernels' own tiles alone; configure one with -D TILESCOPE_TUNER=ON";
+    "this build has the GPU kernels' own tiles alone, whole; configure one with -D TILESCOPE_TUNER=ON";
 
 /// Why this machine cannot run GPU kernels, and what would help, or nothing if it can.
 std::optional<std::string> device_lack();

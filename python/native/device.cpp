@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "gpu/launch/pass_arguments.hpp"
+#include "gpu/launch/row_stride.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #ifdef TILESCOPE_HAS_CUDA
 #include "gpu/launch/device.hpp"
@@ -14,6 +15,20 @@ namespace tilescope::python {
 namespace {
 
 #ifdef TILESCOPE_HAS_CUDA
+/// While it lives, this thread may do what a graph that another one captures has no part in.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() {
+    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode_), "leaving others' graphs alone");
+  }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // then the one before
+};
+
 /// The counter of a stream, whose launches follow each other and leave it 0. Kept as long as the process: the
 /// driver may be gone before what a module holds is destroyed.
 WorkCounter* work_counter(cudaStream_t stream) {
@@ -24,12 +39,10 @@ WorkCounter* work_counter(cudaStream_t stream) {
   const std::lock_guard<std::mutex> lock(mutex);
   DeviceBuffer& counter = counters[{device, stream}];
   if (!counter.data()) {
-    // Another thread may be capturing a graph, which this has no part in.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode), "leaving others' graphs alone");
-    counter = DeviceBuffer("work counter", sizeof(WorkCounter));
-    counter.zero(stream);
-    check_cuda(cudaThreadExchangeStreamCaptureMode(&mode), "going back to a capture mode");
+    const RelaxedCapture no_part_in_graphs;
+    DeviceBuffer made("work counter", sizeof(WorkCounter));
+    made.zero(stream);
+    counter = std::move(made);
   }
   return static_cast<WorkCounter*>(counter.data());
 }
@@ -49,9 +62,11 @@ TensorName tensor_called(const std::string& text) {
 std::optional<std::string> refusal(const AttentionProblem& problem, const KernelUse& use, bool backward) {
   const Kernel& kernel = find_kernel(use.kernel);
   if (!is_runnable(kernel)) return "does not run here";
+  const Direction direction = backward ? Direction::backward : Direction::forward;
   try {
-    return kernel.refusal(problem, backward ? Direction::backward : Direction::forward,
-                          options_of(kernel, problem, use));
+    const ProgramOptions options = options_of(kernel, problem, use);
+    if (auto refused = kernel.refusal(problem, direction, options)) return refused;
+    return build_lack(kernel, problem, direction, options);
   } catch (const BadInput& unknown_choice) {
     return unknown_choice.what();
   }
@@ -64,7 +79,11 @@ DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use
   const Kernel& row = find_kernel(use.kernel);
   const ProgramOptions options = options_of(row, problem, use);
   require_supported(row, problem, direction, options);
+  for (const auto& [text, strides] : given) require_row_stride(text, strides[2]);
   require_runnable(row);
+  if (const auto lack = build_lack(row, problem, direction, options)) {
+    throw MachineLacks(std::string(row.name) + " " + *lack);
+  }
   programs_ = row.programs(direction, problem, options);
   std::set<TensorName> missing = tensors_of(programs_);
   std::array<DeviceTensor, kNumTensors> placed{};
@@ -101,7 +120,9 @@ void DeviceLaunch::enqueue(std::uintptr_t stream, const std::vector<std::uintptr
       arguments.tensors[static_cast<std::size_t>(names_[tensor])].data =
           reinterpret_cast<void*>(addresses[tensor]);
     }
-    arguments.counter = counter ? reinterpret_cast<WorkCounter*>(counter) : work_counter(of_stream);
+    if (programs_[i].work_counter) {
+      arguments.counter = counter ? reinterpret_cast<WorkCounter*>(counter) : work_counter(of_stream);
+    }
     if (dropout_ > 0) arguments.dropout = DropoutMask(seed, dropout_);
     kernel_->launch(programs_[i], arguments, of_stream);
   }

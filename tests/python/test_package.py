@@ -139,6 +139,14 @@ except ts.MachineLacks as error:
     assert python(snippet).split() == ["True", "True"]
 
 
+def test_a_launch_on_rows_too_far_apart_is_refused_before_a_device_is_asked_for():
+    problem = _native.Problem(1, 1, 1, 64, 64, 64, "fp16", False, (-1, -1), None, 0.0, 0)
+    far, near = (2**40, 2**40, 2**23), (4096, 4096, 64)
+    given = [("q", near), ("k", far), ("v", near), ("out", near), ("lse", (64, 64, 1))]
+    with pytest.raises(ts.BadInput, match="row stride of k = 8388608"):
+        _native.DeviceLaunch(problem, _native.KernelUse("gpu:flash2-mma", None, None, None, None), False, given)
+
+
 def test_what_needs_numpy_or_pandas_says_how_to_get_them(python):
     told = python("""
 import sys

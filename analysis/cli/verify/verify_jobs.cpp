@@ -27,12 +27,13 @@ void add_runs(VerifyJob& job, const Kernel& kernel, ProgramOptions options) {
   }
 }
 
-/// The options of a case; a kernel's own tiles where this build has not those of the case.
+/// The options of a case; a kernel's own tiles, whole, where this build has not what the case asks for.
 ProgramOptions built_options(const VerifyCase& verify_case, const Kernel& kernel) {
   ProgramOptions options = case_options(verify_case, kernel);
   for (Direction direction : {Direction::forward, verify_case.direction}) {
     if (!build_lack(kernel, verify_case.problem, direction, options)) continue;
     options.passes = kernel.default_options(verify_case.problem).passes;
+    options.diagonal_slices = 1;
   }
   return options;
 }

@@ -5,6 +5,7 @@
 #include "gpu/kernels/flash2_mma/flash2_mma.hpp"
 #include "gpu/kernels/flash2_mma/launch.hpp"
 #include "gpu/launch/launch.cuh"
+#include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {
 namespace {
@@ -31,27 +32,21 @@ using Launch = void (*)(const TileProgram&, LaunchShape, const KernelArguments&,
 
 template <sm80::Features kFeatures>
 Launch launch_of(PassName pass) {
+  if (pass == PassName::forward) return sm80::launch_flash2_mma_forward<kFeatures>;
   if (pass == PassName::dq) return sm80::launch_flash2_mma_dq<kFeatures>;
   return sm80::launch_flash2_mma_dkdv<kFeatures>;
 }
 
 Launch launch_of(PassName pass, sm80::Features features) {
   using enum sm80::Features;
-  const bool forward = pass == PassName::forward;
-  switch (features) {
-    case plain:
-      return forward ? sm80::launch_flash2_mma_forward<plain> : launch_of<plain>(pass);
-    case dropout:
-      return forward ? sm80::launch_flash2_mma_forward<dropout> : launch_of<dropout>(pass);
-    case general:
-      return sm80::launch_flash2_mma_forward<general>;
-    case sliced:
-      return forward ? sm80::launch_flash2_mma_forward<sliced> : launch_of<sliced>(pass);
-    case general_sliced:
-      return forward ? sm80::launch_flash2_mma_forward<general_sliced> : launch_of<general_sliced>(pass);
-    default:
-      return forward ? sm80::launch_flash2_mma_forward<all> : launch_of<all>(pass);
+  if constexpr (kHasTuner) {
+    if (features == sliced) return launch_of<sliced>(pass);
+    if (features == general_sliced) return launch_of<general_sliced>(pass);
   }
+  if (sm80::cuts_tiles(features)) throw MachineLacks(std::string(kTunerLack));
+  if (features == plain) return launch_of<plain>(pass);
+  if (features == dropout) return launch_of<dropout>(pass);
+  return features == general ? sm80::launch_flash2_mma_forward<general> : launch_of<all>(pass);
 }
 
 /// Which of the pass's shapes the program's tile is.

@@ -4,6 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <stdexcept>
+#include <string>
+
+#include "common/errors.hpp"
+#include "gpu/launch/device_error.hpp"
 
 namespace tilescope::gpu::sm90 {
 namespace {
@@ -17,7 +21,7 @@ EncodeTiled encode_function() {
   const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, kSince,
                                                               cudaEnableDefault, &found);
   if (status != cudaSuccess || found != cudaDriverEntryPointSuccess) {
-    throw std::runtime_error("this driver has no tensor maps (cuTensorMapEncodeTiled)");
+    throw MachineLacks("this driver has no tensor maps (cuTensorMapEncodeTiled); one of CUDA 12 has");
   }
   return reinterpret_cast<EncodeTiled>(function);
 }
@@ -54,7 +58,7 @@ CUtensorMapSwizzle driver_swizzle(Swizzle swizzle) {
 
 CUtensorMap encode_tensor_map(const TensorMapParameters& parameters, const void* base) {
   if (const auto rule = broken_rule(parameters, reinterpret_cast<std::uint64_t>(base))) {
-    throw std::invalid_argument("no tensor map: " + *rule);
+    throw BadInput("no tensor map: " + *rule);
   }
   static const EncodeTiled encode = encode_function();
   constexpr cuuint32_t kUnitSteps[5] = {1, 1, 1, 1, 1};
@@ -76,7 +80,7 @@ CUtensorMap encode_tensor_map(const TensorMapParameters& parameters, const void*
              driver_swizzle(parameters.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
-    throw std::runtime_error("cuTensorMapEncodeTiled refused a tensor map: error " + std::to_string(status));
+    throw DeviceError("cuTensorMapEncodeTiled refused a tensor map: error " + std::to_string(status));
   }
   return aligned.map;
 }

@@ -8,7 +8,8 @@
 
 namespace tilescope::gpu::sm90 {
 
-/// @throws std::invalid_argument if the parameters break a rule, std::runtime_error if the driver refuses
+/// @throws BadInput if the parameters break a rule, MachineLacks where the driver has no maps, DeviceError if
+/// it refuses one
 CUtensorMap encode_tensor_map(const TensorMapParameters& parameters, const void* base);
 
 }  // namespace tilescope::gpu::sm90

@@ -65,9 +65,10 @@ ProgramOptions draw_options(ProblemGenerator& random, const Kernel& kernel, cons
   options.ctas_per_turn = random.between(1, 5);
   options.scan = static_cast<Scan>(random.between(0, 2));
   options.diagonal_slices = 1 << random.between(0, 3);
-  if (kernel.refusal(problem, Direction::forward, options) ||
-      kernel.refusal(problem, Direction::backward, options)) {
-    options.diagonal_slices = 1;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    if (kernel.refusal(problem, direction, options) || build_lack(kernel, problem, direction, options)) {
+      options.diagonal_slices = 1;
+    }
   }
   return options;
 }

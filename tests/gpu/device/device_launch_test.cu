@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launch layer on a device: every work item is taken once by grids of all kinds, clusters are as large as
-// asked for, and logs and step clocks are by work item where CTAs are fewer.
+// The launch layer on a device: every work item is taken once by grids of all kinds, and logs and step clocks
+// are by work item where CTAs are fewer.
 #include <doctest/doctest.h>
 
 #include <cuda.h>
 
 #include <vector>
 
+#include "gpu/launch/device.hpp"
 #include "gpu/launch/launch.cuh"
 #include "gpu/primitives/common/step_clock.cuh"
 #include "gpu/primitives/common/tile_log.cuh"
@@ -31,14 +32,6 @@ __global__ void visit_items(KernelArguments args, const __grid_constant__ Parame
 
 __global__ void visit_place(int* visits) {
   if (threadIdx.x == 0) atomicAdd(visits + work_item_3d(), 1);
-}
-
-__global__ void note_cluster(unsigned* sizes) {
-#if __CUDA_ARCH__ >= 900
-  unsigned ctas;
-  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(ctas));
-  if (threadIdx.x == 0) sizes[blockIdx.x] = ctas;
-#endif
 }
 
 template <typename T>
@@ -72,7 +65,7 @@ TEST_CASE("persistent CTAs take every work item once, and log it in its place") 
   Parameter parameter{};
   parameter.numbers[31] = 42;
   for (const CtaGrid& grid :
-       {cta_for_each_item(program), persistent_ctas(program, 7), persistent_ctas(program, 3, 2)}) {
+       {cta_for_each_item(program), persistent_ctas(kItems, 7), persistent_ctas(kItems, 2 * kItems)}) {
     DeviceBuffer visits = zeros(kItems * sizeof(int)), counts = zeros(kItems * sizeof(int)),
                  states = zeros(kItems * sizeof(DeviceTileState));
     KernelArguments args;
@@ -99,17 +92,16 @@ TEST_CASE("a grid of three dimensions has each work item once") {
   CHECK(downloaded<int>(visits) == std::vector<int>(60, 1));
 }
 
-TEST_CASE("CTAs lie in clusters of the size asked for") {
-  if (current_device().chip.compute_capability < 90) return;
-  const TileProgram program = program_of(100);
-  for (const int size : {1, 2, 4, 8}) {
-    const CtaGrid grid = persistent_ctas(program, 16, 1, size);
-    CHECK(grid.size() == 16);
-    DeviceBuffer sizes = zeros(grid.size() * static_cast<std::int64_t>(sizeof(unsigned)));
-    launch_ctas(note_cluster, program.name, grid, kShape, nullptr, static_cast<unsigned*>(sizes.data()));
-    check_cuda(cudaDeviceSynchronize(), "noting clusters");
-    CHECK(downloaded<unsigned>(sizes) == std::vector<unsigned>(16, static_cast<unsigned>(size)));
-  }
+TEST_CASE("a launch that the device cannot take is refused with the pass's name") {
+  constexpr LaunchShape kTooMuch{.threads_per_cta = 64, .shared_bytes = 1 << 20};
+  const auto launch = [](const CtaGrid& grid, LaunchShape shape) {
+    launch_ctas(visit_place, PassName::dkdv, grid, shape, nullptr, static_cast<int*>(nullptr));
+  };
+  CHECK_THROWS_WITH_AS(launch({.ctas = dim3(1)}, kTooMuch),
+                       doctest::Contains("1048576 bytes of shared memory, pass dkdv"), DeviceError);
+  CHECK_THROWS_WITH_AS(launch({.ctas = dim3(0)}, kShape), doctest::Contains("launching pass dkdv"),
+                       DeviceError);
+  check_cuda(cudaDeviceSynchronize(), "after a refused launch");
 }
 
 }  // namespace tilescope

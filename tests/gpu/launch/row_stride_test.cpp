@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
 #include "cpu_ref/schedule/tile_program.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
@@ -51,6 +53,15 @@ TEST_CASE("heads lie side by side up to the largest stride of rows") {
   problem.heads += 1;
   validate(problem);
   CHECK(!heads_side_by_side_fit(problem));
+}
+
+TEST_CASE("a tensor whose rows lie further apart is refused by its name") {
+  CHECK_NOTHROW(require_row_stride("q", kMaxRowStride));
+  const std::string most = std::to_string(kMaxRowStride), above = std::to_string(kMaxRowStride + 1);
+  CHECK_THROWS_WITH_AS(
+      require_row_stride("dout", kMaxRowStride + 1),
+      doctest::Contains(("row stride of dout = " + above + ": rows may lie at most " + most).c_str()),
+      BadInput);
 }
 
 }  // namespace

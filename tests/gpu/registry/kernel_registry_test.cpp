@@ -158,22 +158,35 @@ TEST_CASE("a kernel's instructions exist on the chips of its row alone") {
   CHECK(*lack({100, 227 * 1024}) == "needs compute capability 9.0, this device has 10.0");
 }
 
-TEST_CASE("a build without the tuner has each kernel's own tiles, and says what to build for others") {
-  const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+TEST_CASE("a build without the tuner has each kernel's own tiles, whole, and says what to build for others") {
+  const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16, .causal = true};
+  int others = 0, cut = 0;
   for (const Kernel& kernel : gpu_kernels()) {
     ProgramOptions options = kernel.default_options(problem);
     if (kernel.refusal(problem, Direction::forward, options)) continue;
     CAPTURE(kernel.name);
+    const auto check_lack = [&](const ProgramOptions& asked) {
+      const auto lack = build_lack(kernel, problem, Direction::forward, asked);
+      CHECK(lack.has_value() == !kHasTuner);
+      if (lack) CHECK(lack->find("-D TILESCOPE_TUNER=ON") != std::string::npos);
+    };
     CHECK(!build_lack(kernel, problem, Direction::forward, options));
+    ProgramOptions in_slices = options;
+    in_slices.diagonal_slices = 4;
+    if (!kernel.refusal(problem, Direction::forward, in_slices)) {
+      check_lack(in_slices);
+      ++cut;
+    }
     const PassName pass = tiled_passes(kernel.algorithm, Direction::forward, options.backward).front();
     const std::vector<TileShape> choices = kernel.tile_choices(problem, pass);
     for (std::size_t i = 1; i < choices.size(); ++i) {
       options[pass].tile = choices[i];
-      const auto lack = build_lack(kernel, problem, Direction::forward, options);
-      CHECK(lack.has_value() == !kHasTuner);
-      if (lack) CHECK(lack->find("-D TILESCOPE_TUNER=ON") != std::string::npos);
+      check_lack(options);
+      ++others;
     }
   }
+  CHECK(others > 0);
+  CHECK(cut == 1);
 }
 
 TEST_CASE("what a row does not list is refused, feature by feature") {
