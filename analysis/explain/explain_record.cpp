@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "analysis/explain/other_heads.hpp"
+#include "analysis/explain/program_fit.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/json/problem_json.hpp"
 #include "analysis/records/record_kinds.hpp"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "analysis/model/counts/counted_causes.hpp"
 #include "analysis/explain/candidate_programs.hpp"
+#include "analysis/model/counts/counted_causes.hpp"
 #include "analysis/records/compare/kernel_group.hpp"
 
 namespace tilescope {
@@ -65,5 +65,15 @@ struct KernelFit {
 /// out.
 /// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
 KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates);
+
+/// The number of query heads that explains a kernel better than the given one, if some does.
+/// Every byte of a problem is proportional to its heads over the batch, so that each candidate says with how
+/// many it would have moved what was measured. Only tiled programs are asked: a copy fits any number. Numbers
+/// from an eighth to eight times the given one, of the same grouping.
+/// @param candidates of `problem`; none of a problem with key lengths is scaled, whose entries differ
+/// @param given      what fit_kernel says of them
+std::optional<OtherHeads> heads_that_fit_better(const KernelGroup& kernel, const AttentionProblem& problem,
+                                                std::span<const CandidateProgram> candidates,
+                                                const KernelFit& given);
 
 }  // namespace tilescope

@@ -11,7 +11,6 @@
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/sections/report_sections.hpp"
-#include "analysis/report/sections/verdicts.hpp"
 
 namespace tilescope {
 namespace {

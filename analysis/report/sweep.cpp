@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/report/document/add_new.hpp"
+#include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {
 namespace {

@@ -9,8 +9,8 @@
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/output_path.hpp"
-#include "analysis/report/document/add_new.hpp"
-#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/document/report_document.hpp"
+#include "analysis/report/figures/charts.hpp"
 #include "common/errors.hpp"
 #include "common/number_format.hpp"
 

@@ -16,7 +16,7 @@
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/record_kinds.hpp"
-#include "analysis/report/sections/checks/explain_tables.hpp"
+#include "analysis/report/sections/checks/foreign_kernels.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/records/files/atomic_file.hpp"
 #include "analysis/records/files/output_path.hpp"
 #include "analysis/records/json/json_fields.hpp"
-#include "analysis/model/replay/simulate_record.hpp"
-#include "analysis/report/document/generated_text.hpp"
+#include "analysis/report/document/report_document.hpp"
 #include "analysis/report/report.hpp"
 
 namespace tilescope::cli {

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include "analysis/report/document/embedded_files.hpp"
 #include "analysis/report/document/report_document.hpp"
-#include "analysis/report/document/said_once.hpp"
 
 namespace tilescope {
 namespace {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Document -> GitHub Markdown.
+// Document -> GitHub Markdown, and its parts between the markers of other text files.
 #include <fmt/format.h>
 
 #include "analysis/report/document/report_document.hpp"
-#include "analysis/report/document/said_once.hpp"
+#include "common/errors.hpp"
+#include "common/nearest_names.hpp"
 
 namespace tilescope {
 namespace {
@@ -85,24 +86,6 @@ struct MarkdownWriter {
 
 }  // namespace
 
-std::vector<std::string> reproduction(const std::vector<std::string>& commands) {
-  if (commands.size() == 1) return {commands[0] + " --json run.json", "./tilescope report run.json"};
-  std::vector<std::string> lines;
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    lines.push_back(fmt::format("{} --json run-{}.json", commands[i], i + 1));
-  }
-  lines.push_back("./tilescope report run-*.json");
-  return lines;
-}
-
-Table verdict_table(const Document& document) {
-  Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
-  for (const Finding& verdict : document.verdicts) {
-    table.rows.push_back({verdict.question, "**" + verdict.number + "**", verdict.sentence});
-  }
-  return table;
-}
-
 std::string to_markdown(const Block& block, std::string_view figure_folder) {
   MarkdownWriter writer{figure_folder, {}};
   std::visit(writer, block);
@@ -121,6 +104,58 @@ std::string to_markdown(const Document& whole, std::string_view figure_folder) {
   }
   writer.text.pop_back();
   return writer.text;
+}
+
+namespace {
+
+constexpr std::string_view kOpen = "<!-- generated: ";
+constexpr std::string_view kOpenEnd = " -->";
+constexpr std::string_view kClose = "<!-- /generated -->";
+
+std::string part_of(const std::string& source, const Document& document, std::string_view name,
+                    std::string_view figure_folder) {
+  if (name == "verdicts") return to_markdown(Block{verdict_table(document)}, figure_folder) + "\n";
+  std::vector<std::string> names = {"verdicts"};
+  for (const Section& section : document.sections) {
+    if (section.name == name) {
+      std::string text;
+      for (const Block& block : section.blocks) text += to_markdown(block, figure_folder) + "\n";
+      return text;
+    }
+    names.push_back(section.name);
+    for (const Block& block : section.blocks) {
+      const Figure* figure = std::get_if<Figure>(&block);
+      if (figure == nullptr) continue;
+      if (figure->name == name) return to_markdown(block, figure_folder) + "\n";
+      names.push_back(figure->name);
+    }
+  }
+  throw unknown_name(source + ": generated", name, names);
+}
+
+}  // namespace
+
+std::string fill_generated_parts(const std::string& source, std::string_view text, const Document& document,
+                                 std::string_view figure_folder) {
+  std::string filled;
+  for (;;) {
+    const std::size_t open = text.find(kOpen);
+    if (open == std::string_view::npos) return filled.append(text);
+    const std::size_t name_start = open + kOpen.size();
+    const std::size_t name_end = text.find(kOpenEnd, name_start);
+    const std::size_t close = text.find(kClose, name_start);
+    const std::size_t next_open = text.find(kOpen, name_start);
+    if (name_end == std::string_view::npos || close == std::string_view::npos || close < name_end ||
+        next_open < close) {
+      throw BadInput(source, std::string(text.substr(open, 60)),
+                     fmt::format("this marker must be closed by {}", kClose));
+    }
+    const std::string_view name = text.substr(name_start, name_end - name_start);
+    filled.append(text.substr(0, name_end + kOpenEnd.size()));
+    filled += "\n\n" + part_of(source, document, name, figure_folder);
+    filled.append(kClose);
+    text.remove_prefix(close + kClose.size());
+  }
 }
 
 }  // namespace tilescope

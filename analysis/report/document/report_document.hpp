@@ -3,6 +3,7 @@
 // or Markdown.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -110,9 +111,10 @@ std::string to_html(const Document& document);
 /// report.html beside that folder.
 std::string to_markdown(const Document& document, std::string_view figure_folder);
 
-/// One block alone, as it stands inside to_markdown().
 /// The questions that the report opens with, a row each.
 Table verdict_table(const Document& document);
+
+/// One block alone, as it stands inside to_markdown().
 std::string to_markdown(const Block& block, std::string_view figure_folder);
 
 /// A whole SVG document of the figure: its panels side by side, its legend below, without what a script
@@ -129,5 +131,28 @@ std::string take_markers(std::string& markup);
 
 /// For text and attributes of HTML and SVG.
 std::string escape_markup(std::string_view text);
+
+/// Appends what is not there yet: each thing once, in the order of its first appearance.
+template <typename Item>
+void add_new(std::vector<Item>& items, const Item& item) {
+  if (std::find(items.begin(), items.end(), item) == items.end()) items.push_back(item);
+}
+
+/// Of each section: sentences that stand in the caption of an earlier figure are left out of a later one but
+/// where they open it, and commands that stand there already are referred to. Columns with a dash in every
+/// row go. A block that is shown alone keeps all.
+Document said_once(Document document);
+
+/// `text`, such as the README, with what stands between <!-- generated: NAME --> and <!-- /generated -->
+/// replaced by the section or figure NAME of `document`.
+/// @param source what error messages call the text, usually its path
+/// @param figure_folder how the text reaches the folder of the SVG files
+/// @throws BadInput on a name that the document does not have, naming those it has, or an unpaired marker
+std::string fill_generated_parts(const std::string& source, std::string_view text, const Document& document,
+                                 std::string_view figure_folder);
+
+/// Contents of a file of templates. Precondition: it is one of them.
+/// @param path relative to analysis/report/, e.g. "templates/report.css"
+std::string_view embedded_file(std::string_view path);
 
 }  // namespace tilescope

@@ -5,55 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "analysis/report/document/embedded_files.hpp"
 #include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {
-
-std::string escape_markup(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
-std::string caption_text(const Figure& figure) {
-  if (figure.panels.size() != 1) return figure.caption;
-  const std::string& title = figure.panels.front().title;
-  if (title.empty() || figure.caption.find(title) != std::string::npos) return figure.caption;
-  return figure.caption.empty() ? title + "." : title + ". " + figure.caption;
-}
-
-std::string take_markers(std::string& markup) {
-  constexpr std::string_view kBegin = "<marker ", kEnd = "</marker>";
-  std::string rest, markers;
-  std::size_t from = 0;
-  for (std::size_t at; (at = markup.find(kBegin, from)) != std::string::npos;) {
-    rest.append(markup, from, at - from);
-    from = markup.find(kEnd, at) + kEnd.size();
-    const std::string marker = markup.substr(at, from - at) + "\n";
-    if (markers.find(marker) == std::string::npos) markers += marker;
-  }
-  markup = rest.append(markup, from);
-  return markers;
-}
-
 namespace {
 
 /// What stands in the drawing for the page's script alone, left out.

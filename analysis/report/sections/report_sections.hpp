@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections of a report. Each is absent when the records hold no data for it.
+// The sections of a report and the verdicts that open it. Each is absent when the records hold no data for
+// it.
 #pragma once
 
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/model/counts/run_summary.hpp"
+#include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/distributed_record.hpp"
 #include "analysis/report/document/report_document.hpp"
-#include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "profiler/records/kernel_record.hpp"
 
 namespace tilescope {
@@ -78,5 +81,24 @@ std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 std::optional<Section> explain_section(const std::vector<ExplainRecord>& records);
 /// The commands, commits and machines behind the report.
 Section record_section(const std::vector<RunRecord>& records);
+
+/// Cases within their bound, from `verify`.
+std::optional<Finding> error_verdict(const std::vector<RunRecord>& records);
+/// DRAM and SM<->L2 bytes of the last algorithm against what is compulsory, on the most telling problem.
+std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs);
+/// DRAM reads against the model: of problems that nothing was fitted to where there are any, else of all.
+std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,
+                                     const std::vector<RunSummary>& holdout);
+/// Rates beside other libraries, else beside a matrix product on the CPU.
+std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs);
+/// The share of a matrix product's rate that the fastest CPU kernel reaches.
+std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs);
+
+/// Adds sweeps over lengths that leave the L2, measured and simulated: a panel each, and their numbers.
+void add_dram_sweeps(Section& section, const std::vector<RunSummary>& runs);
+
+/// Least-squares slope of ln y over ln x; with two points, that of the line through both.
+/// @param points (x, y), all positive, with two different x or more
+double growth_exponent(std::span<const std::pair<double, double>> points);
 
 }  // namespace tilescope

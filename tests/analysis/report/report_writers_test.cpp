@@ -2,7 +2,7 @@
 // HTML, Markdown, and the parts of a committed page that are made again.
 #include <doctest/doctest.h>
 
-#include "analysis/report/document/generated_text.hpp"
+#include "analysis/report/document/report_document.hpp"
 #include "common/errors.hpp"
 #include "tests/analysis/report/report_records.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a roofline takes from a record: measured figures where there are, models elsewhere.
-#include "analysis/report/roofline_subject.hpp"
+#include "analysis/report/sections/speed/roofline_figures.hpp"
 
 #include <doctest/doctest.h>
 

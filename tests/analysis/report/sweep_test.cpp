@@ -5,7 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "analysis/report/sections/report_sections.hpp"
 #include "tests/analysis/report/report_records.hpp"
 
 namespace tilescope {
@@ -44,6 +46,13 @@ TEST_CASE("machines in a heading are told apart, also where their names have com
   CHECK(with_machines("Speed", Names{"an A", "a B"}) == "Speed (an A, a B)");
   CHECK(with_machines("Speed", Names{"an A, 40 GB", "a B"}) == "Speed (an A, 40 GB; a B)");
   CHECK(with_machines("Speed", Names{}) == "Speed");
+}
+
+TEST_CASE("the exponent of a power is found, through two points or many") {
+  using Points = std::vector<std::pair<double, double>>;
+  CHECK(growth_exponent(Points{{2, 12}, {4, 48}}) == doctest::Approx(2));
+  CHECK(growth_exponent(Points{{1, 5}, {10, 0.5}, {100, 0.05}}) == doctest::Approx(-1));
+  CHECK(growth_exponent(Points{{1, 1}, {2, 1}, {4, 1}, {8, 4}}) == doctest::Approx(0.6));  // the ends: 2/3
 }
 
 }  // namespace

@@ -8,9 +8,8 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/report/document/add_new.hpp"
+#include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/report_sections.hpp"
-#include "analysis/report/sections/verdicts.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/report/sections/report_sections.hpp"
-#include "analysis/studies/error_study.hpp"
 #include "analysis/model/validation/paper_values.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/studies/study.hpp"
 
 namespace tilescope {
 namespace {

@@ -7,11 +7,10 @@
 #include <map>
 #include <set>
 
-#include "analysis/report/figures/dram_figure.hpp"
+#include "analysis/model/validation/measured_pass.hpp"
 #include "analysis/report/sections/model/agreement.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
-#include "analysis/model/validation/measured_pass.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {

@@ -27,6 +27,9 @@ Table lost_time_table(const std::vector<DistributedRecord>& records);
 Table scaling_table(const std::vector<DistributedRecord>& records);
 std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& records);
 
+/// "12.3 %" of 0.123, "-" of nothing.
+std::string share_text(const std::optional<double>& share);
+
 /// "H32/8 D128 bf16 causal"
 std::string ranked_shape(const AttentionProblem& problem);
 

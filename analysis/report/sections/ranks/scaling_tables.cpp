@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/ranks/rank_tables.hpp"
 
 namespace tilescope {
@@ -89,7 +89,7 @@ Table scaling_table(const std::vector<DistributedRecord>& records) {
       for (const double rate : rates) {
         for (const char* const name : {"forward", "backward"}) {
           const DistributedPass* const pass = pass_at(point, rate, name);
-          row.push_back(pass ? fmt::format("{:.1f} %", 100 * *pass->predicted_efficiency) : "-");
+          row.push_back(pass ? share_text(*pass->predicted_efficiency) : "-");
         }
       }
       table.rows.push_back(row);

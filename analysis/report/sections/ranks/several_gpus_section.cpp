@@ -15,8 +15,6 @@
 namespace tilescope {
 namespace {
 
-std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
-std::string share_text(const std::optional<double>& share) { return share ? share_text(*share) : "-"; }
 std::string time_text(const std::optional<double>& time) { return time ? format_seconds(*time) : "-"; }
 
 LinkRecord most_link_bytes(const std::vector<LinkRecord>& gpus) {
@@ -270,6 +268,10 @@ void add_figure(Section& section, std::optional<Figure> figure) {
 }
 
 }  // namespace
+
+std::string share_text(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f} %", 100 * *share) : "-";
+}
 
 std::string ranked_shape(const AttentionProblem& problem) {
   return fmt::format("H{}/{} D{} {}{}", problem.heads, problem.heads_kv, problem.head_dim,

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "analysis/report/document/add_new.hpp"
+#include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
@@ -20,7 +20,35 @@ std::optional<double> counter(const RunSummary& run, const char* name) {
   return std::visit([](auto value) { return static_cast<double>(value); }, found->second);
 }
 
+constexpr const char* kProductRate = "sgemm_flops_per_second";
+
+bool timed_on_cpu(const RunSummary& run) { return run.median_seconds && run.run->kernel.starts_with("cpu:"); }
+
+double cpu_rate(const RunSummary& run) { return static_cast<double>(run.useful_flops) / *run.median_seconds; }
+
 }  // namespace
+
+std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs) {
+  const RunSummary* fastest = nullptr;
+  double best = 0;
+  for (const RunSummary& run : runs) {
+    if (!timed_on_cpu(run)) continue;
+    const std::optional<double> product_rate = counter(run, kProductRate);
+    const double share = product_rate ? cpu_rate(run) / *product_rate : 0;
+    if (share > best) {
+      best = share;
+      fastest = &run;
+    }
+  }
+  if (!fastest) return std::nullopt;
+  return Finding{
+      "How fast are they?", fmt::format("{:.0f} %", 100 * best),
+      fmt::format("`{}` reaches {:.0f} % of the rate of a single-precision matrix product on the same "
+                  "threads: {}, {}, {}.",
+                  fastest->run->kernel, 100 * best, problem_text(*fastest), to_string(fastest->direction),
+                  machine_text(*fastest)),
+      Outcome::told, "speed"};
+}
 
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
   Table table{"",
@@ -36,12 +64,12 @@ std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {
               {}};
   std::vector<std::string> machines, commands;
   for (const RunSummary& run : runs) {
-    if (!run.median_seconds || !run.run->kernel.starts_with("cpu:")) continue;
-    const double rate = static_cast<double>(run.useful_flops) / *run.median_seconds;
+    if (!timed_on_cpu(run)) continue;
+    const double rate = cpu_rate(run);
     double noise = 0;
     for (const PassRecord* pass : run.passes) noise = std::max(noise, pass->time->noise);
     const std::optional<double> threads = counter(run, "threads");
-    const std::optional<double> product_rate = counter(run, "sgemm_flops_per_second");
+    const std::optional<double> product_rate = counter(run, kProductRate);
     table.rows.push_back({problem_text(run), std::string(to_string(run.direction)), run.label,
                           to_string(run.tile), threads ? format_number(*threads) : "-",
                           format_seconds(*run.median_seconds), fmt::format("{:.1f} %", 100 * noise),

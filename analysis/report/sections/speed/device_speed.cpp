@@ -1,19 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our kernels' rates over those of other libraries in the same run.
+// Rates of what `bench` timed on a device, our kernels and other libraries', by record and direction.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 
-#include "analysis/report/document/add_new.hpp"
-#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/document/report_document.hpp"
+#include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/report_sections.hpp"
-#include "analysis/report/sections/speed/device_runs.hpp"
+#include "analysis/report/sections/speed/roofline_figures.hpp"
 #include "analysis/report/sweep.hpp"
+#include "common/number_format.hpp"
 
 namespace tilescope {
 namespace {
+
+/// Timed by `bench`, that is: `profile` counts bytes too, with each launch by itself.
+bool timed_on_device(const RunSummary& run) {
+  return run.median_seconds && !run.run->kernel.starts_with("cpu:") && !run.closed_form;
+}
+
+/// Whether it is a kernel of TileScope's.
+bool is_ours(const RunSummary& run) { return run.run->kernel.starts_with("gpu:"); }
+
+/// By the papers' count. [FLOP/s]
+double paper_rate(const RunSummary& run) {
+  return static_cast<double>(paper_flops(run.problem(), run.direction)) / *run.median_seconds;
+}
+
+/// The runs of one direction in one record.
+struct DeviceRuns {
+  const RunRecord* record = nullptr;
+  Direction direction = Direction::forward;
+  std::vector<const RunSummary*> runs;
+
+  /// Labels of our kernels, or of the others, in the order of the record.
+  std::vector<std::string> labels(bool ours) const {
+    std::vector<std::string> found;
+    for (const RunSummary* run : runs) {
+      if (is_ours(*run) == ours) add_new(found, run->label);
+    }
+    return found;
+  }
+  /// Our kernels first.
+  std::vector<std::string> labels() const {
+    std::vector<std::string> all = labels(true);
+    std::ranges::copy(labels(false), std::back_inserter(all));
+    return all;
+  }
+  std::vector<AttentionProblem> problems() const {
+    std::vector<AttentionProblem> found;
+    for (const RunSummary* run : runs) add_new(found, run->problem());
+    return found;
+  }
+  /// Null if there is none.
+  const RunSummary* find(const std::string& label, const AttentionProblem& problem) const {
+    const auto found = std::ranges::find_if(
+        runs, [&](const RunSummary* run) { return run->label == label && run->problem() == problem; });
+    return found == runs.end() ? nullptr : *found;
+  }
+  const char* heading() const { return direction == Direction::forward ? "Forward" : "Backward"; }
+};
+
+/// Record after record, forward before backward.
+std::vector<DeviceRuns> device_runs(const std::vector<RunSummary>& runs) {
+  std::vector<DeviceRuns> groups;
+  std::vector<const RunRecord*> records;
+  for (const RunSummary& run : runs) {
+    if (timed_on_device(run)) add_new(records, run.record);
+  }
+  for (const RunRecord* record : records) {
+    for (const Direction direction : {Direction::forward, Direction::backward}) {
+      DeviceRuns group{record, direction, {}};
+      for (const RunSummary& run : runs) {
+        if (timed_on_device(run) && run.record == record && run.direction == direction)
+          group.runs.push_back(&run);
+      }
+      if (!group.runs.empty()) groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+/// Forward and backward, each of the first record that has our kernels and others' in that direction: what is
+/// compared was timed in one run, at the same clocks.
+std::vector<DeviceRuns> runs_beside_peers(const std::vector<RunSummary>& runs) {
+  std::vector<DeviceRuns> found;
+  const std::vector<DeviceRuns> all = device_runs(runs);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const auto group = std::find_if(all.begin(), all.end(), [&](const DeviceRuns& each) {
+      return each.direction == direction && !each.labels(true).empty() && !each.labels(false).empty();
+    });
+    if (group != all.end()) found.push_back(*group);
+  }
+  return found;
+}
 
 /// Of our rate over a peer's, over the problems that `wanted` keeps and both ran; a dash if there is none.
 std::string geometric_mean(const DeviceRuns& group, const std::string& ours, const std::string& peer,
@@ -32,8 +115,7 @@ std::string geometric_mean(const DeviceRuns& group, const std::string& ours, con
 /// Rows: head dimension and mask, then all problems. Columns: peers.
 Table ratio_table(const DeviceRuns& group) {
   const std::vector<std::string> peers = group.labels(false);
-  Table table{fmt::format("{}: our rate over the peer's, geometric mean over the lengths.",
-                          group.direction == Direction::forward ? "Forward" : "Backward"),
+  Table table{fmt::format("{}: our rate over the peer's, geometric mean over the lengths.", group.heading()),
               {{"kernel"}, {"head_dim"}, {"mask"}},
               {}};
   for (const std::string& peer : peers) table.columns.push_back({peer, true});
@@ -126,6 +208,111 @@ std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs)
     if (figure) section.blocks.push_back(std::move(*figure));
   }
   return section;
+}
+
+namespace {
+
+/// Rows: problems. Columns: kernels, ours first. With a single kernel also its share of the datasheet's peak.
+Table rate_table(const DeviceRuns& group) {
+  const std::vector<std::string> labels = group.labels();
+  Table table{
+      fmt::format("{}, TFLOP/s, {}.", group.heading(), machine_text(*group.runs.front())), {{"problem"}}, {}};
+  for (const std::string& label : labels) table.columns.push_back({label, true});
+  const auto& device = group.record->machine.name;
+  const std::optional<Machine> machine = device ? machine_of_device(*device) : std::nullopt;
+  const bool with_peak = labels.size() == 1 && machine;
+  if (with_peak) table.columns.push_back({"of the peak", true});
+  for (const AttentionProblem& problem : group.problems()) {
+    std::vector<std::string> row = {""};
+    for (const std::string& label : labels) {
+      const RunSummary* run = group.find(label, problem);
+      if (run) row.front() = problem_text(*run);
+      row.push_back(run ? fmt::format("{:.1f}", 1e-12 * paper_rate(*run)) : "-");
+      const std::optional<double> peak = with_peak ? machine->peak_flops(problem.dtype) : std::nullopt;
+      if (peak) row.push_back(fmt::format("{:.1f} %", 100 * paper_rate(*run) / *peak));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs) {
+  Section section{"device-rates", "Rates on a device, problem by problem", {}};
+  const RunRecord* record = nullptr;
+  for (const DeviceRuns& group : device_runs(runs)) {
+    if (group.record != record) {
+      record = group.record;
+      if (section.blocks.empty()) section.title = with_machines(section.title, {group.runs.front()});
+      section.blocks.push_back(CommandLines{{command_text(record->argv)}});
+      section.blocks.push_back(Paragraph{fmt::format(
+          "On {}, L2 cold, by the papers' count of FLOP. A peak is the datasheet's for the element type.",
+          record->machine.name.value_or("an unknown device"))});
+    }
+    section.blocks.push_back(rate_table(group));
+  }
+  if (!record) return std::nullopt;
+  return section;
+}
+
+namespace {
+
+/// The rates of our fastest kernel over those of the fastest peer, problem by problem.
+struct AgainstPeers {
+  double mean = 0;  // geometric
+  double worst = HUGE_VAL;
+  int problems = 0;
+};
+
+AgainstPeers against_fastest_peer(const DeviceRuns& group) {
+  double sum = 0;
+  AgainstPeers result;
+  for (const AttentionProblem& problem : group.problems()) {
+    double fastest[2] = {};  // the peers', ours
+    for (const RunSummary* run : group.runs) {
+      double& rate = fastest[is_ours(*run)];
+      if (run->problem() == problem) rate = std::max(rate, paper_rate(*run));
+    }
+    if (fastest[0] == 0 || fastest[1] == 0) continue;
+    sum += std::log(fastest[1] / fastest[0]);
+    result.worst = std::min(result.worst, fastest[1] / fastest[0]);
+    ++result.problems;
+  }
+  if (result.problems > 0) result.mean = std::exp(sum / result.problems);
+  return result;
+}
+
+}  // namespace
+
+std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
+  double slowest = 0, worst_of_all = HUGE_VAL;
+  std::vector<std::string> ratios, passes;
+  std::string device;
+  for (const DeviceRuns& group : runs_beside_peers(runs)) {
+    const auto [ratio, worst, count] = against_fastest_peer(group);
+    if (count == 0) continue;
+    slowest = ratios.empty() ? ratio : std::min(slowest, ratio);
+    worst_of_all = std::min(worst_of_all, worst);
+    ratios.push_back(
+        fmt::format("{} {}", format_ratio(ratio), group.direction == Direction::forward ? "fwd" : "bwd"));
+    passes.push_back(fmt::format("{} {} over {} problems, {} at worst", format_ratio(ratio),
+                                 to_string(group.direction), count, format_ratio(worst)));
+    device = group.record->machine.name.value_or("unknown device");
+  }
+  if (ratios.empty()) return cpu_speed_verdict(runs);
+  constexpr double kLevel = 0.95;  // of a problem: what two runs of one kernel may differ by
+  const char* verdict = slowest >= 1     ? worst_of_all >= 1        ? "Faster."
+                                           : worst_of_all >= kLevel ? "Faster on the mean, level at worst."
+                                                                    : "Faster on the mean, not everywhere."
+                        : slowest >= 0.9 ? "Nearly as fast."
+                                         : "Slower.";
+  return Finding{
+      "How fast are they?", fmt::to_string(fmt::join(ratios, ", ")),
+      fmt::format("**{}** Our fastest kernel's rate over that of the fastest library beside it, geometric "
+                  "means: {} ({}).",
+                  verdict, fmt::join(passes, "; "), device),
+      slowest >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
 }
 
 }  // namespace tilescope

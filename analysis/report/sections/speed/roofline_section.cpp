@@ -7,9 +7,9 @@
 #include <iterator>
 #include <set>
 
-#include "analysis/report/document/add_new.hpp"
-#include "analysis/report/figures/roofline_figures.hpp"
+#include "analysis/report/document/report_document.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sections/speed/roofline_figures.hpp"
 #include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/report/document/said_once.hpp"
+// What the writers of all formats share.
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
+
+#include "analysis/report/document/report_document.hpp"
 
 namespace tilescope {
 namespace {
@@ -69,6 +72,68 @@ Document said_once(Document document) {
     for (Block& block : section.blocks) std::visit(shown, block);
   }
   return document;
+}
+
+std::vector<std::string> reproduction(const std::vector<std::string>& commands) {
+  if (commands.size() == 1) return {commands[0] + " --json run.json", "./tilescope report run.json"};
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    lines.push_back(fmt::format("{} --json run-{}.json", commands[i], i + 1));
+  }
+  lines.push_back("./tilescope report run-*.json");
+  return lines;
+}
+
+Table verdict_table(const Document& document) {
+  Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
+  for (const Finding& verdict : document.verdicts) {
+    table.rows.push_back({verdict.question, "**" + verdict.number + "**", verdict.sentence});
+  }
+  return table;
+}
+
+std::string escape_markup(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string caption_text(const Figure& figure) {
+  if (figure.panels.size() != 1) return figure.caption;
+  const std::string& title = figure.panels.front().title;
+  if (title.empty() || figure.caption.find(title) != std::string::npos) return figure.caption;
+  return figure.caption.empty() ? title + "." : title + ". " + figure.caption;
+}
+
+std::string take_markers(std::string& markup) {
+  constexpr std::string_view kBegin = "<marker ", kEnd = "</marker>";
+  std::string rest, markers;
+  std::size_t from = 0;
+  for (std::size_t at; (at = markup.find(kBegin, from)) != std::string::npos;) {
+    rest.append(markup, from, at - from);
+    from = markup.find(kEnd, at) + kEnd.size();
+    const std::string marker = markup.substr(at, from - at) + "\n";
+    if (markers.find(marker) == std::string::npos) markers += marker;
+  }
+  markup = rest.append(markup, from);
+  return markers;
 }
 
 }  // namespace tilescope

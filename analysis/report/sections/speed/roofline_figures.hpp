@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One direction of one run as a roofline sees it.
+// The runs of a problem as a roofline sees them, and the charts of the roofline section.
 #pragma once
 
 #include <optional>
@@ -8,6 +8,8 @@
 
 #include "analysis/model/counts/roofline.hpp"
 #include "analysis/model/counts/run_summary.hpp"
+#include "analysis/report/document/report_document.hpp"
+#include "analysis/report/figures/charts.hpp"
 
 namespace tilescope {
 
@@ -43,5 +45,20 @@ struct RooflineSubject {
 
 /// Nothing when neither time nor ceilings say how long the run takes.
 std::optional<RooflineSubject> roofline_subject(const RunSummary& run, const RunCeilings& ceilings);
+
+using Subjects = std::vector<RooflineSubject>;
+
+/// "288.0 TFLOP/s"
+std::string flops_rate(double flops_per_second);
+
+/// The hierarchical roofline of runs of one problem and direction: a bar a kernel, a point a boundary, arrows
+/// from standard to flash2. One panel. @param looks one for all figures, so that a kernel looks the same in
+/// each
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, KernelLooks& looks);
+
+/// The same for the exponentials of a softmax, in instructions of a warp, under the ceiling of the unit that
+/// computes them; runs without exponentials are left out. Nothing where none is left, or the ceiling is not
+/// known.
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, KernelLooks& looks);
 
 }  // namespace tilescope

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "analysis/model/counts/lower_bounds.hpp"
-#include "analysis/report/document/add_new.hpp"
-#include "analysis/report/figures/chart_looks.hpp"
+#include "analysis/report/document/report_document.hpp"
+#include "analysis/report/figures/charts.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "analysis/report/sweep.hpp"
 

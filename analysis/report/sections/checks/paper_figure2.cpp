@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "analysis/report/sections/report_sections.hpp"
-#include "analysis/report/sweep.hpp"
 #include "analysis/model/validation/paper_counts.hpp"
 #include "analysis/model/validation/paper_values.hpp"
+#include "analysis/report/sections/report_sections.hpp"
+#include "analysis/report/sweep.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
