@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <sstream>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -23,41 +22,29 @@ struct CompareArguments {
   std::string machine = "h200";
 };
 
-/// KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N]
+/// KERNEL[,tile=MxN][,order=ORDER]...
 struct Contender {
   const Kernel* kernel = nullptr;
-  std::vector<std::pair<std::string, std::string>> choices;
-
-  ProgramOptions options(const AttentionProblem& problem) const {
-    ProgramOptions options = kernel->default_options(problem);
-    for (const auto& [name, value] : choices) {
-      if (name == "tile") options.set_tile(parse_tile("tile", value));
-      if (name == "order") options.order = parse_tile_order(value);
-      if (name == "scan") options.scan = parse_scan(value);
-      if (name == "backward") options.backward = parse_backward_order(value);
-      if (name == "fp8-sums") options.fp8_sums = parse_fp8_sums(value);
-      if (name == "diagonal-slices") options.diagonal_slices = parse_slices(name, value);
-    }
-    return options;
-  }
+  KernelChoices choices;
 };
 
 Contender parse_contender(const char* field, const std::string& text) {
   if (text.empty())
     throw BadInput(field, "''", "must be a kernel: tilescope compare A B (tilescope list kernels)");
-  std::istringstream words(text);
-  std::string word;
-  std::getline(words, word, ',');
-  Contender contender{&find_kernel(word), {}};
-  while (std::getline(words, word, ',')) {
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    const std::vector<std::string> names = {"tile",     "order",    "scan",
-                                            "backward", "fp8-sums", "diagonal-slices"};
-    if (equals == std::string::npos || std::find(names.begin(), names.end(), name) == names.end()) {
+  const std::vector<std::string> words = words_of_list(text);
+  Contender contender{&find_kernel(words.front()), {}};
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const auto choices = kernel_choice_options();
+    const auto choice = std::find_if(choices.begin(), choices.end(),
+                                     [&name](const KernelChoiceOption& other) { return other.name == name; });
+    if (equals == std::string::npos || choice == choices.end()) {
+      std::vector<std::string> names;
+      for (const KernelChoiceOption& each : choices) names.emplace_back(each.name);
       throw unknown_name(std::string(field) + " choice", name, names);
     }
-    contender.choices.emplace_back(name, word.substr(equals + 1));
+    choice->set(contender.choices, name, words[i].substr(equals + 1));
   }
   return contender;
 }
@@ -71,7 +58,9 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
   const AttentionProblem problem =
       arguments.problem.in_type_of({contenders[0].kernel, contenders[1].kernel}, arguments.problem.problem());
   for (const Contender& contender : contenders) {
-    jobs.push_back(plan_job(*contender.kernel, problem, contender.options(problem), directions, machine));
+    jobs.push_back(plan_job(*contender.kernel, problem,
+                            contender.choices.apply_to(contender.kernel->default_options(problem)),
+                            directions, machine));
   }
   context.print(describe(jobs.front().problem) + " on " + machine.title + "\n" + warning_lines(jobs, {}));
   RunRecord record = start_record(context.argv);

@@ -10,6 +10,38 @@
 namespace tilescope::cli {
 namespace {
 
+constexpr KernelChoiceOption kChoices[] = {
+    {"tile", "MxN", "block_m x block_n of every pass; default: the kernel's choice",
+     [](KernelChoices& choices, const std::string& field, const std::string& value) {
+       choices.tile = parse_tile(field, value);
+     }},
+    {"backward", "split|fused|rows|joined|ordered", "order of the backward pass; default: the kernel's first",
+     [](KernelChoices& choices, const std::string&, const std::string& value) {
+       choices.backward = parse_backward_order(value);
+     }},
+    {"order", "row-major|longest-first|head-swizzled",
+     "order in which CTAs are issued; default: the kernel's",
+     [](KernelChoices& choices, const std::string&, const std::string& value) {
+       choices.order = parse_tile_order(value);
+     }},
+    {"scan", "ascending|descending|sawtooth", "order in which a CTA walks its tiles; default ascending",
+     [](KernelChoices& choices, const std::string&, const std::string& value) {
+       choices.scan = parse_scan(value);
+     }},
+    {"fp8-sums", "fp32|two-level|fast",
+     "how products of fp8 are summed: in fp32; by tensor cores that keep 13 bits of a tile's sums, the "
+     "tiles in fp32; all by the tensor cores. Default: the kernel's",
+     [](KernelChoices& choices, const std::string&, const std::string& value) {
+       choices.fp8_sums = parse_fp8_sums(value);
+     }},
+    {"diagonal-slices", "N",
+     "cut tiles on the mask's edge into N x N parts, and compute those that it leaves something of; "
+     "default 1",
+     [](KernelChoices& choices, const std::string& field, const std::string& value) {
+       choices.diagonal_slices = static_cast<int>(parse_integer_in(field, value, 1, kMaxDiagonalSlices));
+     }},
+};
+
 /// What runs and why: "cpu:flash2 on B1 H8 N1024 D64 fp32: forward 64x128, dkdvdq 64x128, row-major; tiles:
 /// ...".
 void log_choice(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,
@@ -32,6 +64,18 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
 
 }  // namespace
 
+ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
+  if (tile) options.set_tile(*tile);
+  if (backward) options.backward = *backward;
+  if (order) options.order = *order;
+  if (scan) options.scan = *scan;
+  if (fp8_sums) options.fp8_sums = *fp8_sums;
+  if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
+  return options;
+}
+
+std::span<const KernelChoiceOption> kernel_choice_options() { return kChoices; }
+
 void KernelOptions::add_to(CLI::App& command, bool several) {
   constexpr const char* kGroup = "Kernel";
   several_ = several;
@@ -43,32 +87,15 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
       ->expected(1, several ? CLI::detail::expected_max_vector_size : 1)
       ->allow_extra_args(false)
       ->group(kGroup);
-  command
-      .add_option_function<std::string>(
-          "--tile", [this](const std::string& text) { tile_ = parse_tile("tile", text); },
-          "block_m x block_n of every pass; default: the kernel's choice")
-      ->type_name("MxN")
-      ->group(kGroup);
-  const auto add_name = [&](const char* flag, const char* type, auto& target, const char* help) {
-    command.add_option(flag, target, help)->type_name(type)->group(kGroup);
-  };
-  add_name("--backward", "split|fused|rows|joined|ordered", backward_,
-           "order of the backward pass; default: the kernel's first");
-  add_name("--order", "row-major|longest-first|head-swizzled", order_,
-           "order in which CTAs are issued; default: the kernel's");
-  add_name("--scan", "ascending|descending|sawtooth", scan_,
-           "order in which a CTA walks its tiles; default ascending");
-  add_name("--fp8-sums", "fp32|two-level|fast", fp8_sums_,
-           "how products of fp8 are summed: in fp32; by tensor cores that keep 13 bits of a tile's sums, the "
-           "tiles in fp32; all by the tensor cores. Default: the kernel's");
-  command
-      .add_option_function<std::string>(
-          "--diagonal-slices",
-          [this](const std::string& text) { slices_ = parse_slices("diagonal-slices", text); },
-          "cut tiles on the mask's edge into N x N parts, and compute those that it leaves something of; "
-          "default 1")
-      ->type_name("N")
-      ->group(kGroup);
+  for (const KernelChoiceOption& choice : kChoices) {
+    command
+        .add_option_function<std::string>(
+            std::string("--") + choice.name,
+            [this, &choice](const std::string& value) { choice.set(choices_, choice.name, value); },
+            choice.help)
+        ->type_name(choice.type)
+        ->group(kGroup);
+  }
 }
 
 std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>& otherwise) const {
@@ -82,20 +109,13 @@ std::vector<const Kernel*> KernelOptions::kernels(const std::vector<std::string>
 
 ProgramOptions KernelOptions::program_options(const Kernel& kernel, const AttentionProblem& problem) const {
   const ProgramOptions options = chosen_options(kernel, problem);
-  log_choice(kernel, problem, options, tile_ ? "as --tile says" : "the kernel's own");
+  log_choice(kernel, problem, options, tile_given() ? "as --tile says" : "the kernel's own");
   return options;
 }
 
 ProgramOptions KernelOptions::chosen_options(const Kernel& kernel, const AttentionProblem& problem) const {
-  ProgramOptions options = kernel.default_options(problem);
-  if (tile_) options.set_tile(*tile_);
-  if (order_) options.order = parse_tile_order(*order_);
-  if (scan_) options.scan = parse_scan(*scan_);
-  if (slices_) options.diagonal_slices = *slices_;
-  if (fp8_sums_) options.fp8_sums = parse_fp8_sums(*fp8_sums_);
-  if (!backward_) return options;
-  options.backward = backward_order_of(kernel, *backward_);
-  return options;
+  if (choices_.backward) backward_order_of(kernel, std::string(to_string(*choices_.backward)));  // or refuses
+  return choices_.apply_to(kernel.default_options(problem));
 }
 
 ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const AttentionProblem& problem,
@@ -105,7 +125,7 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
     log_choice(kernel, problem, options, reason);
     return options;
   };
-  if (tile_) return told("as --tile says");
+  if (tile_given()) return told("as --tile says");
   if (options.diagonal_slices > 1) return told("the kernel's own, which alone are cut finer");
   if (autotune_disabled()) return told("the kernel's own, since TILESCOPE_DISABLE_AUTOTUNE is set");
   if (!kernel.tile_choices) return told("the kernel's own; it takes any");

@@ -4,12 +4,33 @@
 
 #include <CLI/App.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
+
+/// What may stand in place of a kernel's own choices.
+struct KernelChoices {
+  std::optional<TileShape> tile;
+  std::optional<BackwardOrder> backward;
+  std::optional<TileOrder> order;
+  std::optional<Scan> scan;
+  std::optional<Fp8Sums> fp8_sums;
+  std::optional<int> diagonal_slices;
+
+  /// `options` with the choices in their place.
+  ProgramOptions apply_to(ProgramOptions options) const;
+};
+
+/// One of them, which is an option, an axis of sweeps, and a word behind a kernel's name in `compare`.
+struct KernelChoiceOption {
+  const char *name, *type, *help;  // "diagonal-slices"
+  void (*set)(KernelChoices& choices, const std::string& field, const std::string& value);
+};
+std::span<const KernelChoiceOption> kernel_choice_options();
 
 /// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices. Must outlive the parsing.
 class KernelOptions {
@@ -27,16 +48,14 @@ class KernelOptions {
   /// TILESCOPE_DISABLE_AUTOTUNE is set. @param tiles the file, by default that of tile_table_path()
   ProgramOptions tuned_options(const Kernel& kernel, const AttentionProblem& problem,
                                const std::string& tiles = "") const;
-  bool tile_given() const { return tile_.has_value(); }
+  bool tile_given() const { return choices_.tile.has_value(); }
 
  private:
   ProgramOptions chosen_options(const Kernel& kernel, const AttentionProblem& problem) const;
 
   bool several_ = false;
   std::vector<std::string> names_;
-  std::optional<TileShape> tile_;
-  std::optional<std::string> backward_, order_, scan_, fp8_sums_;
-  std::optional<int> slices_;
+  KernelChoices choices_;
 };
 
 }  // namespace tilescope::cli

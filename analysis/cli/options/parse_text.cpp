@@ -98,10 +98,6 @@ TileShape parse_tile(const std::string& field, std::string_view text) {
   return {static_cast<int>(sides->first), static_cast<int>(sides->second)};
 }
 
-int parse_slices(const std::string& field, std::string_view text) {
-  return static_cast<int>(parse_integer_in(field, text, 1, kMaxDiagonalSlices));
-}
-
 std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text) {
   const auto sides = read_pair(text, ',');
   if (!sides) {

@@ -28,8 +28,6 @@ std::uint64_t parse_unsigned(const std::string& field, std::string_view text);
 double parse_number(const std::string& field, std::string_view text);
 /// "128x64". @throws BadInput unless both sides are integers in 1 ... 4096
 TileShape parse_tile(const std::string& field, std::string_view text);
-/// Parts a side of a tile that the mask cuts. @throws BadInput unless it lies in 1 ... kMaxDiagonalSlices
-int parse_slices(const std::string& field, std::string_view text);
 /// "128,-1": two integers. @throws BadInput
 std::pair<std::int64_t, std::int64_t> parse_window(const std::string& field, std::string_view text);
 /// A type by its name, or by that of PyTorch and NumPy: "bf16", "bfloat16".

@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <tuple>
+
 #include "analysis/cli/options/parse_text.hpp"
 #include "common/nearest_names.hpp"
 #include "cpu_ref/kernels/features.hpp"
@@ -14,20 +19,87 @@ constexpr const char* kGroup = "Problem";
 constexpr AttentionProblem kDefaultProblem{
     .heads = 8, .heads_kv = 8, .seqlen_q = 1024, .seqlen_k = 1024, .head_dim = 64};
 
-/// Adds an option whose text `parse(field, text)` turns into a value.
-template <typename Value, typename Parse>
-void add_parsed(CLI::App& command, const std::string& flag, const std::string& field, const char* type,
-                std::optional<Value>& target, Parse parse, const std::string& help) {
-  command
-      .add_option_function<std::string>(
-          flag, [&target, field, parse](const std::string& text) { target = parse(field, text); }, help)
-      ->type_name(type)
-      ->group(kGroup);
-}
-
 /// Numbers that are given would be those of tensors, which an option cannot name.
 Descale parse_own_descale(const std::string& field, const std::string& text) {
   return parse_descale(field, text == to_string(Descale{Descale::From::given}) ? "" : text);
+}
+
+using Problem = AttentionProblem;
+using Text = const std::string&;
+
+template <std::int64_t Problem::*... members>
+void set_integers(Problem& problem, Text field, Text value) {
+  ((problem.*members = parse_integer(field, value)), ...);
+}
+
+template <Descale Descales::*member>
+void set_descale(Problem& problem, Text field, Text value) {
+  problem.descales.*member = parse_own_descale(field, value);
+}
+
+/// Beyond it scores of usual inputs overflow, and nothing can be judged.
+constexpr double kLargestScale = 1e30;
+
+void set_scale(Problem& problem, Text field, Text value) {
+  const double scale = parse_number(field, value);
+  if (std::isfinite(scale) && std::abs(scale) > kLargestScale) {
+    throw BadInput(field, value, fmt::format("must lie in {:g} ... {:g}", -kLargestScale, kLargestScale));
+  }
+  problem.softmax_scale = scale;
+}
+
+using enum ProblemOption::Names;
+constexpr ProblemOption kOptions[] = {
+    {"preset", "PRESET", base, [](Problem& p, Text, Text value) { p = find_preset(value).problem; },
+     "a named problem (tilescope list problems)"},
+    {"model", "MODEL", base, [](Problem&, Text, Text value) { find_model(value); },
+     "one layer of a published model (tilescope list models): causal, bf16"},
+    {"tp", "N", base, [](Problem&, Text field, Text value) { parse_integer(field, value); },
+     "of --model: devices that share the heads; default 1"},
+    {"decode", "", base, [](Problem&, Text, Text) {},
+     "of --model: one query a sequence, behind --seqlen keys; default a whole prompt"},
+    {"batch", "N", shape, set_integers<&Problem::batch>, "B; default 1"},
+    {"heads", "N", shape, set_integers<&Problem::heads, &Problem::heads_kv>, "query heads H; default 8"},
+    {"heads_kv", "N", shape, set_integers<&Problem::heads_kv>,
+     "key/value heads; divides --heads, its default"},
+    {"seqlen", "N", shape, set_integers<&Problem::seqlen_q, &Problem::seqlen_k>,
+     "N: queries and keys alike, as in 4096 or 4k; default 1k"},
+    {"seqlen_q", "N", shape, set_integers<&Problem::seqlen_q, &Problem::seqlen_k>,
+     "queries, where there are more or fewer than keys"},
+    {"seqlen_k", "N", shape, set_integers<&Problem::seqlen_k>, "keys; default: as many as queries"},
+    {"head_dim", "N", shape, set_integers<&Problem::head_dim>, "D, 1 ... 256; default 64"},
+    {"dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", feature,
+     [](Problem& p, Text, Text value) { p.dtype = parse_dtype(value); },
+     "element type of the inputs; default fp32, or the kernel's first; of simulate without --kernel fp16"},
+    {"causal", "", feature, [](Problem& p, Text, Text) { p.causal = true; },
+     "no query sees a later key (masks are aligned bottom-right)"},
+    {"window", "L,R", feature,
+     [](Problem& p, Text field, Text value) {
+       std::tie(p.window_left, p.window_right) = parse_window(field, value);
+     },
+     "keys seen left and right of the diagonal; -1: no limit"},
+    {"key_lengths", "N,N,...", feature,
+     [](Problem& p, Text field, Text value) { p.key_lengths = parse_integers(field, value); },
+     "keys of each batch entry; those behind are padding, which no query sees"},
+    {"scale", "X", feature, set_scale, "softmax scale; default 1/sqrt(D)"},
+    {"dropout", "P", feature,
+     [](Problem& p, Text field, Text value) { p.dropout = parse_number(field, value); },
+     "share of the probabilities that is dropped, 0 <= P < 1; default 0"},
+    {"descale_q", "X", feature, set_descale<&Descales::q>,
+     "fp8: what stored queries are multiplied by, one number a batch entry and key/value head: X; random, "
+     "1/2 ... 2; or of the data, whose largest magnitude is then stored as the type's; default 1"},
+    {"descale_k", "X", feature, set_descale<&Descales::k>, "the same of keys"},
+    {"descale_v", "X", feature, set_descale<&Descales::v>, "the same of values"},
+    {"descale_block", "MxN", feature,
+     [](Problem& p, Text field, Text value) { p.descales.block = parse_tile(field, value); },
+     "fp8: a descale for every M rows of a head of queries, and N of keys and values: a kernel's tile"},
+    {"seed", "S", feature, [](Problem& p, Text field, Text value) { p.seed = parse_unsigned(field, value); },
+     "of inputs and of dropout; default 0"},
+};
+
+std::string flag_of(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
 }
 
 }  // namespace
@@ -45,127 +117,86 @@ void refuse_v_transposed(CLI::App& command) {
       ->group(kHidden);
 }
 
+std::span<const ProblemOption> problem_options() { return kOptions; }
+
 void ProblemOptions::add_to(CLI::App& command) {
-  const auto add_integer = [&](const char* flag, const char* field, auto& target, const char* help) {
-    add_parsed(command, flag, field, "N", target, parse_integer, help);
-  };
-  const auto add_name = [&](const char* flag, const char* type, auto& target, const char* help) {
-    command.add_option(flag, target, help)->type_name(type)->group(kGroup);
-  };
-  add_name("--preset", "PRESET", preset_, "a named problem (tilescope list problems)");
-  add_name("--model", "MODEL", model_,
-           "one layer of a published model (tilescope list models): causal, bf16");
-  add_integer("--tp", "tp", tensor_parallel_, "of --model: devices that share the heads; default 1");
-  command
-      .add_flag("--decode", decode_,
-                "of --model: one query a sequence, behind --seqlen keys; default a whole prompt")
-      ->group(kGroup);
-  add_integer("--batch", "batch", batch_, "B; default 1");
-  add_integer("--heads", "heads", heads_, "query heads H; default 8");
-  add_integer("--heads-kv", "heads_kv", heads_kv_, "key/value heads; divides --heads, its default");
-  add_integer("--seqlen", "seqlen", seqlen_, "N: queries and keys alike, as in 4096 or 4k; default 1k");
-  add_integer("--seqlen-q", "seqlen_q", seqlen_q_, "queries, where there are more or fewer than keys");
-  add_integer("--seqlen-k", "seqlen_k", seqlen_k_, "keys; default: as many as queries");
-  add_integer("--head-dim", "head_dim", head_dim_, "D, 1 ... 256; default 64");
-  add_name(
-      "--dtype", "fp32|fp16|bf16|fp8e4m3|fp8e5m2", dtype_,
-      "element type of the inputs; default fp32, or the kernel's first; of simulate without --kernel fp16");
-  command.add_flag("--causal", causal_, "no query sees a later key (masks are aligned bottom-right)")
-      ->group(kGroup);
-  add_parsed(command, "--window", "window", "L,R", window_, parse_window,
-             "keys seen left and right of the diagonal; -1: no limit");
-  add_parsed(command, "--key-lengths", "key_lengths", "N,N,...", key_lengths_, parse_integers,
-             "keys of each batch entry; those behind are padding, which no query sees");
-  add_parsed(command, "--scale", "scale", "X", scale_, parse_number, "softmax scale; default 1/sqrt(D)");
-  add_parsed(command, "--dropout", "dropout", "P", dropout_, parse_number,
-             "share of the probabilities that is dropped, 0 <= P < 1; default 0");
-  add_parsed(
-      command, "--descale-q", "descale_q", "X", descale_q_, parse_own_descale,
-      "fp8: what stored queries are multiplied by, one number a batch entry and key/value head: X; random, "
-      "1/2 ... 2; or of the data, whose largest magnitude is then stored as the type's; default 1");
-  add_parsed(command, "--descale-k", "descale_k", "X", descale_k_, parse_own_descale, "the same of keys");
-  add_parsed(command, "--descale-v", "descale_v", "X", descale_v_, parse_own_descale, "the same of values");
-  add_parsed(
-      command, "--descale-block", "descale_block", "MxN", descale_block_, parse_tile,
-      "fp8: a descale for every M rows of a head of queries, and N of keys and values: a kernel's tile");
-  add_parsed(command, "--seed", "seed", "S", seed_, parse_unsigned, "of inputs and of dropout; default 0");
-  add_name("--pass", "fwd|bwd|fwd+bwd", pass_, "direction; default fwd");
+  for (const ProblemOption& option : kOptions) {
+    const auto take = [this, &option](const std::string& value) {
+      Problem ignored;
+      option.set(ignored, option.name, value);  // refuses what cannot be, whether or not it is asked for
+      given_[option.name] = value;
+    };
+    const std::string flag = flag_of(option.name);
+    if (*option.type == 0) {
+      command
+          .add_flag_callback(
+              flag, [take] { take(""); }, option.help)
+          ->group(kGroup);
+    } else {
+      command.add_option_function<std::string>(flag, take, option.help)
+          ->type_name(option.type)
+          ->group(kGroup);
+    }
+  }
+  command.add_option("--pass", pass_, "direction; default fwd")->type_name("fwd|bwd|fwd+bwd")->group(kGroup);
 }
 
-bool ProblemOptions::given() const {
-  return preset_ || model_ || tensor_parallel_ || decode_ || dtype_ || batch_ || heads_ || heads_kv_ ||
-         seqlen_ || seqlen_q_ || seqlen_k_ || head_dim_ || window_ || scale_ || dropout_ || seed_ ||
-         causal_ || key_lengths_ || descale_q_ || descale_k_ || descale_v_ || descale_block_;
+const std::string* ProblemOptions::text(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() ? nullptr : &found->second;
 }
 
 bool ProblemOptions::shape_given() const {
-  return preset_ || model_ || batch_ || heads_ || heads_kv_ || seqlen_ || seqlen_q_ || seqlen_k_ ||
-         head_dim_ || key_lengths_;
+  return text("preset") || text("model") || text("key_lengths") ||
+         std::any_of(std::begin(kOptions), std::end(kOptions), [this](const ProblemOption& option) {
+           return option.names == shape && text(option.name);
+         });
 }
 
 AttentionProblem ProblemOptions::base() const {
-  if (!model_) {
-    if (tensor_parallel_) throw BadInput("tp", std::to_string(*tensor_parallel_), "must stand with --model");
-    if (decode_)
+  const std::string *model = text("model"), *tp = text("tp"), *preset = text("preset");
+  if (!model) {
+    if (tp) throw BadInput("tp", *tp, "must stand with --model");
+    if (text("decode"))
       throw BadInput("--decode", "given", "must stand with --model; else --seqlen-q 1 says the same");
-    return preset_ ? find_preset(*preset_).problem : kDefaultProblem;
+    return kDefaultProblem;
   }
-  if (preset_) throw BadInput("model", *model_, "must stand without --preset");
+  if (preset) throw BadInput("model", *model, "must stand without --preset");
   constexpr std::int64_t kPrompt = 8192;
-  return layer_problem(find_model(*model_), tensor_parallel_.value_or(1), 1, seqlen_.value_or(kPrompt),
-                       decode_);
+  const std::string* const seqlen = text("seqlen");
+  return layer_problem(find_model(*model), tp ? parse_integer("tp", *tp) : 1, 1,
+                       seqlen ? parse_integer("seqlen", *seqlen) : kPrompt, text("decode") != nullptr);
 }
 
-const ModelShape* ProblemOptions::model() const { return model_ ? &find_model(*model_) : nullptr; }
+const ModelShape* ProblemOptions::model() const {
+  return text("model") ? &find_model(*text("model")) : nullptr;
+}
 
 AttentionProblem ProblemOptions::problem() const {
-  AttentionProblem p = base();
-  if (seqlen_ && (seqlen_q_ || seqlen_k_)) {
-    throw BadInput("seqlen", std::to_string(*seqlen_), "must stand without --seqlen-q and --seqlen-k");
+  Problem p = base();
+  if (text("seqlen") && (text("seqlen_q") || text("seqlen_k"))) {
+    throw BadInput("seqlen", *text("seqlen"), "must stand without --seqlen-q and --seqlen-k");
   }
-  if (key_lengths_) p.batch = static_cast<std::int64_t>(key_lengths_->size());
-  p.batch = batch_.value_or(p.batch);
-  if (heads_) p.heads = p.heads_kv = *heads_;
-  p.heads_kv = heads_kv_.value_or(p.heads_kv);
-  if (seqlen_ && !model_) p.seqlen_q = p.seqlen_k = *seqlen_;
-  if (seqlen_q_) p.seqlen_q = p.seqlen_k = *seqlen_q_;
-  p.seqlen_k = seqlen_k_.value_or(p.seqlen_k);
-  p.head_dim = head_dim_.value_or(p.head_dim);
-  set_features(p);
+  for (const ProblemOption& option : kOptions) {
+    const bool in_base = text("model") && std::string_view(option.name) == "seqlen";
+    if (const std::string* value = text(option.name); value && !in_base) option.set(p, option.name, *value);
+  }
+  if (text("key_lengths") && !text("batch")) p.batch = static_cast<std::int64_t>(p.key_lengths.size());
   validate(p);
   return p;
 }
 
 AttentionProblem ProblemOptions::problem_of(AttentionProblem shapes) const {
-  const auto refuse = [](const char* field, const auto& given) {
-    if (given) throw BadInput(field, fmt::format("{}", *given), "must be left out, the files tell it");
-  };
-  refuse("preset", preset_);
-  refuse("model", model_);
-  refuse("batch", batch_);
-  refuse("heads", heads_);
-  refuse("heads_kv", heads_kv_);
-  refuse("seqlen", seqlen_);
-  refuse("seqlen_q", seqlen_q_);
-  refuse("seqlen_k", seqlen_k_);
-  refuse("head_dim", head_dim_);
-  set_features(shapes);
+  for (const ProblemOption& option : kOptions) {
+    const std::string* const value = text(option.name);
+    if (!value) continue;
+    if (option.names != feature) {
+      throw BadInput(option.name, value->empty() ? "given" : *value, "must be left out: the files tell it");
+    }
+    option.set(shapes, option.name, *value);
+  }
   validate(shapes);
   return shapes;
-}
-
-void ProblemOptions::set_features(AttentionProblem& p) const {
-  if (dtype_) p.dtype = parse_dtype(*dtype_);
-  p.causal = p.causal || causal_;
-  if (window_) std::tie(p.window_left, p.window_right) = *window_;
-  if (key_lengths_) p.key_lengths = *key_lengths_;
-  if (scale_) p.softmax_scale = scale_;
-  p.descales.q = descale_q_.value_or(p.descales.q);
-  p.descales.k = descale_k_.value_or(p.descales.k);
-  p.descales.v = descale_v_.value_or(p.descales.v);
-  p.descales.block = descale_block_.value_or(p.descales.block);
-  p.dropout = dropout_.value_or(p.dropout);
-  p.seed = seed_.value_or(p.seed);
 }
 
 AttentionProblem ProblemOptions::in_type_of(const std::vector<const Kernel*>& kernels,

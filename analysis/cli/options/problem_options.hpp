@@ -3,8 +3,12 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <functional>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/studies/model_shapes.hpp"
@@ -17,6 +21,22 @@ namespace tilescope::cli {
 /// takes it.
 void refuse_v_transposed(CLI::App& command);
 
+/// One of the options below, and what it sets; axes of sweeps set the same.
+struct ProblemOption {
+  enum class Names {
+    base,
+    shape,
+    feature
+  };                        // a whole problem to begin with; its tensors; how it is computed
+  const char *name, *type;  // of the field: "head_dim"; no type: a flag
+  Names names;
+  /// @throws BadInput that names `field`
+  void (*set)(AttentionProblem& problem, const std::string& field, const std::string& value);
+  const char* help;
+};
+/// In the order in which they are applied.
+std::span<const ProblemOption> problem_options();
+
 /// --preset or --model, the shapes, element type, mask, scale, dropout, seed and --pass. Must outlive the
 /// parsing.
 class ProblemOptions {
@@ -24,7 +44,7 @@ class ProblemOptions {
   void add_to(CLI::App& command);
 
   /// Whether any option named a problem, or part of one.
-  bool given() const;
+  bool given() const { return !given_.empty(); }
   /// Whether --preset, --model or an option of the shape did.
   bool shape_given() const;
   /// The preset (without one: B1 H8 N1024 D64 fp32) with the given options in place of its fields. heads_kv
@@ -38,28 +58,20 @@ class ProblemOptions {
   /// The model that --model named, of which the problem is one layer on one device; null without it.
   const ModelShape* model() const;
   bool pass_given() const { return pass_.has_value(); }
-  bool dtype_given() const { return dtype_.has_value(); }
+  bool dtype_given() const { return text("dtype") != nullptr; }
   /// Whether --dtype, --preset or --model chose an element type.
-  bool type_given() const { return dtype_ || preset_ || model_; }
+  bool type_given() const { return text("dtype") || text("preset") || text("model"); }
   /// `problem` in an element type that all of `kernels` have, unless --dtype or --preset chose one, or there
   /// is none.
   AttentionProblem in_type_of(const std::vector<const Kernel*>& kernels, AttentionProblem problem) const;
 
  private:
-  void set_features(AttentionProblem& problem) const;
-
+  /// As typed; "" for a flag. Null where it was not given.
+  const std::string* text(std::string_view name) const;
   AttentionProblem base() const;
 
-  std::optional<std::string> preset_, model_, dtype_, pass_;
-  std::optional<std::int64_t> tensor_parallel_;
-  std::optional<std::int64_t> batch_, heads_, heads_kv_, seqlen_, seqlen_q_, seqlen_k_, head_dim_;
-  std::optional<std::pair<std::int64_t, std::int64_t>> window_;
-  std::optional<double> scale_, dropout_;
-  std::optional<std::uint64_t> seed_;
-  std::optional<std::vector<std::int64_t>> key_lengths_;
-  std::optional<Descale> descale_q_, descale_k_, descale_v_;
-  std::optional<TileShape> descale_block_;
-  bool causal_ = false, decode_ = false;
+  std::map<std::string, std::string, std::less<>> given_;  // by the names of problem_options(), as typed
+  std::optional<std::string> pass_;
 };
 
 }  // namespace tilescope::cli

@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <sstream>
+#include <stdexcept>
 
 #include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/options/problem_options.hpp"
 #include "common/nearest_names.hpp"
 
 namespace tilescope::cli {
@@ -19,67 +23,70 @@ struct Draft {
 };
 
 struct Axis {
-  const char* name;
-  void (*set)(Draft& draft, const std::string& field, const std::string& value);
+  std::string name;
+  std::function<void(Draft& draft, const std::string& field, const std::string& value)> set;
 };
-
-template <std::int64_t AttentionProblem::*member>
-void set_problem(Draft& draft, const std::string& field, const std::string& value) {
-  draft.point.problem.*member = parse_integer(field, value);
-}
 
 template <std::optional<std::int64_t> Draft::*member>
 void set_derived(Draft& draft, const std::string& field, const std::string& value) {
-  const std::int64_t number = parse_integer(field, value);
-  if (number < 1) throw BadInput(field, value, "must be at least 1");
-  draft.*member = number;
+  draft.*member = parse_integer_in(field, value, 1, std::numeric_limits<std::int64_t>::max());
 }
 
-constexpr Axis kAxes[] = {
-    {"seqlen",
-     [](Draft& draft, const std::string& field, const std::string& value) {
-       draft.point.problem.seqlen_q = draft.point.problem.seqlen_k = parse_integer(field, value);
-     }},
-    {"seqlen_q", set_problem<&AttentionProblem::seqlen_q>},
-    {"seqlen_k", set_problem<&AttentionProblem::seqlen_k>},
-    {"batch", set_problem<&AttentionProblem::batch>},
-    {"head_dim", set_problem<&AttentionProblem::head_dim>},
-    {"heads",
-     [](Draft& draft, const std::string& field, const std::string& value) {
-       draft.point.problem.heads = draft.point.problem.heads_kv = parse_integer(field, value);
-     }},
-    {"heads_kv", set_problem<&AttentionProblem::heads_kv>},
-    {"group", set_derived<&Draft::group>},
-    {"tokens", set_derived<&Draft::tokens>},
-    {"hidden", set_derived<&Draft::hidden>},
-    {"causal",
-     [](Draft& draft, const std::string& field, const std::string& value) {
-       if (value != "yes" && value != "no") throw BadInput(field, value, "must be yes or no");
-       draft.point.problem.causal = value == "yes";
-     }},
-    {"dtype", [](Draft& draft, const std::string&,
-                 const std::string& value) { draft.point.problem.dtype = parse_dtype(value); }},
-    {"tile", [](Draft& draft, const std::string& field,
-                const std::string& value) { draft.point.tile = parse_tile(field, value); }},
-    {"backward", [](Draft& draft, const std::string&,
-                    const std::string& value) { draft.point.backward = parse_backward_order(value); }},
-    {"order", [](Draft& draft, const std::string&,
-                 const std::string& value) { draft.point.order = parse_tile_order(value); }},
-    {"scan", [](Draft& draft, const std::string&,
-                const std::string& value) { draft.point.scan = parse_scan(value); }},
-    {"fp8_sums", [](Draft& draft, const std::string&,
-                    const std::string& value) { draft.point.fp8_sums = parse_fp8_sums(value); }},
-    {"diagonal_slices",
-     [](Draft& draft, const std::string& field, const std::string& value) {
-       draft.point.diagonal_slices = parse_slices(field, value);
-     }},
-};
+/// What --NAME of a problem sets.
+Axis problem_axis(std::string_view name) {
+  for (const ProblemOption& option : problem_options()) {
+    if (option.name != name) continue;
+    return {option.name, [&option](Draft& draft, const std::string& field, const std::string& value) {
+              option.set(draft.point.problem, field, value);
+            }};
+  }
+  throw std::logic_error("no such option of a problem");
+}
+
+/// That of a kernel's choice: diagonal_slices for --diagonal-slices.
+Axis choice_axis(const KernelChoiceOption& choice) {
+  std::string name = choice.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return {name, [&choice](Draft& draft, const std::string& field, const std::string& value) {
+            choice.set(draft.point.choices, field, value);
+          }};
+}
+
+std::vector<Axis> make_axes() {
+  std::vector<Axis> axes = {problem_axis("seqlen"),
+                            {"seqlen_q",  // which --seqlen-q sets of the keys, too
+                             [](Draft& draft, const std::string& field, const std::string& value) {
+                               draft.point.problem.seqlen_q = parse_integer(field, value);
+                             }},
+                            problem_axis("seqlen_k"),
+                            problem_axis("batch"),
+                            problem_axis("head_dim"),
+                            problem_axis("heads"),
+                            problem_axis("heads_kv"),
+                            {"group", set_derived<&Draft::group>},
+                            {"tokens", set_derived<&Draft::tokens>},
+                            {"hidden", set_derived<&Draft::hidden>},
+                            {"causal",
+                             [](Draft& draft, const std::string& field, const std::string& value) {
+                               if (value != "yes" && value != "no")
+                                 throw BadInput(field, value, "must be yes or no");
+                               draft.point.problem.causal = value == "yes";
+                             }},
+                            problem_axis("dtype")};
+  for (const KernelChoiceOption& choice : kernel_choice_options()) axes.push_back(choice_axis(choice));
+  return axes;
+}
+
+const std::vector<Axis>& all_axes() {
+  static const std::vector<Axis> axes = make_axes();
+  return axes;
+}
 
 const Axis& find_axis(const std::string& name) {
   std::vector<std::string> names;
-  for (const Axis& axis : kAxes) {
+  for (const Axis& axis : all_axes()) {
     if (axis.name == name) return axis;
-    names.emplace_back(axis.name);
+    names.push_back(axis.name);
   }
   throw unknown_name("sweep", name, names);
 }
@@ -130,19 +137,9 @@ SweepPoint finish(const Draft& draft) {
 
 }  // namespace
 
-ProgramOptions SweepPoint::apply_to(ProgramOptions options) const {
-  if (tile) options.set_tile(*tile);
-  if (backward) options.backward = *backward;
-  if (order) options.order = *order;
-  if (scan) options.scan = *scan;
-  if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
-  if (fp8_sums) options.fp8_sums = *fp8_sums;
-  return options;
-}
-
 std::string SweepAxes::axis_names() {
   std::string names;
-  for (const Axis& axis : kAxes) names += (names.empty() ? "" : ", ") + std::string(axis.name);
+  for (const Axis& axis : all_axes()) names += (names.empty() ? "" : ", ") + axis.name;
   return names;
 }
 
@@ -170,10 +167,15 @@ std::vector<SweepPoint> SweepAxes::points(const AttentionProblem& base) const {
     if (equals == std::string::npos)
       throw BadInput("sweep", text, "must be AXIS=VALUES, as in seqlen=512..4096");
     const Axis& axis = find_axis(text.substr(0, equals));
-    const std::string field = std::string("sweep ") + axis.name;
+    const std::string field = "sweep " + axis.name;
+    const std::vector<std::string> values = values_of(field, text.substr(equals + 1));
+    if (drafts.size() * values.size() > kMostPoints) {
+      throw BadInput("sweep", fmt::format("{} problems", drafts.size() * values.size()),
+                     fmt::format("must be at most {}: choose fewer values", kMostPoints));
+    }
     std::vector<Draft> longer;
     for (const Draft& draft : drafts) {
-      for (const std::string& value : values_of(field, text.substr(equals + 1))) {
+      for (const std::string& value : values) {
         longer.push_back(draft);
         axis.set(longer.back(), field, value);
       }

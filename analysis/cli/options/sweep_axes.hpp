@@ -10,27 +10,24 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_ref/schedule/tile_program.hpp"
+#include "analysis/cli/options/kernel_options.hpp"
 
 namespace tilescope::cli {
 
 /// A problem and what a sweep sets of the kernel's own choices.
 struct SweepPoint {
   AttentionProblem problem;
-  std::optional<TileShape> tile;
-  std::optional<BackwardOrder> backward;
-  std::optional<TileOrder> order;
-  std::optional<Scan> scan;
-  std::optional<int> diagonal_slices;
-  std::optional<Fp8Sums> fp8_sums;
+  KernelChoices choices;
 
   /// The kernel's options with the point's choices in their place.
-  ProgramOptions apply_to(ProgramOptions options) const;
+  ProgramOptions apply_to(ProgramOptions options) const { return choices.apply_to(std::move(options)); }
 };
 
 /// --sweep, which may be repeated. Must outlive the parsing.
 class SweepAxes {
  public:
+  static constexpr std::size_t kMostPoints = 10'000;
+
   SweepAxes() = default;
   /// Of texts that another option took.
   explicit SweepAxes(std::vector<std::string> texts) : texts_(std::move(texts)) {}
@@ -42,7 +39,7 @@ class SweepAxes {
   bool sets(std::string_view axis) const;
   /// Every combination, the last axis varying fastest; `base` alone without axes. tokens and hidden set the
   /// batch and the heads from what the other axes set: batch = tokens / seqlen, heads = hidden / head_dim.
-  /// @throws BadInput on an unknown axis or a value that cannot be
+  /// @throws BadInput on an unknown axis, a value that cannot be, or more than kMostPoints
   std::vector<SweepPoint> points(const AttentionProblem& base) const;
 
  private:
