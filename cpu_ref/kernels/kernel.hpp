@@ -73,6 +73,8 @@ struct Kernel {
   std::vector<PassChoice> (*pass_choices)(const AttentionProblem&, PassName) = nullptr;
   /// Threads and shared memory of a pass's CTAs.
   LaunchShape (*launch_shape)(const TileProgram&, const Chip&) = nullptr;
+  /// Which operands of a pass the copy engine loads, and how; null: none.
+  std::vector<Boxes> (*boxes)(const TileProgram&) = nullptr;
   ChipRange chips = {};
   Arithmetic arithmetic = {};
   /// Tiles that the mask cuts can be cut finer: into parts of so many rows and keys, or a multiple of it.
@@ -82,7 +84,11 @@ struct Kernel {
 
   std::vector<TileProgram> programs(Direction direction, const AttentionProblem& problem,
                                     const ProgramOptions& options) const {
-    return build_programs(algorithm, direction, problem, options);
+    std::vector<TileProgram> all = build_programs(algorithm, direction, problem, options);
+    for (TileProgram& program : all) {
+      if (boxes) program.boxes = boxes(program);
+    }
+    return all;
   }
   /// Why this kernel cannot run the problem in that direction, as half a sentence ("computes fp32 only, not
   /// fp16"), or nothing if it can.

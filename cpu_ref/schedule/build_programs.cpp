@@ -198,6 +198,22 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   return {delta_pass, dkdv, dq_pass};
 }
 
+/// The words by which CTAs of the pass agree.
+void set_words(TileProgram& program) {
+  if (program.work_counter) {  // each CTA, a block's, asks it once; the last one clears it
+    program.words.cta = {1, 1};
+    program.words.pass = {0, 1};
+  }
+  if (program.dq_start == DqStart::cleared) return;
+  if (program.name == PassName::delta) program.words.cta = {0, 1};  // clears all flags of a q tile at once
+  if (program.name != PassName::dkdvdq) return;
+  // Who claims asks and tells whatever he finds; who stores in order need not ask.
+  const std::int64_t claims = program.dq_start == DqStart::claimed ? 1 : 0;
+  const WordAccesses first{claims, claims + 1}, later{1, program.ordered ? 1 : claims};
+  program.words.first_sum = first * program.dq_flags;
+  program.words.later_sum = later * program.dq_flags;
+}
+
 void check_tile(const char* field, TileShape tile) {
   const auto bad = [](int rows) { return rows < 1 || rows > 4096; };
   if (!bad(tile.block_m) && !bad(tile.block_n)) return;
@@ -249,6 +265,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
     program.work_counter = options.work_counter && program.name == PassName::forward;
     check_slices(algorithm, program);
     set_grid(program, options);
+    set_words(program);
   }
   return programs;
 }

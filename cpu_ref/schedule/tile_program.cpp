@@ -137,6 +137,26 @@ std::int64_t TileProgram::shared_bytes(int stages) const {
   return bytes;
 }
 
+std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin,
+                                       std::int64_t end) const {
+  const auto found = std::find_if(boxes.begin(), boxes.end(),
+                                  [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
+  if (found == boxes.end() || end <= begin) return 0;
+  const TensorExtent extent = tensor_extent(problem, tensor);
+  const auto up = [](std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; };
+  const TileShape accessed = access_tile();
+  const std::int64_t tile_rows = extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m;
+  const std::int64_t row_bytes = extent.cols * extent.element_bytes;
+  const std::int64_t whole_tiles = (end - begin) / tile_rows;
+  const std::int64_t box_rows =
+      whole_tiles * up(tile_rows, found->rows) + up((end - begin) % tile_rows, found->rows);
+  const std::int64_t filled = box_rows * up(row_bytes, found->panel_bytes) - (end - begin) * row_bytes;
+  if (row_bytes % kSectorBytes == 0) return filled;
+  const auto odd_below = [&](std::int64_t row) { return (head * extent.rows + row) / 2; };
+  const std::int64_t pieces = up(row_bytes, found->panel_bytes / 2) / (found->panel_bytes / 2);
+  return filled + (odd_below(end) - odd_below(begin)) * pieces * kSectorBytes;
+}
+
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
   const TensorExtent extent = tensor_extent(problem, operand.tensor);
   const auto clipped = [](std::int64_t total, int block, int size) {
@@ -151,13 +171,18 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
                      accessed.block_n);
   const std::int64_t cols = by_m && by_n ? clipped(extent.cols, n_block, accessed.block_n) : extent.cols;
   const int tensor_head = by_m ? head : head / static_cast<int>(problem.group_size());
+  const std::int64_t first =
+      by_m ? std::int64_t{m_block} * accessed.block_m : std::int64_t{n_block} * accessed.block_n;
   return {operand.tensor,
           operand.kind,
           batch,
           tensor_head,
           by_m ? m_block : -1,
           by_n ? n_block : -1,
-          rows * cols * extent.element_bytes};
+          rows * cols * extent.element_bytes,
+          boxes.empty()
+              ? 0
+              : filled_bytes(operand.tensor, batch * extent.heads + tensor_head, first, first + rows)};
 }
 
 TileShape flash1_tile_rule(std::int64_t sram_elements, std::int64_t head_dim) {

@@ -77,7 +77,34 @@ struct TileAccess {
   int m_block;         // -1 where the tensor has no q tiles
   int n_block;         // -1 where the tensor has no kv tiles
   std::int64_t bytes;  // clipped to the matrix
+  std::int64_t filled_bytes = 0;  // that cross with them, see Boxes
   bool operator==(const TileAccess&) const = default;
+};
+
+/// What crosses between an SM and L2 at the least. [bytes]
+inline constexpr std::int64_t kSectorBytes = 32;
+
+/// A tensor that the copy engine (TMA) loads, by boxes of so many rows of panels of so many bytes: those of a
+/// tile that begin inside the tensor. A box crosses SM<->L2 whole, zeros beyond the tensor included, and by
+/// half a panel's row at a time: where that begins in the middle of a sector, one more sector crosses if any
+/// of it is in the tensor. Counted on an H200: head_dim 72 in 16 bits takes 304 bytes for rows of 144.
+/// Rows lie one after the other and are multiples of 16 bytes; there is no padding.
+struct Boxes {
+  TensorName tensor;
+  int rows = 0;
+  int panel_bytes = 0;
+  bool operator==(const Boxes&) const = default;
+};
+
+/// Accesses to words in memory by which CTAs agree, each of a sector.
+struct WordAccesses {
+  std::int64_t asked = 0, told = 0;
+
+  std::int64_t asked_bytes() const { return kSectorBytes * asked; }
+  std::int64_t told_bytes() const { return kSectorBytes * told; }
+  WordAccesses operator+(WordAccesses other) const { return {asked + other.asked, told + other.told}; }
+  WordAccesses operator*(std::int64_t times) const { return {times * asked, times * told}; }
+  bool operator==(const WordAccesses&) const = default;
 };
 
 /// A tensor and what a pass does to its current tile.
@@ -165,6 +192,12 @@ struct TileProgram {
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
+  std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
+  /// Of the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each access of
+  /// kind `sum` that stores, or reduces.
+  struct {
+    WordAccesses pass, cta, first_sum, later_sum;
+  } words;
   int matmuls = 0;       // block_m x block_n x head_dim products a visited tile
   bool ordered = false;  // reductions to the same place come in the order of the CTAs' blocks
   DqStart dq_start = DqStart::cleared;
@@ -205,6 +238,13 @@ struct TileProgram {
   /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
   /// tiles `stages` of them. [bytes]
   std::int64_t shared_bytes(int stages = 2) const;
+  /// What crosses, where `tensor` is loaded by boxes, beside the bytes of rows [begin, end) of the
+  /// `head`-th of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
+  std::int64_t filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin, std::int64_t end) const;
+  /// Of the whole pass, with so many accesses of kind `sum` that store and that reduce.
+  WordAccesses word_accesses(std::int64_t first_sums, std::int64_t later_sums) const {
+    return words.pass + words.cta * num_ctas() + words.first_sum * first_sums + words.later_sum * later_sums;
+  }
   /// Access of `operand` at the given tile (of access_tile()), with its bytes clipped to the matrix, and
   /// those of K and V to the keys that are no padding. `head` is a query head.
   TileAccess access(const Operand& operand, int batch, int head, int m_block, int n_block) const;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu_ref/schedule/tile_program.hpp"
+#include "tests/random_problems.hpp"
 
 namespace tilescope::testing {
 
@@ -30,6 +31,18 @@ inline std::vector<TileProgram> programs_of(const AlgorithmChoice& choice, const
   options.backward = choice.backward;
   if (choice.algorithm != Algorithm::flash2) options.diagonal_slices = 1;  // which alone cuts tiles finer
   return build_programs(choice.algorithm, choice.direction, problem, options);
+}
+
+/// Boxes of whole or half tiles load what they can. Rows must be multiples of 16 bytes, without padding.
+inline void draw_boxes(TileProgram& program, ProblemGenerator& random) {
+  using enum TensorName;
+  const TileShape tile = program.access_tile();
+  for (const TensorName tensor : {q, k, v, dout}) {
+    const bool by_m = tensor_extent(program.problem, tensor).indexing == TileIndexing::m;
+    int rows = by_m ? tile.block_m : tile.block_n;
+    if (rows % 2 == 0 && random.chance(0.5)) rows /= 2;
+    program.boxes.push_back({tensor, rows, random.chance(0.5) ? 128 : 64});
+  }
 }
 
 }  // namespace tilescope::testing

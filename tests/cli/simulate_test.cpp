@@ -98,24 +98,31 @@ TEST_CASE("a record of an ordered backward pass is simulated in the order and th
   CHECK(dram_reads.at(0) != dram_reads.at(1));  // or nothing was told apart
 }
 
-TEST_CASE("simulate says what the closed form counts and no replay does") {
-  const auto out_of = [](const char* kernel) {
-    return run_program({"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel", kernel}).out;
+TEST_CASE("simulate says what of the bytes belongs to no tile") {
+  const auto out_of = [](const char* kernel, const char* head_dim) {
+    return run_program(
+               {"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel", kernel, "--head-dim", head_dim})
+        .out;
   };
-  const char* counter = "the counter by which CTAs take their tiles: ";
-  CHECK(contains(out_of("gpu:flash3"),
-                 std::string(counter) + "2.048 kB read, 2.080 kB written; not simulated\n"));
-  CHECK(!contains(out_of("gpu:flash2-mma"), counter));
+  const std::string forward = out_of("gpu:flash3", "64");
+  CAPTURE(forward);
+  CHECK(contains(
+      forward, "forward: flags and counters of CTAs take 2.048 kB of these reads, 2.080 kB of the writes\n"));
+  CHECK(!contains(forward, "boxes"));
+  CHECK(!contains(out_of("gpu:flash2-mma", "64"), "of these reads"));
+  // 8 heads of Q, and of K and V for each of its 8 tiles: 1024 rows with 64 bytes of zeros.
+  CHECK(contains(out_of("gpu:flash3", "96"), "forward: 8.913 MB of these reads are zeros beyond tensors"));
   // 64 heads of 16 q tiles, which 1 + 1 + 2 + 2 ... 8 + 8 = 72 kv tiles visit, with two flags each.
   const std::string backward =
       run_program({"simulate", "--batch", "4", "--heads", "16", "--seqlen", "1024", "--head-dim", "128",
                    "--dtype", "fp16", "--causal", "--pass", "bwd", "--kernel", "gpu:flash3"})
           .out;
   CAPTURE(backward);
-  CHECK(contains(backward, "flags of the sums of dQ, cleared: 0 B read, 32.77 kB written; not simulated\n"));
   CHECK(contains(backward,
-                 "flags by which kv tiles begin the sums of dQ: 294.9 kB read, 360.4 kB written; not "
-                 "simulated\n"));
+                 "delta: flags and counters of CTAs take 0 B of these reads, 32.77 kB of the writes\n"));
+  CHECK(contains(backward,
+                 "dkdvdq: flags and counters of CTAs take 294.9 kB of these reads, 360.4 kB of the "
+                 "writes\n"));
 }
 
 TEST_CASE("simulate --json - writes nothing but the record") {

@@ -234,26 +234,31 @@ std::string comparison_table(const std::vector<RunEntry>& runs, const std::vecto
 
 namespace {
 
-/// Words in memory by which the CTAs of a pass agree, whose bytes no replay has; or nothing.
-const char* words_between_ctas(const TileProgram& program) {
-  if (program.work_counter) return "the counter by which CTAs take their tiles";
-  if (program.dq_start == DqStart::cleared || program.name == PassName::convert) return nullptr;
-  return program.name == PassName::delta ? "flags of the sums of dQ, cleared"
-                                         : "flags by which kv tiles begin the sums of dQ";
-}
-
-/// Why closed form and simulation differ, where there are such words.
-std::string words_between_ctas_lines(const RunEntry& run, Direction direction,
-                                     const std::vector<PlannedPass>& planned) {
+/// What of the bytes at SM<->L2 belongs to no tile.
+std::string beside_tiles_lines(const RunEntry& run, Direction direction,
+                               const std::vector<PlannedPass>& planned) {
   std::string text;
   for (const auto& [planned_direction, program] : planned) {
-    const char* const words = words_between_ctas(program);
-    if (planned_direction != direction || words == nullptr) continue;
+    if (planned_direction != direction) continue;
+    const ClosedFormBytes all = closed_form_bytes(program);
+    std::int64_t filled = 0, asked = all.sm_l2_read_bytes, told = all.sm_l2_write_bytes;
+    for (const TensorTraffic& tensor : tensor_traffic(program)) {
+      filled += tensor.filled_bytes;
+      asked -= tensor.load_bytes + tensor.filled_bytes;
+      told -= tensor.store_bytes + tensor.reduce_bytes;
+    }
     for (const PassRecord& pass : run.passes) {
-      if (pass.name != to_string(program.name) || !pass.simulated) continue;
-      text += fmt::format("  {}: {} read, {} written; not simulated\n", words,
-                          bytes(pass.closed_form->sm_l2_read_bytes - pass.simulated->sm_l2_read_bytes),
-                          bytes(pass.closed_form->sm_l2_write_bytes - pass.simulated->sm_l2_write_bytes));
+      if (pass.name != to_string(program.name)) continue;
+      if (filled > 0) {
+        text += fmt::format(
+            "  {}: {} of these reads are zeros beyond tensors and parts of sectors, which "
+            "the copy engine's boxes bring\n",
+            pass.name, bytes(filled));
+      }
+      if (asked + told > 0) {
+        text += fmt::format("  {}: flags and counters of CTAs take {} of these reads, {} of the writes\n",
+                            pass.name, bytes(asked), bytes(told));
+      }
     }
   }
   return text;
@@ -266,7 +271,7 @@ std::string pass_table(const RunEntry& run, Direction direction, const Machine& 
   PassColumns table(run, direction);
   add_byte_rows(table, planned);
   add_work_rows(table, run.problem, machine);
-  return with_footnote(table.text() + words_between_ctas_lines(run, direction, planned));
+  return with_footnote(table.text() + beside_tiles_lines(run, direction, planned));
 }
 
 std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {

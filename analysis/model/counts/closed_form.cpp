@@ -16,11 +16,16 @@ void require_countable(const AttentionProblem& problem, double most) {
 void require_countable(const TileProgram& program) {
   const AttentionProblem& p = program.problem;
   double step = 2.0 * program.matmuls * program.tile.block_m * program.tile.block_n * p.head_dim;
+  const auto bytes_of = [&](const Operand& operand) {
+    const std::int64_t rows = std::max(program.tile.block_m, program.tile.block_n);
+    return static_cast<double>(program.tile_bytes(operand.tensor) +
+                               program.filled_bytes(operand.tensor, 0, 0, rows));
+  };
   for (const auto* operands : {&program.prologue, &program.epilogue, &program.init}) {
-    for (const Operand& operand : *operands) step += static_cast<double>(program.tile_bytes(operand.tensor));
+    for (const Operand& operand : *operands) step += bytes_of(operand);
   }
   for (const auto& phase : program.phases) {
-    for (const Operand& operand : phase) step += static_cast<double>(program.tile_bytes(operand.tensor));
+    for (const Operand& operand : phase) step += bytes_of(operand);
   }
   const double tiles = static_cast<double>(num_m_blocks(p.band(), program.tile)) *
                        static_cast<double>(num_n_blocks(p.band(), program.tile));
@@ -158,28 +163,47 @@ std::int64_t busy_keys(const VisibleBand& band) {
   return rows;
 }
 
-/// What an access to an int in memory takes; an atomic one takes it each way.
-constexpr std::int64_t kSector = 32;
-
-/// Of the flags of DqStart.
-ReadWriteBytes flag_bytes(const TileProgram& program) {
-  if (program.dq_start == DqStart::cleared) return {};
+/// What crosses beside one operand's own bytes where it is loaded by boxes.
+std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part part) {
   const AttentionProblem& p = program.problem;
-  if (program.name == PassName::delta)  // all of a q tile at once
-    return {0, kSector * p.batch * p.heads * program.num_blocks()};
-  if (program.name != PassName::dkdvdq) return {};
-  std::int64_t begun = 0;  // q tiles
+  const TensorExtent extent = tensor_extent(p, tensor);
+  const bool loaded_so = std::any_of(program.boxes.begin(), program.boxes.end(),
+                                     [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
+  if (!loaded_so) return 0;
+  const bool by_m = extent.indexing == TileIndexing::m, owned = by_m == (program.axis == Axis::q);
+  const TileShape tile = program.access_tile();
+  const int tile_rows = by_m ? tile.block_m : tile.block_n;
+  const auto of_tiles = [&](std::int64_t head, int begin, int end) {
+    const std::int64_t first = std::int64_t{begin} * tile_rows;
+    return program.filled_bytes(tensor, head, first,
+                                first + covered_rows(begin, end, tile_rows, extent.rows));
+  };
+  std::int64_t of_head[2] =
+      {};  // that lies first, or second: rows of a third begin in a sector as of a first
+  for (int block = 0; block < program.num_blocks(); ++block) {
+    const TileRange inner = program.phases.empty() ? TileRange{} : program.inner_slices(0, block);
+    if (part == Part::phase ? inner.empty() : !program.has_prologue(0, block)) continue;
+    for (const int head : {0, 1}) {
+      of_head[head] += part != Part::phase ? of_tiles(head, block, block + 1)
+                       : owned             ? inner.count() * of_tiles(head, block, block + 1)
+                                           : of_tiles(head, inner.begin, inner.end);
+    }
+  }
+  const std::int64_t heads = p.batch * extent.heads, seconds = heads / 2;
+  const std::int64_t visits = (part != Part::phase && program.kv_heads ? p.heads_kv : p.heads) / extent.heads;
+  return visits * (of_head[0] * (heads - seconds) + of_head[1] * seconds);
+}
+
+/// Q tiles that some kv tile visits: those whose sums of dQ are begun.
+std::int64_t visited_q_tiles(const TileProgram& program) {
+  const AttentionProblem& p = program.problem;
+  std::int64_t visited = 0;
   p.for_each_length([&](std::int64_t entries, std::int64_t entry) {
     for (int m_block = 0; m_block < num_m_blocks(p.band(), program.tile); ++m_block) {
-      begun += kv_tiles(p.band(entry), program.tile, m_block).empty() ? 0 : entries;
+      visited += kv_tiles(p.band(entry), program.tile, m_block).empty() ? 0 : entries;
     }
   });
-  begun *= p.heads;
-  const std::int64_t visited = program.visited_tiles();
-  const bool claimed = program.dq_start == DqStart::claimed;
-  const std::int64_t asked = claimed ? visited : visited - begun;  // who stores in order need not ask
-  const std::int64_t told = (claimed ? visited : 0) + (program.ordered ? visited : begun);
-  return {kSector * program.dq_flags * asked, kSector * program.dq_flags * told};
+  return visited * p.heads;
 }
 
 }  // namespace
@@ -196,6 +220,8 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       TensorTraffic& traffic = all[index];
       traffic.tensor = operand.tensor;
       const bool sum = operand.kind == AccessKind::sum, stored = sum || operand.kind == AccessKind::store;
+      if (operand.kind == AccessKind::load)
+        traffic.filled_bytes += filled_bytes(program, operand.tensor, part);
       const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;
       traffic.store_bytes += stores;
       (operand.kind == AccessKind::load ? traffic.load_bytes : traffic.reduce_bytes) += bytes.moved - stores;
@@ -223,18 +249,17 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
 ClosedFormBytes closed_form_bytes(const TileProgram& program) {
   ClosedFormBytes total;
   for (const TensorTraffic& tensor : tensor_traffic(program)) {
-    total.sm_l2_read_bytes += tensor.load_bytes;
+    total.sm_l2_read_bytes += tensor.load_bytes + tensor.filled_bytes;
     total.sm_l2_write_bytes += tensor.store_bytes + tensor.reduce_bytes;
     total.compulsory_read_bytes += tensor.compulsory_read_bytes;
     total.compulsory_write_bytes += tensor.compulsory_write_bytes;
   }
-  if (program.work_counter) {
-    total.sm_l2_read_bytes += kSector * program.num_ctas();
-    total.sm_l2_write_bytes += kSector * (program.num_ctas() + 1);  // the last one clears it
-  }
-  const ReadWriteBytes flags = flag_bytes(program);
-  total.sm_l2_read_bytes += flags.read_bytes;
-  total.sm_l2_write_bytes += flags.write_bytes;
+  const bool sums = program.words.later_sum != WordAccesses{};
+  const std::int64_t first_sums = sums ? visited_q_tiles(program) : 0;
+  const WordAccesses words =
+      program.word_accesses(first_sums, sums ? program.visited_tiles() - first_sums : 0);
+  total.sm_l2_read_bytes += words.asked_bytes();
+  total.sm_l2_write_bytes += words.told_bytes();
   return total;
 }
 

@@ -16,6 +16,7 @@ namespace tilescope {
 struct TensorTraffic {
   TensorName tensor = TensorName::q;
   std::int64_t load_bytes = 0;
+  std::int64_t filled_bytes = 0;  // that boxes of the copy engine read beside them
   std::int64_t store_bytes = 0;
   std::int64_t reduce_bytes = 0;
   /// The distinct tiles that the pass needs from outside: those it loads or reduces before it stores them.
@@ -30,8 +31,7 @@ struct TensorTraffic {
 /// @throws BadInput where a count would overflow 63 bits, as all functions here
 std::vector<TensorTraffic> tensor_traffic(const TileProgram& program);
 
-/// The sum over tensors; a reduction counts as written at SM<->L2, as the hardware counter does. A pass with
-/// a work counter asks it once for each block, and clears it.
+/// The sum over tensors and words; a reduction counts as written at SM<->L2, as the hardware counter does.
 ClosedFormBytes closed_form_bytes(const TileProgram& program);
 
 /// FLOPs of the pass's matrix products over the visible (query, key) pairs alone: 2 * head_dim a product.

@@ -29,7 +29,8 @@ void replay(const TileProgram& program, const CtaSchedule& schedule, const TileN
     traffic.add(tiles);
     cache.access(tiles);
   }
-  traffic.begin_sums(cache.begun_bytes());
+  traffic.begin_sums(cache.begun_tiles(), cache.begun_bytes());
+  traffic.add_words(program);
 }
 
 std::int64_t evicted_bytes(const std::vector<ReusePoint>& histogram, std::int64_t ReusePoint::*bytes,
@@ -74,10 +75,11 @@ L2Traffic replay_launch(const PassOnSplitL2& pass, std::size_t number) {
   CtaRun run;
   while (ctas.next(run)) launch.access(run, ctas.partition());
   L2Traffic traffic{launch.asked()};
+  traffic.add_words(pass.program);
   // No line is fetched or written back more often than it was asked for or written; bytes that a sample of
   // the sets stands for may be a little more.
   traffic.dram_read_bytes = std::min(launch.dram_read_bytes(), traffic.looked_up_bytes());
-  traffic.dram_write_bytes = std::min(launch.dram_write_bytes(), traffic.sm_l2_write_bytes());
+  traffic.dram_write_bytes = std::min(launch.dram_write_bytes(), traffic.written_bytes());
   return traffic;
 }
 

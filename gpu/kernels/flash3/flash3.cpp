@@ -59,6 +59,27 @@ bool Flash3::stays(const TileProgram& program) {
   return can_stay(program.problem) && program.grid.heads_in_turn();
 }
 
+std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
+  using enum TensorName;
+  const int bytes = element_bytes(program.problem.dtype);
+  const auto boxes = [bytes](TensorName tensor, const gpu::sm90::PanelTile& tile) {
+    return Boxes{tensor, tile.rows, tile.panel_cols() * bytes};
+  };
+  if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
+    const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
+    return {boxes(q, shape.q_tile()), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
+  }
+  if (program.name == PassName::forward) {
+    const Flash3ForwardShape shape = forward_shape(program.problem);
+    return {boxes(q, shape.q_tile()), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
+  }
+  if (program.name != PassName::dkdvdq) return {};
+  const Flash3BackwardShape shape = flash3_backward_shape(static_cast<int>(program.problem.head_dim),
+                                                          program.ordered, short_rows(program.problem));
+  return {boxes(q, shape.q_tile()), boxes(dout, shape.q_tile()), boxes(k, shape.kv_tile()),
+          boxes(v, shape.kv_tile())};
+}
+
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
   const int head_dim = static_cast<int>(program.problem.head_dim);
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {

@@ -41,6 +41,8 @@ struct Flash3 {
   /// Of a backward pass whose sums are cleared: see flash3_backward_stays().
   static bool stays(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
+  /// What produce() and produce_tiles() load.
+  static std::vector<Boxes> boxes(const TileProgram&);
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 };

@@ -58,8 +58,10 @@ void LruOfEverySize::access(const RunTiles& run) {
 void LruOfEverySize::access(AccessKind kind, NumberedTile tile, std::int64_t times) {
   const std::int64_t distance = stack_.touch(tile.number, tile.bytes);
   const bool first = distance == ReuseStack::kNever;
-  if (first && kind == AccessKind::sum) begun_bytes_ += tile.bytes;
-  if (kind != AccessKind::store && !(first && kind == AccessKind::sum)) {
+  const bool begins = first && kind == AccessKind::sum;
+  begun_tiles_ += begins;
+  begun_bytes_ += begins ? tile.bytes : 0;
+  if (kind != AccessKind::store && !begins) {
     if (first) {
       cold_read_bytes_ += times * tile.bytes;
     } else {

@@ -45,6 +45,7 @@ class LruOfEverySize {
   std::int64_t cold_read_bytes() const { return cold_read_bytes_; }
   std::int64_t flush_write_bytes() const { return flush_write_bytes_; }
   /// Of sums, that were first stored.
+  std::int64_t begun_tiles() const { return begun_tiles_; }
   std::int64_t begun_bytes() const { return begun_bytes_; }
   std::vector<ReusePoint> histogram() const { return distances_.sorted(); }
 
@@ -58,7 +59,8 @@ class LruOfEverySize {
   DistanceTable distances_;
   ReuseStack stack_;
   std::vector<std::int64_t> largest_distance_;  // by tile, since it was last written
-  std::int64_t cold_read_bytes_ = 0, flush_write_bytes_ = 0, begun_bytes_ = 0;
+  std::int64_t cold_read_bytes_ = 0, flush_write_bytes_ = 0;
+  std::int64_t begun_tiles_ = 0, begun_bytes_ = 0;
 };
 
 }  // namespace tilescope

@@ -25,7 +25,8 @@ void LruOfOneSize::access(AccessKind kind, NumberedTile numbered) {
     tile.bytes = numbered.bytes;
     room_ -= tile.bytes;
     const bool begins = kind == AccessKind::sum && !tile.seen;
-    if (begins) begun_bytes_ += tile.bytes;
+    begun_tiles_ += begins;
+    begun_bytes_ += begins ? tile.bytes : 0;
     if (kind != AccessKind::store && !begins) read_bytes_ += tile.bytes;
     tile.seen = true;
     make_newest(numbered.number);

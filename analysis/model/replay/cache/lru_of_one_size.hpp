@@ -21,6 +21,7 @@ class LruOfOneSize {
   std::int64_t write_bytes() const { return write_bytes_ + dirty_bytes_; }
 
   /// Of sums, that were first stored.
+  std::int64_t begun_tiles() const { return begun_tiles_; }
   std::int64_t begun_bytes() const { return begun_bytes_; }
 
   /// Of a cache of so many tiles, at most. [bytes]
@@ -45,7 +46,7 @@ class LruOfOneSize {
   std::vector<Tile> tiles_;
   std::uint32_t newest_ = kNone, oldest_ = kNone;
   std::int64_t read_bytes_ = 0, write_bytes_ = 0, dirty_bytes_ = 0;
-  std::int64_t begun_bytes_ = 0;
+  std::int64_t begun_tiles_ = 0, begun_bytes_ = 0;
   std::int64_t misses_ = 0;
 };
 

@@ -39,6 +39,9 @@ void StepLines::add(const std::vector<Operand>& operands, const TileProgram& pro
         for (const Operand& operand : operands) {
           const NumberedTile numbered = numbers_.tile(operand.tensor, group);
           step.asked.add(operand.kind, 1, numbered.bytes);
+          if (operand.kind == AccessKind::load) {
+            step.asked.filled_bytes += numbers_.filled_bytes(operand.tensor, group);
+          }
           loads = loads && operand.kind == AccessKind::load;
           const LineSample::Range range = lines[numbered.number];
           count += range.count();

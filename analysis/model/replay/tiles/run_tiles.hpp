@@ -18,6 +18,7 @@ struct OperandTiles {
   NumberedTile first;
   std::uint32_t stride = 0;        // 0: all touch the same
   std::int64_t bytes_of_last = 0;  // the last CTA's tile may be cut by the end of the matrix
+  std::int64_t filled_bytes = 0;   // of all CTAs together, see Boxes
 
   NumberedTile of(int cta, int ctas) const {
     return {first.number + static_cast<std::uint32_t>(cta) * stride,
@@ -45,8 +46,10 @@ class RunTiles {
       tiles.first = numbers_->tile(operand.tensor, run.group);
       tiles.stride = 0;
       tiles.bytes_of_last = tiles.first.bytes;
+      tiles.filled_bytes = 0;
     }
     if (run.ctas > 1) set_last(run.group_of(run.ctas - 1, owned_));
+    if (numbers_->has_boxes()) set_filled(run);
   }
 
   std::span<const OperandTiles> operands() const { return operands_; }
@@ -63,6 +66,16 @@ class RunTiles {
       tiles.stride = (last.number - tiles.first.number) / static_cast<std::uint32_t>(ctas_ - 1);
       tiles.bytes_of_last = last.bytes;
       same_ = false;
+    }
+  }
+
+  void set_filled(const CtaRun& run) {
+    for (OperandTiles& tiles : operands_) {
+      if (tiles.kind != AccessKind::load) continue;
+      for (int cta = 0; cta < (tiles.stride == 0 ? 1 : ctas_); ++cta) {
+        tiles.filled_bytes += numbers_->filled_bytes(tiles.tensor, run.group_of(cta, owned_));
+      }
+      if (tiles.stride == 0) tiles.filled_bytes *= ctas_;
     }
   }
 

@@ -51,6 +51,14 @@ void TileNumbering::number(const TileProgram& program, TensorName name) {
           program.access({name, AccessKind::load}, 0, 0, row, t.by_m ? col : row).bytes;
     }
   }
+  t.rows = extent.rows;
+  t.tile_rows = t.by_m ? tile.block_m : tile.block_n;
+  has_boxes_ = !program.boxes.empty();
+  for (const std::int64_t odd : {0, 1}) {  // the first rows of a tensor, or those after the first one
+    const std::int64_t rest = extent.rows - (t.row_tiles - 1) * t.tile_rows;
+    t.filled_bytes[odd][0] = program.filled_bytes(name, 0, odd, odd + t.tile_rows);
+    t.filled_bytes[odd][1] = program.filled_bytes(name, 0, odd, odd + rest);
+  }
   if (ends_at_padding(name)) {
     const std::int64_t row_bytes = extent.cols * extent.element_bytes;
     t.bytes_of_whole = tile.block_n * row_bytes;

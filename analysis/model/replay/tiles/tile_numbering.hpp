@@ -43,6 +43,16 @@ class TileNumbering {
     return {static_cast<std::uint32_t>(t.first + number), bytes};
   }
 
+  bool has_boxes() const { return has_boxes_; }
+  /// What is read of `tensor` beside the bytes of that tile, see Boxes.
+  std::int64_t filled_bytes(TensorName tensor, const AccessGroup& group) const {
+    const Tensor& t = tensors_[static_cast<std::size_t>(tensor)];
+    const std::int64_t head = static_cast<std::int64_t>(group.batch) * t.heads + group.head / t.group_size;
+    const int row_tile = t.by_m ? group.m_block : group.n_block;
+    const auto odd = static_cast<std::size_t>(head * t.rows + row_tile * t.tile_rows) % 2;
+    return t.filled_bytes[odd][row_tile == t.row_tiles - 1];
+  }
+
  private:
   struct Tensor {
     bool touched = false;
@@ -52,13 +62,16 @@ class TileNumbering {
     int row_tiles = 1, col_tiles = 1;
     /// Tiles of CTAs side by side, which touch theirs one right after the other, are neighbours.
     std::int64_t row_stride = 1, col_stride = 1, tiles_of_head = 1;
-    std::int64_t bytes[2][2]{};                // [last row tile][last column tile]
+    std::int64_t bytes[2][2]{};  // [last row tile][last column tile]
+    std::int64_t rows = 0, tile_rows = 0;
+    std::int64_t filled_bytes[2][2]{};         // [first row of the tensor's is odd][last row tile]
     std::vector<std::int64_t> unpadded_bytes;  // of a head of each batch entry, where there is padding
     std::int64_t bytes_of_whole = 0;           // tile
   };
   void number(const TileProgram& program, TensorName name);
 
   std::array<Tensor, kNumTensors> tensors_{};
+  bool has_boxes_ = false;
   std::uint32_t num_tiles_ = 0, num_written_tiles_ = 0;
 };
 

@@ -26,7 +26,10 @@ std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
     TensorTraffic& traffic = result[access.tensor];
     traffic.tensor = access.tensor;
     const bool first = seen.insert(tile).second;
-    if (access.kind == AccessKind::load) traffic.load_bytes += access.bytes;
+    if (access.kind == AccessKind::load) {
+      traffic.load_bytes += access.bytes;
+      traffic.filled_bytes += access.filled_bytes;
+    }
     const bool stores = access.kind == AccessKind::store || (access.kind == AccessKind::sum && first);
     if (stores) traffic.store_bytes += access.bytes;
     if (access.kind != AccessKind::load && !stores) traffic.reduce_bytes += access.bytes;
@@ -38,21 +41,51 @@ std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
   return result;
 }
 
-/// What the flags of DqStart add, by walking every access.
-ReadWriteBytes walked_flag_bytes(const TileProgram& program) {
-  ReadWriteBytes bytes;
-  if (program.dq_start == DqStart::cleared) return bytes;
-  const std::int64_t flags = std::int64_t{32} * program.dq_flags;
+/// Accesses to words, by walking every access.
+WordAccesses walked_words(const TileProgram& program) {
+  std::int64_t first = 0, later = 0;
   std::set<std::tuple<int, int, int>> begun;
   for_each_access(program, [&](const TileAccess& access) {
-    if (program.name == PassName::delta && access.tensor == TensorName::delta) bytes.write_bytes += 32;
     if (access.kind != AccessKind::sum) return;
-    const bool first = begun.insert({access.batch, access.head, access.m_block}).second;
-    const bool claimed = program.dq_start == DqStart::claimed;
-    if (claimed || !first) bytes.read_bytes += flags;
-    if (claimed) bytes.write_bytes += flags;
-    if (first || program.ordered) bytes.write_bytes += flags;
+    ++(begun.insert({access.batch, access.head, access.m_block}).second ? first : later);
   });
+  return program.word_accesses(first, later);
+}
+
+/// Sectors that a row of a box takes: of each piece those that it touches, or, where it lies beyond the
+/// tensor, as many as it has.
+std::int64_t sectors_of_row(std::int64_t address, std::int64_t row_bytes, int panel_bytes) {
+  const int piece = panel_bytes / 2;
+  std::int64_t sectors = 0;
+  for (std::int64_t begin = 0; begin < (row_bytes + panel_bytes - 1) / panel_bytes * panel_bytes;
+       begin += piece) {
+    const std::int64_t from = begin < row_bytes ? address + begin : 0;
+    sectors += (from + piece - 1) / 32 - from / 32 + 1;
+  }
+  return sectors;
+}
+
+/// What boxes add to an access, row by row.
+std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access) {
+  std::int64_t bytes = 0;
+  for (const Boxes& boxes : program.boxes) {
+    if (boxes.tensor != access.tensor) continue;
+    const TensorExtent extent = tensor_extent(program.problem, access.tensor);
+    const bool by_m = extent.indexing == TileIndexing::m;
+    const TileShape tile = program.access_tile();
+    const std::int64_t tile_rows = by_m ? tile.block_m : tile.block_n,
+                       row_bytes = extent.cols * extent.element_bytes;
+    const std::int64_t head = access.batch * extent.heads + access.head;
+    const std::int64_t first = (by_m ? access.m_block : access.n_block) * tile_rows;
+    for (std::int64_t box = 0; box < tile_rows; box += boxes.rows) {
+      if (first + box >= extent.rows) break;
+      for (std::int64_t row = first + box; row < first + box + boxes.rows; ++row) {
+        const std::int64_t address = row < extent.rows ? (head * extent.rows + row) * row_bytes : 0;
+        bytes += 32 * sectors_of_row(address, row_bytes, boxes.panel_bytes);
+      }
+    }
+    bytes -= access.bytes;
+  }
   return bytes;
 }
 
@@ -127,7 +160,7 @@ TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by se
       const ClosedFormBytes all = closed_form_bytes(program);
       bytes = {all.sm_l2_read_bytes, all.sm_l2_write_bytes};
       for (const TensorTraffic& tensor : tensor_traffic(program)) {
-        bytes.read_bytes -= tensor.load_bytes;
+        bytes.read_bytes -= tensor.load_bytes + tensor.filled_bytes;
         bytes.write_bytes -= tensor.store_bytes + tensor.reduce_bytes;
       }
       return bytes;
@@ -159,11 +192,14 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
     options.diagonal_slices = slices;
     options[PassName::softmax].row_reads = random.between(1, 3);
     options[PassName::dscores].row_reads = random.between(1, 2);
+    const bool by_boxes = seed % 3 == 1;
     if (seed % 3 == 0) p = random.padded(p);
+    if (by_boxes) p.head_dim = random.between(1, 16) * 16 / (is_fp8(p.dtype) || random.chance(0.5) ? 1 : 2);
     if (seed % 8 < 4) options.dq_start = seed % 8 < 2 ? DqStart::claimed : DqStart::in_order;
     options.dq_flags = 1 + static_cast<int>(seed) % 2;
     for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
-      for (const TileProgram& program : testing::programs_of(choice, p, options)) {
+      for (TileProgram& program : testing::programs_of(choice, p, options)) {
+        if (by_boxes) testing::draw_boxes(program, random);
         CAPTURE(seed);
         CAPTURE(describe(p));
         CAPTURE(tile.block_m);
@@ -171,6 +207,9 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
         CAPTURE(to_string(choice.algorithm));
         CAPTURE(to_string(choice.direction));
         CAPTURE(to_string(program.name));
+        for_each_access(program, [&](const TileAccess& access) {
+          CHECK(access.filled_bytes == filled_by_rows(program, access));
+        });
         const std::map<TensorName, TensorTraffic> walked = walked_traffic(program);
         const std::vector<TensorTraffic> formula = tensor_traffic(program);
         ClosedFormBytes sum;
@@ -179,18 +218,19 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
           CAPTURE(to_string(tensor.tensor));
           const TensorTraffic& expected = walked.at(tensor.tensor);
           CHECK(tensor.load_bytes == expected.load_bytes);
+          CHECK(tensor.filled_bytes == expected.filled_bytes);
           CHECK(tensor.store_bytes == expected.store_bytes);
           CHECK(tensor.reduce_bytes == expected.reduce_bytes);
           CHECK(tensor.compulsory_read_bytes == expected.compulsory_read_bytes);
           CHECK(tensor.compulsory_write_bytes == expected.compulsory_write_bytes);
-          sum.sm_l2_read_bytes += expected.load_bytes;
+          sum.sm_l2_read_bytes += expected.load_bytes + expected.filled_bytes;
           sum.sm_l2_write_bytes += expected.store_bytes + expected.reduce_bytes;
           sum.compulsory_read_bytes += expected.compulsory_read_bytes;
           sum.compulsory_write_bytes += expected.compulsory_write_bytes;
         }
-        const ReadWriteBytes flags = walked_flag_bytes(program);
-        sum.sm_l2_read_bytes += flags.read_bytes;
-        sum.sm_l2_write_bytes += flags.write_bytes;
+        const WordAccesses words = walked_words(program);
+        sum.sm_l2_read_bytes += words.asked_bytes();
+        sum.sm_l2_write_bytes += words.told_bytes();
         CHECK(closed_form_bytes(program) == sum);
         CHECK(executed_flops(program) == 2 * p.head_dim * program.matmuls * computed_entries(program));
       }

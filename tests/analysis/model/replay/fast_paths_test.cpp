@@ -34,7 +34,13 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
   if (random.chance(0.25)) p = random.padded(p);
-  return testing::programs_of(testing::kAlgorithmChoices[seed % kChoices], p, options);
+  const bool by_boxes = p.key_lengths.empty() && seed % 3 == 0;
+  if (by_boxes) p.head_dim = 4 * random.between(1, 12);
+  auto programs = testing::programs_of(testing::kAlgorithmChoices[seed % kChoices], p, options);
+  for (TileProgram& program : programs) {
+    if (by_boxes) testing::draw_boxes(program, random);
+  }
+  return programs;
 }
 
 std::vector<SmGroup> random_groups(ProblemGenerator& random) {
@@ -127,6 +133,8 @@ TEST_CASE("a split L2 moves what a plain one moves") {
       const TileNumbering numbers(program);
       kept_all += TileLines(program, numbers, shape, std::nullopt).all_fit(shape);
       const ClosedFormBytes closed = closed_form_bytes(program);
+      CHECK(traffic.sm_l2_read_bytes() == closed.sm_l2_read_bytes);
+      CHECK(traffic.sm_l2_write_bytes() == closed.sm_l2_write_bytes);
       read_again += traffic.dram_read_bytes > closed.compulsory_read_bytes;
       written_again += traffic.dram_write_bytes > closed.compulsory_write_bytes;
     }

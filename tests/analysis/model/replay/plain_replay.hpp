@@ -230,6 +230,11 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
                                 : first                         ? AccessKind::store
                                                                 : AccessKind::reduce;
         if (kind == AccessKind::load) traffic.load_bytes += access.bytes;
+        if (kind == AccessKind::load) traffic.filled_bytes += access.filled_bytes;
+        if (operand.kind == AccessKind::sum) {
+          ++traffic.sums;
+          traffic.first_sums += first;
+        }
         if (kind == AccessKind::store) traffic.store_bytes += access.bytes;
         if (kind == AccessKind::reduce) traffic.reduce_bytes += access.bytes;
         if (first) {
@@ -248,6 +253,7 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
         }
       }
     }
+    traffic.add_words(program);
     const double bytes_per_line = static_cast<double>(SplitL2Shape::kLineBytes * shape.sets()) /
                                   static_cast<double>(SplitL2Shape::kLeastSets);
     const auto bytes_of = [bytes_per_line](std::int64_t lines) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rows say of the copy engine's boxes, against what an H200 counted.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+
+#include "cpu_ref/schedule/cta_walk.hpp"
+#include "gpu/registry/kernel_registry.hpp"
+
+namespace tilescope {
+namespace {
+
+/// What crosses for the tiles that a pass loads by boxes, over the bytes of these tiles.
+double reads_over_tiles(const TileProgram& program) {
+  double tiles = 0, filled = 0;
+  for_each_access(program, [&](const TileAccess& access) {
+    for (const Boxes& boxes : program.boxes) {
+      if (access.tensor == boxes.tensor && access.kind == AccessKind::load) {
+        tiles += static_cast<double>(access.bytes);
+        filled += static_cast<double>(access.filled_bytes);
+      }
+    }
+  });
+  return (tiles + filled) / tiles;
+}
+
+void check(AttentionProblem problem, Direction direction, double counted) {
+  CAPTURE(describe(problem));
+  CAPTURE(to_string(direction));
+  const Kernel& flash3 = find_gpu_kernel("gpu:flash3").row;
+  int passes = 0;
+  for (const TileProgram& program : flash3.programs(direction, problem, flash3.default_options(problem))) {
+    CHECK(program.boxes.empty() == program.phases.empty());
+    if (program.boxes.empty()) continue;
+    CHECK(std::abs(reads_over_tiles(program) - counted) < 0.0005);
+    ++passes;
+  }
+  CHECK(passes == 1);
+}
+
+TEST_CASE("gpu:flash3 reads whole boxes, as counted on an H200") {
+  // By head_dim; a row that begins in the middle of a sector takes more.
+  const std::map<int, double> of_16_bits = {{40, 2.000},  {64, 1.000},  {72, 2.111},  {80, 1.600},
+                                            {96, 1.333},  {112, 1.143}, {128, 1.000}, {160, 1.200},
+                                            {192, 1.000}, {224, 1.143}, {256, 1.000}};
+  const std::map<int, double> of_fp8 = {{48, 2.000}, {64, 1.000}, {96, 1.333}, {128, 1.000}};
+  AttentionProblem problem{.batch = 1, .heads = 2, .seqlen_q = 1536, .seqlen_k = 1536};
+  problem.heads_kv = 2;
+  problem.dtype = ElementType::fp16;
+  for (const auto& [head_dim, counted] : of_16_bits) {
+    problem.head_dim = head_dim;
+    // A multiple of every tile's rows, so that none is ragged.
+    problem.seqlen_q = problem.seqlen_k = 1920;
+    check(problem, Direction::backward, counted);
+    problem.seqlen_q = problem.seqlen_k = 1536;
+    check(problem, Direction::forward, counted);
+  }
+  problem.dtype = ElementType::fp8e4m3;
+  for (const auto& [head_dim, counted] : of_fp8) {
+    problem.head_dim = head_dim;
+    check(problem, Direction::forward, counted);
+  }
+}
+
+TEST_CASE("boxes of ragged tiles are read whole, too, but of Q only those that begin inside") {
+  AttentionProblem problem{.batch = 1, .heads = 2, .seqlen_q = 1500, .seqlen_k = 1500, .head_dim = 128};
+  problem.heads_kv = 2;
+  problem.dtype = ElementType::fp16;
+  check(problem, Direction::forward, 1.024);
+}
+
+TEST_CASE("no other kernel has boxes") {
+  AttentionProblem problem{.batch = 1, .heads = 1, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 64};
+  for (const Kernel* kernel : all_kernels())
+    CHECK((kernel->boxes != nullptr) == (kernel->name == "gpu:flash3"));
+}
+
+}  // namespace
+}  // namespace tilescope
