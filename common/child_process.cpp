@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -55,11 +56,15 @@ class Subreaper {
   int before_ = 0;
 };
 
-/// While it lives, what interrupts or ends us ends the command, whose record we still have to write.
+/// While it lives, what interrupts or ends us ends the command, whose record we still have to write; and its
+/// end can be waited for, which it cannot be where SIGCHLD is ignored.
 class SignalsPassedOn {
  public:
   SignalsPassedOn() {
     running_command() = 0;
+    struct sigaction awaited {};
+    awaited.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &awaited, &before_child_);
     struct sigaction action {};
     action.sa_sigaction = pass_on;
     action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -70,6 +75,7 @@ class SignalsPassedOn {
   }
   ~SignalsPassedOn() {
     for (std::size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+    sigaction(SIGCHLD, &before_child_, nullptr);
     running_command() = 0;
   }
   SignalsPassedOn(const SignalsPassedOn&) = delete;
@@ -77,7 +83,7 @@ class SignalsPassedOn {
 
  private:
   static constexpr int kSignals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP};
-  struct sigaction before_[std::size(kSignals)]{};
+  struct sigaction before_[std::size(kSignals)]{}, before_child_{};
 };
 
 /// This process's environment with some variables set anew.
@@ -120,7 +126,7 @@ pid_t spawn(const ProcessStart& start, const sigset_t& mask) {
   posix_spawnattr_init(&attributes);
   sigset_t defaults;
   sigemptyset(&defaults);
-  for (const int signal : {SIGINT, SIGQUIT, SIGPIPE}) sigaddset(&defaults, signal);
+  for (const int signal : {SIGINT, SIGQUIT, SIGPIPE, SIGCHLD}) sigaddset(&defaults, signal);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setsigmask(&attributes, &mask);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
@@ -185,8 +191,10 @@ ForegroundCommand::~ForegroundCommand() = default;
 
 std::optional<int> ForegroundCommand::ended() {
   int status = 0;
-  if (waitpid(child_, &status, WNOHANG) == 0) return std::nullopt;
-  return status;
+  const pid_t waited = waitpid(child_, &status, WNOHANG);
+  if (waited == child_) return status;
+  if (waited == 0 || errno == EINTR) return std::nullopt;
+  throw std::system_error(errno, std::generic_category(), "the end of a command was not seen");
 }
 
 int ForegroundCommand::end() {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "common/errors.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -83,8 +85,18 @@ std::string format_number(double value) {
   return four_digits(value);
 }
 
+namespace {
+
+void require_range(double low, double high) {
+  if (low > 0 && std::isnormal(low) && high >= low && std::isfinite(high)) return;
+  throw BadInput("axis", format_number(low) + " ... " + format_number(high), "must be positive and finite");
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, double>> logarithmic_ticks(double low, double high,
                                                               std::string (*format)(double)) {
+  require_range(low, high);
   constexpr double kDecadesAlone = 3.0;
   const bool between = std::log10(high / low) < kDecadesAlone;
   std::vector<std::pair<std::string, double>> ticks;
@@ -99,6 +111,7 @@ std::vector<std::pair<std::string, double>> logarithmic_ticks(double low, double
 }
 
 std::vector<std::pair<std::string, double>> linear_ticks(double high, std::string (*format)(double)) {
+  require_range(high, high);
   const double decade = std::pow(10.0, std::floor(std::log10(high)));
   double step = decade;
   for (const double fraction : {0.1, 0.2, 0.25, 0.5, 1.0}) {
@@ -108,7 +121,7 @@ std::vector<std::pair<std::string, double>> linear_ticks(double high, std::strin
     }
   }
   std::vector<std::pair<std::string, double>> ticks;
-  for (int i = 0; i * step <= high * (1 + 1e-9); ++i)
+  for (int i = 0; i <= high / step * (1 + 1e-9); ++i)
     ticks.emplace_back(short_tick(format(i * step)), i * step);
   return ticks;
 }

@@ -33,10 +33,10 @@ std::string short_kernel_name(const std::string& name);
 std::string short_tick(std::string label);
 
 /// Ticks of a logarithmic axis that covers [low, high], labelled by `format`: decades, with 2 and 5 between
-/// them where they are few.
+/// them where they are few. @throws BadInput unless the range is positive and finite
 std::vector<std::pair<std::string, double>> logarithmic_ticks(double low, double high,
                                                               std::string (*format)(double));
-/// Four to seven ticks at round values over [0, high].
+/// Four to seven ticks at round values over [0, high]. @throws BadInput unless `high` is positive and finite
 std::vector<std::pair<std::string, double>> linear_ticks(double high, std::string (*format)(double));
 
 }  // namespace tilescope

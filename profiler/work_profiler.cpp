@@ -55,7 +55,10 @@ const KernelMeasurement* main_kernel(const std::vector<KernelMeasurement>& kerne
 
 WorkProfiler::WorkProfiler(const std::string& metrics, const TimerOptions& timing, int device_index)
     : state_(std::make_unique<State>(metrics, timing, device_index)) {}
-WorkProfiler::~WorkProfiler() = default;
+WorkProfiler::~WorkProfiler() {
+  const CurrentContext current(state_->device.driver(), state_->device.get());
+  state_.reset();
+}
 
 std::string WorkProfiler::device() const { return state_->device.name(); }
 std::string WorkProfiler::chip() const { return state_->counters.chip(); }
@@ -65,6 +68,7 @@ std::string WorkProfiler::missing_metrics() const { return names_of_missing(stat
 
 WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work, int times,
                                       const Work& prepare) {
+  const CurrentContext current(state_->device.driver(), state_->device.get());
   const NvtxRange range(name.c_str());
   const DriverLibrary& driver = *state_->device.driver();
   const std::vector<KernelMeasurement> launched = trace(state_->cupti, driver, work);
@@ -87,6 +91,7 @@ WorkMeasurement WorkProfiler::measure(const std::string& name, const Work& work,
 }
 
 KernelMeasurement WorkProfiler::count(const std::string& name, const Work& work, const Work& prepare) {
+  const CurrentContext current(state_->device.driver(), state_->device.get());
   const NvtxRange range(name.c_str());
   work(nullptr);
   TILESCOPE_DRIVER_CALL(*state_->device.driver(), cuCtxSynchronize);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 
 namespace tilescope {
@@ -249,10 +250,9 @@ ErrorScale error_scale(const TensorSet& inputs, const ExactAttention& exact) {
     scale.dv.resize(heads * p.seqlen_k);
   }
   const HeadPass pass(inputs, exact, scale);
-  double largest_score = 0;
-#pragma omp parallel for schedule(dynamic) reduction(max : largest_score)
-  for (std::int64_t head = 0; head < heads; ++head) largest_score = std::max(largest_score, pass.run(head));
-  scale.score = largest_score;
+  std::vector<double> largest_scores(heads);
+  parallel_for_each(heads, [&](std::int64_t head) { largest_scores[head] = pass.run(head); });
+  scale.score = *std::max_element(largest_scores.begin(), largest_scores.end());
   return scale;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cpu_ref/judge/compare.hpp"
+#include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/philox.hpp"
 
 namespace tilescope {
@@ -228,19 +229,13 @@ ExactAttention exact_attention(const TensorSet& inputs, Direction direction) {
     result.dk.resize(key_rows * p.head_dim);
     result.dv.resize(key_rows * p.head_dim);
   }
-#pragma omp parallel
-  {
-    RowPass pass(work, result);
-#pragma omp for schedule(dynamic, 8)
-    for (std::int64_t row = 0; row < rows; ++row) pass.run(row / p.seqlen_q, row % p.seqlen_q);
-  }
+  parallel_for_each(rows, [&p, pass = RowPass(work, result)](std::int64_t row) mutable {
+    pass.run(row / p.seqlen_q, row % p.seqlen_q);
+  });
   if (direction == Direction::backward) {
-#pragma omp parallel
-    {
-      ColumnPass pass(work, result);
-#pragma omp for schedule(dynamic, 8)
-      for (std::int64_t row = 0; row < key_rows; ++row) pass.run(row / p.seqlen_k, row % p.seqlen_k);
-    }
+    parallel_for_each(key_rows, [&p, pass = ColumnPass(work, result)](std::int64_t row) mutable {
+      pass.run(row / p.seqlen_k, row % p.seqlen_k);
+    });
   }
   return result;
 }

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 #include "cpu_ref/judge/fp8_dot.hpp"
+#include "cpu_ref/launch/parallel_for_each.hpp"
 #include "cpu_ref/numeric/descales.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 #include "cpu_ref/numeric/philox.hpp"
@@ -202,16 +204,12 @@ QueryHead query_head(std::int64_t batch_head, Tensor q, Tensor dout, const Tenso
   QueryHead head{batch_head, std::move(q), std::move(dout), std::move(lse), {}};
   const std::int64_t rows = out.shape().rows;
   head.queries.resize(static_cast<std::size_t>(rows));
-#pragma omp parallel
-  {
-    RowReader dout_row(head.dout), out_row(out);
-#pragma omp for
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const Products product = products(dout_row(i), out_row(i));
-      head.queries[static_cast<std::size_t>(i)] = {std::abs(static_cast<double>(head.lse.get(i))),
-                                                   product.sum, product.abs_sum, product.norm};
-    }
-  }
+  parallel_for_each(
+      rows, [&head, dout_row = RowReader(head.dout), out_row = RowReader(out)](std::int64_t i) mutable {
+        const Products product = products(dout_row(i), out_row(i));
+        head.queries[static_cast<std::size_t>(i)] = {std::abs(static_cast<double>(head.lse.get(i))),
+                                                     product.sum, product.abs_sum, product.norm};
+      });
   return head;
 }
 
@@ -320,6 +318,12 @@ class OutputJudge {
   double squares_ = 0;
 };
 
+/// judge(row) for each sampled row, on all threads.
+template <typename Row, typename Judge>
+void for_each_of(const std::vector<Row>& rows, const Judge& judge) {
+  parallel_for_each(std::ssize(rows), [&](std::int64_t i) { judge(rows[static_cast<std::size_t>(i)]); });
+}
+
 }  // namespace
 
 std::vector<SampledHead> sample_rows(const AttentionProblem& problem, std::int64_t rows) {
@@ -354,6 +358,7 @@ RowJudge::RowJudge(const AttentionProblem& problem, Algorithm algorithm, Directi
 
 void RowJudge::forward(const HeadReader& read) {
   OutputJudge outs(problem_, algorithm_, out), lses(problem_, algorithm_, lse);
+  std::mutex judging;
   for (const SampledHead& head : heads_) {
     const Tensor keys = read(k, head.batch_head_kv), values = read(v, head.batch_head_kv);
     const std::int64_t group = problem_.group_size();
@@ -365,18 +370,15 @@ void RowJudge::forward(const HeadReader& read) {
       Tensor outputs = read(out, q_head), log_sums = read(lse, q_head);
       if (sampled) {
         const Tensor queries = read(q, q_head);
-#pragma omp parallel for schedule(dynamic, 1)
-        for (std::size_t i = 0; i < head.queries.size(); ++i) {
-          if (!here(head.queries[i])) continue;
-          const std::int64_t row = head.queries[i].second;
+        for_each_of(head.queries, [&](const auto& query) {
+          if (!here(query)) return;
+          const std::int64_t row = query.second;
           QueryRow exact(descales_, queries, keys, values, q_head, row, sums_);
           const ExactRow out_row = exact.out(), lse_row = exact.lse();
-#pragma omp critical
-          {
-            outs.add(outputs, q_head, row, out_row);
-            lses.add(log_sums, q_head, row, lse_row);
-          }
-        }
+          const std::lock_guard<std::mutex> lock(judging);
+          outs.add(outputs, q_head, row, out_row);
+          lses.add(log_sums, q_head, row, lse_row);
+        });
       }
       if (direction_ == Direction::backward) {
         out_and_lse_.insert_or_assign(q_head, std::pair(std::move(outputs), std::move(log_sums)));
@@ -389,6 +391,7 @@ void RowJudge::forward(const HeadReader& read) {
 
 void RowJudge::backward(const HeadReader& read) {
   OutputJudge dqs(problem_, algorithm_, dq), dks(problem_, algorithm_, dk), dvs(problem_, algorithm_, dv);
+  std::mutex judging;
   for (const SampledHead& head : heads_) {
     const std::int64_t group = problem_.group_size(), head_kv = head.batch_head_kv;
     const Tensor keys = read(k, head_kv), values = read(v, head_kv);
@@ -402,24 +405,20 @@ void RowJudge::backward(const HeadReader& read) {
     for (const auto& [q_head, row] : head.queries) {
       if (!dq_heads.contains(q_head)) dq_heads.emplace(q_head, read(dq, q_head));
     }
-#pragma omp parallel for schedule(dynamic, 1)
-    for (std::size_t i = 0; i < head.queries.size(); ++i) {
-      const auto [q_head, row] = head.queries[i];
+    for_each_of(head.queries, [&](const auto& query) {
+      const auto [q_head, row] = query;
       const QueryHead& own = query_heads[static_cast<std::size_t>(q_head - head_kv * group)];
       const ExactRow exact = QueryRow(descales_, own.q, keys, values, q_head, row).dq(own.dout);
-#pragma omp critical
+      const std::lock_guard<std::mutex> lock(judging);
       dqs.add(dq_heads.at(q_head), q_head, row, exact);
-    }
+    });
     const Tensor dk_head = read(dk, head_kv), dv_head = read(dv, head_kv);
-#pragma omp parallel for schedule(dynamic, 1)
-    for (std::size_t i = 0; i < head.keys.size(); ++i) {
-      const KeyGradients exact = key_gradients(problem_, query_heads, keys, values, head.keys[i]);
-#pragma omp critical
-      {
-        dks.add(dk_head, head_kv, head.keys[i], exact.dk);
-        dvs.add(dv_head, head_kv, head.keys[i], exact.dv);
-      }
-    }
+    for_each_of(head.keys, [&](std::int64_t key) {
+      const KeyGradients exact = key_gradients(problem_, query_heads, keys, values, key);
+      const std::lock_guard<std::mutex> lock(judging);
+      dks.add(dk_head, head_kv, key, exact.dk);
+      dvs.add(dv_head, head_kv, key, exact.dv);
+    });
   }
   for (OutputJudge* output : {&dqs, &dks, &dvs}) verdict_.tensors.push_back(output->verdict());
 }

@@ -5,11 +5,11 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <exception>
 #include <mutex>
 #include <optional>
 
 #include "cpu_ref/launch/cta.hpp"
+#include "cpu_ref/launch/parallel_for_each.hpp"
 
 namespace tilescope {
 
@@ -37,20 +37,14 @@ template <typename Body, typename... Arguments>
 void run_pass(const TileProgram& program, TensorSet& tensors, TileObserver* observer,
               const Arguments&... arguments) {
   detail::CtaDispenser dispenser(program, tensors, observer);
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
+  FirstException failure;
   const int threads = static_cast<int>(std::min<std::int64_t>(omp_get_max_threads(), program.num_ctas()));
 #pragma omp parallel num_threads(threads)
-  {
-    try {
-      Body body(program, arguments...);
-      for (std::optional<Cta> cta; dispenser.next(cta);) body(*cta);
-    } catch (...) {
-      const std::lock_guard<std::mutex> lock(failure_mutex);
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  failure.guard([&] {
+    Body body(program, arguments...);
+    for (std::optional<Cta> cta; dispenser.next(cta);) body(*cta);
+  });
+  failure.rethrow();
 }
 
 }  // namespace tilescope

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu_ref/schedule/descales.hpp"
 
-#include <cstdlib>
-#include <sstream>
+#include <charconv>
+#include <iterator>
+#include <optional>
 
 #include "common/errors.hpp"
+#include "common/quantity.hpp"
 
 namespace tilescope {
 
@@ -19,22 +21,21 @@ std::string to_string(const Descale& descale) {
     default:
       break;
   }
-  std::ostringstream text;
-  text.precision(17);
-  text << descale.value;
-  return text.str();
+  char text[32];  // whatever the locale
+  const auto end = std::to_chars(text, std::end(text), descale.value, std::chars_format::general, 17).ptr;
+  return {text, end};
 }
 
 Descale parse_descale(const std::string& field, const std::string& text) {
   for (const Descale::From from : {Descale::From::random, Descale::From::data, Descale::From::given}) {
     if (to_string(Descale{from}) == text) return {from};
   }
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value >= kLeastDescale && value <= kMostDescale)) {
+  const std::optional<Quantity> number = read_quantity(text);
+  if (!number || !number->unit.empty() ||
+      !(number->value >= kLeastDescale && number->value <= kMostDescale)) {
     throw BadInput(field, "'" + text + "'", "must be a number in 1e-6 ... 1e6, random or data");
   }
-  return {Descale::From::constant, value};
+  return {Descale::From::constant, number->value};
 }
 
 std::string describe(const Descales& descales) {

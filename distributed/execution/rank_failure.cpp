@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distributed/execution/rank_failure.hpp"
 
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -40,9 +41,27 @@ void FirstFailure::rethrow() const {
 }
 
 void run_threads(int ranks, const std::function<void(int rank)>& body) {
+  std::promise<bool> all_started;
+  const std::shared_future<bool> go = all_started.get_future();
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(body, rank);
+  std::string lacks;
+  try {
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        if (go.get()) body(rank);
+      });
+    }
+  } catch (const std::exception& error) {  // std::system_error or std::bad_alloc
+    lacks = error.what();
+  }
+  all_started.set_value(lacks.empty());
+  const std::size_t started = threads.size();
   for (std::thread& thread : threads) thread.join();
+  if (lacks.empty()) return;
+  throw MachineLacks(std::to_string(ranks) + " ranks need a thread each, and only " +
+                     std::to_string(started) + " could be started (" + lacks +
+                     "); fewer ranks, or a higher limit of memory or threads, "
+                     "would do");
 }
 
 }  // namespace tilescope

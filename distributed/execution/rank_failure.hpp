@@ -41,7 +41,8 @@ class FirstFailure {
   std::optional<Kept> kept_;
 };
 
-/// Runs body(rank) on a thread for each rank and waits for all of them.
+/// Runs body(rank) on a thread for each rank and waits for all of them. None begins before all have started.
+/// @throws MachineLacks where a thread cannot be started; no body has run then
 void run_threads(int ranks, const std::function<void(int rank)>& body);
 
 }  // namespace tilescope

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distributed/processes/launcher.hpp"
 
+#include <unistd.h>
+
+#include <array>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "common/errors.hpp"
@@ -11,16 +16,25 @@
 namespace tilescope {
 namespace {
 
-constexpr int kPort = 29600;  // without any variable
+constexpr int kMost = 1 << 20;
 
 struct Launcher {
-  const char *rank, *ranks, *local_rank;
+  const char *rank, *ranks, *local_rank, *local_ranks;
+  std::array<const char*, 3> job;  // together they tell its jobs apart; "": no more
 };
 constexpr Launcher kLaunchers[] = {
-    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
-    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}};
+    {"RANK",
+     "WORLD_SIZE",
+     "LOCAL_RANK",
+     "LOCAL_WORLD_SIZE",
+     {"TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"}},
+    {"OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE",
+     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", ""}},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"", "", ""}},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", {"SLURM_JOB_ID", "SLURM_STEP_ID", ""}}};
 
 std::optional<int> number_in(const char* name, int least, int most) {
   const char* const text = std::getenv(name);
@@ -34,24 +48,47 @@ std::optional<int> number_in(const char* name, int least, int most) {
                  "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
+bool on_several_hosts(const Launcher& launcher, int ranks) {
+  return number_in(launcher.local_ranks, 1, kMost).value_or(ranks) < ranks ||
+         (launcher.rank == std::string_view("SLURM_PROCID") &&
+          number_in("SLURM_STEP_NUM_NODES", 1, kMost).value_or(1) > 1);
+}
+
+/// The same for all processes of a job, and other than that of any other job of this user on this host.
+std::string name_of_job(const Launcher& launcher) {
+  std::string name;
+  for (const char* const variable : launcher.job) {
+    if (const char* const text = std::getenv(variable)) name += "-" + std::string(text).substr(0, 64);
+  }
+  if (name.empty()) name = "-of-" + std::to_string(getppid());
+  for (char& letter : name) {
+    if (!std::isalnum(static_cast<unsigned char>(letter))) letter = '-';
+  }
+  return "tilescope-" + std::to_string(geteuid()) + name;
+}
+
+std::filesystem::path meeting_folder(const Launcher& launcher, int ranks) {
+  const char* const named = std::getenv("TILESCOPE_RENDEZVOUS");
+  if (named != nullptr && *named != '\0') return std::filesystem::path(named) / "tilescope-ranks";
+  if (!on_several_hosts(launcher, ranks))
+    return std::filesystem::temp_directory_path() / name_of_job(launcher);
+  throw MachineLacks(
+      "processes of several hosts need a folder that all hosts see, with locks, to meet in: "
+      "TILESCOPE_RENDEZVOUS can name one; processes of one host need none");
+}
+
 }  // namespace
 
 ProcessPlace launched_process() {
-  constexpr int kMost = 1 << 20, kPorts = 65535;
-  ProcessPlace place;
   for (const Launcher& launcher : kLaunchers) {
     const auto ranks = number_in(launcher.ranks, 1, kMost);
     if (!ranks) continue;
     const auto rank = number_in(launcher.rank, 0, *ranks - 1);
     if (!rank) continue;
-    place.rank = *rank;
-    place.ranks = *ranks;
-    place.local_rank = number_in(launcher.local_rank, 0, kMost).value_or(*rank);
-    const char* const host = std::getenv("MASTER_ADDR");
-    place.host = host != nullptr ? host : "127.0.0.1";
-    const auto after = number_in("MASTER_PORT", 1, kPorts - 1);
-    place.port = number_in("TILESCOPE_PORT", 1, kPorts).value_or(after ? *after + 1 : kPort);
-    return place;
+    return {.rank = *rank,
+            .ranks = *ranks,
+            .local_rank = number_in(launcher.local_rank, 0, kMost).value_or(*rank),
+            .folder = meeting_folder(launcher, *ranks)};
   }
   throw BadInput(
       "--processes", "given",

@@ -2,20 +2,21 @@
 // This process among those that a launcher started, one a GPU, by the variables that it sets.
 #pragma once
 
-#include <string>
+#include <filesystem>
 
 namespace tilescope {
 
 struct ProcessPlace {
   int rank = 0, ranks = 1;
-  int local_rank = 0;  // among those of this host
-  std::string host;    // of rank 0, where the others reach it
-  int port = 0;
+  int local_rank = 0;            // among those of this host
+  std::filesystem::path folder;  // where all of them meet, made by rank 0
 };
 
-/// Of torchrun (RANK), Open MPI (OMPI_COMM_WORLD_RANK), MPICH (PMI_RANK) or Slurm (SLURM_PROCID). MASTER_ADDR
-/// names the host of rank 0, else it is this one; its port is TILESCOPE_PORT, else the one after MASTER_PORT.
-/// @throws BadInput where none of them is set, or a number is none
+/// Of torchrun (RANK), Open MPI (OMPI_COMM_WORLD_RANK), MPICH (PMI_RANK) or Slurm (SLURM_PROCID). They meet
+/// below TILESCOPE_RENDEZVOUS, a folder that all hosts see; on one host, without it, below that for temporary
+/// files, under the launcher's number of the job.
+/// @throws BadInput where none of them is set, or a number is none; MachineLacks where several hosts have no
+/// folder
 ProcessPlace launched_process();
 
 }  // namespace tilescope

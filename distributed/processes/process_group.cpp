@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distributed/processes/process_group.hpp"
 
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "common/errors.hpp"
 #include "distributed/execution/rank_failure.hpp"
@@ -19,242 +19,255 @@
 namespace tilescope {
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kTurn{10};  // between two looks at the others
+constexpr std::size_t kLongestReason = 4096;
 
-std::string reason() { return std::strerror(errno); }
-
-bool readable(int socket, milliseconds wait) {
-  pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
-  return poll(&entry, 1, static_cast<int>(wait.count())) > 0;
+struct flock whole_file() {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return lock;
 }
 
-void send_at_once(int socket) {
-  const int yes = 1;
-  setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+[[noreturn]] void cannot(const fs::path& path, int error) {
+  throw MachineLacks("processes cannot meet in " + path.string() + " (" + std::strerror(error) +
+                     "); TILESCOPE_RENDEZVOUS can name another folder");
 }
 
-/// A socket that is closed with something unread takes back what was sent last, which says who failed.
-void read_to_the_end(int socket) {
-  constexpr milliseconds kLongest{200};
-  shutdown(socket, SHUT_WR);
-  const auto deadline = Clock::now() + kLongest;
-  char unread[4096];
-  while (Clock::now() < deadline) {
-    if (readable(socket, kTurn) && recv(socket, unread, sizeof unread, 0) <= 0) return;
-  }
+/// Makes the folder, or takes one that only this user can write to.
+void make_private(const fs::path& folder) {
+  struct stat found {};
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) cannot(folder, errno);
+  if (lstat(folder.c_str(), &found) != 0) cannot(folder, errno);
+  if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077) != 0)
+    throw BadInput("TILESCOPE_RENDEZVOUS", folder.string(),
+                   "must be a folder of this user alone (chmod 700)");
 }
 
-/// A socket connected to rank 0, or -1: it does not listen yet.
-int connect_once(const ProcessPlace& place) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_family = AF_INET;
-  const int code = getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found);
-  if (code != 0)
-    throw BadInput("MASTER_ADDR", place.host, std::string("must name a host: ") + gai_strerror(code));
-  int connected = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0);
-  if (connected >= 0 && connect(connected, found->ai_addr, found->ai_addrlen) != 0) {
-    close(connected);
-    connected = -1;
-  }
-  freeaddrinfo(found);
-  return connected;
+/// A file of this process's, locked until the descriptor is closed. @returns -1 while somebody else holds it
+int lock_file(const fs::path& path) {
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) cannot(path, errno);
+  struct flock lock = whole_file();
+  if (fcntl(file, F_OFD_SETLK, &lock) == 0) return file;
+  const int error = errno;
+  close(file);
+  if (error != EAGAIN && error != EACCES) cannot(path, error);
+  return -1;
 }
 
-int listen_on(int port, int ranks) {
-  const int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  if (bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      listen(listening, ranks) == 0)
-    return listening;
-  const std::string why = reason();
-  close(listening);
-  throw BadInput("TILESCOPE_PORT", std::to_string(port), "must be free where rank 0 runs: " + why);
+std::optional<std::string> text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text(kLongestReason, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
 }
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(const ProcessPlace& place, milliseconds limit)
-    : place_(place),
-      limit_(limit),
-      sockets_(static_cast<std::size_t>(place.ranks), -1),
-      stalled_(static_cast<std::size_t>(place.ranks)) {
-  if (place_.ranks > 1) place_.rank == 0 ? accept_all() : connect_to_first();
-}
-
-ProcessGroup::~ProcessGroup() {
-  for (const int socket : sockets_) {
-    if (socket < 0) continue;
-    if (ended_) read_to_the_end(socket);
-    close(socket);
+ProcessGroup::ProcessGroup(const ProcessPlace& place, milliseconds limit) : place_(place), limit_(limit) {
+  if (place_.ranks == 1) return;
+  try {
+    take_folder();
+    await_others();
+  } catch (...) {
+    leave();
+    throw;
   }
 }
 
-void ProcessGroup::accept_all() {
-  const int listening = listen_on(place_.port, place_.ranks);
-  const Deadline deadline = Clock::now() + limit_;
-  for (int missing = place_.ranks - 1; missing > 0; --missing) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    const int socket =
-        left.count() > 0 && readable(listening, left) ? accept(listening, nullptr, nullptr) : -1;
-    int rank = -1;
-    if (socket >= 0 && recv(socket, &rank, sizeof rank, MSG_WAITALL) == sizeof rank && rank > 0 &&
-        rank < place_.ranks && sockets_[static_cast<std::size_t>(rank)] < 0) {
-      send_at_once(socket);
-      sockets_[static_cast<std::size_t>(rank)] = socket;
-      continue;
+ProcessGroup::~ProcessGroup() { leave(); }
+
+/// The last one clears up.
+void ProcessGroup::leave() noexcept {
+  if (lock_ < 0) return;
+  close(std::exchange(lock_, -1));
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    if (is_alive(rank)) return;
+  }
+  std::error_code ignored;
+  fs::remove_all(place_.folder, ignored);
+}
+
+fs::path ProcessGroup::lock_of(int rank) const { return place_.folder / ("rank-" + std::to_string(rank)); }
+fs::path ProcessGroup::values_of(int rank) const {
+  return place_.folder / ("values-" + std::to_string(turn_) + "-" + std::to_string(rank));
+}
+
+/// Rank 0 takes away what an earlier run has left before it locks its file; the others begin after that.
+void ProcessGroup::take_folder() {
+  const auto deadline = Clock::now() + limit_;
+  if (place_.rank == 0) {
+    make_private(place_.folder);
+    for (int rank = 0; rank < place_.ranks; ++rank) {
+      if (is_alive(rank))
+        throw BadInput("TILESCOPE_RENDEZVOUS", place_.folder.string(),
+                       "must be of this run alone: another uses it");
     }
-    close(listening);
-    const auto absent = std::find(sockets_.begin() + 1, sockets_.end(), -1) - sockets_.begin();
-    named(static_cast<int>(absent), "did not come within " + std::to_string(limit_.count()) + " ms");
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(place_.folder, failed)) fs::remove(entry.path(), failed);
+    if (failed) cannot(place_.folder, failed.value());
+  } else {
+    while (!is_alive(0)) {
+      if (Clock::now() > deadline)
+        throw RankFailure(0, "did not come to " + place_.folder.string() + " within " +
+                                 std::to_string(limit_.count()) + " ms");
+      std::this_thread::sleep_for(kTurn);
+    }
+    make_private(place_.folder);
   }
-  close(listening);
+  lock_ = lock_file(lock_of(place_.rank));
+  if (lock_ < 0)
+    throw BadInput("TILESCOPE_RENDEZVOUS", place_.folder.string(),
+                   "must be of this run alone: another uses it");
 }
 
-void ProcessGroup::connect_to_first() {
-  const Deadline deadline = Clock::now() + limit_;
-  int& socket = sockets_.front();
-  while ((socket = connect_once(place_)) < 0) {
-    if (Clock::now() > deadline)
-      named(0, "cannot be reached at " + place_.host + ":" + std::to_string(place_.port));
-    std::this_thread::sleep_for(kTurn);
-  }
-  send_at_once(socket);
-  if (::send(socket, &place_.rank, sizeof place_.rank, MSG_NOSIGNAL) != sizeof place_.rank)
-    named(0, "its process ended");
-}
-
-void ProcessGroup::send(int to, Kind kind, int rank, std::span<const std::byte> data) {
-  const Head head{kind, rank, static_cast<std::int64_t>(data.size())};
-  for (auto part : {std::as_bytes(std::span(&head, 1)), data}) {
-    while (!part.empty()) {
-      const ssize_t sent =
-          ::send(sockets_[static_cast<std::size_t>(to)], part.data(), part.size(), MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent <= 0) named(to, "its process ended");
-      part = part.subspan(static_cast<std::size_t>(sent));
+void ProcessGroup::await_others() {
+  const auto deadline = Clock::now() + limit_;
+  for (int rank = 0; rank < place_.ranks;) {
+    if (is_alive(rank)) {
+      ++rank;
+    } else if (Clock::now() > deadline) {
+      blame(rank, "did not come within " + std::to_string(limit_.count()) + " ms");
+    } else {
+      heed_others();
+      std::this_thread::sleep_for(kTurn);
     }
   }
+}
+
+bool ProcessGroup::is_alive(int rank) const {
+  if (rank == place_.rank && lock_ >= 0) return true;
+  const int file = open(lock_of(rank).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) return false;
+  struct flock lock = whole_file();
+  const bool locked = fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  close(file);
+  return locked;
+}
+
+int ProcessGroup::ended_rank() const {
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    if (!is_alive(rank)) return rank;
+  }
+  return -1;
+}
+
+void ProcessGroup::write(const fs::path& path, std::span<const std::byte> data) const {
+  fs::path unfinished = path;
+  unfinished += "." + std::to_string(place_.rank) + ".part";
+  std::ofstream file(unfinished, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  file.close();
+  if (!file) cannot(unfinished, errno);
+  std::error_code failed;
+  fs::rename(unfinished, path, failed);
+  if (failed) cannot(path, failed.value());
 }
 
 void ProcessGroup::read(int from, std::span<std::byte> data) {
-  while (!data.empty()) {
-    const ssize_t got = recv(sockets_[static_cast<std::size_t>(from)], data.data(), data.size(), 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) named(from, "its process ended");
-    data = data.subspan(static_cast<std::size_t>(got));
+  const fs::path path = values_of(from);
+  const auto deadline = Clock::now() + limit_;
+  for (;;) {
+    const int ended = ended_rank();  // before the look at the file: who has left it there may end
+    std::error_code missing;
+    const std::uintmax_t size = fs::file_size(path, missing);
+    if (!missing && size != data.size())
+      blame(from, "gave " + std::to_string(size) + " bytes where there are " + std::to_string(data.size()));
+    if (!missing) break;
+    heed_others();
+    if (ended >= 0) blame(ended, "its process ended");
+    if (Clock::now() > deadline) blame(from, "said nothing for " + std::to_string(limit_.count()) + " ms");
+    std::this_thread::sleep_for(kTurn);
   }
-}
-
-void ProcessGroup::look_at(int from) {
-  const int socket = sockets_[static_cast<std::size_t>(from)];
-  if (socket < 0 || !readable(socket, milliseconds(0))) return;
-  Head head{};
-  const ssize_t seen = recv(socket, &head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-  if (seen == 0 || (seen < 0 && errno != EAGAIN && errno != EINTR)) named(from, "its process ended");
-  if (seen < static_cast<ssize_t>(sizeof head) || head.kind == Kind::values) return;
-  const std::vector<std::byte> text = receive(from);
-  const std::string why(reinterpret_cast<const char*>(text.data()), text.size());
-  if (head.kind == Kind::failure) named(head.rank, why);
-  stalled_[static_cast<std::size_t>(from)] = true;
-  name_the_silent(why);
-}
-
-void ProcessGroup::check() {
-  for (int rank = 0; rank < place_.ranks; ++rank) look_at(rank);
-}
-
-void ProcessGroup::await_readable(int from) {
-  const Deadline deadline = Clock::now() + limit_;
-  while (!readable(sockets_[static_cast<std::size_t>(from)], kTurn)) {
-    check();
-    if (Clock::now() > deadline) named(from, "said nothing for " + std::to_string(limit_.count()) + " ms");
-  }
-  look_at(from);
-}
-
-std::vector<std::byte> ProcessGroup::receive(int from) {
-  Head head{};
-  read(from, std::as_writable_bytes(std::span(&head, 1)));
-  std::vector<std::byte> data(static_cast<std::size_t>(head.size));
-  read(from, data);
-  return data;
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  if (!file) blame(from, "left values that cannot be read");
 }
 
 void ProcessGroup::reduce_bytes(std::span<std::byte> values,
                                 const std::function<void(const std::byte* more)>& fold) {
+  if (place_.ranks == 1) return;
+  std::error_code ignored;
   if (place_.rank > 0) {
-    send(0, Kind::values, place_.rank, values);
-    await_readable(0);
-    const std::vector<std::byte> all = receive(0);
-    std::copy(all.begin(), all.end(), values.begin());
-    return;
+    write(values_of(place_.rank), values);
+    read(0, values);
+  } else {
+    std::vector<std::byte> others(values.size());
+    for (int rank = 1; rank < place_.ranks; ++rank) {
+      read(rank, others);
+      fold(others.data());
+      fs::remove(values_of(rank), ignored);
+    }
+    write(values_of(0), values);
+    --turn_;
+    fs::remove(values_of(0), ignored);  // of the reduction before, which all have read
+    ++turn_;
   }
-  for (int rank = 1; rank < place_.ranks; ++rank) {
-    await_readable(rank);
-    fold(receive(rank).data());
-  }
-  for (int rank = 1; rank < place_.ranks; ++rank) send(rank, Kind::values, 0, values);
+  ++turn_;
 }
 
-void ProcessGroup::named(int rank, const std::string& why) {
-  const bool first = !std::exchange(ended_, true);
-  for (int other = 1; first && place_.rank == 0 && other < place_.ranks; ++other) {
-    if (other == rank || sockets_[static_cast<std::size_t>(other)] < 0) continue;
-    try {
-      send(other, Kind::failure, rank, std::as_bytes(std::span(why)));
-    } catch (const RankFailure&) {  // has ended as well
-    }
+void ProcessGroup::heed_others() {
+  if (const auto told = text_of(place_.folder / "failure")) {
+    const std::size_t line = told->find('\n');
+    throw RankFailure(std::atoi(told->c_str()), line == std::string::npos ? "" : told->substr(line + 1));
   }
-  throw RankFailure(rank, why);
+  for (int rank = 0; rank < place_.ranks && !stalls_; ++rank) {
+    if (const auto why = text_of(place_.folder / ("stall-" + std::to_string(rank)))) stalled(*why);
+  }
+}
+
+void ProcessGroup::check() {
+  if (place_.ranks == 1) return;
+  const int ended = ended_rank();
+  heed_others();
+  if (ended >= 0) blame(ended, "its process ended");
+}
+
+/// The file appears whole, and only if there is none yet.
+void ProcessGroup::tell_failure(int rank, const std::string& why) const {
+  const fs::path path = place_.folder / "failure";
+  const fs::path own = place_.folder / ("failure-" + std::to_string(place_.rank));
+  const std::string text = std::to_string(rank) + "\n" + why;
+  write(own, std::as_bytes(std::span(text)));
+  std::error_code told_before;
+  fs::create_hard_link(own, path, told_before);
+}
+
+void ProcessGroup::blame(int rank, const std::string& why) {
+  tell_failure(rank, why);
+  heed_others();
+  throw RankFailure(rank, why);  // where files cannot be linked
 }
 
 void ProcessGroup::fail(const std::string& why) noexcept {
-  if (std::exchange(ended_, true)) return;
+  if (place_.ranks == 1) return;
   try {
-    for (int other = 0; other < place_.ranks; ++other) {
-      if (sockets_[static_cast<std::size_t>(other)] >= 0)
-        send(other, Kind::failure, place_.rank, std::as_bytes(std::span(why)));
-    }
+    tell_failure(place_.rank, why);
   } catch (const std::exception&) {  // whoever does not hear it finds this process ended
   }
 }
 
+/// All others that are alive wait as well, and say so when they hear of it.
 void ProcessGroup::stalled(const std::string& why) {
-  stalled_[static_cast<std::size_t>(place_.rank)] = true;
-  if (place_.rank == 0) name_the_silent(why);
-  send(0, Kind::stall, place_.rank, std::as_bytes(std::span(why)));
-  const Deadline deadline = Clock::now() + limit_;
-  while (Clock::now() < deadline) {
-    check();
+  stalls_ = true;
+  const auto stall_of = [&](int rank) { return place_.folder / ("stall-" + std::to_string(rank)); };
+  write(stall_of(place_.rank), std::as_bytes(std::span(why)));
+  for (const auto deadline = Clock::now() + limit_ / 2; Clock::now() < deadline;) {
+    heed_others();
     std::this_thread::sleep_for(kTurn);
   }
-  named(0, why);
-}
-
-/// Rank 0: all others that are alive wait as well, and say so when their time is over.
-void ProcessGroup::name_the_silent(const std::string& why) {
-  stalled_.front() = true;
-  const Deadline deadline = Clock::now() + limit_ / 2;
-  while (Clock::now() < deadline) {
-    for (int rank = 1; rank < place_.ranks; ++rank) {
-      if (!stalled_[static_cast<std::size_t>(rank)] &&
-          readable(sockets_[static_cast<std::size_t>(rank)], milliseconds(0))) {
-        stalled_[static_cast<std::size_t>(rank)] = true;
-      }
-    }
-    std::this_thread::sleep_for(kTurn);
+  std::error_code ignored;
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    if (!fs::exists(stall_of(rank), ignored)) blame(rank, why);
   }
-  const auto silent = std::find(stalled_.begin(), stalled_.end(), false) - stalled_.begin();
-  named(silent < place_.ranks ? static_cast<int>(silent) : 0, why);
+  blame(0, why);
 }
 
 }  // namespace tilescope

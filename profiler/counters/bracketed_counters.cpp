@@ -89,11 +89,16 @@ KernelMeasurement BracketedCounters::measure(const std::string& name,
     }
     if (prepare) prepare(nullptr);
     session_.start();
-    open_bracket(session_, *driver_, sweep_, 0,
-                 l2_ == L2State::warm ? std::function<void(CUstream)>(warm_up) : nullptr);
-    work(nullptr);
-    close_bracket(session_, *driver_, sweep_, 0);
-    all_passes = session_.stop();
+    try {
+      open_bracket(session_, *driver_, sweep_, 0,
+                   l2_ == L2State::warm ? std::function<void(CUstream)>(warm_up) : nullptr);
+      work(nullptr);
+      close_bracket(session_, *driver_, sweep_, 0);
+      all_passes = session_.stop();
+    } catch (...) {
+      session_.abandon();
+      throw;
+    }
   }
   KernelMeasurement kernel;
   kernel.name = name;

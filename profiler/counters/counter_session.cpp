@@ -112,6 +112,16 @@ bool CounterSession::stop() {
   return params.isAllPassSubmitted != 0;
 }
 
+void CounterSession::abandon() noexcept {
+  for (const auto& end : {std::function([this] { pop(); }), std::function([this] { stop(); }),
+                          std::function([this] { reset(); })}) {
+    try {
+      end();
+    } catch (const std::exception&) {  // the error that led here is the one to tell
+    }
+  }
+}
+
 std::vector<RangeValues> CounterSession::collect() {
   auto decode = TILESCOPE_CUPTI_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
   decode.pRangeProfilerObject = object_.get();

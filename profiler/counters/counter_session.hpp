@@ -55,6 +55,9 @@ class CounterSession {
   void pop();
   /// @returns whether all passes are done; if not, start() and the same work must follow
   bool stop();
+  /// After an error between start() and stop(): the range that is open and all values are forgotten, and
+  /// start() begins anew.
+  void abandon() noexcept;
 
   /// Every range since the last call, in the order in which the ranges began. Waits for the device. Between
   /// stop() and start() only.

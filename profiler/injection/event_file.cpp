@@ -22,26 +22,35 @@ void add_once(std::vector<T>& all, T one) {
   if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(std::move(one));
 }
 
-/// @returns whether the file ends as it should
+/// @returns whether it is the last of its file
+bool read_event(const Json& event, Events& events) {
+  const std::string& kind = event.begin().key();
+  const Json& value = event.begin().value();
+  if (kind == "kernel") {
+    events.kernels.push_back(value.get<KernelMeasurement>());
+  } else if (kind == "collection") {
+    add_once(events.collections, value.get<CollectionFacts>());
+  } else if (kind == "message") {
+    add_once(events.messages, value.get<std::string>());
+  }
+  return kind == "end";
+}
+
+/// @returns whether the file ends as it should, and all of it can be read
 bool read_file(const fs::path& path, Events& events) {
   std::ifstream file(path);
-  bool ended = false;
+  bool ended = false, readable = true;
   for (std::string line; std::getline(file, line);) {
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object() || json.size() != 1) continue;  // the half line that a killed process leaves
-    const std::string& kind = json.begin().key();
-    const Json& value = json.begin().value();
-    if (kind == "kernel") {
-      events.kernels.push_back(value.get<KernelMeasurement>());
-    } else if (kind == "collection") {
-      add_once(events.collections, value.get<CollectionFacts>());
-    } else if (kind == "message") {
-      add_once(events.messages, value.get<std::string>());
-    } else if (kind == "end") {
-      ended = true;
+    try {
+      ended = read_event(json, events) || ended;
+    } catch (const std::exception& error) {
+      readable = false;
+      add_once(events.messages, std::string("an event that a process wrote cannot be read: ") + error.what());
     }
   }
-  return ended;
+  return ended && readable;
 }
 
 }  // namespace
@@ -90,7 +99,10 @@ Events read_events(const std::string& folder) {
   Events events;
   std::vector<fs::path> paths;
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder, failed)) paths.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder, failed)) {
+    std::error_code ignored;  // what is no file may never end
+    if (entry.is_regular_file(ignored)) paths.push_back(entry.path());
+  }
   if (failed) throw MachineLacks("the folder " + folder + " cannot be read (" + failed.message() + ")");
   std::sort(paths.begin(), paths.end());
   for (const fs::path& path : paths) {

@@ -21,9 +21,9 @@ constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 constexpr std::size_t kAlignment = 8;  // asked for by CUPTI
 constexpr double kSecondsPerTick = 1e-9;
 
-/// The trace that CUPTI's callbacks, which carry no user data, belong to.
-std::shared_ptr<ActivityTrace::State>& current() {
-  static std::shared_ptr<ActivityTrace::State> state;
+/// The trace that CUPTI's callbacks, which carry no user data, belong to. They come on a thread of CUPTI's.
+std::atomic<std::shared_ptr<ActivityTrace::State>>& current() {
+  static std::atomic<std::shared_ptr<ActivityTrace::State>> state;
   return state;
 }
 
@@ -51,7 +51,7 @@ void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* bytes, std::siz
 
 void CUPTIAPI complete_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
                               std::size_t valid_bytes) {
-  if (const std::shared_ptr<ActivityTrace::State> state = current()) {
+  if (const std::shared_ptr<ActivityTrace::State> state = current().load()) {
     CUpti_Activity* record = nullptr;
     while (state->library->cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS) {
       if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) continue;
@@ -69,19 +69,19 @@ void CUPTIAPI complete_buffer(CUcontext context, std::uint32_t stream, std::uint
 
 ActivityTrace::ActivityTrace(std::shared_ptr<const CuptiLibrary> library, Sink sink)
     : state_(std::make_shared<State>()) {
-  if (current()) throw std::logic_error("an activity trace is running already");
+  if (current().load()) throw std::logic_error("an activity trace is running already");
   state_->library = std::move(library);
   state_->sink = std::move(sink);
   const CuptiLibrary& cupti = *state_->library;
   TILESCOPE_CUPTI_CALL(cupti, cuptiActivityRegisterCallbacks, request_buffer, complete_buffer);
   TILESCOPE_CUPTI_CALL(cupti, cuptiActivityEnable, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-  current() = state_;
+  current().store(state_);
 }
 
 ActivityTrace::~ActivityTrace() {
   state_->library->cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   state_->library->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  current() = nullptr;
+  current().store(nullptr);
 }
 
 void ActivityTrace::flush() {

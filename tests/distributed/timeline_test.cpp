@@ -144,5 +144,89 @@ TEST_CASE("each cause shows where it is the only one") {
         0.4e-3);
 }
 
+/// Two ranks send as many bytes to a third.
+DistributedProgram two_senders() {
+  DistributedProgram program;
+  program.problem = even_problem();
+  program.ranks = 3;
+  for (const int rank : {0, 1, 2, 2}) {
+    program.buffers.push_back({rank, TensorName::k, rank == 2 ? BufferRole::received : BufferRole::operand, 8,
+                               1024, 64, ElementType::bf16});
+  }
+  for (const int from : {0, 1}) {
+    const auto whole = [](int buffer) { return BufferBlock{buffer, {0, 8}, {0, 1024}}; };
+    program.operations.push_back({0, {}, Move{MoveKind::copy, whole(from), whole(from + 2)}, 0});
+  }
+  return program;
+}
+
+TEST_CASE("a link carries one transfer after the other, in as well as out") {
+  const RankRates rates{1e12, 1e18, 1e9, 0, 0};
+  const DistributedProgram program = two_senders();
+  const double each = static_cast<double>(program.bytes(program.buffers[0])) / 1e9;
+  const RankTimeline timeline = predict_timeline(program, rates);
+  CHECK(timeline.seconds == doctest::Approx(2 * each));
+  CHECK(timeline.ranks[2].link_seconds == doctest::Approx(2 * each));
+}
+
+TEST_CASE("each kernel that an operation launches takes its time to begin") {
+  const LaunchedKernel kernel = kernel_on(128);
+  const DistributedProgram alone =
+      build_distributed(even_problem(), Direction::backward, {LinkSchedule::ring, 1});
+  const DeviceWork work(alone, kernel);
+  int launches = 0, operations = 0;
+  for (int operation = 0; operation < static_cast<int>(alone.operations.size()); ++operation) {
+    launches += work.launches(operation);
+    operations += work.launches(operation) > 0;
+  }
+  REQUIRE(launches > operations);
+  // So slow to begin that the rate is that of the tiles alone, which none of it is taken from.
+  const RankRates rates{1e15, 1e18, 1e18, 0, 1};
+  const RankTimeline timeline = predict_timeline(alone, rates, &kernel);
+  const double flops = 10.0 * static_cast<double>(even_problem().visible_pairs()) * 64;
+  CHECK(timeline.ranks[0].attention_seconds == doctest::Approx(flops / 1e15).epsilon(1e-9));
+  CHECK(timeline.seconds == doctest::Approx(launches + flops / 1e15));
+}
+
+TEST_CASE("the bytes of passes beside the launches, by what stands in memory before and after") {
+  int added = 0, stored = 0, cleared = 0;
+  for (const DistributedCase& c : distributed_cases({2, 3, 4})) {
+    const DistributedProgram program = build_distributed(c.problem, Direction::backward, c.options);
+    const AccumulationPlan plan = plan_accumulation(program);
+    const LaunchedKernel kernel = kernel_on(8);
+    const DeviceWork work(program, kernel);
+    const std::int64_t element = element_bytes(c.problem.dtype);
+    for (int index = 0; index < static_cast<int>(program.operations.size()); ++index) {
+      INFO(describe(c));
+      CAPTURE(index);
+      const auto& what = program.operations[at(index)].what;
+      if (const Attend* const attend = std::get_if<Attend>(&what)) {
+        const LaunchPlan& launch = plan.launches[at(index)];
+        const auto& k = program.buffers[at(attend->buffer(TensorName::k))];
+        const std::int64_t numbers = program.problem.batch * k.heads * attend->slice.kv_rows.count() * k.cols;
+        const auto& q = program.buffers[at(attend->buffer(TensorName::q))];
+        const std::int64_t rows = program.problem.batch * q.heads * attend->slice.q_rows.count();
+        std::int64_t bytes = launch.makes_delta ? rows * (2 * q.cols * element + 4) : 0;
+        for (const Landing landing : {launch.dk, launch.dv}) {
+          if (landing == Landing::store) bytes += numbers * (element + 4);  // the part read, the sum written
+          if (landing == Landing::add) bytes += numbers * (element + 4 + 4);  // and the sum read
+          stored += landing == Landing::store;
+          added += landing == Landing::add;
+        }
+        CHECK(work.memory_bytes(index) == bytes);
+      } else if (const Move& move = std::get<Move>(what); move.kind == MoveKind::add) {
+        const MovePlan& addition = plan.moves[at(index)];
+        if (addition.nothing || !addition.parts.empty()) continue;
+        const std::int64_t from = program.bytes(move.from), to = program.bytes(move.to);
+        CHECK(work.memory_bytes(index) == from + (addition.clears_source ? from : 0) + 2 * to);
+        cleared += addition.clears_source;
+      }
+    }
+  }
+  CHECK(added > 0);
+  CHECK(stored > 0);
+  CHECK(cleared > 0);
+}
+
 }  // namespace
 }  // namespace tilescope

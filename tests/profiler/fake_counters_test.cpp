@@ -2,9 +2,11 @@
 // What a profiled command may do without stopping the profiler for ever: devices that wait for each other,
 // kernels that never end, graphs that change. On the fakes of fake_cuda/, which stand before any real libcuda
 // and libcupti.
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +19,7 @@
 #include "profiler/driver/device_context.hpp"
 #include "profiler/injection/launch_counters.hpp"
 #include "profiler/injection/profiled_command.hpp"
+#include "profiler/timing/activity_trace.hpp"
 #include "profiler/work_profiler.hpp"
 #include "tests/paths.hpp"
 
@@ -135,6 +138,63 @@ TEST_CASE("counters that were switched on are switched off when their session ca
   CHECK_THROWS_AS(WorkProfiler("fake__bytes.sum", {}), CuptiError);
   CHECK(lines_of(log) == std::vector<std::string>{"enable 0", "disable 0"});
   std::filesystem::remove(log);
+}
+
+TEST_CASE("counters that fail while another context launches are lost alone, and no context stays current") {
+  const Variable refused("TILESCOPE_FAKE_REFUSAL", "cuptiRangeProfilerStop=7 once");
+  const CommandOutcome outcome = profiled("contexts");
+  CHECK(outcome.exit_code == 5);
+  REQUIRE(outcome.events.kernels.size() == 6);
+  const auto& kernels = outcome.events.kernels;
+  CHECK(std::count_if(kernels.begin(), kernels.end(),
+                      [](const KernelMeasurement& kernel) { return kernel.counters.empty(); }) == 3);
+  CHECK(outcome.events.messages.front().find("cuptiRangeProfilerStop") != std::string::npos);
+}
+
+TEST_CASE("work is measured on the device that was asked for, whichever is current") {
+  const TimerOptions twice{.min_samples = 1, .max_samples = 2, .rest_s = 0};
+  const DeviceContext other(1);
+  WorkProfiler profiler("fake__bytes.sum", twice, 0);
+  const CurrentContext current(other.driver(), other.get());
+  const auto device = [&] {
+    CUdevice now = -1;
+    TILESCOPE_DRIVER_CALL(*other.driver(), cuCtxGetDevice, &now);
+    return now;
+  };
+  std::vector<CUdevice> seen;
+  const auto work = [&](CUstream_st*) { seen.push_back(device()); };
+  profiler.measure("work", work);
+  profiler.count("work", work);
+  CHECK(seen.size() > 3);
+  CHECK(std::count(seen.begin(), seen.end(), 0) == std::ssize(seen));
+  CHECK(device() == 1);
+}
+
+TEST_CASE("work that throws leaves counters that can be taken again") {
+  WorkProfiler profiler("fake__bytes.sum", {});
+  int runs = 0;
+  const auto fails_once = [&runs](CUstream_st*) {
+    if (++runs == 2) throw std::runtime_error("no memory");
+  };
+  CHECK_THROWS_WITH(profiler.count("work", fails_once), "no memory");
+  CHECK(profiler.count("work", fails_once).counters == CounterValues{{"fake__bytes.sum", 64.0}});
+}
+
+TEST_CASE("buffers of activity records may be completed while traces come and go") {
+  const auto cupti = CuptiLibrary::load();
+  {
+    const ActivityTrace first(cupti, [](const KernelMeasurement&) {});
+  }  // registers the callbacks
+  void* const fakes = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  const auto complete_buffer = reinterpret_cast<void (*)()>(dlsym(fakes, "tilescope_fake_complete_buffer"));
+  REQUIRE((complete_buffer != nullptr));
+  std::atomic<bool> done = false;
+  std::thread of_cupti([&] {
+    while (!done) complete_buffer();
+  });
+  for (int i = 0; i < 20000; ++i) const ActivityTrace trace(cupti, [](const KernelMeasurement&) {});
+  done = true;
+  of_cupti.join();
 }
 
 TEST_CASE("passes that never end are given up") {

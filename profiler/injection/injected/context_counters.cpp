@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "profiler/driver/device_context.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -128,11 +130,9 @@ void ContextCounters::flush() {
 
 void ContextCounters::suspend() {
   if (!session_) return;
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPushCurrent, context_);
+  const CurrentContext current(driver_, context_);
   flush();
   session_.reset();
-  CUcontext popped = nullptr;
-  TILESCOPE_DRIVER_CALL(*driver_, cuCtxPopCurrent, &popped);
 }
 
 void ContextCounters::abandon() {

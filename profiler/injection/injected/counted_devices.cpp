@@ -14,12 +14,6 @@ constexpr std::chrono::seconds kLongestWait{10};
 
 }  // namespace
 
-void DeviceLaunches::suspend_others(CUcontext context) const {
-  for (const auto& [other, counters] : contexts) {
-    if (other != context && counters) counters->suspend();
-  }
-}
-
 void CountedDevices::use(std::shared_ptr<const CuptiLibrary> cupti,
                          std::shared_ptr<const DriverLibrary> driver) {
   cupti_ = std::move(cupti);
@@ -43,7 +37,7 @@ void CountedDevices::add(CUcontext context) {
   }
   const std::lock_guard launches(device->mutex);
   device->contexts[context] = nullptr;
-  device->suspend_others(context);
+  suspend_others(*device, context);
   const std::lock_guard setup(setup_mutex_);
   auto counters = std::make_unique<ContextCounters>(
       cupti_, driver_, context, request_, [this](const KernelMeasurement& kernel) { file_.kernel(kernel); });
@@ -72,6 +66,17 @@ void CountedDevices::remove(CUcontext context) {
     counters->abandon();
   }
   add_losses(*counters);
+}
+
+void CountedDevices::suspend_others(DeviceLaunches& device, CUcontext launching) {
+  for (const auto& [context, counters] : device.contexts) {
+    if (context == launching || !counters) continue;
+    try {
+      counters->suspend();
+    } catch (const std::exception& error) {
+      give_up(device, context, error.what());
+    }
+  }
 }
 
 void CountedDevices::give_up(DeviceLaunches& device, CUcontext context, const std::string& why) {

@@ -19,9 +19,6 @@ namespace tilescope {
 struct DeviceLaunches {
   std::recursive_timed_mutex mutex;
   std::map<CUcontext, std::unique_ptr<ContextCounters>> contexts;  // empty pointer: no counters there
-
-  /// Lets the counters go that other contexts hold.
-  void suspend_others(CUcontext context) const;
 };
 
 class CountedDevices {
@@ -36,6 +33,9 @@ class CountedDevices {
   void remove(CUcontext context);
   /// Null for a context that was not added.
   DeviceLaunches* of(CUcontext context);
+  /// Lets the counters go that other contexts of the device hold; a context whose counters fail on the way
+  /// does without them from now on. The device must be locked.
+  void suspend_others(DeviceLaunches& device, CUcontext launching);
   /// Does without the counters of a context from now on. The device must be locked.
   void give_up(DeviceLaunches& device, CUcontext context, const std::string& why);
 

@@ -208,7 +208,7 @@ void Injection::before_launch(CUpti_CallbackId id, const CUpti_CallbackData& dat
   }
   try {
     if (!wanted) return counters->pause();
-    under_way.device->suspend_others(data.context);
+    devices_.suspend_others(*under_way.device, data.context);
     counters->before(std::move(launched), call.graph != nullptr);
     under_way.counters = counters;
   } catch (const std::exception& error) {

@@ -5,7 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <clocale>
 #include <cmath>
+#include <locale>
 #include <utility>
 
 #include "cpu_ref/judge/locate.hpp"
@@ -164,6 +166,25 @@ TEST_CASE("sampled rows are judged with descales that the problem tells, others 
                        "descale_q = data: must be a number or random where inputs are made by chance and not "
                        "kept, as on a device",
                        BadInput);
+}
+
+/// Decimals with a comma, as in many countries.
+struct Comma : std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+};
+
+TEST_CASE("descales are written and read with a point, whatever the locale") {
+  const std::locale before = std::locale::global(std::locale(std::locale(), new Comma));
+  const std::string c_before = std::setlocale(LC_NUMERIC, nullptr);
+  for (const char* name : {"de_DE.UTF-8", "fr_FR.UTF-8", "sv_SE.UTF-8"}) {
+    if (std::setlocale(LC_NUMERIC, name) != nullptr) break;
+  }
+  CHECK(to_string(Descale{.value = 0.5}) == "0.5");
+  CHECK(parse_descale("descale_q", "0.5") == Descale{.value = 0.5});
+  CHECK_THROWS_AS(parse_descale("descale_q", "0,5"), BadInput);
+  CHECK_THROWS_AS(parse_descale("descale_q", "0x1p-1"), BadInput);  // strtod, which asks the locale, reads it
+  std::setlocale(LC_NUMERIC, c_before.c_str());
+  std::locale::global(before);
 }
 
 TEST_CASE("descales are refused where they mean nothing and by kernels that take none") {

@@ -361,6 +361,54 @@ TEST_CASE("instruction sets, which sum in other orders, are mirrors of each othe
   }
 }
 
+TEST_CASE("one NaN or infinity is too much for a mirror, whatever the rest") {
+  for (const float wrong :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    CAPTURE(wrong);
+    Reference reference(small_problem(), InputKind::normal, Direction::backward);
+    const Kernel& flash2 = kernel_named("cpu:flash2");
+    reference.run(flash2, ProgramOptions::with_tile(kTile), Direction::backward);
+    const TensorSet mirror = reference.take_outputs();
+    reference.run(flash2, ProgramOptions::with_tile(kTile), Direction::backward);
+    TensorSet kernel = reference.take_outputs();
+    for (const TensorName name : {out, dq, dk, dv}) {
+      const std::int64_t middle = kernel[name].shape().elements() / 2;
+      const float right = kernel[name].get(middle);
+      kernel[name].set(middle, wrong);
+      CHECK(refused(judge_mirror(reference, kernel, mirror, Direction::backward)) == std::vector{name});
+      kernel[name].set(middle, right);
+    }
+  }
+}
+
+TEST_CASE("what a device flushes to zero, by hand: gradients of nothing") {
+  TensorSet inputs({.seqlen_k = 2, .head_dim = 1, .softmax_scale = -2.0});
+  for (TensorName name : {q, k, v, dout}) inputs.allocate(name);
+  inputs[q].set(0, 3.0f);
+  for (const int key : {0, 1}) inputs[k].set(key, 1.0f);
+  for (const int key : {0, 1}) inputs[v].set(key, 2.0f);
+  inputs[dout].set(0, 0.0f);  // no gradient has terms: what is left is four units of 2^-126 of each dS
+  const Reference reference(std::move(inputs), Direction::backward);
+  const auto units = [&](TensorName name) {
+    return reference.mirror_bounds(name)[0].before_rounding / 0x1p-126;
+  };
+  CHECK(units(dq) == doctest::Approx(4 * 2 * std::sqrt(2)));  // two keys of 1, times the scale
+  CHECK(units(dk) == doctest::Approx(4 * 2 * 3));             // one query of 3, times the scale
+}
+
+TEST_CASE("what rounding costs, by hand") {
+  const TermScale terms{.sum = 3, .by_probs = 5, .by_out = 7};
+  const auto cost = [&](TensorName name) {
+    const RoundingCost all = rounding_cost(terms, 6, 4, name);
+    return std::vector{all.fp32, all.by_out, all.element};
+  };
+  CHECK(cost(out) == std::vector{2.0 * 3 + 5 * 5, 0.0, 7.0 * 3});
+  CHECK(cost(lse) == std::vector{2.0 * 5, 0.0, 7.0});
+  CHECK(cost(dq) == std::vector{3 + 2.0 * 5 * 5, 7.0, 7.0 * 3});
+  CHECK(cost(dk) == cost(dq));
+  CHECK(cost(dv) == std::vector{2.0 * 5 * 3, 0.0, 7.0 * 3});
+}
+
 TEST_CASE("the scale of errors by hand: two keys") {
   TensorSet inputs({.seqlen_k = 2, .head_dim = 1, .softmax_scale = -2.0});
   for (TensorName name : {q, k, v, dout}) inputs.allocate(name);

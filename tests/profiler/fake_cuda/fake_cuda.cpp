@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/profiler/fake_cuda/fake_cuda.hpp"
@@ -36,7 +37,11 @@ struct FakeDevice {
   std::atomic<int> collectives = 0;  // launched so far; each ends when the other device has launched as many
   std::atomic<bool> hangs = false;   // in a kernel that never ends
 };
-FakeDevice devices[fake_cuda::kDevices];  // a context's handle is its device's address
+FakeDevice devices[fake_cuda::kDevices];
+/// Handles of contexts: the primary ones, then a second one of each device.
+char contexts[2 * fake_cuda::kDevices];
+
+CUcontext context_number(int number) { return reinterpret_cast<CUcontext>(&contexts[number]); }
 
 /// Contexts that were made current. Plain data: exit handlers use it after the destructors of the thread have
 /// run.
@@ -47,15 +52,18 @@ struct ContextStack {
 thread_local ContextStack current{};
 
 int device_of(CUcontext context) {
-  return static_cast<int>(reinterpret_cast<FakeDevice*>(context) - devices);
+  return static_cast<int>(reinterpret_cast<char*>(context) - contexts) % fake_cuda::kDevices;
 }
-int current_device() { return current.size == 0 ? 0 : device_of(current.all[current.size - 1]); }
+CUcontext current_context() { return current.size == 0 ? context_number(0) : current.all[current.size - 1]; }
+int current_device() { return device_of(current_context()); }
 
-/// What `function` is asked to return.
+/// What `function` is asked to return: each time, or with "once" behind it the first time.
 CUptiResult refusal(const std::string& function) {
+  static std::atomic<bool> refused = false;
   const char* variable = std::getenv("TILESCOPE_FAKE_REFUSAL");
   const std::string asked = variable ? variable : "";
   if (!asked.starts_with(function + "=")) return CUPTI_SUCCESS;
+  if (asked.ends_with("once") && refused.exchange(true)) return CUPTI_SUCCESS;
   return static_cast<CUptiResult>(std::atoi(asked.c_str() + function.size() + 1));
 }
 
@@ -69,12 +77,18 @@ void tell(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   if (subscriber) subscriber(subscriber_data, domain, id, data);
 }
 
+void tell_made(CUcontext context) {
+  CUpti_ResourceData data{};
+  data.context = context;
+  tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &data);
+}
+
 /// Runs `call` between the two callbacks of a driver call.
 template <class Parameters, class Call>
 CUresult between_callbacks(CUpti_CallbackId id, const char* symbol, const Parameters& parameters, Call call) {
   CUresult status = CUDA_SUCCESS;
   CUpti_CallbackData data{};
-  data.context = reinterpret_cast<CUcontext>(&devices[current_device()]);
+  data.context = current_context();
   data.symbolName = symbol;
   data.functionParams = &parameters;
   data.functionReturnValue = &status;
@@ -96,6 +110,7 @@ void start_kernel(std::string_view name) {
 struct Session {
   int device = 0;
   std::vector<std::string> ranges;
+  bool started = false;
 };
 
 Session& session_of(const void* image) {
@@ -120,9 +135,20 @@ CUpti_GraphData graph_data(CUgraph graph, CUgraphExec executable) {
   return data;
 }
 
+CUpti_BuffersCallbackCompleteFunc buffer_completed = nullptr;
+
 }  // namespace
 
+CUcontext fake_cuda::second_context(int device) {
+  const CUcontext made = context_number(kDevices + device);
+  tell_made(made);
+  return made;
+}
+
 extern "C" {
+
+/// Hands an empty buffer of activity records to whoever asked for them, as a thread of CUPTI's does.
+void tilescope_fake_complete_buffer() { buffer_completed(nullptr, 0, nullptr, 0, 0); }
 
 CUresult cuInit(unsigned) {
   static bool injected = false;
@@ -142,10 +168,13 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* made, CUdevice device) {
-  *made = reinterpret_cast<CUcontext>(&devices[device]);
-  CUpti_ResourceData data{};
-  data.context = *made;
-  tell(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, &data);
+  *made = context_number(device);
+  tell_made(*made);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = current.size == 0 ? nullptr : current_context();
   return CUDA_SUCCESS;
 }
 
@@ -303,7 +332,7 @@ CUptiResult cuptiProfilerHostEvaluateToGpuValues(CUpti_Profiler_Host_EvaluateToG
 }
 
 CUptiResult cuptiRangeProfilerEnable(CUpti_RangeProfiler_Enable_Params* parameters) {
-  auto* session = new Session{device_of(parameters->ctx), {}};
+  auto* session = new Session{device_of(parameters->ctx), {}, false};
   note("enable", session->device);
   parameters->pRangeProfilerObject = reinterpret_cast<CUpti_RangeProfiler_Object*>(session);
   return CUPTI_SUCCESS;
@@ -329,6 +358,11 @@ CUptiResult cuptiRangeProfilerCounterDataImageInitialize(
   return CUPTI_SUCCESS;
 }
 
+CUptiResult cuptiRangeProfilerStart(CUpti_RangeProfiler_Start_Params* parameters) {
+  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
+  return std::exchange(session->started, true) ? CUPTI_ERROR_INVALID_OPERATION : CUPTI_SUCCESS;
+}
+
 CUptiResult cuptiRangeProfilerPushRange(CUpti_RangeProfiler_PushRange_Params* parameters) {
   reinterpret_cast<Session*>(parameters->pRangeProfilerObject)->ranges.emplace_back(parameters->pRangeName);
   return CUPTI_SUCCESS;
@@ -337,7 +371,9 @@ CUptiResult cuptiRangeProfilerPushRange(CUpti_RangeProfiler_PushRange_Params* pa
 /// TILESCOPE_FAKE_ENDLESS: there is always another pass to come.
 CUptiResult cuptiRangeProfilerStop(CUpti_RangeProfiler_Stop_Params* parameters) {
   parameters->isAllPassSubmitted = std::getenv("TILESCOPE_FAKE_ENDLESS") == nullptr;
-  return CUPTI_SUCCESS;
+  auto* session = reinterpret_cast<Session*>(parameters->pRangeProfilerObject);
+  return std::exchange(session->started, false) ? refusal("cuptiRangeProfilerStop")
+                                                : CUPTI_ERROR_INVALID_OPERATION;
 }
 
 CUptiResult cuptiRangeProfilerGetCounterDataInfo(CUpti_RangeProfiler_GetCounterDataInfo_Params* parameters) {
@@ -349,6 +385,16 @@ CUptiResult cuptiRangeProfilerCounterDataGetRangeInfo(
     CUpti_RangeProfiler_CounterData_GetRangeInfo_Params* parameters) {
   parameters->rangeName = session_of(parameters->pCounterDataImage).ranges.at(parameters->rangeIndex).c_str();
   return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
+                                           CUpti_BuffersCallbackCompleteFunc completed) {
+  buffer_completed = completed;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, CUpti_Activity**) {
+  return CUPTI_ERROR_MAX_LIMIT_REACHED;
 }
 
 CUptiResult cuptiPmSamplingEnable(CUpti_PmSampling_Enable_Params* parameters) {

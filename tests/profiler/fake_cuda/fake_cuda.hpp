@@ -2,6 +2,8 @@
 // What programs on the fake driver have to know of it.
 #pragma once
 
+#include <cuda.h>
+
 #include <vector>
 
 namespace fake_cuda {
@@ -14,5 +16,8 @@ struct Graph {
   std::vector<const char*> kernels;
   const Graph* made_from = nullptr;  // of a CUgraphExec
 };
+
+/// Makes a context of the device beside its primary one.
+CUcontext second_context(int device);
 
 }  // namespace fake_cuda

@@ -50,6 +50,21 @@ void devices_in_turn() {
   for (int i = 0; i < 6; ++i) launch_on(i % 2, "fake_kernel");
 }
 
+/// Two contexts of one device. What the program has made current stays so.
+void contexts_in_turn() {
+  CUcontext contexts[2];
+  check(cuDevicePrimaryCtxRetain(&contexts[0], 0));
+  contexts[1] = fake_cuda::second_context(0);
+  for (int i = 0; i < 6; ++i) {
+    CUcontext mine = contexts[i % 2], now = nullptr;
+    check(cuCtxPushCurrent(mine));
+    launch("fake_kernel");
+    check(cuCtxGetCurrent(&now));
+    if (now != mine) std::_Exit(6);
+    check(cuCtxPopCurrent(&now));
+  }
+}
+
 constexpr const char* kCollective = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
 /// As ncclGroupEnd does: one thread launches on each device in turn.
@@ -134,6 +149,7 @@ int main(int count, char** arguments) {
       {"plain", plain},
       {"abort", aborts},
       {"devices", devices_in_turn},
+      {"contexts", contexts_in_turn},
       {"collective", collective_of_one_thread},
       {"collective-threads", collective_of_two_threads},
       {"collective-graph", collective_in_graph},

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -68,6 +69,31 @@ ProfileRequest filtering(const std::string& expression, std::int64_t skip, std::
 }
 
 }  // namespace
+
+TEST_CASE("what is no file in the folder of events is passed over, and a wrong event is said") {
+  const Folder folder;
+  EventFile(folder.path()).end();
+  REQUIRE(mkfifo((folder.path() + "/0-1.jsonl").c_str(), 0600) == 0);
+  fs::create_directory(folder.path() + "/1-1.jsonl");
+  std::ofstream(folder.path() + "/2-1.jsonl")
+      << R"({"kernel":{"name":7}})"
+      << "\n"
+      << R"({"message":[]})"
+      << "\n"
+      << R"({"collection":null})"
+      << "\n"
+      << R"({"kernel":{"name":"k","launch":{"grid":[1,1,1],"block":[1,1,1]}}})"
+      << "\n"
+      << R"({"end":true})"
+      << "\n";
+  const Events events = read_events(folder.path());
+  CHECK(events.processes == 2);
+  CHECK(events.unfinished == 1);
+  REQUIRE(events.kernels.size() == 1);
+  CHECK(events.kernels[0].name == "k");
+  REQUIRE(!events.messages.empty());
+  CHECK(events.messages[0].starts_with("an event that a process wrote cannot be read"));
+}
 
 TEST_CASE("a request reaches the other side unchanged, and nothing else passes for one") {
   ProfileRequest request = filtering("flash.*\"fwd\\b", 3, 17);
