@@ -14,11 +14,12 @@ DeviceRank::DeviceRank(int rank, RankedProgram& shared)
       shared_(shared),
       program_(shared.program) {
   const RankPlan& plan = shared_.plans[at(rank_)];
-  for (int i = 0; i < plan.lanes; ++i) {
-    // Copies first, then strands in their order: what is ready of a later one fills what earlier ones leave.
-    const int place = i < plan.strands ? 1 + i : 0;
-    lanes_.push_back(std::make_unique<Lane>(place));
-    lane_ends_.push_back(std::make_unique<Event>());
+  for (int i = 0; i < plan.streams; ++i) {
+    // Copies first, then compute streams in their order: what is ready of a later one fills what earlier ones
+    // leave.
+    const int place = i < plan.compute_streams ? 1 + i : 0;
+    streams_.push_back(std::make_unique<RankStream>(place));
+    stream_ends_.push_back(std::make_unique<Event>());
   }
   for (const Enqueued& entry : plan.enqueued) {
     if (!entry.awaited) continue;
@@ -32,16 +33,16 @@ DeviceRank::DeviceRank(int rank, RankedProgram& shared)
         buffers_.emplace(i, DeviceBuffer(std::string(to_string(buffer.tensor)), program_.bytes(buffer)));
     shared_.memory[at(i)] = made.first->second.data();
   }
-  for (int strand = 0; strand < plan.strands; ++strand) {
+  for (int compute_stream = 0; compute_stream < plan.compute_streams; ++compute_stream) {
     Scratch& scratch = scratch_.emplace_back();
     scratch.counter = DeviceBuffer("work counter", sizeof(WorkCounter));
-    scratch.counter.zero(lane(0));
+    scratch.counter.zero(stream(0));
   }
-  lanes_.front()->synchronize("clearing the work counters");
+  streams_.front()->synchronize("clearing the work counters");
   for (int i = 0; i < static_cast<int>(program_.operations.size()); ++i) {
     const Operation& operation = program_.operations[at(i)];
     const Attend* const attend = std::get_if<Attend>(&operation.what);
-    if (attend != nullptr && attend->rank == rank_) prepare(i, *attend, operation.strand);
+    if (attend != nullptr && attend->rank == rank_) prepare(i, *attend, operation.compute_stream);
   }
 }
 
@@ -90,13 +91,13 @@ std::int64_t DeviceRank::memory_bytes() const {
 void DeviceRank::clear() {
   for (const int index : shared_.accumulation.cleared) {
     const auto found = buffers_.find(index);
-    if (found != buffers_.end()) found->second.zero(lane(0));
+    if (found != buffers_.end()) found->second.zero(stream(0));
   }
   for (const int index : shared_.accumulation.emptied) {
     const auto found = buffers_.find(index);
     if (found == buffers_.end()) continue;
     launch_fill(static_cast<float*>(found->second.data()), found->second.bytes() / 4,
-                -std::numeric_limits<float>::infinity(), lane(0));
+                -std::numeric_limits<float>::infinity(), stream(0));
   }
 }
 
@@ -118,45 +119,46 @@ void DeviceRank::begin(int repetition) {
     for (const auto& other : shared_.ranks) {
       if (other == nullptr) continue;  // NCCL's two sides meet
       const Event& end = other->repetition_ends_[at((repetition - 1) % 2)];
-      check_cuda(cudaStreamWaitEvent(lane(0), end.get()), "waiting for the repetition before");
+      check_cuda(cudaStreamWaitEvent(stream(0), end.get()), "waiting for the repetition before");
     }
   }
-  if (repetition == timed_from_) check_cuda(cudaEventRecord(time_begin_.get(), lane(0)), "taking the time");
+  if (repetition == timed_from_) check_cuda(cudaEventRecord(time_begin_.get(), stream(0)), "taking the time");
   if (share_ != WorkShare::link) clear();
-  check_cuda(cudaEventRecord(started_.get(), lane(0)), "noting the beginning");
-  for (std::size_t i = 1; i < lanes_.size(); ++i)
-    check_cuda(cudaStreamWaitEvent(lanes_[i]->get(), started_.get()), "waiting for the beginning");
+  check_cuda(cudaEventRecord(started_.get(), stream(0)), "noting the beginning");
+  for (std::size_t i = 1; i < streams_.size(); ++i)
+    check_cuda(cudaStreamWaitEvent(streams_[i]->get(), started_.get()), "waiting for the beginning");
 }
 
-void DeviceRank::wait_for(int lane_index, const OperationEnd& end) {
+void DeviceRank::wait_for(int stream_index, const OperationEnd& end) {
   const Event& event = *shared_.ranks[at(end.rank)]->ends_.at(end.operation);
-  check_cuda(cudaStreamWaitEvent(lane(lane_index), event.get()), "waiting for an operation");
+  check_cuda(cudaStreamWaitEvent(stream(stream_index), event.get()), "waiting for an operation");
 }
 
 void DeviceRank::enqueue(const Enqueued& entry) {
-  const bool link = entry.lane >= shared_.plans[at(rank_)].strands;
+  const bool link = entry.stream >= shared_.plans[at(rank_)].compute_streams;
   if (share_ == (link ? WorkShare::launches : WorkShare::link)) return;
   if (link && shared_.transport == Transport::nccl) return exchange(entry);
   const int index = entry.operations.front();
   const Operation& operation = program_.operations[at(index)];
   if (const Attend* const launch = std::get_if<Attend>(&operation.what))
-    return attend(index, *launch, entry.lane);
+    return attend(index, *launch, entry.stream);
   const Move& what = std::get<Move>(operation.what);
-  link ? copy(what, entry.lane) : move(index, what, entry.lane);
+  link ? copy(what, entry.stream) : move(index, what, entry.stream);
 }
 
 void DeviceRank::note_end(const Enqueued& entry) {
-  check_cuda(cudaEventRecord(ends_.at(entry.operations.front())->get(), lane(entry.lane)), "noting an end");
+  check_cuda(cudaEventRecord(ends_.at(entry.operations.front())->get(), stream(entry.stream)),
+             "noting an end");
 }
 
 void DeviceRank::end(int repetition) {
-  for (std::size_t i = 1; i < lanes_.size(); ++i) {
-    check_cuda(cudaEventRecord(lane_ends_[i]->get(), lanes_[i]->get()), "noting the end of a lane");
-    check_cuda(cudaStreamWaitEvent(lane(0), lane_ends_[i]->get()), "waiting for a lane");
+  for (std::size_t i = 1; i < streams_.size(); ++i) {
+    check_cuda(cudaEventRecord(stream_ends_[i]->get(), streams_[i]->get()), "noting the end of a stream");
+    check_cuda(cudaStreamWaitEvent(stream(0), stream_ends_[i]->get()), "waiting for a stream");
   }
-  check_cuda(cudaEventRecord(repetition_ends_[at(repetition % 2)].get(), lane(0)), "noting the end");
+  check_cuda(cudaEventRecord(repetition_ends_[at(repetition % 2)].get(), stream(0)), "noting the end");
   if (repetition + 1 == repetitions_)
-    check_cuda(cudaEventRecord(time_end_.get(), lane(0)), "taking the time");
+    check_cuda(cudaEventRecord(time_end_.get(), stream(0)), "taking the time");
 }
 
 bool DeviceRank::finished() {

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "distributed/devices/device_ranks.hpp"
-#include "distributed/devices/event.hpp"
-#include "distributed/devices/lane.hpp"
 #include "distributed/devices/nccl_library.hpp"
+#include "distributed/devices/streams.hpp"
 #include "distributed/devices/sums.hpp"
 #include "distributed/execution/accumulation_plan.hpp"
 #include "distributed/execution/rank_queues.hpp"
@@ -51,7 +50,7 @@ class DeviceRank final : public RankQueue {
   double elapsed_seconds() const;
 
   void begin(int repetition) override;
-  void wait_for(int lane, const OperationEnd& end) override;
+  void wait_for(int stream, const OperationEnd& end) override;
   void enqueue(const Enqueued& entry) override;
   void note_end(const Enqueued& entry) override;
   void end(int repetition) override;
@@ -72,9 +71,9 @@ class DeviceRank final : public RankQueue {
     DeviceBuffer out, lse, dk, dv, counter;
   };
 
-  void prepare(int operation, const Attend& attend, int strand);
-  void land_outputs(const Attend& attend, const LaunchPlan& plan, int strand, Launch& launch);
-  void land_gradients(const Attend& attend, const LaunchPlan& plan, int strand, Launch& launch);
+  void prepare(int operation, const Attend& attend, int compute_stream);
+  void place_outputs(const Attend& attend, const LaunchPlan& plan, int compute_stream, Launch& launch);
+  void place_gradients(const Attend& attend, const LaunchPlan& plan, int compute_stream, Launch& launch);
   DeviceTensor tensor(int buffer) const;
   /// From a row and head of it on.
   DeviceTensor tensor(const BufferBlock& block) const;
@@ -82,37 +81,37 @@ class DeviceRank final : public RankQueue {
   static DeviceTensor packed(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
                              std::int64_t cols);
   PassRows extent(const BufferBlock& block) const;
-  /// Of that buffer of one launch of a strand.
-  std::int64_t most_bytes(TensorName name, int strand) const;
+  /// Of that buffer of one launch of a compute stream.
+  std::int64_t most_bytes(TensorName name, int compute_stream) const;
 
   void clear();
-  /// What follows is enqueued on `strand`.
-  void attend(int operation, const Attend& attend, int strand);
-  /// Merges parts into a target whose lse is the buffer `statistics`.
-  void merge(int statistics, const DeviceTensor& target, const std::vector<const Launch*>& parts,
-             bool fp32_target, int strand);
-  void move(int operation, const Move& move, int strand);
-  void round(int operation, const Move& move, int strand);
-  void add(int operation, const Move& move, int strand);
+  /// What follows is enqueued on `compute_stream`.
+  void attend(int operation, const Attend& attend, int compute_stream);
+  /// Merges parts into a target whose LSE is in the buffer `lse_buffer`.
+  void merge(int lse_buffer, const DeviceTensor& target, const std::vector<const Launch*>& parts,
+             bool fp32_target, int compute_stream);
+  void move(int operation, const Move& move, int compute_stream);
+  void round(int operation, const Move& move, int compute_stream);
+  void add(int operation, const Move& move, int compute_stream);
   /// Calls visit(from, to, bytes of a row, rows, bytes from row to row of either) for what lies evenly.
   template <typename Visitor>
   void for_each_pitched(const Move& move, Visitor&& visit) const;
-  void copy(const Move& move, int lane);
+  void copy(const Move& move, int stream);
   void exchange(const Enqueued& entry);
   void make_current() const;
-  cudaStream_t lane(int index) const { return lanes_[static_cast<std::size_t>(index)]->get(); }
+  cudaStream_t stream(int index) const { return streams_[static_cast<std::size_t>(index)]->get(); }
 
   int rank_, device_;
   RankedProgram& shared_;
   const DistributedProgram& program_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<RankStream>> streams_;
   std::map<int, DeviceBuffer> buffers_;              // by the program's number
   std::map<int, std::unique_ptr<Launch>> launches_;  // by operation
-  std::vector<Scratch> scratch_;                     // by strand
+  std::vector<Scratch> scratch_;                     // by compute stream
   std::map<int, DeviceBuffer> deltas_;               // by buffer of lse
   std::map<int, std::shared_ptr<Event>> ends_;       // by operation
   Event started_;
-  std::vector<std::unique_ptr<Event>> lane_ends_;
+  std::vector<std::unique_ptr<Event>> stream_ends_;
   std::array<Event, 2> repetition_ends_;  // of even and odd repetitions
   Event time_begin_{true}, time_end_{true};
   WorkShare share_ = WorkShare::everything;

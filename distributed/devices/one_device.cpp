@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distributed/devices/one_device.hpp"
 
-#include "distributed/devices/event.hpp"
+#include "distributed/devices/streams.hpp"
 #include "gpu/launch/pass_runner.hpp"
 
 namespace tilescope {

@@ -29,15 +29,15 @@ void DeviceRank::for_each_pitched(const Move& move, Visitor&& visit) const {
   }
 }
 
-void DeviceRank::copy(const Move& move, int lane_index) {
+void DeviceRank::copy(const Move& move, int stream_index) {
   for_each_pitched(move, [&](const void* from, void* to, std::int64_t width, std::int64_t height,
                              std::int64_t from_pitch, std::int64_t to_pitch) {
     const bool whole = from_pitch == width && to_pitch == width;
     const auto bytes = static_cast<std::size_t>(width), rows = static_cast<std::size_t>(height);
-    check_cuda(whole ? cudaMemcpyAsync(to, from, bytes * rows, cudaMemcpyDefault, lane(lane_index))
+    check_cuda(whole ? cudaMemcpyAsync(to, from, bytes * rows, cudaMemcpyDefault, stream(stream_index))
                      : cudaMemcpy2DAsync(to, static_cast<std::size_t>(to_pitch), from,
                                          static_cast<std::size_t>(from_pitch), bytes, rows, cudaMemcpyDefault,
-                                         lane(lane_index)),
+                                         stream(stream_index)),
                "copying " + std::string(to_string(program_.buffer_of(move.from).tensor)));
   });
 }
@@ -55,9 +55,10 @@ void DeviceRank::exchange(const Enqueued& entry) {
       for (std::int64_t i = 0; i < messages; ++i) {
         if (sender == rank_)
           nccl.send(rank_, receiver, from + i * from_pitch, static_cast<std::size_t>(bytes),
-                    lane(entry.lane));
+                    stream(entry.stream));
         if (receiver == rank_)
-          nccl.receive(rank_, sender, to + i * to_pitch, static_cast<std::size_t>(bytes), lane(entry.lane));
+          nccl.receive(rank_, sender, to + i * to_pitch, static_cast<std::size_t>(bytes),
+                       stream(entry.stream));
       }
     });
   }
@@ -136,12 +137,12 @@ void DeviceRank::fill() {
           static_cast<double>(program_.problem.visible_pairs()) /
           static_cast<double>(program_.problem.batch * program_.problem.heads * program_.problem.seqlen_q);
       launch_fill(static_cast<float*>(data), count, static_cast<float>(std::log(std::max(1.0, keys)) + 0.5),
-                  lane(0));
+                  stream(0));
     } else {
-      fill_normal(data, count, buffer.dtype, program_.problem.seed, buffer.tensor, lane(0));
+      fill_normal(data, count, buffer.dtype, program_.problem.seed, buffer.tensor, stream(0));
     }
   }
-  lanes_.front()->synchronize("filling the inputs");
+  streams_.front()->synchronize("filling the inputs");
 }
 
 }  // namespace tilescope

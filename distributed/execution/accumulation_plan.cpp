@@ -80,7 +80,7 @@ class AccumulationPlanner {
   bool covers(int buffer, const IndexRange& rows) const {
     return rows.contains({0, program_.buffers[at(buffer)].rows});
   }
-  Landing& landing(int operation, TensorName tensor) {
+  OutputPlacement& placement(int operation, TensorName tensor) {
     LaunchPlan& of = plan_.launches[at(operation)];
     return tensor == out_accum ? of.out : tensor == dk_accum ? of.dk : of.dv;
   }
@@ -115,7 +115,7 @@ class AccumulationPlanner {
       if (use.kind != Use::launch) continue;
       const IndexRange rows = launch(use.operation).slice.q_rows;
       const bool first = !reached.overlaps(rows);
-      landing(use.operation, out_accum) = first ? Landing::result : Landing::part;
+      placement(use.operation, out_accum) = first ? OutputPlacement::result : OutputPlacement::part;
       first ? written.add(rows) : parts.push_back(use.operation);
       launches.push_back(use.operation);
       reached.add(rows);
@@ -131,7 +131,7 @@ class AccumulationPlanner {
       plan_.moves[at(round)].parts = parts;
       return;
     }
-    for (const int operation : launches) landing(operation, out_accum) = Landing::add;
+    for (const int operation : launches) placement(operation, out_accum) = OutputPlacement::add;
   }
 
   void plan_statistics() {
@@ -145,7 +145,7 @@ class AccumulationPlanner {
     const std::vector<Use>& uses = uses_[at(sums)];
     if (uses.empty()) return;
     if (is_whole_result(sums)) {
-      landing(uses[0].operation, program_.buffers[at(sums)].tensor) = Landing::result;
+      placement(uses[0].operation, program_.buffers[at(sums)].tensor) = OutputPlacement::result;
       plan_.moves[at(uses[1].operation)].nothing = true;
       plan_.exists[at(sums)] = false;
     } else if (are_parts(uses)) {
@@ -174,7 +174,7 @@ class AccumulationPlanner {
     plan_.exists[at(sums)] = false;
     for (std::size_t i = 0; i < uses.size(); ++i) {
       if (uses[i].kind == Use::launch) {
-        landing(uses[i].operation, program_.buffers[at(sums)].tensor) = Landing::part;
+        placement(uses[i].operation, program_.buffers[at(sums)].tensor) = OutputPlacement::part;
         continue;
       }
       MovePlan& taking = plan_.moves[at(uses[i].operation)];
@@ -186,7 +186,7 @@ class AccumulationPlanner {
     const std::vector<Use>& uses = uses_[at(sums)];
     const bool stored = uses[0].kind == Use::launch && covers(sums, launch(uses[0].operation).slice.kv_rows);
     if (stored) {
-      landing(uses[0].operation, program_.buffers[at(sums)].tensor) = Landing::store;
+      placement(uses[0].operation, program_.buffers[at(sums)].tensor) = OutputPlacement::store;
     } else if (uses[0].kind != Use::copied_to) {
       plan_.cleared.push_back(sums);
     }
@@ -222,7 +222,7 @@ void drop_waits_between_parts(DistributedProgram& program, const AccumulationPla
   if (program.direction != Direction::forward) return;
   const auto lands_alone = [&](int operation) {
     return std::holds_alternative<Attend>(program.operations[at(operation)].what) &&
-           plan.launches[at(operation)].out != Landing::add;
+           plan.launches[at(operation)].out != OutputPlacement::add;
   };
   std::vector<std::vector<int>> dropped(program.operations.size());
   for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {

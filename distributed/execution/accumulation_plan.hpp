@@ -13,7 +13,7 @@ namespace tilescope {
 inline constexpr int kMostParts = 4;
 
 /// Where a launch leaves out, dk or dv, in the element type.
-enum class Landing : std::uint8_t {
+enum class OutputPlacement : std::uint8_t {
   result,  // in the result: of these rows it is all, or the first part, which the others are merged into
   part,    // in a buffer of its own, which a later operation takes
   store,   // in a buffer of its own, widened into sums at once: the first of them
@@ -21,7 +21,7 @@ enum class Landing : std::uint8_t {
 };
 
 struct LaunchPlan {
-  Landing out = Landing::add, dk = Landing::add, dv = Landing::add;
+  OutputPlacement out = OutputPlacement::add, dk = OutputPlacement::add, dv = OutputPlacement::add;
   bool makes_delta = false;  // of its query rows, which the launches before it have not all
 };
 

@@ -2,6 +2,7 @@
 #include "distributed/execution/cpu_rank.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -9,7 +10,6 @@
 #include <utility>
 
 #include "cpu_ref/numeric/numeric.hpp"
-#include "distributed/execution/merge_partial.hpp"
 
 namespace tilescope {
 
@@ -181,6 +181,21 @@ void CpuRank::add(const Attend& attend, Tensor& gradient, TensorName sums) {
   for_each_part_row(attend, gradient, sums, [&](float* row, const void*, const void*, std::size_t) {
     for (std::int64_t i = 0; i < program_.problem.head_dim; ++i) row[i] += *next++;
   });
+}
+
+void merge_partial(float* out, float* lse, const float* part, float part_lse, std::int64_t head_dim) {
+  constexpr float kNothing = -std::numeric_limits<float>::infinity();
+  if (part_lse == kNothing) return;
+  if (*lse == kNothing) {
+    std::copy(part, part + head_dim, out);
+    *lse = part_lse;
+    return;
+  }
+  const float larger = std::max(*lse, part_lse);
+  const float weight = std::exp(*lse - larger), part_weight = std::exp(part_lse - larger);
+  const float sum = weight + part_weight;
+  for (std::int64_t i = 0; i < head_dim; ++i) out[i] = (weight * out[i] + part_weight * part[i]) / sum;
+  *lse = larger + std::log(sum);
 }
 
 }  // namespace tilescope

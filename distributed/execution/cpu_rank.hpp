@@ -49,4 +49,9 @@ class CpuRank {
   std::vector<Tensor> memory_;  // by buffer; those of other ranks stay empty
 };
 
+/// Merges the normalised output `part` and its log-sum-exp into one row of running sums, in fp32: attention
+/// over two sets of keys from attention over each. Both weights are exponentials of numbers of at most 0, so
+/// that nothing overflows; -inf stands for no keys.
+void merge_partial(float* out, float* lse, const float* part, float part_lse, std::int64_t head_dim);
+
 }  // namespace tilescope

@@ -17,8 +17,8 @@ class EnqueuePlanner {
       : program_(program), transport_(transport), plans_(static_cast<std::size_t>(program.ranks)) {
     const int peers = program.ranks - 1;
     for (RankPlan& plan : plans_) {
-      plan.strands = program.strands;
-      plan.lanes = program.strands + (transport == Transport::nccl ? std::min(1, peers) : peers);
+      plan.compute_streams = program.compute_streams;
+      plan.streams = program.compute_streams + (transport == Transport::nccl ? std::min(1, peers) : peers);
     }
   }
 
@@ -37,19 +37,19 @@ class EnqueuePlanner {
                          program_.rank_of(move->from) != program_.rank_of(move->to);
     return between ? move : nullptr;
   }
-  int group_lane() const { return program_.strands; }
+  int group_stream() const { return program_.compute_streams; }
   bool takes_part(int rank, int index) const {
     const Move* const move = transfer(index);
     if (move == nullptr) return program_.rank_of(operation(index)) == rank;
     if (program_.rank_of(move->from) == rank) return true;
     return transport_ == Transport::nccl && program_.rank_of(move->to) == rank;
   }
-  int lane_of(int index) const {
+  int stream_of(int index) const {
     const Move* const move = transfer(index);
-    if (move == nullptr) return operation(index).strand;
-    if (transport_ == Transport::nccl) return group_lane();
+    if (move == nullptr) return operation(index).compute_stream;
+    if (transport_ == Transport::nccl) return group_stream();
     const int distance = program_.rank_of(move->to) - program_.rank_of(move->from);
-    return program_.strands - 1 + (distance + program_.ranks) % program_.ranks;
+    return program_.compute_streams - 1 + (distance + program_.ranks) % program_.ranks;
   }
 
   void add(int index) {
@@ -60,7 +60,7 @@ class EnqueuePlanner {
     }
     for (int rank = 0; rank < program_.ranks; ++rank) {
       if (!takes_part(rank, index)) continue;
-      Enqueued& entry = grouped ? group_entry(rank) : append(rank, lane_of(index));
+      Enqueued& entry = grouped ? group_entry(rank) : append(rank, stream_of(index));
       entry.operations.push_back(index);
       for (const int wait : operation(index).waits) add_wait(rank, entry, wait);
     }
@@ -71,9 +71,9 @@ class EnqueuePlanner {
     const auto& waits = operation(index).waits;
     return std::all_of(waits.begin(), waits.end(), [&](int wait) { return wait < group_begin_; });
   }
-  Enqueued& append(int rank, int lane) {
+  Enqueued& append(int rank, int stream) {
     auto& enqueued = plans_[static_cast<std::size_t>(rank)].enqueued;
-    enqueued.push_back({.operations = {}, .lane = lane, .waits = {}});
+    enqueued.push_back({.operations = {}, .stream = stream, .waits = {}});
     return enqueued.back();
   }
   Enqueued& group_entry(int rank) {
@@ -81,7 +81,7 @@ class EnqueuePlanner {
     auto& enqueued = plans_[static_cast<std::size_t>(rank)].enqueued;
     if (found != group_.end()) return enqueued[found->second];
     group_[rank] = enqueued.size();
-    return append(rank, group_lane());
+    return append(rank, group_stream());
   }
 
   /// NCCL's two sides meet: each waits for what its own rank did, and that is enough.
@@ -90,9 +90,9 @@ class EnqueuePlanner {
     int where = program_.rank_of(operation(wait));
     if (transport_ == Transport::nccl && move != nullptr && takes_part(rank, wait)) where = rank;
     if (transport_ == Transport::nccl && where != rank) return;
-    if (where == rank && lane_of(wait) == entry.lane) return;
+    if (where == rank && stream_of(wait) == entry.stream) return;
     for (OperationEnd& earlier : entry.waits) {
-      if (earlier.rank != where || lane_of(earlier.operation) != lane_of(wait)) continue;
+      if (earlier.rank != where || stream_of(earlier.operation) != stream_of(wait)) continue;
       earlier.operation = std::max(earlier.operation, wait);
       return;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank enqueues on which stream of its device (lane), and which ends on other lanes that waits for.
+// What each rank enqueues on which stream of its device, and which ends on other streams that waits for.
 // Lanes do what they are given in order. Ranks take the operations in the order of the program, so that
 // nothing waits in a circle.
 #pragma once
@@ -13,8 +13,8 @@ namespace tilescope {
 
 /// What carries copies between ranks.
 enum class Transport : std::uint8_t {
-  copy_engine,  // the sender's: a lane for each peer, no multiprocessors
-  nccl,         // sends and receives on one lane of both ranks; those that may go at once make one group
+  copy_engine,  // the sender's: a stream for each peer, no multiprocessors
+  nccl,         // sends and receives on one stream of both ranks; those that may go at once make one group
 };
 inline constexpr Transport kTransports[] = {Transport::copy_engine, Transport::nccl};
 std::string_view to_string(Transport transport);
@@ -29,14 +29,14 @@ struct OperationEnd {
 
 struct Enqueued {
   std::vector<int> operations;      // one, or the copies of a group
-  int lane = 0;                     // below RankPlan::strands: launches, additions, roundings
-  std::vector<OperationEnd> waits;  // the last of each other lane
-  bool awaited = false;             // another lane waits for its end
+  int stream = 0;                   // below RankPlan::compute_streams: launches, additions, roundings
+  std::vector<OperationEnd> waits;  // the last of each other stream
+  bool awaited = false;             // another stream waits for its end
 };
 
-/// The first lanes are the program's strands and do what stays inside the rank; the others copy.
+/// The first streams are the program's compute streams and do what stays inside the rank; the others copy.
 struct RankPlan {
-  int strands = 1, lanes = 1;
+  int compute_streams = 1, streams = 1;
   std::vector<Enqueued> enqueued;
 };
 

@@ -17,10 +17,11 @@ using SteadyClock = std::chrono::steady_clock;
 /// Another rank has failed, which says more.
 struct EndedByAnother {};
 
-/// What the threads of the ranks tell each other: which ends have been noted, and that one of them failed.
-class Board {
+/// Where the threads of the ranks meet: which ends have been noted, and that one of them failed.
+class Rendezvous {
  public:
-  Board(const DistributedProgram& program, std::span<RankQueue* const> queues, const QueueOptions& options)
+  Rendezvous(const DistributedProgram& program, std::span<RankQueue* const> queues,
+             const QueueOptions& options)
       : program_(program),
         ranks_(program.ranks),
         operations_(program.operations.size()),
@@ -103,18 +104,23 @@ class Board {
 class RankThread {
  public:
   RankThread(int rank, const DistributedProgram& program, const RankPlan& plan, RankQueue& queue,
-             const QueueOptions& options, Board& board)
-      : rank_(rank), program_(program), plan_(plan), queue_(queue), options_(options), board_(board) {}
+             const QueueOptions& options, Rendezvous& rendezvous)
+      : rank_(rank),
+        program_(program),
+        plan_(plan),
+        queue_(queue),
+        options_(options),
+        rendezvous_(rendezvous) {}
 
   void run() {
     for (int repetition = 0; repetition < options_.repetitions; ++repetition) {
       queue_.begin(repetition);
       for (const Enqueued& entry : plan_.enqueued) enqueue(entry, repetition);
       queue_.end(repetition);
-      board_.meet(rank_);
+      rendezvous_.meet(rank_);
     }
-    board_.wait_until([this] { return queue_.finished(); }, rank_, rank_, program_.steps() - 1);
-    board_.progress();
+    rendezvous_.wait_until([this] { return queue_.finished(); }, rank_, rank_, program_.steps() - 1);
+    rendezvous_.progress();
   }
   int step() const { return step_; }
 
@@ -124,15 +130,15 @@ class RankThread {
     if (options_.before) {
       for (const int operation : entry.operations) options_.before(rank_, operation);
     }
-    board_.require_no_failure();
+    rendezvous_.require_no_failure();
     for (const OperationEnd& end : entry.waits) {
-      if (end.rank != rank_) board_.await(rank_, end, repetition);
-      queue_.wait_for(entry.lane, end);
+      if (end.rank != rank_) rendezvous_.await(rank_, end, repetition);
+      queue_.wait_for(entry.stream, end);
     }
     queue_.enqueue(entry);
     if (entry.awaited) queue_.note_end(entry);
-    for (const int operation : entry.operations) board_.note(rank_, operation, repetition);
-    board_.progress();
+    for (const int operation : entry.operations) rendezvous_.note(rank_, operation, repetition);
+    rendezvous_.progress();
   }
 
   int rank_, step_ = 0;
@@ -140,26 +146,26 @@ class RankThread {
   const RankPlan& plan_;
   RankQueue& queue_;
   const QueueOptions& options_;
-  Board& board_;
+  Rendezvous& rendezvous_;
 };
 
 }  // namespace
 
 void run_queues(const DistributedProgram& program, const std::vector<RankPlan>& plans,
                 std::span<RankQueue* const> queues, const QueueOptions& options) {
-  Board board(program, queues, options);
+  Rendezvous rendezvous(program, queues, options);
   FirstFailure failure;
   run_threads(program.ranks, [&](int rank) {
     if (queues[static_cast<std::size_t>(rank)] == nullptr) return;
     RankQueue& queue = *queues[static_cast<std::size_t>(rank)];
-    RankThread thread(rank, program, plans[static_cast<std::size_t>(rank)], queue, options, board);
+    RankThread thread(rank, program, plans[static_cast<std::size_t>(rank)], queue, options, rendezvous);
     try {
       thread.run();
     } catch (const EndedByAnother&) {
       queue.abandon();
     } catch (...) {
       failure.keep(rank, thread.step());
-      board.fail();
+      rendezvous.fail();
       queue.abandon();
     }
   });

@@ -19,8 +19,8 @@ class RankQueue {
   /// Before the first operation of a repetition: later ones find sums cleared, and all ranks done with what
   /// was before.
   virtual void begin(int repetition) = 0;
-  /// What is enqueued on `lane` from now on waits for an end that its rank has noted.
-  virtual void wait_for(int lane, const OperationEnd& end) = 0;
+  /// What is enqueued on `stream` from now on waits for an end that its rank has noted.
+  virtual void wait_for(int stream, const OperationEnd& end) = 0;
   virtual void enqueue(const Enqueued& entry) = 0;
   /// Others may wait for what was enqueued last.
   virtual void note_end(const Enqueued& entry) = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distributed/processes/launcher.hpp"
+// This process among those that a launcher started, by the variables that it sets.
+#include "distributed/processes/process_group.hpp"
 
 #include <unistd.h>
 

@@ -33,8 +33,8 @@ class AllGatherBuilder {
     }
   }
 
-  /// Each group has a strand of its own, so that its launches begin when its heads have come and those before
-  /// leave room. A strand in turn would wait for the longest tile of each launch.
+  /// Each group has a compute stream of its own, so that its launches begin when its heads have come and
+  /// those before leave room. A compute stream in turn would wait for the longest tile of each launch.
   DistributedProgram build() {
     const int groups = static_cast<int>(groups_.size());
     for (int g = 0; g < groups; ++g) {
@@ -43,7 +43,7 @@ class AllGatherBuilder {
       gather(g, v);
     }
     for (int g = 0; g < groups; ++g) {
-      build_.on_strand(g);
+      build_.on_compute_stream(g);
       launch(g);
       if (!build_.forward()) {
         for (const TensorName sums : {dk_accum, dv_accum}) send_sums(g, sums);
@@ -153,7 +153,7 @@ class AllGatherBuilder {
     }
   }
   void finish(int g) {
-    build_.on_strand(g);
+    build_.on_compute_stream(g);
     const int step = static_cast<int>(groups_.size()) + g + 1;
     const TensorName sums = build_.forward() ? out_accum : dq_accum;
     for (int r = 0; r < ranks_; ++r)

@@ -95,7 +95,8 @@ struct Operation {
   int step = 0;            // operations of a step may overlap as far as they do not wait
   std::vector<int> waits;  // operations before it that have to have ended, on any rank
   std::variant<Move, Attend> what;
-  int strand = 0;  // what a rank computes on one strand goes in order; strands overlap where nothing waits
+  int compute_stream =
+      0;  // of one rank: work on one goes in order, work on several overlaps where nothing waits
 };
 
 /// Where a block lies in the tensor of the whole problem that its buffer is part of.
@@ -111,8 +112,8 @@ struct DistributedProgram {
   Direction direction = Direction::forward;
   LinkSchedule schedule = LinkSchedule::ring;
   int ranks = 1;
-  int ulysses = 1;  // ranks that share heads; ranks / ulysses share tokens
-  int strands = 1;  // of each rank
+  int ulysses = 1;          // ranks that share heads; ranks / ulysses share tokens
+  int compute_streams = 1;  // of each rank
   std::vector<Buffer> buffers;
   std::vector<Operation> operations;
   std::vector<Placement> inputs, outputs;

@@ -95,7 +95,7 @@ void ProgramBuilder::add(int step, std::variant<Move, Attend> what) {
   const int index = static_cast<int>(program_.operations.size());
   const std::vector<Access> all =
       std::visit([&](const auto& operation) { return accesses(index, operation); }, what);
-  Operation operation{step, {}, std::move(what), strand_};
+  Operation operation{step, {}, std::move(what), compute_stream_};
   for (const Access& access : all) wait_for(operation, access);
   for (const Access& access : all) note(access);
   std::sort(operation.waits.begin(), operation.waits.end());
@@ -119,9 +119,9 @@ void ProgramBuilder::attend(int step, Attend base, const Shard& q, const IndexRa
   }
 }
 
-void ProgramBuilder::on_strand(int strand) {
-  strand_ = strand;
-  program_.strands = std::max(program_.strands, strand + 1);
+void ProgramBuilder::on_compute_stream(int compute_stream) {
+  compute_stream_ = compute_stream;
+  program_.compute_streams = std::max(program_.compute_streams, compute_stream + 1);
 }
 
 void ProgramBuilder::place_input(const BufferBlock& block, std::int64_t first_head, const Shard& shard) {

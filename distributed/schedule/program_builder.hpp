@@ -22,8 +22,8 @@ class ProgramBuilder {
   /// One launch for each band of what the rows `queries` of `q` see of `kv`; the rows of `base.slice` are
   /// ignored.
   void attend(int step, Attend base, const Shard& q, const IndexRange& queries, const Shard& kv);
-  /// What is added from now on is computed on this strand.
-  void on_strand(int strand);
+  /// What is added from now on is computed on this compute stream.
+  void on_compute_stream(int compute_stream);
   void place_input(const BufferBlock& block, std::int64_t first_head, const Shard& shard);
   /// The rows of `shard`, which lie in the buffer from its first row on, are those of the whole tensor.
   void place_input(int buffer, std::int64_t first_head, const Shard& shard);
@@ -48,7 +48,7 @@ class ProgramBuilder {
   std::vector<Access> accesses(int operation, const Attend& attend) const;
 
   DistributedProgram program_;
-  int strand_ = 0;
+  int compute_stream_ = 0;
   /// None that a later write has covered.
   struct History {
     std::vector<Access> reads, writes;

@@ -22,7 +22,7 @@ class RingOfHeads {
         ulysses_(grid.ulysses),
         groups_(grid.ring),
         heads_kv_(heads_kv),
-        strand_(turn),
+        compute_stream_(turn),
         first_step_(turn),
         last_step_(groups_ + turns + turn),
         q_shards_(shard_tokens(grid.sharding, build.problem().seqlen_q, grid.ring)),
@@ -65,15 +65,15 @@ class RingOfHeads {
   }
 
   void compute() {
-    build_.on_strand(strand_);
+    build_.on_compute_stream(compute_stream_);
     for (int step = 0; step < groups_; ++step) {
       if (step + 1 < groups_) rotate_keys(step);
       if (!build_.forward() && step > 0) rotate_gradients(step);
       // Forward a step's launch fills what the longest tiles of the one before leave of the GPU.
-      if (build_.forward()) build_.on_strand(strand_ + step % 2);
+      if (build_.forward()) build_.on_compute_stream(compute_stream_ + step % 2);
       launch(step);
     }
-    build_.on_strand(strand_);
+    build_.on_compute_stream(compute_stream_);
     if (!build_.forward() && groups_ > 1) {
       rotate_gradients(groups_);
       launch_rest();
@@ -261,7 +261,7 @@ class RingOfHeads {
   ProgramBuilder& build_;
   int ulysses_, groups_;
   IndexRange heads_kv_;
-  int strand_, first_step_, last_step_;
+  int compute_stream_, first_step_, last_step_;
   std::vector<Shard> q_shards_, kv_shards_;  // by group
   std::int64_t most_keys_ = 0;
   std::array<Buffers, kNumTensors> operands_;

@@ -63,11 +63,11 @@ std::int64_t DeviceWork::merged_bytes(const Attend& attend) const {
 }
 
 /// A part of dK or dV, stored as sums or added to them.
-std::int64_t DeviceWork::widened_bytes(const Attend& attend, Landing landing) const {
-  if (landing != Landing::store && landing != Landing::add) return 0;
+std::int64_t DeviceWork::widened_bytes(const Attend& attend, OutputPlacement placement) const {
+  if (placement != OutputPlacement::store && placement != OutputPlacement::add) return 0;
   const Buffer& k = program_.buffers[at(attend.buffer(TensorName::k))];
   const std::int64_t numbers = program_.problem.batch * k.heads * attend.slice.kv_rows.count() * k.cols;
-  return numbers * (element_bytes(k.dtype) + (landing == Landing::add ? 2 : 1) * kSumBytes);
+  return numbers * (element_bytes(k.dtype) + (placement == OutputPlacement::add ? 2 : 1) * kSumBytes);
 }
 
 std::int64_t DeviceWork::move_bytes(const Move& move, const MovePlan& plan) const {
@@ -85,7 +85,8 @@ std::int64_t DeviceWork::memory_bytes(int operation) const {
   const Attend* const attend = std::get_if<Attend>(&what);
   if (attend == nullptr) return move_bytes(std::get<Move>(what), plan_.moves[at(operation)]);
   const LaunchPlan& plan = plan_.launches[at(operation)];
-  if (program_.direction == Direction::forward) return plan.out == Landing::add ? merged_bytes(*attend) : 0;
+  if (program_.direction == Direction::forward)
+    return plan.out == OutputPlacement::add ? merged_bytes(*attend) : 0;
   std::int64_t bytes = widened_bytes(*attend, plan.dk) + widened_bytes(*attend, plan.dv);
   if (plan.makes_delta) {
     const Buffer& q = program_.buffers[at(attend->buffer(TensorName::q))];
@@ -97,8 +98,10 @@ std::int64_t DeviceWork::memory_bytes(int operation) const {
 
 int DeviceWork::passes(int operation) const {
   const LaunchPlan& plan = plan_.launches[at(operation)];
-  if (program_.direction == Direction::forward) return plan.out == Landing::add ? 1 : 0;
-  const auto widened = [](Landing landing) { return landing == Landing::store || landing == Landing::add; };
+  if (program_.direction == Direction::forward) return plan.out == OutputPlacement::add ? 1 : 0;
+  const auto widened = [](OutputPlacement placement) {
+    return placement == OutputPlacement::store || placement == OutputPlacement::add;
+  };
   return (plan.makes_delta ? 1 : 0) + (widened(plan.dk) ? 1 : 0) + (widened(plan.dv) ? 1 : 0);
 }
 

@@ -48,7 +48,7 @@ class DeviceWork {
   /// Passes that an operation's launches need beside the kernel itself.
   int passes(int operation) const;
   std::int64_t merged_bytes(const Attend& attend) const;
-  std::int64_t widened_bytes(const Attend& attend, Landing landing) const;
+  std::int64_t widened_bytes(const Attend& attend, OutputPlacement placement) const;
   std::int64_t move_bytes(const Move& move, const MovePlan& plan) const;
 
   const DistributedProgram& program_;

@@ -9,13 +9,14 @@ namespace tilescope {
 
 template <typename Visitor>
 void ReadyOperations::for_each_wait(const DistributedProgram& program, Visitor&& visit) {
-  std::map<std::pair<int, int>, int> last;  // by rank and, of copies, the receiver; else minus the strand
+  std::map<std::pair<int, int>, int>
+      last;  // by rank and, of copies, the receiver; else minus the compute stream
   for (int i = 0; i < static_cast<int>(program.operations.size()); ++i) {
     const Operation& operation = program.operations[at(i)];
     const Move* const move = std::get_if<Move>(&operation.what);
     const bool copy = move != nullptr && move->kind == MoveKind::copy;
-    const int lane = copy ? program.rank_of(move->to) : -1 - operation.strand;
-    const auto [before, is_first] = last.try_emplace({program.rank_of(operation), lane}, i);
+    const int stream = copy ? program.rank_of(move->to) : -1 - operation.compute_stream;
+    const auto [before, is_first] = last.try_emplace({program.rank_of(operation), stream}, i);
     if (!is_first) visit(std::exchange(before->second, i), i);
     for (const int wait : operation.waits) visit(wait, i);
   }

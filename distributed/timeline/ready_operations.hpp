@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations in the order in which they can start: each after those that it waits for and the one before it
-// on its lane, which is a strand of its rank or, of copies, a pair of ranks.
+// on its stream, which is a compute stream of its rank or, of copies, a pair of ranks.
 #pragma once
 
 #include <queue>

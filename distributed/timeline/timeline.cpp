@@ -4,24 +4,79 @@
 #include <algorithm>
 
 #include "distributed/counts/rank_load.hpp"
-#include "distributed/timeline/operation_work.hpp"
 #include "distributed/timeline/ready_operations.hpp"
 #include "distributed/timeline/sm_clock.hpp"
 
 namespace tilescope {
 namespace {
 
+/// What an operation takes of its rank.
+struct OperationWork {
+  const std::vector<EvenCtas>* ctas = nullptr;  // of a launch
+  double even_seconds = 0;                      // elementwise, on all SMs
+  int launches = 0;
+};
+
+/// Launches by the CTAs of a kernel, and the sums that it needs.
+class KernelWork {
+ public:
+  KernelWork(const DistributedProgram& program, const LaunchedKernel& kernel, const RankRates& rates)
+      : program_(program), work_(program, kernel), rates_(rates) {}
+  double cleared_seconds(int rank) const { return seconds(work_.cleared_bytes(rank)); }
+  OperationWork of(int operation) {
+    const Attend* const attend = std::get_if<Attend>(&program_.operations[at(operation)].what);
+    return {attend != nullptr ? &work_.ctas(*attend) : nullptr, seconds(work_.memory_bytes(operation)),
+            work_.launches(operation)};
+  }
+
+ private:
+  double seconds(std::int64_t bytes) const {
+    return static_cast<double>(bytes) / rates_.memory_bytes_per_second;
+  }
+  const DistributedProgram& program_;
+  DeviceWork work_;
+  const RankRates& rates_;
+};
+
+/// Launches by their useful FLOP on a GPU that is one SM, whose tile is a FLOP; and the program's own sums.
+class FlopWork {
+ public:
+  FlopWork(const DistributedProgram& program, const RankRates& rates) : program_(program), rates_(rates) {}
+  double cleared_seconds(int) const { return 0; }
+  OperationWork of(int operation) {
+    const auto& what = program_.operations[at(operation)].what;
+    if (const Attend* const attend = std::get_if<Attend>(&what)) {
+      const auto& q = program_.buffers[at(attend->buffer(TensorName::q))];
+      flops_ = {{1, useful_flops(program_.direction,
+                                 program_.problem.batch * q.heads * attend->slice.visible_pairs(),
+                                 program_.problem.head_dim)}};
+      return {&flops_, 0, 1};
+    }
+    const Move& move = std::get<Move>(what);
+    const std::int64_t passes = move.kind == MoveKind::add ? 2 : 1;  // an addition clears and accumulates
+    return {nullptr,
+            static_cast<double>(passes * (program_.bytes(move.from) + program_.bytes(move.to))) /
+                rates_.memory_bytes_per_second,
+            1};
+  }
+
+ private:
+  const DistributedProgram& program_;
+  const RankRates& rates_;
+  std::vector<EvenCtas> flops_;
+};
+
 /// One rank's SMs, links and account.
 struct RankClock {
-  RankClock(std::int64_t ctas_at_once, std::size_t strand_count)
-      : sms(ctas_at_once), strands(strand_count), last(strand_count, -1) {}
+  RankClock(std::int64_t ctas_at_once, std::size_t compute_stream_count)
+      : sms(ctas_at_once), compute_streams(compute_stream_count), last(compute_stream_count, -1) {}
   SmClock sms;
-  std::vector<double> strands;       // when each is free
-  std::vector<int> last;             // operation of each
-  double out_free = 0, in_free = 0;  // of its links
-  int last_out = -1, last_in = -1;   // transfers that they carried
-  double out_busy = 0, in_busy = 0;  // [seconds]
-  int last_of_all = -1;              // operation or arrival that ended last
+  std::vector<double> compute_streams;  // when each is free
+  std::vector<int> last;                // operation of each
+  double out_free = 0, in_free = 0;     // of its links
+  int last_out = -1, last_in = -1;      // transfers that they carried
+  double out_busy = 0, in_busy = 0;     // [seconds]
+  int last_of_all = -1;                 // operation or arrival that ended last
   TimeSplit split;
 };
 
@@ -32,15 +87,15 @@ class ProgramClock {
   ProgramClock(const DistributedProgram& program, const RankRates& rates, Works& works,
                std::int64_t ctas_at_once, double tile_seconds)
       : program_(program), rates_(rates), works_(works), tile_seconds_(tile_seconds) {
-    const auto strands = static_cast<std::size_t>(program.strands);
+    const auto compute_streams = static_cast<std::size_t>(program.compute_streams);
     for (int rank = 0; rank < program.ranks; ++rank) {
-      ranks_.push_back(RankClock(ctas_at_once, strands));
+      ranks_.push_back(RankClock(ctas_at_once, compute_streams));
       RankClock& own = ranks_.back();
       if (program.ranks > 1) own.split.others = rates.link_latency_seconds;  // all have ended the pass before
       own.split.sums = works_.cleared_seconds(rank);
       const double begin = own.split.others + own.split.sums;
       own.sms.advance(begin);
-      std::fill(own.strands.begin(), own.strands.end(), begin);
+      std::fill(own.compute_streams.begin(), own.compute_streams.end(), begin);
     }
     timeline_.ranks.resize(static_cast<std::size_t>(program.ranks));
     done_.resize(program.operations.size());
@@ -113,8 +168,8 @@ class ProgramClock {
     const int rank = program_.rank_of(operation);
     RankClock& own = ranks_[at(rank)];
     const OperationWork work = works_.of(index);
-    const auto strand = static_cast<std::size_t>(operation.strand);
-    done.start_after(own.last[strand], own.strands[strand]);
+    const auto compute_stream = static_cast<std::size_t>(operation.compute_stream);
+    done.start_after(own.last[compute_stream], own.compute_streams[compute_stream]);
     done.end = done.start;
     if (work.ctas != nullptr || work.even_seconds > 0) {
       const double begin = done.start + work.launches * rates_.launch_seconds;
@@ -123,11 +178,12 @@ class ProgramClock {
       own.split.tails += own.sms.advance(begin);
       done.end = work_on(rank, work, begin, own);
     }
-    own.strands[strand] = done.end;
-    own.last[strand] = index;
+    own.compute_streams[compute_stream] = done.end;
+    own.last[compute_stream] = index;
     note_end(rank, index, done.end);
   }
-  /// A pass over memory comes before what later strands have given to SMs: its lane has the earlier place.
+  /// A pass over memory comes before what later compute streams have given to SMs: its stream has the higher
+  /// priority.
   /// @return when the operation has ended
   double work_on(int rank, const OperationWork& work, double begin, RankClock& own) {
     RankTime& time = timeline_.ranks[at(rank)];

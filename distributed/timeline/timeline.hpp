@@ -56,8 +56,8 @@ struct RankTimeline {
   std::size_t last_rank() const;
 };
 
-/// Operations start as soon as what they wait for has ended and their strand or links are free; of several
-/// the first of the program. Copies on one rank cost nothing.
+/// Operations start as soon as what they wait for has ended and their compute stream or links are free; of
+/// several the first of the program. Copies on one rank cost nothing.
 /// @param kernel  null: a launch takes its useful FLOP and ends on all SMs at once, and sums are made by the
 ///                program's additions and roundings
 RankTimeline predict_timeline(const DistributedProgram& program, const RankRates& rates,

@@ -65,21 +65,21 @@ class Followed {
     }
     if (program_.direction == Direction::forward) {
       const int sums = attend.buffer(out_accum);
-      if (plan.out == Landing::result) {
+      if (plan.out == OutputPlacement::result) {
         set(result(sums), attend.slice.q_rows);
         set(attend.buffer(lse), attend.slice.q_rows);
       }
-      if (plan.out == Landing::add) {  // merged: what lse does not know is not read
+      if (plan.out == OutputPlacement::add) {  // merged: what lse does not know is not read
         need(attend.buffer(lse), attend.slice.q_rows);
         set(sums, attend.slice.q_rows);
       }
       return;
     }
-    for (const auto& [name, landing] : {std::pair(dk_accum, plan.dk), std::pair(dv_accum, plan.dv)}) {
+    for (const auto& [name, placement] : {std::pair(dk_accum, plan.dk), std::pair(dv_accum, plan.dv)}) {
       const int sums = attend.buffer(name);
-      if (landing == Landing::result) set(result(sums), attend.slice.kv_rows);
-      if (landing == Landing::add) need(sums, attend.slice.kv_rows);
-      if (landing == Landing::store) set(sums, attend.slice.kv_rows);
+      if (placement == OutputPlacement::result) set(result(sums), attend.slice.kv_rows);
+      if (placement == OutputPlacement::add) need(sums, attend.slice.kv_rows);
+      if (placement == OutputPlacement::store) set(sums, attend.slice.kv_rows);
     }
   }
   void move(int index, const Move& move) {
@@ -169,7 +169,7 @@ TEST_CASE(
     const AccumulationPlan plan = plan_accumulation(program);
     const auto alone = [&](std::size_t i) {
       return std::holds_alternative<Attend>(program.operations[i].what) &&
-             plan.launches[i].out != Landing::add;
+             plan.launches[i].out != OutputPlacement::add;
     };
     const auto once = orders(program);
     drop_waits_between_parts(program, plan);
@@ -188,41 +188,42 @@ TEST_CASE(
   CHECK(free > 0);
 }
 
-struct Landings {
+struct Placements {
   int result = 0, part = 0, store = 0, add = 0;
 };
-Landings landings(LinkSchedule schedule, int ranks, Direction direction) {
+Placements placements(LinkSchedule schedule, int ranks, Direction direction) {
   const AttentionProblem problem{
       .heads = 4, .heads_kv = 4, .seqlen_q = 64, .seqlen_k = 64, .head_dim = 16, .causal = true};
   const DistributedProgram program = build_distributed(problem, direction, {schedule, ranks});
   const AccumulationPlan plan = plan_accumulation(program);
-  Landings landings;
+  Placements placements;
   for (std::size_t i = 0; i < program.operations.size(); ++i) {
     if (!std::holds_alternative<Attend>(program.operations[i].what)) continue;
-    const Landing landing = direction == Direction::forward ? plan.launches[i].out : plan.launches[i].dk;
-    ++(landing == Landing::result  ? landings.result
-       : landing == Landing::part  ? landings.part
-       : landing == Landing::store ? landings.store
-                                   : landings.add);
+    const OutputPlacement placement =
+        direction == Direction::forward ? plan.launches[i].out : plan.launches[i].dk;
+    ++(placement == OutputPlacement::result  ? placements.result
+       : placement == OutputPlacement::part  ? placements.part
+       : placement == OutputPlacement::store ? placements.store
+                                             : placements.add);
   }
-  return landings;
+  return placements;
 }
 
 TEST_CASE("what one launch has alone needs no sum; a ring's first launch stores, the others leave parts") {
-  const Landings alone = landings(LinkSchedule::ulysses, 4, Direction::backward);
+  const Placements alone = placements(LinkSchedule::ulysses, 4, Direction::backward);
   CHECK(alone.result == 4);
   CHECK(alone.add + alone.store + alone.part == 0);
-  const Landings gathered = landings(LinkSchedule::all_gather, 2, Direction::forward);
+  const Placements gathered = placements(LinkSchedule::all_gather, 2, Direction::forward);
   CHECK(gathered.result == 3);  // two segments of rank 0, and those of rank 1, which lie side by side
-  const Landings ring = landings(LinkSchedule::zigzag, 2, Direction::forward);
+  const Placements ring = placements(LinkSchedule::zigzag, 2, Direction::forward);
   CHECK(ring.result == 2);
   CHECK(ring.part == 2);
-  const Landings back = landings(LinkSchedule::zigzag, 4, Direction::backward);
+  const Placements back = placements(LinkSchedule::zigzag, 4, Direction::backward);
   CHECK(back.store == 4);
   CHECK(back.part == 16);
   CHECK(back.add == 0);
   // More parts than one pass merges go into sums.
-  const Landings many = landings(LinkSchedule::zigzag, 8, Direction::forward);
+  const Placements many = placements(LinkSchedule::zigzag, 8, Direction::forward);
   CHECK(many.add == 64);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks enqueue on which lanes: whichever lane comes first, the waits alone keep the results right, and
-// nothing waits in a circle.
+// What ranks enqueue on which streams: whichever stream comes first, the waits alone keep the results right,
+// and nothing waits in a circle.
 #include "distributed/execution/enqueue_plan.hpp"
 
 #include <doctest/doctest.h>
@@ -30,10 +30,10 @@ class RandomLanes {
     for (int rank = 0; rank < program.ranks; ++rank) {
       ranks_.emplace_back(rank, program, default_rank_kernel(), kTile);
       const RankPlan& plan = plans_[static_cast<std::size_t>(rank)];
-      for (int lane = 0; lane < plan.lanes; ++lane) {
-        Lane& queue = lanes_.emplace_back();
+      for (int stream = 0; stream < plan.streams; ++stream) {
+        Stream& queue = streams_.emplace_back();
         for (const Enqueued& entry : plan.enqueued) {
-          if (entry.lane == lane) queue.entries.push_back(&entry);
+          if (entry.stream == stream) queue.entries.push_back(&entry);
         }
         queue.rank = rank;
       }
@@ -46,29 +46,30 @@ class RandomLanes {
     }
     for (const TensorName name : output_tensors(program_.direction)) tensors.allocate(name);
     for (const CpuRank& rank : ranks_) rank.write_outputs(tensors);
-    return std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.head() == nullptr; });
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](const Stream& stream) { return stream.head() == nullptr; });
   }
 
  private:
-  struct Lane {
+  struct Stream {
     int rank = 0;
     std::vector<const Enqueued*> entries;
     std::size_t next = 0;
     const Enqueued* head() const { return next < entries.size() ? entries[next] : nullptr; }
   };
-  bool ready(const Lane& lane) const {
-    const Enqueued* const head = lane.head();
+  bool ready(const Stream& stream) const {
+    const Enqueued* const head = stream.head();
     return head != nullptr &&
            std::all_of(head->waits.begin(), head->waits.end(), [&](const OperationEnd& end) {
              return ended_.contains({end.rank, end.operation});
            });
   }
-  /// The lanes that must be ready with it: those whose heads share operations with it, and so on.
-  bool gather(Lane& lane, std::set<Lane*>& together) {
-    if (!ready(lane)) return false;
-    if (!together.insert(&lane).second) return true;
-    for (const int operation : lane.head()->operations) {
-      for (Lane& other : lanes_) {
+  /// The streams that must be ready with it: those whose heads share operations with it, and so on.
+  bool gather(Stream& stream, std::set<Stream*>& together) {
+    if (!ready(stream)) return false;
+    if (!together.insert(&stream).second) return true;
+    for (const int operation : stream.head()->operations) {
+      for (Stream& other : streams_) {
         const bool has = std::any_of(other.entries.begin(), other.entries.end(), [&](const Enqueued* entry) {
           return std::count(entry->operations.begin(), entry->operations.end(), operation) > 0;
         });
@@ -82,14 +83,14 @@ class RandomLanes {
     return true;
   }
   bool step() {
-    std::vector<Lane*> order;
-    for (Lane& lane : lanes_) order.push_back(&lane);
+    std::vector<Stream*> order;
+    for (Stream& stream : streams_) order.push_back(&stream);
     std::shuffle(order.begin(), order.end(), random_);
-    for (Lane* const lane : order) {
-      std::set<Lane*> together;
-      if (!gather(*lane, together)) continue;
+    for (Stream* const stream : order) {
+      std::set<Stream*> together;
+      if (!gather(*stream, together)) continue;
       std::set<int> operations;
-      for (Lane* const one : together) {
+      for (Stream* const one : together) {
         for (const int operation : one->head()->operations) {
           operations.insert(operation);
           ended_.insert({one->rank, operation});
@@ -115,7 +116,7 @@ class RandomLanes {
   std::vector<RankPlan> plans_;
   std::mt19937_64 random_;
   std::vector<CpuRank> ranks_;
-  std::vector<Lane> lanes_;
+  std::vector<Stream> streams_;
   std::set<std::pair<int, int>> ended_;
 };
 
@@ -135,7 +136,7 @@ bool same_as_by_messages(const DistributedCase& c,
   return same;
 }
 
-TEST_CASE("lanes in any order that the waits allow give the same bits, and get to the end") {
+TEST_CASE("streams in any order that the waits allow give the same bits, and get to the end") {
   std::uint64_t seed = 1;
   for (const DistributedCase& c : distributed_cases({1, 2, 3, 4})) {
     if (c.problem.seqlen_q == 64 || c.problem.heads > 12) continue;
@@ -151,7 +152,7 @@ TEST_CASE("lanes in any order that the waits allow give the same bits, and get t
   }
 }
 
-TEST_CASE("without waits some order of the lanes gives other results") {
+TEST_CASE("without waits some order of the streams gives other results") {
   const DistributedCase c{{.heads = 2, .seqlen_q = 83, .seqlen_k = 83, .head_dim = 16},
                           {LinkSchedule::zigzag, 3}};
   for (const Transport transport : kTransports) {
@@ -179,7 +180,7 @@ TEST_CASE("each rank has all of its operations once, in order, and an awaited en
       std::set<std::pair<int, int>> noted;
       for (int rank = 0; rank < program.ranks; ++rank) {
         for (const Enqueued& entry : plans[static_cast<std::size_t>(rank)].enqueued) {
-          CHECK(entry.lane < plans[static_cast<std::size_t>(rank)].lanes);
+          CHECK(entry.stream < plans[static_cast<std::size_t>(rank)].streams);
           for (const int operation : entry.operations) {
             ++times[static_cast<std::size_t>(operation)];
             if (entry.awaited) noted.insert({rank, operation});

@@ -361,21 +361,22 @@ TEST_CASE("by groups of heads the link shows in the first and the last group alo
 }
 
 TEST_CASE(
-    "launches of each group of heads have a strand of their own, and forward each two steps of a ring") {
+    "launches of each group of heads have a compute stream of their own, and forward each two steps of a "
+    "ring") {
   const AttentionProblem problem{.heads = 16, .heads_kv = 16, .seqlen_q = 64, .seqlen_k = 64, .causal = true};
-  const auto strands = [&](LinkSchedule schedule, Direction direction) {
+  const auto compute_streams = [&](LinkSchedule schedule, Direction direction) {
     std::set<int> used;
     const DistributedProgram program = build_distributed(problem, direction, {schedule, 2});
     for (const Operation& operation : program.operations) {
-      if (std::holds_alternative<Attend>(operation.what)) used.insert(operation.strand);
+      if (std::holds_alternative<Attend>(operation.what)) used.insert(operation.compute_stream);
     }
     return used.size();
   };
-  CHECK(strands(LinkSchedule::ulysses_heads, Direction::forward) == 4);   // 1, 2, 4 and 1 heads of 8
-  CHECK(strands(LinkSchedule::ulysses_heads, Direction::backward) == 3);  // 1, 6 and 1
-  CHECK(strands(LinkSchedule::zigzag, Direction::forward) == 2);
-  CHECK(strands(LinkSchedule::zigzag, Direction::backward) == 1);
-  CHECK(strands(LinkSchedule::ulysses, Direction::backward) == 1);
+  CHECK(compute_streams(LinkSchedule::ulysses_heads, Direction::forward) == 4);   // 1, 2, 4 and 1 heads of 8
+  CHECK(compute_streams(LinkSchedule::ulysses_heads, Direction::backward) == 3);  // 1, 6 and 1
+  CHECK(compute_streams(LinkSchedule::zigzag, Direction::forward) == 2);
+  CHECK(compute_streams(LinkSchedule::zigzag, Direction::backward) == 1);
+  CHECK(compute_streams(LinkSchedule::ulysses, Direction::backward) == 1);
 }
 
 TEST_CASE("one rank takes its work and nothing else; rings of contiguous shards wait for the last") {

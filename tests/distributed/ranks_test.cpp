@@ -10,7 +10,8 @@
 #include <thread>
 #include <tuple>
 
-#include "distributed/execution/merge_partial.hpp"
+#include "distributed/execution/cpu_rank.hpp"
+#include "distributed/execution/rank_failure.hpp"
 #include "tests/distributed/schedules.hpp"
 
 namespace tilescope {

@@ -207,11 +207,12 @@ TEST_CASE("the bytes of passes beside the launches, by what stands in memory bef
         const auto& q = program.buffers[at(attend->buffer(TensorName::q))];
         const std::int64_t rows = program.problem.batch * q.heads * attend->slice.q_rows.count();
         std::int64_t bytes = launch.makes_delta ? rows * (2 * q.cols * element + 4) : 0;
-        for (const Landing landing : {launch.dk, launch.dv}) {
-          if (landing == Landing::store) bytes += numbers * (element + 4);  // the part read, the sum written
-          if (landing == Landing::add) bytes += numbers * (element + 4 + 4);  // and the sum read
-          stored += landing == Landing::store;
-          added += landing == Landing::add;
+        for (const OutputPlacement placement : {launch.dk, launch.dv}) {
+          if (placement == OutputPlacement::store)
+            bytes += numbers * (element + 4);  // the part read, the sum written
+          if (placement == OutputPlacement::add) bytes += numbers * (element + 4 + 4);  // and the sum read
+          stored += placement == OutputPlacement::store;
+          added += placement == OutputPlacement::add;
         }
         CHECK(work.memory_bytes(index) == bytes);
       } else if (const Move& move = std::get<Move>(what); move.kind == MoveKind::add) {
