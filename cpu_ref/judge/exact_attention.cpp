@@ -60,7 +60,7 @@ double dot(const double* a, const double* b, std::int64_t cols) {
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
 }
 
-/// Inputs in fp64 and the row statistics that the gradients of K and V need again.
+/// Inputs in fp64, and the row maxima and sums that the gradients of K and V need again.
 struct Workspace {
   const AttentionProblem& problem;
   double scale;

@@ -56,7 +56,7 @@ class TileReplay {
   std::span<const ExactSum> added_rows(TensorName name) const;
 
  private:
-  /// The running statistics of a query row.
+  /// The running maximum and sum of a query row.
   struct Row {
     SlackProduct max{0, 0};
     ExactSum sum;

@@ -2,10 +2,8 @@
 // The registry of the kernels that run on this CPU.
 #include <array>
 
-#include "cpu_ref/kernels/flash1_attention.hpp"
-#include "cpu_ref/kernels/flash2_attention.hpp"
+#include "cpu_ref/kernels/cpu_kernels.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
-#include "cpu_ref/kernels/standard_attention.hpp"
 
 namespace tilescope {
 namespace {

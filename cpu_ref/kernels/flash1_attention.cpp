@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One CTA works through a whole head: for each K, V tile it passes over all of Q, and O, m and l travel to
 // slow memory and back at every step.
-#include "cpu_ref/kernels/flash1_attention.hpp"
+#include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <cmath>
 

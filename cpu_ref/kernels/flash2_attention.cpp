@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it.
-#include "cpu_ref/kernels/flash2_attention.hpp"
+#include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -14,7 +14,7 @@ namespace tilescope {
 namespace {
 
 /// Algorithm 1. Scores are kept as S^T (keys, queries): Q^T is packed once, K and V are used as they lie, and
-/// the row statistics run along vectors.
+/// the row maxima and sums run along vectors.
 class Flash2Forward {
  public:
   explicit Flash2Forward(const TileProgram& program)

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cpu_ref/kernels/backward_tiles.hpp"
-#include "cpu_ref/kernels/flash2_attention.hpp"
+#include "cpu_ref/kernels/cpu_kernels.hpp"
 #include "cpu_ref/launch/run_pass.hpp"
 
 namespace tilescope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cpu_ref/kernels/standard_attention.hpp"
+#include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <cmath>
 #include <limits>

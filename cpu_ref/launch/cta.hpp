@@ -88,7 +88,7 @@ class Cta {
   void reduce(TensorName name, const TileCoord& at, const TileView& tile);
   /// tensor = tile where it is the first one, else as reduce().
   void sum(TensorName name, const TileCoord& at, const TileView& tile, bool first);
-  /// A tile of a statistic, one fp32 value a query; 0 where it is not loaded.
+  /// A tile of one fp32 value a query, of LSE, dPsum, maxima or sums; 0 where it is not loaded.
   void load_stats(TensorName name, const TileCoord& at, float* values);
   void store_stats(TensorName name, const TileCoord& at, const float* values);
 

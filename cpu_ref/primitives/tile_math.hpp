@@ -36,7 +36,7 @@ void tile_matmul(const LeftOperand& a, const float* b, std::ptrdiff_t b_stride, 
 void transpose_tile(const float* in, std::ptrdiff_t in_stride, int rows, int cols, float factor, float* out,
                     std::ptrdiff_t out_stride);
 
-/// Where the queries of a score tile, and so their statistics, lie: across its columns or down its rows.
+/// Where the queries of a score tile, and so their maxima and sums, lie: across its columns or down its rows.
 enum class Queries : std::uint8_t { columns, rows };
 
 /// exp2((s - m) * log2 + log2_offset) is P, with s and m unscaled.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 
-#include "profiler/calibration/calibration_kernels.hpp"
+#include "profiler/calibration/kernels.hpp"
 
 namespace tilescope {
 namespace {

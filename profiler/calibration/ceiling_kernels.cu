@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/calibration/ceiling_kernels.hpp"
-#include "profiler/calibration/keep.cuh"
+#include "profiler/calibration/kernels.hpp"
 
 namespace tilescope {
 namespace {

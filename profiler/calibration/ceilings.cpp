@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "profiler/calibration/ceiling_kernels.hpp"
+#include "profiler/calibration/kernels.hpp"
 #include "profiler/calibration/l2/l2_probe.hpp"
 #include "profiler/calibration/matrix_product.hpp"
 #include "profiler/driver/runtime_check.hpp"

@@ -8,7 +8,6 @@
 
 #include "profiler/calibration/l2/l2_partitions.hpp"
 #include "profiler/calibration/l2/l2_residency.hpp"
-#include "profiler/calibration/link_ceilings.hpp"
 #include "profiler/calibration/noise_floor.hpp"
 
 namespace tilescope {
@@ -23,6 +22,22 @@ struct MeasuredCeiling {
   std::string method;      // what was run
 };
 
+/// The link between two GPUs of a host, at best: one of them moves so many bytes; rates are those of one
+/// direction.
+struct LinkCeiling {
+  std::string engine;      // kLinkEngines
+  bool both_ways = false;  // whether the other GPU does the same meanwhile
+  int ctas = 0;            // of 512 threads; 0 for the copy engine
+  std::int64_t bytes = 0;  // of one transfer
+  double per_second = 0;   // bytes, of the fastest sample
+  double median_per_second = 0;
+  bool operator==(const LinkCeiling&) const = default;
+};
+
+inline constexpr const char* kSmLoads = "SM loads";
+inline constexpr const char* kSmStores = "SM stores";
+inline constexpr const char* kCopyEngine = "copy engine";
+
 struct Ceilings {
   std::string device, architecture, driver;  // "NVIDIA H200", "sm_90", "13.0"
   std::vector<MeasuredCeiling> ceilings;
@@ -33,6 +48,10 @@ struct Ceilings {
   std::vector<LinkCeiling> links;       // empty with one GPU
   std::vector<std::string> left_out;    // with the reason
 };
+
+/// Between the first two GPUs; takes a few seconds and 512 MiB of each.
+/// @throws MachineLacks without two that reach each other's memory
+std::vector<LinkCeiling> measure_links();
 
 enum class CeilingChoice : std::uint8_t { all, links };
 

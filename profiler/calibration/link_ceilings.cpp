@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/calibration/link_ceilings.hpp"
+#include "profiler/calibration/ceilings.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "common/statistics.hpp"
-#include "profiler/calibration/link_kernels.hpp"
+#include "profiler/calibration/kernels.hpp"
 #include "profiler/driver/runtime_check.hpp"
 #include "profiler/driver/scratch_buffer.hpp"
 

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "common/statistics.hpp"
-#include "profiler/calibration/load_kernels.hpp"
+#include "profiler/calibration/kernels.hpp"
 #include "profiler/counters/bracketed_counters.hpp"
 #include "profiler/driver/runtime_check.hpp"
 #include "profiler/driver/scratch_buffer.hpp"

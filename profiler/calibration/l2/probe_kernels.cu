@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "profiler/calibration/keep.cuh"
+#include "profiler/calibration/kernels.hpp"
 #include "profiler/calibration/l2/probe_kernels.hpp"
 #include "profiler/driver/runtime_check.hpp"
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cpu_ref/judge/verify_cases.hpp"
-#include "cpu_ref/kernels/flash2_attention.hpp"
+#include "cpu_ref/kernels/cpu_kernels.hpp"
 #include "tests/cpu_ref/kernels/kernel_cases.hpp"
 
 namespace tilescope {
