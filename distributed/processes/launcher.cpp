@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process among those that a launcher started, by the variables that it sets.
-#include "distributed/processes/process_group.hpp"
+#include "distributed/processes/launcher.hpp"
 
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
@@ -19,11 +18,7 @@ namespace {
 
 constexpr int kMost = 1 << 20;
 
-struct Launcher {
-  const char *rank, *ranks, *local_rank, *local_ranks;
-  std::array<const char*, 3> job;  // together they tell its jobs apart; "": no more
-};
-constexpr Launcher kLaunchers[] = {
+constexpr LauncherVariables kLaunchers[] = {
     {"RANK",
      "WORLD_SIZE",
      "LOCAL_RANK",
@@ -49,17 +44,19 @@ std::optional<int> number_in(const char* name, int least, int most) {
                  "must be a number from " + std::to_string(least) + " to " + std::to_string(most));
 }
 
-bool on_several_hosts(const Launcher& launcher, int ranks) {
+bool on_several_hosts(const LauncherVariables& launcher, int ranks) {
   return number_in(launcher.local_ranks, 1, kMost).value_or(ranks) < ranks ||
          (launcher.rank == std::string_view("SLURM_PROCID") &&
           number_in("SLURM_STEP_NUM_NODES", 1, kMost).value_or(1) > 1);
 }
 
 /// The same for all processes of a job, and other than that of any other job of this user on this host.
-std::string name_of_job(const Launcher& launcher) {
+std::string name_of_job(const LauncherVariables& launcher) {
   std::string name;
   for (const char* const variable : launcher.job) {
-    if (const char* const text = std::getenv(variable)) name += "-" + std::string(text).substr(0, 64);
+    const std::string_view text = std::getenv(variable) != nullptr ? std::getenv(variable) : "";
+    if (!text.empty())
+      name += "-" + std::string(text.substr(text.size() - std::min<std::size_t>(text.size(), 64)));
   }
   if (name.empty()) name = "-of-" + std::to_string(getppid());
   for (char& letter : name) {
@@ -68,7 +65,7 @@ std::string name_of_job(const Launcher& launcher) {
   return "tilescope-" + std::to_string(geteuid()) + name;
 }
 
-std::filesystem::path meeting_folder(const Launcher& launcher, int ranks) {
+std::filesystem::path meeting_folder(const LauncherVariables& launcher, int ranks) {
   const char* const named = std::getenv("TILESCOPE_RENDEZVOUS");
   if (named != nullptr && *named != '\0') return std::filesystem::path(named) / "tilescope-ranks";
   if (!on_several_hosts(launcher, ranks))
@@ -80,8 +77,10 @@ std::filesystem::path meeting_folder(const Launcher& launcher, int ranks) {
 
 }  // namespace
 
+std::span<const LauncherVariables> launcher_variables() { return kLaunchers; }
+
 ProcessPlace launched_process() {
-  for (const Launcher& launcher : kLaunchers) {
+  for (const LauncherVariables& launcher : kLaunchers) {
     const auto ranks = number_in(launcher.ranks, 1, kMost);
     if (!ranks) continue;
     const auto rank = number_in(launcher.rank, 0, *ranks - 1);

@@ -10,21 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "distributed/processes/launcher.hpp"
+
 namespace tilescope {
-
-/// This process among those that a launcher started, one a GPU.
-struct ProcessPlace {
-  int rank = 0, ranks = 1;
-  int local_rank = 0;            // among those of this host
-  std::filesystem::path folder;  // where all of them meet, made by rank 0
-};
-
-/// Of torchrun (RANK), Open MPI (OMPI_COMM_WORLD_RANK), MPICH (PMI_RANK) or Slurm (SLURM_PROCID). They meet
-/// below TILESCOPE_RENDEZVOUS, a folder that all hosts see; on one host, without it, below that for temporary
-/// files, under the launcher's number of the job.
-/// @throws BadInput where none of them is set, or a number is none; MachineLacks where several hosts have no
-/// folder
-ProcessPlace launched_process();
 
 /// Each rank holds a lock on a file of its own while it lives, which the system takes from a process that
 /// ends however it ends. Values are files that appear whole under their name; the first failure is one file.

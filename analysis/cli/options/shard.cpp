@@ -3,11 +3,13 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 #include <string_view>
 
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "common/errors.hpp"
+#include "distributed/processes/launcher.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -15,27 +17,22 @@ namespace {
 constexpr std::int64_t kMostParts = 1'000'000;
 constexpr std::string_view kPart = "{part}";  // in the name of a record
 
-/// What a process learns of its place from those who start many: the index, the number, and the least index.
-struct PlaceVariables {
-  const char *index, *count, *least;
-};
-constexpr PlaceVariables kPlaceVariables[] = {
-    {"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"},  // before the tasks of one job
-    {"SLURM_PROCID", "SLURM_NTASKS", nullptr},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr},
-    {"PMI_RANK", "PMI_SIZE", nullptr},
-    {"RANK", "WORLD_SIZE", nullptr},  // torchrun
-};
+/// "I/N" by two variables, where both are set. @param least  of the least index, or null: 0
+std::optional<std::string> place_by(const char* index, const char* count, const char* least = nullptr) {
+  const char* const own = std::getenv(index);
+  const char* const all = std::getenv(count);
+  if (!own || !all) return std::nullopt;
+  const char* const from = least ? std::getenv(least) : nullptr;
+  const std::int64_t first = from ? parse_integer_in(least, from, 0, kMostParts) : 0;
+  return fmt::format("{}/{}", parse_integer_in(index, own, first, first + kMostParts) - first, all);
+}
 
 std::string place_by_environment() {
-  for (const PlaceVariables& variables : kPlaceVariables) {
-    const char* const index = std::getenv(variables.index);
-    const char* const count = std::getenv(variables.count);
-    if (!index || !count) continue;
-    const char* const least = variables.least ? std::getenv(variables.least) : nullptr;
-    const std::int64_t first = least ? parse_integer_in(variables.least, least, 0, kMostParts) : 0;
-    return fmt::format("{}/{}", parse_integer_in(variables.index, index, first, first + kMostParts) - first,
-                       count);
+  // The tasks of one job come after the job's place in its array.
+  if (const auto place = place_by("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"))
+    return *place;
+  for (const LauncherVariables& variables : launcher_variables()) {
+    if (const auto place = place_by(variables.rank, variables.ranks)) return *place;
   }
   throw BadInput("--shard", "auto",
                  "found no variables of Slurm, MPI or torchrun that say which part this is; say I/N");
