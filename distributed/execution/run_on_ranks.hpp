@@ -14,6 +14,7 @@
 #include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "distributed/counts/link_traffic.hpp"
+#include "distributed/execution/rank_failure.hpp"
 #include "distributed/schedule/distributed_program.hpp"
 
 namespace tilescope {
