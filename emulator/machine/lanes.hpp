@@ -95,6 +95,26 @@ inline void plain_operands(const ptx::Instruction& instruction, std::size_t coun
   }
 }
 
+/// Throws unless the operand is a list of so many registers of so many bytes; in place of a list of one, it
+/// may be the register.
+inline void register_list(const ptx::Operand& operand, std::size_t count, int bytes) {
+  const auto fits = [bytes](const ptx::Operand& one) {
+    return one.kind == ptx::Operand::Kind::reg && one.bytes == bytes;
+  };
+  const bool is_list = operand.kind == ptx::Operand::Kind::vector;
+  if (is_list ? operand.elements.size() != count : count != 1 || !fits(operand)) {
+    throw std::runtime_error("a list of " + std::to_string(count) + " registers expected");
+  }
+  for (const ptx::Operand& element : operand.elements) {
+    if (!fits(element)) throw std::runtime_error("registers of " + std::to_string(bytes) + " bytes expected");
+  }
+}
+
+/// Throws where a warp of fewer than 32 threads, or that some have left, executes what takes all of them.
+inline void require_whole_warp(const Warp& warp) {
+  if (warp.active != ~0u) throw Fault("all 32 lanes of a warp take part, and some are not there");
+}
+
 /// The families of ordinary instructions.
 void add_integer_handlers(HandlerTable& table);
 void add_bit_handlers(HandlerTable& table);

@@ -20,6 +20,16 @@ LaneMask awaited(const Warp& warp, const Step& step, LaneMask lanes) {
   return mask & warp.live();
 }
 
+/// @throws Fault where the lanes that execute a .sync instruction are not all that it names
+void check_members(const Warp& warp, const Step& step, LaneMask group) {
+  for_lanes(warp.active, [&](int lane) {
+    const auto mask = static_cast<LaneMask>(warp.value(step.instruction->operands.back(), lane));
+    if ((mask >> lane & 1) == 0) throw Fault("the membermask does not name a lane that executes", lane);
+    if ((mask & group & ~warp.active) != 0)
+      throw Fault("lanes that the membermask names are guarded off", lane);
+  });
+}
+
 /// An asking loop takes fewer instructions than this from one time to the next.
 constexpr std::uint64_t kAskingLoop = 64;
 
@@ -32,7 +42,8 @@ class Turn {
 
  private:
   bool run_group(std::size_t index);
-  bool may_execute(const Step& step, LaneMask lanes) const;
+  /// @param lanes  of a group; `active` of them are not guarded off
+  bool may_execute(const Step& step, LaneMask active, LaneMask lanes) const;
   void count(std::uint32_t pc);
   bool branch(std::size_t index, LaneMask taken, std::uint32_t target);
   void poll(LaneMask lanes);
@@ -88,9 +99,9 @@ void Turn::tidy() {
   groups.resize(kept + 1);
 }
 
-bool Turn::may_execute(const Step& step, LaneMask lanes) const {
+bool Turn::may_execute(const Step& step, LaneMask active, LaneMask lanes) const {
   if (step.execution.converge == Converge::none) return true;
-  return (awaited(warp_, step, lanes) & ~lanes) == 0;
+  return (awaited(warp_, step, active) & ~lanes) == 0;
 }
 
 void Turn::count(std::uint32_t pc) {
@@ -141,9 +152,10 @@ bool Turn::run_group(std::size_t index) {
       ++group.pc;
       continue;
     }
-    if (!may_execute(step, group.lanes)) return any;
+    if (!may_execute(step, warp_.active, group.lanes)) return any;
     if (step.execution.converge == Converge::warp && warp_.active != group.lanes)
       throw Fault("some lanes are guarded off where all of the warp execute, or none");
+    if (step.execution.converge == Converge::members) check_members(warp_, step, group.lanes);
     warp_.line = step.instruction->line;
     const Outcome outcome = step.execution.handler(warp_, *step.instruction);
     if (outcome == Outcome::wait) {

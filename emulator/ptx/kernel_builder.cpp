@@ -9,7 +9,8 @@
 namespace tilescope::gpu::emulator::ptx {
 namespace {
 
-constexpr std::uint32_t kRegisterAlign = 64;  // a cache line, which whole vectors fit
+constexpr std::uint32_t kRegisterAlign = 64;           // a cache line, which whole vectors fit
+constexpr std::uint64_t kMostRegisterBytes = 1 << 28;  // of a warp
 
 std::uint32_t round_up(std::uint32_t value, std::uint32_t align) {
   return (value + align - 1) / align * align;
@@ -53,7 +54,10 @@ void KernelBuilder::declare_registers(std::string_view name, Type type, std::opt
   const std::uint32_t stride = bytes == 0 ? kRegisterAlign : static_cast<std::uint32_t>(bytes) * kLanes;
   blocks_.back().registers[name] = {next_register_, stride, count.value_or(0),
                                     static_cast<std::uint8_t>(bytes)};
-  next_register_ += stride * count.value_or(1);
+  const std::uint64_t end = next_register_ + std::uint64_t{stride} * count.value_or(1);
+  if (end > kMostRegisterBytes)
+    throw std::runtime_error("a kernel with more registers than fit 256 MiB a warp");
+  next_register_ = static_cast<std::uint32_t>(end);
   kernel_.register_bytes = std::max(kernel_.register_bytes, next_register_);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The grammar of PTX, as far as nvcc and inline assembly use it.
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <utility>
@@ -16,6 +17,12 @@ template <class Integer>
 Integer round_up(Integer value, Integer align) {
   return (value + align - 1) / align * align;
 }
+
+// What a kernel may have of each: what PTX allows it, or where that is not said, what this machine can hold.
+constexpr std::uint64_t kMostParameterBytes = 32764, kMostLocalBytes = 512 << 10,
+                        kMostSharedEnd = kSharedBegin + (227 << 10), kMostVariableBytes = 1ull << 31;
+constexpr std::int64_t kMostRegisters = 1 << 19;
+constexpr std::int64_t kMostAlign = 1 << 16;
 
 bool begins_number(std::string_view word) { return !word.empty() && word[0] >= '0' && word[0] <= '9'; }
 
@@ -41,7 +48,11 @@ class Parser {
   Variable read_variable(Space space);
   void read_initial_values(const Variable& variable, int element_bytes);
   void place_shared(Kernel& kernel, Variable& variable);
+  /// Places a variable behind the others of its space, which end at `end`.
+  void place(Variable& variable, std::uint32_t& end, std::uint64_t most);
   std::int64_t read_integer();
+  /// @throws std::runtime_error unless it is within [least, most]
+  std::int64_t read_integer(std::int64_t least, std::int64_t most, const char* what);
   std::int64_t number(const Token& token) const;
 
   Module& module_;
@@ -85,7 +96,8 @@ Variable Parser::read_variable(Space space) {
   while (lexer_.peek().text.substr(0, 1) == ".") {
     const Token token = lexer_.next();
     if (token.is(".align")) {
-      variable.align = static_cast<std::uint32_t>(read_integer());
+      variable.align = static_cast<std::uint32_t>(read_integer(1, kMostAlign, "an alignment"));
+      if (!std::has_single_bit(variable.align)) lexer_.fail("an alignment that is no power of two", token);
     } else if (const auto type = type_of(token.text.substr(1))) {
       element_bytes = bytes_of(*type);
     } else if (!token.is(".ptr") && !token.is(".global") && !token.is(".shared") && !token.is(".const")) {
@@ -99,7 +111,8 @@ Variable Parser::read_variable(Space space) {
     if (lexer_.accept("]")) {
       variable.bytes = 0;
     } else {
-      variable.bytes *= static_cast<std::uint64_t>(read_integer());
+      variable.bytes *= static_cast<std::uint64_t>(read_integer(0, 1ll << 31, "a length"));
+      if (variable.bytes > kMostVariableBytes) lexer_.fail("a variable of more than 2 GiB");
       lexer_.expect("]");
     }
   }
@@ -148,7 +161,18 @@ std::int64_t Parser::number(const Token& token) const {
 std::int64_t Parser::read_integer() {
   const bool negative = lexer_.accept("-");
   const std::int64_t value = number(lexer_.next());
-  return negative ? -value : value;
+  return negative ? static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(value)) : value;
+}
+
+std::int64_t Parser::read_integer(std::int64_t least, std::int64_t most, const char* what) {
+  const Token token = lexer_.peek();
+  const std::int64_t value = read_integer();
+  if (value < least || value > most) {
+    lexer_.fail(
+        std::string(what) + " from " + std::to_string(least) + " to " + std::to_string(most) + " expected",
+        token);
+  }
+  return value;
 }
 
 void Parser::read_kernel() {
@@ -186,9 +210,17 @@ void Parser::read_kernel() {
   builder.finish();
 }
 
+void Parser::place(Variable& variable, std::uint32_t& end, std::uint64_t most) {
+  variable.offset = round_up(end, variable.align);
+  if (variable.offset + variable.bytes > most) {
+    lexer_.fail("no room for " + variable.name + ": variables of its space end at byte " +
+                std::to_string(most));
+  }
+  end = static_cast<std::uint32_t>(variable.offset + variable.bytes);
+}
+
 void Parser::place_shared(Kernel& kernel, Variable& variable) {
-  variable.offset = round_up(kernel.static_shared_end, variable.align);
-  kernel.static_shared_end = static_cast<std::uint32_t>(variable.offset + variable.bytes);
+  place(variable, kernel.static_shared_end, kMostSharedEnd);
   kernel.shared.push_back(variable);
 }
 
@@ -196,8 +228,7 @@ void Parser::read_parameters(Kernel& kernel, KernelBuilder& builder) {
   while (!lexer_.accept(")")) {
     lexer_.expect(".param");
     Variable parameter = read_variable(Space::parameter);
-    parameter.offset = round_up(kernel.parameter_bytes, parameter.align);
-    kernel.parameter_bytes = static_cast<std::uint32_t>(parameter.offset + parameter.bytes);
+    place(parameter, kernel.parameter_bytes, kMostParameterBytes);
     builder.declare_variable(parameter);
     kernel.parameters.push_back(std::move(parameter));
     lexer_.accept(",");
@@ -252,8 +283,7 @@ void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
     builder.declare_variable(variable);
   } else if (token.is(".local")) {
     Variable variable = read_variable(Space::local);
-    variable.offset = round_up(kernel.local_bytes, variable.align);
-    kernel.local_bytes = static_cast<std::uint32_t>(variable.offset + variable.bytes);
+    place(variable, kernel.local_bytes, kMostLocalBytes);
     builder.declare_variable(variable);
   } else if (token.is(".pragma")) {
     lexer_.skip_past(";");
@@ -266,13 +296,13 @@ void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
 
 void Parser::read_registers(KernelBuilder& builder) {
   const Token type_name = lexer_.next();
-  const auto type = type_of(type_name.text.substr(1));
+  const auto type = type_of(type_name.text.substr(type_name.text.empty() ? 0 : 1));
   if (!type) lexer_.fail("unknown type", type_name);
   do {
     const Token name = lexer_.next();
     std::optional<std::uint32_t> count;
     if (lexer_.accept("<")) {
-      count = static_cast<std::uint32_t>(read_integer());
+      count = static_cast<std::uint32_t>(read_integer(1, kMostRegisters, "a number of registers"));
       lexer_.expect(">");
     }
     builder.declare_registers(name.text, *type, count);

@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "cpu_ref/numeric/numeric.hpp"
+#include "emulator/machine/address_space.hpp"
 #include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/instructions/select.hpp"
 #include "emulator/sm90/handlers.hpp"
 #include "emulator/sm90/state.hpp"
 #include "emulator/sm90/wgmma_operand.hpp"
@@ -129,12 +131,24 @@ std::uint32_t products_agent(Warp& warp) {
   return warp.cta.order->agent("the products of warp " + std::to_string(warp.index));
 }
 
+/// @throws Fault where the CTA has not all threads of the warpgroup
+void require_warpgroup(const Warp& warp) {
+  require_whole_warp(warp);
+  constexpr std::uint32_t kWarps = 4;
+  if (warp.cta.run.launch.block.count() < (warp.index / kWarps + 1) * kWarps * ptx::kLanes) {
+    throw Fault("all 128 threads of a warpgroup take part, and some are not there");
+  }
+}
+
 Outcome issue_product(Warp& warp, const ptx::Instruction& instruction) {
+  require_warpgroup(warp);
   Product product = decode(warp, instruction);
   const std::uint64_t group = state_of(warp).product_groups;
   auto result = state_of(warp).results.take(warp, instruction.operands[0], group);
   Cta& cta = warp.cta;
   const auto check = [&](std::uint32_t address, std::byte*) {
+    if (address >> kRankShift != 0) throw Fault("a matrix descriptor leads beyond shared memory");
+    cta.shared_bytes(address, kChunkBytes);
     state_of(cta).proxy.check(thread_of(warp, 0), address, kChunkBytes, "read");
   };
   if (!product.a_in_registers) a_rows(product, check);
@@ -187,17 +201,44 @@ Outcome wait_for_products(Warp& warp, const ptx::Instruction& instruction) {
   return Outcome::next;
 }
 
+/// The shape m64nNkK: K is 32 bytes deep, and N as wide as the result's registers say.
+void check_shape(const ptx::Instruction& instruction) {
+  const std::size_t cols = 2 * instruction.operands[0].elements.size();
+  const int depth = is_half(instruction.types[1]) ? 16 : 32;
+  if (cols < 8 || cols > 256 || cols % 8 != 0 ||
+      !instruction.has("m64n" + std::to_string(cols) + "k" + std::to_string(depth))) {
+    throw std::runtime_error("the result's registers are not those of the shape");
+  }
+  register_list(instruction.operands[0], cols / 2, 4);
+}
+
+Execution select_product(const ptx::Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  if (instruction.types.size() != 3 || instruction.types[0] != ptx::Type::f32 ||
+      instruction.types[1] != instruction.types[2]) {
+    throw std::runtime_error("wgmma of these types is not known");
+  }
+  element_type(instruction.types[1]);
+  operand_count(instruction, 6, 8);
+  check_shape(instruction);
+  if (operands[1].kind == ptx::Operand::Kind::vector) {
+    register_list(operands[1], 4, 4);
+  } else if (operands[1].bytes != 8) {
+    throw std::runtime_error("a matrix descriptor of 64 bits expected");
+  }
+  if (operands[2].bytes != 8) throw std::runtime_error("a matrix descriptor of 64 bits expected");
+  const bool is_predicate = operands[3].kind == ptx::Operand::Kind::reg && operands[3].bytes == 0;
+  if (!is_predicate && operands[3].kind != ptx::Operand::Kind::constant) unknown_form();
+  for (std::size_t i = 4; i < operands.size(); ++i) {
+    if (operands[i].kind != ptx::Operand::Kind::constant) unknown_form();
+  }
+  return {issue_product, Converge::warp};
+}
+
 }  // namespace
 
 void add_wgmma_handlers(HandlerTable& table) {
-  table.add("wgmma.mma_async", [](const ptx::Instruction& instruction) -> Execution {
-    if (instruction.types.size() != 3 || instruction.types[0] != ptx::Type::f32 ||
-        instruction.types[1] != instruction.types[2]) {
-      throw std::runtime_error("wgmma of these types is not known");
-    }
-    element_type(instruction.types[1]);
-    return {issue_product, Converge::warp};
-  });
+  table.add("wgmma.mma_async", select_product);
   // Registers are taken at the issue: what a missing fence would leave open does not show here.
   table.add("wgmma.fence", [](const ptx::Instruction&) -> Execution {
     return {[](Warp&, const ptx::Instruction&) { return Outcome::next; }, Converge::warp};

@@ -151,7 +151,10 @@ void add_barrier_handlers(HandlerTable& table) {
     table.add(name + ".arrive", select_barrier<bar_arrive>);
     table.add(name + ".red", select_barrier<bar_reduce>);
   }
-  table.add("bar.warp.sync", [](const Instruction&) { return Execution{&meet, Converge::any_place}; });
+  table.add("bar.warp.sync", [](const Instruction& instruction) {
+    operand_count(instruction, 1, 1);
+    return Execution{&meet, Converge::any_place};
+  });
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -141,6 +141,7 @@ Handler of_reduction(const Instruction& instruction) {
   unknown_form();
 }
 Execution select_reduction(const Instruction& instruction) {
+  operand_count(instruction, 3, 3);
   if (only_type(instruction) == ptx::Type::s32)
     return {of_reduction<std::int32_t>(instruction), Converge::members};
   return {of_reduction<std::uint32_t>(instruction), Converge::members};
@@ -172,8 +173,15 @@ void add_exchange_handlers(HandlerTable& table) {
   table.add("shfl.sync", select_shuffle);
   table.add("vote.sync", select_vote);
   table.add("redux.sync", select_reduction);
-  table.add("elect.sync", [](const Instruction&) { return Execution{&elect, Converge::members}; });
-  table.add("activemask", [](const Instruction&) { return Execution{&active_mask}; });
+  table.add("elect.sync", [](const Instruction& instruction) {
+    operand_count(instruction, 2, 2);
+    if (instruction.operands[0].elements.size() != 2) unknown_form();
+    return Execution{&elect, Converge::members};
+  });
+  table.add("activemask", [](const Instruction& instruction) {
+    operand_count(instruction, 1, 1);
+    return Execution{&active_mask};
+  });
 }
 
 }  // namespace tilescope::gpu::emulator

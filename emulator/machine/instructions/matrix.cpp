@@ -21,6 +21,7 @@ int matrices_of(const Instruction& instruction) {
 
 /// Lane 8 i + r gives the address of row r of matrix i.
 Targets rows(Warp& warp, const Operand& address, int matrices, Purpose purpose) {
+  require_whole_warp(warp);
   const LaneMask all = warp.active;
   warp.active &= static_cast<LaneMask>((1ull << (kRows * matrices)) - 1);
   const Targets targets = access(warp, address, Reach::shared, purpose, kRowBytes);
@@ -75,14 +76,21 @@ Outcome store_matrices(Warp& warp, const Instruction& instruction) {
   return Outcome::next;
 }
 
-Execution select_load(const Instruction& instruction) {
+/// @param registers, address  which operand is which
+void check_matrices(const Instruction& instruction, std::size_t registers, std::size_t address) {
   only_modifiers(instruction,
                  {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta"});
+  operand_count(instruction, 2, 2);
+  register_list(instruction.operands[registers], static_cast<std::size_t>(matrices_of(instruction)), 4);
+  if (instruction.operands[address].kind != Operand::Kind::address) unknown_form();
+}
+
+Execution select_load(const Instruction& instruction) {
+  check_matrices(instruction, 0, 1);
   return {instruction.has("trans") ? &load_matrices<true> : &load_matrices<false>, Converge::warp};
 }
 Execution select_store(const Instruction& instruction) {
-  only_modifiers(instruction,
-                 {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta"});
+  check_matrices(instruction, 1, 0);
   return {instruction.has("trans") ? &store_matrices<true> : &store_matrices<false>, Converge::warp};
 }
 
@@ -120,6 +128,7 @@ TILESCOPE_HASWELL_CLONES void add_deep_products(const float (&left)[kProductRows
 /// mma.m16n8k16").
 template <ElementType type, int groups>
 Outcome multiply(Warp& warp, const Instruction& instruction) {
+  require_whole_warp(warp);
   const auto& operands = instruction.operands;
   float a[2 * groups][kLanes][2], b[groups][kLanes][2];
   widen_fragments<type>(warp, operands[1], a);
@@ -161,6 +170,9 @@ Execution select_product(const Instruction& instruction) {
   if (types.size() != 4 || types[0] != ptx::Type::f32 || types[3] != ptx::Type::f32 || types[1] != types[2])
     unknown_form();
   const bool deep = instruction.has("m16n8k16");
+  operand_count(instruction, 4, 4);
+  const std::size_t registers[] = {4, deep ? 4u : 2u, deep ? 2u : 1u, 4};
+  for (std::size_t i = 0; i < 4; ++i) register_list(instruction.operands[i], registers[i], 4);
   if (types[1] == ptx::Type::f16)
     return {deep ? &multiply<ElementType::fp16, 2> : &multiply<ElementType::fp16, 1>, Converge::warp};
   if (types[1] == ptx::Type::bf16)

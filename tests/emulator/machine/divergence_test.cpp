@@ -61,6 +61,21 @@ TEST_CASE("emulator: what a warp executes as a whole is guarded off as a whole")
   }
 }
 
+TEST_CASE("emulator: an exchange takes all lanes that its membermask names, and no other") {
+  const std::string half = "setp.lt.u32 %p1, %r0, 16;\n";
+  for (const std::string exchange :
+       {"shfl.sync.bfly.b32 %r10, %r0, 1, 31, ", "vote.sync.ballot.b32 %r10, %p1, ",
+        "redux.sync.add.u32 %r10, %r0, ", "elect.sync %r10|%p2, "}) {
+    CAPTURE(exchange);
+    CHECK_NOTHROW(run_one_warp(half + exchange + "-1;\n"));
+    CHECK_NOTHROW(run_one_warp(half + "@%p1 " + exchange + "0xFFFF;\n"));
+    CHECK_THROWS_WITH_AS(run_one_warp(half + "@%p1 " + exchange + "-1;\n"),
+                         doctest::Contains("lanes that the membermask names are guarded off"), DeviceError);
+    CHECK_THROWS_WITH_AS(run_one_warp(half + exchange + "0xFFFF;\n"),
+                         doctest::Contains("the membermask does not name a lane that executes"), DeviceError);
+  }
+}
+
 TEST_CASE("emulator: bar.warp.sync waits for its lanes, at another place too") {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const auto run = run_one_warp(R"(

@@ -107,5 +107,34 @@ TEST_CASE("emulator: mma.sync multiplies the fragments that the ISA describes") 
   }
 }
 
+TEST_CASE("emulator: matrices take a whole warp, and as many registers as their form says") {
+  const auto refusal = [](const std::string& instruction, unsigned threads) -> std::string {
+    PtxRun run;
+    run.threads = threads;
+    try {
+      run(kRows + instruction + ";\n");
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  const std::string load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r3]";
+  const std::string store = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3], {%r10, %r11, %r12, %r13}";
+  const std::string multiply =
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}, {%r10, %r11, %r12, %r13}, "
+      "{%r14, %r15}, {%f0, %f1, %f2, %f3}";
+  for (const std::string& whole : {load, store, multiply}) {
+    CAPTURE(whole);
+    CHECK(refusal(whole, 64).empty());
+    CHECK(refusal(whole, 33).find("all 32 lanes of a warp take part") != std::string::npos);
+    std::string fewer = whole;
+    fewer.replace(fewer.find("%r12, %r13"), 10, "%r12");
+    CHECK(refusal(fewer, 32).find("a list of 4 registers expected") != std::string::npos);
+    std::string wider = whole;
+    wider.replace(wider.find("%r13"), 4, "%rd3");
+    CHECK(refusal(wider, 32).find("registers of 4 bytes expected") != std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace tilescope::gpu::emulator

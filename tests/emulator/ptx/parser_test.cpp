@@ -133,5 +133,60 @@ TEST_CASE("emulator: what is not known is named with its line and text") {
   CHECK(message("mov.u32 %r1, 1\n").find("';' expected at '}'") != std::string::npos);
 }
 
+std::string refusal_of(const std::string& text) {
+  try {
+    parse(text);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST_CASE("emulator: sizes and alignments that cannot be are refused with their line") {
+  const auto refusal = [](const std::string& declaration) {
+    return refusal_of(kHeader + ".entry k(.param .u64 p)\n{\n" + declaration + "\nret;\n}\n");
+  };
+  CHECK(refusal(".shared .align 0 .b8 y[4];").find("line 6: an alignment from 1 to 65536 expected at '0'") !=
+        std::string::npos);
+  CHECK(refusal(".shared .align 12 .b8 y[4];").find("no power of two") != std::string::npos);
+  CHECK(refusal(".shared .b8 y[-4];").find("a length from 0") != std::string::npos);
+  CHECK(refusal(".shared .b8 y[240000];").find("no room for y") != std::string::npos);
+  CHECK(refusal(".local .b8 y[2147483648];").find("no room for y") != std::string::npos);
+  CHECK(refusal(".reg .b32 %q<33554432>;").find("a number of registers from 1 to 524288") !=
+        std::string::npos);
+  CHECK(refusal(".reg .b64 %q<524288>;\n.reg .b64 %s<524288>;\n.reg .b64 %t<524288>;").find("256 MiB") !=
+        std::string::npos);
+  CHECK(refusal(".reg .b32 %q<0>;").find("a number of registers") != std::string::npos);
+  CHECK(refusal(".shared .align 16 .b8 y[4];\n.reg .b32 %q<9>;").empty());
+  CHECK(refusal_of(kHeader + ".global .b8 y[2147483648][2147483648];").find("more than 2 GiB") !=
+        std::string::npos);
+}
+
+TEST_CASE("emulator: a text that ends anywhere is refused, never read beyond its end") {
+  const std::string whole = kHeader + R"(
+.global .align 4 .b8 table[8] = {1, 2, 255};
+.visible .entry k(.param .u64 p, .param .align 8 .b8 q[16])
+.maxntid 96, 2, 1
+{
+  .reg .pred %p<2>;
+  .reg .b32 %r<3>;
+  .reg .b64 %rd<3>;
+  .shared .align 8 .b8 own[24];
+  ld.param.u64 %rd1, [p];
+  { .reg .b32 a;
+    @!%p1 st.global.v2.u32 [%rd1+4], {%r1, %r2};
+    mov.u32 a, own; /* words */
+  }
+  ret; // the end
+}
+)";
+  CHECK(refusal_of(whole).empty());
+  int refused = 0;
+  for (std::size_t end = kHeader.size(); end < whole.size(); ++end) {
+    refused += !refusal_of(whole.substr(0, end)).empty();
+  }
+  CHECK(refused > 300);
+}
+
 }  // namespace
 }  // namespace tilescope::gpu::emulator::ptx

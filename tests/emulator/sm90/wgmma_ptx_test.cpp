@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <string>
 
 #include "tests/emulator/sm90/run_ptx.hpp"
 
@@ -150,6 +151,62 @@ TEST_CASE("emulator: a CTA that ends without a wait for its products is an error
         }
       }(),
       DeviceError);
+}
+
+/// What a run of `product` is refused with.
+std::string refusal_of(const std::string& product, unsigned threads = 128,
+                       const std::string& descriptor = "") {
+  PtxRun run;
+  run.threads = threads;
+  try {
+    run(kOperands + kFence + kDescribe + descriptor + "setp.ne.b32 %p1, 0, 0;\nwgmma.fence.sync.aligned;\n" +
+        product + "wgmma.commit_group.sync.aligned;\n" + kWait);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+std::string product(const std::string& shape, const std::string& operands) {
+  return "wgmma.mma_async.sync.aligned." + shape + ".f32.f16.f16 " + operands + ";\n";
+}
+const std::string kRightOperands = "{%f0, %f1, %f2, %f3}, %rd1, %rd2, %p1, 1, 1, 0, 0";
+
+TEST_CASE("emulator: products whose operands are not those of their shape are refused") {
+  CHECK(refusal_of(product("m64n8k16", kRightOperands)).empty());
+  for (const char* shape : {"m64n256k16", "m64n8k32", "m64n12k16"}) {
+    CAPTURE(shape);
+    CHECK(refusal_of(product(shape, kRightOperands)).find("registers are not those of the shape") !=
+          std::string::npos);
+  }
+  for (const char* operands :
+       {"{%f0, %f1, %f2}, %rd1, %rd2, %p1, 1, 1, 0, 0", "{%f0, %f1, %f2, %rd3}, %rd1, %rd2, %p1, 1, 1, 0, 0",
+        "{%f0, %f1, %f2, %f3}, %r1, %rd2, %p1, 1, 1, 0, 0",
+        "{%f0, %f1, %f2, %f3}, {%r1, %r2}, %rd2, %p1, 1, 1, 0",
+        "{%f0, %f1, %f2, %f3}, %rd1, %r2, %p1, 1, 1, 0, 0",
+        "{%f0, %f1, %f2, %f3}, %rd1, %rd2, %r1, 1, 1, 0, 0",
+        "{%f0, %f1, %f2, %f3}, %rd1, %rd2, %p1, 1, %r1, 0, 0", "{%f0, %f1, %f2, %f3}, %rd1, %rd2"}) {
+    CAPTURE(operands);
+    CHECK(!refusal_of(product("m64n8k16", operands)).empty());
+  }
+}
+
+TEST_CASE("emulator: products of fewer threads than a warpgroup are refused") {
+  for (const unsigned threads : {32u, 96u, 127u, 160u}) {
+    CAPTURE(threads);
+    CHECK(refusal_of(product("m64n8k16", kRightOperands), threads).find("are not there") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("emulator: a descriptor that leads beyond shared memory is refused, whatever its bits") {
+  int refused = 0;
+  std::uint64_t word = 0x9E3779B97F4A7C15;
+  for (int i = 0; i < 200; ++i) {
+    word = word * 6364136223846793005u + 1442695040888963407u;
+    const std::string garbage = "mov.b64 %rd2, " + std::to_string(word >> 1) + ";\n";
+    refused += !refusal_of(product("m64n8k16", kRightOperands), 128, garbage).empty();
+  }
+  CHECK(refused > 150);
 }
 
 }  // namespace tilescope::gpu::emulator::wgmma_ptx_test
