@@ -3,7 +3,7 @@
 # packages are found.
 function(tilescope_write_sbom)
   set(components)
-  foreach(row "fmt;fmt;MIT" "nlohmann_json;nlohmann-json;MIT" "CLI11;CLI11;BSD-3-Clause" "spdlog;spdlog;MIT" "HWY;highway;Apache-2.0"
+  foreach(row "fmt;fmt;MIT" "nlohmann_json;nlohmann-json;MIT" "CLI11;CLI11;BSD-3-Clause" "spdlog;spdlog;MIT" "HWY;highway;Apache-2.0" "ZLIB;zlib;Zlib"
               "CUDAToolkit;cuda-runtime;LicenseRef-NVIDIA-CUDA-EULA")
     list(GET row 0 package)
     list(GET row 1 name)

@@ -14,7 +14,7 @@
 
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/records/files/atomic_file.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/log.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/errors.hpp"
 #include "common/log.hpp"
 

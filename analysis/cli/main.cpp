@@ -16,7 +16,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/log.hpp"
 #include "common/nearest_names.hpp"
 #include "distributed/execution/rank_failure.hpp"

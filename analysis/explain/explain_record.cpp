@@ -7,10 +7,10 @@
 #include <cstdlib>
 
 #include "analysis/explain/program_fit.hpp"
-#include "analysis/records/json/json_fields.hpp"
-#include "analysis/records/json/problem_json.hpp"
 #include "analysis/records/record_kinds.hpp"
+#include "analysis/records/record_parts.hpp"
 #include "profiler/injection/name_pattern.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analysis/records/json/json_fields.hpp"
-#include "analysis/records/json/sm_groups_json.hpp"
 #include "analysis/records/record_kinds.hpp"
+#include "analysis/records/record_parts.hpp"
 #include "common/errors.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 
@@ -63,14 +63,7 @@ std::string to_json_text(const CeilingsRecord& record) {
 
 namespace {
 
-/// By the name that older records give it, or by its own.
-std::string access_named(const std::string& name) {
-  if (name == "read by the SMs of one part") return kReadByPartition;
-  if (name == "scattered pieces read by all SMs") return kReadRandom;
-  return name;
-}
-
-// Older records lack all three.
+// Of each, what was not measured is absent.
 void read_links(const JsonField& field, Ceilings& measured) {
   if (!field.has("links")) return;
   for (const JsonField& link : field.at("links").items()) {
@@ -82,14 +75,14 @@ void read_links(const JsonField& field, Ceilings& measured) {
 
 void read_partitions(const JsonField& field, Ceilings& measured) {
   constexpr std::int64_t kMostSms = 1 << 16, kMostPartitions = 64;
-  if (!field.has("l2_partitions", "l2_parts")) return;
+  if (!field.has("l2_partitions")) return;
   measured.l2_partitions.groups =
-      parse_sm_groups(field.at("l2_partitions", "l2_parts").at("groups"), kMostSms, kMostPartitions);
+      parse_sm_groups(field.at("l2_partitions").at("groups"), kMostSms, kMostPartitions);
 }
 
 void read_noise_floor(const JsonField& field, Ceilings& measured) {
-  if (!field.has("noise_floor", "background")) return;
-  for (const JsonField& reads : field.at("noise_floor", "background").items()) {
+  if (!field.has("noise_floor")) return;
+  for (const JsonField& reads : field.at("noise_floor").items()) {
     measured.noise_floor.push_back({reads.has("load") ? reads.at("load").text() : kAsleep,
                                     reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
   }
@@ -118,7 +111,7 @@ CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view
     }
     measured.l2_bytes = json.value("l2_bytes", std::int64_t{0});  // older records lack both
     for (const Json& point : json.value("l2", Json::array())) {
-      measured.l2.push_back({access_named(point.at("access").get<std::string>()),
+      measured.l2.push_back({point.at("access").get<std::string>(),
                              point.at("footprint_bytes").get<std::int64_t>(),
                              point.at("kept").get<double>()});
     }

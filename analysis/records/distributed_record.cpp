@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "analysis/records/json/json_fields.hpp"
-#include "analysis/records/json/problem_json.hpp"
+#include "analysis/records/record_parts.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
+#include <map>
 
 #include "common/errors.hpp"
 
@@ -21,8 +21,11 @@ Place place_of(const std::string& source, const RunRecord& record) {
   const char* const end = record.shard->data() + record.shard->size();
   Place place;
   const auto [slash, bad_index] = std::from_chars(record.shard->data(), end, place.index);
-  if (bad_index == std::errc() && slash != end && *slash == '/') std::from_chars(slash + 1, end, place.parts);
-  if (place.index >= place.parts) throw BadInput("shard", *record.shard, "must be I/N in " + source);
+  const char* rest = slash;
+  if (bad_index == std::errc() && slash != end && *slash == '/')
+    rest = std::from_chars(slash + 1, end, place.parts).ptr;
+  if (rest != end || place.index >= place.parts)
+    throw BadInput("shard", *record.shard, "must be I/N in " + source);
   return place;
 }
 
@@ -38,12 +41,19 @@ std::vector<std::string> whole_command(const std::vector<std::string>& argv) {
   return kept;
 }
 
-std::string missing_parts(const std::vector<const RunRecord*>& by_index) {
+using Parts = std::map<std::size_t, const RunRecord*>;  // by index
+
+/// The first few of those that are not there; a part may say that there are very many.
+std::string missing_parts(const Parts& found, std::size_t parts) {
+  constexpr std::size_t kMostNamed = 8;
   std::string names;
-  for (std::size_t i = 0; i < by_index.size(); ++i) {
-    if (!by_index[i]) names += fmt::format("{}{}/{}", names.empty() ? "" : ", ", i, by_index.size());
+  std::size_t named = 0;
+  for (std::size_t i = 0; i < parts && named < kMostNamed; ++i) {
+    if (found.contains(i)) continue;
+    names += fmt::format("{}{}/{}", named++ == 0 ? "" : ", ", i, parts);
   }
-  return names;
+  const std::size_t others = parts - found.size() - named;
+  return others == 0 ? names : fmt::format("{} and {} others", names, others);
 }
 
 }  // namespace
@@ -51,28 +61,26 @@ std::string missing_parts(const std::vector<const RunRecord*>& by_index) {
 RunRecord merge_shards(std::vector<std::pair<std::string, RunRecord>> parts) {
   if (parts.empty()) throw BadInput("PART", "(none)", "must be the records of all parts");
   const auto& [first_source, first] = parts.front();
-  std::vector<const RunRecord*> by_index(place_of(first_source, first).parts);
+  const std::size_t number = place_of(first_source, first).parts;
+  Parts by_index;
   for (const auto& [source, record] : parts) {
     const Place place = place_of(source, record);
     const auto refuse = [&source = source](const std::string& why) { throw BadInput("PART", source, why); };
-    if (place.parts != by_index.size())
-      refuse(fmt::format("must be one of {} parts, not of {}", by_index.size(), place.parts));
-    if (by_index[place.index])
+    if (place.parts != number) refuse(fmt::format("must be one of {} parts, not of {}", number, place.parts));
+    if (by_index.contains(place.index))
       refuse(fmt::format("must be there once: part {} was given twice", *record.shard));
     if (whole_command(record.argv) != whole_command(first.argv))
       refuse("must be of the same command as " + first_source);
     if (record.git != first.git) refuse("must be made at the same commit as " + first_source);
     by_index[place.index] = &record;
   }
-  if (const std::string missing = missing_parts(by_index); !missing.empty()) {
-    throw BadInput("PART", missing, "is missing");
-  }
+  if (by_index.size() < number) throw BadInput("PART", missing_parts(by_index, number), "is missing");
   RunRecord whole = first;
   whole.argv = whole_command(first.argv);
   whole.shard.reset();
   whole.cost.reset();
   whole.runs.clear();
-  for (const RunRecord* part : by_index) {
+  for (const auto& [index, part] : by_index) {
     whole.runs.insert(whole.runs.end(), part->runs.begin(), part->runs.end());
     whole.when = std::max(whole.when, part->when);
     if (!part->cost) continue;

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 

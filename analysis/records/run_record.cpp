@@ -8,6 +8,8 @@
 #include <ctime>
 #include <fstream>
 
+#include "common/errors.hpp"
+
 namespace tilescope {
 namespace {
 
@@ -23,6 +25,17 @@ std::optional<std::string> cpu_model_name() {
 }
 
 }  // namespace
+
+std::string_view to_string(PagePlacement pages) {
+  return pages == PagePlacement::random ? "random" : "contiguous";
+}
+
+PagePlacement parse_page_placement(std::string_view text) {
+  for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
+    if (to_string(pages) == text) return pages;
+  }
+  throw BadInput("pages", std::string(text), "must be contiguous or random");
+}
 
 MachineInfo this_machine() {
   MachineInfo machine;

@@ -14,7 +14,6 @@
 #include <variant>
 #include <vector>
 
-#include "analysis/records/page_placement.hpp"
 #include "analysis/records/progress_rates.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "cpu_ref/schedule/problem.hpp"
@@ -170,6 +169,14 @@ struct GradientRecord {
   double bound = 0;  // of their difference
   bool operator==(const GradientRecord&) const = default;
 };
+
+/// How a run's tensors lie in physical memory: each in one piece, as allocators of fresh memory place them,
+/// or every page at a random place. The sets of an L2 go by physical addresses, so that a working set near
+/// the L2's capacity overflows more of them in one place than in another.
+enum class PagePlacement : std::uint8_t { contiguous, random };
+std::string_view to_string(PagePlacement pages);
+/// @throws BadInput
+PagePlacement parse_page_placement(std::string_view text);
 
 /// One problem on one kernel.
 struct RunEntry {

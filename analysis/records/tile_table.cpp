@@ -8,8 +8,9 @@
 #include <filesystem>
 #include <tuple>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {

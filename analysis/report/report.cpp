@@ -6,11 +6,10 @@
 #include <filesystem>
 #include <iterator>
 
-#include "analysis/records/files/atomic_file.hpp"
-#include "analysis/records/files/output_path.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/sections/report_sections.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {

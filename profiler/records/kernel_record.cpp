@@ -6,12 +6,10 @@
 #include <tuple>
 
 #include "common/errors.hpp"
-#include "profiler/records/json_tables.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// What tells the launches of one place in a program from those of another.
 using LaunchKey = std::tuple<std::string, std::array<std::int64_t, 3>, std::array<std::int64_t, 3>>;
@@ -46,14 +44,12 @@ std::string to_json_text(const KernelRecord& record) {
 
 KernelRecord parse_kernel_record(const std::string& source, std::string_view text) {
   try {
-    const Json json = without_tables(Json::parse(text));
+    const Json json = parse_json(source, text);
     const std::string schema = json.at("schema").get<std::string>();
     if (schema != kKernelsSchema) {
       throw BadInput(source + ": schema", schema, "must be " + std::string(kKernelsSchema));
     }
     return read(json);
-  } catch (const DamagedTable& error) {
-    throw BadInput(source + ": " + error.what());
   } catch (const Json::exception& error) {
     throw BadInput(source + " is no record of kernels: " + error.what());
   }

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "analysis/model/machine/machine.hpp"
-#include "analysis/records/compare/record_metrics.hpp"
-#include "analysis/records/json/problem_json.hpp"
+#include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/record_parts.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"
 #include "common/nearest_names.hpp"

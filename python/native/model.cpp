@@ -6,18 +6,18 @@
 #include <chrono>
 #include <filesystem>
 
-#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/ranks/rank_account.hpp"
-#include "analysis/records/compare/record_diff.hpp"
-#include "analysis/records/json/json_fields.hpp"
-#include "analysis/records/record_kinds.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
 #include "analysis/studies/study.hpp"
 #include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::python {
 namespace {

@@ -13,7 +13,7 @@
 #include <new>
 #include <regex>
 
-#include "analysis/records/json/problem_json.hpp"
+#include "analysis/records/record_parts.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "gpu/launch/device_error.hpp"
 #include "profiler/counters/cupti_error.hpp"

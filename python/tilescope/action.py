@@ -6,6 +6,7 @@ Reads COMMAND or RECORD, BASE and BUDGETS from the environment, as GitHub's runn
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shlex
@@ -40,10 +41,29 @@ def main() -> int:
         for line in errors_of(diff):
             print(line, flush=True)
         append(settings.get("GITHUB_STEP_SUMMARY"), summary(diff))
-    benchmarks = folder / "benchmarks.json"
-    benchmarks.write_text(json.dumps(smaller_is_better(json.loads(Path(record).read_text())), indent=2))
-    append(settings.get("GITHUB_OUTPUT"), f"benchmarks={benchmarks}\n")
+    if judged.returncode in (0, 1):  # else the record was refused
+        benchmarks = folder / "benchmarks.json"
+        benchmarks.write_text(json.dumps(smaller_is_better(json.loads(text_of(Path(record)))), indent=2))
+        append(settings.get("GITHUB_OUTPUT"), f"benchmarks={benchmarks}\n")
     return judged.returncode
+
+
+def text_of(path: Path) -> str:
+    """Of a record, which may be compressed."""
+    data = path.read_bytes()
+    return (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
+
+
+def escaped(text: Any, *, in_property: bool = False) -> str:
+    """Text of a record inside a workflow command, where a newline would start another one."""
+    marks = {"%": "%25", "\r": "%0D", "\n": "%0A"} | ({":": "%3A", ",": "%2C"} if in_property else {})
+    return str(text).translate(str.maketrans(marks))
+
+
+def cell(text: Any) -> str:
+    """Text of a record inside Markdown: one line without markup of its own."""
+    marks = {mark: "\\" + mark for mark in "\\`*_[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+    return " ".join(str(text).split()).translate(str.maketrans(marks))
 
 
 def append(path: str | None, text: str) -> None:
@@ -65,7 +85,8 @@ def changes_of(diff: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 def errors_of(diff: dict[str, Any]) -> list[str]:
     """An error of a GitHub job for each regression."""
     return [
-        f"::error title={change['metric']} grew::{run}, {change['where']}: {change['base']} -> {change['new']} {change['unit']}"
+        f"::error title={escaped(change['metric'], in_property=True)} grew::"
+        + escaped(f"{run}, {change['where']}: {change['base']} -> {change['new']} {change['unit']}")
         for run, change in changes_of(diff)
         if change["regressed"]
     ]
@@ -78,11 +99,11 @@ def summary(diff: dict[str, Any]) -> str:
     if rows:
         lines += ["| run | metric | where | base | new | |", "|---|---|---|---:|---:|---|"]
     for run, change in rows:
-        verdict = "**regression**" if change["regressed"] else ""
-        cells = [run, change["metric"], change["where"], change["base"], f"{change['new']} {change['unit']}", verdict]
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |")
+        verdict = "| **regression**" if change["regressed"] else "|"
+        cells = [run, change["metric"], change["where"], change["base"], f"{change['new']} {change['unit']}"]
+        lines.append("| " + " | ".join(cell(text) for text in cells) + f" {verdict} |")
     for word in ("gone", "new"):
-        lines += [f"- {word}: {run['kernel']} {run.get('problem', '')}" for run in diff[f"{word}_runs"]]
+        lines += [f"- {word}: {cell(run['kernel'])} {cell(run.get('problem', ''))}" for run in diff[f"{word}_runs"]]
     return "\n".join(lines) + "\n"
 
 

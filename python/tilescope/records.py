@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
 _LONGEST_NAME = 60  # of a kernel, in a table
+_MOST_BYTES = 1 << 28  # of a record; what is compressed could be of any size
 _MOST_SIZES = 5  # of blocks, that are told one by one
 _OUTPUTS = {"forward": ("o", "lse"), "backward": ("dq", "dk", "dv")}
 _ACCOUNTS = ("closed_form", "simulated", "measured", "time")
@@ -110,11 +113,12 @@ class Record:
         return frame_of(stretched)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the record, whole or not at all."""
+        """Writes the record, whole or not at all; compressed where the name ends in .gz."""
         target = Path(path)
         part = target.with_name(target.name + ".part")
+        data = self._text.encode()
         try:
-            part.write_text(self._text)
+            part.write_bytes(gzip.compress(data, mtime=0) if target.suffix == ".gz" else data)
             part.replace(target)
         except OSError as error:
             raise bad_input("path", str(target), f"cannot be written ({error.strerror})") from None
@@ -312,7 +316,7 @@ def _ceiling_rows(ceiling: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def load(record: str | os.PathLike[str]) -> Record:
-    """A record from a file, or from the JSON text itself.
+    """A record from a file, which may be compressed by gzip, or from the JSON text itself.
 
     Raises BadInput naming file and field where it is damaged.
     """
@@ -321,8 +325,11 @@ def load(record: str | os.PathLike[str]) -> Record:
     if not text.lstrip().startswith("{"):
         source = text
         try:
-            text = Path(source).read_text()
-        except (OSError, UnicodeDecodeError) as error:
+            data = Path(source).read_bytes()
+            if data.startswith(b"\x1f\x8b"):
+                data = zlib.decompressobj(wbits=31).decompress(data, _MOST_BYTES)
+            text = data.decode()
+        except (OSError, zlib.error, UnicodeDecodeError) as error:
             raise bad_input("record", source, f"cannot be read ({error})") from None
     return Record(_native.checked(source, text), source=source)
 

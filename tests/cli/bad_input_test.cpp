@@ -2,7 +2,8 @@
 // Bad problems, kernels and paths, given to every command that takes them: the same sentence from each.
 #include <fstream>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
+#include "profiler/records/json_fields.hpp"
 #include "tests/cli/program.hpp"
 
 namespace tilescope::testing {

@@ -40,8 +40,9 @@ TEST_CASE("the byte budget fails on a halved tile, and says why") {
 }
 
 TEST_CASE("PyTorch's kernels are explained from a record that was measured elsewhere") {
-  const ShellResult result = run_example(
-      TILESCOPE_SOURCE_DIR "/examples/profile_pytorch.sh " TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json");
+  const ShellResult result =
+      run_example(TILESCOPE_SOURCE_DIR "/examples/profile_pytorch.sh " TILESCOPE_SOURCE_DIR
+                                       "/reports/foreign/mha.json.gz");
   CAPTURE(result.out);
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "explained: forward"));

@@ -7,14 +7,15 @@
 #include <sstream>
 
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
+#include "profiler/records/json_fields.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
 
 namespace tilescope::testing {
 namespace {
 
-const std::string kRecord = TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json";
+const std::string kRecord = TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz";
 const std::vector<std::string> kProblem = {"--batch", "2",          "--heads", "16",      "--seqlen",
                                            "4096",    "--head-dim", "128",     "--dtype", "fp16"};
 

@@ -137,7 +137,7 @@ TEST_CASE("a timeline is plotted from its record") {
 
 TEST_CASE("ceilings make a machine of their record") {
   const TemporaryFolder folder;
-  const std::string record = TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json";
+  const std::string record = TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json.gz";
   const std::string machine = folder.path().string() + "/m.json";
   CHECK(run_program({"ceilings", "--from", record, "--out", machine}).exit_code == 0);
   const auto parsed = [](const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); };
@@ -148,7 +148,7 @@ TEST_CASE("ceilings make a machine of their record") {
     CAPTURE(measured);
     CHECK(made.at(measured) == shipped.at(measured));
   }
-  CHECK(run_program({"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-self-test.json"})
+  CHECK(run_program({"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-self-test.json.gz"})
             .exit_code == 2);
 }
 
@@ -227,7 +227,7 @@ TEST_CASE("the committed comparisons with Nsight Compute are what their records 
     const std::string stem = folder + comparison.records;
     std::vector<std::string> arguments;
     for (int run = 1; run <= comparison.ours; ++run) {
-      arguments.insert(arguments.end(), {"--compare", stem + "-" + std::to_string(run) + ".json"});
+      arguments.insert(arguments.end(), {"--compare", stem + "-" + std::to_string(run) + ".json.gz"});
     }
     for (int run = 1; run <= comparison.ncus; ++run) {
       arguments.insert(arguments.end(), {"--ncu", stem + "-ncu-" + std::to_string(run) + ".csv"});
@@ -238,8 +238,8 @@ TEST_CASE("the committed comparisons with Nsight Compute are what their records 
     CHECK(page.str().find(table.out) != std::string::npos);
   }
   const ProgramResult other =
-      profile({"--compare", folder + "h200-self-test.json", "--ncu", folder + "h200-rounds-ncu-1.csv"});
+      profile({"--compare", folder + "h200-self-test.json.gz", "--ncu", folder + "h200-rounds-ncu-1.csv"});
   CHECK(other.exit_code == 2);
   CHECK(other.err.find("tilescope.self-test/1") != std::string::npos);
-  CHECK(profile({"--compare", folder + "h200-traffic.json"}).exit_code == 2);
+  CHECK(profile({"--compare", folder + "h200-traffic.json.gz"}).exit_code == 2);
 }

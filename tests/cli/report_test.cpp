@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "analysis/records/files/text_file.hpp"
 #include "tests/cli/diff_records.hpp"
 #include "tests/cli/program.hpp"
 
@@ -61,18 +62,33 @@ TEST_CASE("study runs by name, and refuses others") {
   CHECK(contains(run_program({"study", "paper-figure2"}).out, "nothing of it is kept without --json FILE\n"));
 }
 
-TEST_CASE("record compact replaces its records, and writes nowhere else") {
+TEST_CASE("a record is written compressed by its name, and read as well as the plain one") {
   const TemporaryFolder folder;
-  CHECK(run_program({"simulate", "--seqlen", "256", "--json", "a.json"}, folder.path()).exit_code == 0);
-  const std::string before = contents(folder.path() / "a.json");
-  const ProgramResult elsewhere =
-      run_program({"record", "compact", "a.json", "--json", "b.json"}, folder.path());
-  CHECK(elsewhere.exit_code == 2);
-  CHECK(contains(elsewhere.err, "--json = b.json: must be left out"));
-  CHECK(contents(folder.path() / "a.json") == before);
-  CHECK(!std::filesystem::exists(folder.path() / "b.json"));
-  CHECK(run_program({"record", "compact", "a.json"}, folder.path()).exit_code == 0);
-  CHECK(contents(folder.path() / "a.json") != before);
+  const auto run = [&](const std::vector<std::string>& words) { return run_program(words, folder.path()); };
+  const auto at = [&](const char* name) { return folder.path() / name; };
+  CHECK(run({"simulate", "--seqlen", "256", "--json", "a.json"}).exit_code == 0);
+  CHECK(run({"simulate", "--seqlen", "256", "--json", "a.json.gz"}).exit_code == 0);
+  const std::string packed = contents(at("a.json.gz"));
+  CHECK(packed.substr(0, 2) == "\x1f\x8b");
+  CHECK(packed.size() < contents(at("a.json")).size() / 2);
+  CHECK(read_run_record(at("a.json.gz")).runs == read_run_record(at("a.json")).runs);
+  CHECK(run({"diff", "a.json.gz", "a.json"}).exit_code == 0);
+  CHECK(run({"report", "a.json.gz", "--out", "pages"}).exit_code == 0);
+  for (const std::string& damaged :
+       {packed.substr(0, packed.size() - 9), packed + "x", std::string("\x1f\x8b"), packed + packed}) {
+    std::ofstream(at("damaged.json.gz")) << damaged;
+    const ProgramResult refused = run({"diff", "damaged.json.gz", "a.json"});
+    CHECK(refused.exit_code == 2);
+    CHECK(contains(refused.err, "file = damaged.json.gz: must be whole"));
+  }
+}
+
+TEST_CASE("what is compressed may not be of any size") {
+  const TemporaryFolder folder;
+  const std::string bomb = folder.path() / "bomb.json.gz";
+  write_file_atomically("bomb", bomb, std::string((std::size_t{1} << 28) + 1, ' '));
+  CHECK(std::filesystem::file_size(bomb) < 1'000'000);
+  CHECK_THROWS_WITH_AS(read_text_file(bomb), doctest::Contains("is larger than 268435456 bytes"), BadInput);
 }
 
 }  // namespace tilescope::testing

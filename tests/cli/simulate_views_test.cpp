@@ -6,8 +6,9 @@
 #include <fstream>
 #include <regex>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
+#include "profiler/records/json_fields.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/paths.hpp"
 

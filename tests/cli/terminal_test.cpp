@@ -151,7 +151,7 @@ TEST_CASE("a full disk is the machine's lack, whatever option named the place, a
   std::string said;
   for (const char* arguments :
        {"run --seqlen 64 --out a/b", "list metrics --quiet --json x.json",
-        "report " TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json --out r"}) {
+        "report " TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json.gz --out r"}) {
     CAPTURE(arguments);
     CHECK(on_full_disk(arguments, folder.path(), said) == 3);
     CAPTURE(said);

@@ -54,3 +54,27 @@ def test_a_command_makes_the_record(gate, tmp_path):
     command = "simulate --kernel cpu:flash2 --closed-form --heads 1 --seqlen 512 --head-dim 64 --dtype fp16"
     assert gate(BASE=base, COMMAND=command).returncode == 0
     assert gate(BASE=base).returncode == 2
+
+
+def test_text_of_a_record_is_no_command_and_no_markup(gate, tmp_path):
+    problem = ts.Problem(seqlen_q=512, head_dim=64)
+    base, new = tmp_path / "base.json", tmp_path / "new.json"
+    for path, tile in ((base, (128, 64)), (new, (64, 64))):
+        record = json.loads(json.dumps(ts.closed_form(problem, tile=tile).json))
+        record["runs"][0]["kernel"] = "gpu:x\n::stop-commands::x\n<script>|[a](b)"
+        path.write_text(json.dumps(record))
+    failed = gate(BASE=base, RECORD=new)
+    assert failed.returncode == 1
+    assert not [line for line in failed.stdout.splitlines() if line.startswith("::stop-commands")]
+    summary = (tmp_path / "summary.md").read_text()
+    assert "<script>" not in summary and "[a](b)" not in summary and "\n::" not in summary
+    assert "**regression**" in summary
+
+
+def test_a_record_that_is_none_is_refused_without_a_traceback(gate, tmp_path):
+    base, new = tmp_path / "base.json", tmp_path / "new.json"
+    ts.closed_form(ts.Problem(seqlen_q=512, head_dim=64)).save(base)
+    for text in ("[]", '{"schema": "tilescope.run/1", "runs": {"columns": [], "rows": []}}', "{"):
+        new.write_text(text)
+        refused = gate(BASE=base, RECORD=new)
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr

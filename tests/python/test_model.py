@@ -149,14 +149,14 @@ def test_what_is_printed_fits_a_window_and_tells_rows_apart():
     )
     assert len(rows) == len(set(rows)) == 12 and max(map(len, rows)) < 160
     problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
-    explained = str(ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="triton"))
+    explained = str(ts.explain(REPORTS / "foreign" / "mha.json.gz", problem, kernel_filter="triton"))
     assert "backward, dQ" in explained and "dram" not in explained and max(map(len, explained.splitlines())) < 120
     padded = ts.closed_form([PROBLEM, PROBLEM.replace(key_lengths=[9])])
     assert "(9,)" in str(padded) and len(padded.frame().drop_duplicates()) == 2
 
 
 def test_ceilings_are_shown_as_tables():
-    ceilings = ts.load(REPORTS / "data/ceilings-h200.json")
+    ceilings = ts.load(REPORTS / "data/ceilings-h200.json.gz")
     assert "dram_read" in str(ceilings) and "4.6 TB" in str(ceilings) and "<table>" in ceilings._repr_html_()
     assert repr(ceilings).endswith("ceilings>") and set(ceilings.frame()["unit"]) == {"byte/s", "flop/s"}
 
@@ -257,6 +257,12 @@ except KeyboardInterrupt:
 def test_records_are_saved_loaded_joined_and_pickled(tmp_path):
     record = ts.closed_form(PROBLEM)
     record.save(tmp_path / "a.json")
+    record.save(tmp_path / "a.json.gz")
+    assert (tmp_path / "a.json.gz").stat().st_size < (tmp_path / "a.json").stat().st_size
+    assert ts.load(tmp_path / "a.json.gz").json == record.json
+    (tmp_path / "cut.json.gz").write_bytes((tmp_path / "a.json.gz").read_bytes()[:-200])
+    with pytest.raises(ts.BadInput, match="cut.json.gz"):
+        ts.load(tmp_path / "cut.json.gz")
     loaded = ts.load(tmp_path / "a.json")
     assert loaded.json == record.json == pickle.loads(pickle.dumps(record)).json
     assert len(record + ts.closed_form(PROBLEM.replace(seqlen=64))) == 2
@@ -303,19 +309,19 @@ def test_diff_finds_what_grew():
 
 def test_explain_finds_the_tiles_of_somebodys_kernel():
     problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
-    explained = ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="flash_fwd")
+    explained = ts.explain(REPORTS / "foreign" / "mha.json.gz", problem, kernel_filter="flash_fwd")
     (kernel,) = explained.json["kernels"]
     assert kernel["explanation"]["agreement"] == "explained"
     (row,) = explained.rows()
     assert (row["agreement"], row["program"]) == ("explained", "forward") and row["block_m"] == (128,)
-    doubted = ts.explain(REPORTS / "foreign" / "mha.json", problem.replace(heads=12), kernel_filter="dq_dk_dv_loop")
+    doubted = ts.explain(REPORTS / "foreign" / "mha.json.gz", problem.replace(heads=12), kernel_filter="dq_dk_dv_loop")
     (row,) = doubted.rows()
     assert (row["agreement"], row["other_heads"]) == ("not certain", 32)
     with pytest.raises(ts.BadInput, match="^record.* that kernel_filter, skip and count leave") as caught:
-        ts.explain(REPORTS / "foreign" / "mha.json", problem, kernel_filter="nothing like this")
+        ts.explain(REPORTS / "foreign" / "mha.json.gz", problem, kernel_filter="nothing like this")
     assert caught.value.field == "record" and "--" not in str(caught.value)
-    frame = ts.load(REPORTS / "foreign" / "mha.json").frame()
-    assert "measured.sm_l2_read_bytes" in frame and len(frame) == len(ts.load(REPORTS / "foreign" / "mha.json"))
+    frame = ts.load(REPORTS / "foreign" / "mha.json.gz").frame()
+    assert "measured.sm_l2_read_bytes" in frame and len(frame) == len(ts.load(REPORTS / "foreign" / "mha.json.gz"))
 
 
 def test_report_has_tables_and_figures(tmp_path):

@@ -2,15 +2,11 @@
 # Makes reports/ and the generated parts of the texts again from the committed records, and compares byte for
 # byte.
 # Usage: cmake -D PROGRAM=tilescope -D SOURCE=repository -D WORK=scratch -P reports_are_current.cmake
-# With -D RECORDS=folder from the records of another reports/data.
-if(NOT RECORDS)
-  set(RECORDS ${SOURCE})
-endif()
-file(GLOB records RELATIVE ${RECORDS} ${RECORDS}/reports/data/*.json)
+file(GLOB records RELATIVE ${SOURCE} ${SOURCE}/reports/data/*.json.gz)
 if(NOT records)
   message(FATAL_ERROR "no records in reports/data")
 endif()
-file(GLOB holdout RELATIVE ${RECORDS} ${RECORDS}/reports/data/holdout-*/*.json)
+file(GLOB holdout RELATIVE ${SOURCE} ${SOURCE}/reports/data/holdout-*/*.json.gz)
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK}/reports)
 set(texts)
@@ -24,7 +20,7 @@ foreach(text README.md reports/io_complexity.md)
   list(APPEND fill --fill ${WORK}/${text})
 endforeach()
 execute_process(COMMAND ${PROGRAM} report ${records} --holdout ${holdout} --out ${WORK}/reports ${fill} --quiet
-  WORKING_DIRECTORY ${RECORDS} RESULT_VARIABLE failed ERROR_VARIABLE complaint)
+  WORKING_DIRECTORY ${SOURCE} RESULT_VARIABLE failed ERROR_VARIABLE complaint)
 if(failed)
   message(FATAL_ERROR "tilescope report failed: ${complaint}")
 endif()
@@ -36,7 +32,7 @@ if(NOT "${committed_figures}" STREQUAL "${made_figures}")
 endif()
 
 set(stale)
-foreach(file ${texts} reports/report.md reports/report.html ${committed_figures})
+foreach(file ${texts} reports/report.md ${committed_figures})
   execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${SOURCE}/${file} ${WORK}/${file}
     RESULT_VARIABLE differs ERROR_QUIET)
   if(differs)
@@ -44,7 +40,7 @@ foreach(file ${texts} reports/report.md reports/report.html ${committed_figures}
   endif()
 endforeach()
 if(stale)
-  message(FATAL_ERROR "out of date:${stale}\nRun: ./tilescope report reports/data/*.json --holdout reports/data/holdout-*/*.json --out reports --fill README.md --fill reports/io_complexity.md")
+  message(FATAL_ERROR "out of date:${stale}\nRun: ./tilescope report reports/data/*.json.gz --holdout reports/data/holdout-*/*.json.gz --out reports --fill README.md --fill reports/io_complexity.md")
 endif()
 
 # What the hand-written pages cite stands in the report.
@@ -60,3 +56,16 @@ foreach(text README.md reports/README.md reports/io_complexity.md)
     endif()
   endforeach()
 endforeach()
+
+# The one figure that is drawn from samples alone.
+execute_process(COMMAND ${PROGRAM} profile --timeline ${WORK}/timeline.svg --quiet
+    --samples ${SOURCE}/reports/profiler/h200-timeline.json.gz
+  RESULT_VARIABLE failed ERROR_VARIABLE complaint)
+if(failed)
+  message(FATAL_ERROR "profile --samples failed: ${complaint}")
+endif()
+execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files ${SOURCE}/reports/profiler/h200-timeline.svg
+  ${WORK}/timeline.svg RESULT_VARIABLE differs ERROR_QUIET)
+if(differs)
+  message(FATAL_ERROR "reports/profiler/h200-timeline.svg is out of date: profile --timeline FILE --samples draws it")
+endif()

@@ -8,7 +8,7 @@
 #include "analysis/cli/bench/bench_report.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
-#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "common/errors.hpp"

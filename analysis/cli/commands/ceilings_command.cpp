@@ -13,11 +13,10 @@
 #include "analysis/model/machine/measured_machine.hpp"
 #include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "analysis/records/ceilings_record.hpp"
-#include "analysis/records/files/atomic_file.hpp"
-#include "analysis/records/files/output_path.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/number_format.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -13,10 +13,10 @@
 #include "analysis/cli/commands/next_steps.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/simulate/simulate_tables.hpp"
-#include "analysis/records/files/output_path.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "gpu/registry/kernel_registry.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
 

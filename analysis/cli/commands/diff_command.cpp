@@ -12,11 +12,12 @@
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/explain/difference.hpp"
-#include "analysis/records/compare/kernel_runs.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/compare/record_diff.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
 namespace {

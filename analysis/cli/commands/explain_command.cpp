@@ -14,9 +14,10 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/sections/checks/foreign_kernels.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
 namespace {

@@ -10,11 +10,10 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
-#include "analysis/records/files/atomic_file.hpp"
-#include "analysis/records/files/output_path.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/report.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -95,7 +94,7 @@ void add_report_command(CLI::App& app, CommandContext& context) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
   show_examples(command, {{"report run.json --out report", "report.html and report.md from one record"},
-                          {"report reports/data/*.json", "from many, into the folder report/"}});
+                          {"report reports/data/*.json.gz", "from many, into the folder report/"}});
 }
 
 }  // namespace tilescope::cli

@@ -6,8 +6,8 @@
 
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/model/machine/machine.hpp"
-#include "analysis/records/compare/record_metrics.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
+#include "analysis/records/compare/record_diff.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"

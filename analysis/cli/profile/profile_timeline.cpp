@@ -6,13 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/cli/profile/profile.hpp"
-#include "analysis/records/files/atomic_file.hpp"
-#include "analysis/records/files/output_path.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/report/figures/charts.hpp"
 #include "common/number_format.hpp"
+#include "profiler/records/json_fields.hpp"
 #include "profiler/timing/timeline.hpp"
 
 namespace tilescope::cli {
@@ -98,7 +97,7 @@ constexpr Column kColumns[] = {
 Timeline read_record(const std::string& path) {
   const std::string text = read_text_file(path);
   try {
-    const auto json = nlohmann::ordered_json::parse(text);
+    const Json json = parse_json(path, text);
     require_kind(path, json, {kSchema});
     Timeline timeline;
     timeline.device = json.at("machine").at("name").get<std::string>();

@@ -18,7 +18,7 @@
 #include "analysis/model/counts/tensor_bytes.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/records/files/npy_file.hpp"
-#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"

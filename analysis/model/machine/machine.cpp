@@ -7,10 +7,11 @@
 #include <filesystem>
 
 #include "analysis/model/machine/machine_fields.hpp"
-#include "analysis/records/json/json_fields.hpp"
-#include "analysis/records/json/sm_groups_json.hpp"
+#include "analysis/records/files/text_file.hpp"
+#include "analysis/records/record_parts.hpp"
 #include "common/installed_files.hpp"
 #include "common/nearest_names.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 
@@ -62,16 +63,8 @@ Json to_json(const Fact<T>& fact) {
 
 Fact<double> real_fact(const JsonField& field) { return with_evidence(field, field.at("value").positive()); }
 
-/// Of `l2_bytes`. Older files state the share, l2_effective_fraction.
-Fact<std::int64_t> effective_bytes_fact(const JsonField& machine, std::int64_t l2_bytes) {
-  if (machine.has("l2_effective_bytes") || !machine.has("l2_effective_fraction")) {
-    const JsonField field = machine.at("l2_effective_bytes");
-    return with_evidence(field, field.at("value").integer(1, l2_bytes));
-  }
-  const JsonField field = machine.at("l2_effective_fraction");
-  const double share = field.at("value").positive();
-  if (share > 1) field.at("value").refuse("must lie in (0, 1]");
-  return with_evidence(field, static_cast<std::int64_t>(static_cast<double>(l2_bytes) * share));
+Fact<std::int64_t> effective_bytes_fact(const JsonField& field, std::int64_t l2_bytes) {
+  return with_evidence(field, field.at("value").integer(1, l2_bytes));
 }
 
 constexpr std::int64_t kMostWays = 1024;
@@ -94,8 +87,8 @@ ElementType element_type(const JsonField& field, const std::string& name) {
 }
 
 Fact<std::vector<PassProgress>> pass_progress_fact(const JsonField& field) {
-  const auto cv = [](const JsonField& entry, const char* name, const char* former) {
-    return entry.has(name, former) ? entry.at(name, former).positive() : 0.0;
+  const auto cv = [](const JsonField& entry, const char* name) {
+    return entry.has(name) ? entry.at(name).positive() : 0.0;
   };
   std::vector<PassProgress> all;
   for (const JsonField& entry : field.at("value").items()) {
@@ -103,9 +96,8 @@ Fact<std::vector<PassProgress>> pass_progress_fact(const JsonField& field) {
                    entry.at("pass").text(),
                    entry.at("head_dim").integer(1, kMaxHeadDim),
                    element_type(entry.at("dtype"), entry.at("dtype").text()),
-                   {entry.at("younger_rate", "younger").positive(),
-                    entry.at("alone_rate", "alone").positive(), cv(entry, "step_cv", "step_spread"),
-                    cv(entry, "tpc_cv", "tpc_spread"), cv(entry, "clock_cv", "clock_spread")}});
+                   {entry.at("younger_rate").positive(), entry.at("alone_rate").positive(),
+                    cv(entry, "step_cv"), cv(entry, "tpc_cv"), cv(entry, "clock_cv")}});
   }
   return with_evidence(field, all);
 }
@@ -184,12 +176,12 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   machine.on_chip_bytes_per_sm = integer_fact(field.at("on_chip_bytes_per_sm"));
   machine.ctas_per_sm = integer_fact(field.at("ctas_per_sm"));
   machine.l2_bytes = integer_fact(field.at("l2_bytes"));
-  machine.l2_effective_bytes = effective_bytes_fact(field, machine.l2_bytes.value);
-  if (field.has("clock_cv", "clock_spread")) {
-    machine.clock_cv = real_fact(field.at("clock_cv", "clock_spread"));
+  machine.l2_effective_bytes = effective_bytes_fact(field.at("l2_effective_bytes"), machine.l2_bytes.value);
+  if (field.has("clock_cv")) {
+    machine.clock_cv = real_fact(field.at("clock_cv"));
   }
-  if (field.has("cta_progress", "cta_paces")) {
-    machine.cta_progress = pass_progress_fact(field.at("cta_progress", "cta_paces"));
+  if (field.has("cta_progress")) {
+    machine.cta_progress = pass_progress_fact(field.at("cta_progress"));
   }
   if (field.has("l2_ways") || field.has("sm_groups")) {
     machine.l2_ways =

@@ -19,7 +19,6 @@ enum class Needed { yes, no };
 /// A number with evidence. Least and most are no specification: they tell bytes from MiB and Hz from MHz.
 struct MachineField {
   const char* name;
-  const char* former;  // its name in older files, or ""
   Needed needed;
   double least, most;
   const char* unit;
@@ -27,26 +26,26 @@ struct MachineField {
 
 constexpr double kMost = 1e300;
 constexpr MachineField kFields[] = {
-    {"sm_count", "", Needed::yes, 1, 4096, "SMs"},
-    {"shared_bytes_per_sm", "", Needed::yes, 0x1p13, 0x1p26, "bytes"},
-    {"shared_bytes_per_cta", "", Needed::yes, 0x1p13, 0x1p26, "bytes"},
-    {"on_chip_bytes_per_sm", "", Needed::yes, 0x1p15, 0x1p28, "bytes"},
-    {"ctas_per_sm", "", Needed::yes, 1, 1024, "CTAs"},
-    {"l2_bytes", "", Needed::yes, 0x1p17, 0x1p36, "bytes"},
-    {"l2_effective_bytes", "l2_effective_fraction", Needed::yes, 0, kMost, "bytes"},
-    {"dram_bytes", "", Needed::no, 1e9, 1e13, "bytes"},
-    {"dram_bytes_per_second", "", Needed::yes, 1e9, 1e15, "bytes a second"},
-    {"sm_clock_hz", "", Needed::yes, 1e8, 1e10, "Hz"},
-    {"l2_bytes_per_second", "", Needed::no, 1e10, 1e16, "bytes a second"},
-    {"link_bytes_per_second", "", Needed::no, 1e8, 1e14, "bytes a second, in one direction"},
-    {"link_latency_seconds", "", Needed::no, 1e-9, 1, "seconds a transfer"},
-    {"launch_seconds", "", Needed::no, 1e-9, 1, "seconds a launch"},
-    {"exponentials_per_clock_per_sm", "", Needed::no, 1, 1024, "a clock"},
-    {"clock_cv", "clock_spread", Needed::no, 0, 1, "of the mean"},
-    {"l2_ways", "", Needed::no, 0, kMost, "lines of a set"},
-    {"l2_dirty_ways", "", Needed::no, 0, kMost, "lines of a set"},
-    {"sm_groups", "", Needed::no, 0, kMost, ""},
-    {"cta_progress", "cta_paces", Needed::no, 0, kMost, ""},
+    {"sm_count", Needed::yes, 1, 4096, "SMs"},
+    {"shared_bytes_per_sm", Needed::yes, 0x1p13, 0x1p26, "bytes"},
+    {"shared_bytes_per_cta", Needed::yes, 0x1p13, 0x1p26, "bytes"},
+    {"on_chip_bytes_per_sm", Needed::yes, 0x1p15, 0x1p28, "bytes"},
+    {"ctas_per_sm", Needed::yes, 1, 1024, "CTAs"},
+    {"l2_bytes", Needed::yes, 0x1p17, 0x1p36, "bytes"},
+    {"l2_effective_bytes", Needed::yes, 0, kMost, "bytes"},
+    {"dram_bytes", Needed::no, 1e9, 1e13, "bytes"},
+    {"dram_bytes_per_second", Needed::yes, 1e9, 1e15, "bytes a second"},
+    {"sm_clock_hz", Needed::yes, 1e8, 1e10, "Hz"},
+    {"l2_bytes_per_second", Needed::no, 1e10, 1e16, "bytes a second"},
+    {"link_bytes_per_second", Needed::no, 1e8, 1e14, "bytes a second, in one direction"},
+    {"link_latency_seconds", Needed::no, 1e-9, 1, "seconds a transfer"},
+    {"launch_seconds", Needed::no, 1e-9, 1, "seconds a launch"},
+    {"exponentials_per_clock_per_sm", Needed::no, 1, 1024, "a clock"},
+    {"clock_cv", Needed::no, 0, 1, "of the mean"},
+    {"l2_ways", Needed::no, 0, kMost, "lines of a set"},
+    {"l2_dirty_ways", Needed::no, 0, kMost, "lines of a set"},
+    {"sm_groups", Needed::no, 0, kMost, ""},
+    {"cta_progress", Needed::no, 0, kMost, ""},
 };
 constexpr const char* kTexts[] = {"name", "title", "chip"};
 constexpr const char* kPeaks = "peak_flops_per_second";
@@ -87,12 +86,10 @@ const Names& fact_fields() {
 
 /// Fields of the entries of the two lists.
 void require_known_in_lists(const std::string& source, const Json& machine) {
-  const Names progress = {"kernel",     "pass",        "head_dim",   "dtype",       "younger_rate",
-                          "alone_rate", "step_cv",     "tpc_cv",     "clock_cv",    "younger",
-                          "alone",      "step_spread", "tpc_spread", "clock_spread"};
-  const Names group = {"sms", "partition", "part"};
-  for (const auto& [list, names] :
-       {std::pair("cta_progress", progress), {"cta_paces", progress}, {"sm_groups", group}}) {
+  const Names progress = {"kernel",     "pass",    "head_dim", "dtype",   "younger_rate",
+                          "alone_rate", "step_cv", "tpc_cv",   "clock_cv"};
+  const Names group = {"sms", "partition"};
+  for (const auto& [list, names] : {std::pair("cta_progress", progress), {"sm_groups", group}}) {
     if (!machine.contains(list) || !machine[list].is_object() || !machine[list].contains("value")) continue;
     for (const Json& entry : machine[list]["value"])
       require_known(source, std::string(list) + " ", entry, names);
@@ -111,18 +108,11 @@ void require_machine_fields(const std::string& source, const Json& machine) {
   }
   for (const MachineField& field : kFields) {
     known.emplace_back(field.name);
-    const std::string former = field.former;
-    const bool named_so = !former.empty() && !missing(machine, former);
-    if (field.needed == Needed::yes && missing(machine, field.name) && !named_so)
-      lacking.emplace_back(field.name);
+    if (field.needed == Needed::yes && missing(machine, field.name)) lacking.emplace_back(field.name);
   }
   if (missing(machine, kPeaks)) lacking.emplace_back(kPeaks);
-  Names taken = known;
-  for (const MachineField& field : kFields) {
-    if (*field.former != 0) taken.emplace_back(field.former);
-  }
   for (const auto& [key, value] : machine.items()) {
-    if (std::find(taken.begin(), taken.end(), key) == taken.end())
+    if (std::find(known.begin(), known.end(), key) == known.end())
       throw unknown_name(source + ": field", key, known);
   }
   if (!lacking.empty()) {

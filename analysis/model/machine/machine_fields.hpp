@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 

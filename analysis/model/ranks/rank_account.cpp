@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analysis/records/json/problem_json.hpp"
+#include "analysis/records/record_parts.hpp"
 #include "analysis/records/run_record.hpp"
 
 namespace tilescope {

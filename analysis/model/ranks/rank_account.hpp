@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analysis/model/ranks/rank_model.hpp"
-#include "analysis/records/json/json_fields.hpp"
 #include "distributed/counts/link_traffic.hpp"
 #include "distributed/counts/rank_load.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 

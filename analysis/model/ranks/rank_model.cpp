@@ -12,7 +12,7 @@ namespace tilescope {
 namespace {
 
 /// Fitted, with the machine's launch_seconds, to the times of 16/16 heads on two H200
-/// (reports/data/ranks-bench-mha.json: zigzag, all-gather and ulysses, 2048 ... 16384 tokens a GPU, both
+/// (reports/data/ranks-bench-mha.json.gz: zigzag, all-gather and ulysses, 2048 ... 16384 tokens a GPU, both
 /// passes), of which they leave 2.5 % on the mean. Those of 32/8 heads were not looked at.
 constexpr double kBlockTiles = 1;    // see LaunchedKernel
 constexpr double kSumsShare = 0.85;  // of the rate at which memory is copied, of passes that merge and round

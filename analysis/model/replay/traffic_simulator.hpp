@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "analysis/model/machine/machine.hpp"
-#include "analysis/records/page_placement.hpp"
 #include "analysis/model/replay/cache/lru_of_every_size.hpp"
 #include "analysis/model/replay/ctas/cta_schedule.hpp"
 #include "analysis/model/replay/sm_traffic.hpp"
+#include "analysis/records/run_record.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches of a command's kernels, one group for each kernel and geometry.
+// The launches of a command's kernels, one group for each kernel and geometry; a record of them as runs, so
+// that two can be compared like any two records.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "profiler/records/kernel_measurement.hpp"
+#include "analysis/records/run_record.hpp"
+#include "profiler/records/kernel_record.hpp"
 
 namespace tilescope {
 
@@ -38,5 +40,12 @@ std::optional<double> mean_counter(std::span<const KernelMeasurement> kernels, c
 
 /// A metric's mean as bytes, or a dash where no launch has it.
 std::string mean_bytes_text(const KernelGroup& group, const std::string& metric);
+
+/// A run for each kernel and geometry, in the order of their first launches, with one pass: bytes and times
+/// are sums over all launches, so that one launch more counts too. Such a run has no problem.
+RunRecord runs_of(const KernelRecord& record);
+
+/// Whether runs_of() made it: no real problem has one query and one key.
+bool without_problem(const RunEntry& run);
 
 }  // namespace tilescope

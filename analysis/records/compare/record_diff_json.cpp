@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/compare/kernel_runs.hpp"
+#include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/compare/record_diff.hpp"
-#include "analysis/records/json/json_fields.hpp"
 #include "analysis/records/record_kinds.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/records/compare/record_metrics.hpp"
+#include "analysis/records/compare/record_diff.hpp"
 
 #include <algorithm>
 #include <array>

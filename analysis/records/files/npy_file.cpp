@@ -14,7 +14,7 @@
 #include <optional>
 #include <string_view>
 
-#include "analysis/records/files/output_path.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/errors.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
 

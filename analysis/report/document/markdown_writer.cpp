@@ -26,13 +26,6 @@ struct MarkdownWriter {
   std::string_view figure_folder;
   std::string text;
 
-  /// The page lies beside the folder of the figures.
-  std::string page() const {
-    const std::size_t slash = figure_folder.rfind('/');
-    const bool in_folder = slash != std::string_view::npos;
-    return std::string(figure_folder.substr(0, in_folder ? slash + 1 : 0)) + "report.html";
-  }
-
   void operator()(const Paragraph& paragraph) { text += paragraph.text + "\n\n"; }
 
   void operator()(const Bullets& bullets) {
@@ -64,8 +57,8 @@ struct MarkdownWriter {
     for (std::size_t i = 0; i < printed; ++i) add_row(table.rows[i], table.columns.size());
     text += folded ? "\n</details>\n\n" : "\n";
     if (begun) {
-      text += fmt::format("The other {} rows stand in [report.html]({}).\n\n", table.rows.size() - printed,
-                          page());
+      text += fmt::format("The other {} rows stand in report.html, which `tilescope report` writes too.\n\n",
+                          table.rows.size() - printed);
     }
   }
 

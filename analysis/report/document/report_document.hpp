@@ -107,8 +107,8 @@ struct Document {
 std::string to_html(const Document& document);
 
 /// GitHub Markdown; a section's name is its anchor, whatever its title; figures are links to
-/// `figure_folder`/NAME.svg, and of very long tables only the beginning stands there, with a link to
-/// report.html beside that folder.
+/// `figure_folder`/NAME.svg, and of very long tables only the beginning stands there: the rest
+/// is in to_html().
 std::string to_markdown(const Document& document, std::string_view figure_folder);
 
 /// The questions that the report opens with, a row each.

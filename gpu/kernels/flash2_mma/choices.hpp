@@ -83,7 +83,7 @@ constexpr MmaChoices<MmaDkdvShape> mma_dkdv_choices(int head_dim) {
   // reductions (128: 34 to 40 %). Other keys a CTA read Q and dO and reduce dQ more or less often, in inverse
   // proportion: they are there to show it. 256 keys would take all registers for dK, dV and scores. 64 x 64
   // by four warps lets two CTAs share an SM: of 512 keys it is the fastest here, and at 128 of 4096 too where
-  // dQ is a pass of its own (reports/tuning/tiles-h200.json).
+  // dQ is a pass of its own (reports/tuning/tiles-h200.json.gz).
   if (head_dim <= 64)
     return {own,
             Shape{{64, 128}, 8},

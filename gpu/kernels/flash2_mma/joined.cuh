@@ -4,7 +4,7 @@
 // reductions, and under a causal mask as much work for every CTA, since the keys that most queries see are
 // those whose queries see fewest keys. On an H200, causal, 1024 ... 8192 keys, it takes 5 to 20 % longer than
 // the two launches at head_dim 64 and 128, where dq alone has two CTAs an SM and here one, and 3 % less to 4
-// % more at 256 (reports/data/bench-h200-joined.json). Source: the backward kernel of Triton's
+// % more at 256 (reports/data/bench-h200-joined.json.gz). Source: the backward kernel of Triton's
 // fused-attention tutorial has this order.
 #pragma once
 

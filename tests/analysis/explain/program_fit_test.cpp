@@ -8,7 +8,8 @@
 #include <algorithm>
 
 #include "analysis/explain/explain_record.hpp"
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
+#include "profiler/records/json_fields.hpp"
 #include "profiler/records/kernel_record.hpp"
 #include "tests/paths.hpp"
 #include "tests/random_problems.hpp"
@@ -129,10 +130,10 @@ TEST_CASE("a wrong number of heads is not explained with confidence, and the rig
   };
   // Each came within 0.1 % on both sides, by a program that is not the kernel's.
   for (const Asserted& wrong :
-       {Asserted{"foreign/mha.json", "triton_attn_dq", 2, 8, 4096, 128, 32},
-        Asserted{"foreign/mha.json", "dq_dk_dv_loop", 2, 12, 4096, 128, 32},
-        Asserted{"foreign/mha-causal.json", "dq_dk_dv_loop", 4, 15, 2048, 64, 64},
-        Asserted{"foreign/mha-causal.json", "triton_attn_dkdv", 4, 32, 2048, 64, 64}}) {
+       {Asserted{"foreign/mha.json.gz", "triton_attn_dq", 2, 8, 4096, 128, 32},
+        Asserted{"foreign/mha.json.gz", "dq_dk_dv_loop", 2, 12, 4096, 128, 32},
+        Asserted{"foreign/mha-causal.json.gz", "dq_dk_dv_loop", 4, 15, 2048, 64, 64},
+        Asserted{"foreign/mha-causal.json.gz", "triton_attn_dkdv", 4, 32, 2048, 64, 64}}) {
     CAPTURE(wrong.kernel);
     const bool causal = wrong.head_dim == 64;
     const auto problem = fp16_problem(wrong.batch, wrong.heads, wrong.seqlen, wrong.head_dim, causal);
@@ -144,8 +145,8 @@ TEST_CASE("a wrong number of heads is not explained with confidence, and the rig
     CHECK(fits[0].other_heads->program.tiles.size() > 1);
   }
   // Far off, the right number is named as well.
-  const auto fits =
-      fits_in("foreign/mha.json", "flash_fwd_kernel", std::size_t(-1), fp16_problem(2, 15, 4096, 128, false));
+  const auto fits = fits_in("foreign/mha.json.gz", "flash_fwd_kernel", std::size_t(-1),
+                            fp16_problem(2, 15, 4096, 128, false));
   REQUIRE(fits.size() == 1);
   CHECK(fits[0].agreement == Agreement::unexplained);
   REQUIRE(fits[0].other_heads);
@@ -190,7 +191,7 @@ TEST_CASE("tiles of published kernels are found in a record that knows no causes
         Truth{"dq_dk_dv_loop", "backward, dQ reduced", "any x 128"},
         Truth{"sdpa_sm90_flash_bprop", "backward, dQ reduced", "any x 128"}}) {
     CAPTURE(truth.kernel);
-    const auto fits = fits_in("profiler/h200-traffic.json", truth.kernel, kOfThisShape, problem);
+    const auto fits = fits_in("profiler/h200-traffic.json.gz", truth.kernel, kOfThisShape, problem);
     REQUIRE(fits.size() == 1);
     CHECK(fits[0].programs.front().name == truth.program);
     CHECK(fits[0].programs.front().tile_text() == truth.tile);
@@ -206,9 +207,9 @@ TEST_CASE("with causes counted, nothing of published kernels is left over") {
   grouped.heads_kv = 4;
   for (const char* part : {"triton_attn", "flash", "cudnn", "fmha"}) {
     CAPTURE(part);
-    for (const auto& fits : {all("foreign/mha.json", part, fp16_problem(2, 16, 4096, 128, false)),
-                             all("foreign/mha-causal.json", part, fp16_problem(4, 16, 2048, 64, true)),
-                             all("foreign/gqa-causal.json", part, grouped)}) {
+    for (const auto& fits : {all("foreign/mha.json.gz", part, fp16_problem(2, 16, 4096, 128, false)),
+                             all("foreign/mha-causal.json.gz", part, fp16_problem(4, 16, 2048, 64, true)),
+                             all("foreign/gqa-causal.json.gz", part, grouped)}) {
       for (const KernelFit& fit : fits) {
         CHECK(fit.agreement == Agreement::explained);
         CHECK_FALSE(fit.other_heads);
@@ -217,11 +218,11 @@ TEST_CASE("with causes counted, nothing of published kernels is left over") {
   }
   // It reads 0.7 % less than it loads: L1 served the rest.
   const auto causal_dq =
-      all("foreign/mha-causal.json", "triton_attn_dq", fp16_problem(4, 16, 2048, 64, true));
+      all("foreign/mha-causal.json.gz", "triton_attn_dq", fp16_problem(4, 16, 2048, 64, true));
   REQUIRE(causal_dq.size() == 1);
   CHECK(causal_dq[0].programs.front().name == "backward, dQ");
   CHECK(causal_dq[0].programs.front().tile_text() == "128 x (16, 32, 64, 128)");
-  const auto grouped_backward = all("foreign/gqa-causal.json", "dq_dk_dv_loop", grouped);
+  const auto grouped_backward = all("foreign/gqa-causal.json.gz", "dq_dk_dv_loop", grouped);
   REQUIRE(grouped_backward.size() == 1);
   CHECK(grouped_backward[0].programs.front().convention == "dK and dV by query head");
 }

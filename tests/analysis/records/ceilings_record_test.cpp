@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of `tilescope ceilings`: written, read again, and read where it is older or damaged.
+// The record of `tilescope ceilings`: written, read again, and read where it is short or damaged.
 #include "analysis/records/ceilings_record.hpp"
 
 #include <doctest/doctest.h>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/errors.hpp"
+#include "profiler/records/json_fields.hpp"
 #include "tests/paths.hpp"
 
 namespace tilescope {
@@ -46,12 +47,11 @@ TEST_CASE("what was measured is read as it was written") {
   CHECK(to_json_text(again) == to_json_text(record));
 }
 
-TEST_CASE("a record from before the partitions is read, and written without them") {
-  const std::string path = TILESCOPE_SOURCE_DIR "/reports/data/ceilings-h200.json";
+TEST_CASE("a record without partitions is read, and written without them") {
+  const std::string path = TILESCOPE_SOURCE_DIR "/reports/data/ceilings-h200.json.gz";
   const std::string text = read_text_file(path);
   const CeilingsRecord record = parse_ceilings_record(path, text);
   CHECK(half_kept_bytes(record.measured.l2, kReadByAll) > 0);
-  // What it calls otherwise.
   CHECK(half_kept_bytes(record.measured.l2, kReadByPartition) > 0);
   CHECK(half_kept_bytes(record.measured.l2, kReadRandom) > 0);
   CHECK(sms_of_partitions(record.measured.l2_partitions) == std::vector<int>{66, 66});
@@ -59,16 +59,16 @@ TEST_CASE("a record from before the partitions is read, and written without them
   Json json = written();
   json.erase("l2_partitions");
   json.erase("noise_floor");
-  const CeilingsRecord older = parse_ceilings_record("older", json.dump());
-  CHECK(older.measured.l2_partitions.groups.empty());
-  CHECK(older.measured.noise_floor.empty());
-  CHECK(to_json_text(older) == json.dump(1) + "\n");
+  const CeilingsRecord shorter = parse_ceilings_record("shorter", json.dump());
+  CHECK(shorter.measured.l2_partitions.groups.empty());
+  CHECK(shorter.measured.noise_floor.empty());
+  CHECK(to_json_text(shorter) == json.dump(1) + "\n");
 }
 
 TEST_CASE("a device was asleep where a record does not say what it did") {
   Json json = written();
   for (Json& reads : json["noise_floor"]) reads.erase("load");
-  const std::vector<NoiseFloor> read = parse_ceilings_record("older", json.dump()).measured.noise_floor;
+  const std::vector<NoiseFloor> read = parse_ceilings_record("short", json.dump()).measured.noise_floor;
   CHECK(read == std::vector<NoiseFloor>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
 }
 

@@ -59,6 +59,29 @@ TEST_CASE("values are sums over the passes of a direction") {
   CHECK_FALSE(change_of(diff, "simulated.dram_read_bytes", "forward").moved());
 }
 
+TEST_CASE("a sum that one of its passes has lost is gone, not smaller") {
+  const RunRecord base = record_of({run_of("gpu:a")});
+  RunRecord now = base;
+  now.runs[0].passes[1].simulated.reset();  // of two backward passes
+  const RecordDiff diff = diff_records(base, now, {});
+  CHECK(diff.lost_anything());
+  CHECK_FALSE(diff.passes(false));
+  for (const MetricChange& change : diff.common.at(0).changes) {
+    CHECK_FALSE((change.metric->account == "simulated" && change.where == "backward"));
+  }
+}
+
+TEST_CASE("of two runs that differ in their tiles alone, none is taken for a third") {
+  RunRecord base = record_of({run_of("gpu:a"), run_of("gpu:a")}), now = record_of({run_of("gpu:a")});
+  base.runs[0].passes[0].tile = {64, 64};
+  base.runs[1].passes[0].tile = {128, 64};
+  now.runs[0].passes[0].tile = {128, 128};
+  const RecordDiff diff = diff_records(base, now, {});
+  CHECK(diff.common.empty());
+  CHECK(diff.only_base.size() == 2);
+  CHECK(diff.only_now.size() == 1);
+}
+
 TEST_CASE("default budgets: formulas and errors may not grow, counters a little, times more") {
   CHECK(regressions_after([](RunEntry& run) { run.passes[0].closed_form->sm_l2_read_bytes += 1; }) == 1);
   CHECK(regressions_after([](RunEntry& run) { run.passes[0].closed_form->sm_l2_read_bytes -= 1; }) == 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of another kind than a command wants is called by its name.
 #include "analysis/records/record_kinds.hpp"
+#include "analysis/records/files/text_file.hpp"
 
 #include <doctest/doctest.h>
 
@@ -62,7 +63,7 @@ TEST_CASE("where several kinds are taken, all are named") {
 }
 
 TEST_CASE("a record in place of a machine is called a record") {
-  CHECK_THROWS_WITH_AS(parse_machine("x.json", file_of_repository("reports/data/ceilings-h200.json")),
+  CHECK_THROWS_WITH_AS(parse_machine("x.json", file_of_repository("reports/data/ceilings-h200.json.gz")),
                        doctest::Contains("this is what `ceilings` wrote"), BadInput);
 }
 

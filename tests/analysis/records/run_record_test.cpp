@@ -12,12 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "analysis/records/json/json_fields.hpp"
+#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 namespace {
 
-/// Every part present, with the awkward values: 63-bit bytes, an unsigned seed, infinities.
+/// Every part present, with the awkward values: the largest counts, an unsigned seed, infinities.
 RunRecord full_record() {
   RunRecord record = start_record({"tilescope", "simulate", "--json", "-"});
   record.git = {"0123abcd", true};
@@ -42,13 +42,13 @@ RunRecord full_record() {
   PassRecord pass;
   pass.name = "forward";
   pass.tile = {128, 64};
-  pass.flops = (std::int64_t{1} << 62) + 1;  // not a double
+  pass.flops = (std::int64_t{1} << 59) + 1;  // not a double
   pass.executed_flops = pass.flops + 2;
   pass.closed_form = {1, 2, 3, 4};
   pass.simulated = {"h200", 1000, 132, 5, 6, 7, 8, 0.25, {{10, 7, 8}, {20, 3, 2}}};
   pass.measured = MeasuredBytes{9, std::nullopt, 10, 0};
   pass.time = TimeRecord{1.5e-3, 1.25e-3, 0.01, {1.5e-3, 1.25e-3}};
-  pass.counters = {{"dram__bytes_read.sum", std::int64_t{(std::int64_t{1} << 60) + 1}}, {"ratio.pct", 12.5}};
+  pass.counters = {{"dram__bytes_read.sum", kMostCount}, {"ratio.pct", 12.5}};
   pass.launch = LaunchRecord{{10, 2, 1}, {128, 1, 1}, 255, 65536};
   run.passes = {pass, pass};
   run.passes[1].direction = Direction::backward;
@@ -100,24 +100,17 @@ TEST_CASE("a record survives the round trip, byte for byte") {
   CHECK(to_json_text(back) == text);
 }
 
+TEST_CASE("placements have names, and others are refused") {
+  for (const auto pages : {PagePlacement::contiguous, PagePlacement::random}) {
+    CHECK(parse_page_placement(to_string(pages)) == pages);
+  }
+  CHECK_THROWS_AS(parse_page_placement("strewn"), BadInput);
+}
+
 TEST_CASE("NaN survives too") {
   RunRecord record = full_record();
   record.runs[0].error["o"].rmse = std::numeric_limits<double>::quiet_NaN();
   CHECK(std::isnan(parse_run_record("f", to_json_text(record)).runs[0].error["o"].rmse));
-}
-
-TEST_CASE("a record may use the names that fields had before") {
-  Json json = valid_json();
-  json["runs"][1]["memory"] = "scattered";
-  json["runs"][1].erase("pages");
-  Json& pass = json["runs"][0]["passes"][0];
-  pass.erase("cta_progress");
-  pass["paces"] = {
-      {"ctas_per_sm", 2}, {"step_cycles", 900}, {"younger", 0.75}, {"alone", 1.5}, {"step_spread", 0.02}};
-  const RunRecord record = parse_run_record("older", json.dump());
-  CHECK(record.runs[1].pages == PagePlacement::random);
-  REQUIRE(record.runs[0].passes[0].progress);
-  CHECK(*record.runs[0].passes[0].progress == MeasuredProgress{2, 900, {0.75, 1.5, 0.02}});
 }
 
 TEST_CASE("absent parts are left out, never zero") {
@@ -134,7 +127,7 @@ TEST_CASE("absent parts are left out, never zero") {
   CHECK(valid_json()["runs"][1]["pages"] == "random");
 }
 
-TEST_CASE("rows judged before measuring are a number or false; older records say nothing") {
+TEST_CASE("rows judged before measuring are a number or false, or absent") {
   RunRecord record = full_record();
   CHECK_FALSE(valid_json()["runs"][0].contains("verified"));
   CHECK(valid_json()["runs"][1]["verified"] == 16);
@@ -165,13 +158,41 @@ TEST_CASE("another schema, missing fields, wrong types and negative counts are n
   expect(json, {"schema", "tilescope.run/2", "tilescope.run/1"});
   json = valid_json();
   json["runs"][1]["passes"][0]["closed_form"]["sm_l2_read_bytes"] = -5;
-  expect(json, {"runs[1].passes[0].closed_form.sm_l2_read_bytes", "-5", "at least 0"});
+  expect(json, {"runs[1].passes[0].closed_form.sm_l2_read_bytes", "-5", "in 0 ..."});
   json = valid_json();
   json["runs"][0]["passes"][0]["flops"] = 1.5;
   expect(json, {"runs[0].passes[0].flops", "1.5", "integer"});
   json = valid_json();
   json["runs"][0]["passes"][0]["flops"] = std::numeric_limits<std::uint64_t>::max();
   expect(json, {"runs[0].passes[0].flops", "18446744073709551615"});
+  for (const Json& wrong : {Json(0), Json(kMostCount + 1)}) {
+    json = valid_json();
+    json["runs"][0]["passes"][0]["simulated"]["l2_curve"][0]["l2_bytes"] = wrong;
+    expect(json, {"runs[0].passes[0].simulated.l2_curve[0].l2_bytes", "in 1 ... 9007199254740991"});
+  }
+  json = valid_json();
+  json["runs"][0]["passes"][0]["simulated"]["l2_curve"][1]["l2_bytes"] = 10;
+  expect(json, {"runs[0].passes[0].simulated.l2_curve", "must have sizes that ascend"});
+  for (const Json& wrong : {Json(7.5), Json("nan")}) {
+    json = valid_json();
+    json["runs"][0]["passes"][0]["simulated"]["hit_rate"] = wrong;
+    expect(json, {"runs[0].passes[0].simulated.hit_rate", "at most 1"});
+  }
+  json = valid_json();
+  json["runs"][0]["passes"][0]["time"]["noise"] = "inf";
+  expect(json, {"runs[0].passes[0].time.noise", "at least 0"});
+  json = valid_json();
+  json["runs"][0]["error"]["o"]["bound"] = -1e-3;
+  expect(json, {"runs[0].error.o.bound", "-0.001", "must not be negative"});
+  json = valid_json();
+  json["runs"][1]["problem"]["descale_block"] = {std::int64_t{1} << 32 | 64, 64};
+  expect(json, {"runs[1].problem.descale_block[0]", "4294967360"});
+  json = valid_json();
+  for (Json& pass : json["runs"][0]["passes"]) pass["flops"] = std::int64_t{3} << 60;
+  expect(json, {"runs[0].passes", "FLOPs together"});
+  json = valid_json();
+  json["runs"][0]["passes"] = Json(257, json["runs"][0]["passes"][0]);
+  expect(json, {"runs[0].passes", "must not be that many"});
   json = valid_json();
   json["runs"][0].erase("kernel");
   expect(json, {"runs[0].kernel", "missing"});

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-#include "analysis/records/compact_record.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {
@@ -52,7 +51,6 @@ TEST_CASE("a table of tiles reads back, and a new choice replaces that of the sa
   REQUIRE(table.choices().size() == 2);
   CHECK(table.choices()[0].choice.tile == TileShape{128, 32});
   CHECK(parse_tile_table("text", to_json_text(table)).choices() == table.choices());
-  CHECK(parse_tile_table("text", compact_record("text", to_json_text(table))).choices() == table.choices());
   CHECK(read_tile_table("/no/such/file.json").choices().empty());
 }
 

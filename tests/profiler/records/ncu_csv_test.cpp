@@ -3,6 +3,7 @@
 #include "profiler/records/ncu_csv.hpp"
 
 #include <doctest/doctest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,12 +27,16 @@ constexpr const char* kTable =
     "checksum 1.5\n"
     "\"1\",\"g()\",\"(1, 1, 1)\",\"(1, 1, 1)\",\"0\",\"\"\n";
 
+/// Compressed or not.
 std::string committed(const std::string& name) {
-  std::ifstream file(std::string(TILESCOPE_SOURCE_DIR) + "/reports/profiler/" + name);
-  REQUIRE(file);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  const gzFile file = gzopen((std::string(TILESCOPE_SOURCE_DIR) + "/reports/profiler/" + name).c_str(), "rb");
+  REQUIRE(file != nullptr);
+  std::string text;
+  char buffer[1 << 16];
+  for (int got; (got = gzread(file, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
+  gzclose(file);
+  return text;
 }
 
 KernelRecord record(const std::string& name) { return parse_kernel_record(name, committed(name)); }
@@ -39,7 +44,7 @@ KernelRecord record(const std::string& name) { return parse_kernel_record(name, 
 std::vector<LaunchRounds> our_rounds() {
   std::vector<std::vector<KernelMeasurement>> runs;
   for (const char* run : {"1", "2", "3", "4"}) {
-    runs.push_back(record(std::string("h200-rounds-") + run + ".json").kernels);
+    runs.push_back(record(std::string("h200-rounds-") + run + ".json.gz").kernels);
   }
   return gather_rounds(runs);
 }
@@ -108,7 +113,7 @@ TEST_CASE("on an H200 our counters of PyTorch's attention kernels agree with Nsi
 
 TEST_CASE(
     "kernels that store parts of sectors ask for the same in each launch, and send what has not met in L1") {
-  for (const LaunchRounds& launch : gather_rounds({record("h200-partial-sectors.json").kernels})) {
+  for (const LaunchRounds& launch : gather_rounds({record("h200-partial-sectors.json.gz").kernels})) {
     CAPTURE(launch.first.name);
     CHECK(launch.all.size() == 2);
     const auto of = [&](const char* metric) { return *spread_of(launch, metric, ""); };
@@ -122,7 +127,7 @@ TEST_CASE(
 }
 
 TEST_CASE("on an H200 DRAM writes of a pass that stores each byte once are the bytes that it stores") {
-  const KernelRecord once = record("h200-traffic.json");
+  const KernelRecord once = record("h200-traffic.json.gz");
   int kernels = 0;
   for (const KernelMeasurement& kernel : once.kernels) {
     // cuDNN's forward of (2, 16, 4096, 128) in fp16: the output and one fp32 row statistic.
