@@ -256,10 +256,7 @@ def diff(
 
 
 def report(*records: Record | str | os.PathLike[str]) -> Report:
-    """Tables and figures on records: ``.save(folder)`` writes them, a notebook shows them.
-
-    Raises MachineLacks without gnuplot, which draws the figures.
-    """
+    """Tables and figures on records: ``.save(folder)`` writes them, a notebook shows them."""
     if not records:
         raise bad_input("records", "()", "must be at least one")
     loaded = [record if isinstance(record, Record) else load(record) for record in records]

@@ -134,7 +134,10 @@ TEST_CASE("sentences and folded tables fit a narrow terminal, tables use a wide 
     }
     return most;
   };
-  if (std::system("command -v script >/dev/null && command -v stty >/dev/null") != 0) return;
+  if (std::system("command -v script >/dev/null && command -v stty >/dev/null") != 0) {
+    MESSAGE("skipped: no script(1) or no stty(1)");
+    return;
+  }
   const std::string ranks = "simulate --gpus 4 --schedule ring --seqlen 16k --heads 8 --dtype fp16";
   for (const std::string& arguments : {ranks, std::string("help kernel"), std::string("list studies")}) {
     CAPTURE(arguments);

@@ -325,12 +325,6 @@ def test_explain_finds_the_tiles_of_somebodys_kernel():
 
 
 def test_report_has_tables_and_figures(tmp_path):
-    import shutil
-
-    if shutil.which("gnuplot") is None:
-        with pytest.raises(ts.MachineLacks, match="gnuplot"):
-            ts.report(ts.closed_form(PROBLEM))
-        return
     record = ts.simulate(PROBLEM.sweep(seqlen=[128, 256, 512]))
     page = ts.report(record)
     assert page.figures and "<svg" in next(iter(page.figures.values())).svg
