@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "python/native/device.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -57,19 +58,53 @@ TensorName tensor_called(const std::string& text) {
   throw BadInput("given", text, "must be names of tensors");
 }
 
+/// Those of the CPU, or of a device, from the top of their ladder down; the ladder's top where none runs
+/// there.
+std::vector<const Kernel*> fastest_first(int compute_capability) {
+  std::vector<const Kernel*> kernels;
+  if (compute_capability == 0) {
+    for (const Kernel& kernel : cpu_kernels()) kernels.push_back(&kernel);
+  } else {
+    for (const GpuKernel& rung : gpu_ladder()) {
+      if (rung.row.chips.has(compute_capability)) kernels.push_back(&rung.row);
+    }
+    if (kernels.empty()) kernels.push_back(&gpu_ladder().back().row);
+  }
+  std::sort(kernels.begin(), kernels.end(),
+            [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  return kernels;
+}
+
+bool computes(const Kernel& kernel, const AttentionProblem& problem, const KernelUse& use, bool backward) {
+  try {
+    const Direction direction = backward ? Direction::backward : Direction::forward;
+    const ProgramOptions options = options_of(kernel, problem, use);
+    return !kernel.refusal(problem, direction, options) && !build_lack(kernel, problem, direction, options);
+  } catch (const BadInput&) {  // of a choice that it does not know
+    return false;
+  }
+}
+
 }  // namespace
 
-std::optional<std::string> refusal(const AttentionProblem& problem, const KernelUse& use, bool backward) {
-  const Kernel& kernel = find_kernel(use.kernel);
-  if (!is_runnable(kernel)) return "does not run here";
-  const Direction direction = backward ? Direction::backward : Direction::forward;
-  try {
-    const ProgramOptions options = options_of(kernel, problem, use);
-    if (auto refused = kernel.refusal(problem, direction, options)) return refused;
-    return build_lack(kernel, problem, direction, options);
-  } catch (const BadInput& unknown_choice) {
-    return unknown_choice.what();
+KernelUse choose_kernel(const AttentionProblem& problem, KernelUse use, int compute_capability,
+                        bool backward) {
+  const auto used = [&](const Kernel& kernel) {
+    KernelUse chosen = use;
+    chosen.kernel = kernel.name;
+    if (use.backward == "deterministic") {
+      const std::vector<BackwardOrder>& orders = kernel.backward_orders;
+      const bool splits = std::find(orders.begin(), orders.end(), BackwardOrder::split) != orders.end();
+      chosen.backward = to_string(splits || orders.empty() ? BackwardOrder::split : BackwardOrder::ordered);
+    }
+    return chosen;
+  };
+  if (!use.kernel.empty()) return used(find_kernel(use.kernel));
+  const std::vector<const Kernel*> kernels = fastest_first(compute_capability);
+  for (const Kernel* kernel : kernels) {
+    if (computes(*kernel, problem, used(*kernel), backward)) return used(*kernel);
   }
+  return used(*kernels.front());
 }
 
 DeviceLaunch::DeviceLaunch(const AttentionProblem& problem, const KernelUse& use, bool backward,

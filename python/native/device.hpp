@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,8 +12,12 @@
 
 namespace tilescope::python {
 
-/// Why this machine cannot run a direction of a problem that way, or nothing if it can.
-std::optional<std::string> refusal(const AttentionProblem& problem, const KernelUse& use, bool backward);
+/// The use with its choices made: without a kernel the fastest that computes a direction of the problem, on a
+/// device of that compute capability (90: sm_90) or, if it is 0, on the CPU; where none does the fastest,
+/// whose refusal then says why. The order "deterministic" becomes one of the kernel's that sums alike each
+/// time.
+KernelUse choose_kernel(const AttentionProblem& problem, KernelUse use, int compute_capability,
+                        bool backward);
 
 /// A tensor that the passes of a direction need beside inputs and outputs: (B, H, N, D), contiguous, and its
 /// element type.
@@ -27,8 +30,8 @@ using GivenTensor = std::tuple<std::string, std::array<std::int64_t, 3>>;
 /// left for a launch is to put in addresses.
 class DeviceLaunch {
  public:
-  /// @throws BadInput where the kernel refuses the problem or a tensor is missing, MachineLacks where this
-  /// machine cannot run it
+  /// @throws BadInput where the kernel refuses the problem, a tensor is missing or rows lie more than
+  /// kMaxRowStride apart, MachineLacks where this machine cannot run it
   DeviceLaunch(const AttentionProblem& problem, const KernelUse& use, bool backward,
                const std::vector<GivenTensor>& given);
 

@@ -16,6 +16,7 @@
 #include "analysis/records/record_parts.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "gpu/launch/device_error.hpp"
+#include "gpu/launch/row_stride.hpp"
 #include "profiler/counters/cupti_error.hpp"
 #include "python/native/arrays.hpp"
 #include "python/native/counting.hpp"
@@ -171,7 +172,8 @@ void bind_arrays(nb::module_& module) {
           "kernel"_a, "tile"_a.none() = nb::none(), "backward"_a.none() = nb::none(),
           "order"_a.none() = nb::none(), "scan"_a.none() = nb::none(),
           "diagonal_slices"_a.none() = nb::none())
-      .def_ro("kernel", &KernelUse::kernel);
+      .def_ro("kernel", &KernelUse::kernel)
+      .def_ro("backward", &KernelUse::backward);
   module.def(
       "attention_forward",
       [](const AttentionProblem& problem, const KernelUse& use, const HostArray& q, const HostArray& k,
@@ -199,7 +201,16 @@ void bind_arrays(nb::module_& module) {
 }
 
 void bind_device(nb::module_& module) {
-  module.def("refusal", &refusal, "problem"_a, "use"_a, "backward"_a);
+  module.attr("MOST_ROW_STRIDE") = kMaxRowStride;
+  module.def(
+      "choose_kernel",
+      [](const AttentionProblem& problem, std::string kernel, std::optional<std::array<int, 2>> tile,
+         std::string order, int compute_capability, bool backward) {
+        KernelUse use{std::move(kernel), tile, std::nullopt};
+        if (!order.empty()) use.backward = std::move(order);
+        return choose_kernel(problem, std::move(use), compute_capability, backward);
+      },
+      "problem"_a, "kernel"_a, "tile"_a.none(), "order"_a, "compute_capability"_a, "backward"_a);
   nb::class_<DeviceLaunch>(module, "DeviceLaunch")
       .def(nb::init<const AttentionProblem&, const KernelUse&, bool, const std::vector<GivenTensor>&>(),
            "problem"_a, "use"_a, "backward"_a, "given"_a)

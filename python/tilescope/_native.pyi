@@ -36,6 +36,7 @@ class Problem:
 
 class KernelUse:
     kernel: str
+    backward: str | None
     def __init__(
         self,
         kernel: str,
@@ -144,7 +145,11 @@ def measure(
     work: Callable[[], object],
 ) -> str: ...
 def timeline(interval_s: float, work: Callable[[], object]) -> str: ...
-def refusal(problem: Problem, use: KernelUse, backward: bool) -> str | None: ...
+def choose_kernel(
+    problem: Problem, kernel: str, tile: tuple[int, int] | None, order: str, compute_capability: int, backward: bool
+) -> KernelUse: ...
+
+MOST_ROW_STRIDE: int
 
 class DeviceLaunch:
     def __init__(

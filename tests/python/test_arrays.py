@@ -4,6 +4,7 @@
 import numpy as np
 import pytest
 import tilescope as ts
+from tilescope import _native
 from conftest import normal
 
 TOLERANCE = {np.float32: 2e-6, np.float16: 2e-3}
@@ -184,6 +185,24 @@ def test_more_refusals(qkv):
     with pytest.raises(ts.BadInput) as caught:
         ts.attention_backward(out, q, k, v, out, lse[..., :-1])
     assert caught.value.field == "lse"
+
+
+@pytest.mark.parametrize(
+    ("capability", "problem", "order", "kernel", "chosen_order"),
+    [
+        (0, {}, "deterministic", "cpu:flash2", "split"),
+        (90, {}, "deterministic", "gpu:flash3", "ordered"),
+        (90, {"dropout": 0.1}, "deterministic", "gpu:flash2-mma", "split"),
+        (90, {"dtype": "fp32"}, "", "gpu:flash2-simt", None),
+        (90, {"head_dim": 68}, "", "gpu:flash2-mma", None),
+        (80, {}, "", "gpu:flash2-mma", None),
+        (80, {}, "ordered", "gpu:flash2-mma", "ordered"),
+    ],
+)
+def test_the_fastest_kernel_that_computes_a_problem_is_chosen(capability, problem, order, kernel, chosen_order):
+    problem = ts.Problem(**{"seqlen_q": 512, "heads": 2, "head_dim": 64, **problem})
+    use = _native.choose_kernel(problem._handle, "", None, order, capability, True)
+    assert (use.kernel, use.backward) == (kernel, chosen_order)
 
 
 def test_a_kernel_of_a_gpu_is_told_apart_from_a_bad_name(qkv):

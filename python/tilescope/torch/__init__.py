@@ -7,7 +7,6 @@ torch.vmap, checkpointing and torch.export. Second derivatives are refused; so a
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -82,13 +81,10 @@ def attention(
         drawn = torch.tensor(seed, dtype=torch.int64)
     elif dropout > 0:
         drawn = torch.randint(2**63 - 1, (), dtype=torch.int64)
-    if backward is None and torch.are_deterministic_algorithms_enabled():
-        backward = operators.DETERMINISTIC
     needs_gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    options = (
-        causal, left, right, 1 / math.sqrt(q.shape[-1]) if scale is None else scale, dropout,
-        kernel or "", backward or "", *(tile or (0, 0)),
-    )  # fmt: skip
+    options = operators.Options.of(
+        q, causal=causal, window=(left, right), scale=scale, dropout=dropout, kernel=kernel, backward=backward, tile=tile
+    )
     out, lse = operators.attention(q, k, v, drawn, options, return_lse or needs_gradient, needs_gradient)
     if layout == "bnhd":
         out = out.transpose(1, 2)

@@ -12,7 +12,6 @@ float32. A rank sends (P - 1) s bytes forward and (3 P - 1) s backward, s being 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ import torch.distributed as dist
 
 from ..errors import bad_input
 from . import _require_problem, _require_tensors, operators
+from .operators import Options
 
 __all__ = ["context_parallel_attention", "shard_sequence", "unshard_sequence"]
 
@@ -86,15 +86,14 @@ def _merge(out: torch.Tensor, lse: torch.Tensor, part: torch.Tensor, part_lse: t
 
 class _ZigzagRing(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, v: Any, causal: bool, scale: float, kernel: str, group: Any) -> Any:
+    def forward(ctx: Any, q: Any, k: Any, v: Any, options: Options, group: Any) -> Any:
         rank, ranks = dist.get_rank(group), dist.get_world_size(group)
-        options = lambda masked: (masked, -1, -1, scale, 0.0, kernel, "", 0, 0)  # noqa: E731
         keys = [k.contiguous(), v.contiguous()]
         for step in range(ranks):
             hop = _Hop(keys, group) if step + 1 < ranks else None
-            rows, columns, masked = _visible(rank, step, q.shape[2], causal)
+            rows, columns, masked = _visible(rank, step, q.shape[2], options.causal)
             part, part_lse = operators._forward(
-                q[:, :, rows], *(x[:, :, columns] for x in keys), None, options(masked), True
+                q[:, :, rows], *(x[:, :, columns] for x in keys), None, options._replace(causal=masked), True
             )
             if step == 0:
                 out, lse = part.float(), part_lse
@@ -104,7 +103,7 @@ class _ZigzagRing(torch.autograd.Function):
                 keys = hop.arrived()
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
-        ctx.causal, ctx.options, ctx.group = causal, options, group
+        ctx.options, ctx.group = options, group
         return out
 
     @staticmethod
@@ -117,10 +116,10 @@ class _ZigzagRing(torch.autograd.Function):
         keys, sums_hop = [k.contiguous(), v.contiguous()], None
         for step in range(ranks):
             hop = _Hop(keys, group) if step + 1 < ranks else None
-            rows, columns, masked = _visible(rank, step, q.shape[2], ctx.causal)
+            rows, columns, masked = _visible(rank, step, q.shape[2], ctx.options.causal)
             part_dq, *parts = operators._backward(
                 dout[:, :, rows], q[:, :, rows], *(x[:, :, columns] for x in keys), out[:, :, rows],
-                lse[:, :, rows].contiguous(), None, ctx.options(masked),
+                lse[:, :, rows].contiguous(), None, ctx.options._replace(causal=masked),
             )  # fmt: skip
             dq[:, :, rows] += part_dq.float()
             if sums_hop is None:
@@ -135,7 +134,7 @@ class _ZigzagRing(torch.autograd.Function):
                 keys = hop.arrived()
         if sums_hop is not None:
             sums = sums_hop.arrived()
-        return dq.to(q.dtype), *(total.to(k.dtype) for total in sums), None, None, None, None
+        return dq.to(q.dtype), *(total.to(k.dtype) for total in sums), None, None
 
 
 def context_parallel_attention(
@@ -158,6 +157,4 @@ def context_parallel_attention(
     if q.shape[2] % 2:
         raise bad_input("q", f"{q.shape[2]} rows", "must be even: two chunks of the sequence")
     _require_problem(q, k, v, "bhnd", causal, (-1, -1), scale, 0.0)
-    if scale is None:
-        scale = 1 / math.sqrt(q.shape[-1])
-    return _ZigzagRing.apply(q, k, v, causal, scale, kernel or "", group)
+    return _ZigzagRing.apply(q, k, v, Options.of(q, causal=causal, scale=scale, kernel=kernel), group)

@@ -9,6 +9,7 @@ a kernel cannot read in place it copies.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,6 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _native
-from ..kernel_use import kernel_use
 
 _OPTIONS = (
     "Tensor? seed, bool causal, int window_left, int window_right, float scale, float dropout, str kernel, "
@@ -43,45 +43,57 @@ _TYPES = {
 _TYPES_OF_WORKSPACES = {name: dtype for dtype, name in _TYPES.items()}
 _NOWHERE = (0, (0, 0, 0, 0))
 MOST_WAYS = 4096  # of calling, that are remembered
-_Options = tuple[bool, int, int, float, float, str, str, int, int]  # those of the operators, without the seed
+
+
+class Options(NamedTuple):
+    """Those of the operators but the seed, in their order."""
+
+    causal: bool
+    window_left: int
+    window_right: int
+    scale: float
+    dropout: float
+    kernel: str  #: empty: the fastest that computes the problem on the tensors' device
+    backward: str  #: order of the backward pass, or DETERMINISTIC; empty: the kernel's own
+    block_m: int  #: 0: the kernel's own tile
+    block_n: int
+
+    @classmethod
+    def of(
+        cls, q: torch.Tensor, *, causal: bool = False, window: tuple[int, int] = (-1, -1), scale: float | None = None,
+        dropout: float = 0.0, kernel: str | None = None, backward: str | None = None, tile: tuple[int, int] | None = None,
+    ) -> Options:  # fmt: skip
+        """What is left open is filled in from q's head dimension and torch's settings."""
+        if backward is None and torch.are_deterministic_algorithms_enabled():
+            backward = DETERMINISTIC
+        scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+        return cls(causal, *window, scale, dropout, kernel or "", backward or "", *(tile or (0, 0)))
+
+
+#: In place of an order of the backward pass: whichever of the kernel's sums in the same order each time.
+DETERMINISTIC = "deterministic"
 
 
 @functools.lru_cache(MOST_WAYS)
-def _problem(shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options) -> Any:
+def _problem(shape_q: Any, shape_k: Any, dtype: torch.dtype, options: Options) -> Any:
     batch, heads, seqlen_q, head_dim = shape_q
-    causal, left, right, scale, dropout, *_ = options
     return _native.Problem(
-        batch, heads, shape_k[1], seqlen_q, shape_k[2], head_dim, _TYPES[dtype], causal, (left, right), scale,
-        dropout, 0,
+        batch, heads, shape_k[1], seqlen_q, shape_k[2], head_dim, _TYPES[dtype], options.causal,
+        (options.window_left, options.window_right), options.scale, options.dropout, 0,
     )  # fmt: skip
 
 
 @functools.lru_cache(MOST_WAYS)
 def _use(
-    device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, options: _Options, backward: bool
+    device: torch.device, shape_q: Any, shape_k: Any, dtype: torch.dtype, options: Options, backward: bool
 ) -> Any:
-    """The kernel that is asked for, or the fastest that computes this: on Hopper gpu:flash3, where it does. Chosen here and
-    not by the caller, since a tracer would look into the choice."""
-    kernel, order, *rows = options[5:]
-    tile = (rows[0], rows[1]) if rows[0] else None
-    name = kernel or "cpu:flash2"
-    if not kernel and device.type == "cuda":
-        name = "gpu:flash2-simt" if dtype == torch.float32 else "gpu:flash2-mma"
-        hopper = _kernel_use("gpu:flash3", order, tile)
-        if torch.cuda.get_device_capability(device) == (9, 0):
-            if not _native.refusal(_problem(shape_q, shape_k, dtype, options), hopper, backward):
-                return hopper
-    return _kernel_use(name, order, tile)
-
-
-def _kernel_use(name: str, order: str, tile: tuple[int, int] | None) -> Any:
-    if order == DETERMINISTIC:
-        order = "ordered" if name == "gpu:flash3" else "split"
-    return kernel_use(name, tile, order or None)
-
-
-#: In place of an order of the backward pass: whichever of the kernel's sums in the same order each time.
-DETERMINISTIC = "deterministic"
+    """The kernel that is asked for, or the fastest that computes this on the device. Chosen here and not by the caller,
+    since a tracer would look into the choice."""
+    major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
+    tile = (options.block_m, options.block_n) if options.block_m else None
+    return _native.choose_kernel(
+        _problem(shape_q, shape_k, dtype, options), options.kernel, tile, options.backward, 10 * major + minor, backward
+    )
 
 
 def _place(tensor: torch.Tensor) -> tuple[int, tuple[int, ...]]:
@@ -129,14 +141,14 @@ def _with_seed(problem, seed):
 @functools.lru_cache(MOST_WAYS)
 def _rows_fit(shape: Any, strides: tuple[int, ...], itemsize: int) -> bool:
     chunk = 16 // itemsize if shape[-1] * itemsize % 16 == 0 else 1
-    return strides[-1] == 1 and all(
+    return strides[-1] == 1 and strides[-2] <= _native.MOST_ROW_STRIDE and all(
         size == 1 or (stride > 0 and stride % chunk == 0) for size, stride in zip(shape[:-1], strides[:-1])
     )
 
 
 def _fitting(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor where every kernel can read it in place: columns side by side, rows that begin at 16 bytes wherever rows
-    of this length can. Others are copied: gradients of sums have strides of 0."""
+    of this length can, none too far from the next. Others are copied: gradients of sums have strides of 0."""
     fits = tensor.data_ptr() % 16 == 0 and _rows_fit(tensor.shape, tensor.stride(), tensor.itemsize)
     return tensor if fits else tensor.clone(memory_format=torch.contiguous_format)
 
@@ -148,14 +160,13 @@ _BACKWARD = ("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv")
 class _Way(NamedTuple):
     """What a call does on a device, found out once for all tensors that lie in the same way."""
 
-    launch: Any
-    fits: bool  #: every kernel can read the inputs in place, if they begin at 16 bytes
+    launch: Any  #: None: no kernel can read the inputs in place, even if they begin at 16 bytes
     made: list[tuple[Any, tuple[int, ...], torch.dtype]]  #: shape, strides and type of outputs, then of workspaces
 
 
 @functools.lru_cache(MOST_WAYS)
 def _way(
-    device: torch.device, dtype: torch.dtype, shape_q: Any, shape_k: Any, stride_q: Any, strides: Any, options: _Options,
+    device: torch.device, dtype: torch.dtype, shape_q: Any, shape_k: Any, stride_q: Any, strides: Any, options: Options,
     backward: bool,
 ) -> _Way:  # fmt: skip
     shapes = {"k": shape_k, "v": shape_k}
@@ -164,6 +175,8 @@ def _way(
         torch.empty_strided(shapes.get(name, shape_q), of_input, dtype=dtype, device="meta")
         for name, of_input in zip(names, strides)
     ]
+    if not all(_rows_fit(tensor.shape, tensor.stride(), tensor.itemsize) for tensor in inputs):
+        return _Way(None, [])
     if backward:
         inputs.append(_lse_of(inputs[1], True))
         outputs = _gradients_like(*inputs[1:4])
@@ -174,11 +187,7 @@ def _way(
     problem = _problem(shape_q, shape_k, dtype, options)
     launch = _native.DeviceLaunch(problem, _use(device, shape_q, shape_k, dtype, options, backward), backward, given)
     workspaces = [torch.empty(s, dtype=_TYPES_OF_WORKSPACES[t], device="meta") for s, t in launch.workspaces()]
-    return _Way(
-        launch,
-        all(_rows_fit(tensor.shape, tensor.stride(), tensor.itemsize) for tensor in inputs[: len(strides)]),
-        [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*outputs, *workspaces)],
-    )
+    return _Way(launch, [(tensor.shape, tensor.stride(), tensor.dtype) for tensor in (*outputs, *workspaces)])
 
 
 def _enqueue(
@@ -187,7 +196,7 @@ def _enqueue(
     inputs: Sequence[torch.Tensor],
     lse: torch.Tensor | None,
     seed: Any,
-    options: _Options,
+    options: Options,
 ) -> list[torch.Tensor]:
     """Enqueues a direction on torch's current stream: forward, or with an LSE backward. Torch's allocator orders what is
     freed here on that stream. Returns the outputs, and behind them workspaces."""
@@ -198,7 +207,7 @@ def _enqueue(
     strides = tuple([tensor.stride() for tensor in inputs])
     way = _way(device, q.dtype, q.shape, k.shape, q.stride(), strides, options, lse is not None)
     addresses = [tensor.data_ptr() for tensor in inputs]
-    if not way.fits or functools.reduce(operator.or_, addresses) % 16:
+    if way.launch is None or functools.reduce(operator.or_, addresses) % 16:
         return _enqueue(q, k, [_fitting(tensor) for tensor in inputs], lse, seed, options)
     if lse is not None:
         addresses.append(lse.data_ptr())
@@ -217,15 +226,15 @@ def _enqueue(
     return made
 
 
-def _refuse_frozen_dropout(options: _Options) -> None:
-    if options[4] > 0:
+def _refuse_frozen_dropout(options: Options) -> None:
+    if options.dropout > 0:
         raise RuntimeError(
             "tilescope: a captured graph would drop the same probabilities at each replay; use dropout = 0"
         )
 
 
 def _forward(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seed: Any, options: _Options, keep_lse: bool
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seed: Any, options: Options, keep_lse: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What lse holds that is not kept is undefined."""
     if q.is_cuda:  # where a kernel writes its LSE whether it is wanted or not
@@ -242,12 +251,12 @@ def _backward(dout, q, k, v, out, lse, seed, options):
 
 def _forward_operator(q, k, v, seed, *rest):
     *options, keep_lse = rest
-    out, lse = _forward(q, k, v, seed, tuple(options), keep_lse)
+    out, lse = _forward(q, k, v, seed, Options(*options), keep_lse)
     return out, lse if keep_lse else _lse_of(q, False)
 
 
 def _backward_operator(dout, q, k, v, out, lse, seed, *options):
-    return tuple(_backward(dout, q, k, v, out, lse, seed, options))
+    return tuple(_backward(dout, q, k, v, out, lse, seed, Options(*options)))
 
 
 def _fake_forward(q, k, v, *options):
@@ -277,6 +286,8 @@ def _save(ctx, inputs, output):
 def _gradient(ctx, dout, _):
     if not ctx.kept:
         raise RuntimeError("tilescope::attention_forward ran with keep_lse = False: there is nothing to go back from")
+    if dout is None:  # nothing depends on the output
+        return (None,) * 14
     q, k, v, out, lse, seed = ctx.saved_tensors
     dq, dk, dv = torch.ops.tilescope.attention_backward(dout, q, k, v, out, lse, seed, *ctx.options)
     return (dq, dk, dv, *(None,) * 11)
@@ -335,6 +346,8 @@ class Eager(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout, _):
+        if dout is None:
+            return (None,) * 5
         q, k, v, out, lse = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants second derivatives, and the operator refuses them
             gradients = torch.ops.tilescope.attention_backward(dout, q, k, v, out, lse, ctx.seed, *ctx.options)
@@ -355,7 +368,7 @@ _CAN_TELL = all(
 )
 
 
-def nobody_looks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+def needs_no_dispatcher(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     """Whether nothing but autograd has to know of the call: no compiler, tracer, transform, mode, subclass or profiler."""
     plain = (torch.Tensor, torch.nn.Parameter)
     return (
@@ -372,9 +385,9 @@ def nobody_looks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
     )
 
 
-def attention(q: Any, k: Any, v: Any, seed: Any, options: _Options, keep_lse: bool, needs_gradient: bool) -> Any:
+def attention(q: Any, k: Any, v: Any, seed: Any, options: Options, keep_lse: bool, needs_gradient: bool) -> Any:
     """(out, lse) by the shortest way that does."""
-    if torch.compiler.is_compiling() or not nobody_looks(q, k, v):
+    if torch.compiler.is_compiling() or not needs_no_dispatcher(q, k, v):
         return torch.ops.tilescope.attention_forward(q, k, v, seed, *options, keep_lse)
     if needs_gradient:
         return Eager.apply(q, k, v, seed, options)

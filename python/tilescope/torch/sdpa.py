@@ -7,7 +7,6 @@ flash back end, which torch takes where its conditions hold and the mask is caus
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from ..errors import MachineLacks, bad_input
 from . import operators
+from .operators import Options
 
 _FLASH = "_scaled_dot_product_flash_attention"
 _ON_CPU = f"{_FLASH}_for_cpu"
@@ -27,17 +27,12 @@ def _require_what_kernels_do(dropout_p: float, attn_mask: Any = None) -> None:
         raise bad_input("attn_mask", "a tensor", "must be None: no kernel of TileScope reads a mask")
 
 
-def _options(query: torch.Tensor, causal: bool, right: int, scale: float | None) -> Any:
-    order = operators.DETERMINISTIC if torch.are_deterministic_algorithms_enabled() else ""
-    return (causal, -1, right, 1 / math.sqrt(query.shape[-1]) if scale is None else scale, 0.0, "", order, 0, 0)
-
-
 def _top_left(query: torch.Tensor, key: torch.Tensor, is_causal: bool, scale: float | None) -> tuple[int, Any]:
     """Torch's causal mask, aligned top-left, as one of ours: how many keys somebody sees, and options."""
     queries, keys = query.shape[2], key.shape[2]
     if is_causal and queries > keys:
-        return keys, _options(query, False, queries - keys, scale)
-    return min(queries, keys) if is_causal else keys, _options(query, is_causal, -1, scale)
+        return keys, Options.of(query, window=(-1, queries - keys), scale=scale)
+    return min(queries, keys) if is_causal else keys, Options.of(query, causal=is_causal, scale=scale)
 
 
 def _like(gradients: tuple[torch.Tensor, ...], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -51,7 +46,7 @@ def _like(gradients: tuple[torch.Tensor, ...], *inputs: torch.Tensor) -> tuple[t
 def _forward(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
     # Torch itself sends a causal mask here where lengths are equal; torch.nn.attention.bias means bottom-right.
     _require_what_kernels_do(dropout_p)
-    out, lse = operators._forward(query, key, value, None, _options(query, is_causal, -1, scale), True)
+    out, lse = operators._forward(query, key, value, None, Options.of(query, causal=is_causal, scale=scale), True)
     state = torch.zeros(2, dtype=torch.uint64, device=query.device)
     unused = torch.empty((), dtype=torch.uint64, device=query.device)
     return out, lse, None, None, query.shape[2], key.shape[2], state, unused, query.new_empty(0)
@@ -61,7 +56,7 @@ def _backward(
     grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal,
     philox_seed, philox_offset, *, scale=None,
 ):  # fmt: skip
-    options = _options(query, is_causal, -1, scale)
+    options = Options.of(query, causal=is_causal, scale=scale)
     gradients = operators._backward(grad_out, query, key, value, out, logsumexp, None, options)
     return _like(gradients, query, key, value)
 

@@ -213,7 +213,7 @@ def deterministic_algorithms():
         torch.use_deterministic_algorithms(False)
     for other in others:
         require(all(map(torch.equal, first, other)), "the bits differ")
-    options = (True, -1, -1, 0.125, 0.0, "", operators.DETERMINISTIC, 0, 0)
+    options = operators.Options.of(q, causal=True, backward=operators.DETERMINISTIC)
     use = operators._use(q.device, q.shape, k.shape, q.dtype, options, True)
     require(use.kernel == "gpu:flash3" or torch.cuda.get_device_capability() != (9, 0), use.kernel)
     return {"kernel": use.kernel}

@@ -67,6 +67,36 @@ def test_gradients_of_any_strides():
     torch.testing.assert_close(bnhd.transpose(1, 2), out, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("short", [True, False])
+def test_nothing_goes_back_from_an_output_on_which_nothing_depends(monkeypatch, short):
+    from tilescope.torch import operators
+
+    if not short:
+        monkeypatch.setattr(operators, "needs_no_dispatcher", lambda *_: False)
+
+    class Ignores(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, dout):
+            return None
+
+    q, k, v = tensors()
+    Ignores.apply(attention(q, k, v)).backward()
+    assert (q.grad, k.grad, v.grad) == (None, None, None)
+
+
+def test_rows_too_far_apart_are_copied():
+    from tilescope import _native
+    from tilescope.torch import operators
+
+    far = _native.MOST_ROW_STRIDE // 8 * 8
+    assert operators._rows_fit((1, 1, 2, 64), (2 * far, 2 * far, far, 1), 2)
+    assert not operators._rows_fit((1, 1, 2, 64), (4 * far, 4 * far, far + 8, 1), 2)
+
+
 def test_inference_keeps_no_lse(monkeypatch):
     kept = []
     from tilescope import _native
@@ -121,7 +151,7 @@ def test_the_short_way_gives_what_the_operators_give(monkeypatch, options):
     found = []
     for short in (True, False):
         if not short:
-            monkeypatch.setattr(operators, "nobody_looks", lambda *_: False)
+            monkeypatch.setattr(operators, "needs_no_dispatcher", lambda *_: False)
         q, k, v = tensors(shape_q=(2, 4, 32, 32), shape_k=(2, 4, 32, 32))
         out, lse = attention(q, k, v, causal=True, return_lse=True, **options)
         nodes = {type(node).__name__ for node in (out.grad_fn, out.grad_fn.next_functions[0][0])}
