@@ -39,8 +39,7 @@ struct KernelScale {
   /// scale * log2(e), in fp32. Never 0, so that a masked score (-inf) times it stays -inf; the products with
   /// all other scores then vanish.
   static float exponent_scale(double scale) {
-    constexpr double smallest = std::numeric_limits<float>::min(),
-                     largest = std::numeric_limits<float>::max();
+    constexpr double smallest = kLeastExponentScale, largest = std::numeric_limits<float>::max();
     return static_cast<float>(std::clamp(scale * std::numbers::log2e, smallest, largest));
   }
 };

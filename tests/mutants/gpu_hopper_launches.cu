@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launches of gpu:flash3 in Hopper's program of mutants: fp16, head dimensions 64 (few keys a row) and
-// 256, and e4m3 forward, 128, fast and observed. The other rungs are in test_gpu_mutants.
+// The launches of gpu:flash3 in Hopper's program of mutants: fp16 at every compiled head dimension, 64 with
+// few keys a row and in order, and e4m3 forward, 128, observed and not. The other rungs are in
+// test_gpu_mutants.
 #include <algorithm>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -47,21 +48,39 @@ void poison_shared_memory([[maybe_unused]] cudaStream_t stream) {
 #endif
 }
 
-template <int kHeadDim, bool kShortRows, bool kStays, bool kObserved>
+constexpr auto kType = gpu::sm90::ProductType::fp16;
+
+template <typename Forward>
+void launch_forward(const KernelArguments& arguments, cudaStream_t stream) {
+  const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Forward, true>
+                                           : gpu::launch_flash3_forward<kType, Forward, false>;
+  launch(gpu::flash3_forward_arguments<kType, Forward::shape>(arguments, arguments.counter),
+         multiprocessors(), stream);
+}
+
+template <typename Backward>
+void launch_backward(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
+  const auto launch = arguments.log.states ? gpu::launch_flash3_dkdvdq<kType, Backward, true>
+                                           : gpu::launch_flash3_dkdvdq<kType, Backward, false>;
+  const auto items =
+      static_cast<int>(program.num_ctas());  // few CTAs, where they are persistent: several each
+  launch(gpu::flash3_backward_arguments<kType, Backward::shape>(arguments, program.dq_start),
+         Backward::shape.stays ? std::min(items, 2) : items, stream);
+}
+
+/// At head_dim 64 all forms of the backward pass, above it those of its own.
+template <int kHeadDim>
 void launch(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
-  constexpr auto kType = gpu::sm90::ProductType::fp16;
-  using Forward = Flash3ForwardChoice<kHeadDim, kShortRows>;
-  using Backward = Flash3BackwardChoice<kHeadDim, false, kStays>;
   if (program.name == PassName::forward) {
-    gpu::launch_flash3_forward<kType, Forward, kObserved>(
-        gpu::flash3_forward_arguments<kType, Forward::shape>(arguments, arguments.counter), multiprocessors(),
-        stream);
-  } else {
-    const auto items = static_cast<int>(program.num_ctas());  // few CTAs, where they stay: several each
-    gpu::launch_flash3_dkdvdq<kType, Backward, kObserved>(
-        gpu::flash3_backward_arguments<kType, Backward::shape>(arguments, program.dq_start),
-        Backward::shape.stays ? std::min(items, 2) : items, stream);
+    return launch_forward<Flash3ForwardChoice<kHeadDim, kHeadDim == 64>>(arguments, stream);
   }
+  if constexpr (kHeadDim == 64) {
+    if (program.ordered) return launch_backward<Flash3BackwardChoice<64, true>>(program, arguments, stream);
+    if (program.dq_start == DqStart::claimed) {
+      return launch_backward<Flash3BackwardChoice<64, false, true>>(program, arguments, stream);
+    }
+  }
+  launch_backward<Flash3BackwardChoice<kHeadDim>>(program, arguments, stream);
 }
 
 [[noreturn]] void lacks(std::string_view name) {
@@ -74,28 +93,20 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   poison_shared_memory(stream);
-  const bool observed = arguments.log.states != nullptr;
   if (is_fp8(program.problem.dtype)) {
     using Choice = Flash3Fp8Choice<128>;
-    constexpr auto kType = gpu::sm90::ProductType::e4m3;
-    return (
-        observed
-            ? gpu::launch_flash3_fp8_forward<kType, Choice, true>
-            : gpu::launch_flash3_fp8_forward<kType, Choice, false>)(gpu::flash3_fp8_arguments<Choice::shape>(
-                                                                        arguments, arguments.counter),
-                                                                    multiprocessors(), stream);
+    constexpr auto kBytes = gpu::sm90::ProductType::e4m3;
+    const auto launch = arguments.log.states ? gpu::launch_flash3_fp8_forward<kBytes, Choice, true>
+                                             : gpu::launch_flash3_fp8_forward<kBytes, Choice, false>;
+    return launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, arguments.counter), multiprocessors(),
+                  stream);
   }
-  if (program.problem.head_dim <= 64) {
-    // Of the backward pass both forms: CTAs that stay, and dQ a step behind.
-    if (program.problem.masked()) {
-      return (observed ? tilescope::launch<64, true, true, true>
-                       : tilescope::launch<64, true, true, false>)(program, arguments, stream);
-    }
-    return (observed ? tilescope::launch<64, true, false, true>
-                     : tilescope::launch<64, true, false, false>)(program, arguments, stream);
-  }
-  (observed ? tilescope::launch<256, false, false, true>
-            : tilescope::launch<256, false, false, false>)(program, arguments, stream);
+  const std::int64_t head_dim = program.problem.head_dim;
+  (head_dim <= 64    ? tilescope::launch<64>
+   : head_dim <= 96  ? tilescope::launch<96>
+   : head_dim <= 128 ? tilescope::launch<128>
+   : head_dim <= 192 ? tilescope::launch<192>
+                     : tilescope::launch<256>)(program, arguments, stream);
 }
 
 void Standard::launch(const TileProgram&, const KernelArguments&, CUstream_st*) { lacks(name); }

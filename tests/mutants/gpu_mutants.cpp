@@ -3,10 +3,14 @@
 // device. Prints a Markdown table; beside each mutant stands what a plain tolerance of 1e-2 would have said,
 // and the first divergence that --locate names. Fails if a mutant survives, if locate blames another place
 // than the mutant declares, or if a check complains where no mutant is active. Exits with 77 (skipped) where
-// there is no device. Usage: test_gpu_mutants [--suggest] [--from=NUMBER --kept=N --by-tolerance=N]
+// there is no device.
+// Usage: test_gpu_mutants [--suggest] [--only=NAME] [--every=N [--first=I]] [--stop-when-seen]
+// --every=N: each N-th mutant, from the I-th on. --stop-when-seen: no case is run behind the one that catches
+// a mutant as declared. (--from, --kept, --tried and --by-tolerance: what the program tells itself.)
 #include <cuda_runtime.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,25 +37,43 @@ namespace {
 constexpr double kPlainTolerance = 1e-2;
 
 /// One kernel on one problem, with what its mirror gives and what it gives itself when no mutant is active.
-struct Case {
+class Case {
+ public:
+  Case(const Kernel& kernel, Direction direction, const AttentionProblem& problem, InputKind inputs,
+       std::optional<BackwardOrder> order)
+      : kernel(&kernel), direction(direction), problem_(problem), inputs_(inputs) {
+    options = kernel.default_options(problem);
+    if (order) options.backward = *order;
+  }
+
   const Kernel* kernel;
   Direction direction;
   ProgramOptions options;
-  Reference reference;
-  TensorSet mirror;
-  std::vector<TensorVerdict> clean;
+
+  struct Expected {
+    Reference reference;
+    TensorSet mirror;
+    std::vector<TensorVerdict> clean;
+  };
+  /// Made when it is asked for first.
+  Expected& expected() {
+    if (expected_) return *expected_;
+    Reference reference(problem_, inputs_, direction);
+    reference.run(*mirror_of(*kernel), options, direction);
+    TensorSet mirror = reference.take_outputs();
+    std::vector<TensorVerdict> clean = reference.judge(*kernel, options, direction).tensors;
+    return expected_.emplace(Expected{std::move(reference), std::move(mirror), std::move(clean)});
+  }
+
+ private:
+  AttentionProblem problem_;
+  InputKind inputs_;
+  std::optional<Expected> expected_;
 };
 
-void add_case(const Kernel& kernel, Direction direction, const AttentionProblem& problem, InputKind inputs,
-              std::optional<BackwardOrder> order, std::vector<Case>& cases, int diagonal_slices = 1) {
-  ProgramOptions options = kernel.default_options(problem);
-  options.diagonal_slices = diagonal_slices;
-  if (order) options.backward = *order;
-  Case& added = cases.emplace_back(
-      Case{&kernel, direction, options, Reference(problem, inputs, direction), TensorSet(problem), {}});
-  added.reference.run(*mirror_of(kernel), options, direction);
-  added.mirror = added.reference.take_outputs();
-  added.clean = added.reference.judge(kernel, options, direction).tensors;
+Case& add_case(const Kernel& kernel, Direction direction, const AttentionProblem& problem, InputKind inputs,
+               std::optional<BackwardOrder> order, std::vector<Case>& cases) {
+  return cases.emplace_back(kernel, direction, problem, inputs, order);
 }
 
 /// Several tiles a side, ragged by one row, as the kernel's own tiles cut them; two groups of two query
@@ -81,7 +103,8 @@ AttentionProblem padded(AttentionProblem problem) {
 }
 
 /// Each kernel causal; with all features; with outliers. The other backward orders with all features, that of
-/// the tensor cores in bf16 with head dimension 128. With padding, and with tiles cut finer, those that can.
+/// the tensor cores in bf16 with head dimension 128; Hopper's at every head dimension that it is compiled
+/// for. With padding, and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   for (const GpuKernel& rung : gpu_ladder()) {
@@ -95,13 +118,14 @@ std::vector<Case> prepare_cases() {
     const auto fused = ordered ? std::optional(BackwardOrder::fused) : std::nullopt;
     add_case(kernel, Direction::backward, causal, InputKind::normal, fused, cases);
     add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, fused, cases);
-    add_case(kernel, Direction::backward, plain, InputKind::outlier, fused, cases);
+    Case& full = add_case(kernel, Direction::backward, plain, InputKind::outlier, fused, cases);
     if (simt) {
       add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, BackwardOrder::rows,
                cases);
       add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, BackwardOrder::split,
                cases);
     } else if (kernel.name == std::string_view("gpu:flash3")) {
+      full.options.dq_start = DqStart::in_order;  // of which CTAs that persist know nothing
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::fp16, 256)),
                InputKind::normal, fused, cases);
       add_case(kernel, Direction::forward, ragged_problem(kernel, ElementType::fp8e4m3, 128),
@@ -111,6 +135,12 @@ std::vector<Case> prepare_cases() {
       many.batch = 50;
       many.seqlen_k = 40;
       add_case(kernel, Direction::forward, many, InputKind::normal, std::nullopt, cases);
+      add_case(kernel, Direction::backward, causal, InputKind::normal, BackwardOrder::ordered, cases);
+      for (const int head_dim : {96, 128, 192}) {
+        AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);
+        wider.causal = true;
+        add_case(kernel, Direction::backward, wider, InputKind::normal, fused, cases);
+      }
     } else if (ordered) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::bf16, 128)),
                InputKind::normal, BackwardOrder::split, cases);
@@ -120,7 +150,8 @@ std::vector<Case> prepare_cases() {
     }
     if (kernel.smallest_part > 0) {
       constexpr int kSlices = 4;
-      add_case(kernel, Direction::backward, causal, InputKind::normal, fused, cases, kSlices);
+      add_case(kernel, Direction::backward, causal, InputKind::normal, fused, cases).options.diagonal_slices =
+          kSlices;
     }
   }
   const Kernel& split_k = find_gpu_kernel("gpu:split-k").row;
@@ -146,9 +177,10 @@ std::optional<std::string> refused(const Verdict& verdict) {
   return std::nullopt;
 }
 
-bool plain_tolerance_sees(const Case& c, const Verdict& verdict) {
+bool plain_tolerance_sees(Case& c, const Verdict& verdict) {
   for (std::size_t i = 0; i < verdict.tensors.size(); ++i) {
-    const bool usable = c.clean[i].error.within(kPlainTolerance);  // else it would refuse right kernels too
+    const bool usable =
+        c.expected().clean[i].error.within(kPlainTolerance);  // else it would refuse right kernels too
     if (usable && !verdict.tensors[i].error.within(kPlainTolerance)) return true;
   }
   return false;
@@ -158,27 +190,27 @@ bool plain_tolerance_sees(const Case& c, const Verdict& verdict) {
 std::string refusal_of(Case& c, const Verdict& verdict) {
   const std::string kernel = " of " + std::string(c.kernel->name);
   if (const auto tensor = refused(verdict)) return "exact: " + *tensor + kernel;
-  const TensorSet outputs = c.reference.take_outputs();
-  const auto beside =
-      refused(judge_mirror(c.reference, outputs, c.mirror, c.direction, c.kernel->arithmetic));
+  auto& [reference, mirror, clean] = c.expected();
+  const TensorSet outputs = reference.take_outputs();
+  const auto beside = refused(judge_mirror(reference, outputs, mirror, c.direction, c.kernel->arithmetic));
   return beside ? "mirror: " + *beside + kernel : "";
 }
 
 /// What the checks see of the active mutant in one case: guards, the exact result, the mirror.
 void look_at(Case& c, Sighting& sighting) {
   const std::string kernel(c.kernel->name);
+  Reference& reference = c.expected().reference;
   try {
-    c.reference.run(*c.kernel, c.options, c.direction);
-    const Verdict verdict = c.reference.judge(c.direction);
+    reference.run(*c.kernel, c.options, c.direction);
+    const Verdict verdict = reference.judge(c.direction);
     sighting.by_plain_tolerance = sighting.by_plain_tolerance || plain_tolerance_sees(c, verdict);
     const std::string refusal = refusal_of(c, verdict);
     if (refusal.empty()) return;
     if (sighting.check.empty()) sighting.check = refusal;
     if (sighting.at.contains(kernel)) return;
-    const auto where = locate(c.reference, *c.kernel, c.options, c.direction);
+    const auto where = locate(reference, *c.kernel, c.options, c.direction);
     if (!where) return;
-    if (sighting.first_divergence.empty())
-      sighting.first_divergence = describe(*where, c.reference.problem());
+    if (sighting.first_divergence.empty()) sighting.first_divergence = describe(*where, reference.problem());
     sighting.at[kernel] = place_of(*where);
   } catch (const DeviceError& error) {
     if (sighting.check.empty()) sighting.check = error.what();
@@ -186,41 +218,56 @@ void look_at(Case& c, Sighting& sighting) {
 }
 
 /// @param mutant  0: none
-Sighting look_for(int mutant, std::vector<Case>& cases) {
-  active_mutant = mutant;
-  activate_on_device(mutant);
+/// @param stop_when_seen  as declared
+Sighting look_for(int mutant, std::vector<Case>& cases, bool stop_when_seen) {
   Sighting sighting;
-  for (Case& c : cases) look_at(c, sighting);
-  active_mutant = 0;
+  for (Case& c : cases) {
+    c.expected();  // before the mutant is there
+    active_mutant = mutant;
+    activate_on_device(mutant);
+    look_at(c, sighting);
+    active_mutant = 0;
+    if (cudaDeviceSynchronize() != cudaSuccess) break;  // nothing runs there any more
+    activate_on_device(0);
+    if (mutant == 0 || !stop_when_seen) continue;
+    if (broken_promise(kMutants[static_cast<std::size_t>(mutant - 1)], sighting.check, sighting.at).empty())
+      break;
+  }
   return sighting;
 }
 
-/// The count in "--name=count" among the arguments, or 0.
-int count_argument(int argc, char** argv, const char* name) {
-  const std::size_t length = std::strlen(name);
+/// The value of "--name=value" among the arguments; empty: none.
+std::string argument(int argc, char** argv, const std::string& name) {
   for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], name, length) == 0 && argv[i][length] == '=') {
-      return std::atoi(argv[i] + length + 1);
-    }
+    if (std::string(argv[i]).starts_with(name + "=")) return argv[i] + name.size() + 1;
   }
-  return 0;
+  return {};
+}
+int count_argument(int argc, char** argv, const std::string& name, int otherwise) {
+  const std::string value = argument(argc, argv, name);
+  return value.empty() ? otherwise : std::atoi(value.c_str());
+}
+bool has_argument(int argc, char** argv, const char* name) {
+  return std::any_of(argv + 1, argv + argc, [&](const char* given) { return std::strcmp(given, name) == 0; });
 }
 
 struct Counts {
+  int next = 0;  // mutant, from 0
   int tried = 0, kept = 0, by_plain_tolerance = 0;
 };
 
 /// A fault leaves the process without a usable device: the rest goes on in a new one.
-void continue_if_faulted(char** argv, const Counts& counts, bool suggests) {
+void continue_if_faulted(int argc, char** argv, const Counts& counts) {
   if (cudaDeviceSynchronize() == cudaSuccess) return;
   std::fflush(stdout);
-  const auto argument = [](const char* name, int value) {
-    return std::string(name) + "=" + std::to_string(value);
-  };
-  const std::string from = argument("--from", counts.tried), kept = argument("--kept", counts.kept),
-                    seen = argument("--by-tolerance", counts.by_plain_tolerance);
-  execl("/proc/self/exe", argv[0], from.c_str(), kept.c_str(), seen.c_str(), suggests ? "--suggest" : nullptr,
-        nullptr);
+  std::vector<std::string> words = {
+      argv[0], "--from=" + std::to_string(counts.next), "--tried=" + std::to_string(counts.tried),
+      "--kept=" + std::to_string(counts.kept), "--by-tolerance=" + std::to_string(counts.by_plain_tolerance)};
+  for (int i = 1; i < argc; ++i) words.emplace_back(argv[i]);  // behind, so that the first of a name counts
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv("/proc/self/exe", arguments.data());
 }
 
 void print_row(const Mutant& mutant, const Sighting& seen, const std::string& broken) {
@@ -248,33 +295,39 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", lack->c_str());
     return 77;
   }
-  bool suggests = false;
-  for (int i = 1; i < argc; ++i) suggests = suggests || std::strcmp(argv[i], "--suggest") == 0;
+  const bool suggests = has_argument(argc, argv, "--suggest"),
+             stop_when_seen = has_argument(argc, argv, "--stop-when-seen");
+  const std::string only = argument(argc, argv, "--only");
+  const int every = count_argument(argc, argv, "--every", 1), mutants = static_cast<int>(kMutants.size());
+  Counts counts{count_argument(argc, argv, "--from", count_argument(argc, argv, "--first", 0)),
+                count_argument(argc, argv, "--tried", 0), count_argument(argc, argv, "--kept", 0),
+                count_argument(argc, argv, "--by-tolerance", 0)};
   std::vector<Case> cases = prepare_cases();
-  if (const Sighting control = look_for(0, cases); !control.check.empty()) {
-    std::printf("no mutant is active, yet: %s\n", control.check.c_str());
-    return 1;
-  }
-  Counts counts{count_argument(argc, argv, "--from"), count_argument(argc, argv, "--kept"),
-                count_argument(argc, argv, "--by-tolerance")};
-  if (counts.tried == 0) {
+  if (argument(argc, argv, "--from").empty()) {
+    if (const Sighting control = look_for(0, cases, false); !control.check.empty()) {
+      std::printf("no mutant is active, yet: %s\n", control.check.c_str());
+      return 1;
+    }
     std::printf("| mutant | what goes wrong | seen by | plain 1e-2 | first divergence | as declared |\n");
     std::printf("|---|---|---|---|---|---|\n");
   }
-  const int mutants = static_cast<int>(kMutants.size());
-  while (counts.tried < mutants) {
-    const Mutant& mutant = kMutants[static_cast<std::size_t>(counts.tried++)];
-    const Sighting seen = look_for(counts.tried, cases);
+  while (counts.next < mutants) {
+    const int number = counts.next;
+    counts.next += every;
+    const Mutant& mutant = kMutants[static_cast<std::size_t>(number)];
+    if (!only.empty() && mutant.name != only) continue;
+    ++counts.tried;
+    const Sighting seen = look_for(number + 1, cases, stop_when_seen);
     const std::string broken = broken_promise(mutant, seen.check, seen.at);
     counts.kept += broken.empty();
     counts.by_plain_tolerance += seen.by_plain_tolerance;
     print_row(mutant, seen, broken);
     if (suggests) suggest(mutant, seen);
-    continue_if_faulted(argv, counts, suggests);
+    continue_if_faulted(argc, argv, counts);
   }
   std::printf(
       "\n%d of %d mutants caught and located as declared; a plain tolerance of 1e-2 on the same runs sees "
       "%d.\n",
-      counts.kept, mutants, counts.by_plain_tolerance);
-  return counts.kept == mutants ? 0 : 1;
+      counts.kept, counts.tried, counts.by_plain_tolerance);
+  return counts.tried > 0 && counts.kept == counts.tried ? 0 : 1;
 }

@@ -138,46 +138,22 @@ __device__ __forceinline__ int opaque(int value) {
   return value;
 }
 
-/// Makes the invisible scores of a block `masked`. Rows are queries from `first_query`, columns keys from
-/// `first_key`; the lane's first entry is at row lane / 4, column 2 * (lane % 4).
-template <int kMBlocks, int kNBlocks>
-__device__ __forceinline__ void mask_queries_by_keys(WarpAccumulator<kMBlocks, kNBlocks>& s,
-                                                     const VisibleBand& band, int first_query, int first_key,
-                                                     int lane, float masked) {
+/// Makes the invisible scores of a block `masked`. Rows are queries from `first_row` on, columns keys from
+/// `first_col`; or, if kKeyRows, the other way round. The lane's first entry is at row lane / 4, column
+/// 2 * (lane % 4).
+template <bool kKeyRows, int kMBlocks, int kNBlocks>
+__device__ __forceinline__ void mask_block(WarpAccumulator<kMBlocks, kNBlocks>& s, const VisibleBand& band,
+                                           int first_row, int first_col, int lane, float masked) {
   lane = opaque(lane);
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int query = first_query + 16 * i + 8 * half + (lane >> 2);
-      const int lane_key = first_key + 2 * (lane & 3);
-      const int first = band.first_key(query) - lane_key;
-      const int last = (query < band.seqlen_q ? band.last_key(query) : -1) - lane_key;
-#pragma unroll
-      for (int j = 0; j < 2 * kNBlocks; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          if (8 * j + e < first || 8 * j + e > last) s.tile[i][j].x[2 * half + e] = masked;
-        }
-      }
-    }
-  }
-}
-
-/// The same for a transposed block: rows are keys, columns queries.
-template <int kMBlocks, int kNBlocks>
-__device__ __forceinline__ void mask_keys_by_queries(WarpAccumulator<kMBlocks, kNBlocks>& s,
-                                                     const VisibleBand& band, int first_key, int first_query,
-                                                     int lane, float masked) {
-  lane = opaque(lane);
-#pragma unroll
-  for (int i = 0; i < kMBlocks; ++i) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int key = first_key + 16 * i + 8 * half + (lane >> 2);
-      const int lane_query = first_query + 2 * (lane & 3);
-      const int first = band.first_query(key) - lane_query;
-      const int last = (key < band.seqlen_k ? band.last_query(key) : -1) - lane_query;
+      const int row = first_row + 16 * i + 8 * half + (lane >> 2);
+      const int lane_col = first_col + 2 * (lane & 3);
+      const int first = (kKeyRows ? band.first_query(row) : band.first_key(row)) - lane_col;
+      const bool is_row = row < (kKeyRows ? band.seqlen_k : band.seqlen_q);
+      const int last = (!is_row ? -1 : kKeyRows ? band.last_query(row) : band.last_key(row)) - lane_col;
 #pragma unroll
       for (int j = 0; j < 2 * kNBlocks; ++j) {
 #pragma unroll
@@ -299,7 +275,7 @@ __device__ __forceinline__ void sign_and_mask(WarpAccumulator<kMBlocks, kNBlocks
                                               int first_query, int first_key, int lane) {
   if (full && !(args.score_sign < 0.0f)) return;
   s.scale(args.score_sign);
-  mask_queries_by_keys(s, band, first_query, first_key, lane, kMinusInfinity);
+  mask_block<false>(s, band, first_query, first_key, lane, kMinusInfinity);
 }
 
 /// Rounds a warp's share of an output tile into shared memory, for coalesced stores.

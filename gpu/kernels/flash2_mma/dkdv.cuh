@@ -80,6 +80,85 @@ struct DefaultDkdv {
   static constexpr MmaDkdvShape shape = mma_dkdv_shape(kHeadDim);
 };
 
+/// A warp's share of a tile's scores: 32 keys and some queries.
+struct DkdvBlock {
+  int batch_head;
+  int first_key, first_query;     // of the warp
+  int key_block, query_chunk;     // in the tile: of 16 keys, of 8 queries
+  std::uint32_t lane_statistics;  // bytes to the lane's first LSE or delta
+  int lane;
+};
+
+/// dS^T = P^T * (dP^T - delta), with P before its dropout and rounding. P^T and dS^T are left as operands,
+/// and in shared memory for the group's other warps and, dS, for those that compute dQ.
+template <ElementType kType, bool kDropout, int kQueryBlocks, typename Shared>
+__device__ __forceinline__ void make_dscores(const KernelArguments& args, const Shared& shared, int stage,
+                                             const DkdvBlock& block, const VisibleBand& sees,
+                                             const TileLogEntry& entry, WarpAccumulator<2, kQueryBlocks>& p,
+                                             WarpAccumulator<2, kQueryBlocks>& ds,
+                                             Fragment (&p_own)[kQueryBlocks][2],
+                                             Fragment (&ds_own)[kQueryBlocks][2]) {
+  const int lane = block.lane;
+  double dprobs_sum = 0.0;
+#pragma unroll
+  for (int j = 0; j < 2 * kQueryBlocks; ++j) {
+    const float2 delta = load_shared_float2(shared.delta(stage) + block.lane_statistics + 32 * j);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      Accumulator& prob = p.tile[i][j];
+      Accumulator& dprob = ds.tile[i][j];
+      KeepBits keep = 0xF;
+      if constexpr (kDropout) {
+        keep = keep_keys_by_queries(args.dropout, block.batch_head, block.first_query + 8 * j,
+                                    block.first_key + 16 * i, lane);
+      }
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float factor = !kDropout ? 1.0f : keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
+        const float dropped = factor * dprob.x[e];
+        if (entry.open() && visible(sees, block.first_query + 8 * j + 2 * (lane & 3) + e % 2,
+                                    block.first_key + 16 * i + 8 * (e / 2) + (lane >> 2))) {
+          dprobs_sum += static_cast<double>(dropped);
+        }
+        dprob.x[e] = prob.x[e] * (dropped - (e % 2 == 0 ? delta.x : delta.y));
+        prob.x[e] *= factor;
+      }
+      Fragment& prob_half = p_own[j / 2][i];
+      Fragment& dprob_half = ds_own[j / 2][i];
+      const int r = 2 * (j % 2);
+      prob_half.x[r] = pack<kType>(prob.x[0], prob.x[1]);
+      prob_half.x[r + 1] = pack<kType>(prob.x[2], prob.x[3]);
+      dprob_half.x[r] = pack<kType>(dprob.x[0], dprob.x[1]);
+      dprob_half.x[r + 1] = pack<kType>(dprob.x[2], dprob.x[3]);
+      const int chunk = block.query_chunk + j;
+      shared.probs().store(lane, block.key_block + i, chunk, prob_half.x[r], prob_half.x[r + 1]);
+      shared.dscores().store(lane, block.key_block + i, chunk, dprob_half.x[r], dprob_half.x[r + 1]);
+    }
+  }
+  if (entry.open()) {
+    entry.add(&DeviceTileState::dprobs, dprobs_sum);
+    entry.add(&DeviceTileState::probs, block_sum(p, rounded<kType>));
+    entry.add(&DeviceTileState::dscores, block_sum(ds, rounded<kType>));
+  }
+}
+
+/// The scale of dK once, and both to memory through the room of K and V.
+template <ElementType kType, MmaDkdvShape kShape, RowAccess kAccess, int kColBlocks, typename Shared>
+__device__ __forceinline__ void finish_dkdv(const KernelArguments& args, const Shared& shared, int batch,
+                                            int kv_head, int first_key, int warp_n, int warp_m, int lane,
+                                            int thread, WarpAccumulator<2, kColBlocks>& dk,
+                                            const WarpAccumulator<2, kColBlocks>& dv) {
+  dk.scale(args.softmax_scale);
+  __syncthreads();
+  stage_output<kType>(shared.k(), dk, 2 * warp_n, kColBlocks * warp_m, lane);
+  stage_output<kType>(shared.v(), dv, 2 * warp_n, kColBlocks * warp_m, lane);
+  __syncthreads();
+  store_tile<kAccess, kShape.tile.block_n, kShape.threads()>(
+      shared.k(), head_rows(args, TensorName::dk, batch, kv_head, args.band.seqlen_k), first_key, thread);
+  store_tile<kAccess, kShape.tile.block_n, kShape.threads()>(
+      shared.v(), head_rows(args, TensorName::dv, batch, kv_head, args.band.seqlen_k), first_key, thread);
+}
+
 /// One kv tile of one key/value head: walks the q tiles of every query head of the group. kFused: also
 /// reduces dQ (unscaled) into dq_accum.
 /// @param work_of  tells what the CTA owns; called where the machine code of a pass of its own wants it
@@ -201,7 +280,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     const TileLogEntry entry(tile_log<kFeatures>(args), visited, batch, step.head, m_block, n_block);
     log_scores<true>(entry, args, band(), p, warp_key, warp_query, lane);
     if (!full()) {
-      mask_keys_by_queries(p, band(), warp_key, warp_query, lane, masked_product(args));
+      mask_block<true>(p, band(), warp_key, warp_query, lane, masked_product(args));
     }
 
     // dP^T = V dO^T, with P^T = exp2(S^T - LSE) between its steps
@@ -231,51 +310,10 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
           those);
     });
 
-    // dS^T = P^T * (dP^T - delta), with P before its dropout and rounding
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
-    double dprobs_sum = 0.0;
-    const VisibleBand& sees = band();
-#pragma unroll
-    for (int j = 0; j < 2 * kQueryBlocks; ++j) {
-      const float2 delta = load_shared_float2(shared.delta(stage) + lane_statistics + 32 * j);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        Accumulator& prob = p.tile[i][j];
-        Accumulator& dprob = ds.tile[i][j];
-        KeepBits keep = 0xF;
-        if constexpr (kDropout) {
-          keep = keep_keys_by_queries(args.dropout, batch * args.heads + step.head, warp_query + 8 * j,
-                                      warp_key + 16 * i, lane);
-        }
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float factor = !kDropout ? 1.0f : keep >> e & 1 ? args.dropout.keep_scale : 0.0f;
-          const float dropped = factor * dprob.x[e];
-          if (entry.open() && visible(sees, warp_query + 8 * j + 2 * (lane & 3) + e % 2,
-                                      warp_key + 16 * i + 8 * (e / 2) + (lane >> 2))) {
-            dprobs_sum += static_cast<double>(dropped);
-          }
-          dprob.x[e] = prob.x[e] * (dropped - (e % 2 == 0 ? delta.x : delta.y));
-          prob.x[e] *= factor;
-        }
-        // Both go to the group's other warps, dS also to those that compute dQ.
-        Fragment& prob_half = p_own[j / 2][i];
-        Fragment& dprob_half = ds_own[j / 2][i];
-        const int r = 2 * (j % 2);
-        prob_half.x[r] = pack<kType>(prob.x[0], prob.x[1]);
-        prob_half.x[r + 1] = pack<kType>(prob.x[2], prob.x[3]);
-        dprob_half.x[r] = pack<kType>(dprob.x[0], dprob.x[1]);
-        dprob_half.x[r + 1] = pack<kType>(dprob.x[2], dprob.x[3]);
-        const int chunk = 2 * kQueryBlocks * warp_m + j;
-        shared.probs().store(lane, 2 * warp_n + i, chunk, prob_half.x[r], prob_half.x[r + 1]);
-        shared.dscores().store(lane, 2 * warp_n + i, chunk, dprob_half.x[r], dprob_half.x[r + 1]);
-      }
-    }
-    if (entry.open()) {
-      entry.add(&DeviceTileState::dprobs, dprobs_sum);
-      entry.add(&DeviceTileState::probs, block_sum(p, rounded<kType>));
-      entry.add(&DeviceTileState::dscores, block_sum(ds, rounded<kType>));
-    }
+    const DkdvBlock block{batch * args.heads + step.head, warp_key,        warp_query, 2 * warp_n,
+                          2 * kQueryBlocks * warp_m,      lane_statistics, lane};
+    make_dscores<kType, kDropout>(args, shared, stage, block, band(), entry, p, ds, p_own, ds_own);
 
     // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there
     const auto dout_view = LdmatrixByColumns<kHeadDim>(shared.dout(stage), lane).at(0, kColBlocks * warp_m);
@@ -377,16 +415,8 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     if constexpr (kStages > 1) stage ^= 1;
   }
 
-  // finish: the scale once, through the room of K and V
-  dk.scale(args.softmax_scale);
-  __syncthreads();
-  stage_output<kType>(shared.k(), dk, 2 * warp_n, kColBlocks * warp_m, lane);
-  stage_output<kType>(shared.v(), dv, 2 * warp_n, kColBlocks * warp_m, lane);
-  __syncthreads();
-  store_tile<kAccess, kTile.block_n, kThreads>(
-      shared.k(), head_rows(args, TensorName::dk, batch, kv_head, args.band.seqlen_k), first_key, thread);
-  store_tile<kAccess, kTile.block_n, kThreads>(
-      shared.v(), head_rows(args, TensorName::dv, batch, kv_head, args.band.seqlen_k), first_key, thread);
+  finish_dkdv<kType, kShape, kAccess>(args, shared, batch, kv_head, first_key, warp_n, warp_m, lane, thread,
+                                      dk, dv);
 }
 
 /// Passes dkdvdq (kFused) and dkdv. CTA: as above. Grid: args.grid.

@@ -122,7 +122,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
     const TileLogEntry entry(tile_log<kFeatures>(args), step, batch, head, m_block, n_block);
     log_scores<false>(entry, args, band(), p, warp_query, first_key, lane);
     if (!full()) {
-      mask_queries_by_keys(p, band(), warp_query, first_key, lane, masked_product(args));
+      mask_block<false>(p, band(), warp_query, first_key, lane, masked_product(args));
     }
 
     // dP = dO V^T, with P = exp2(S - LSE) between its steps

@@ -58,7 +58,7 @@ __device__ __forceinline__ float inverse_sum(float sum) { return sum == 0.0f ? 0
 /// would read it from constant memory at every use, which took the forward pass from 56 to 112 bytes of
 /// spills (sm_80, head_dim 128).
 __device__ __forceinline__ float exponent_scale(const KernelArguments& args) {
-  return fmaxf(args.softmax_scale_log2, 1.17549435e-38f);
+  return fmaxf(args.softmax_scale_log2, kLeastExponentScale);
 }
 
 /// In a backward pass on tensor cores the sign of the softmax scale stands in `scale`, and a masked product

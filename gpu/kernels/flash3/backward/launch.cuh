@@ -50,7 +50,7 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
   out.heads_kv = args.heads_kv;
   out.group_size = args.group_size();
   out.softmax_scale = args.softmax_scale;
-  out.exponent_scale = args.score_sign * std::max(args.softmax_scale_log2, 1.17549435e-38f);
+  out.exponent_scale = args.score_sign * args.softmax_scale_log2;
   out.log = args.log;
   out.clock = args.clock;
   return out;

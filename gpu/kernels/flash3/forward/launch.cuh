@@ -4,7 +4,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
@@ -38,7 +37,7 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
   out.heads = args.heads;
   out.group_size = args.group_size();
   out.softmax_scale = std::fabs(args.softmax_scale);
-  out.exponent_scale = std::max(args.softmax_scale_log2, 1.17549435e-38f);
+  out.exponent_scale = args.softmax_scale_log2;
   out.score_sign = args.score_sign;
   out.counter = counter;
   out.log = args.log;
