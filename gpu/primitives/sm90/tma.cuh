@@ -63,20 +63,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap& map, std::uint32_t 
       "r"(source), "r"(col), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-/// Adds fp32 numbers to consecutive ones in global memory, each addition atomic. 16-byte multiples.
-__device__ __forceinline__ void add_bulk(float* target, std::uint32_t source, std::uint32_t bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(target),
-               "r"(source), "r"(bytes)
-               : "memory");
-}
 /// Adds a box of fp32 numbers to the tensor.
-__device__ __forceinline__ void add_box(const CUtensorMap& map, std::uint32_t source, int x, int y) {
-  asm volatile(
-      "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
-      "r"(source), "r"(x), "r"(y)
-      : "memory");
-}
-
 __device__ __forceinline__ void add_box(const CUtensorMap& map, std::uint32_t source, int col, int row,
                                         int head, int batch) {
   asm volatile(

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstring>
 
-#include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/judge/locate.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "gpu/launch/device_session.hpp"
@@ -33,6 +32,10 @@ std::vector<GpuKernel> chosen_rungs() {
       rungs.push_back(rung);
   }
   return rungs;
+}
+
+void require_cases(std::int64_t ran) {
+  if (device_options.only_kernel.empty() && !device_options.only_backward) CHECK(ran > 0);
 }
 
 AttentionProblem draw_problem(ProblemGenerator& random, const Kernel& kernel) {
@@ -81,10 +84,16 @@ TensorSet with_inputs(const AttentionProblem& problem) {
 
 void judge_on_device(const Kernel& kernel, const AttentionProblem& problem, const ProgramOptions& options,
                      Direction direction, bool observed) {
+  Reference reference(problem, InputKind::normal, direction);
+  judge_on_device(reference, kernel, options, direction, observed);
+}
+
+void judge_on_device(Reference& reference, const Kernel& kernel, const ProgramOptions& options,
+                     Direction direction, bool observed) {
+  const AttentionProblem& problem = reference.problem();
   CAPTURE(kernel.name);
   CAPTURE(describe(problem));
   CAPTURE(to_string(options.backward));
-  Reference reference(problem, InputKind::normal, direction);
   TileObserver tiles;
   reference.run(kernel, options, direction, observed ? &tiles : nullptr);
   check_verdict(reference.judge(direction), "exact");

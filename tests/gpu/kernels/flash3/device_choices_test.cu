@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every instance of flash3 that its row chooses among, whatever the row would choose, with few CTAs where
+// they are persistent, so that each takes several work items: against exact results and the CPU mirror's.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpu/kernels/elementwise/elementwise.hpp"
+#include "gpu/kernels/flash3/backward/launch.cuh"
+#include "gpu/kernels/flash3/flash3.hpp"
+#include "gpu/kernels/flash3/forward/launch.cuh"
+#include "gpu/launch/device_error.hpp"
+#include "tests/gpu/device/device_cases.hpp"
+
+using namespace tilescope;
+using namespace tilescope::gpu;
+using tilescope::testing::judge_on_device;
+
+namespace flash3_choices_test {
+
+constexpr int kSms = 3;  // that persistent CTAs are told of
+
+template <sm90::ProductType kType>
+constexpr ElementType kElementOf = kType == sm90::ProductType::fp16 ? ElementType::fp16 : ElementType::bf16;
+
+/// The passes of flash3 by these instances.
+template <sm90::ProductType kType, typename Forward, typename Backward>
+void launch(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
+  if (program.name == PassName::delta) return launch_delta(program, args, stream);
+  if (program.name == PassName::convert) return launch_convert(program, args, stream, true);
+  if (program.name == PassName::forward) {
+    return launch_flash3_forward<kType, Forward>(
+        flash3_forward_arguments<kType, Forward::shape>(args, args.counter), kSms, stream);
+  }
+  const auto items = static_cast<int>(program.num_ctas());
+  launch_flash3_dkdvdq<kType, Backward>(
+      flash3_backward_arguments<kType, Backward::shape>(args, program.dq_start),
+      Backward::shape.stays ? std::min(items, kSms) : items, stream);
+}
+
+/// flash3's row with that launch, of any tile.
+template <PassLauncher kLaunch>
+Kernel row_of() {
+  Kernel row = find_gpu_kernel(Flash3::name).row;
+  row.tile_choices = nullptr;
+  row.run = [](const ProgramOptions& options, Direction direction, TensorSet& tensors,
+               TileObserver* observer) {
+    run_on_device(row_of<kLaunch>(), kLaunch, options, direction, tensors, observer);
+  };
+  return row;
+}
+
+struct Case {
+  int heads = 2, heads_kv = 1, seqlen_q = 1, seqlen_k = 1;
+  int left = -1, right = -1;
+  double scale = 0.09;
+  int less = 0;  // of the head dimension that the instance is compiled for
+};
+
+template <sm90::ProductType kType, typename Choice>
+AttentionProblem problem_of(const Case& c) {
+  AttentionProblem problem{.heads = c.heads,
+                           .heads_kv = c.heads_kv,
+                           .seqlen_q = c.seqlen_q,
+                           .seqlen_k = c.seqlen_k,
+                           .head_dim = Choice::shape.head_dim - c.less,
+                           .dtype = kElementOf<kType>};
+  problem.causal = c.right == 0 && c.left < 0;
+  problem.window_left = c.left;
+  problem.window_right = problem.causal ? -1 : c.right;
+  problem.softmax_scale = c.scale;
+  return problem;
+}
+
+/// Lengths {1, n - 1, n, n + 1, 2 n + 3} of both sides, every mask.
+template <sm90::ProductType kType, typename Choice>
+void check_forward() {
+  constexpr TileShape kTile = Choice::shape.tile;
+  const Kernel row = row_of<launch<kType, Choice, Flash3BackwardChoice<Choice::shape.head_dim>>>();
+  int count = 0;
+  for (const int m : {1, kTile.block_m - 1, kTile.block_m, kTile.block_m + 1}) {
+    for (const int n : {1, kTile.block_n - 1, kTile.block_n + 1, 2 * kTile.block_n + 3}) {
+      const AttentionProblem problem = problem_of<kType, Choice>({.heads_kv = count % 2 + 1,
+                                                                  .seqlen_q = m,
+                                                                  .seqlen_k = n,
+                                                                  .left = count % 4 == 3 ? 20 : -1,
+                                                                  .right = count % 4 == 0   ? -1
+                                                                           : count % 4 == 1 ? 0
+                                                                                            : 3 * count,
+                                                                  .scale = count % 5 == 4   ? -0.1
+                                                                           : count % 7 == 6 ? 0.0
+                                                                                            : 0.125,
+                                                                  .less = count % 3 == 2 ? 24 : 0});
+      ProgramOptions options = Flash3::default_options(problem);
+      options.set_tile(Direction::forward, kTile);
+      options.scan = count % 3 == 0 ? Scan::ascending : Scan::descending;
+      Reference reference(problem, count % 3 == 1 ? InputKind::outlier : InputKind::normal,
+                          Direction::forward);
+      judge_on_device(reference, row, options, Direction::forward, false);
+      ++count;
+    }
+  }
+}
+
+template <typename Choice>
+void check_backward(const Case& c, DqStart start) {
+  constexpr auto kType = sm90::ProductType::bf16;
+  using Forward = Flash3ForwardChoice<Choice::shape.head_dim, true>;
+  CAPTURE(to_string(start));
+  const AttentionProblem problem = problem_of<kType, Choice>(c);
+  ProgramOptions options = Flash3::default_options(problem);
+  options.set_tile(Direction::forward, Forward::shape.tile);
+  options.set_tile(Direction::backward, Choice::shape.tile);
+  options.backward = Choice::shape.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
+  options.dq_start = start;
+  judge_on_device(row_of<launch<kType, Forward, Choice>>(), problem, options, Direction::backward, false);
+}
+
+/// Lengths round the tile's edges, masks, groups, scales, a head_dim that is padded up.
+template <typename Choice>
+void check_backward() {
+  constexpr int kM = Choice::shape.tile.block_m, kN = Choice::shape.tile.block_n;
+  for (const Case& c :
+       {Case{1, 1, kM, kN}, Case{1, 1, 2 * kM, 2 * kN}, Case{2, 1, 2 * kM + 3, kN + 12},
+        Case{2, 2, kM + 1, kN - 1, -1, 0}, Case{4, 2, 200, 300, -1, 0}, Case{2, 1, 300, 200, -1, 0, -0.09},
+        Case{2, 1, 190, 2 * kN + 3, 40, 9},
+        Case{3, 3, 70, 6 * kN, -1, 0},  // most kv tiles are seen by nobody
+        Case{3, 3, 6 * kN, 5 * kN, -1, 0}, Case{2, 1, 1, 1}, Case{2, 1, 70, 90, -1, 5, 0.3, 24}}) {
+    if (!Choice::shape.ordered) check_backward<Choice>(c, DqStart::cleared);
+    check_backward<Choice>(c, Choice::shape.stays ? DqStart::claimed : DqStart::in_order);
+  }
+}
+template <int kHeadDim>
+void check_both_orders() {
+  check_backward<Flash3BackwardChoice<kHeadDim>>();
+  check_backward<Flash3BackwardChoice<kHeadDim, true>>();
+}
+
+/// An ordered pass over many kv tiles at once has the same bits each time.
+template <int kHeadDim>
+void check_repeats() {
+  AttentionProblem problem{
+      .heads = 8, .heads_kv = 8, .seqlen_q = 2048, .seqlen_k = 2048, .head_dim = kHeadDim};
+  problem.dtype = ElementType::bf16;
+  problem.causal = true;
+  const Kernel& row = find_gpu_kernel(Flash3::name).row;
+  ProgramOptions options = row.default_options(problem);
+  options.backward = BackwardOrder::ordered;
+  TensorSet tensors = testing::with_inputs(problem);
+  row.run(options, Direction::forward, tensors, nullptr);
+  Tensor first;
+  for (int run = 0; run < 10; ++run) {
+    row.run(options, Direction::backward, tensors, nullptr);
+    if (run == 0) {
+      first = std::move(tensors[TensorName::dq]);
+    } else {
+      CHECK(testing::same_bits(first, tensors[TensorName::dq]));
+    }
+  }
+}
+
+}  // namespace flash3_choices_test
+
+using namespace flash3_choices_test;
+
+template <int kHeadDim, bool kShortRows = false>
+using Forward = Flash3ForwardChoice<kHeadDim, kShortRows>;
+
+TEST_CASE("flash3 forward: one small problem") {
+  constexpr auto kType = sm90::ProductType::bf16;
+  const Case c{.seqlen_q = 130, .seqlen_k = 140, .right = 0};
+  const auto check = [&]<typename Choice>() {
+    const AttentionProblem problem = problem_of<kType, Choice>(c);
+    ProgramOptions options = Flash3::default_options(problem);
+    options.set_tile(Direction::forward, Choice::shape.tile);
+    judge_on_device(row_of<launch<kType, Choice, Flash3BackwardChoice<Choice::shape.head_dim>>>(), problem,
+                    options, Direction::forward, false);
+  };
+  check.operator()<Forward<64>>();
+  check.operator()<Forward<128>>();
+}
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 64") {
+  check_forward<sm90::ProductType::bf16, Forward<64>>();
+  check_forward<sm90::ProductType::fp16, Forward<64, true>>();
+}
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 96 and 128") {
+  check_forward<sm90::ProductType::fp16, Forward<96>>();
+  check_forward<sm90::ProductType::fp16, Forward<128>>();
+}
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 192 and 256") {
+  check_forward<sm90::ProductType::bf16, Forward<192>>();
+  check_forward<sm90::ProductType::bf16, Forward<256>>();
+}
+TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
+TEST_CASE("flash3 backward: persistent CTAs") {
+  check_backward<Flash3BackwardChoice<64, false, true>>();
+  check_backward<Flash3BackwardChoice<128, false, true>>();
+}
+TEST_CASE("flash3 backward: head_dim 96") { check_both_orders<96>(); }
+TEST_CASE("flash3 backward: head_dim 128") { check_both_orders<128>(); }
+TEST_CASE("flash3 backward: head_dim 192") { check_both_orders<192>(); }
+TEST_CASE("flash3 backward: head_dim 256") { check_both_orders<256>(); }
+TEST_CASE("flash3 backward: the ordered pass repeats its bits") {
+  check_repeats<64>();
+  check_repeats<128>();
+  check_repeats<256>();
+}
+TEST_CASE("flash3: a launch that the device refuses is a device error that names the pass") {
+  const auto refused = [] {
+    launch_flash3_forward<sm90::ProductType::bf16, Forward<64>>(Flash3ForwardArguments{}, 0, nullptr);
+  };
+  CHECK_THROWS_WITH_AS(refused(), doctest::Contains("launching pass forward"), DeviceError);
+}
