@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <optional>
 
+#include "analysis/studies/drawn_problems.hpp"
 #include "common/nearest_names.hpp"
 
 namespace tilescope {
@@ -129,6 +130,11 @@ std::span<const BenchSweep> bench_sweeps() {
        "as kernels of a tile-based library are timed: B4 H32, D 64 and 128, fp16, N = 256 ... 8192",
        tile_library_problems,
        {"gpu:flash2-mma", "gpu:flash3"}},
+      {"drawn",
+       "by dice, with --seed S and --count N: head_dim 64 ... 256, N 128 ... 48K, masks, groups, short "
+       "queries",
+       [] { return drawn_problems(0, kDrawnProblems); },
+       {"gpu:flash3"}},
       {"fp32", "as flash2, in fp32, N = 2048 ... 16384", fp32_problems, {"gpu:flash2-simt"}},
       {"ladder", "every rung, fp32 and fp16, 132 heads, N = 2048 and 4096", ladder_problems, {}},
       {"tune",

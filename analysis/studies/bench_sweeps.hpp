@@ -11,6 +11,9 @@
 
 namespace tilescope {
 
+/// Of the list "drawn", unless --count says otherwise.
+inline constexpr int kDrawnProblems = 60;
+
 struct BenchSweep {
   std::string_view name;
   std::string_view summary;

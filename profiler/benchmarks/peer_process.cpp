@@ -116,15 +116,16 @@ std::string PeerProcess::read_line() {
 PeerAnswer PeerProcess::time(const std::string& peer, const AttentionProblem& problem, Direction direction,
                              const TimerOptions& timing) {
   if (!gone_.empty()) return {{}, gone_, 0};
-  if (problem.heads != problem.heads_kv || problem.windowed() || !problem.key_lengths.empty() ||
-      problem.dropout > 0 || problem.descales.any() || problem.seqlen_q != problem.seqlen_k) {
-    return {
-        {}, "peers are timed on plain and causal problems with equal heads and lengths, without descales", 0};
+  if (!problem.key_lengths.empty() || problem.dropout > 0 || problem.descales.any()) {
+    return {{}, "peers are timed without padding, dropout and descales", 0};
   }
   const Json request{{"peer", peer},
                      {"batch", problem.batch},
                      {"heads", problem.heads},
-                     {"seqlen", problem.seqlen_q},
+                     {"heads_kv", problem.heads_kv},
+                     {"seqlen_q", problem.seqlen_q},
+                     {"seqlen_k", problem.seqlen_k},
+                     {"window", {problem.window_left, problem.window_right}},
                      {"head_dim", problem.head_dim},
                      {"dtype", to_string(problem.dtype)},
                      {"causal", problem.causal},

@@ -100,6 +100,14 @@ class ColdSampler:
         return samples
 
 
+def windowed(request):
+    return max(request["window"]) >= 0
+
+
+def is_square(request):
+    return request["seqlen_q"] == request["seqlen_k"]
+
+
 class SdpaPeer:
     """One back end of scaled_dot_product_attention."""
 
@@ -107,11 +115,15 @@ class SdpaPeer:
         self.backend = backend
 
     def work(self, tensors, request):
+        # Its causal mask begins at the first key, ours ends at the last.
+        if windowed(request) or (request["causal"] and not is_square(request)):
+            raise RuntimeError("another mask than this back end takes")
         q, k, v, dout = tensors
 
         def forward():
-            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=request["causal"],
-                                                                    scale=request["scale"])
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=request["causal"], scale=request["scale"],
+                enable_gqa=request["heads"] != request["heads_kv"])
 
         if request["direction"] == "forward":
             return forward
@@ -120,6 +132,33 @@ class SdpaPeer:
 
     def context(self):
         return sdpa_kernel(self.backend)
+
+
+class Flash2Peer(SdpaPeer):
+    """FlashAttention-2, by its operators where scaled_dot_product_attention has no word for the mask."""
+
+    def __init__(self):
+        super().__init__(SDPBackend.FLASH_ATTENTION)
+
+    def work(self, tensors, request):
+        if not windowed(request) and (is_square(request) or not request["causal"]):
+            return super().work(tensors, request)
+        q, k, v, dout = (tensor.detach().transpose(1, 2).contiguous() for tensor in tensors)
+        left, right = (None if side < 0 else side for side in request["window"])
+        if request["causal"]:
+            right = 0
+        mask = {"scale": request["scale"], "window_size_left": left, "window_size_right": right}
+        lengths = (None, None, request["seqlen_q"], request["seqlen_k"], 0.0, right == 0 and left is None)
+
+        def forward():
+            return torch.ops.aten._flash_attention_forward(q, k, v, *lengths, False, **mask)
+
+        if request["direction"] == "forward":
+            forward()
+            return forward
+        out, lse, rng_state, unused, _ = forward()
+        return lambda: torch.ops.aten._flash_attention_backward(dout, q, k, v, out, lse, *lengths, rng_state, unused,
+                                                                **mask)
 
 
 class MathPeer(SdpaPeer):
@@ -132,7 +171,7 @@ class MathPeer(SdpaPeer):
         super().__init__(SDPBackend.MATH)
 
     def work(self, tensors, request):
-        entries = request["batch"] * request["heads"] * request["seqlen"] ** 2
+        entries = request["batch"] * request["heads"] * request["seqlen_q"] * request["seqlen_k"]
         if self.MATRICES * 4 * entries > self.MOST_BYTES:
             raise RuntimeError("its N x N matrices are too large")
         return super().work(tensors, request)
@@ -147,6 +186,8 @@ class TritonPeer:
         self.tuned = tuned
 
     def work(self, tensors, request):
+        if windowed(request) or not is_square(request) or request["heads"] != request["heads_kv"]:
+            raise RuntimeError("its kernels have one length, as many key as query heads and no window")
         q, k, v, dout = (tensor.detach() for tensor in tensors)
         attention = plain_triton.Attention(q, k, v, dout, request["causal"], request["scale"], self.tuned)
         attention.forward()
@@ -178,8 +219,10 @@ class Flash4Peer:
         for tensor in (q, k, v):
             tensor.requires_grad_(True)
 
+        sides = tuple(None if side < 0 else side for side in request["window"])
+
         def forward():
-            out = flash4_func(q, k, v, causal=request["causal"], softmax_scale=request["scale"])
+            out = flash4_func(q, k, v, causal=request["causal"], softmax_scale=request["scale"], window_size=sides)
             return out[0] if isinstance(out, tuple) else out
 
         try:  # compiles for this problem
@@ -197,7 +240,7 @@ class Flash4Peer:
 
 def find_peers():
     peers = {
-        "pytorch:flash2": SdpaPeer(SDPBackend.FLASH_ATTENTION),
+        "pytorch:flash2": Flash2Peer(),
         "pytorch:cudnn": SdpaPeer(SDPBackend.CUDNN_ATTENTION),
         "pytorch:efficient": SdpaPeer(SDPBackend.EFFICIENT_ATTENTION),
         "pytorch:math": MathPeer(),
@@ -224,19 +267,22 @@ def versions():
 
 
 def make_tensors(request):
-    """q, k, v, dout: (B, H, N, D), N(0, 1)."""
+    """q, k, v, dout: (B, heads, rows, D), N(0, 1)."""
     torch.manual_seed(request["seed"])
-    shape = [request[key] for key in ("batch", "heads", "seqlen", "head_dim")]
+    batch, heads, heads_kv, rows, keys, head_dim = (
+        request[key] for key in ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "head_dim"))
+    of_queries, of_keys = (batch, heads, rows, head_dim), (batch, heads_kv, keys, head_dim)
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}.get(request["dtype"])
     if dtype is None:
         raise RuntimeError(f"element type {request['dtype']}")
-    tensors = [torch.randn(shape, device="cuda", dtype=dtype) for _ in range(4)]
+    tensors = [torch.randn(shape, device="cuda", dtype=dtype) for shape in (of_queries, of_keys, of_keys, of_queries)]
     for tensor in tensors[:3]:
         tensor.requires_grad_(True)
     return tensors
 
 
-PROBLEM_KEYS = ("batch", "heads", "seqlen", "head_dim", "dtype", "causal", "scale", "seed", "direction")
+PROBLEM_KEYS = ("batch", "heads", "heads_kv", "seqlen_q", "seqlen_k", "window", "head_dim", "dtype", "causal", "scale",
+                "seed", "direction")
 
 
 class Desk:

@@ -278,6 +278,9 @@ TEST_CASE("bench refuses what it cannot do") {
   testing::check_refused({{"bench", "--seqlen", "8", "--plot", "p.svg"}, {"--plot", "two or more lengths"}});
   testing::check_refused({{"bench", "--seqlen", "8", "--csv", "no/where.csv"}, {"--csv", "no/where.csv"}});
   testing::check_refused({{"bench", "--sweep", "cpu", "--heads", "2"}, {"sweep", "cpu", "without"}});
+  testing::check_refused({{"bench", "--sweep", "drawn", "--heads", "2"}, {"sweep", "drawn", "without"}});
+  testing::check_refused({{"bench", "--sweep", "drawn", "--count", "0"}, {"count = 0", "1 ... "}});
+  testing::check_refused({{"bench", "--sweep", "cpu", "--count", "2"}, {"count = 2", "drawn"}});
   testing::check_refused({{"bench", "--peers"}, {"peers", "gpu:"}});
   testing::check_refused({{"bench", "--rest", "-1", "--kernel", "gpu:flash1"}, {"rest", "0 to 1000"}});
   testing::check_refused({{"bench", "--rounds", "0", "--kernel", "gpu:flash1"}, {"rounds", "1 ... "}});

@@ -72,7 +72,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
 template <int kHeadDim>
 void launch(const TileProgram& program, const KernelArguments& arguments, cudaStream_t stream) {
   if (program.name == PassName::forward) {
-    return launch_forward<Flash3ForwardChoice<kHeadDim, kHeadDim == 64>>(arguments, stream);
+    return launch_forward<Flash3ForwardChoice<kHeadDim>>(arguments, stream);
   }
   if constexpr (kHeadDim == 64) {
     if (program.ordered) return launch_backward<Flash3BackwardChoice<64, true>>(program, arguments, stream);

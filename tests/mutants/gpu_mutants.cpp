@@ -130,6 +130,9 @@ std::vector<Case> prepare_cases() {
                InputKind::normal, fused, cases);
       add_case(kernel, Direction::forward, ragged_problem(kernel, ElementType::fp8e4m3, 128),
                InputKind::normal, std::nullopt, cases);
+      AttentionProblem grouped = ragged_problem(kernel, ElementType::fp16, 128);
+      grouped.causal = true;
+      add_case(kernel, Direction::forward, grouped, InputKind::outlier, std::nullopt, cases);
       // More items than CTAs, in half of which rows see no key.
       AttentionProblem many = causal;
       many.batch = 50;

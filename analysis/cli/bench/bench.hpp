@@ -31,9 +31,13 @@ class BenchSweepOption {
   const BenchSweep* named() const;
   /// The axes; none where a list was named.
   SweepAxes axes() const;
+  /// Of the list that was named; drawn ones by `seed`. @throws BadInput
+  std::vector<AttentionProblem> problems(const BenchSweep& list, std::uint64_t seed) const;
+  bool drawn() const { return named() && named()->name == "drawn"; }
 
  private:
   std::vector<std::string> texts_;
+  std::optional<std::string> count_;
 };
 
 /// What is to be timed: a named list, a problem with axes, or, where neither is named, the list `otherwise`.

@@ -74,6 +74,9 @@ void bench_device(const std::vector<BenchmarkCase>& cases, const DeviceBenchmark
   BenchReport report = device_report(cases, results);
   context.print(report.text);
   if (peers) context.print(fmt::format("Peers: {}, in the same run.\n", peers->versions()));
+  if (peers && arguments.sweep.drawn()) {
+    context.print(strata_table(strata_of(report.runs, std::string(cases.front().kernel->name))));
+  }
   std::move(report.runs.begin(), report.runs.end(), std::back_inserter(record.runs));
 }
 

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/studies/drawn_problems.hpp"
+
 #include "analysis/cli/bench/bench.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
@@ -42,6 +45,9 @@ void BenchSweepOption::add_to(CLI::App& command) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group("Problem");
+  command.add_option("--count", count_, fmt::format("problems of --sweep drawn; default {}", kDrawnProblems))
+      ->type_name("N")
+      ->group("Problem");
 }
 
 const BenchSweep* BenchSweepOption::named() const {
@@ -53,17 +59,26 @@ const BenchSweep* BenchSweepOption::named() const {
   return &sweep;
 }
 
+std::vector<AttentionProblem> BenchSweepOption::problems(const BenchSweep& list, std::uint64_t seed) const {
+  if (list.name == "drawn") {
+    const auto count = count_ ? parse_integer_in("count", *count_, 1, 10000) : kDrawnProblems;
+    return drawn_problems(seed, static_cast<int>(count));
+  }
+  if (count_) throw BadInput("count", *count_, "is of --sweep drawn alone");
+  return list.problems();
+}
+
 SweepAxes BenchSweepOption::axes() const { return named() ? SweepAxes() : SweepAxes(texts_); }
 
 BenchSubjects bench_subjects(const BenchSweepOption& sweep, const ProblemOptions& problem,
                              const std::string& otherwise) {
   BenchSubjects subjects;
   const BenchSweep* named = sweep.named();
-  if (named && problem.given()) {
+  if (named && (sweep.drawn() ? problem.given_beside_seed() : problem.given())) {
     throw BadInput("sweep", std::string(named->name), "must stand without options that name a problem");
   }
   const SweepAxes axes = sweep.axes();
-  if (axes.given() || problem.given()) {
+  if (!named && (axes.given() || problem.given())) {
     subjects.points = axes.points(problem.problem());
     subjects.own_type = !axes.sets("dtype");
     subjects.sweeps = axes.given();
@@ -71,7 +86,7 @@ BenchSubjects bench_subjects(const BenchSweepOption& sweep, const ProblemOptions
     return subjects;
   }
   const BenchSweep& list = named ? *named : find_bench_sweep(otherwise);
-  for (const AttentionProblem& one : list.problems()) {
+  for (const AttentionProblem& one : sweep.problems(list, problem.problem().seed)) {
     SweepPoint point;
     point.problem = one;
     subjects.points.push_back(point);

@@ -220,4 +220,14 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
   return report;
 }
 
+std::string strata_table(const std::vector<Stratum>& strata) {
+  Rows rows = {{"stratum", "direction", "problems", "of the best peer", "worst", "which"}};
+  for (const Stratum& stratum : strata) {
+    rows.push_back({stratum.name, std::string(to_string(stratum.direction)), std::to_string(stratum.problems),
+                    fmt::format("{:.3f}", stratum.mean), fmt::format("{:.3f}", stratum.worst),
+                    stratum.worst_problem});
+  }
+  return "\n" + align_columns(rows, "", {false, false, true, true, true, false});
+}
+
 }  // namespace tilescope::cli

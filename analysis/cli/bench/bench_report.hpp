@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/records/run_record.hpp"
+#include "analysis/studies/drawn_problems.hpp"
 #include "profiler/benchmarks/attention_benchmarks.hpp"
 #include "profiler/benchmarks/device_benchmarks.hpp"
 
@@ -49,6 +50,9 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
                        const BenchmarkSettings& settings);
 /// @throws MachineLacks if no case has a sample
 BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results);
+
+/// A row a stratum: the geometric mean of the rate over the best peer's, and the worst problem.
+std::string strata_table(const std::vector<Stratum>& strata);
 
 /// The direction as one pass of the record, since its launches are not timed apart: "delta+dkdvdq+convert".
 PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples_s);

@@ -45,6 +45,7 @@ class ProblemOptions {
 
   /// Whether any option named a problem, or part of one.
   bool given() const { return !given_.empty(); }
+  bool given_beside_seed() const { return given_.size() > given_.count("seed"); }
   /// Whether --preset, --model or an option of the shape did.
   bool shape_given() const;
   /// The preset (without one: B1 H8 N1024 D64 fp32) with the given options in place of its fields. heads_kv

@@ -1,13 +1,92 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/kernels/flash3/flash3.hpp"
 
+#include <functional>
+#include <queue>
+
 #include "gpu/kernels/elementwise/elementwise.hpp"
 
 namespace tilescope {
 namespace {
 
-Flash3ForwardShape forward_shape(const AttentionProblem& problem) {
-  return flash3_forward_shape(static_cast<int>(problem.head_dim), Flash3::short_rows(problem));
+/// When the last tile ends, the longest first on all multiprocessors. [rows x columns]
+/// @param others_of  (int block): columns that the rows of a block of `rows` are computed with
+template <typename Others>
+double end_of_tiles(int blocks, int rows, std::int64_t heads, Others&& others_of) {
+  std::vector<double> costs;
+  for (int block = 0; block < blocks; ++block) costs.push_back(rows * static_cast<double>(others_of(block)));
+  std::sort(costs.begin(), costs.end(), std::greater<>());
+  std::priority_queue<double, std::vector<double>, std::greater<>> free;
+  for (int i = 0; i < kHopperMultiprocessors; ++i) free.push(0.0);
+  double end = 0.0;
+  for (const double cost : costs) {
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const double this_end = free.top() + cost;
+      free.pop();
+      free.push(this_end);
+      end = std::max(end, this_end);
+    }
+  }
+  return end;
+}
+double end_of_q_tiles(const AttentionProblem& problem, TileShape tile) {
+  constexpr int kEndsOfATile = 160;  // as many keys would take as long
+  const VisibleBand band = problem.band();
+  return end_of_tiles(num_m_blocks(band, tile), tile.block_m, problem.batch * problem.heads, [&](int block) {
+    return kv_tiles(band, tile, block).count() * tile.block_n + kEndsOfATile;
+  });
+}
+double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile) {
+  constexpr int kEndsOfATile = 200;
+  const VisibleBand band = problem.band();
+  return end_of_tiles(
+      num_n_blocks(band, tile), tile.block_n, problem.batch * problem.heads_kv, [&](int block) {
+        return problem.group_size() * q_tiles(band, tile, block).count() * tile.block_m + kEndsOfATile;
+      });
+}
+
+/// The most keys that a query sees, and the most queries that see a key.
+struct MostSeen {
+  std::int64_t keys, queries;
+};
+MostSeen most_seen(const AttentionProblem& problem) {
+  const VisibleBand band = problem.band();
+  const std::int64_t width = std::int64_t{band.left} + band.right + 1;
+  return {std::min<std::int64_t>(band.seqlen_k, width), std::min<std::int64_t>(band.seqlen_q, width)};
+}
+
+/// Whether q tiles of 64 rows are done earlier, although each of their rows takes longer: on an H200, of the
+/// rate of whole tiles where both fill it, these shares. Where a row sees few keys nobody would notice.
+bool low_q_tiles(const AttentionProblem& problem) {
+  const int head_dim = static_cast<int>(problem.head_dim);
+  const double share = head_dim <= 64 ? 0.8 : head_dim <= 128 ? 0.88 : head_dim <= 192 ? 0.55 : 0.72;
+  const TileShape whole = flash3_forward_shape(head_dim).tile,
+                  low = flash3_forward_shape(head_dim, true).tile;
+  const std::int64_t tiles = problem.batch * problem.heads * num_m_blocks(problem.band(), whole);
+  if (problem.seqlen_k < 512 || tiles > 3 * kHopperMultiprocessors) return false;
+  return end_of_q_tiles(problem, low) < share * end_of_q_tiles(problem, whole);
+}
+
+/// The same of kv tiles of 64 keys, which head dimensions above 128 have anyway.
+bool low_kv_tiles(const AttentionProblem& problem) {
+  constexpr double kShare = 0.6;
+  const int head_dim = static_cast<int>(problem.head_dim);
+  const TileShape whole = flash3_backward_shape(head_dim).tile, low{64, 64};
+  const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), whole);
+  if (head_dim <= 64 || head_dim > 128 || is_fp8(problem.dtype)) return false;
+  if (problem.seqlen_q * problem.group_size() < 512 || tiles > kHopperMultiprocessors) return false;
+  return end_of_kv_tiles(problem, low) < kShare * end_of_kv_tiles(problem, whole);
+}
+
+Flash3ForwardShape forward_shape(const TileProgram& program) {
+  const int head_dim = static_cast<int>(program.problem.head_dim);
+  return flash3_forward_shape(head_dim, program.tile == flash3_forward_shape(head_dim, true).tile);
+}
+
+Flash3BackwardShape backward_shape(const TileProgram& program) {
+  const int head_dim = static_cast<int>(program.problem.head_dim);
+  return flash3_backward_shape(head_dim, program.ordered, Flash3::short_rows(program.problem),
+                               head_dim <= 128 && program.tile.block_n == 64);
 }
 
 Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
@@ -15,7 +94,8 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
 }
 
 bool can_stay(const AttentionProblem& problem) {
-  return flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).stays &&
+  return !low_kv_tiles(problem) &&
+         flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).stays &&
          flash3_backward_stays(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q);
 }
 
@@ -35,20 +115,31 @@ bool Flash3::short_rows(const AttentionProblem& problem) {
 
 ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   ProgramOptions options;
-  options.set_tile(Direction::forward, is_fp8(problem.dtype) ? fp8_shape(problem, Fp8Sums::two_level).tile
-                                                             : forward_shape(problem).tile);
-  options.set_tile(Direction::backward, flash3_backward_shape(static_cast<int>(problem.head_dim)).tile);
+  options.set_tile(Direction::forward,
+                   is_fp8(problem.dtype)
+                       ? fp8_shape(problem, Fp8Sums::two_level).tile
+                       : flash3_forward_shape(static_cast<int>(problem.head_dim), low_q_tiles(problem)).tile);
+  const bool low = low_kv_tiles(problem);
+  options.set_tile(Direction::backward,
+                   flash3_backward_shape(static_cast<int>(problem.head_dim), false, false, low).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
   options.work_counter = true;
   if (is_fp8(problem.dtype)) options.fp8_sums = Fp8Sums::two_level;
   if (problem.masked()) {
+    const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
+    const auto [keys, queries] = most_seen(problem);
     options.order = TileOrder::head_swizzled;
-    options.heads_per_section = flash3_heads_per_section(static_cast<int>(problem.head_dim), problem.seqlen_k,
-                                                         problem.batch * problem.heads, problem.group_size());
+    options.heads_per_section =
+        flash3_heads_per_section(static_cast<int>(problem.head_dim), problem.seqlen_k,
+                                 problem.batch * problem.heads, problem.group_size(),
+                                 flash3_least_heads(keys * options[PassName::forward].tile.block_m, pairs,
+                                                    problem.batch * problem.heads));
     options.fused_heads_per_section = flash3_backward_heads_per_section(
         static_cast<int>(problem.head_dim), problem.seqlen_q, problem.batch * problem.heads_kv,
-        problem.group_size(), short_rows(problem));
+        problem.group_size(), short_rows(problem),
+        flash3_least_heads(queries * options[PassName::dkdvdq].tile.block_n * problem.group_size(), pairs,
+                           problem.batch * problem.heads_kv));
   }
   options.dq_flags = Flash3BackwardShape::consumers();
   options.dq_start = dq_start(problem, options);
@@ -70,28 +161,26 @@ std::vector<Boxes> Flash3::boxes(const TileProgram& program) {
     return {boxes(q, shape.q_tile()), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name == PassName::forward) {
-    const Flash3ForwardShape shape = forward_shape(program.problem);
+    const Flash3ForwardShape shape = forward_shape(program);
     return {boxes(q, shape.q_tile()), boxes(k, shape.kv_tile()), boxes(v, shape.kv_tile())};
   }
   if (program.name != PassName::dkdvdq) return {};
-  const Flash3BackwardShape shape = flash3_backward_shape(static_cast<int>(program.problem.head_dim),
-                                                          program.ordered, short_rows(program.problem));
+  const Flash3BackwardShape shape = backward_shape(program);
   return {boxes(q, shape.q_tile()), boxes(dout, shape.q_tile()), boxes(k, shape.kv_tile()),
           boxes(v, shape.kv_tile())};
 }
 
 LaunchShape Flash3::launch_shape(const TileProgram& program) {
-  const int head_dim = static_cast<int>(program.problem.head_dim);
   if (program.name == PassName::forward && is_fp8(program.problem.dtype)) {
     const Flash3Fp8Shape shape = fp8_shape(program.problem, program.fp8_sums);
     return {shape.threads(), Flash3Fp8Layout(shape).end, 1};
   }
   if (program.name == PassName::forward) {
-    const Flash3ForwardShape shape = forward_shape(program.problem);
+    const Flash3ForwardShape shape = forward_shape(program);
     return {shape.threads(), Flash3ForwardLayout(shape).end, 1};
   }
   if (program.name == PassName::dkdvdq) {
-    const Flash3BackwardShape shape = flash3_backward_shape(head_dim);
+    const Flash3BackwardShape shape = backward_shape(program);
     return {Flash3BackwardShape::threads(), Flash3BackwardLayout(shape).end, 1};
   }
   return {kElementwiseThreads, 0};

@@ -83,6 +83,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
     if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
     if (problem.head_dim <= 96) return body.template operator()<kType, 96>();
     if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
+    if (problem.head_dim <= 160) return body.template operator()<kType, 160>();
     if (problem.head_dim <= 192) return body.template operator()<kType, 192>();
     return body.template operator()<kType, 256>();
   };
@@ -98,6 +99,13 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
   dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
+      if constexpr (64 < kHeadDim && kHeadDim <= 128) {
+        if (program.tile.block_n == 64) {
+          return program.ordered
+                     ? launch_backward<kType, Flash3LowBackwardChoice<true>>(program, arguments, stream)
+                     : launch_backward<kType, Flash3LowBackwardChoice<false>>(program, arguments, stream);
+        }
+      }
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
       }
@@ -109,10 +117,9 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       }
       return launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(program, arguments, stream);
     }
-    if constexpr (Flash3ForwardChoice<kHeadDim, true>::shape != Flash3ForwardChoice<kHeadDim>::shape) {
-      if (program.tile == Flash3ForwardChoice<kHeadDim, true>::shape.tile) {
-        return launch_forward<kType, Flash3ForwardChoice<kHeadDim, true>>(arguments, stream);
-      }
+    if (program.tile.block_m == 64) {
+      constexpr int kLowDim = flash3_forward_shape(kHeadDim, true).head_dim;
+      return launch_forward<kType, Flash3ForwardChoice<kLowDim, true>>(arguments, stream);
     }
     launch_forward<kType, Flash3ForwardChoice<kHeadDim>>(arguments, stream);
   });

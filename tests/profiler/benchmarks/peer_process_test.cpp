@@ -42,9 +42,24 @@ TEST_CASE("peers answer with samples or with what they lack") {
 
 TEST_CASE("what no peer computes is not asked for") {
   PeerProcess process(shell(kHello + "read request; exit 1"), 5);
-  AttentionProblem grouped = kProblem;
-  grouped.heads_kv = 1;
-  CHECK(process.time("a:b", grouped, Direction::forward, {}).lacks.find("equal heads") != std::string::npos);
+  AttentionProblem padded = kProblem;
+  padded.key_lengths = {40};
+  CHECK(process.time("a:b", padded, Direction::forward, {}).lacks.find("without padding") !=
+        std::string::npos);
+}
+
+TEST_CASE("peers are told of groups, both lengths and the window") {
+  PeerProcess process(shell(kHello + R"(
+    read request; case $request in
+    *'"heads":2,"heads_kv":1,'*'"seqlen_k":64,"seqlen_q":16'*'"window":[8,0]'*) echo '{"samples_s": [1.0]}';;
+    *) echo '{"lacks": "another problem"}';; esac)"),
+                      5);
+  AttentionProblem problem = kProblem;
+  problem.heads_kv = 1;
+  problem.seqlen_q = 16;
+  problem.window_left = 8;
+  problem.window_right = 0;
+  CHECK(process.time("a:b", problem, Direction::forward, {}).lacks.empty());
 }
 
 TEST_CASE("a missing interpreter or library is named, with what works instead") {

@@ -2,9 +2,10 @@
 // Flash3Split::roles: one warpgroup makes S and P and sums dV, the other makes dP and dS and sums dK, each
 // of all queries and columns. P^T and dS^T are left operands in registers of who made them, so that shared
 // memory carries P once, number by number from a thread to its twin, and dS once, for dQ, of which each
-// warpgroup sums half of the columns, 64 at a time. The first walks ahead: it has S and the exponentials of
-// the next tile while the other has dS, dK and dQ of this one, and dO, in its single buffer, is used by both
-// at once and early. All that they wait for are each other's data; there is no barrier of both in the walk.
+// warpgroup sums half of the columns, 64 at a time (of 192 the first warpgroup 128). The first walks ahead:
+// it has S and the exponentials of the next tile while the other has dS, dK and dQ of this one, and dO, in
+// its single buffer, is used by both at once and early. All that they wait for are each other's data; there
+// is no barrier of both in the walk.
 //
 // A step of 64 x 64 at head_dim 256, in cycles. By columns: the five products 2560 of the tensor cores, 3072
 // with the half width of S and dP (N = 32: a warpgroup's own queries); shared memory, 128 bytes a cycle:
@@ -59,6 +60,7 @@ struct Flash3Role {
   static constexpr int kScores = kShape.tile.block_m / 2, kSums = kShape.head_dim / 2;  // registers
   static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
   static constexpr int kBoxNumbers = 16, kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
+  static constexpr int kPasses = kBoxes / 2;
 
   const Flash3BackwardArguments& args;
   Flash3BackwardShared<kShape> shared;
@@ -67,7 +69,8 @@ struct Flash3Role {
   DqRound<kBoxes, kShape.dq_stages()> dq_round{};
 
   static_assert(kShape.tile == TileShape{64, 64} && kShape.dout_stages == 1 && kShape.ds_stages == 2);
-  static_assert(kBoxes == 4 && kShape.dq_stages() == 2, "a pass has as many boxes as there are buffers");
+  static_assert(kBoxes == 2 * kPasses && kPasses <= 2 && kShape.dq_stages() == 2,
+                "a pass has as many boxes as there are buffers");
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
   __device__ __forceinline__ int warp() const { return thread / 32; }
@@ -153,7 +156,7 @@ struct Flash3Role {
       sm90::fence_async_proxy();
       arrive(shared.dq_full(kGroup, stage));
     }
-    if constexpr (kPass == 1) dq_round.advance();
+    if constexpr (kPass == kPasses - 1) dq_round.advance();
   }
   /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more.
   __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
@@ -184,6 +187,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
                                               Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
                                               int thread, float (&dv)[kShape.head_dim / 2]) {
   using Role = Flash3Role<kType, kShape, 0>;
+  constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
   const Flash3Stream stream(args, kShape.tile, item.index());
@@ -204,7 +208,9 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
     sm90::begin_products();
     role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
-    if (tile > 1) role.template put_dq<1>(late_dq);
+    if constexpr (kTwoPasses) {
+      if (tile > 1) role.template put_dq<1>(late_dq);
+    }
     if (tile > 0) sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds_before);  // of the first tile, what nobody uses
@@ -245,13 +251,17 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     role.multiply_queries(dv, probs, shared.dout(0));
     sm90::wait_for_products<1>();
     if (tile > 0) role.template put_dq<0>(dq);
-    sm90::begin_products();
-    role.multiply_keys(dq, 1, ds_before);
-    sm90::wait_for_products<1>();
+    if constexpr (kTwoPasses) {
+      sm90::begin_products();
+      role.multiply_keys(dq, 1, ds_before);
+    }
+    sm90::wait_for_products<kTwoPasses>();
     sm90::arrive(shared.dout_empty(0));
     sm90::wait_for_products<0>();
+    if constexpr (kTwoPasses) {
 #pragma unroll
-    for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
+      for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
+    }
     if constexpr (kObserved) {
       log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dv, kShape.tile.block_n,
                  thread);
@@ -261,17 +271,21 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     ++tile;
   });
   if (tile > 0) {  // dQ of the last tile
-    if (tile > 1) role.template put_dq<1>(late_dq);
+    if constexpr (kTwoPasses) {
+      if (tile > 1) role.template put_dq<1>(late_dq);
+    }
     sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds);
     sm90::wait_for_products<0>();
     role.template put_dq<0>(dq);
-    sm90::begin_products();
-    role.multiply_keys(dq, 1, ds);
-    sm90::wait_for_products<0>();
-    role.template put_dq<1>(dq);
+    if constexpr (kTwoPasses) {
+      sm90::begin_products();
+      role.multiply_keys(dq, 1, ds);
+      sm90::wait_for_products<0>();
+      role.template put_dq<1>(dq);
+    }
   }
 }
 
@@ -282,6 +296,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
                                                 const unsigned char* bytes, int thread,
                                                 float (&dk)[kShape.head_dim / 2]) {
   using Role = Flash3Role<kType, kShape, 1>;
+  constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
   const Flash3Stream stream(args, kShape.tile, item.index());
@@ -300,9 +315,11 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     sm90::begin_products();
     role.multiply_transposed(dprobs, shared.v(), shared.dout(0));
     if (tile > 0) role.template put_dq<0>(late_dq);
-    sm90::begin_products();
-    role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
-    sm90::wait_for_products<1>();
+    if constexpr (kTwoPasses) {
+      sm90::begin_products();
+      role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
+    }
+    sm90::wait_for_products<kTwoPasses>();
     if constexpr (kObserved) {
       log_visible(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dprobs, dprobs, 1.0f,
                   args.band, stream.n_block * kShape.tile.block_n, m_block * kShape.tile.block_m, thread);
@@ -338,8 +355,10 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     role.arrive(shared.ds_full(0));
     sm90::begin_products();
     role.multiply_queries(dk, dscores, shared.q(q.stage));
-    sm90::wait_for_products<1>();
-    if (tile > 0) role.template put_dq<1>(dq);
+    if constexpr (kTwoPasses) {
+      sm90::wait_for_products<1>();
+      if (tile > 0) role.template put_dq<1>(dq);
+    }
     sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
     sm90::begin_products();
     role.multiply_keys(dq, 0, ds);
@@ -358,10 +377,12 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   });
   if (tile > 0) {
     role.template put_dq<0>(late_dq);
-    sm90::begin_products();
-    role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
-    sm90::wait_for_products<0>();
-    role.template put_dq<1>(dq);
+    if constexpr (kTwoPasses) {
+      sm90::begin_products();
+      role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
+      sm90::wait_for_products<0>();
+      role.template put_dq<1>(dq);
+    }
   }
 #pragma unroll
   for (float& x : dk) x *= args.softmax_scale;

@@ -69,10 +69,11 @@ struct Flash3BackwardShape {
   /// needed, one panel; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
-    return by_roles() ? head_dim / 2 : by_columns() ? own_cols(group) : 64;
+    if (by_roles()) return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
+    return by_columns() ? own_cols(group) : 64;
   }
   constexpr int first_dq_panel(int group) const {
-    if (by_roles()) return kv_tile().panels() / 2 * group;
+    if (by_roles()) return (kv_tile().panels() + 1) / 2 * group;
     return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
   }
   /// Where CTAs stay, dK and dV leave while the next K and V come: both through one buffer of dS; or else dK
@@ -133,15 +134,20 @@ struct Flash3BackwardLayout {
 
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
-/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows()
+/// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows(); low  64 keys, for grids of
+/// few tiles: see low_kv_tiles() of flash3.cpp
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
-                                                    bool short_rows = false) {
-  constexpr Flash3Split kKeys = Flash3Split::keys, kColumns = Flash3Split::columns;
+                                                    bool short_rows = false, bool low = false) {
+  constexpr Flash3Split kKeys = Flash3Split::keys;
   const bool stays = short_rows && !ordered;
+  if (head_dim > 64 && head_dim <= 128 && low) {
+    return {{64, 64}, 128, Flash3Split::roles, 3, 1, 2, false, 32, true, false, ordered};
+  }
   if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, stays, ordered, !stays};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, false, ordered};
   if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, stays, 32, false, stays, ordered, !stays};
-  if (head_dim <= 192) return {{64, 64}, 192, kColumns, 3, 2, 1, false, 32, true, false, ordered};
+  if (head_dim <= 160) return {{64, 64}, 160, Flash3Split::roles, 3, 1, 2, false, 32, true, false, ordered};
+  if (head_dim <= 192) return {{64, 64}, 192, Flash3Split::roles, 3, 1, 2, false, 32, true, false, ordered};
   return {{64, 64}, 256, Flash3Split::roles, 2, 1, 2, false, 32, true, false, ordered};
 }
 /// Heads of a section of TileOrder::head_swizzled, for masked problems: a section's Q, dO and dQ in fp32,
@@ -151,12 +157,14 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
 /// large as the forward pass's): head_dim 64 at 512 keys 262, 258, 251, 247, 226; 128 at 2048 keys 477, 486,
 /// 500, 483, 482, at 8192 keys 516, -, 543, 548, 548; 256 at 512 keys 264, 267, 265, 254, 152, at 2048 keys
 /// 366, 373, 377, 376, 314.
-/// @param heads  batch x key/value heads; group  query heads that share K and V
+/// @param heads  batch x key/value heads; group  query heads that share K and V; least  see
+/// flash3_least_heads()
 constexpr int flash3_backward_heads_per_section(int head_dim, std::int64_t seqlen_q, std::int64_t heads,
-                                                std::int64_t group, bool short_rows) {
+                                                std::int64_t group, bool short_rows, std::int64_t least = 1) {
   if (short_rows) return 1;
   const std::int64_t fitting = (std::int64_t{16} << 20) / ((2 + 2 + 4) * seqlen_q * head_dim * group);
-  return flash3_even_sections(fitting, head_dim > 128 ? 2 : 4, heads);
+  const std::int64_t few = head_dim > 128 ? 2 : 4;
+  return flash3_even_sections(fitting, least > few ? least : few, heads);
 }
 static_assert(flash3_backward_heads_per_section(128, 8192, 32, 1, false) == 4);
 static_assert(flash3_backward_heads_per_section(256, 2048, 64, 1, false) == 4);
@@ -182,11 +190,17 @@ template <int kHeadDim, bool kOrdered = false, bool kShortRows = false>
 struct Flash3BackwardChoice {
   static constexpr Flash3BackwardShape shape = flash3_backward_shape(kHeadDim, kOrdered, kShortRows);
 };
+template <bool kOrdered>
+struct Flash3LowBackwardChoice {
+  static constexpr Flash3BackwardShape shape = flash3_backward_shape(128, kOrdered, false, true);
+};
 static_assert(flash3_backward_shape(64, false, true).can_stay());
 static_assert(flash3_backward_shape(128, false, true).can_stay());
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(128, false, false, true)).end <= kSm90SharedBytes);
+static_assert(Flash3BackwardLayout(flash3_backward_shape(160)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(192)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(256)).end <= kSm90SharedBytes);
 

@@ -43,11 +43,21 @@ struct Flash3ForwardArguments {
 struct Flash3Item {
   int batch;
   int head;
-  int block;            // -1: there are no more
-  std::uint32_t place;  // twice its index in the grid, plus its turn
+  int block;  // -1: there are no more
+  std::uint32_t
+      place;  // four times its index in the grid, plus twice whether rows are flipped, plus its turn
 
   __device__ __forceinline__ int turn() const { return static_cast<int>(place & 1); }
-  __device__ __forceinline__ unsigned index() const { return place >> 1; }
+  __device__ __forceinline__ bool flipped() const { return place & 2; }
+  __device__ __forceinline__ unsigned index() const { return place >> 2; }
+  /// The 64 rows that a warpgroup computes. Under a mask those of one end take longer: they change their
+  /// warpgroup from item to item.
+  template <auto kShape>
+  __device__ __forceinline__ int first_query(int group) const {
+    if constexpr (kShape.row_groups() != kShape.consumers()) group = 0;
+    if constexpr (kShape.consumers() > 3) group = flipped() ? kShape.consumers() - 1 - group : group;
+    return block * kShape.tile.block_m + 64 * group;
+  }
 };
 
 namespace detail {
@@ -58,7 +68,7 @@ struct Flash3Shared {
   static constexpr Flash3ForwardLayout kLayout{kShape};
   sm90::SharedAddress base;
 
-  // Q, item and barriers of a warpgroup: `buffer` is stage * consumers + warpgroup.
+  // Q, item and barriers of a warpgroup, or of two: `buffer` is stage * row groups + row group.
   __device__ __forceinline__ std::uint32_t q(int buffer) const {
     return base + kLayout.q + buffer * kShape.q_tile().bytes();
   }
@@ -86,6 +96,12 @@ struct Flash3Shared {
   __device__ __forceinline__ std::uint32_t v_empty(int stage) const {
     return base + kLayout.v_empty + 8 * stage;
   }
+  /// A number of the second part of the keys, of a thread and its twin.
+  __device__ __forceinline__ std::uint32_t part(int number, int thread) const {
+    return base + kLayout.part + 4 * (128 * number + thread);
+  }
+  __device__ __forceinline__ std::uint32_t part_full() const { return base + kLayout.part_full; }
+  __device__ __forceinline__ std::uint32_t part_empty() const { return base + kLayout.part_empty; }
 };
 
 }  // namespace detail

@@ -115,14 +115,25 @@ __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& a
   }
 }
 
-/// A warpgroup that computes 64 rows of each tile.
+__device__ __forceinline__ void store_number(std::uint32_t address, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+__device__ __forceinline__ float load_number(std::uint32_t address) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  return x;
+}
+
+/// A warpgroup that computes 64 rows of each tile, or of its part of the tile's keys.
 /// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that no maximum lags: its P is
-/// relative to a row's own maximum, as the tile's replay has it.
+/// relative to a row's own maximum, as the tile's replay has it. Keys are then not split.
 template <sm90::ProductType kType, Flash3ForwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
                                         const Flash3Item* items, int group, int thread) {
   constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
-  constexpr int kScores = kBlockN / 2, kOutputs = kHeadDim / 2;
+  constexpr bool kSplits = kShape.splits_keys && !kObserved;
+  if (kShape.splits_keys && kObserved && group > 0) return;
+  constexpr int kKeys = kSplits ? kShape.own_keys() : kBlockN, kScores = kKeys / 2, kOutputs = kHeadDim / 2;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
   constexpr bool kKept = kShape.scores == Flash3Scores::kept;
   constexpr int kFirstTurn = 1, kFirstVote = 8;  // of the named barriers
@@ -145,31 +156,32 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
 
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.kv_stages> k, v;
-  const auto q_buffer = [&] { return q.stage * kShape.consumers() + group; };
+  sm90::RingPlace<1> part;
+  const int row_group = kShape.splits_keys ? 0 : group, own_key = kSplits ? kKeys * group : 0;
+  const std::uint32_t own_key_bytes = 128u * static_cast<std::uint32_t>(own_key);
+  const auto q_buffer = [&] { return q.stage * kShape.row_groups() + row_group; };
   float scores[kScores];
   std::uint32_t probs[kScores / 2];
   float out[kOutputs];
   Flash3Rows rows;
   Flash3Item item{};
   TileRange range;
-  const auto first_query = [&](const Flash3Item& of) {
-    return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
-  };
+  const auto first_query = [&](const Flash3Item& of) { return of.template first_query<kShape>(group); };
 
   const auto multiply_scores = [&](int k_stage) {
     const sm90::Operand left(kQTile, Major::k, shared.q(q_buffer()));
-    const sm90::Operand right(kKvTile, Major::k, shared.k(k_stage));
+    const sm90::Operand right(kKvTile, Major::k, shared.k(k_stage) + own_key_bytes);
 #pragma unroll
     for (int step = 0; step < kHeadDim / 16; ++step) {
-      sm90::multiply<kBlockN, kType>(scores, left.at(k_step(kQTile, Major::k, step)),
-                                     right.at(k_step(kKvTile, Major::k, step)), step > 0);
+      sm90::multiply<kKeys, kType>(scores, left.at(k_step(kQTile, Major::k, step)),
+                                   right.at(k_step(kKvTile, Major::k, step)), step > 0);
     }
     sm90::commit_products();
   };
   const auto multiply_values = [&] {
-    const sm90::Operand right(kKvTile, Major::mn, shared.v(v.stage));
+    const sm90::Operand right(kKvTile, Major::mn, shared.v(v.stage) + own_key_bytes);
 #pragma unroll
-    for (int step = 0; step < kBlockN / 16; ++step) {
+    for (int step = 0; step < kKeys / 16; ++step) {
       sm90::multiply<kHeadDim, kType, Major::mn>(out, probs + 4 * step,
                                                  right.at(k_step(kKvTile, Major::mn, step)), true);
     }
@@ -191,7 +203,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   // Steps [full_begin, full_end) of the walk need no mask; this warpgroup's rows see those in [own_begin,
   // own_end).
   constexpr bool kSkips = kShape.skips && !kObserved;
-  static_assert(!kSkips || (kShape.q_stages == 1 && !kShape.turns));
+  static_assert(!kSkips || !kShape.turns);
   int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
   const auto needs_mask = [&](int step) { return step < full_begin || step >= full_end; };
   const auto open_entry = [&](const Flash3Item& of, int step, int n_block) {
@@ -200,7 +212,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   };
   const auto mask_tile = [&](int step) {
     const int n_block = scan_tile(args.scan, range, item.turn(), step);
-    mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN, thread);
+    mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key, thread);
     if constexpr (kObserved) {
       log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
                  args.band.seqlen_q - first_query(item), thread);
@@ -216,47 +228,84 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     log_masked(TileLogEntry(args.log, step, of.index()), &DeviceTileState::accum, out,
                args.band.seqlen_q - first_query(of), thread);
   };
-  const auto store = [&](const Flash3Item& of, const Flash3Rows& rows) {
-    store_rows<kType, kShape>(args, shared, of, rows, out, first_query(of) + 16 * (thread / 32),
-                              4 * group + thread / 32, lane);
-  };
   /// Gives back what this warpgroup does not need. It waits for it all the same: an arrival belongs to a
   /// phase.
-  const auto skip_tiles = [&](int count) {
+  const auto skip_k = [&](int count) {
     for (int i = 0; i < count; ++i) {
       sm90::wait(shared.k_full(k.stage), k.full_parity(), "a K that is skipped");
       release_k();
+    }
+  };
+  const auto skip_v = [&](int count) {
+    for (int i = 0; i < count; ++i) {
       sm90::wait(shared.v_full(v.stage), v.full_parity(), "a V that is skipped");
       release_v();
     }
   };
+  const auto skip_tiles = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      skip_k(1);
+      skip_v(1);
+    }
+  };
+  /// The item that came with Q. True: this warpgroup has something to compute of it.
+  const auto look_at_item = [&] {
+    sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
+    item = items[q_buffer()];
+    if (item.block < 0) return false;
+    range = kv_tiles(args.band, kShape.tile, item.block);
+    if (range.empty()) return false;
+    // The mask gives scores their sign.
+    if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
+    const bool down = scan_tile(args.scan, range, item.turn(), 0) != range.begin;
+    full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
+    full_end = full_begin + range.full_end - range.full_begin;
+    own_end = range.count();
+    if constexpr (kSkips) {
+      const TileRange own =
+          kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, first_query(item) / sm90::kWarpgroupRows);
+      const bool none = own.empty() || first_query(item) >= args.band.seqlen_q;
+      own_begin = none ? 0 : down ? range.end - own.end : own.begin - range.begin;
+      own_end = none ? 0 : own_begin + own.count();
+    }
+    return own_end > own_begin;
+  };
   /// The next item with something to compute; the others' rows are 0. False: there are no more.
   const auto next_item = [&] {
-    for (;;) {
-      sm90::wait(shared.q_full(q_buffer()), q.full_parity(), "Q");
-      item = items[q_buffer()];
+    while (!look_at_item()) {
       if (item.block < 0) return false;
-      range = kv_tiles(args.band, kShape.tile, item.block);
-      if (!range.empty()) {
-        // The mask gives scores their sign.
-        if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
-        const bool down = scan_tile(args.scan, range, item.turn(), 0) != range.begin;
-        full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
-        full_end = full_begin + range.full_end - range.full_begin;
-        own_end = range.count();
-        if constexpr (kSkips) {
-          const int own_block = item.block * kShape.consumers() + group;
-          const TileRange own = kv_tiles(args.band, {sm90::kWarpgroupRows, kBlockN}, own_block);
-          const bool none = own.empty() || first_query(item) >= args.band.seqlen_q;
-          own_begin = none ? 0 : down ? range.end - own.end : own.begin - range.begin;
-          own_end = none ? 0 : own_begin + own.count();
-        }
-        if (own_end > own_begin) return true;
-        skip_tiles(range.count());
+      if constexpr (kSkips) skip_tiles(range.count());
+      if (!kSplits || group == 0) {
+        store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane);
       }
-      store_empty_rows<kType>(args, item, first_query(item) + 16 * (thread / 32), lane);
       release_q();
     }
+    return true;
+  };
+  /// Normalises and stores. Where keys are split, the second warpgroup hands its part to the first.
+  const auto finish = [&](const Flash3Item& done) {
+    if constexpr (kSplits) {
+      if (group == 1) {
+        sm90::wait(shared.part_empty(), part.empty_parity(), "a free place for O");
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) store_number(shared.part(i, thread), out[i]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          store_number(shared.part(kOutputs + half, thread), rows.max[half]);
+          store_number(shared.part(kOutputs + 2 + half, thread), rows.sum[half]);
+        }
+        sm90::arrive(shared.part_full());
+        part.advance();
+        return;
+      }
+      sm90::wait(shared.part_full(), part.full_parity(), "O of the other keys");
+      rows.join(out, args.exponent_scale, [&](int i) { return load_number(shared.part(i, thread)); });
+      sm90::arrive(shared.part_empty());
+      part.advance();
+    }
+    rows.finish(out);
+    store_rows<kType, kShape>(args, shared, done, rows, out, first_query(done) + 16 * (thread / 32),
+                              4 * row_group + thread / 32, lane);
   };
 
   /// The first tile of an item, its scores being there.
@@ -273,7 +322,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     if constexpr (kObserved) log_softmax(0);
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) out[i] = 0.0f;
-    if (range.count() > own_begin + 1) {
+    if (own_end > own_begin + 1) {
       sm90::wait(shared.k_full(k.stage), k.full_parity(), "the second K");
     }
   };
@@ -303,8 +352,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     // Asked early, since the answer takes a while.
     k.advance();
     const auto next_v = v.next();
-    const bool k_ready =
-        step + 1 == range.count() || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
+    const bool k_ready = step + 1 == own_end || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
     v_ready = sm90::phase_was_over(shared.v_full(next_v.stage), next_v.full_parity());
     sm90::wait_for_products<1>();
     float tile_sum[2];
@@ -376,10 +424,12 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
 
     // finish: normalise once, store by warp. With a second Q, beside the first scores of the next item.
     const Flash3Item done = item;
-    const int last_step = range.count() - 1;
-    if constexpr (kShape.q_stages > 1) more = next_item();
+    const int last_step = own_end - 1, unseen = range.count() - own_end;
+    if constexpr (kSkips) skip_k(unseen);
+    const bool beside = kShape.q_stages > 1 && look_at_item();
     sm90::wait(shared.v_full(v.stage), v.full_parity(), "the last V");
-    if (kShape.q_stages > 1 && more) {
+    if (beside) {
+      if constexpr (kSkips) skip_k(own_begin);
       sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
       take_turn();
       sm90::begin_products();
@@ -388,9 +438,9 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       pass_turn();
       sm90::wait_for_products<1>();
       release_v();
+      if constexpr (kSkips) skip_v(unseen + own_begin);
       if constexpr (kObserved) log_output(done, last_step);
-      rows.finish(out);
-      store(done, rows);
+      finish(done);
       sm90::wait_for_products<0>();
       first_softmax();
     } else {
@@ -398,29 +448,27 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       multiply_values();
       sm90::wait_for_products<0>();
       release_v();
+      if constexpr (kSkips) skip_v(unseen);
       if constexpr (kObserved) log_output(done, last_step);
-      rows.finish(out);
-      store(done, rows);
-      if constexpr (kShape.q_stages == 1) {
-        if constexpr (kSkips) skip_tiles(range.count() - own_end);
-        more = next_item();
-        if (more) begin_item();
-      }
+      finish(done);
+      more = next_item();
+      if (more) begin_item();
     }
   }
   if (lane == 0) sm90::wait_for_store_reads<0>();
 }
 
 /// Of loads 1 arrival and their bytes; of releases one a warp, of Q one a thread.
+/// @param consumers  warpgroups that compute
 template <auto kShape, typename Shared>
-__device__ __forceinline__ void init_q_and_k_barriers(Shared shared) {
+__device__ __forceinline__ void init_q_and_k_barriers(Shared shared, int consumers) {
   for (int buffer = 0; buffer < kShape.q_buffers(); ++buffer) {
     sm90::init_barrier(shared.q_full(buffer), 1);
-    sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads);
+    sm90::init_barrier(shared.q_empty(buffer), sm90::kWarpgroupThreads * consumers / kShape.row_groups());
   }
   for (int stage = 0; stage < kShape.kv_stages; ++stage) {
     sm90::init_barrier(shared.k_full(stage), 1);
-    sm90::init_barrier(shared.k_empty(stage), kShape.warps());
+    sm90::init_barrier(shared.k_empty(stage), 4 * consumers);
   }
 }
 
@@ -446,10 +494,15 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::prefetch_map(args.k);
     sm90::prefetch_map(args.v);
     sm90::prefetch_map(args.out);
-    detail::init_q_and_k_barriers<kShape>(shared);
+    constexpr int kConsumers = kObserved && kShape.splits_keys ? 1 : kShape.consumers();
+    detail::init_q_and_k_barriers<kShape>(shared, kConsumers);
     for (int stage = 0; stage < kShape.kv_stages; ++stage) {
       sm90::init_barrier(shared.v_full(stage), 1);
-      sm90::init_barrier(shared.v_empty(stage), kShape.warps());
+      sm90::init_barrier(shared.v_empty(stage), 4 * kConsumers);
+    }
+    if constexpr (kShape.splits_keys) {
+      sm90::init_barrier(shared.part_full(), sm90::kWarpgroupThreads);
+      sm90::init_barrier(shared.part_empty(), sm90::kWarpgroupThreads);
     }
     sm90::fence_barrier_init();
   }

@@ -28,13 +28,13 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.kv_stages> k;
   sm90::RingPlace<kShape.v_stages()> v;
-  /// Hands an item, and its rows of Q if there is something to compute, to each warpgroup.
+  /// Hands an item, and its rows of Q if there is something to compute, to the warpgroups.
   const auto hand_over = [&](const Flash3Item& item, bool with_rows) {
-    for (int group = 0; group < kShape.consumers(); ++group) {
-      const int buffer = q.stage * kShape.consumers() + group;
+    for (int group = 0; group < kShape.row_groups(); ++group) {
+      const int buffer = q.stage * kShape.row_groups() + group;
       sm90::wait(shared.q_empty(buffer), q.empty_parity(), "a free Q buffer");
       items[buffer] = item;
-      const int row = item.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
+      const int row = item.template first_query<kShape>(group);
       if (with_rows && row < args.band.seqlen_q) {
         load_tile(shared.q(buffer), args.q, shared.q_full(buffer), kQTile, row, item.head, item.batch,
                   CacheHint::evict_first);
@@ -46,13 +46,15 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
   };
   // Which item an index means takes divisions: it is found out one item ahead, while buffers are full.
   volatile Flash3Item& ahead = items[kShape.q_buffers()];
+  unsigned flipped = 0;
   const auto look_ahead = [&](int index) {
     if (index < static_cast<int>(args.grid.size())) {
       const WorkItem work = args.grid.item(index);
       ahead.batch = work.head / args.heads;
       ahead.head = work.head % args.heads;
       ahead.block = work.block;
-      ahead.place = 2u * static_cast<unsigned>(index) + static_cast<unsigned>(work.turn);
+      ahead.place = 4u * static_cast<unsigned>(index) + flipped + static_cast<unsigned>(work.turn);
+      flipped ^= 2u;
     } else {
       ahead.block = -1;
     }

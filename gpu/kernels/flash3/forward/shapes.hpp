@@ -34,29 +34,35 @@ struct Flash3ForwardShape {
   Flash3Output output = Flash3Output::staged;
   bool turns = true;  // the warpgroups issue their products in turn
   Flash3Scores scores = Flash3Scores::kept;
-  bool skips = false;  // a warpgroup computes no tile that its own rows do not see; with one Q, without turns
+  bool skips = false;        // a warpgroup computes no tile that its own rows do not see; without turns
+  bool splits_keys = false;  // the warpgroups share 64 rows, and each sees its part of a tile's keys
 
   constexpr int v_stages() const { return kv_stages; }
-  constexpr int consumers() const { return tile.block_m / 64; }
+  constexpr int row_groups() const { return tile.block_m / 64; }
+  constexpr int consumers() const { return splits_keys ? 2 : row_groups(); }
   constexpr int threads() const { return 128 * (1 + consumers()); }
-  /// What setmaxnreg leaves to loading threads and gives to computing ones.
-  constexpr int producer_registers() const { return consumers() == 2 ? 40 : consumers() == 3 ? 32 : 56; }
-  constexpr int consumer_registers() const { return consumers() == 2 ? 232 : consumers() == 3 ? 160 : 256; }
+  /// Of a tile, those that a warpgroup computes with.
+  constexpr int own_keys() const { return splits_keys ? tile.block_n / consumers() : tile.block_n; }
+  /// What setmaxnreg leaves to loading threads and gives to computing ones: as much as a CTA had at entry.
+  constexpr int producer_registers() const { return consumers() == 2 ? 40 : 32; }
+  constexpr int consumer_registers() const { return consumers() == 2 ? 232 : consumers() == 3 ? 160 : 112; }
 
   /// A warpgroup's share of Q, and a warp's of O: they come and go by themselves.
   constexpr gpu::sm90::PanelTile q_tile() const { return {64, head_dim}; }
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile out_tile() const { return {16, head_dim}; }
   constexpr int warps() const { return 4 * consumers(); }
-  constexpr int q_buffers() const { return q_stages * consumers(); }
+  constexpr int q_buffers() const { return q_stages * row_groups(); }
   constexpr bool operator==(const Flash3ForwardShape&) const = default;
 };
 
 /// Offsets from the start of a CTA's shared memory; the end of the layout is its size. [bytes]
 struct Flash3ForwardLayout {
   int q = 0, k = 0, v = 0, out = 0;
+  int part = 0;   // where keys are split: O in fp32, maxima and sums of the second part, by thread
   int items = 0;  // 16 bytes a Q buffer, and for one ahead
   int q_full = 0, q_empty = 0, k_full = 0, k_empty = 0, v_full = 0, v_empty = 0;  // barriers of 8 bytes
+  int part_full = 0, part_empty = 0;
   int end = 0;
 
   constexpr explicit Flash3ForwardLayout(const Flash3ForwardShape& shape) {
@@ -65,6 +71,7 @@ struct Flash3ForwardLayout {
     k = shared.take(shape.kv_stages * shape.kv_tile().bytes());
     v = shared.take(shape.kv_stages * shape.kv_tile().bytes());
     out = shared.take(shape.output == Flash3Output::staged ? shape.warps() * shape.out_tile().bytes() : 0);
+    part = shared.take(shape.splits_keys ? 128 * 4 * (shape.head_dim / 2 + 4) : 0);
     items = shared.take(16 * (shape.q_buffers() + 1));
     q_full = shared.take(8 * shape.q_buffers());
     q_empty = shared.take(8 * shape.q_buffers());
@@ -72,20 +79,34 @@ struct Flash3ForwardLayout {
     k_empty = shared.take(8 * shape.kv_stages);
     v_full = shared.take(8 * shape.kv_stages);
     v_empty = shared.take(8 * shape.kv_stages);
+    part_full = shared.take(8);
+    part_empty = shared.take(8);
     end = shared.end;
   }
 };
 
 /// The head dimensions that have instances of their own.
-inline constexpr int kFlash3HeadDims[] = {64, 96, 128, 192, 256};
+inline constexpr int kFlash3HeadDims[] = {64, 96, 128, 160, 192, 256};
 
 /// Heads of a section: as many as fit, but no fewer than `least`, and all sections alike, since a small last
 /// one would end in long tiles.
 constexpr int flash3_even_sections(std::int64_t fitting, std::int64_t least, std::int64_t heads) {
   const std::int64_t wanted = fitting < least ? least : fitting;
   const std::int64_t most = wanted < heads ? wanted : heads;
-  const std::int64_t sections = (heads + most - 1) / most;
+  const std::int64_t wished = (heads + most - 1) / most, allowed = heads / least > 1 ? heads / least : 1;
+  const std::int64_t sections = wished < allowed ? wished : allowed;
   return static_cast<int>((heads + sections - 1) / sections);
+}
+
+inline constexpr int kHopperMultiprocessors = 132;  // of the H100 and H200 that shapes and orders are for
+
+/// Heads of a last section whose longest tile, begun when those before are done, still ends with the others.
+/// Up to a seventh of the whole, what sections win in L2 is more.
+/// @param longest, all  pairs of queries and keys, of a tile and of all heads
+constexpr std::int64_t flash3_least_heads(std::int64_t longest, std::int64_t all, std::int64_t heads) {
+  const double share = static_cast<double>(longest) * kHopperMultiprocessors / static_cast<double>(all);
+  if (share < 1.0 / 7) return 1;
+  return share >= 1.0 ? heads : 1 + static_cast<std::int64_t>(share * static_cast<double>(heads));
 }
 
 /// Heads of a section of TileOrder::head_swizzled, for masked problems: their K and V fit L2 while their q
@@ -94,13 +115,14 @@ constexpr int flash3_even_sections(std::int64_t fitting, std::int64_t least, std
 /// 16: 541, 32: 531, 64: 493. Where a head has few q tiles, Q and O take as much of L2 as K and V: at 512
 /// keys head_dim 128 32: 338, 64: 346, 128: 327, 256: 300; 256 32: 340, 64: 344, 128: 298; at 1024 keys 128
 /// 16: 461, 32: 472, 64: 466; 256 16: 473, 32: 492, 64: 446.
-/// @param heads  batch x query heads; group  query heads that share K and V
+/// @param heads  batch x query heads; group  query heads that share K and V; least  see
+/// flash3_least_heads()
 constexpr int flash3_heads_per_section(int head_dim, std::int64_t seqlen_k, std::int64_t heads,
-                                       std::int64_t group) {
+                                       std::int64_t group, std::int64_t least = 1) {
   const int mebibytes = (head_dim > 128 ? 64 : 32) / (seqlen_k <= 1024 ? 2 : 1);
   const std::int64_t bytes = std::int64_t{mebibytes} << 20;
   const std::int64_t head_bytes = 2 * 2 * seqlen_k * head_dim;
-  return flash3_even_sections(bytes / head_bytes * group, group, heads);
+  return flash3_even_sections(bytes / head_bytes * group, least > group ? least : group, heads);
 }
 static_assert(flash3_heads_per_section(128, 8192, 32, 1) == 8);
 static_assert(flash3_heads_per_section(256, 8192, 16, 1) == 8);
@@ -113,29 +135,40 @@ constexpr bool flash3_short_rows(std::int64_t visible_pairs, std::int64_t rows) 
   return visible_pairs <= 1024 * rows;
 }
 
-/// Registers bound block_n: of the 64 rows, a thread holds block_n / 2 scores, block_n / 4 registers of P
-/// (twice, if the scores are kept) and head_dim / 2 of O. Shared memory bounds the stages.
-/// @param short_rows  few steps a q tile: see flash3_short_rows()
-constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool short_rows = false) {
-  if (head_dim <= 64 && short_rows) return {{128, 128}, 64, 4, 2};
-  if (head_dim <= 64) return {{192, 128}, 64, 2, 2, Flash3Output::staged, true, Flash3Scores::recomputed};
+/// Registers bound block_n: of the 64 rows, a thread holds own_keys() / 2 scores, own_keys() / 4 registers of
+/// P (twice, if the scores are kept) and head_dim / 2 of O. Shared memory bounds the stages: where tiles are
+/// skipped, at least twice as many as a warpgroup skips at one end.
+/// @param low  64 rows, for grids of few tiles: see low_tiles() of flash3.cpp
+constexpr Flash3ForwardShape flash3_forward_shape(int head_dim, bool low = false) {
+  constexpr auto kStaged = Flash3Output::staged, kDirect = Flash3Output::direct;
+  constexpr auto kKept = Flash3Scores::kept, kRecomputed = Flash3Scores::recomputed;
+  if (head_dim <= 64 && low) return {{64, 128}, 64, 4, 2, kStaged, false, kKept, false, true};
+  if (head_dim <= 64) return {{256, 64}, 64, 6, 2, kStaged, false, kRecomputed, true};
+  if (head_dim <= 96 && low) return {{64, 128}, 96, 2, 2, kDirect, false, kKept, false, true};
   if (head_dim <= 96) return {{128, 128}, 96, 2, 2};
+  if (head_dim <= 128 && low) return {{64, 128}, 128, 2, 2, kDirect, false, kKept, false, true};
   if (head_dim <= 128) return {{128, 128}, 128, 2, 2};
-  if (head_dim <= 192) {
-    return {{128, 64}, 192, 3, 1, Flash3Output::direct, false, Flash3Scores::kept, true};
-  }
-  return {{128, 64}, 256, 2, 1, Flash3Output::direct, false};
+  if (head_dim <= 192 && low) return {{64, 64}, 192, 3, 1, kDirect, false, kKept, false, true};
+  if (low) return {{64, 64}, 256, 2, 1, kDirect, false, kKept, false, true};
+  if (head_dim <= 160) return {{128, 64}, 160, 3, 1, kDirect, false, kKept, true};
+  if (head_dim <= 192) return {{128, 64}, 192, 3, 1, kDirect, false, kKept, true};
+  return {{128, 64}, 256, 2, 1, kDirect, false};
 }
 /// Such a shape as a type, for templates.
-template <int kHeadDim, bool kShortRows = false>
+template <int kHeadDim, bool kLow = false>
 struct Flash3ForwardChoice {
-  static constexpr Flash3ForwardShape shape = flash3_forward_shape(kHeadDim, kShortRows);
+  static constexpr Flash3ForwardShape shape = flash3_forward_shape(kHeadDim, kLow);
 };
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(64, true)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(128)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(128, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(96, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(192, true)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(160)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(192)).end <= kSm90SharedBytes);
 static_assert(Flash3ForwardLayout(flash3_forward_shape(256)).end <= kSm90SharedBytes);
+static_assert(Flash3ForwardLayout(flash3_forward_shape(256, true)).end <= kSm90SharedBytes);
 
 }  // namespace tilescope

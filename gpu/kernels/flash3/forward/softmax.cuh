@@ -94,6 +94,26 @@ struct Flash3ScaledRows {
     sum[1] += tile_sum[1];
   }
 
+  /// Takes in what the same thread of another warpgroup has of its rows' other keys.
+  /// @param number  (int i): the i-th register of its O; behind them its maxima, then its sums
+  template <int kOutputs, typename Number>
+  __device__ __forceinline__ void join(float (&out)[kOutputs], float exponent_scale, Number&& number) {
+    float other_factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float other_max = number(kOutputs + half), new_max = fmaxf(max[half], other_max);
+      const float new_shift = new_max == kMinusInfinity ? 0.0f : shift_of(new_max, exponent_scale);
+      factor[half] = exp2_approx(new_shift - shift_of(max[half], exponent_scale));
+      other_factor[half] = exp2_approx(new_shift - shift_of(other_max, exponent_scale));
+      sum[half] = fmaf(sum[half], factor[half], other_factor[half] * number(kOutputs + 2 + half));
+      max[half] = new_max;
+    }
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) {
+      out[i] = fmaf(out[i], factor[i / 2 % 2], other_factor[i / 2 % 2] * number(i));
+    }
+  }
+
   template <int kOutputs>
   __device__ __forceinline__ void rescale(float (&out)[kOutputs]) const {
 #pragma unroll

@@ -419,7 +419,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
 
 template <Flash3Fp8Shape kShape>
 __device__ __forceinline__ void init_fp8_barriers(Flash3Fp8Shared<kShape> shared, int* last) {
-  init_q_and_k_barriers<kShape>(shared);
+  init_q_and_k_barriers<kShape>(shared, kShape.consumers());
   for (int stage = 0; stage < kShape.kv_stages; ++stage) {
     sm90::init_barrier(shared.transposed_full(stage), kShape.transposing_warps());
     sm90::init_barrier(shared.transposed_empty(stage), kShape.warps());

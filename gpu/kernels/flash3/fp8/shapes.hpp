@@ -39,6 +39,7 @@ struct Flash3Fp8Shape {
   static constexpr int transposing_warps() { return 3; }
   constexpr int v_stages() const { return raw_stages; }
   constexpr int consumers() const { return tile.block_m / 64; }
+  constexpr int row_groups() const { return consumers(); }
   constexpr int threads() const { return 128 * (1 + consumers()); }
   constexpr int producer_registers() const { return consumers() > 2 ? 32 : 40; }
   constexpr int consumer_registers() const { return consumers() > 2 ? 160 : 232; }

@@ -106,7 +106,7 @@ void check_forward() {
 template <typename Choice>
 void check_backward(const Case& c, DqStart start) {
   constexpr auto kType = sm90::ProductType::bf16;
-  using Forward = Flash3ForwardChoice<Choice::shape.head_dim, true>;
+  using Forward = Flash3ForwardChoice<flash3_forward_shape(Choice::shape.head_dim, true).head_dim, true>;
   CAPTURE(to_string(start));
   const AttentionProblem problem = problem_of<kType, Choice>(c);
   ProgramOptions options = Flash3::default_options(problem);
@@ -164,8 +164,8 @@ void check_repeats() {
 
 using namespace flash3_choices_test;
 
-template <int kHeadDim, bool kShortRows = false>
-using Forward = Flash3ForwardChoice<kHeadDim, kShortRows>;
+template <int kHeadDim, bool kLow = false>
+using Forward = Flash3ForwardChoice<kHeadDim, kLow>;
 
 TEST_CASE("flash3 forward: one small problem") {
   constexpr auto kType = sm90::ProductType::bf16;
@@ -192,11 +192,25 @@ TEST_CASE("flash3 forward: the edges of the tile, head_dim 192 and 256") {
   check_forward<sm90::ProductType::bf16, Forward<192>>();
   check_forward<sm90::ProductType::bf16, Forward<256>>();
 }
+TEST_CASE("flash3 forward: the edges of the tile, head_dim 160") {
+  check_forward<sm90::ProductType::fp16, Forward<160>>();
+}
+TEST_CASE("flash3 forward: 64 rows whose keys two warpgroups share") {
+  check_forward<sm90::ProductType::fp16, Forward<96, true>>();
+  check_forward<sm90::ProductType::bf16, Forward<128, true>>();
+  check_forward<sm90::ProductType::fp16, Forward<192, true>>();
+  check_forward<sm90::ProductType::bf16, Forward<256, true>>();
+}
 TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
 TEST_CASE("flash3 backward: persistent CTAs") {
   check_backward<Flash3BackwardChoice<64, false, true>>();
   check_backward<Flash3BackwardChoice<128, false, true>>();
 }
+TEST_CASE("flash3 backward: kv tiles of 64 keys, where there are few") {
+  check_backward<Flash3LowBackwardChoice<false>>();
+  check_backward<Flash3LowBackwardChoice<true>>();
+}
+TEST_CASE("flash3 backward: head_dim 160") { check_both_orders<160>(); }
 TEST_CASE("flash3 backward: head_dim 96") { check_both_orders<96>(); }
 TEST_CASE("flash3 backward: head_dim 128") { check_both_orders<128>(); }
 TEST_CASE("flash3 backward: head_dim 192") { check_both_orders<192>(); }

@@ -39,7 +39,8 @@ TEST_CASE("flash3's fused backward pass has sections that fit L2, of single head
   CHECK(grid.heads_per_section * head_bytes == 16 << 20);
   AttentionProblem grouped = middle;
   grouped.heads_kv = 2;
-  CHECK(backward_grid(grouped, BackwardOrder::fused).heads_per_section == 2);
+  // A longest kv tile begun with a last section of any less would be alone at the end.
+  CHECK(backward_grid(grouped, BackwardOrder::fused).heads_per_section == 16);
 }
 
 TEST_CASE("an ordered backward pass and the forward pass keep the sections that K and V allow") {
@@ -72,4 +73,31 @@ TEST_CASE("CTAs stay where rows are short, in the shapes that have room for it")
   CHECK(!flash3_backward_stays(768 * 100 + 1, 100));
   CHECK(Flash3::short_rows(causal(1, 1, 1024, 64)));
   CHECK(!Flash3::short_rows(causal(1, 1, 4096, 64)));
+}
+
+TEST_CASE("the last section is large enough for its longest tile to end with the others") {
+  AttentionProblem grouped = causal(2, 64, 3000, 128);
+  grouped.heads_kv = 8;
+  // A head's longest kv tile takes 24 q tiles of 8 heads; all of them, on 132 multiprocessors, 1.5 times as
+  // long.
+  CHECK(backward_grid(grouped, BackwardOrder::fused).heads_per_section == 16);
+  CHECK(flash3_least_heads(10, 1320000, 64) == 1);
+  CHECK(flash3_least_heads(500, 132000, 64) == 33);
+  CHECK(flash3_least_heads(1000, 132000, 64) == 64);
+}
+
+TEST_CASE("q tiles are 64 rows high where whole ones would leave multiprocessors without work") {
+  const auto forward_tile = [](const AttentionProblem& problem) {
+    return Flash3::default_options(problem)[PassName::forward].tile;
+  };
+  CHECK(forward_tile(causal(1, 1, 8192, 64)) == TileShape{64, 128});
+  CHECK(forward_tile(causal(1, 1, 8192, 128)) == TileShape{64, 128});
+  CHECK(forward_tile(causal(4, 32, 4096, 64)) == TileShape{256, 64});
+  CHECK(forward_tile(causal(4, 32, 4096, 128)) == TileShape{128, 128});
+  CHECK(forward_tile(causal(1, 1, 300, 128)) == TileShape{128, 128});
+  const auto backward_tile = [](const AttentionProblem& problem) {
+    return Flash3::default_options(problem)[PassName::dkdvdq].tile;
+  };
+  CHECK(backward_tile(causal(1, 1, 2048, 128)) == TileShape{64, 64});
+  CHECK(backward_tile(causal(4, 32, 4096, 128)) == TileShape{64, 128});
 }

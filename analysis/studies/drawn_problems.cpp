@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/studies/drawn_problems.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+
+#include "analysis/model/counts/closed_form.hpp"
+#include "cpu_ref/numeric/philox.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
+
+namespace tilescope {
+namespace {
+
+constexpr std::int64_t kDrawnHeadDims[] = {64, 72, 80, 96, 112, 128, 160, 192, 224, 256};
+constexpr std::int64_t kShortest = 128, kLongest = 48 << 10;
+constexpr double kMostFlops = 8e12;  // forward: a few milliseconds
+constexpr std::int64_t kMostHeads = 2048;
+
+/// Numbers of one problem, one after the other.
+class Dice {
+ public:
+  Dice(std::uint64_t seed, int problem) : seed_(seed), problem_(static_cast<std::uint32_t>(problem)) {}
+  /// In [0, 1).
+  double uniform() { return philox4x32(seed_, {{problem_, rolls_++, 0u, 0u}}).x[0] * 0x1p-32; }
+  std::int64_t log_uniform(double least, double most) {
+    return std::llround(least * std::pow(most / least, uniform()));
+  }
+  template <typename Value, std::size_t kCount>
+  Value one_of(const Value (&values)[kCount]) {
+    return values[static_cast<std::size_t>(uniform() * kCount)];
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t problem_, rolls_ = 0;
+};
+
+AttentionProblem draw(std::uint64_t seed, int index) {
+  Dice dice(seed, index);
+  AttentionProblem problem{.head_dim =
+                               kDrawnHeadDims[static_cast<std::size_t>(index) % std::size(kDrawnHeadDims)]};
+  problem.dtype = dice.uniform() < 0.5 ? ElementType::fp16 : ElementType::bf16;
+  problem.seqlen_k = dice.log_uniform(kShortest, kLongest);
+  if (dice.uniform() < 0.15) problem.seqlen_k = (problem.seqlen_k + 63) / 64 * 64;
+  problem.seqlen_q = problem.seqlen_k;
+  const double kind = dice.uniform();
+  if (kind < 0.45) {
+    problem.causal = true;
+  } else if (kind < 0.75) {  // full
+  } else if (kind < 0.88) {
+    problem.window_left =
+        dice.log_uniform(64, std::max<double>(128, 0.5 * static_cast<double>(problem.seqlen_k)));
+    problem.window_right = dice.uniform() < 0.7 ? 0 : problem.window_left;
+  } else {  // cross-attention with short queries
+    problem.seqlen_q =
+        dice.log_uniform(16, std::max<double>(32, 0.25 * static_cast<double>(problem.seqlen_k)));
+    problem.causal = dice.uniform() < 0.3;
+  }
+  const std::int64_t group = dice.one_of({1, 1, 1, 2, 4, 8, 7});
+  const std::int64_t tiles = dice.log_uniform(4, 8000), a_head = (problem.seqlen_q + 127) / 128;
+  const double flops_of_head =
+      4.0 * static_cast<double>(problem.seqlen_q * problem.seqlen_k * problem.head_dim);
+  const auto most = static_cast<std::int64_t>(kMostFlops / flops_of_head);
+  const std::int64_t groups =
+      std::clamp<std::int64_t>(std::min({tiles / a_head, most, kMostHeads}) / group, 1, kMostHeads);
+  problem.heads_kv = std::clamp<std::int64_t>(dice.log_uniform(1, 32), 1, groups);
+  problem.heads = problem.heads_kv * group;
+  problem.batch = groups / problem.heads_kv;
+  validate(problem);
+  return problem;
+}
+
+std::string length_class(std::int64_t keys) {
+  return keys < 1024 ? "N < 1K" : keys < 4096 ? "N 1K ... 4K" : keys < 16384 ? "N 4K ... 16K" : "N >= 16K";
+}
+
+/// What the problem has in common with others.
+std::vector<std::string> classes_of(const AttentionProblem& p) {
+  const std::int64_t tiles = p.batch * p.heads * ((p.seqlen_q + 127) / 128);
+  return {"all",
+          fmt::format("head_dim {}", p.head_dim),
+          length_class(p.seqlen_k),
+          p.seqlen_q != p.seqlen_k ? "cross"
+          : p.windowed()           ? "window"
+          : p.causal               ? "causal"
+                                   : "full",
+          p.group_size() > 1 ? "groups" : "as many key as query heads",
+          tiles < 132 ? "tiles of 128 queries < 132" : "tiles of 128 queries >= 132",
+          std::string(to_string(p.dtype))};
+}
+
+struct Ratio {
+  AttentionProblem problem;
+  double of_best = 0.0;
+};
+
+const PassRecord* timed_pass_of(const RunEntry& run, Direction direction) {
+  const auto found = std::find_if(run.passes.begin(), run.passes.end(), [&](const PassRecord& pass) {
+    return pass.direction == direction && pass.time;
+  });
+  return found == run.passes.end() ? nullptr : &*found;
+}
+
+std::vector<Ratio> ratios_of(const std::vector<RunEntry>& runs, const std::string& kernel,
+                             Direction direction) {
+  std::vector<Ratio> ratios;
+  for (const RunEntry& run : runs) {
+    const PassRecord* own = run.kernel == kernel ? timed_pass_of(run, direction) : nullptr;
+    if (!own) continue;
+    double best_s = 0.0;
+    for (const RunEntry& other : runs) {
+      const bool beside =
+          other.kernel != kernel && !other.kernel.starts_with("gpu:") && other.problem == run.problem;
+      const PassRecord* pass = beside ? timed_pass_of(other, direction) : nullptr;
+      if (pass && (best_s == 0.0 || pass->time->median_s < best_s)) best_s = pass->time->median_s;
+    }
+    if (best_s > 0.0) ratios.push_back({run.problem, best_s / own->time->median_s});
+  }
+  return ratios;
+}
+
+}  // namespace
+
+std::vector<AttentionProblem> drawn_problems(std::uint64_t seed, int count) {
+  std::vector<AttentionProblem> problems;
+  for (int i = 0; i < count; ++i) problems.push_back(draw(seed, i));
+  return problems;
+}
+
+std::vector<Stratum> strata_of(const std::vector<RunEntry>& runs, const std::string& kernel) {
+  std::vector<Stratum> strata;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    std::map<std::string, Stratum> by_name;
+    for (const Ratio& ratio : ratios_of(runs, kernel, direction)) {
+      for (const std::string& name : classes_of(ratio.problem)) {
+        Stratum& stratum =
+            by_name.try_emplace(name, Stratum{.direction = direction, .name = name}).first->second;
+        stratum.mean += std::log(ratio.of_best);
+        if (stratum.problems++ == 0 || ratio.of_best < stratum.worst) {
+          stratum.worst = ratio.of_best;
+          stratum.worst_problem = describe(ratio.problem);
+        }
+      }
+    }
+    const std::size_t begin = strata.size();
+    for (auto& [name, stratum] : by_name) {
+      stratum.mean = std::exp(stratum.mean / stratum.problems);
+      strata.push_back(stratum);
+    }
+    std::sort(strata.begin() + static_cast<std::ptrdiff_t>(begin), strata.end(),
+              [](const Stratum& a, const Stratum& b) {
+                return std::pair(a.name != "all", a.mean) < std::pair(b.name != "all", b.mean);
+              });
+  }
+  return strata;
+}
+
+}  // namespace tilescope
