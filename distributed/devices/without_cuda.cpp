@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stands in for what touches devices in a build made without nvcc.
 #include "distributed/devices/device_ranks.hpp"
-#include "distributed/devices/one_device.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope {

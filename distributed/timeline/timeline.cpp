@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "distributed/counts/rank_load.hpp"
-#include "distributed/timeline/ready_operations.hpp"
-#include "distributed/timeline/sm_clock.hpp"
+#include "distributed/timeline/clocks.hpp"
 
 namespace tilescope {
 namespace {

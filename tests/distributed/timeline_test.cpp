@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <random>
 
-#include "distributed/timeline/ready_operations.hpp"
-#include "distributed/timeline/sm_clock.hpp"
+#include "distributed/timeline/clocks.hpp"
 #include "tests/distributed/schedules.hpp"
 
 namespace tilescope {

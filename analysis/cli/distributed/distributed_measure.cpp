@@ -10,7 +10,6 @@
 #include "common/number_format.hpp"
 #include "common/statistics.hpp"
 #include "distributed/devices/device_ranks.hpp"
-#include "distributed/devices/one_device.hpp"
 
 namespace tilescope::cli {
 namespace {
