@@ -28,7 +28,7 @@ std::vector<EvenCtas> runs_of(const TileProgram& program, double block_tiles) {
 
 }  // namespace
 
-DeviceWork::DeviceWork(const DistributedProgram& program, const LaunchedKernel& kernel)
+DeviceWork::DeviceWork(const DistributedProgram& program, const RankKernel& kernel)
     : program_(program),
       kernel_(kernel),
       plan_(plan_accumulation(program)),

@@ -15,7 +15,7 @@
 namespace tilescope {
 
 /// A kernel as ranks launch it.
-struct LaunchedKernel {
+struct RankKernel {
   /// Its passes on a slice, in launch order.
   std::function<std::vector<TileProgram>(Direction, const AttentionProblem&)> programs;
   std::int64_t ctas_at_once = 0;  // of a GPU
@@ -32,7 +32,7 @@ struct EvenCtas {
 class DeviceWork {
  public:
   /// Program and kernel must outlive this.
-  DeviceWork(const DistributedProgram& program, const LaunchedKernel& kernel);
+  DeviceWork(const DistributedProgram& program, const RankKernel& kernel);
 
   const std::vector<EvenCtas>& ctas(const Attend& attend);
   /// Read and written by elementwise passes: before the first operation of a rank, and with each operation.
@@ -52,7 +52,7 @@ class DeviceWork {
   std::int64_t move_bytes(const Move& move, const MovePlan& plan) const;
 
   const DistributedProgram& program_;
-  const LaunchedKernel& kernel_;
+  const RankKernel& kernel_;
   AccumulationPlan plan_;
   std::vector<std::int64_t> cleared_;  // by rank
   std::map<Shape, std::vector<EvenCtas>> shapes_;

@@ -19,7 +19,7 @@ struct OperationWork {
 /// Launches by the CTAs of a kernel, and the sums that it needs.
 class KernelWork {
  public:
-  KernelWork(const DistributedProgram& program, const LaunchedKernel& kernel, const RankRates& rates)
+  KernelWork(const DistributedProgram& program, const RankKernel& kernel, const RankRates& rates)
       : program_(program), work_(program, kernel), rates_(rates) {}
   double cleared_seconds(int rank) const { return seconds(work_.cleared_bytes(rank)); }
   OperationWork of(int operation) {
@@ -284,7 +284,7 @@ std::size_t RankTimeline::last_rank() const {
 }
 
 RankTimeline predict_timeline(const DistributedProgram& program, const RankRates& rates,
-                              const LaunchedKernel* kernel) {
+                              const RankKernel* kernel) {
   const AttentionProblem& problem = program.problem;
   const double one_gpu_seconds =
       useful_flops(program.direction, problem.visible_pairs(), problem.head_dim) / rates.flops_per_second;

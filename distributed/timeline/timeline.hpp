@@ -61,6 +61,6 @@ struct RankTimeline {
 /// @param kernel  null: a launch takes its useful FLOP and ends on all SMs at once, and sums are made by the
 ///                program's additions and roundings
 RankTimeline predict_timeline(const DistributedProgram& program, const RankRates& rates,
-                              const LaunchedKernel* kernel = nullptr);
+                              const RankKernel* kernel = nullptr);
 
 }  // namespace tilescope

@@ -19,7 +19,7 @@ using testing::DistributedCase;
 constexpr RankRates kRates{600e12, 3e12, 390e9, 9e-6, 5e-6};
 
 /// Forward 64 x 64, with dK and dV of a fused pass backward, on so many SMs.
-LaunchedKernel kernel_on(std::int64_t sms) {
+RankKernel kernel_on(std::int64_t sms) {
   return {.programs =
               [](Direction direction, const AttentionProblem& problem) {
                 ProgramOptions options = ProgramOptions::with_tile({64, 64});
@@ -79,8 +79,8 @@ TEST_CASE("what several GPUs lose is told whole, by causes that are not below no
   for (const DistributedCase& c : distributed_cases({1, 2, 3, 4})) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       const DistributedProgram program = build_distributed(c.problem, direction, c.options);
-      const LaunchedKernel kernel = kernel_on(8);
-      for (const LaunchedKernel* of : {static_cast<const LaunchedKernel*>(nullptr), &kernel}) {
+      const RankKernel kernel = kernel_on(8);
+      for (const RankKernel* of : {static_cast<const RankKernel*>(nullptr), &kernel}) {
         INFO(describe(c));
         const RankTimeline timeline = predict_timeline(program, kRates, of);
         const double lost = timeline.seconds - timeline.one_gpu_seconds / program.ranks;
@@ -106,7 +106,7 @@ AttentionProblem even_problem() {
 }
 TimeSplit lost_of(const AttentionProblem& problem, Direction direction, LinkSchedule schedule,
                   const RankRates& rates, std::int64_t sms) {
-  const LaunchedKernel kernel = kernel_on(sms);
+  const RankKernel kernel = kernel_on(sms);
   return predict_timeline(build_distributed(problem, direction, {schedule, 2}), rates, &kernel).lost;
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a link carries one transfer after the other, in as well as out") {
 }
 
 TEST_CASE("each kernel that an operation launches takes its time to begin") {
-  const LaunchedKernel kernel = kernel_on(128);
+  const RankKernel kernel = kernel_on(128);
   const DistributedProgram alone =
       build_distributed(even_problem(), Direction::backward, {LinkSchedule::ring, 1});
   const DeviceWork work(alone, kernel);
@@ -192,7 +192,7 @@ TEST_CASE("the bytes of passes beside the launches, by what stands in memory bef
   for (const DistributedCase& c : distributed_cases({2, 3, 4})) {
     const DistributedProgram program = build_distributed(c.problem, Direction::backward, c.options);
     const AccumulationPlan plan = plan_accumulation(program);
-    const LaunchedKernel kernel = kernel_on(8);
+    const RankKernel kernel = kernel_on(8);
     const DeviceWork work(program, kernel);
     const std::int64_t element = element_bytes(c.problem.dtype);
     for (int index = 0; index < static_cast<int>(program.operations.size()); ++index) {

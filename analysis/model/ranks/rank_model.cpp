@@ -14,7 +14,7 @@ namespace {
 /// Fitted, with the machine's launch_seconds, to the times of 16/16 heads on two H200
 /// (reports/data/ranks-bench-mha.json.gz: zigzag, all-gather and ulysses, 2048 ... 16384 tokens a GPU, both
 /// passes), of which they leave 2.5 % on the mean. Those of 32/8 heads were not looked at.
-constexpr double kBlockTiles = 1;    // see LaunchedKernel
+constexpr double kBlockTiles = 1;    // see RankKernel
 constexpr double kSumsShare = 0.85;  // of the rate at which memory is copied, of passes that merge and round
 
 bool computes(const Kernel& kernel, const Machine& machine, const AttentionProblem& problem,
@@ -34,10 +34,9 @@ double above_zero(const char* field, double value, const char* unit) {
 
 }  // namespace
 
-std::optional<LaunchedKernel> RankModel::launched(const AttentionProblem& problem,
-                                                  Direction direction) const {
+std::optional<RankKernel> RankModel::launched(const AttentionProblem& problem, Direction direction) const {
   if (kernel == nullptr) return std::nullopt;
-  LaunchedKernel launched;
+  RankKernel launched;
   launched.programs = [row = kernel](Direction which, const AttentionProblem& slice) {
     return row->programs(which, slice, options_with_shared_dq(*row, slice));
   };

@@ -27,7 +27,7 @@ struct RankModel {
   Machine on;
 
   /// As ranks launch the kernel; nothing without one.
-  std::optional<LaunchedKernel> launched(const AttentionProblem& problem, Direction direction) const;
+  std::optional<RankKernel> launched(const AttentionProblem& problem, Direction direction) const;
 };
 
 /// @param candidates  the first that computes the problem on the machine is what ranks launch
