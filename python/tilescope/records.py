@@ -410,7 +410,7 @@ class Figure:
         return f"<Figure {self.name}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        # As an image, not inlined: several inlined gnuplot SVGs share ids and spoil each other.
+        # As an image, not inlined: several inlined SVGs share ids and spoil each other.
         return {"image/svg+xml": self.svg, "text/plain": repr(self)}
 
 
