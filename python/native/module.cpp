@@ -201,7 +201,7 @@ void bind_arrays(nb::module_& module) {
 }
 
 void bind_device(nb::module_& module) {
-  module.attr("MOST_ROW_STRIDE") = kMaxRowStride;
+  module.def("most_row_stride", [] { return kMaxRowStride; });
   module.def(
       "choose_kernel",
       [](const AttentionProblem& problem, std::string kernel, std::optional<std::array<int, 2>> tile,

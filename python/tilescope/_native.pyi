@@ -148,8 +148,7 @@ def timeline(interval_s: float, work: Callable[[], object]) -> str: ...
 def choose_kernel(
     problem: Problem, kernel: str, tile: tuple[int, int] | None, order: str, compute_capability: int, backward: bool
 ) -> KernelUse: ...
-
-MOST_ROW_STRIDE: int
+def most_row_stride() -> int: ...
 
 class DeviceLaunch:
     def __init__(

@@ -256,7 +256,10 @@ def diff(
 
 
 def report(*records: Record | str | os.PathLike[str]) -> Report:
-    """Tables and figures on records: ``.save(folder)`` writes them, a notebook shows them."""
+    """Tables and figures on records: ``.save(folder)`` writes them, a notebook shows them.
+
+    Raises BadInput for no record, and for one that is damaged or of a kind that no page shows.
+    """
     if not records:
         raise bad_input("records", "()", "must be at least one")
     loaded = [record if isinstance(record, Record) else load(record) for record in records]

@@ -42,6 +42,7 @@ _TYPES = {
 }
 _TYPES_OF_WORKSPACES = {name: dtype for dtype, name in _TYPES.items()}
 _NOWHERE = (0, (0, 0, 0, 0))
+_MOST_ROW_STRIDE = _native.most_row_stride()
 MOST_WAYS = 4096  # of calling, that are remembered
 
 
@@ -141,7 +142,7 @@ def _with_seed(problem, seed):
 @functools.lru_cache(MOST_WAYS)
 def _rows_fit(shape: Any, strides: tuple[int, ...], itemsize: int) -> bool:
     chunk = 16 // itemsize if shape[-1] * itemsize % 16 == 0 else 1
-    return strides[-1] == 1 and strides[-2] <= _native.MOST_ROW_STRIDE and all(
+    return strides[-1] == 1 and strides[-2] <= _MOST_ROW_STRIDE and all(
         size == 1 or (stride > 0 and stride % chunk == 0) for size, stride in zip(shape[:-1], strides[:-1])
     )
 
