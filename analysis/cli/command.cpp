@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
@@ -104,20 +105,33 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
       ->type_name("FILE|-")
       ->group(kOutputGroup);
   command.add_flag("--quiet", context.quiet, "print no text; the exit code tells")->group(kOutputGroup);
-  command
-      .add_option(
-          "--log-level", context.log.level,
-          "tell on standard error what happens (tilescope list log-levels); else $TILESCOPE_LOG_LEVEL")
-      ->type_name("LEVEL")
-      ->group(kOutputGroup);
-  command
-      .add_option("--log-file", context.log.file,
-                  "add it to FILE, at level debug unless --log-level is given; else $TILESCOPE_LOG_FILE")
-      ->type_name("FILE")
-      ->group(kOutputGroup);
+  add_value(command, "--log-level", context.log.level, "LEVEL",
+            "tell on standard error what happens (tilescope list log-levels); else $TILESCOPE_LOG_LEVEL",
+            kOutputGroup);
+  add_value(command, "--log-file", context.log.file, "FILE",
+            "add it to FILE, at level debug unless --log-level is given; else $TILESCOPE_LOG_FILE",
+            kOutputGroup);
   command.get_help_ptr()->group(kOutputGroup);
   command.final_callback([&context, action = std::move(action)] { context.action = action; });
   return command;
+}
+
+void add_commands(CLI::App& app, CommandContext& context, CommandRunner run) {
+  add_demo_command(app, context, run);
+  add_verify_command(app, context);
+  add_simulate_command(app, context);
+  add_compare_command(app, context);
+  add_study_command(app, context);
+  add_run_command(app, context);
+  add_bench_command(app, context);
+  add_profile_command(app, context);
+  add_ceilings_command(app, context);
+  add_report_command(app, context);
+  add_record_command(app, context);
+  add_explain_command(app, context);
+  add_diff_command(app, context);
+  add_list_command(app, context);
+  add_help_commands(app, context, run);
 }
 
 Progress::Progress(const CommandContext& context, std::string what, std::int64_t total)

@@ -34,6 +34,9 @@ struct LogOptions {
 /// @throws BadInput for a level that there is not, and a file that cannot be written
 void open_log(const LogOptions& options);
 
+/// What the log's file could not take, as a sentence; nothing where it took every line.
+std::optional<std::string> log_failure();
+
 /// Whether log lines go to standard error, where they would tear a line of progress.
 bool log_on_terminal();
 
@@ -114,6 +117,9 @@ class Progress {
 
 /// Runs a whole command line, `tilescope` first, and returns its exit code.
 using CommandRunner = int (*)(const std::vector<std::string>& argv);
+
+/// All subcommands, in the order in which --help lists them.
+void add_commands(CLI::App& app, CommandContext& context, CommandRunner run);
 
 // One a subcommand, each in the file of its name.
 void add_bench_command(CLI::App& app, CommandContext& context);

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 
@@ -51,6 +52,8 @@ std::optional<std::string> given_or_variable(const std::optional<std::string>& g
 
 struct Outputs {
   std::shared_ptr<spdlog::logger> terminal, file;
+  std::atomic<bool> file_failed = false;
+  std::string file_text;  // "--log-file = PATH"
 };
 
 Outputs& outputs() {
@@ -67,7 +70,8 @@ void open_log(const LogOptions& options) {
   const LogLevel level = level_text ? parse_log_level(field, *level_text)
                          : path     ? LogLevel::debug
                                     : LogLevel::off;
-  outputs() = {};
+  outputs().terminal = outputs().file = nullptr;
+  outputs().file_failed = false;
   if (level == LogLevel::off) return set_log(LogLevel::off, nullptr);
   if (level_text) outputs().terminal = logger_of(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
   if (path) {
@@ -75,15 +79,22 @@ void open_log(const LogOptions& options) {
     require_writable_file(file_field, *path);
     try {
       outputs().file = logger_of(std::make_shared<spdlog::sinks::basic_file_sink_mt>(*path));
+      outputs().file->set_error_handler([](const std::string&) { outputs().file_failed = true; });
+      outputs().file_text = std::string(file_field) + " = " + *path;
     } catch (const spdlog::spdlog_ex& error) {
       throw BadInput(file_field, *path, error.what());
     }
   }
   set_log(level, [](LogLevel of_line, const std::string& line) {
-    const Outputs& open = outputs();
+    Outputs& open = outputs();
     if (open.terminal && of_line != LogLevel::error) open.terminal->log(spdlog_level(of_line), line);
     if (open.file) open.file->log(spdlog_level(of_line), line);
   });
+}
+
+std::optional<std::string> log_failure() {
+  if (!outputs().file_failed) return std::nullopt;
+  return outputs().file_text + " cannot be written: make room, or name another place";
 }
 
 bool log_on_terminal() { return outputs().terminal != nullptr; }

@@ -13,6 +13,7 @@
 #include <exception>
 #include <new>
 #include <regex>
+#include <sstream>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -63,13 +64,15 @@ BadInput unexpected_argument(const CLI::App& app) {
   }
   const std::string where = command == &app ? "tilescope" : command->get_name();
   if (word.starts_with("-")) return unknown_name(where + " option", word.substr(0, word.find('=')), options);
-  return BadInput(where + " argument", "'" + word + "'", "must be left out; see --help");
+  return BadInput(where + " argument", "'" + word + "'", "is one too many; see --help");
 }
 
-/// CLI11's "--seqlen: 1 required N missing" as a sentence.
+/// CLI11's "--seqlen: 1 required N missing" and "--seqlen: At Most 1 required but received 2" as sentences.
 std::string without_jargon(const std::string& reason) {
-  return std::regex_replace(reason, std::regex("^(--[a-z0-9-]+): 1 required (.*) missing$"),
-                            "$1 = '': $2 is required after it");
+  const std::string missing = std::regex_replace(
+      reason, std::regex("^(--[a-z0-9-]+): 1 required (.*) missing$"), "$1 = '': $2 is required after it");
+  return std::regex_replace(missing, std::regex("^(--[a-z0-9-]+): At Most 1 required but received ([0-9]+)$"),
+                            "$1 is given $2 times: it may be given once");
 }
 
 int run(const std::vector<std::string>& argv);
@@ -83,25 +86,6 @@ constexpr const char* kGreeting = R"(TileScope: {}
   tilescope list                          kernels, machines, problems, ...: the names that options take
   tilescope --help                        all commands; tilescope COMMAND --help has options and examples
 )";
-
-/// In the order in which --help lists them.
-void add_commands(CLI::App& app, CommandContext& context) {
-  add_demo_command(app, context, run);
-  add_verify_command(app, context);
-  add_simulate_command(app, context);
-  add_compare_command(app, context);
-  add_study_command(app, context);
-  add_run_command(app, context);
-  add_bench_command(app, context);
-  add_profile_command(app, context);
-  add_ceilings_command(app, context);
-  add_report_command(app, context);
-  add_record_command(app, context);
-  add_explain_command(app, context);
-  add_diff_command(app, context);
-  add_list_command(app, context);
-  add_help_commands(app, context, run);
-}
 
 int run(const std::vector<std::string>& argv) {
   CLI::App app(kPurpose, "tilescope");
@@ -117,7 +101,7 @@ int run(const std::vector<std::string>& argv) {
     context.print(fmt::format(kGreeting, kPurpose));
     return kFine;
   }
-  add_commands(app, context);
+  add_commands(app, context, run);
   try {
     require_known_command(app, argv);
     app.parse(std::vector<std::string>(argv.rbegin(), argv.rend() - 1));
@@ -127,13 +111,17 @@ int run(const std::vector<std::string>& argv) {
     log_text(LogLevel::info, [&] { return fmt::format("begins: {}", fmt::join(argv, " ")); });
     const auto began = std::chrono::steady_clock::now();
     const int code = context.action();
+    if (const auto lack = log_failure()) throw MachineLacks(*lack);
     log_text(LogLevel::info, [&] {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began;
       return fmt::format("ends with exit code {} after {:.3f} s: {}", code, elapsed.count(), argv[1]);
     });
     return code;
   } catch (const CLI::Success& request) {  // --help, --version
-    return app.exit(request);
+    std::ostringstream text;
+    app.exit(request, text, text);
+    CommandContext().print(text.str());
+    return kFine;
   } catch (const CLI::ExtrasError&) {
     return complain(unexpected_argument(app).what(), kBadInput);
   } catch (const CLI::ConversionError& error) {  // other options are taken as text
@@ -153,7 +141,9 @@ int main(int argc, char** argv) {
   try {
     return run({argv, argv + argc});
   } catch (const BadInput& error) {
-    return complain(error.what(), kBadInput);
+    // A flag has no value to be named: "--decode must stand with --model".
+    const bool flag = error.value() == "given";
+    return complain(flag ? error.field() + " " + error.allowed() : error.what(), kBadInput);
   } catch (const MachineLacks& error) {
     return complain(error.what(), kMachineLacks);
   } catch (const RankFailure& error) {

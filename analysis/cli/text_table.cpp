@@ -44,7 +44,7 @@ std::string wrapped(const std::string& sentence) {
   return lines;
 }
 
-std::string counted(std::size_t count, const std::string& word) {
+std::string counted(std::int64_t count, const std::string& word) {
   const char* ending = count == 1 ? "" : word.ends_with('s') ? "es" : "s";
   return fmt::format("{} {}{}", count, word, ending);
 }

@@ -27,7 +27,7 @@ std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
 std::string wrapped(const std::string& sentence);
 
 /// "1 run", "2 runs", "3 passes"
-std::string counted(std::size_t count, const std::string& word);
+std::string counted(std::int64_t count, const std::string& word);
 
 /// One line a row, columns two spaces apart, each line behind `indent`. Rows may be of different lengths.
 /// Columns marked in `right` are aligned to the right.

@@ -40,8 +40,9 @@ const ModelShape& find_model(std::string_view name) {
 
 AttentionProblem layer_problem(const ModelShape& model, std::int64_t tensor_parallel, std::int64_t batch,
                                std::int64_t seqlen, bool decode) {
-  const bool shares = model.heads_kv % tensor_parallel == 0 || tensor_parallel % model.heads_kv == 0;
-  if (tensor_parallel < 1 || model.heads % tensor_parallel != 0 || !shares) {
+  const auto divides = [](std::int64_t divisor, std::int64_t number) { return number % divisor == 0; };
+  if (tensor_parallel < 1 || !divides(tensor_parallel, model.heads) ||
+      (!divides(tensor_parallel, model.heads_kv) && !divides(model.heads_kv, tensor_parallel))) {
     throw BadInput("tp", std::to_string(tensor_parallel),
                    "must divide the " + std::to_string(model.heads) + " heads of " + std::string(model.name) +
                        ", and divide or be a multiple of its " + std::to_string(model.heads_kv) +

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "analysis/cli/bench/bench_report.hpp"
+#include "analysis/cli/bench/bench.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/run_record.hpp"
 #include "analysis/studies/bench_sweeps.hpp"

@@ -145,6 +145,7 @@ TEST_CASE("diff refuses what it cannot compare") {
       {{"diff", damaged, files.now}, {damaged, "JSON"}},
       {{"diff", files.base, other}, {other, "schema", "tilescope.run/9", "tilescope.run/1"}},
       {{"diff", files.base, files.base, "--budget", "tiem=5%"}, {"--budget", "tiem", "did you mean time"}},
+      {{"diff", files.base, files.base, "--budget", "time=inf%"}, {"--budget", "time=inf%", "finite"}},
       {{"diff", files.base, files.base, "--budget", "time=-5%"}, {"--budget", "time=-5%", "at least 0"}},
       {{"diff", files.base, files.base, files.base}, {"diff argument", files.base}},
   };

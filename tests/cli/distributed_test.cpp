@@ -193,6 +193,7 @@ TEST_CASE("what several GPUs cannot share is bad input; schedules are listed") {
   refused({"run", "--gpus", "2", "--schedule", "ring,zigzag", "--seqlen", "64", "--out", "o"}, "--schedule");
   refused({"explain", "--link-bytes", "1MB", "--preset", "llama3-8b"}, "--gpus");
   refused({"simulate", "--gpus", "2", "--flop-rate", "-1"}, "flop-rate");
+  refused({"simulate", "--gpus", "2", "--flop-rate", "inf"}, "flop-rate");
   refused({"bench", "--processes"}, "--gpus");
   refused({"profile", "--gpus", "2", "--processes"}, "one process reads");
   refused({"run", "--gpus", "2", "--processes", "--seqlen", "64", "--out", "o"}, "one process writes");

@@ -18,7 +18,7 @@ TEST_CASE("a mistyped command or option is refused with the nearest name") {
       {{"list", "problems", "--jsn=x"}, {"list option", "--jsn", "did you mean --json?"}},
       {{"list", "problems", "more"}, {"list argument", "more"}},
       {{"list", "problems", "--json"}, {"--json", "required"}},
-      {{"list", "problems", "--json", "a", "--json", "b"}, {"--json"}},
+      {{"list", "problems", "--json", "a", "--json", "b"}, {"--json is given 2 times: it may be given once"}},
       {{"list", "two\nlines"}, {"list", "two lines", "problems"}},
   };
   for (const BadCommand& bad : cases) check_refused(bad);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `tilescope profile --kernel` prints of a measured run.
-#include "analysis/cli/profile/measured_tables.hpp"
+#include "analysis/cli/profile/profile.hpp"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
-#include "analysis/cli/profile/profile.hpp"
 #include "tests/cli/diff_records.hpp"
 
 namespace tilescope::testing {

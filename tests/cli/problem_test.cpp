@@ -187,4 +187,9 @@ TEST_CASE("bad problem options are refused by field, value and what is allowed")
   }
 }
 
+TEST_CASE("a scale by which every score overflows is refused") {
+  CHECK(parse_problem({"--scale", "1e30"}).problem.softmax_scale == 1e30);
+  for (const char* scale : {"1e308", "-1e31"}) CHECK_THROWS_AS(parse_problem({"--scale", scale}), BadInput);
+}
+
 }  // namespace tilescope::cli

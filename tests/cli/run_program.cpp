@@ -23,7 +23,7 @@ namespace {
 
 /// Starts the program with the given standard output; standard error goes to `err_path`.
 pid_t start(const std::vector<std::string>& arguments, const std::filesystem::path& folder, int out,
-            const std::filesystem::path& err_path) {
+            const std::filesystem::path& err_path, unsigned seconds = 0) {
   std::vector<std::string> words = {TILESCOPE_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -36,6 +36,7 @@ pid_t start(const std::vector<std::string>& arguments, const std::filesystem::pa
   const int null = open("/dev/null", O_RDONLY);
   if (chdir(folder.c_str()) == 0 && dup2(null, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0) {
     std::signal(SIGPIPE, SIG_DFL);  // as a shell leaves it
+    alarm(seconds);
     execv(TILESCOPE_PROGRAM, argv.data());
   }
   _exit(127);
@@ -50,12 +51,12 @@ int wait_for(pid_t child) {
 }  // namespace
 
 ProgramResult run_program(const std::vector<std::string>& arguments, const std::filesystem::path& folder,
-                          const std::string& stdout_path) {
+                          const std::string& stdout_path, unsigned seconds) {
   const TemporaryFolder files;
   const std::string out_path = stdout_path.empty() ? (files.path() / "out").string() : stdout_path;
   const int out = open(out_path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   ProgramResult result;
-  result.exit_code = wait_for(start(arguments, folder, out, files.path() / "err"));
+  result.exit_code = wait_for(start(arguments, folder, out, files.path() / "err", seconds));
   close(out);
   if (stdout_path.empty()) result.out = read_file(out_path);
   result.err = read_file(files.path() / "err");

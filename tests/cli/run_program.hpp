@@ -16,9 +16,10 @@ struct ProgramResult {
 };
 
 /// Runs `tilescope ARGUMENTS...` in `folder`; its standard output is caught, or goes to `stdout_path`.
+/// @param seconds  after which SIGALRM ends it; 0: never
 ProgramResult run_program(const std::vector<std::string>& arguments,
                           const std::filesystem::path& folder = std::filesystem::current_path(),
-                          const std::string& stdout_path = "");
+                          const std::string& stdout_path = "", unsigned seconds = 0);
 
 /// Runs `tilescope ARGUMENTS...` with a standard output that nobody reads any more.
 ProgramResult run_program_without_reader(const std::vector<std::string>& arguments);

@@ -80,12 +80,12 @@ TEST_CASE(
 
 TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
   const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
-  CHECK(contains(h200, "kernel: gpu:flash2-mma, because it is the highest rung"));
+  CHECK(contains(h200, "kernel: gpu:flash2-mma, because no higher rung"));
   CHECK(contains(h200, "gpu:flash2-mma, forward"));
   CHECK(contains(h200, "DRAM bytes of gpu:flash2-mma on h200: CTAs head-swizzled, tiles ascending"));
   CHECK(contains(h200, "calibrated by counters"));
   const std::string a100 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--machine", "a100-80gb"});
-  CHECK(contains(a100, "kernel: gpu:flash2-mma, because it is the highest rung"));  // as on any machine
+  CHECK(contains(a100, "kernel: gpu:flash2-mma, because no higher rung"));  // as on any machine
   CHECK(contains(a100, "LRU cache of 25.60 MiB (assumed)"));
   CHECK(contains(simulated({"--seqlen", "512", "--l2-bytes", "32MiB"}), "LRU cache of 32 MiB, as asked"));
 }
@@ -101,7 +101,7 @@ TEST_CASE("bounds that say nothing are not printed") {
 TEST_CASE("a kernel that was not named is the same on every machine, and says why it was taken") {
   const std::string two =
       simulated({"--seqlen", "512", "--dtype", "fp16", "--machine", "a100-80gb,h200", "--closed-form"});
-  CHECK(contains(two, "kernel: gpu:flash2-mma, because it is the highest rung"));
+  CHECK(contains(two, "kernel: gpu:flash2-mma, because no higher rung"));
   const std::string tile = simulated({"--seqlen", "512", "--dtype", "fp16", "--tile", "256x256"});
   CHECK(contains(tile, "kernel: cpu:flash2, because gpu:flash2-mma "));
   CHECK(contains(tile, "256x256"));
@@ -109,7 +109,7 @@ TEST_CASE("a kernel that was not named is the same on every machine, and says wh
                  "kernel: gpu:flash2-simt, because gpu:flash2-mma computes"));
   const std::string untyped = simulated({"--seqlen", "512"});
   CHECK(contains(untyped, "B1 H8 N512 D64 fp16\n"));
-  CHECK(contains(untyped, "kernel: gpu:flash2-mma, because it is the highest rung"));
+  CHECK(contains(untyped, "kernel: gpu:flash2-mma, because no higher rung"));
   CHECK_FALSE(contains(simulated({"--seqlen", "512", "--kernel", "cpu:flash2"}), "kernel: "));
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("a model's layer, its devices, and bytes a layer and a token") {
   const std::string decode =
       simulated({"--model", "llama3-70b", "--tp", "8", "--decode", "--seqlen", "4k", "--batch", "2"});
   CHECK(contains(decode, "B2 H8/1 Nq1 Nk4096 D128 bf16 causal"));
-  CHECK(contains(decode, "in 80 layers"));
+  CHECK(contains(decode, "Llama 3 70B forward"));
   CHECK(contains(decode, "a token"));
   CHECK(contains(simulated({"--model", "mistral-7b", "--seqlen", "512"}), "window(4095,-1)"));
   const std::string two =
@@ -264,6 +264,25 @@ TEST_CASE("a kernel of one element type gets it where none was chosen") {
   const ProgramResult bench = run_program({"bench", "--kernel", "gpu:flash2-mma", "--seqlen", "256"});
   CHECK_FALSE(contains(bench.err, "not fp32"));
   check_refused({{"simulate", "--kernel", "gpu:flash2-mma", "--dtype", "fp32"}, {"not fp32"}});
+}
+
+TEST_CASE("--tune-bytes by formula alone says nothing of DRAM") {
+  const std::string text = simulated(
+      {"--seqlen", "256", "--heads", "1", "--kernel", "cpu:flash2", "--tune-bytes", "--closed-form"});
+  CHECK_FALSE(contains(text, "DRAM"));
+  CHECK_FALSE(contains(text, "replayed"));
+  CHECK(contains(text, "choices counted by formula"));
+}
+
+TEST_CASE("devices that share a model's heads are at least one; a changed layer is not the model's") {
+  for (const char* tp : {"0", "-1", "-9223372036854775807"}) {
+    check_refused({{"simulate", "--model", "llama3-70b", "--tp", tp}, {"tp", tp, "must divide"}});
+  }
+  const std::vector<std::string> layer = {"--model", "llama3-70b", "--seqlen", "256", "--closed-form"};
+  CHECK(contains(simulated(layer), "Llama 3 70B forward"));
+  std::vector<std::string> other = layer;
+  other.insert(other.end(), {"--heads", "8"});
+  CHECK_FALSE(contains(simulated(other), "Llama 3 70B forward"));
 }
 
 }  // namespace tilescope::testing

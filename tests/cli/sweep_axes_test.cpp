@@ -77,3 +77,13 @@ TEST_CASE("axes and values that cannot be are refused") {
     CHECK_THROWS_AS(points({axis}), BadInput);
   }
 }
+
+TEST_CASE("a sweep has a limit, which is looked at before the problems are made") {
+  std::string many = "1";
+  for (int i = 2; i <= 200; ++i) many += "," + std::to_string(i);
+  CHECK(points({"seqlen_q=" + many}).size() == 200);
+  const std::vector<std::string> axes = {"seqlen_q=" + many, "seqlen_k=" + many, "batch=" + many,
+                                         "heads=" + many};
+  CHECK_THROWS_WITH_AS(points(axes), "sweep = 40000 problems: must be at most 10000: choose fewer values",
+                       BadInput);
+}

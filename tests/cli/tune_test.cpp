@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "analysis/cli/bench/bench_tune.hpp"
+#include "analysis/cli/bench/bench.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "tests/cli/program.hpp"
 

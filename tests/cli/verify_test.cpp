@@ -174,6 +174,7 @@ TEST_CASE("verify refuses what it cannot judge") {
   check_refused({{"verify", "--rows", "8", "--quick"}, {"rows", "--quick"}});
   check_refused({{"verify", "--inputs", "abnormal"}, {"inputs", "abnormal", "normal, outlier"}});
   check_refused({{"verify", "--quick", "--full"}, {"--quick", "--full"}});
+  check_refused({{"verify", "--quick", "--dtype", "fp16"}, {"--quick must stand without"}});
   check_refused({{"verify", "--repeat", "1"}, {"repeat", "1", "2 ... "}});
   const ProgramResult large = run_program({"verify", "--seqlen", "1000000", "--heads", "64"});
   CHECK(large.exit_code == 3);

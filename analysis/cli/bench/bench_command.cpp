@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "analysis/cli/bench/bench.hpp"
-#include "analysis/cli/bench/bench_report.hpp"
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -166,45 +165,35 @@ int bench(BenchArguments& arguments, const CommandContext& context) {
 }
 
 void add_cpu_options(BenchArguments& arguments, CLI::App& command) {
-  command.add_option("--threads", arguments.threads, "CPU: OpenMP threads; default all")->type_name("N");
-  command.add_option("--repetitions", arguments.repetitions, "CPU: samples of each time; default 5")
-      ->type_name("N");
-  command.add_option("--seconds", arguments.seconds, "CPU: length of a sample; default 0.3")->type_name("S");
+  add_value(command, "--threads", arguments.threads, "N", "CPU: OpenMP threads; default all");
+  add_value(command, "--repetitions", arguments.repetitions, "N", "CPU: samples of each time; default 5");
+  add_value(command, "--seconds", arguments.seconds, "S", "CPU: length of a sample; default 0.3");
 }
 
 void add_device_options(BenchArguments& arguments, CLI::App& command) {
-  command
-      .add_option("--rounds", arguments.rounds, "GPU: turns that each kernel takes on a problem; default 2")
-      ->type_name("N");
-  command
-      .add_option("--rest", arguments.rest,
-                  "GPU: idle time before each sample; default 0.5 ms, which --peers have, too")
-      ->type_name("MS");
+  add_value(command, "--rounds", arguments.rounds, "N",
+            "GPU: turns that each kernel takes on a problem; default 2");
+  add_value(command, "--rest", arguments.rest, "MS",
+            "GPU: idle time before each sample; default 0.5 ms, which --peers have, too");
   command.add_flag(
       "--tune", arguments.tune,
       "GPU: time every tile shape of the kernels, with their warps and stages, and keep the fastest for "
       "later runs");
-  command.add_option("--tune-file", arguments.tune_file, "GPU: where tuned tiles are kept and looked for")
-      ->type_name("FILE.json");
+  add_value(command, "--tune-file", arguments.tune_file, "FILE.json",
+            "GPU: where tuned tiles are kept and looked for");
 }
 
 void add_file_options(BenchArguments& arguments, CLI::App& command) {
-  command
-      .add_option("--csv", arguments.csv,
-                  "write forward, backward and their sum as rows to FILE; with --tune all that was tried")
-      ->type_name("FILE.csv")
-      ->group(kOutputGroup);
-  command
-      .add_option("--plot", arguments.plot,
-                  "draw the rates of a sweep of lengths: forward, backward and their sum")
-      ->type_name("FILE.svg")
-      ->group(kOutputGroup);
+  add_value(command, "--csv", arguments.csv, "FILE.csv",
+            "write forward, backward and their sum as rows to FILE; with --tune all that was tried",
+            kOutputGroup);
+  add_value(command, "--plot", arguments.plot, "FILE.svg",
+            "draw the rates of a sweep of lengths: forward, backward and their sum", kOutputGroup);
 }
 
 void add_peer_options(BenchArguments& arguments, CLI::App& command) {
   command.add_flag("--peers", arguments.peers, "GPU: time PyTorch's and Triton's kernels in the same run");
-  command.add_option("--python", arguments.python, "GPU: the Python that has them (python3)")
-      ->type_name("PROGRAM");
+  add_value(command, "--python", arguments.python, "PROGRAM", "GPU: the Python that has them (python3)");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/cli/bench/bench_report.hpp"
+#include "analysis/cli/bench/bench.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/text_file.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/bench/bench_report.hpp"
+#include "analysis/cli/bench/bench.hpp"
 
 #include <fmt/format.h>
 
@@ -162,9 +162,9 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
   }
   report.text = align_columns(rows, "", kRight);
   report.text += fmt::format(
-      "\n{} threads. The rate counts useful FLOP: 2 matrix products forward, 5 backward, over the visible "
+      "\n{}. The rate counts useful FLOP: 2 matrix products forward, 5 backward, over the visible "
       "pairs.\n{}\n",
-      cases.front().threads,
+      counted(cases.front().threads, "thread"),
       results.product_library.empty()
           ? "No matrix product to compare with: OpenBLAS was not found; libopenblas0 would bring it."
           : "sgemm: " + results.product_library + ", on the same threads in the same run.");

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/bench/bench_tune.hpp"
+#include "analysis/cli/bench/bench.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "analysis/cli/bench/bench.hpp"
-#include "analysis/cli/bench/bench_report.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/files/text_file.hpp"

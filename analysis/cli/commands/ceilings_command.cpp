@@ -9,6 +9,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/machine/measured_machine.hpp"
 #include "analysis/model/validation/noise_floor_bytes.hpp"
@@ -141,14 +142,13 @@ void add_ceilings_command(CLI::App& app, CommandContext& context) {
   CLI::App& command =
       add_command(app, context, "ceilings", "measured bandwidth and math peaks of this machine",
                   [arguments, &context] { return run_ceilings(*arguments, context); });
-  command.add_option("--machine", arguments->base, "machine that gives what is not measured (h200)")
-      ->type_name("MACHINE|FILE.json");
+  add_value(command, "--machine", arguments->base, "MACHINE|FILE.json",
+            "machine that gives what is not measured (h200)");
   command.add_flag("--links", arguments->links,
                    "the links between two GPUs alone, and neither memory nor arithmetic");
-  command.add_option("--from", arguments->from, "instead of measuring: the ceilings of a record")
-      ->type_name("RECORD.json");
-  command.add_option("--out", arguments->out, "write a machine file with the measured ceilings")
-      ->type_name("FILE.json");
+  add_value(command, "--from", arguments->from, "RECORD.json",
+            "instead of measuring: the ceilings of a record");
+  add_value(command, "--out", arguments->out, "FILE.json", "write a machine file with the measured ceilings");
   show_examples(command, {{"ceilings --json ceilings.json", "what this device reaches, in a record"},
                           {"ceilings --from ceilings.json --out my-gpu.json",
                            "a machine file from it, for simulate --machine"}});

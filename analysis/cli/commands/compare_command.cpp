@@ -9,7 +9,6 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
-#include "analysis/cli/simulate/simulate_tables.hpp"
 #include "analysis/explain/difference.hpp"
 #include "common/nearest_names.hpp"
 
@@ -89,12 +88,11 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return compare(*arguments, context); });
   const char* type =
       "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N]";
-  command.add_option("A", arguments->one, "a kernel, and choices in place of its own")->type_name(type);
-  command.add_option("B", arguments->other, "another, or the same with other choices")->type_name(type);
+  add_value(command, "A", arguments->one, type, "a kernel, and choices in place of its own");
+  add_value(command, "B", arguments->other, type, "another, or the same with other choices");
   arguments->problem.add_to(command);
-  command.add_option("--machine", arguments->machine, "a machine's name or file; default h200")
-      ->type_name("MACHINE|FILE.json")
-      ->group("Machine");
+  add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",
+            "a machine's name or file; default h200", "Machine");
   show_examples(
       command, {{"compare cpu:flash1 cpu:flash2 --preset gpt2-medium", "what FlashAttention-2's order saves"},
                 {"compare cpu:flash2,tile=64x64 cpu:flash2,tile=128x64 --seqlen 4k --dtype fp16",

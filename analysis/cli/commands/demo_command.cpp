@@ -12,7 +12,8 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/commands/next_steps.hpp"
 #include "analysis/cli/help/help_text.hpp"
-#include "analysis/cli/simulate/simulate_tables.hpp"
+#include "analysis/cli/options/parse_text.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -219,8 +220,7 @@ void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run)
   CLI::App& command =
       add_command(app, context, "demo", "a first look: verify, simulate, and a report to open",
                   [folder, &context, run] { return demo(*folder, context, run); });
-  command.add_option("--out", *folder, "folder for the records and the report; default report")
-      ->type_name("DIR")
+  add_value(command, "--out", *folder, "DIR", "folder for the records and the report; default report")
       ->capture_default_str();
   show_examples(command, {{"demo", "everything, into the folder report/"},
                           {"demo --out /tmp/look", "the same, elsewhere"}});

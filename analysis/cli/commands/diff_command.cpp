@@ -10,6 +10,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/explain/difference.hpp"
 #include "analysis/records/compare/kernel_group.hpp"
@@ -193,20 +194,18 @@ void add_diff_command(CLI::App& app, CommandContext& context) {
       "what moved between two records, of runs or of a command's kernels; fails on a regression, and on "
       "what is gone",
       [options, &context] { return diff(*options, context); });
-  command.add_option("BASE", options->base, "the record to hold against")->type_name("BASE.json");
-  command.add_option("NEW", options->now, "the record to judge")->type_name("NEW.json");
-  command
-      .add_option("--budget", options->budgets,
-                  "allowed increase of a metric (tilescope list metrics), as in dram_read_bytes=5%, "
-                  "dram_read_bytes=1GB or max_abs=1e-5; may be repeated")
-      ->type_name("METRIC=AMOUNT")
+  add_value(command, "BASE", options->base, "BASE.json", "the record to hold against");
+  add_value(command, "NEW", options->now, "NEW.json", "the record to judge");
+  add_value(command, "--budget", options->budgets, "METRIC=AMOUNT",
+            "allowed increase of a metric (tilescope list metrics), as in dram_read_bytes=5%, "
+            "dram_read_bytes=1GB or max_abs=1e-5; may be repeated")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
   command.add_flag("--allow-gone", options->allow_gone,
                    "pass although runs or metrics of BASE are not in NEW, or cannot be compared");
   command.add_flag("--explain", options->explain, "why bytes moved: which tensor, and through which choice");
-  command.add_option("--format", options->format, "text, or Markdown for a pull request; default text")
-      ->type_name("text|md");
+  add_value(command, "--format", options->format, "text|md",
+            "text, or Markdown for a pull request; default text");
   show_examples(
       command,
       {{"diff base.json new.json --budget dram_read_bytes=5%", "fails where a run reads more"},

@@ -116,21 +116,16 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "explain",
                   "the tile programs and block sizes behind the kernels that `profile -- COMMAND` measured",
                   [arguments, &context] { return run_explain(*arguments, context); });
-  command.add_option("record", arguments->record, "what `profile --json FILE -- COMMAND` wrote")
-      ->type_name("RECORD");
-  command.add_option("--kernel-filter", arguments->choice.filter, "only kernels whose name contains a match")
-      ->type_name("REGEX");
-  command.add_option("--skip", arguments->choice.skip, "leave out the first matching launches")
-      ->type_name("K");
-  command.add_option("--count", arguments->choice.count, "at most so many launches")->type_name("K");
-  command.add_option("--gpus", arguments->gpus, "with --link-bytes: so many GPUs share the problem")
-      ->type_name("N");
-  command
-      .add_option(
-          "--link-bytes", arguments->link_bytes,
-          "instead of a record: user data that the GPU which sends most sends in one pass; says which "
-          "schedules do")
-      ->type_name("BYTES");
+  add_value(command, "record", arguments->record, "RECORD", "what `profile --json FILE -- COMMAND` wrote");
+  add_value(command, "--kernel-filter", arguments->choice.filter, "REGEX",
+            "only kernels whose name contains a match");
+  add_integer(command, "--skip", arguments->choice.skip, 0, kAnyCount,
+              "leave out the first matching launches");
+  add_integer(command, "--count", arguments->choice.count, 1, kAnyCount, "at most so many launches");
+  add_value(command, "--gpus", arguments->gpus, "N", "with --link-bytes: so many GPUs share the problem");
+  add_value(command, "--link-bytes", arguments->link_bytes, "BYTES",
+            "instead of a record: user data that the GPU which sends most sends in one pass; says which "
+            "schedules do");
   arguments->problem.add_to(command);
   show_examples(command,
                 {{"explain kernels.json --heads 16 --seqlen 4k --head-dim 128 --dtype fp16",

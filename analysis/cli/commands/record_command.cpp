@@ -6,6 +6,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/records/merge_shards.hpp"
 
 namespace tilescope::cli {
@@ -39,9 +40,9 @@ void add_record_command(CLI::App& app, CommandContext& context) {
   CLI::App& command =
       add_command(app, context, "record", "merge: the parts of a sweep (--shard) as one record",
                   [arguments, &context] { return run_record(*arguments, context); });
-  command.add_option("form", arguments->form, "what to do with them")->type_name("merge");
-  command.add_option("records", arguments->records, "what other commands wrote with --shard and --json")
-      ->type_name("RECORD...");
+  add_value(command, "form", arguments->form, "merge", "what to do with them");
+  add_value(command, "records", arguments->records, "RECORD...",
+            "what other commands wrote with --shard and --json");
   show_examples(command,
                 {{"record merge part-*.json --json run.json", "what study --shard 0/4 ... 3/4 wrote"},
                  {"record merge part-*.json.gz --json run.json.gz", "the same, compressed"}});

@@ -9,6 +9,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/report/document/report_document.hpp"
@@ -76,21 +77,15 @@ void add_report_command(CLI::App& app, CommandContext& context) {
   CLI::App& command =
       add_command(app, context, "report", "figures and tables from records, as HTML and as Markdown with SVG",
                   [arguments, &context] { return run_report(*arguments, context); });
-  command.add_option("records", arguments->records, "records that other commands wrote with --json")
-      ->type_name("RECORD");
-  command
-      .add_option(
-          "--holdout", arguments->holdout,
-          "measured records of problems that nothing in the model was fitted to; scored by themselves")
-      ->type_name("RECORD...")
+  add_value(command, "records", arguments->records, "RECORD",
+            "records that other commands wrote with --json");
+  add_value(command, "--holdout", arguments->holdout, "RECORD...",
+            "measured records of problems that nothing in the model was fitted to; scored by themselves")
       ->expected(1, CLI::detail::expected_max_vector_size);
-  command.add_option("--out", arguments->out, "folder to write into; default report")
-      ->type_name("DIR")
+  add_value(command, "--out", arguments->out, "DIR", "folder to write into; default report")
       ->capture_default_str();
-  command
-      .add_option("--fill", arguments->fill,
-                  "a text file whose generated parts are to be replaced too; may be repeated")
-      ->type_name("FILE")
+  add_value(command, "--fill", arguments->fill, "FILE",
+            "a text file whose generated parts are to be replaced too; may be repeated")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
   show_examples(command, {{"report run.json --out report", "report.html and report.md from one record"},

@@ -8,6 +8,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
@@ -108,8 +109,8 @@ void add_study_command(CLI::App& app, CommandContext& context) {
                   [arguments, &context] { return run_study(*arguments, context); });
   command.add_option("name", arguments->name, "which (tilescope list studies)")
       ->type_name(fmt::format("{}", fmt::join(study_names(), "|")));
-  command.add_option("--machine", arguments->machine, "a machine's name or file; default: the study's own")
-      ->type_name("MACHINE|FILE.json");
+  add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",
+            "a machine's name or file; default: the study's own");
   arguments->shard.add_to(command, {}, context.json);
   command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
   show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},

@@ -1,25 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands with --gpus, and what they say of a problem on several GPUs.
+// The commands with --gpus: their options, and what they say of a problem on several GPUs.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/model/ranks/rank_account.hpp"
 #include "analysis/model/ranks/rank_model.hpp"
 #include "analysis/records/distributed_record.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
+#include "distributed/execution/enqueue_plan.hpp"
 #include "distributed/execution/run_on_ranks.hpp"
+#include "distributed/processes/process_group.hpp"
 #include "gpu/registry/kernel_registry.hpp"
-#include "profiler/counters/block_counters.hpp"
-#include "profiler/counters/link_throughput.hpp"
 
 namespace tilescope::cli {
+
+/// Must outlive the parsing.
+class GpuOptions {
+ public:
+  /// @param others  options of the command, added before, that mean nothing with --gpus and are refused there
+  /// @param on_devices  whether the command can run the schedule, and --transport says what carries its
+  /// copies
+  void add_to(CLI::App& command, const std::vector<std::string>& others, bool on_devices);
+  /// Whether --gpus asks for several ranks, or for one as several would be.
+  bool given() const { return gpus_.has_value(); }
+  /// zigzag without --schedule. @throws BadInput also where another of the options stands without --gpus
+  DistributedOptions options() const;
+  /// The same of --schedule NAME,NAME,...
+  std::vector<DistributedOptions> all() const;
+  /// The same of --gpus N,N,... as well.
+  std::vector<DistributedOptions> across() const;
+  Transport transport() const;  // with --processes NCCL
+  /// @throws BadInput with --processes, which `why` says that the command cannot take
+  void require_one_process(const std::string& why) const;
+  /// With --processes: the processes of the launcher, connected; else null. What this one knows to be
+  /// refused, it refuses before it waits for the others.
+  /// @throws BadInput where ranks are threads (not `on_devices`), MachineLacks without a GPU
+  std::shared_ptr<ProcessGroup> processes(bool on_devices) const;
+  /// @throws BadInput if an option that needs --gpus stands without it
+  void require_complete() const;
+
+ private:
+  std::optional<std::string> gpus_, schedule_, ulysses_, transport_;
+  bool processes_ = false;
+};
 
 /// "97.3 %"
 std::string percent_text(double share);
@@ -89,26 +119,5 @@ int explain_peers(const CommandContext& context, const DistributedPeers& peers);
 
 /// Bytes that the links' counters saw, by GPU, beside the closed form.
 int profile_distributed(const CommandContext& context, const DeviceRuns& runs);
-
-struct LinkReading {
-  std::optional<LinkCount> counters, nvml;
-};
-
-class LinkMeter {
- public:
-  /// @throws MachineLacks where neither can be read, with the reasons of both
-  explicit LinkMeter(int gpus);
-  void open();
-  /// By GPU, since open(). Waits for the devices.
-  std::vector<LinkReading> close();
-  /// Why one of the two cannot be read; "" if both can.
-  const std::string& lack() const { return lack_; }
-
- private:
-  std::vector<std::unique_ptr<BlockCounters>> counters_;  // by GPU, or none
-  std::vector<LinkThroughput> nvml_;
-  std::vector<LinkCount> before_;
-  std::string lack_;
-};
 
 }  // namespace tilescope::cli

@@ -106,9 +106,12 @@ std::string schedule_line(const AttentionProblem& problem, const DistributedOpti
 GivenRates TypedRates::given() const {
   GivenRates rates;
   if (flop_rate) {
-    rates.flops_per_second = 1e12 * parse_number("flop-rate", *flop_rate);
-    if (!(*rates.flops_per_second > 0))
-      throw BadInput("flop-rate", *flop_rate, "must be above 0, in TFLOP/s");
+    constexpr double kMost = 1e9;
+    const double teraflops = parse_number("flop-rate", *flop_rate);
+    if (!(teraflops > 0 && teraflops <= kMost))
+      throw BadInput("flop-rate", *flop_rate,
+                     fmt::format("must be above 0 and at most {:g}, in TFLOP/s", kMost));
+    rates.flops_per_second = 1e12 * teraflops;
   }
   if (link_rate) {
     constexpr std::int64_t kLeast = 1000000, kMost = std::int64_t{1} << 50;

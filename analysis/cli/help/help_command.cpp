@@ -10,6 +10,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "common/errors.hpp"
@@ -275,16 +276,15 @@ void add_help_commands(CLI::App& app, CommandContext& context, CommandRunner run
         return run(word->empty() ? std::vector<std::string>{"tilescope", "--help"}
                                  : std::vector<std::string>{"tilescope", *word, "--help"});
       });
-  help.add_option("command", *word,
-                  "one of the commands, or the options that many of them have: problem, kernel, output; "
-                  "without it all commands")
-      ->type_name("COMMAND");
+  add_value(help, "command", *word, "COMMAND",
+            "one of the commands, or the options that many of them have: problem, kernel, output; "
+            "without it all commands");
   CLI::App& completion =
       add("completion", "completion of commands, options and names, for a shell", [word, &app, &context] {
         context.print(completion_script(app, *word));
         return kFine;
       });
-  completion.add_option("shell", *word, "which")->type_name("bash|zsh|fish");
+  add_value(completion, "shell", *word, "bash|zsh|fish", "which");
   add("man", "the manual page: tilescope man | man -l -", [&app, &context] {
     context.print(man_page(app));
     return kFine;

@@ -10,6 +10,7 @@
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/list/catalogues.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/machine/machine_fields.hpp"
 #include "common/errors.hpp"
@@ -101,7 +102,7 @@ void add_list_command(CLI::App& app, CommandContext& context) {
       });
   std::string choices;
   for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
-  command.add_option("what", *what, "which names; without it, what there is to list")->type_name(choices);
+  add_value(command, "what", *what, choices, "which names; without it, what there is to list");
   command.add_flag("--template", *wants_template, "of machines: a file to fill in, for --machine FILE.json");
   show_examples(command, {{"list kernels", "what each can"}, {"list machines --json -", "as JSON"}});
 }

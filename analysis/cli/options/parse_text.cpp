@@ -47,8 +47,7 @@ std::int64_t parse_integer(const std::string& field, std::string_view text) {
   if (!value) {
     throw BadInput(
         field, "'" + std::string(text) + "'",
-        "must be an integer of at most 63 bits, as in 4096, or with k (2^10), M (2^20) or G (2^30), as in "
-        "4k and 1M");
+        "must be an integer below 2^63, as in 4096, or with k (2^10), M (2^20) or G (2^30), as in 4k and 1M");
   }
   return *value;
 }
@@ -58,7 +57,9 @@ namespace {
 std::int64_t require_in(const std::string& field, std::string_view text, std::int64_t value,
                         std::int64_t least, std::int64_t most) {
   if (value < least || value > most) {
-    throw BadInput(field, std::string(text), fmt::format("must lie in {} ... {}", least, most));
+    throw BadInput(field, std::string(text),
+                   most == kAnyCount ? fmt::format("must be at least {}", least)
+                                     : fmt::format("must lie in {} ... {}", least, most));
   }
   return value;
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers typed by a user: read whole and in range, or refused by field and value.
+// Options, and the numbers that users type behind them: read whole and in range, or refused by field and
+// value.
 #pragma once
 
+#include <CLI/App.hpp>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,11 +16,34 @@
 
 namespace tilescope::cli {
 
+inline constexpr std::int64_t kAnyCount = std::numeric_limits<std::int64_t>::max();
+
 /// @throws BadInput unless all of `text` is an integer of 64 bits, also as in 4k (read_count)
 std::int64_t parse_integer(const std::string& field, std::string_view text);
 /// The same. @throws BadInput also unless it lies in least ... most
 std::int64_t parse_integer_in(const std::string& field, std::string_view text, std::int64_t least,
                               std::int64_t most);
+/// Adds an option of a value of some type, in a group of the help. `target` must outlive the parsing.
+template <typename Target>
+CLI::Option* add_value(CLI::App& command, const std::string& flags, Target& target, const std::string& type,
+                       const std::string& help, const std::string& group = "") {
+  CLI::Option* const option = command.add_option(flags, target, help)->type_name(type);
+  return group.empty() ? option : option->group(group);
+}
+/// Adds an option of such an integer. `target` must outlive the parsing.
+template <typename Integer>
+CLI::Option* add_integer(CLI::App& command, const std::string& flags, Integer& target, std::int64_t least,
+                         std::int64_t most, const std::string& help) {
+  const std::string field = flags.substr(0, flags.find(','));
+  return command
+      .add_option_function<std::string>(
+          flags,
+          [&target, field, least, most](const std::string& text) {
+            target = parse_integer_in(field, text, least, most);
+          },
+          help)
+      ->type_name("N");
+}
 /// Of bytes: also as in 50MB and 32MiB. @throws BadInput
 std::int64_t parse_bytes_in(const std::string& field, std::string_view text, std::int64_t least,
                             std::int64_t most);

@@ -138,7 +138,7 @@ void ProblemOptions::add_to(CLI::App& command) {
           ->group(kGroup);
     }
   }
-  command.add_option("--pass", pass_, "direction; default fwd")->type_name("fwd|bwd|fwd+bwd")->group(kGroup);
+  add_value(command, "--pass", pass_, "fwd|bwd|fwd+bwd", "direction; default fwd", kGroup);
 }
 
 const std::string* ProblemOptions::text(std::string_view name) const {
@@ -169,7 +169,8 @@ AttentionProblem ProblemOptions::base() const {
 }
 
 const ModelShape* ProblemOptions::model() const {
-  return text("model") ? &find_model(*text("model")) : nullptr;
+  const bool other = text("heads") || text("heads_kv") || text("head_dim");
+  return text("model") && !other ? &find_model(*text("model")) : nullptr;
 }
 
 AttentionProblem ProblemOptions::problem() const {

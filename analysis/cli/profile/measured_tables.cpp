@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/profile/measured_tables.hpp"
+#include "analysis/cli/profile/profile.hpp"
 
 #include <fmt/format.h>
 

@@ -16,7 +16,10 @@
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/verify/sampled_rows.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/records/run_record.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "profiler/calibration/self_test.hpp"
 #include "profiler/injection/profile_request.hpp"
@@ -87,7 +90,7 @@ std::vector<RowsJob> rows_jobs(const Plan& plan, const Machine& machine);
 
 inline constexpr const char* kApplication = "application";
 /// A command whose kernels wait for what cannot come would hold its device for ever. [seconds]
-inline constexpr std::int64_t kTimeLimit_s = 1800;
+inline constexpr std::int64_t kTimeLimit_s = 1800, kMostTimeLimit_s = 366 * 86400;
 
 struct CommandToMeasure {
   ProfileRequest request;
@@ -133,5 +136,21 @@ struct NcuArguments {
 };
 /// Prints both side by side, of the kernels whose name `filter`, a regular expression, is found in.
 int compare_with_ncu(const NcuArguments& arguments, const std::string& filter, const CommandContext& context);
+
+/// A line for each pass and boundary, and for their sum: bytes, and what was measured over the closed form,
+/// over the compulsory floor and, where the direction is whole, over the lower bound on `machine`. The run
+/// has passes of that direction.
+std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
+                           const Machine& machine);
+
+/// The counters that `metrics`, as choose_metrics takes them, asks for by CUPTI's own names; empty where
+/// there are none.
+std::string counter_table(const RunEntry& run, Direction direction, const std::string& metrics);
+
+/// A line for each pass: time, rate and launch.
+std::string time_table(const RunEntry& run, Direction direction);
+
+/// A line for each direction of each run.
+std::string sweep_table(const std::vector<RunEntry>& runs);
 
 }  // namespace tilescope::cli

@@ -8,8 +8,8 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
-#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/profile/profile.hpp"
 #include "common/nearest_names.hpp"
 #include "profiler/calibration/self_test.hpp"
@@ -176,75 +176,50 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
 
 /// What is counted of which launches.
 void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
-  command.add_option("--l2", arguments.l2, "what L2 holds before each kernel: nothing, or its lines (cold)")
-      ->type_name("cold|warm");
-  command
-      .add_option("--metrics", arguments.command.request.metrics,
-                  "sets, metrics and counters, with commas (list counters)")
-      ->type_name("NAMES");
-  command
-      .add_option("--kernel-filter", arguments.command.request.kernel_filter,
-                  "measure kernels whose name it is found in")
-      ->type_name("REGEX");
-  command
-      .add_option("--nvtx", arguments.command.request.nvtx_filter,
-                  "measure kernels launched inside an NVTX range of that name")
-      ->type_name("REGEX");
-  command
-      .add_option("--skip", arguments.command.request.skip, "matching launches to let pass first; default 0")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--count", arguments.command.request.count, "matching launches to measure; default all")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  command
-      .add_option("--replay", arguments.command.replay,
-                  "what to repeat for counters that need several passes (kernel)")
-      ->type_name("kernel|application");
+  add_value(command, "--l2", arguments.l2, "cold|warm",
+            "what L2 holds before each kernel: nothing, or its lines (cold)");
+  add_value(command, "--metrics", arguments.command.request.metrics, "NAMES",
+            "sets, metrics and counters, with commas (list counters)");
+  add_value(command, "--kernel-filter", arguments.command.request.kernel_filter, "REGEX",
+            "measure kernels whose name it is found in");
+  add_value(command, "--nvtx", arguments.command.request.nvtx_filter, "REGEX",
+            "measure kernels launched inside an NVTX range of that name");
+  add_integer(command, "--skip", arguments.command.request.skip, 0, kAnyCount,
+              "matching launches to let pass first; default 0");
+  add_integer(command, "--count", arguments.command.request.count, 1, kAnyCount,
+              "matching launches to measure; default all");
+  add_value(command, "--replay", arguments.command.replay, "kernel|application",
+            "what to repeat for counters that need several passes (kernel)");
   command.add_flag("--time", arguments.command.time,
                    "run the command a second time, without counters, for times");
 }
 
 void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
-  command
-      .add_option("--timeline", arguments.timeline.plot,
-                  "instead of counting kernels: plot DRAM and tensor use of device 0 against time")
-      ->type_name("FILE.svg");
-  command
-      .add_option("--interval", arguments.timeline.interval_us,
-                  "microseconds of a --timeline sample; default 100")
-      ->type_name("N");
-  command
-      .add_option("--samples", arguments.timeline.samples,
-                  "instead of running anything: the --timeline of a record")
-      ->type_name("RECORD.json");
+  add_value(command, "--timeline", arguments.timeline.plot, "FILE.svg",
+            "instead of counting kernels: plot DRAM and tensor use of device 0 against time");
+  add_value(command, "--interval", arguments.timeline.interval_us, "N",
+            "microseconds of a --timeline sample; default 100");
+  add_value(command, "--samples", arguments.timeline.samples, "RECORD.json",
+            "instead of running anything: the --timeline of a record");
 }
 
 /// What is done instead of counting a command's kernels.
 void add_check_options(ProfileArguments& arguments, CLI::App& command) {
   command.add_flag("--self-test", arguments.self_test, "instead of a command: kernels that move known bytes");
-  command
-      .add_option("--compare", arguments.ncu.records,
-                  "instead of a command: a record, held against --ncu; again for more runs")
-      ->type_name("RECORD.json")
+  add_value(command, "--compare", arguments.ncu.records, "RECORD.json",
+            "instead of a command: a record, held against --ncu; again for more runs")
       ->allow_extra_args(false);
-  command
-      .add_option("--ncu", arguments.ncu.csv,
-                  "the same command under ncu --csv --page raw --print-units base; again for more runs")
-      ->type_name("FILE.csv")
+  add_value(command, "--ncu", arguments.ncu.csv, "FILE.csv",
+            "the same command under ncu --csv --page raw --print-units base; again for more runs")
       ->allow_extra_args(false);
 }
 
 void add_command_options(ProfileArguments& arguments, CLI::App& command) {
   command.add_flag("--communication", arguments.command.request.communication,
                    "measure kernels that wait for other devices too, as NCCL's do: one device a process");
-  command
-      .add_option(
-          "--timeout,--time-limit", arguments.command.time_limit_s,
-          fmt::format("seconds after which the command is ended, with all that it started ({}; 0: never)",
-                      kTimeLimit_s))
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+  add_integer(command, "--timeout,--time-limit", arguments.command.time_limit_s, 0, kMostTimeLimit_s,
+              fmt::format("seconds after which the command is ended, with all that it started ({}; 0: never)",
+                          kTimeLimit_s));
 }
 
 }  // namespace
@@ -266,7 +241,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
       {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--sweep",
        "--launches", "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
       true);
-  command.add_option("command", arguments->command.words, "what to run, after --")->type_name("-- COMMAND");
+  add_value(command, "command", arguments->command.words, "-- COMMAND", "what to run, after --");
   show_examples(
       command,
       {{"profile --metrics traffic --json k.json -- python3 script.py", "bytes of every kernel of a script"},

@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "analysis/cli/options/parse_text.hpp"
-#include "analysis/cli/profile/measured_tables.hpp"
 #include "analysis/cli/profile/profile.hpp"
 #include "analysis/model/counts/measured_bytes.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
@@ -190,22 +189,16 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
   kernel.add_to(command, true);
   sweep.add_to(command);
   rows.add_to(command);
-  command.add_option("--machine", machine, "machine model that simulates and bounds (h200)")
-      ->type_name("MACHINE|FILE.json")
-      ->group("Machine");
-  command
-      .add_option(
-          "--launches", launches_text,
-          fmt::format("launches of each pass that counters are taken from, 1 ... {}: the record holds "
-                      "medians, and how far DRAM reads ranged (1)",
-                      kMostLaunches))
-      ->type_name("N");
-  command
-      .add_option("--placements", placements_text,
-                  fmt::format("every page of the tensors at a random place: placements in "
-                              "which each pass is measured, 1 ... {}; medians and range as of --launches",
-                              kMostLaunches))
-      ->type_name("N")
+  add_value(command, "--machine", machine, "MACHINE|FILE.json",
+            "machine model that simulates and bounds (h200)", "Machine");
+  add_value(command, "--launches", launches_text, "N",
+            fmt::format("launches of each pass that counters are taken from, 1 ... {}: the record holds "
+                        "medians, and how far DRAM reads ranged (1)",
+                        kMostLaunches));
+  add_value(command, "--placements", placements_text, "N",
+            fmt::format("every page of the tensors at a random place: placements in "
+                        "which each pass is measured, 1 ... {}; medians and range as of --launches",
+                        kMostLaunches))
       ->excludes("--launches");
   command.add_flag(
       "--cta-progress", cta_progress,

@@ -10,9 +10,9 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
-#include "analysis/cli/distributed/gpu_options.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
+#include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/run/input_files.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
@@ -204,12 +204,11 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   add_path("--dout", inputs.dout, "gradient of the output, shaped as q: asks for dq, dk and dv too");
   command.add_flag("--v-transposed", inputs.v_transposed,
                    "the values are stored (B, Hkv, D, Nk), as products in fp8 want them");
-  command.add_option("--inputs", options->kind, "kind of random inputs, where no files are given")
-      ->type_name("normal|outlier|equal-rows|huge-scale");
+  add_value(command, "--inputs", options->kind, "normal|outlier|equal-rows|huge-scale",
+            "kind of random inputs, where no files are given");
   command.add_flag("--save-inputs", options->save_inputs,
                    "write the random inputs too: q.npy, k.npy, v.npy and dout.npy, where there are none");
-  command.add_option("--out", options->out, "folder for o.npy, lse.npy, dq.npy, dk.npy and dv.npy")
-      ->type_name("DIR");
+  add_value(command, "--out", options->out, "DIR", "folder for o.npy, lse.npy, dq.npy, dk.npy and dv.npy");
   options->kernel.add_to(command);
   options->problem.add_to(command);
   options->gpus.add_to(command, {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices"}, true);

@@ -13,7 +13,6 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
-#include "analysis/cli/simulate/simulate_tables.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -27,50 +26,35 @@ void add_subject_options(SimulateArguments& arguments, CLI::App& command) {
   refuse_v_transposed(command);
   arguments.kernel.add_to(command, true);
   arguments.sweep.add_to(command);
-  command
-      .add_option("--record", arguments.record,
-                  "instead of a problem: the runs of a measured record, simulated in their own memory; "
-                  "--json gets the simulation alone, which names that record")
-      ->type_name("FILE");
+  add_value(command, "--record", arguments.record, "FILE",
+            "instead of a problem: the runs of a measured record, simulated in their own memory; "
+            "--json gets the simulation alone, which names that record");
 }
 
 void add_machine_options(SimulateArguments& arguments, CLI::App& command) {
-  command
-      .add_option(
-          "--machine", arguments.machine,
-          "a machine's name (tilescope list machines) or a file, or several with commas; default h200")
-      ->type_name("MACHINE|FILE.json")
-      ->group(kMachineGroup);
-  command.add_option("--compare", arguments.compare, "another machine beside it; may be repeated")
-      ->type_name("MACHINE|FILE.json")
+  add_value(command, "--machine", arguments.machine, "MACHINE|FILE.json",
+            "a machine's name (tilescope list machines) or a file, or several with commas; default h200",
+            kMachineGroup);
+  add_value(command, "--compare", arguments.compare, "MACHINE|FILE.json",
+            "another machine beside it; may be repeated")
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false)
       ->group(kMachineGroup)
       ->excludes("--record");
-  command
-      .add_option("--l2-bytes", arguments.l2_bytes, "capacity of an LRU cache in place of the machine's L2")
-      ->type_name("BYTES")
-      ->group(kMachineGroup);
-  command
-      .add_option(
-          "--pages", arguments.pages,
-          "where the tensors' pages lie in memory: each tensor in one piece, or every page at a random "
-          "place (contiguous)")
-      ->type_name("contiguous|random")
-      ->group(kMachineGroup)
+  add_value(command, "--l2-bytes", arguments.l2_bytes, "BYTES",
+            "capacity of an LRU cache in place of the machine's L2", kMachineGroup);
+  add_value(command, "--pages", arguments.pages, "contiguous|random",
+            "where the tensors' pages lie in memory: each tensor in one piece, or every page at a random "
+            "place (contiguous)",
+            kMachineGroup)
       ->excludes("--record");
   // Its former name.
   command.add_option("--memory", arguments.pages)->group("")->excludes("--record")->excludes("--pages");
-  command
-      .add_option("--ctas-per-sm", arguments.ctas_per_sm,
-                  "CTAs that run at once on an SM; default: what shared memory allows")
-      ->type_name("N")
-      ->group(kMachineGroup);
-  command
-      .add_option("--sram-bytes", arguments.sram_bytes,
-                  "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory")
-      ->type_name("BYTES|machine")
-      ->group(kMachineGroup)
+  add_value(command, "--ctas-per-sm", arguments.ctas_per_sm, "N",
+            "CTAs that run at once on an SM; default: what shared memory allows", kMachineGroup);
+  add_value(command, "--sram-bytes", arguments.sram_bytes, "BYTES|machine",
+            "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory",
+            kMachineGroup)
       ->excludes("--tile")
       ->excludes("--sweep");
 }
@@ -97,16 +81,10 @@ void add_gpu_options(SimulateArguments& arguments, CLI::App& command) {
                                   "--ctas-per-sm", "--sram-bytes", "--closed-form",     "--curve",
                                   "--tune-bytes",  "--dry-run",    "--detail",          "--shard"},
                         false);
-  command
-      .add_option("--flop-rate", arguments.flop_rate,
-                  "TFLOP/s of a GPU's launches, in place of the machine's peak")
-      ->type_name("TFLOPS")
-      ->group(kSeveralGpusGroup);
-  command
-      .add_option("--link-rate", arguments.link_rate,
-                  "bytes a second to another GPU, one way, in place of the machine's: 50GB")
-      ->type_name("BYTES")
-      ->group(kSeveralGpusGroup);
+  add_value(command, "--flop-rate", arguments.flop_rate, "TFLOPS",
+            "TFLOP/s of a GPU's launches, in place of the machine's peak", kSeveralGpusGroup);
+  add_value(command, "--link-rate", arguments.link_rate, "BYTES",
+            "bytes a second to another GPU, one way, in place of the machine's: 50GB", kSeveralGpusGroup);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::vector<const Kernel*> measured_rungs(const std::vector<Machine>& machines) 
 /// of them and takes the problem and the choices; else FlashAttention-2 as the CPU has it.
 DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
                              const std::vector<Direction>& directions, const KernelOptions& choices) {
-  std::string reason = "it is the highest rung whose CTAs were measured";
+  std::string reason = "no higher rung has a measured CTA timing";
   bool passed_over = false;
   for (const Kernel* kernel : measured_rungs(machines)) {
     const auto lack = hindrance(*kernel, machines, problem, directions, choices);

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "analysis/cli/simulate/simulate.hpp"
-#include "analysis/cli/simulate/simulate_tables.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/direction_total.hpp"
 #include "common/number_format.hpp"
@@ -24,7 +23,8 @@ std::string chip_warning(const SimulateJob& job) {
   if (!for_gpus(*job.kernel) || !capability || job.kernel->chips.has(*capability)) return "";
   const auto [first, last] = job.kernel->chips;
   return fmt::format(
-      "{} runs on {}, and {} is sm_{}: no such machine reaches what follows", job.kernel->name,
+      "{} runs on {}, and {} is sm_{}: it cannot run there, so the results below are hypothetical",
+      job.kernel->name,
       first == last ? fmt::format("sm_{} alone", first) : fmt::format("sm_{} and newer", first),
       job.machine->name, *capability);
 }
@@ -100,11 +100,10 @@ std::vector<SmallGrid> small_grids(const std::vector<SimulateJob>& jobs, const M
 std::string grid_warning(const std::vector<SimulateJob>& jobs, const Machine& machine) {
   std::string text;
   for (const auto& [kernel, pass, ctas] : small_grids(jobs, machine)) {
-    text += fmt::format("{}{} {} has {}", text.empty() ? "" : ", ", kernel->name, pass,
-                        counted(static_cast<std::size_t>(ctas), "CTA"));
+    text += fmt::format("{}{} {} has {}", text.empty() ? "" : ", ", kernel->name, pass, counted(ctas, "CTA"));
   }
   if (text.empty()) return "";
-  return fmt::format("{} for the {} SMs of {}: rates and times are still those of the whole chip", text,
+  return fmt::format("{} for the {} SMs of {}: the rates and times below assume that all SMs work", text,
                      machine.sm_count.value, machine.name);
 }
 
@@ -141,8 +140,8 @@ std::string basis_text(const RunEntry& run, const Machine& machine, std::optiona
                         format_capacity(machine.l2_effective_bytes.value), machine.l2_effective_bytes.kind);
   } else {
     model = "an L2 in two partitions, calibrated by counters";
-    model += machine.knows_progress_of(run.kernel) ? ", and CTAs as they were measured to get on"
-                                                   : "; its CTAs are assumed to keep step";
+    model += machine.knows_progress_of(run.kernel) ? "; CTAs advance as they were measured to"
+                                                   : "; CTAs are assumed to advance together";
   }
   return orders + model;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/cli/simulate/simulate_tables.hpp"
+#include "analysis/cli/simulate/simulate.hpp"
 
 #include <fmt/format.h>
 
@@ -116,7 +116,8 @@ void add_byte_rows(PassColumns& table, const std::vector<PlannedPass>& planned) 
   }
 }
 
-constexpr const char* kFootnote = "* rests on a ceiling that is unverified: no document at hand states it\n";
+constexpr const char* kFootnote =
+    "* rests on a ceiling that no document at hand states: its kind is unverified or assumed\n";
 
 std::string with_footnote(std::string text) {
   return text.find('*') == std::string::npos ? text : text + kFootnote;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analysis/cli/command.hpp"
-#include "analysis/cli/distributed/gpu_options.hpp"
+#include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/options/sweep_axes.hpp"

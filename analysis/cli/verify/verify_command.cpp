@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <iterator>
@@ -150,20 +151,24 @@ constexpr std::int64_t kMostRepeats = 100000;
 template <typename Judge, typename Take>
 void judge_all(const std::vector<VerifyJob>& jobs, Judge&& judge_one, Take&& take) {
   std::exception_ptr failure;
+  std::atomic<bool> failed = false;  // the jobs that are left are not judged
   const auto count = static_cast<std::int64_t>(jobs.size());
 #pragma omp parallel for ordered schedule(dynamic, 1) if (count > 1)
   for (std::int64_t i = 0; i < count; ++i) {
     std::exception_ptr own_failure;
     VerifyOutcome outcome;
     try {
-      outcome = judge_one(jobs[static_cast<std::size_t>(i)]);
+      if (!failed) outcome = judge_one(jobs[static_cast<std::size_t>(i)]);
     } catch (...) {
       own_failure = std::current_exception();
     }
 #pragma omp ordered
-    {
-      if (!failure) failure = own_failure;
+    try {
+      if (!failure && own_failure) std::rethrow_exception(own_failure);
       if (!failure) take(outcome);
+    } catch (...) {
+      failure = std::current_exception();
+      failed = true;
     }
   }
   if (failure) std::rethrow_exception(failure);
@@ -207,10 +212,12 @@ std::string without_passed(const std::string& text) {
   return kept;
 }
 
+bool names_one_problem(const VerifyOptions& options) {
+  return options.problem.given() || options.problem.pass_given() || options.inputs;
+}
+
 std::vector<VerifyJob> planned_jobs(const VerifyOptions& options, const std::vector<const Kernel*>& kernels) {
-  if (options.problem.given() || options.problem.pass_given() || options.inputs) {
-    return problem_jobs(options, kernels);
-  }
+  if (names_one_problem(options)) return problem_jobs(options, kernels);
   if (options.repeat) return repeat_jobs(kernels);
   return sweep_jobs(kernels, options.quick  ? SweepSize::quick
                              : options.full ? SweepSize::full
@@ -223,6 +230,10 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   if (options.gpus.given()) return verify_ranks(context, options);
   if (options.rows) return verify_rows(context, options);
   if (options.quick && options.full) throw BadInput("--quick and --full exclude each other");
+  if (names_one_problem(options) && (options.quick || options.full)) {
+    throw BadInput(options.quick ? "--quick" : "--full", "given",
+                   "must stand without options of one problem: it chooses how large the sweep is");
+  }
   const std::int64_t repeat =
       options.repeat ? parse_integer_in("repeat", *options.repeat, 2, kMostRepeats) : 0;
   const std::vector<const Kernel*> kernels = chosen_kernels(options);
@@ -264,8 +275,7 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   }
   const std::string not_supported =
       refused == 0 ? "" : fmt::format(", {} not supported by their kernel", refused);
-  context.print(fmt::format("{} on {}: {} passed, {} failed{}; {:.1f} s\n",
-                            counted(static_cast<std::size_t>(passed + failed), "run"),
+  context.print(fmt::format("{} on {}: {} passed, {} failed{}; {:.1f} s\n", counted(passed + failed, "run"),
                             counted(jobs.size(), "problem"), passed, failed, not_supported, elapsed.count()));
   if (options.worst) record.runs = worst_cases(std::move(record.runs));
   context.write_json(to_json_text(record));
@@ -285,18 +295,14 @@ void add_verify_command(CLI::App& app, CommandContext& context) {
   command.add_flag("-v,--verbose", options->verbose, "a line for every run, not only for those that fail");
   command.add_flag("--worst", options->worst,
                    "record the worst cases only, one for each kernel, element type, mask and head grouping");
-  command
-      .add_option("--repeat", options->repeat,
-                  "run each problem so many times and compare the bits (default problems: a few)")
-      ->type_name("N");
-  command
-      .add_option("--rows", options->rows,
-                  "judge so many query rows and key rows of one problem, chosen at random: at any length")
-      ->type_name("N");
+  add_value(command, "--repeat", options->repeat, "N",
+            "run each problem so many times and compare the bits (default problems: a few)");
+  add_value(command, "--rows", options->rows, "N",
+            "judge so many query rows and key rows of one problem, chosen at random: at any length");
   command.add_flag("--gradients", options->gradients,
                    "gradients against central differences of the kernel's own forward pass (fp32)");
-  command.add_option("--inputs", options->inputs, "kind of random inputs, for one problem")
-      ->type_name("normal|outlier|equal-rows|huge-scale");
+  add_value(command, "--inputs", options->inputs, "normal|outlier|equal-rows|huge-scale",
+            "kind of random inputs, for one problem");
   options->kernel.add_to(command, true);
   options->problem.add_to(command);
   refuse_v_transposed(command);

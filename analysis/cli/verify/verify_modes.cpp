@@ -56,11 +56,37 @@ VerifyOutcome judge_gradients(const Kernel& kernel, const AttentionProblem& prob
   return outcome;
 }
 
-constexpr std::int64_t kMostRows = 65536;
+/// The outcomes of a mode: printed as they come, counted, and recorded in the end.
+class Outcomes {
+ public:
+  Outcomes(const CommandContext& context, const std::vector<const Kernel*>& kernels)
+      : context_(context), record_(start_record(context.argv)) {
+    note_device(record_.machine, kernels);
+  }
+  void take(VerifyOutcome outcome) {
+    context_.print(outcome.text);
+    std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record_.runs));
+    passed_ += outcome.passed;
+    failed_ += outcome.failed;
+  }
+  /// @return the exit code
+  int finish(const std::string& of_what) const {
+    context_.print(fmt::format("{}{}: {} passed, {} failed\n", of_what, counted(passed_ + failed_, "run"),
+                               passed_, failed_));
+    context_.write_json(to_json_text(record_));
+    return failed_ == 0 ? kFine : kCheckFailed;
+  }
+
+ private:
+  const CommandContext& context_;
+  RunRecord record_;
+  int passed_ = 0, failed_ = 0;
+};
 
 }  // namespace
 
 int verify_rows(const CommandContext& context, const VerifyOptions& options) {
+  constexpr std::int64_t kMostRows = 65536;
   const std::int64_t rows = parse_integer_in("rows", *options.rows, 1, kMostRows);
   if (options.quick || options.full || options.locate || options.worst || options.repeat || options.inputs) {
     throw BadInput("rows", *options.rows,
@@ -68,12 +94,10 @@ int verify_rows(const CommandContext& context, const VerifyOptions& options) {
   }
   const AttentionProblem problem = options.problem.problem();
   const std::vector<const Kernel*> kernels = chosen_kernels(options);
-  RunRecord record = start_record(context.argv);
-  note_device(record.machine, kernels);
   const bool picks = options.problem.pass_given();
   std::vector<Direction> directions = {Direction::forward, Direction::backward};
   if (picks) directions = options.problem.directions();
-  int passed = 0, failed = 0;
+  Outcomes outcomes(context, kernels);
   Progress progress(context, "judging rows");
   for (const Kernel* kernel : kernels) {
     const ProgramOptions own = options.kernel.program_options(*kernel, problem);
@@ -82,18 +106,10 @@ int verify_rows(const CommandContext& context, const VerifyOptions& options) {
       if (wanted) require_supported(*kernel, problem, direction, own);
       if (kernel->refusal(problem, direction, own)) continue;
       progress.step(fmt::format("of {}, {}", kernel->name, to_string(direction)));
-      VerifyOutcome outcome = judge_rows(*kernel, problem, direction, own, rows);
-      context.print(outcome.text);
-      std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
-      passed += outcome.passed;
-      failed += outcome.failed;
+      outcomes.take(judge_rows(*kernel, problem, direction, own, rows));
     }
   }
-  context.print(fmt::format("{} of each output, {}: {} passed, {} failed\n",
-                            counted(static_cast<std::size_t>(rows), "row"),
-                            counted(static_cast<std::size_t>(passed + failed), "run"), passed, failed));
-  context.write_json(to_json_text(record));
-  return failed == 0 ? kFine : kCheckFailed;
+  return outcomes.finish(counted(rows, "row") + " of each output, ");
 }
 
 int verify_gradients(const CommandContext& context, const VerifyOptions& options) {
@@ -104,11 +120,9 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
         "must stand without --quick, --full, --locate, --worst, --repeat, --rows, --inputs, --pass");
   }
   const std::vector<const Kernel*> kernels = chosen_kernels(options);
-  RunRecord record = start_record(context.argv);
-  note_device(record.machine, kernels);
   const std::vector<AttentionProblem> problems =
       options.problem.given() ? std::vector{options.problem.problem()} : gradient_problems();
-  int passed = 0, failed = 0;
+  Outcomes outcomes(context, kernels);
   Progress progress(context, "gradients by differences");
   for (const AttentionProblem& problem : problems) {
     for (const Kernel* kernel : kernels) {
@@ -116,17 +130,10 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
       if (options.kernel.given()) require_supported(*kernel, problem, Direction::backward, own);
       if (kernel->refusal(problem, Direction::backward, own)) continue;
       progress.step(fmt::format("{} {}", kernel->name, describe(problem)));
-      VerifyOutcome outcome = judge_gradients(*kernel, problem, own);
-      context.print(outcome.text);
-      std::move(outcome.entries.begin(), outcome.entries.end(), std::back_inserter(record.runs));
-      passed += outcome.passed;
-      failed += outcome.failed;
+      outcomes.take(judge_gradients(*kernel, problem, own));
     }
   }
-  context.print(fmt::format("{}: {} passed, {} failed\n",
-                            counted(static_cast<std::size_t>(passed + failed), "run"), passed, failed));
-  context.write_json(to_json_text(record));
-  return failed == 0 ? kFine : kCheckFailed;
+  return outcomes.finish("");
 }
 
 int verify_ranks(const CommandContext& context, const VerifyOptions& options) {

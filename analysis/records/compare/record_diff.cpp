@@ -159,10 +159,11 @@ NamedBudget parse_budget(std::string_view text) {
   named.budget.relative = amount.ends_with('%');
   if (named.budget.relative) amount.remove_suffix(1);
   const std::optional<Quantity> quantity = read_quantity(amount);
-  if (!quantity || !(quantity->value >= 0) || !has_unit(named.name, quantity->unit)) {
+  if (!quantity || !(quantity->value >= 0) || !std::isfinite(quantity->value) ||
+      !has_unit(named.name, quantity->unit)) {
     throw BadInput("--budget", fmt::format("'{}'", text),
                    "the amount must be a percentage as in 5%, or a number in the metric's unit as in 1GB or "
-                   "2ms, and at least 0");
+                   "2ms: finite, and at least 0");
   }
   named.budget.amount = quantity->value;
   if (named.budget.relative) named.budget.amount /= 100;

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <optional>
 #include <string_view>
 
+#include "analysis/records/files/pending_file.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/errors.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
@@ -179,19 +179,14 @@ std::string header_of(const Tensor& tensor) {
 }
 
 /// 0, or the errno of the step that failed.
-int write_tensor(const std::string& path, const Tensor& tensor) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary);
-  if (!file) return errno != 0 ? errno : EIO;
-  file << header_of(tensor);
-  if (npy_dtype(tensor.dtype()) == tensor.dtype()) {
-    file.write(static_cast<const char*>(tensor.data()), tensor.bytes());
-  } else {
-    const Tensor wide = tensor.as(npy_dtype(tensor.dtype()));
-    file.write(static_cast<const char*>(wide.data()), wide.bytes());
-  }
-  file.close();
-  return file ? 0 : errno != 0 ? errno : EIO;
+int write_tensor(PendingFile& file, const Tensor& tensor) {
+  const auto data = [](const Tensor& of) {
+    return std::string_view(static_cast<const char*>(of.data()), static_cast<std::size_t>(of.bytes()));
+  };
+  const ElementType dtype = npy_dtype(tensor.dtype());
+  const int error = file.write(header_of(tensor));
+  if (error != 0) return error;
+  return dtype == tensor.dtype() ? file.write(data(tensor)) : file.write(data(tensor.as(dtype)));
 }
 
 }  // namespace
@@ -254,24 +249,14 @@ void write_npy_files(const std::string& field, const std::string& folder,
   const auto final_name = [&](const NpyOutput& output) {
     return (fs::path(folder) / output.file_name).string();
   };
-  const auto temporary_name = [&](const NpyOutput& output) {
-    return fmt::format("{}.tmp.{}", final_name(output), ::getpid());
-  };
-  const auto refuse = [&](const std::string& path, int error) {
-    std::error_code ignored;
-    for (const NpyOutput& output : outputs) fs::remove(temporary_name(output), ignored);
-    refuse_write(field, path, error);
-  };
+  std::vector<PendingFile> files;
   for (const NpyOutput& output : outputs) {
-    if (fs::is_directory(final_name(output))) refuse(final_name(output), EISDIR);
-    if (const int error = write_tensor(temporary_name(output), *output.tensor)) {
-      refuse(final_name(output), error);
-    }
+    if (fs::is_directory(final_name(output))) refuse_write(field, final_name(output), EISDIR);
+    const int error = write_tensor(files.emplace_back(final_name(output)), *output.tensor);
+    if (error != 0) refuse_write(field, final_name(output), error);
   }
-  for (const NpyOutput& output : outputs) {
-    std::error_code error;
-    fs::rename(temporary_name(output), final_name(output), error);
-    if (error) refuse(final_name(output), error.value());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (const int error = files[i].commit()) refuse_write(field, final_name(outputs[i]), error);
   }
 }
 

@@ -44,7 +44,7 @@ struct NpyOutput {
 /// and no fp8, so these are widened to fp32, which is exact.
 ElementType npy_dtype(ElementType dtype);
 
-/// Writes every file under a temporary name, then renames them all: either every file is there and whole or,
+/// Writes every file before it puts the first in its place: either every file is there and whole or,
 /// when one cannot be written, none of them is and older files of these names are as they were.
 /// @throws BadInput if a file cannot be written
 void write_npy_files(const std::string& field, const std::string& folder, std::span<const NpyOutput> outputs);

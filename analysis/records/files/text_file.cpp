@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "analysis/records/files/pending_file.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {
@@ -132,14 +133,10 @@ void write_file_atomically(const std::string& field, const std::string& path, st
     if (const int error = write_path(path, content)) refuse_write(field, path, error);
     return;
   }
-  // Through a symbolic link, the file that it points at is replaced, not the link.
-  fs::path target = fs::exists(status) ? fs::canonical(path, ignored) : fs::path(path);
-  const std::string temporary = target.string() + ".tmp." + std::to_string(::getpid());
-  int error = write_path(temporary, content);
-  if (error == 0 && std::rename(temporary.c_str(), target.c_str()) != 0) error = errno;
-  if (error == 0) return;
-  fs::remove(temporary, ignored);
-  refuse_write(field, path, error);
+  PendingFile file(path);
+  int error = file.write(content);
+  if (error == 0) error = file.commit();
+  if (error != 0) refuse_write(field, path, error);
 }
 
 void require_writable_file(const std::string& field, const std::string& path) {

@@ -13,8 +13,8 @@ namespace tilescope {
 /// @throws BadInput if it cannot be read, is damaged, or is larger than any record
 std::string read_text_file(const std::string& path);
 
-/// Writes `text` to `path` through a temporary file beside it, so that no reader ever sees half of it and
-/// a failed write leaves what was there before. "-" is standard output; devices and pipes are written
+/// Writes `text` to `path` by a PendingFile, so that no reader ever sees half of it and a failed write leaves
+/// what was there before. "-" is standard output; devices and pipes are written
 /// directly. What ends in ".gz" is compressed.
 /// @param field names the option or field that the path came from, for the error message
 /// @throws BadInput if the file cannot be written

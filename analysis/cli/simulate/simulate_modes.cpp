@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+// What `simulate` does in place of one run of each job: --tune-bytes tries choices, --record replays what was
+// measured.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/replay/simulate_record.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -43,12 +51,13 @@ struct ByteTuning {
 };
 
 struct MovedBytes {
-  std::int64_t sm_l2 = 0, dram = 0;
+  std::int64_t sm_l2 = 0;
+  std::optional<std::int64_t> dram = std::nullopt;  // where it was replayed
 };
 
 MovedBytes bytes_of(const RunEntry& run, Direction direction) {
   const PassRecord total = direction_total(run, direction).value();
-  MovedBytes bytes{total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes, 0};
+  MovedBytes bytes{total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes};
   if (total.simulated) bytes.dram = total.simulated->dram_read_bytes + total.simulated->dram_write_bytes;
   return bytes;
 }
@@ -100,8 +109,8 @@ std::vector<std::string> tuning_row(const RunEntry& run, Direction direction, co
           std::string(to_string(run.scan.value_or(Scan::ascending))),
           format_bytes(static_cast<double>(bytes.sm_l2)),
           ratio(bytes.sm_l2),
-          format_bytes(static_cast<double>(bytes.dram)),
-          ratio(bytes.dram)};
+          bytes.dram ? format_bytes(static_cast<double>(*bytes.dram)) : "-",
+          bytes.dram ? ratio(*bytes.dram) : "-"};
 }
 
 /// The options that choose a run, to be typed again.
@@ -112,10 +121,11 @@ std::string options_text(const RunEntry& run) {
                      to_string(run.scan.value_or(Scan::ascending)));
 }
 
-std::string winners_text(const std::vector<RunEntry>& front) {
-  if (front.size() == 1) return fmt::format("  least of both: {}\n", options_text(front.front()));
-  return fmt::format("  least SM<->L2: {}\n  least DRAM:    {}\n", options_text(front.front()),
-                     options_text(front.back()));
+std::string winners_text(const std::vector<RunEntry>& front, bool replayed) {
+  const std::string first = options_text(front.front());
+  if (!replayed) return fmt::format("  least SM<->L2: {}\n", first);
+  if (front.size() == 1) return fmt::format("  least at both boundaries: {}\n", first);
+  return fmt::format("  least SM<->L2: {}\n  least DRAM:    {}\n", first, options_text(front.back()));
 }
 
 /// Tries every tile that the kernel is compiled for (a CPU kernel: powers of two, 32 ... 256), in every order
@@ -161,17 +171,18 @@ std::string tuning_text(const ByteTuning& tuning, Direction direction) {
       {std::string(to_string(direction)), "tile", "CTAs", "tiles", "SM<->L2", "/ must", "DRAM", "/ must"}};
   for (const RunEntry& run : tuning.front) rows.push_back(tuning_row(run, direction, "Pareto front"));
   rows.push_back(tuning_row(tuning.own, direction, "own choice"));
-  std::string text = align_columns(rows, "  ", {false, false, false, false, true, true, true, true});
+  std::string text = align_told_columns(rows, "  ", {false, false, false, false, true, true, true, true});
   const MovedBytes own = bytes_of(tuning.own, direction);
   const bool on_front = std::any_of(tuning.front.begin(), tuning.front.end(), [&](const RunEntry& run) {
     const MovedBytes bytes = bytes_of(run, direction);
     return bytes.sm_l2 == own.sm_l2 && bytes.dram == own.dram;
   });
   text += fmt::format(
-      "  {} choices replayed{}: the kernel's own {}\n", tuning.tried,
+      "  {} choices {}{}\n  {}\n", tuning.tried, own.dram ? "replayed" : "counted by formula",
       tuning.too_large == 0 ? "" : fmt::format(", {} too large for a CTA's shared memory", tuning.too_large),
-      on_front ? "is on the Pareto front" : "is beaten");
-  return text + winners_text(tuning.front);
+      on_front ? "the kernel's own choice is on the Pareto front"
+               : "another choice moves less than the kernel's own");
+  return text + winners_text(tuning.front, own.dram.has_value());
 }
 
 }  // namespace
@@ -197,6 +208,65 @@ int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const
     }
   }
   context.write_json(to_json_text(record));
+  return kFine;
+}
+
+namespace {
+
+/// Measured and simulated DRAM bytes of a pass, where both are there.
+std::optional<std::vector<std::string>> comparison_row(const RunEntry& run, const PassRecord& pass) {
+  if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return std::nullopt;
+  const std::int64_t measured = *pass.measured->dram_read_bytes;
+  const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
+  const char* placement = run.pages == PagePlacement::random ? " random pages" : "";
+  return {{run.kernel, pass.name, describe(run.problem) + placement,
+           format_bytes(static_cast<double>(measured)),
+           format_bytes(static_cast<double>(pass.simulated->dram_read_bytes)),
+           fmt::format("{:+.1f} %", 100 * (ratio - 1))}};
+}
+
+/// A record of this simulation, which measured ones are not changed by.
+RunRecord simulation_record(const RunRecord& measured, const SimulateArguments& arguments,
+                            const CommandContext& context) {
+  RunRecord record = start_record(context.argv);
+  record.simulation_of = measured.simulation_of.value_or(
+      SimulationSource{arguments.record, measured.argv, measured.when, measured.git, {}});
+  record.simulation_of->machine_file = arguments.machine;
+  for (const RunEntry& run : measured.runs) record.runs.push_back(without_measurements(run));
+  return record;
+}
+
+}  // namespace
+
+int simulate_record(const SimulateArguments& arguments, const CommandContext& context) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(arguments.record, context.json, ignored)) {
+    throw BadInput("--json", context.json, "must be another file than the record, which does not change");
+  }
+  const Machine machine = load_machine(arguments.machine);
+  RunRecord record = read_run_record(arguments.record);
+  for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
+  {
+    Progress progress(context, "replaying " + arguments.record,
+                      static_cast<std::int64_t>(record.runs.size()));
+    simulate_side_by_side(record.runs.size(), progress, [&](std::size_t i) {
+      RunEntry& run = record.runs[i];
+      run = simulate_again(run, find_kernel(run.kernel), machine, {.replay = !arguments.closed_form_only});
+    });
+  }
+  std::vector<std::vector<std::string>> rows = {
+      {"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
+  for (const RunEntry& run : record.runs) {
+    for (const PassRecord& pass : run.passes) {
+      if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
+    }
+  }
+  context.print(
+      rows.size() > 1
+          ? align_columns(rows, "", {false, false, false, true, true, true})
+          : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
+                                arguments.record)));
+  context.write_json(to_json_text(simulation_record(record, arguments, context)));
   return kFine;
 }
 
