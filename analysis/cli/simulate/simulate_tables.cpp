@@ -171,20 +171,6 @@ std::string main_tile(const RunEntry& run, Direction direction) {
   return tile_text(*main);
 }
 
-/// "gpu:flash2-mma fused": the kernel, and which backward pass it has.
-std::string short_label(RunEntry run, Direction direction) {
-  run.order.reset();  // which stand below the table
-  run.scan.reset();
-  run.pages = PagePlacement::contiguous;
-  RunRecord alone;
-  alone.runs.push_back(std::move(run));
-  const std::vector<RunRecord> records = {std::move(alone)};
-  for (const RunSummary& summary : summarize(records)) {
-    if (summary.direction == direction) return summary.label;
-  }
-  return "";
-}
-
 const std::string& machine_name_of(const RunEntry& run) { return run.passes.front().simulated->machine; }
 
 /// The run's machine; the only one where nothing was replayed.
@@ -199,7 +185,7 @@ std::vector<std::string> comparison_row(const RunEntry& run, Direction direction
                                         const Machine& machine, bool several_machines) {
   const Reach reach = reach_of(total, run.problem, machine);
   std::vector<std::string> row = {
-      short_label(run, direction), several_machines ? machine.name : main_tile(run, direction),
+      run_label(run, direction, false), several_machines ? machine.name : main_tile(run, direction),
       bytes(std::llround(sm_l2_bytes(total))), ratio(sm_l2_bytes(total), compulsory(total))};
   row.push_back(total.simulated ? bytes(std::llround(dram_bytes(total))) : "-");
   row.push_back(total.simulated ? ratio(dram_bytes(total), compulsory(total)) : "-");
@@ -287,7 +273,7 @@ std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
       const bool simulated = total->simulated.has_value();
       const double must = compulsory(*total);
       const std::string heading =
-          fmt::format("{}, {}{}", short_label(run, direction), to_string(direction), choices) +
+          fmt::format("{}, {}{}", run_label(run, direction, false), to_string(direction), choices) +
           (simulated ? " on " + machine_name_of(run) : "");
       auto block = std::find_if(blocks.begin(), blocks.end(),
                                 [&heading](const auto& other) { return other.first == heading; });

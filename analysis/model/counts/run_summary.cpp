@@ -70,20 +70,27 @@ std::int64_t diagonal_slices(const std::vector<const PassRecord*>& passes) {
   return most;
 }
 
+std::vector<const PassRecord*> passes_of(const RunEntry& run, Direction direction) {
+  std::vector<const PassRecord*> passes;
+  for (const PassRecord& pass : run.passes) {
+    if (pass.direction == direction) passes.push_back(&pass);
+  }
+  return passes;
+}
+
 /// "longest-first, random pages": what a run was told to do otherwise than its kernel would.
-std::string choices_of(const RunSummary& summary) {
-  const RunEntry& run = *summary.run;
+std::string choices_of(const RunEntry& run, const std::vector<const PassRecord*>& passes, bool orders) {
   std::vector<std::string> choices;
-  if (run.order && *run.order != TileOrder::row_major) choices.emplace_back(to_string(*run.order));
-  if (run.scan && *run.scan != Scan::ascending) choices.emplace_back(to_string(*run.scan));
-  if (summary.diagonal_slices > 1)
-    choices.push_back(fmt::format("{} diagonal slices", summary.diagonal_slices));
-  if (const auto& sums = summary.passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
-  if (std::any_of(summary.passes.begin(), summary.passes.end(),
+  if (orders && run.order && *run.order != TileOrder::row_major) choices.emplace_back(to_string(*run.order));
+  if (orders && run.scan && *run.scan != Scan::ascending) choices.emplace_back(to_string(*run.scan));
+  if (const std::int64_t slices = diagonal_slices(passes); slices > 1)
+    choices.push_back(fmt::format("{} diagonal slices", slices));
+  if (const auto& sums = passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
+  if (std::any_of(passes.begin(), passes.end(),
                   [](const PassRecord* pass) { return pass->choices.ordered; })) {
     choices.emplace_back("ordered");
   }
-  if (run.pages == PagePlacement::random) choices.emplace_back("random pages");
+  if (orders && run.pages == PagePlacement::random) choices.emplace_back("random pages");
   return fmt::format("{}", fmt::join(choices, ", "));
 }
 
@@ -162,6 +169,14 @@ std::string problem_text(const RunSummary& run, bool with_seqlen) {
   return text.erase(start, dim - start);
 }
 
+std::string run_label(const RunEntry& run, Direction direction, bool orders) {
+  const std::vector<const PassRecord*> passes = passes_of(run, direction);
+  std::string label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
+  if (direction == Direction::backward) label += backward_order_name(passes);
+  const std::string choices = choices_of(run, passes, orders);
+  return choices.empty() ? label : label + " (" + choices + ")";
+}
+
 std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
   std::vector<RunSummary> summaries;
   for (const RunRecord& record : records) {
@@ -171,16 +186,10 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         summary.record = &record;
         summary.run = &run;
         summary.direction = direction;
-        for (const PassRecord& pass : run.passes) {
-          if (pass.direction == direction) summary.passes.push_back(&pass);
-        }
+        summary.passes = passes_of(run, direction);
         if (summary.passes.empty() || only_judged(run) || only_progress(run)) continue;
-        summary.label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
-        if (direction == Direction::backward) summary.label += backward_order_name(summary.passes);
+        summary.label = run_label(run, direction);
         summary.diagonal_slices = diagonal_slices(summary.passes);
-        if (const std::string choices = choices_of(summary); !choices.empty()) {
-          summary.label += " (" + choices + ")";
-        }
         summary.algorithm = algorithm_of_kernel(run.kernel);
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);

@@ -37,6 +37,10 @@ struct RunSummary {
   const AttentionProblem& problem() const { return run->problem; }
 };
 
+/// "flash2 split (longest-first)": the kernel without "cpu:", its backward order, and what it was told to do
+/// otherwise than it would. The direction has passes. @param orders  of CTAs, tiles and pages too
+std::string run_label(const RunEntry& run, Direction direction, bool orders = true);
+
 /// Every direction of every run, in the order of the records; runs without passes, and cases that were only
 /// judged by their errors, give none.
 std::vector<RunSummary> summarize(const std::vector<RunRecord>& records);
