@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <exception>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
@@ -13,6 +12,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/studies/study.hpp"
+#include "cpu_ref/launch/parallel_for_each.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
@@ -37,20 +37,17 @@ std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vect
   const auto count = static_cast<std::int64_t>(tasks.size());
   Progress progress(context, fmt::format("study {}", study.name), count);
   std::vector<std::vector<RunEntry>> runs(tasks.size());
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic) if (!study.default_machine.empty())
-  for (std::int64_t i = 0; i < count; ++i) {
+  const auto run_one = [&](std::int64_t i) {
     const auto task = static_cast<std::size_t>(i);
-    try {
 #pragma omp critical(study_progress)
-      progress.step(tasks[task].label);
-      runs[task] = tasks[task].run();
-    } catch (...) {
-#pragma omp critical(study_failure)
-      failure = std::current_exception();
-    }
+    progress.step(tasks[task].label);
+    runs[task] = tasks[task].run();
+  };
+  if (study.default_machine.empty()) {
+    for (std::int64_t i = 0; i < count; ++i) run_one(i);
+  } else {
+    parallel_for_each(count, run_one);
   }
-  if (failure) std::rethrow_exception(failure);
   return runs;
 }
 

@@ -68,7 +68,7 @@ SimulateJob plan_job(const Kernel& kernel, const AttentionProblem& problem, cons
 RunEntry replay(const SimulateJob& job, SimulationOptions options, const CommandContext& context);
 
 /// Calls simulate(i) for all i below `count`, on all threads, with a step of `progress` for each.
-/// @throws what one of them threw, when all have ended
+/// @throws what the first of them threw
 void simulate_side_by_side(std::size_t count, Progress& progress,
                            const std::function<void(std::size_t)>& simulate);
 

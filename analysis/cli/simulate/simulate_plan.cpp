@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "analysis/cli/help/help_text.hpp"
@@ -12,6 +11,7 @@
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "common/number_format.hpp"
+#include "cpu_ref/launch/parallel_for_each.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -98,19 +98,11 @@ RunEntry replay(const SimulateJob& job, SimulationOptions options, const Command
 
 void simulate_side_by_side(std::size_t count, Progress& progress,
                            const std::function<void(std::size_t)>& simulate) {
-  std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      simulate(i);
-    } catch (...) {
-#pragma omp critical
-      failure = std::current_exception();
-    }
-#pragma omp critical
+  parallel_for_each(static_cast<std::int64_t>(count), [&](std::int64_t i) {
+    simulate(static_cast<std::size_t>(i));
+#pragma omp critical(simulate_progress)
     progress.step();
-  }
-  if (failure) std::rethrow_exception(failure);
+  });
 }
 
 namespace {
