@@ -22,6 +22,7 @@ constexpr double kSame = 1e-3;  // relative: less is no difference to explain
 struct Account {
   std::vector<TileProgram> programs;
   std::array<std::int64_t, kNumTensors> bytes{};
+  std::int64_t closed_form = 0;  // of the programs: the tensors, and flags and work counters beside them
 
   std::int64_t total() const {
     std::int64_t sum = 0;
@@ -34,9 +35,11 @@ Account account_of(const ComparedRun& run, Direction direction) {
   Account account;
   account.programs = run.kernel->programs(direction, run.run->problem, options_of(*run.run, *run.kernel));
   for (const TileProgram& program : account.programs) {
+    const ClosedFormBytes bytes = closed_form_bytes(program);
+    account.closed_form += bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes;
     for (const TensorTraffic& traffic : tensor_traffic(program)) {
       account.bytes[static_cast<std::size_t>(traffic.tensor)] +=
-          traffic.load_bytes + traffic.store_bytes + traffic.reduce_bytes;
+          traffic.load_bytes + traffic.filled_bytes + traffic.store_bytes + traffic.reduce_bytes;
     }
   }
   return account;
@@ -55,7 +58,7 @@ bool streams(const Account& account, TensorName tensor) {
   });
 }
 
-/// Of the program that visits most.
+/// The program with most work.
 const TileProgram& main_program(const Account& account) {
   return *std::max_element(account.programs.begin(), account.programs.end(),
                            [](const TileProgram& a, const TileProgram& b) {
@@ -121,7 +124,7 @@ std::string dram_reason(const ComparedRun& more, const ComparedRun& less, const 
       machine->knows_progress_of(more.run->kernel) != machine->knows_progress_of(less.run->kernel)) {
     const bool known = machine->knows_progress_of(more.run->kernel);
     return fmt::format(
-        "the CTAs of {} drift apart as they were measured to, those of {} are assumed to keep step",
+        "the model lets the CTAs of {} drift apart at measured rates, and keeps those of {} in lockstep",
         (known ? more : less).label, (known ? less : more).label);
   }
   return "the L2 keeps less of what they share";
@@ -188,22 +191,52 @@ std::string largest_part(const ComparedRun& more, const Account& most, const Com
   return text + ": " + reason(first, equal > 1 ? "them" : "it");
 }
 
+std::int64_t recorded_bytes(const PassRecord& total) {
+  return total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes;
+}
+
+/// "A moves 1.35x as much at SM<->L2 as B."
+std::string totals_text(const ComparedRun& one, const PassRecord& first, const ComparedRun& other,
+                        const PassRecord& second) {
+  const auto a = static_cast<double>(recorded_bytes(first)), b = static_cast<double>(recorded_bytes(second));
+  if (!differ(a, b)) return fmt::format("{} and {} move the same at SM<->L2.", one.label, other.label);
+  return a > b ? fmt::format("{} moves {} as much at SM<->L2 as {}.", one.label, factor(a, b), other.label)
+               : fmt::format("{} moves {} as much at SM<->L2 as {}.", other.label, factor(b, a), one.label);
+}
+
+/// What a record holds that the programs of its run do not move, as where another version of TileScope wrote
+/// it.
+std::string unexplained_text(const ComparedRun& run, const Account& account, const PassRecord& total) {
+  const auto rest = static_cast<double>(recorded_bytes(total) - account.closed_form);
+  if (rest == 0) return "";
+  return fmt::format(
+      " Its programs move {} {} than the record of {} holds: no tensor explains the difference.",
+      format_bytes(std::abs(rest)), rest > 0 ? "less" : "more", run.label);
+}
+
+/// What the sentence on tensors leaves out; empty where it has all.
+std::string left_over_text(const ComparedRun& run, const Account& account) {
+  const std::int64_t rest = account.closed_form - account.total();
+  if (rest == 0) return "";
+  return fmt::format(" Beside its tensors {} moves {}: flags and work counters.", run.label,
+                     format_bytes(static_cast<double>(rest)));
+}
+
 std::string why_bytes_differ(const ComparedRun& one, const ComparedRun& other, Direction direction,
                              const Machine* machine) {
   const auto first = direction_total(*one.run, direction), second = direction_total(*other.run, direction);
   if (!first || !second || !first->closed_form || !second->closed_form) return "";
   const Account a = account_of(one, direction), b = account_of(other, direction);
-  const auto recorded = [](const PassRecord& total) {
-    return total.closed_form->sm_l2_read_bytes + total.closed_form->sm_l2_write_bytes;
-  };
-  if (a.total() != recorded(*first) || b.total() != recorded(*second)) return "";  // of another version
+  const std::string unexplained = unexplained_text(one, a, *first) + unexplained_text(other, b, *second);
+  if (!unexplained.empty()) return totals_text(one, *first, other, *second) + unexplained;
   if (differ(static_cast<double>(a.total()), static_cast<double>(b.total()))) {
     const bool one_more = a.total() > b.total();
     const Account &most = one_more ? a : b, &least = one_more ? b : a;
     const ComparedRun &more = one_more ? one : other, &less = one_more ? other : one;
-    return fmt::format("{} moves {} as much at SM<->L2 as {}, {}.", more.label,
+    return fmt::format("{} moves {} as much at SM<->L2 as {}, {}.{}{}", more.label,
                        factor(static_cast<double>(most.total()), static_cast<double>(least.total())),
-                       less.label, largest_part(more, most, less, least));
+                       less.label, largest_part(more, most, less, least), left_over_text(one, a),
+                       left_over_text(other, b));
   }
   if (!first->simulated || !second->simulated)
     return fmt::format("{} and {} move the same.", one.label, other.label);

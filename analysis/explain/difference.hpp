@@ -16,8 +16,8 @@ struct ComparedRun {
   const RunEntry* run = nullptr;
 };
 
-/// One sentence on one direction, of the boundary at which they differ first; empty where the direction is
-/// not in both, or a record holds bytes that today's programs do not move.
+/// A sentence or a few on one direction, of the boundary at which they differ first, with what no tensor
+/// explains; empty where the direction is not in both.
 /// @param machine  that both were simulated on, if it is one and known
 std::string why_different(const ComparedRun& one, const ComparedRun& other, Direction direction,
                           const Machine* machine);

@@ -134,20 +134,20 @@ std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence&
   const Target& target = evidence.target;
   const double read_limit = limit(target.read_error(best.bytes));
   const double write_limit = limit(target.write_error(best.bytes));
-  // The grid tells candidates apart that the bytes do not, unless it is that of a persistent kernel.
-  const bool grid_tells = evidence.grid_agrees(best);
+  // The grid distinguishes candidates that the bytes do not, unless it is that of a persistent kernel.
+  const bool by_grid = evidence.grid_agrees(best);
   std::vector<const CandidateProgram*> equals;
   for (const CandidateProgram* candidate : ranked) {
     const bool near = target.read_error(candidate->bytes) <= read_limit &&
                       target.write_error(candidate->bytes) <= write_limit && usual(candidate->tile);
-    if ((near || candidate->bytes == best.bytes) && evidence.grid_agrees(*candidate) == grid_tells) {
+    if ((near || candidate->bytes == best.bytes) && evidence.grid_agrees(*candidate) == by_grid) {
       equals.push_back(candidate);
     }
   }
   std::stable_sort(equals.begin(), equals.end(),
                    [](const auto* a, const auto* b) { return a->convention.size() < b->convention.size(); });
   std::vector<ProgramFit> fits;
-  for (const CandidateProgram* candidate : equals) add_fit(fits, *candidate, grid_tells);
+  for (const CandidateProgram* candidate : equals) add_fit(fits, *candidate, by_grid);
   return fits;
 }
 
@@ -171,13 +171,16 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
                                 format_bytes(static_cast<double>(multicast))));
   }
   if (matters(-fit.read_residual_bytes, target.read_scale)) {
-    hints.push_back(fit.agreement == Agreement::explained
-                        ? fmt::format("L1 served {} of loads, more than what was not read",
-                                      format_bytes(static_cast<double>(target.l1_hit_bytes)))
-                        : "fewer bytes read than the program loads: L1 hits, or loads that it spares");
+    hints.push_back(
+        fit.agreement == Agreement::explained
+            ? fmt::format("L1 served {} of loads, more than what was not read",
+                          format_bytes(static_cast<double>(target.l1_hit_bytes)))
+            : "fewer bytes were read than the program loads: L1 hits, or loads that the kernel spares");
   }
   if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
-    hints.push_back("counted causes do not cover it: tiles or tensors that no candidate has");
+    hints.push_back(
+        "the counted causes do not cover the rest: the kernel may have tiles or tensors that no candidate "
+        "has");
   }
   return hints;
 }

@@ -22,7 +22,7 @@ constexpr const char* kLead =
     "1 sequence, 32 query heads over 8 key and value heads, 8192 tokens, 128 columns a head; a **tile** of "
     "128x64 is 128 queries against 64 keys. GB are 10⁹ bytes, a multiply-add is 2 FLOP.";
 
-/// Of the first record that has them.
+/// The first that a record has.
 std::vector<NoiseFloor> noise_floor_of(const std::vector<CeilingsRecord>& records) {
   for (const CeilingsRecord& record : records) {
     if (!record.measured.noise_floor.empty()) return record.measured.noise_floor;
@@ -30,7 +30,7 @@ std::vector<NoiseFloor> noise_floor_of(const std::vector<CeilingsRecord>& record
   return {};
 }
 
-/// Whether a record is about cutting tiles finer, by formula: a section of its own tells of it, and its runs
+/// Whether a record is about cutting tiles finer, by formula: it has a section of its own, and its runs
 /// would stand beside others as if they were other kernels.
 bool is_of_slices(const RunRecord& record) {
   bool slices = false;
@@ -81,7 +81,7 @@ Document make_report(const ReportRecords& all) {
                                                     model_verdict(runs, holdout), speed_verdict(runs)}) {
     if (verdict) document.verdicts.push_back(std::move(*verdict));
   }
-  add(document, glance_section(runs));
+  add(document, overview_section(runs));
   add(document, holdout_section(holdout));
   add(document, error_section(records));
   add(document, repeat_section(records));

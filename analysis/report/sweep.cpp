@@ -73,35 +73,6 @@ std::vector<const RunSummary*> without_repeats(const std::vector<const RunSummar
   return unique;
 }
 
-struct HeadlineRuns {
-  std::vector<const RunSummary*> single;  // some direction of which is no point of a sweep
-  std::vector<const RunSummary*> ends;    // of sweeps
-};
-
-HeadlineRuns singles_and_ends(const std::vector<RunSummary>& runs) {
-  std::set<const RunSummary*> swept, last;
-  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
-    for (const Sweep& sweep : sweeps) {
-      for (const SweepSeries& series : sweep.series) {
-        swept.insert(series.points.begin(), series.points.end());
-        last.insert(series.points.back());
-      }
-    }
-  }
-  for (const auto& points : token_sweeps(runs)) swept.insert(points.begin(), points.end());
-  std::set<const RunEntry*> unswept;
-  for (const RunSummary& run : runs) {
-    if (!swept.contains(&run)) unswept.insert(run.run);
-  }
-  HeadlineRuns found;
-  for (const RunSummary& run : runs) {
-    if (!run.closed_form && !run.measured_sm_l2) continue;
-    if (unswept.contains(run.run)) found.single.push_back(&run);
-    if (last.contains(&run)) found.ends.push_back(&run);
-  }
-  return found;
-}
-
 /// Runs of equal keys together, in the order in which the keys first appear.
 template <class KeyOf>
 std::vector<std::vector<const RunSummary*>> grouped(const std::vector<const RunSummary*>& runs, KeyOf key) {
@@ -174,22 +145,38 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs) {
 }
 
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs) {
-  const HeadlineRuns found = singles_and_ends(runs);
-  return without_repeats(found.single.empty() ? found.ends : found.single);
+  std::set<const RunSummary*> swept, last;
+  for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
+    for (const Sweep& sweep : sweeps) {
+      for (const SweepSeries& series : sweep.series) {
+        swept.insert(series.points.begin(), series.points.end());
+        last.insert(series.points.back());
+      }
+    }
+  }
+  for (const auto& points : token_sweeps(runs)) swept.insert(points.begin(), points.end());
+  std::set<const RunEntry*> unswept;
+  for (const RunSummary& run : runs) {
+    if (!swept.contains(&run)) unswept.insert(run.run);
+  }
+  std::vector<const RunSummary*> singles, ends;
+  for (const RunSummary& run : runs) {
+    if (!run.closed_form && !run.measured_sm_l2) continue;
+    if (unswept.contains(run.run)) singles.push_back(&run);
+    if (last.contains(&run)) ends.push_back(&run);
+  }
+  return without_repeats(singles.empty() ? ends : singles);
 }
 
 std::vector<const RunSummary*> tabled_runs(const std::vector<RunSummary>& runs) {
-  const HeadlineRuns found = singles_and_ends(runs);
-  std::set<const RunRecord*> shown;
-  for (const RunSummary* run : found.single) shown.insert(run->record);
-  std::vector<const RunSummary*> tabled = found.single;
-  for (const RunSummary* run : found.ends) {
-    if (!shown.contains(run->record)) tabled.push_back(run);
+  std::vector<const RunSummary*> tabled = headline_runs(runs);  // first: few read a long table to its end
+  for (const RunSummary& run : runs) {
+    if (run.closed_form || run.measured_sm_l2) tabled.push_back(&run);
   }
   return without_repeats(tabled);
 }
 
-std::vector<std::vector<const RunSummary*>> most_telling(
+std::vector<std::vector<const RunSummary*>> most_representative(
     const std::vector<std::vector<const RunSummary*>>& problems, std::size_t most) {
   std::vector<std::size_t> ranked(problems.size());
   std::iota(ranked.begin(), ranked.end(), std::size_t{0});

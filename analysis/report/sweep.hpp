@@ -45,8 +45,7 @@ int swept_block(const RunSummary& run);
 /// of a sweep or, when there is none, the last point of each series.
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
 
-/// The same, and of each record that has none of those the last point of each series, so that no record is
-/// left out.
+/// Every run with bytes; what several records hold, once.
 std::vector<const RunSummary*> tabled_runs(const std::vector<RunSummary>& runs);
 
 /// Runs of one problem together, on one machine model or measured, in the order in which the problems first
@@ -57,9 +56,9 @@ std::vector<std::vector<const RunSummary*>> group_by_problem(const std::vector<c
 /// alike.
 std::vector<std::vector<const RunSummary*>> group_by_record(const std::vector<const RunSummary*>& runs);
 
-/// Of the problems' runs, those of the `most` problems on which most algorithms meet, then most runs, and of
-/// equals the largest problems; in their order.
-std::vector<std::vector<const RunSummary*>> most_telling(
+/// The runs of the `most` problems that have most algorithms, then most runs, then the largest problems; in
+/// their order.
+std::vector<std::vector<const RunSummary*>> most_representative(
     const std::vector<std::vector<const RunSummary*>>& problems, std::size_t most);
 
 /// The run's label, with its tile where another of `runs` in its direction has the same.

@@ -26,7 +26,7 @@ struct Study {
   std::string_view summary;          // one line for `tilescope list studies`
   std::string_view default_machine;  // the model that it simulates; "" if it computes on this CPU instead
   std::vector<StudyTask> (*plan)(const Machine& machine);  // the tasks may refer to `machine`
-  /// Of one that computes: on these kernels, where its plan has those of the CPU alone.
+  /// For a study that computes: on these kernels, where `plan` has those of the CPU alone.
   std::vector<StudyTask> (*plan_of_kernels)(const std::vector<const Kernel*>& kernels) = nullptr;
 };
 
@@ -43,7 +43,7 @@ inline constexpr std::string_view kErrorWithInputRounding = "o_of_unrounded_inpu
 /// Forward passes of the kernels in every element type, of fp8 with each way to sum, on inputs
 /// N(0, 1) + N(0, 100) * Bernoulli(0.001).
 std::vector<StudyTask> error_study_of(const std::vector<const Kernel*>& kernels);
-/// Of those of the CPU.
+/// The same with the kernels of the CPU.
 std::vector<StudyTask> error_study(const Machine&);
 
 }  // namespace tilescope

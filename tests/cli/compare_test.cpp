@@ -37,6 +37,13 @@ TEST_CASE("compare ends with why two kernels move different bytes") {
   CHECK(contains(tiles, " each): cpu:flash2,tile=64x64 moves them 16 times over"));
   CHECK(contains(compared("cpu:flash1", "cpu:flash2"), "cpu:flash1 keeps it in memory, cpu:flash2 on chip."));
   CHECK(contains(compared("cpu:flash2", "cpu:flash2"), "move the same at both boundaries."));
+  for (const char* pass : {"fwd", "bwd"}) {  // work counters and flags are no tensor's
+    const std::string gpu =
+        compared("gpu:flash2-mma", "gpu:flash3", {"--head-dim", "128", "--causal", "--pass", pass});
+    CHECK(contains(gpu, "gpu:flash3"));
+    CHECK(contains(gpu, "Beside its tensors gpu:flash"));
+    CHECK_FALSE(contains(gpu, "no tensor explains"));
+  }
   const std::string orders =
       compared("cpu:flash2", "cpu:flash2,order=longest-first", {"--causal", "--machine", "a100-40gb"});
   CHECK(contains(orders, "move the same"));

@@ -11,15 +11,6 @@ namespace {
 
 constexpr std::string_view kBoundary = "SM<->L2";
 
-/// The text up to `end`, and past it; nothing when `end` does not follow.
-bool take_until(std::string_view& rest, std::string_view end, std::string_view& taken) {
-  const std::size_t at = rest.find(end);
-  if (at == std::string_view::npos) return false;
-  taken = rest.substr(0, at);
-  rest.remove_prefix(at + end.size());
-  return true;
-}
-
 /// Inline marks of report_document.hpp to HTML.
 std::string inline_html(std::string_view rest) {
   std::string html;
@@ -34,7 +25,8 @@ std::string inline_html(std::string_view rest) {
       html += "<strong>" + inline_html(inner) + "</strong>";
     } else if (rest.starts_with("`") && take_until(ahead, "`", inner)) {
       html += "<code>" + escape_markup(inner) + "</code>";
-    } else if (rest.starts_with("[") && take_until(ahead, "](", inner) && take_until(ahead, ")", address)) {
+    } else if (rest.starts_with("[") && take_until(ahead, "](", inner) && take_until(ahead, ")", address) &&
+               may_link_to(address)) {
       html += fmt::format("<a href=\"{}\">{}</a>", escape_markup(address), inline_html(inner));
     } else {
       html += escape_markup(rest.substr(0, 1));
@@ -123,7 +115,7 @@ struct HtmlWriter {
   }
 
   void add_verdict(const Finding& verdict) {
-    constexpr const char* outcomes[] = {"good", "mixed", "bad", "told"};
+    constexpr const char* outcomes[] = {"good", "mixed", "bad", "informational"};
     html += fmt::format(
         "<section class=\"verdict {}\">\n<h2>{}</h2>\n<p class=\"figure\">{}</p>\n<p>{}{}</p>\n</section>\n",
         outcomes[static_cast<std::size_t>(verdict.outcome)], escape_markup(verdict.question),
@@ -163,7 +155,7 @@ struct HtmlWriter {
 }  // namespace
 
 std::string to_html(const Document& whole) {
-  const Document document = said_once(whole);
+  const Document document = without_repetition(whole);
   HtmlWriter writer;
   writer.html = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -9,14 +9,30 @@
 namespace tilescope {
 namespace {
 
-/// Inline text is Markdown already; inside a table a bar would end the cell.
+/// Inside a table a bar would end the cell.
 std::string cell(std::string_view text) {
   std::string escaped;
-  for (const char c : text) {
+  for (const char c : escape_markdown(text)) {
     if (c == '|') escaped += '\\';
     escaped += c;
   }
   return escaped;
+}
+
+/// A block of its own, which is no heading, list, quotation or table whatever it begins with.
+std::string block_of(std::string_view text) {
+  const bool marked =
+      !text.empty() && std::string_view("#>-+=~|").find(text.front()) != std::string_view::npos;
+  return (marked ? "\\" : "") + escape_markdown(text);
+}
+
+/// What closes a block of code: longer than anything of the kind in it.
+std::string fence_of(const std::vector<std::string>& lines) {
+  std::string fence = "```";
+  for (const std::string& line : lines) {
+    while (line.find(fence) != std::string::npos) fence += '`';
+  }
+  return fence;
 }
 
 /// Tables with more rows are begun here; the page has all of them.
@@ -26,12 +42,13 @@ struct MarkdownWriter {
   std::string_view figure_folder;
   std::string text;
 
-  void operator()(const Paragraph& paragraph) { text += paragraph.text + "\n\n"; }
+  void operator()(const Paragraph& paragraph) { text += block_of(paragraph.text) + "\n\n"; }
 
   void operator()(const Bullets& bullets) {
     const bool folded = !bullets.folded_under.empty();
-    if (folded) text += fmt::format("<details><summary>{}</summary>\n\n", bullets.folded_under);
-    for (const std::string& item : bullets.items) text += "- " + item + "\n";
+    if (folded)
+      text += fmt::format("<details><summary>{}</summary>\n\n", escape_markup(bullets.folded_under));
+    for (const std::string& item : bullets.items) text += "- " + block_of(item) + "\n";
     text += folded ? "\n</details>\n\n" : "\n";
   }
 
@@ -40,12 +57,13 @@ struct MarkdownWriter {
     constexpr std::size_t kMostOpen = 3;
     const bool folded = commands.lines.size() > kMostOpen;
     if (folded) text += fmt::format("<details><summary>{} commands</summary>\n\n", commands.lines.size());
-    text += fmt::format("```\n{}\n```\n\n", fmt::join(commands.lines, "\n"));
+    const std::string fence = fence_of(commands.lines);
+    text += fmt::format("{0}\n{1}\n{0}\n\n", fence, fmt::join(commands.lines, "\n"));
     if (folded) text += "</details>\n\n";
   }
 
   void operator()(const Table& table) {
-    if (!table.caption.empty()) text += table.caption + "\n\n";
+    if (!table.caption.empty()) text += block_of(table.caption) + "\n\n";
     const bool begun = table.rows.size() > kMostPrintedRows;
     const bool folded = table.rows.size() > kMostOpenRows && !begun;
     if (folded) text += fmt::format("<details><summary>{} rows</summary>\n\n", table.rows.size());
@@ -71,8 +89,8 @@ struct MarkdownWriter {
   }
 
   void operator()(const Figure& figure) {
-    text += fmt::format("![{}]({}/{}.svg)\n\n**{}** {}\n\n", figure.title, figure_folder, figure.name,
-                        figure.title, caption_text(figure));
+    text += fmt::format("![{0}]({1}/{2}.svg)\n\n**{0}** {3}\n\n", escape_markdown(figure.title),
+                        figure_folder, figure.name, escape_markdown(caption_text(figure)));
     if (!figure.commands.empty()) (*this)(CommandLines{reproduction(figure.commands)});
   }
 };
@@ -87,12 +105,13 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
 }
 
 std::string to_markdown(const Document& whole, std::string_view figure_folder) {
-  const Document document = said_once(whole);
-  MarkdownWriter writer{figure_folder, "# " + document.title + "\n\n"};
+  const Document document = without_repetition(whole);
+  MarkdownWriter writer{figure_folder, "# " + escape_markdown(document.title) + "\n\n"};
   if (!document.verdicts.empty()) writer(verdict_table(document));
-  writer.text += document.lead + "\n\n";
+  writer.text += escape_markdown(document.lead) + "\n\n";
   for (const Section& section : document.sections) {
-    writer.text += fmt::format("<a id=\"{}\"></a>\n\n## {}\n\n", section.name, section.title);
+    writer.text +=
+        fmt::format("<a id=\"{}\"></a>\n\n## {}\n\n", section.name, escape_markdown(section.title));
     for (const Block& block : section.blocks) std::visit(writer, block);
   }
   writer.text.pop_back();
@@ -107,6 +126,7 @@ constexpr std::string_view kClose = "<!-- /generated -->";
 
 std::string part_of(const std::string& source, const Document& document, std::string_view name,
                     std::string_view figure_folder) {
+  if (name == "verdicts" && document.verdicts.empty()) return "The records give no verdict.\n\n";
   if (name == "verdicts") return to_markdown(Block{verdict_table(document)}, figure_folder) + "\n";
   std::vector<std::string> names = {"verdicts"};
   for (const Section& section : document.sections) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "analysis/report/document/report_document.hpp"
@@ -21,6 +22,10 @@ std::vector<std::string> sentences_of(const std::string& text) {
   }
   return sentences;
 }
+
+bool one_of(std::string_view chars, char c) { return chars.find(c) != std::string_view::npos; }
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 /// What a section has shown so far.
 struct Shown {
@@ -66,7 +71,7 @@ struct Shown {
 
 }  // namespace
 
-Document said_once(Document document) {
+Document without_repetition(Document document) {
   for (Section& section : document.sections) {
     Shown shown;
     for (Block& block : section.blocks) std::visit(shown, block);
@@ -92,6 +97,24 @@ Table verdict_table(const Document& document) {
   return table;
 }
 
+bool take_until(std::string_view& rest, std::string_view end, std::string_view& taken) {
+  const std::size_t at = rest.find(end);
+  if (at == std::string_view::npos) return false;
+  taken = rest.substr(0, at);
+  rest.remove_prefix(at + end.size());
+  return true;
+}
+
+bool may_link_to(std::string_view address) {
+  if (address.starts_with("https://") || address.starts_with("http://")) {
+    return address.find_first_of(" \t\n\r<>\"\\`") == std::string_view::npos;
+  }
+  const auto in_path = [](unsigned char c) {
+    return std::isalnum(c) || one_of("#/._-", static_cast<char>(c));
+  };
+  return !address.empty() && std::all_of(address.begin(), address.end(), in_path);
+}
+
 std::string escape_markup(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -109,10 +132,40 @@ std::string escape_markup(std::string_view text) {
         escaped += "&quot;";
         break;
       default:
-        escaped += c;
+        escaped += is_control(c) && c != '\n' && c != '\t' ? ' ' : c;
     }
   }
   return escaped;
+}
+
+std::string escape_markdown(std::string_view rest) {
+  std::string text;
+  std::string_view inner, address;
+  while (!rest.empty()) {
+    const char c = rest.front(), next = rest.size() > 1 ? rest[1] : ' ';
+    std::string_view ahead = rest.substr(1);
+    const bool letter_next = std::isalpha(static_cast<unsigned char>(next)) != 0;
+    if (c == '`' && take_until(ahead, "`", inner)) {
+      text +=
+          inner.empty() ? "\\`\\`" : fmt::format("`{}`", inner);  // two marks alone would begin a longer one
+    } else if (c == '[' && take_until(ahead, "](", inner) && take_until(ahead, ")", address) &&
+               may_link_to(address)) {
+      text += fmt::format("[{}]({})", escape_markdown(inner), address);
+    } else {
+      ahead = rest.substr(1);
+      if (c == '<' && (letter_next || one_of("/!?", next))) {
+        text += "&lt;";
+      } else if (c == '&' && (letter_next || next == '#')) {
+        text += "&amp;";
+      } else {
+        if (c == '`' || c == '\\' || (c == ']' && one_of("([:", next))) text += '\\';
+        text += c;
+      }
+    }
+    rest = ahead;
+  }
+  std::replace_if(text.begin(), text.end(), is_control, ' ');
+  return text;
 }
 
 std::string caption_text(const Figure& figure) {

@@ -13,7 +13,8 @@
 
 namespace tilescope {
 
-/// Running text. Inline marks: **strong**, `code`, [text](address); everything else is literal.
+/// Running text. Inline marks: **strong**, `code`, [text](address) where may_link_to(address); everything
+/// else is literal, whatever format is written: texts of records stand in it.
 struct Paragraph {
   std::string text;
 };
@@ -56,7 +57,7 @@ inline constexpr double kDrawingWidth = 400;
 
 /// One plot of a figure.
 struct Panel {
-  std::string title;  // what tells it from the others, usually its problem
+  std::string title;  // what distinguishes it from the others, usually its problem
   Drawing drawing;
   std::vector<std::string> commands = {};  // those of the figure that made what it shows
   bool steps = false;                      // its curves are known at steps, which a reader may walk through
@@ -84,14 +85,14 @@ struct Section {
   bool open = false;  // to be seen without a click
 };
 
-enum class Outcome { good, mixed, bad, told };  // told: a number that is neither right nor wrong
+enum class Outcome { good, mixed, bad, informational };
 
 /// A question that opens a report: a number, and what it says in one sentence.
 struct Finding {
   std::string question;
   std::string number;
   std::string sentence;  // inline text, with its machine
-  Outcome outcome = Outcome::told;
+  Outcome outcome = Outcome::informational;
   std::string section;  // that shows more
 };
 
@@ -129,8 +130,17 @@ std::string caption_text(const Figure& figure);
 /// @return each once, in the order in which they first came
 std::string take_markers(std::string& markup);
 
-/// For text and attributes of HTML and SVG.
+/// Text as HTML and SVG, between tags and in attributes, without control characters.
 std::string escape_markup(std::string_view text);
+
+/// Inline text as Markdown: marks stay, and what else Markdown would take for markup is escaped. One line.
+std::string escape_markdown(std::string_view text);
+
+/// Whether an inline link may lead there: http(s), a place in the page, or a relative path.
+bool may_link_to(std::string_view address);
+
+/// Takes from `rest` the text up to `end`, and `end`; nothing when `end` does not follow.
+bool take_until(std::string_view& rest, std::string_view end, std::string_view& taken);
 
 /// Appends what is not there yet: each thing once, in the order of its first appearance.
 template <typename Item>
@@ -138,10 +148,10 @@ void add_new(std::vector<Item>& items, const Item& item) {
   if (std::find(items.begin(), items.end(), item) == items.end()) items.push_back(item);
 }
 
-/// Of each section: sentences that stand in the caption of an earlier figure are left out of a later one but
-/// where they open it, and commands that stand there already are referred to. Columns with a dash in every
-/// row go. A block that is shown alone keeps all.
-Document said_once(Document document);
+/// Leaves out, section by section, sentences that an earlier figure's caption has, unless they open a
+/// caption, and refers to commands that stand there already. Columns with a dash in every row go. A block
+/// that is shown alone keeps all.
+Document without_repetition(Document document);
 
 /// `text`, such as the README, with what stands between <!-- generated: NAME --> and <!-- /generated -->
 /// replaced by the section or figure NAME of `document`.

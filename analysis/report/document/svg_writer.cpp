@@ -24,7 +24,7 @@ std::string without_data(std::string elements) {
   return elements;
 }
 
-/// Of a heading, which SVG does not wrap: as wide as a panel.
+/// A heading in lines as wide as a panel: SVG does not wrap it.
 std::vector<std::string> heading_lines(const std::string& heading) {
   constexpr std::size_t kMostLetters = 52;  // 7.6 wide, bold at 12.5 px
   std::vector<std::string> lines;

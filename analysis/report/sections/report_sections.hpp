@@ -19,8 +19,8 @@
 namespace tilescope {
 
 /// One problem's kernels: what they must move, what the models say, what counters saw.
-std::optional<Section> glance_section(const std::vector<RunSummary>& runs);
-/// A table of the runs that are no point of a sweep, and of records without such the largest of each sweep.
+std::optional<Section> overview_section(const std::vector<RunSummary>& runs);
+/// A row for every run with bytes.
 std::optional<Section> summary_section(const std::vector<RunSummary>& runs);
 /// Bytes by tensor group, forward and backward, for problems that several kernels ran.
 std::optional<Section> tensor_section(const std::vector<RunSummary>& runs);
@@ -48,7 +48,7 @@ std::optional<Section> simulation_speed_section(const std::vector<RunRecord>& re
 std::optional<Section> device_speed_section(const std::vector<RunSummary>& runs);
 /// Rates of everything that `bench` timed on a device.
 std::optional<Section> device_rate_section(const std::vector<RunSummary>& runs);
-/// Every pass of the runs in the summary.
+/// Every pass of these runs.
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs);
 /// Simulated against measured DRAM reads of problems that nothing was fitted to, the worst first.
 std::optional<Section> holdout_section(const std::vector<RunSummary>& runs);
@@ -84,7 +84,8 @@ Section record_section(const std::vector<RunRecord>& records);
 
 /// Cases within their bound, from `verify`.
 std::optional<Finding> error_verdict(const std::vector<RunRecord>& records);
-/// DRAM and SM<->L2 bytes of the last algorithm against what is compulsory, on the most telling problem.
+/// DRAM and SM<->L2 bytes of the last algorithm against what is compulsory, on the most representative
+/// problem.
 std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs);
 /// DRAM reads against the model: of problems that nothing was fitted to where there are any, else of all.
 std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,

@@ -84,6 +84,24 @@ TEST_CASE("a candidate's own bytes lead back to it") {
   }
 }
 
+TEST_CASE("a program that reduces another number of bytes than were counted is left out") {
+  const std::vector<CandidateProgram> candidates =
+      candidate_programs(fp16_problem(1, 4, 512, 64, false), std::span(kBothWays).last(1));
+  const auto reducing = std::ranges::find_if(
+      candidates, [](const CandidateProgram& candidate) { return candidate.reduce_bytes > 0; });
+  REQUIRE(reducing != candidates.end());
+  KernelGroup kernel = kernel_with(reducing->bytes.read_bytes, reducing->bytes.write_bytes);
+  const auto named = [&](double counted_of_reduced) {
+    kernel.measured["reduction_bytes"] = counted_of_reduced * static_cast<double>(reducing->reduce_bytes);
+    const std::vector<ProgramFit> programs = fit_kernel(kernel, candidates).programs;
+    return std::ranges::any_of(programs, [&](const ProgramFit& fit) { return names(fit, *reducing); });
+  };
+  CHECK(named(1.0));
+  CHECK(named(0.995));  // counters repeat to within 1 %
+  CHECK_FALSE(named(0.98));
+  CHECK_FALSE(named(1.1));
+}
+
 TEST_CASE("counted causes are taken off, uncounted ones are suspected") {
   const AttentionProblem problem = fp16_problem(1, 4, 1024, 64, false);
   const std::vector<CandidateProgram> candidates = candidate_programs(problem, kBothWays);

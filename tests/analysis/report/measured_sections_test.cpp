@@ -30,7 +30,7 @@ TEST_CASE("measured bytes stand beside the closed form") {
   CHECK(contains(markdown, "4 of 4 rows, in which nothing is off at three digits, are left out."));
 }
 
-TEST_CASE("at a glance: what must move, models and counters, of the longest problem of most kernels") {
+TEST_CASE("the overview: what must move, models and counters, of the longest problem of most kernels") {
   std::vector<RunEntry> runs;
   for (const Algorithm algorithm : {Algorithm::flash2, Algorithm::standard, Algorithm::flash1}) {
     for (const std::int64_t seqlen : {64, 128, 256}) {
@@ -45,7 +45,7 @@ TEST_CASE("at a glance: what must move, models and counters, of the longest prob
   runs.back().scan = Scan::descending;  // its own choice
   const std::vector<RunRecord> records = {fixed_record(runs)}, one = {fixed_record({runs[0]})};
   const std::vector<RunSummary> all = summarize(records);
-  const auto section = glance_section(all);
+  const auto section = overview_section(all);
   REQUIRE(section);
   const auto& figure = std::get<Figure>(section->blocks.at(0));
   CHECK(contains(figure.caption, "N128"));
@@ -62,7 +62,7 @@ TEST_CASE("at a glance: what must move, models and counters, of the longest prob
   const double must = static_cast<double>(flash2.compulsory.total());
   CHECK(contains(svg, fmt::format(">gpu:flash2: SM&lt;-&gt;L2 {}, DRAM {}<", format_ratio((1 << 21) / must),
                                   format_ratio((1 << 22) / must))));
-  CHECK_FALSE(glance_section(summarize(one)));
+  CHECK_FALSE(overview_section(summarize(one)));
 }
 
 TEST_CASE("measured sweeps tell how far model and measurement differ, and how the bytes grow") {
@@ -263,9 +263,11 @@ TEST_CASE("held-out problems are scored, the worst first, beside two baselines")
   CHECK(document.sections[0].name == "holdout");
   const std::string text = to_markdown(document, "f");
   for (const char* part :
-       {"**1 of 3 passes within 15 %**, half of them within 25.0 %, the worst +50.0 %",
-        "Left out: 1 pass that read every byte once", "and 1 at the floor, as the model says",
-        "| forward | **+50.0 %** |", "| 3 kB | -50.0 % | +350.0 % |", "younger_rate", "NVIDIA H200 SXM"}) {
+       {"**1 of 3 passes are within 15 %** of the measured DRAM reads, half are within 25.0 %, and the worst "
+        "is off by +50.0 %",
+        "Left out are 1 pass that read every byte once",
+        "and 1 whose reads stay at the compulsory floor, as the model says", "| forward | **+50.0 %** |",
+        "| 3 kB | -50.0 % | +350.0 % |", "younger_rate", "NVIDIA H200 SXM"}) {
     CAPTURE(part);
     CHECK(contains(text, part));
   }

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "analysis/report/figures/charts.hpp"
@@ -120,6 +121,69 @@ TEST_CASE("a verdict on bytes has the problem on which most is moved beside the 
   CHECK(found.number.starts_with("1.00x ... "));
   CHECK(contains(found.sentence, "**Forward hardly more, as long as the L2 holds what is streamed.**"));
   CHECK(contains(found.sentence, "N256"));
+}
+
+TEST_CASE("one kernel, two records of it, and a sweep have a verdict on bytes and a row for every run") {
+  const RunEntry short_run = simulated(Algorithm::flash2, 64, {16, 16});
+  std::vector<RunEntry> sweep;
+  for (const std::int64_t seqlen : {64, 128, 256, 512})
+    sweep.push_back(simulated(Algorithm::flash2, seqlen, {16, 16}));
+  RunEntry backward = short_run;
+  std::erase_if(backward.passes, [](const PassRecord& pass) { return pass.direction == Direction::forward; });
+  RunEntry counted = short_run;
+  for (PassRecord& pass : counted.passes) pass.simulated.reset();
+  const std::vector<std::vector<RunRecord>> cases = {{fixed_record({short_run})},
+                                                     {fixed_record({short_run}), fixed_record({sweep[1]})},
+                                                     {fixed_record(sweep)},
+                                                     {fixed_record({backward})},
+                                                     {fixed_record({counted})}};
+  for (const std::vector<RunRecord>& records : cases) {
+    const Document document = make_report({records});
+    REQUIRE(document.verdicts.size() == 1);
+    const Finding& verdict = document.verdicts[0];
+    CHECK(verdict.question == "Do they move more than they must?");
+    CHECK(contains(verdict.sentence, &records == &cases[4]   ? "At SM<->L2 `cpu:flash2`'s forward pass moves"
+                                     : &records == &cases[3] ? "At DRAM `cpu:flash2`'s backward pass moves"
+                                                             : "At DRAM `cpu:flash2`'s forward pass moves"));
+    const std::string text = to_markdown(document, "f");
+    for (const RunRecord& record : records) {
+      for (const RunEntry& run : record.runs)
+        CHECK(contains(text, "| **B1 H2 N" + std::to_string(run.problem.seqlen_q) + " D64 fp16, "));
+    }
+  }
+}
+
+TEST_CASE("a comparison of two algorithms stays the verdict when records of one are added") {
+  const RunRecord both = fixed_record(
+      {simulated(Algorithm::standard, 100, {24, 24}), simulated(Algorithm::flash2, 100, {24, 24})});
+  const RunRecord sweep = fixed_record(
+      {simulated(Algorithm::standard, 64, {16, 16}), simulated(Algorithm::flash2, 64, {16, 16}),
+       simulated(Algorithm::standard, 128, {16, 16}), simulated(Algorithm::flash2, 128, {16, 16}),
+       simulated(Algorithm::standard, 256, {16, 16}), simulated(Algorithm::flash2, 256, {16, 16})});
+  const RunRecord alone = fixed_record({simulated(Algorithm::flash2, 100, {32, 32})});
+  for (const RunRecord& compared : {both, sweep}) {
+    const Document document = make_report({{compared, alone}});
+    REQUIRE(document.verdicts.size() == 1);
+    CHECK(contains(document.verdicts[0].sentence, "; `cpu:standard`'s "));
+  }
+}
+
+TEST_CASE("an L2 curve is drawn of the points that axes have a place for, whatever a record holds") {
+  constexpr std::int64_t kMost = (std::int64_t{1} << 53) - 1;
+  const auto curve_of = [](std::vector<L2CurvePoint> points) {
+    RunEntry run = simulated(Algorithm::flash2, 64, {16, 16});
+    for (PassRecord& pass : run.passes) pass.simulated->l2_curve = points;
+    const Document document = make_report({{fixed_record({run})}});
+    for (const ReportFile& file : report_files(document)) CHECK_FALSE(contains(file.contents, "nan"));
+    return section_names(document).contains("l2");
+  };
+  CHECK_FALSE(curve_of({{0, 100, 100}}));
+  CHECK_FALSE(curve_of({{0, 0, 0}}));
+  CHECK_FALSE(curve_of({{4096, 0, 0}, {8192, 0, 0}}));
+  CHECK(curve_of({{3, 100, 100}}));
+  CHECK(curve_of({{0, 100, 100}, {std::int64_t{1} << 62, 100, 0}}));
+  CHECK(curve_of({{std::numeric_limits<std::int64_t>::max(), 100, 100}}));
+  CHECK(curve_of({{kMost, kMost, kMost}}));
 }
 
 TEST_CASE("cards and rooflines compare kernels of one record, not those of a study of some other tile") {

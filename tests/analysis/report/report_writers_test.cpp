@@ -152,7 +152,47 @@ TEST_CASE("Markdown escapes bars in cells and links figures") {
   const std::string markdown = to_markdown(small_document(), "figures");
   CHECK(contains(markdown, "| x\\|y | 1 |\n"));
   CHECK(contains(markdown, "| **heading** | |\n"));
-  CHECK(contains(markdown, "![A <figure>.](figures/fig.svg)"));
+  CHECK(contains(markdown, "![A &lt;figure>.](figures/fig.svg)"));
+}
+
+TEST_CASE("texts of records are text in every format") {
+  const std::string hostile[] = {"[x](javascript:alert%281%29)",
+                                 "<script>alert(1)</script>",
+                                 "a\n\n# heading",
+                                 "```\n<b>",
+                                 "``` <i>`",
+                                 "\\`<u>`",
+                                 "![x](data:text/html,1)",
+                                 "[y]: javascript:1"};
+  for (const std::string& text : hostile) {
+    CAPTURE(text);
+    const Table table{text, {{text}, {text}}, {{text, "1"}, {text}}};
+    const Figure figure{"fig", text, text, {}, {{text, {10, ""}}, {text, {20, ""}}}};
+    Document document{text, text, {{"one", text, {Paragraph{text}, table, figure, Bullets{{text}}}}}};
+    document.verdicts = {{text, text, text, Outcome::good, "one"}};
+    const std::string html = to_html(document), svg = to_svg(figure), markdown = to_markdown(document, "f");
+    for (const char* live : {"href=\"javascript", "href=\"data:t", "<script>alert", "<b>", "<i>", "<u>"}) {
+      CHECK_FALSE(contains(html, live));
+      CHECK_FALSE(contains(svg, live));
+    }
+    for (const char* live : {"x](javascript", "x](data", "\n# heading", "\n[y]:"})
+      CHECK_FALSE(contains(markdown, live));
+  }
+  CHECK(escape_markdown("``` <i>`") == "\\`\\`` <i>`");
+  CHECK(escape_markdown("<script>") == "&lt;script>");
+  CHECK(escape_markdown("a SM<->L2 `x<y>` **b** < c & d") == "a SM<->L2 `x<y>` **b** < c & d");
+  CHECK(to_markdown(Block{CommandLines{{"run '```'"}}}, "f") == "````\nrun '```'\n````\n");
+  CHECK(to_markdown(Block{Paragraph{"# no heading"}}, "f") == "\\# no heading\n");
+  CHECK(escape_markup(std::string("a\x01") + "b") == "a b");
+}
+
+TEST_CASE("inline links lead to http(s), a place in the page or a relative path") {
+  for (const char* address :
+       {"https://a.org/b?c=d", "http://a.org", "#records", "data/x.json", "../README.md"})
+    CHECK(may_link_to(address));
+  for (const char* address :
+       {"javascript:alert(1)", " javascript:x", "data:text/html,x", "", "a b", "x\"onclick"})
+    CHECK_FALSE(may_link_to(address));
 }
 
 TEST_CASE("generated parts are replaced, and only they") {
@@ -161,11 +201,13 @@ TEST_CASE("generated parts are replaced, and only they") {
       "before\n<!-- generated: fig -->\nold\n<!-- /generated -->\nbetween\n"
       "<!-- generated: two -->\n<!-- /generated -->\nafter\n";
   const std::string filled = fill_generated_parts("README.md", text, document, "reports/figures");
-  CHECK(filled.starts_with("before\n<!-- generated: fig -->\n\n![A <figure>.](reports/figures/fig.svg)"));
+  CHECK(filled.starts_with("before\n<!-- generated: fig -->\n\n![A &lt;figure>.](reports/figures/fig.svg)"));
   CHECK(contains(filled,
                  "<!-- /generated -->\nbetween\n<!-- generated: two -->\n\n- item\n\n<!-- /generated -->"));
   CHECK(filled.ends_with("after\n"));
   CHECK_FALSE(contains(filled, "old"));
+  const std::string verdicts = "<!-- generated: verdicts -->\n<!-- /generated -->\n";
+  CHECK(contains(fill_generated_parts("README.md", verdicts, document, "f"), "The records give no verdict."));
   CHECK(fill_generated_parts("README.md", filled, document, "reports/figures") == filled);
   const auto complaint = [&document](const std::string& bad) -> std::string {
     try {

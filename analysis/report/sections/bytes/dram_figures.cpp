@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/report/figures/charts.hpp"
@@ -12,47 +14,58 @@
 namespace tilescope {
 namespace {
 
-bool has_curve(const RunSummary& run) {
-  return std::all_of(run.passes.begin(), run.passes.end(), [](const PassRecord* pass) {
+/// DRAM bytes, read and written, of all passes, at the sizes that have a place on logarithmic axes; empty
+/// where a pass was not replayed.
+std::vector<ChartPoint> curve_of(const RunSummary& run) {
+  const bool replayed = std::ranges::all_of(run.passes, [](const PassRecord* pass) {
     return pass->simulated && !pass->simulated->l2_curve.empty();
   });
-}
-
-/// DRAM bytes, read and written, of all passes.
-std::vector<ChartPoint> curve_of(const RunSummary& run) {
+  if (!replayed) return {};
   std::vector<ChartPoint> points;
   for (const auto& [l2_bytes, dram] : total_l2_curve(*run.run, run.direction)) {
-    if (l2_bytes == 0) continue;  // has no place on a logarithmic axis
-    points.push_back({static_cast<double>(l2_bytes), static_cast<double>(dram.total())});
+    const ChartPoint point{static_cast<double>(l2_bytes), static_cast<double>(dram.total())};
+    if (point.x > 0 && point.y > 0) points.push_back(point);
   }
   return points;
+}
+
+/// An axis with the powers of two among the sizes of `lines`, up to many times the machine's L2: beyond, a
+/// curve is of no interest.
+ChartAxis l2_axis(const std::vector<LineSeries>& lines, const std::optional<Machine>& machine) {
+  double smallest = HUGE_VAL, largest = 0;
+  for (const LineSeries& line : lines) {
+    smallest = std::min(smallest, line.points.front().x);
+    largest = std::max(largest, line.points.back().x);
+  }
+  const double last =
+      machine ? std::min(largest, 16 * static_cast<double>(machine->l2_bytes.value)) : largest;
+  std::vector<std::int64_t> marks;
+  for (int power = 0; power < 63; ++power) {
+    const std::int64_t size = std::int64_t{1} << power;
+    if (static_cast<double>(size) >= smallest && static_cast<double>(size) <= last) marks.push_back(size);
+  }
+  if (marks.empty()) marks = {std::llround(smallest)};
+  return doubling_axis("L2 size (bytes)", marks, format_capacity);
 }
 
 Figure l2_figure(const std::vector<const RunSummary*>& runs) {
   Figure figure;
   LineChart chart;
   KernelLooks palette;
-  std::vector<std::int64_t> sizes;
   for (const RunSummary* run : runs) {
     LineSeries line{title_in(runs, *run), palette.take(run->algorithm), curve_of(*run)};
     line.marker_every = std::max<int>(1, static_cast<int>(line.points.size()) / 7);
-    for (const ChartPoint& point : line.points) sizes.push_back(static_cast<std::int64_t>(point.x));
     chart.series.push_back(std::move(line));
     add_command(figure, *run);
   }
   const RunSummary& first = *runs.front();
   const std::optional<Machine> machine = machine_of(first);
-  const auto [smallest, largest] = std::minmax_element(sizes.begin(), sizes.end());
-  // Beyond many times the machine's L2 a curve is of no interest.
-  const std::int64_t last = machine ? std::min(*largest, 16 * machine->l2_bytes.value) : *largest;
-  std::vector<std::int64_t> marks;
-  for (std::int64_t size = 1; size <= last; size *= 2) {
-    if (size >= *smallest) marks.push_back(size);
-  }
-  chart.x = doubling_axis("L2 size (bytes)", marks, format_capacity);
+  chart.x = l2_axis(chart.series, machine);
   for (LineSeries& line : chart.series) {
+    const double at_first = line.points.front().y;
     std::erase_if(line.points, [&chart](const ChartPoint& point) { return point.x > chart.x.high; });
-    line.points.push_back({chart.x.high, line.points.back().y});  // a larger L2 changes nothing more
+    const double at_last = line.points.empty() ? at_first : line.points.back().y;
+    line.points.push_back({chart.x.high, at_last});  // a larger L2 changes nothing more
   }
   const double floor = static_cast<double>(first.compulsory.total());
   chart.series.push_back({"compulsory", kFloorLook, {{chart.x.low, floor}, {chart.x.high, floor}}});
@@ -89,9 +102,10 @@ std::optional<Section> l2_section(const std::vector<RunSummary>& runs) {
   for (const auto& members : group_by_problem(headline_runs(runs))) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       std::vector<const RunSummary*> side;
-      std::copy_if(
-          members.begin(), members.end(), std::back_inserter(side),
-          [direction](const RunSummary* run) { return run->direction == direction && has_curve(*run); });
+      std::copy_if(members.begin(), members.end(), std::back_inserter(side),
+                   [direction](const RunSummary* run) {
+                     return run->direction == direction && !curve_of(*run).empty();
+                   });
       if (side.empty()) continue;
       add_to_figure(section, l2_figure(side));
       shown.insert(shown.end(), side.begin(), side.end());

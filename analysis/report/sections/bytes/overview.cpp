@@ -18,9 +18,10 @@
 namespace tilescope {
 namespace {
 
+using Runs = std::vector<const RunSummary*>;
+
 /// The run of an algorithm that moves least at DRAM, or null.
-const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm algorithm,
-                        Direction direction = Direction::forward) {
+const RunSummary* least(const Runs& runs, std::optional<Algorithm> algorithm, Direction direction) {
   const RunSummary* found = nullptr;
   for (const RunSummary* run : runs) {
     if (run->algorithm != algorithm || run->direction != direction || !dram_ratio(*run) ||
@@ -32,87 +33,126 @@ const RunSummary* least(const std::vector<const RunSummary*>& runs, Algorithm al
   return found;
 }
 
-/// standard and flash2, forward, and flash2's backward pass, which may be null.
+/// Runs of one problem: the last algorithm in the papers' order, forward where that is known, its backward
+/// pass beside the forward one, and the first algorithm, if it is another. Each may be null.
 struct Compared {
-  const RunSummary *standard = nullptr, *flash = nullptr, *backward = nullptr;
+  const RunSummary *last = nullptr, *backward = nullptr, *first = nullptr;
 };
 
-/// The most telling problem on which both were measured, or else simulated, in one record.
-Compared standard_and_flash(const std::vector<RunSummary>& runs) {
-  std::vector<std::vector<const RunSummary*>> problems;  // of one record each
-  for (const auto& problem : group_by_problem(headline_runs(runs))) {
-    std::ranges::move(group_by_record(problem), std::back_inserter(problems));
+Compared compared(const Runs& members) {
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    std::set<std::optional<Algorithm>> algorithms;
+    for (const RunSummary* run : members) {
+      if (least({run}, run->algorithm, direction) != nullptr) algorithms.insert(run->algorithm);
+    }
+    if (algorithms.size() > 1) algorithms.erase(std::nullopt);
+    if (algorithms.empty()) continue;
+    const auto first = *algorithms.begin(), last = *algorithms.rbegin();
+    return {least(members, last, direction),
+            direction == Direction::forward ? least(members, last, Direction::backward) : nullptr,
+            first != last ? least(members, first, direction) : nullptr};
   }
-  std::erase_if(problems, [](const auto& members) {
-    return !least(members, Algorithm::standard) || !least(members, Algorithm::flash2);
-  });
-  if (problems.empty()) return {};
-  const auto measured = [](const auto& members) { return members.front()->measured_dram.has_value(); };
-  if (std::any_of(problems.begin(), problems.end(), measured)) std::erase_if(problems, std::not_fn(measured));
-  const auto members = most_telling(problems, 1).front();
-  return {least(members, Algorithm::standard), least(members, Algorithm::flash2),
-          least(members, Algorithm::flash2, Direction::backward)};
+  return {};
 }
 
-/// The forward pass of flash2 kernels that moves most at DRAM against what it must, counted as `flash` is.
-const RunSummary& most(const std::vector<RunSummary>& runs, const RunSummary& flash) {
-  const RunSummary* found = &flash;
-  for (const RunSummary& run : runs) {
-    if (run.algorithm != Algorithm::flash2 || run.direction != Direction::forward || !dram_ratio(run) ||
-        run.measured_dram.has_value() != flash.measured_dram.has_value()) {
+/// The most representative problem in one record, if possible with two algorithms and measured.
+Compared representative_comparison(const std::vector<RunSummary>& runs) {
+  std::vector<Runs> problems;  // of one record each
+  const auto keep = [&problems](auto wanted) {
+    if (std::any_of(problems.begin(), problems.end(), wanted)) std::erase_if(problems, std::not_fn(wanted));
+  };
+  for (const Runs& shown : {headline_runs(runs), tabled_runs(runs)}) {
+    for (const Runs& problem : group_by_problem(shown)) {
+      std::ranges::copy_if(group_by_record(problem), std::back_inserter(problems),
+                           [](const Runs& members) { return compared(members).last != nullptr; });
+    }
+    keep([](const Runs& members) { return compared(members).first != nullptr; });
+    if (!problems.empty() && compared(problems.front()).first != nullptr) break;
+  }
+  if (problems.empty()) return {};
+  keep([](const Runs& members) { return members.front()->measured_dram.has_value(); });
+  return compared(most_representative(problems, 1).front());
+}
+
+/// The pass of the same algorithm and direction that moves most at DRAM against what it must, counted as
+/// `run` is.
+const RunSummary& most(const std::vector<RunSummary>& runs, const RunSummary& run) {
+  const RunSummary* found = &run;
+  for (const RunSummary& other : runs) {
+    if (other.algorithm != run.algorithm || other.direction != run.direction || !dram_ratio(other) ||
+        other.measured_dram.has_value() != run.measured_dram.has_value()) {
       continue;
     }
-    if (*dram_ratio(run) > *dram_ratio(*found)) found = &run;
+    if (*dram_ratio(other) > *dram_ratio(*found)) found = &other;
   }
   return *found;
+}
+
+constexpr const char* kBytesQuestion = "Do they move more than they must?";
+
+/// Where no record knows DRAM bytes.
+std::optional<Finding> verdict_at_sm_l2(const std::vector<RunSummary>& runs) {
+  const Runs known = tabled_runs(runs);
+  const auto run =
+      std::ranges::find_if(known, [](const RunSummary* each) { return sm_l2_ratio(*each).has_value(); });
+  if (run == known.end()) return std::nullopt;
+  const std::string ratio = format_ratio(*sm_l2_ratio(**run));
+  return Finding{kBytesQuestion, ratio,
+                 fmt::format("At SM<->L2 `{}`'s {} pass moves {} the {} that it must. {}, {}. No record has "
+                             "DRAM bytes.",
+                             (*run)->run->kernel, to_string((*run)->direction), ratio,
+                             format_bytes(static_cast<double>((*run)->compulsory.total())),
+                             problem_text(**run), machine_text(**run)),
+                 Outcome::informational, "summary"};
 }
 
 }  // namespace
 
 std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
-  const auto [standard, flash, backward] = standard_and_flash(runs);
-  if (!flash) return std::nullopt;
-  const double dram = *dram_ratio(*flash);
-  const RunSummary& worst = most(runs, *flash);
+  const auto [last, backward, first] = representative_comparison(runs);
+  if (!last) return verdict_at_sm_l2(runs);
+  const double dram = *dram_ratio(*last);
+  const RunSummary& worst = most(runs, *last);
   const std::string low = format_ratio(dram), high = format_ratio(*dram_ratio(worst));
   constexpr double kNearly = 1.1;
   const bool backward_more = backward && *dram_ratio(*backward) > kNearly;
   const bool nearly = dram <= kNearly, grows = *dram_ratio(worst) > kNearly;
+  const auto ratios = [](const RunSummary& run) {
+    return fmt::format("{} ({} at SM<->L2)", format_ratio(*dram_ratio(run)), format_ratio(*sm_l2_ratio(run)));
+  };
   return Finding{
-      "Do they move more than they must?", low == high ? low : low + " ... " + high,
+      kBytesQuestion, low == high ? low : low + " ... " + high,
       fmt::format(
-          "**{}{}** At DRAM `{}`'s forward pass moves {} the {} that it must ({} at SM<->L2){}; `{}`'s {} "
-          "({} at SM<->L2). {}, {}, {}.{}",
+          "**{}{}** At DRAM `{}`'s {} pass moves {} the {} that it must ({} at SM<->L2){}{}. {}, {}, {}.{}",
           !nearly         ? "More."
           : backward_more ? "Forward hardly more"
                           : "Hardly more",
           !nearly ? ""
           : grows ? ", as long as the L2 holds what is streamed."
                   : ".",
-          flash->run->kernel, low, format_bytes(static_cast<double>(flash->compulsory.total())),
-          format_ratio(*sm_l2_ratio(*flash)),
+          last->run->kernel, to_string(last->direction), low,
+          format_bytes(static_cast<double>(last->compulsory.total())), format_ratio(*sm_l2_ratio(*last)),
           backward ? ", its backward pass " + format_ratio(*dram_ratio(*backward)) : "",
-          standard->run->kernel, format_ratio(*dram_ratio(*standard)), format_ratio(*sm_l2_ratio(*standard)),
-          problem_text(*flash), machine_text(*flash), flash->measured_dram ? "measured" : "simulated",
-          low == high
-              ? ""
-              : fmt::format(" Forward at most {}: `{}`, {}.", high, worst.label, problem_text(worst))),
+          first ? fmt::format("; `{}`'s {}", first->run->kernel, ratios(*first)) : "", problem_text(*last),
+          machine_text(*last), last->measured_dram ? "measured" : "simulated",
+          low == high ? ""
+                      : fmt::format(" {} at most {}: `{}`, {}.",
+                                    last->direction == Direction::forward ? "Forward" : "Backward", high,
+                                    worst.label, problem_text(worst))),
       nearly ? Outcome::good : Outcome::mixed, "summary"};
 }
 
 namespace {
 
-using Rungs = std::vector<const RunSummary*>;
-
 /// Forward, in one piece of memory, known to formula, simulation and counters.
-bool tells_all(const RunSummary& run) {
+bool known_to_all(const RunSummary& run) {
   return run.direction == Direction::forward && run.run->pages != PagePlacement::random && run.closed_form &&
          run.measured_sm_l2 && run.simulated_dram && run.measured_dram;
 }
 
 /// One run a kernel, that with the fewest choices beside its own, by algorithm and name; what goes by a name
 /// of its own is younger than flash1.
-Rungs rungs_of(Rungs runs) {
+Runs rungs_of(Runs runs) {
   const auto kernel = [](const RunSummary* run) {
     return std::tuple(run->algorithm.value_or(Algorithm::flash2), run->run->kernel);
   };
@@ -124,13 +164,13 @@ Rungs rungs_of(Rungs runs) {
   return runs;
 }
 
-/// Of the problem on which most algorithms meet, then most kernels, and of equals the longest.
-Rungs most_telling_rungs(const std::vector<RunSummary>& runs) {
-  Rungs telling, best;
+/// The problem with most algorithms, then most kernels, then the longest.
+Runs representative_rungs(const std::vector<RunSummary>& runs) {
+  Runs known, best;
   for (const RunSummary& run : runs) {
-    if (tells_all(run)) telling.push_back(&run);
+    if (known_to_all(run)) known.push_back(&run);
   }
-  const auto rank = [](const Rungs& rungs) {
+  const auto rank = [](const Runs& rungs) {
     std::set<Algorithm> algorithms;
     std::int64_t seqlen = 0;
     for (const RunSummary* run : rungs) {
@@ -139,8 +179,8 @@ Rungs most_telling_rungs(const std::vector<RunSummary>& runs) {
     }
     return std::tuple(algorithms.size(), rungs.size(), seqlen);
   };
-  for (const Rungs& together : group_by_problem(telling)) {
-    const Rungs rungs = rungs_of(together);
+  for (const Runs& together : group_by_problem(known)) {
+    const Runs rungs = rungs_of(together);
     if (rank(rungs) > rank(best)) best = rungs;
   }
   return best;
@@ -189,7 +229,7 @@ std::string times_text(const RunSummary& run, double must) {
 }
 
 /// A row a kernel: above, how often it moves what it must; below, its bytes on an axis that all share.
-Drawing draw_rungs(const Rungs& rungs) {
+Drawing draw_rungs(const Runs& rungs) {
   constexpr double kRow = 52, kNote = 0.34, kMarks = 0.7;  // of the height of a row
   const auto must = static_cast<double>(rungs.front()->compulsory.total());
   auto top = static_cast<double>(rungs.size());
@@ -212,23 +252,23 @@ Drawing draw_rungs(const Rungs& rungs) {
 
 }  // namespace
 
-std::optional<Section> glance_section(const std::vector<RunSummary>& runs) {
-  const Rungs rungs = most_telling_rungs(runs);
+std::optional<Section> overview_section(const std::vector<RunSummary>& runs) {
+  const Runs rungs = representative_rungs(runs);
   if (rungs.size() < 2) return std::nullopt;
   Figure figure;
   for (const RunSummary* run : rungs) add_command(figure, *run);
   const RunSummary& last = *rungs.back();
-  figure.name = "bytes-at-a-glance";
+  figure.name = "bytes-overview";
   figure.title = "What must move, what the models say, what counters saw.";
   figure.caption = fmt::format(
-      "{} on {}, whose kernels must move {}. Between SMs and L2 the formula of a kernel's tiles gives its "
-      "bytes. How many of them reach DRAM is the L2's doing, and a replay of the tiles through a model of it "
-      "says so; the line between the two is what the L2 saves. Counters are the crosses, and the numbers are "
-      "theirs: times what must move.",
+      "{} on {}: its kernels must move {}. Between the SMs and L2, the formula of a kernel's tiles gives its "
+      "bytes. How many of them reach DRAM depends on the L2, and a replay of the tiles through a model of "
+      "the L2 predicts it; the line between the two is what the L2 saves. Crosses are counters; the numbers "
+      "are measured bytes over the bytes that must move.",
       problem_text(last), machine_text(last), format_bytes(static_cast<double>(last.compulsory.total())));
   figure.panels = {{problem_text(last), draw_rungs(rungs)}};
   figure.legend = draw_legend(legend_lines());
-  return Section{"glance", with_machines("At a glance", Rungs{&last}), {std::move(figure)}, true};
+  return Section{"overview", with_machines("Overview", Runs{&last}), {std::move(figure)}, true};
 }
 
 }  // namespace tilescope

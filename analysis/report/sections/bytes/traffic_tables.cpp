@@ -102,7 +102,7 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
 }
 
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
-  const std::vector<const RunSummary*> shown = headline_runs(runs);
+  const std::vector<const RunSummary*> shown = tabled_runs(runs);
   Section section{"passes", with_machines("Every pass", shown), {}};
   section.blocks.push_back(
       Paragraph{"One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. DRAM bytes "
@@ -202,7 +202,8 @@ std::vector<double> bytes_by_group(const RunSummary& run) {
       for (std::size_t group = 0; group < bytes.size(); ++group) {
         const auto& tensors = tensor_groups()[group].tensors;
         if (std::find(tensors.begin(), tensors.end(), traffic.tensor) == tensors.end()) continue;
-        bytes[group] += static_cast<double>(traffic.load_bytes + traffic.store_bytes + traffic.reduce_bytes);
+        bytes[group] += static_cast<double>(traffic.load_bytes + traffic.filled_bytes + traffic.store_bytes +
+                                            traffic.reduce_bytes);
       }
     }
   }
@@ -246,7 +247,7 @@ Figure tensor_figure(const std::vector<const RunSummary*>& runs) {
 std::optional<Section> tensor_section(const std::vector<RunSummary>& runs) {
   Section section{"tensors", "Which tensors move", {}};
   constexpr std::size_t kMostDrawn = 4;
-  for (const auto& members : most_telling(group_by_problem(headline_runs(runs)), kMostDrawn)) {
+  for (const auto& members : most_representative(group_by_problem(headline_runs(runs)), kMostDrawn)) {
     Figure figure = tensor_figure(members);
     if (!figure.panels.empty()) add_to_figure(section, std::move(figure));
   }

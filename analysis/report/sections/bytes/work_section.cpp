@@ -138,10 +138,11 @@ std::optional<Section> diagonal_section(const std::vector<RunSummary>& runs) {
     for (const auto& [count, run] : cut.by_slices) slices.insert(count);
   }
   Table table{
-      "FLOP that are computed for a useful one: tiles that the mask cuts are computed whole (1), or in N x N "
-      "parts of which those without a visible entry are left out, as `--diagonal-slices N` asks for. Bytes "
-      "at SM<->L2, of as many parts as stand in the last column, change where the edges of tiles and mask "
-      "lie apart: slices of K and V (backward of Q and dO) that a CTA sees nothing of are not loaded.",
+      "Computed FLOP per useful FLOP, by the number N of parts (`--diagonal-slices N`): a tile that the mask "
+      "cuts is computed whole (1), or as those of its N x N parts that hold a visible entry. The last column "
+      "compares SM<->L2 bytes with the most parts to those with whole tiles: they differ where the edges of "
+      "tiles and mask lie apart, because slices of K and V (backward: of Q and dO) without a visible entry "
+      "are not loaded.",
       {{"kernel"}, {"pass"}, {"problem"}, {"tile"}},
       {}};
   for (const std::int64_t count : slices) table.columns.push_back({std::to_string(count), true});

@@ -171,13 +171,12 @@ std::optional<Section> explain_section(const std::vector<ExplainRecord>& records
   Section section{
       "explained-kernels",
       "Other people's kernels, explained",
-      {Paragraph{
-          "Which tile program reads and writes the bytes that the counters saw at SM<->L2 of kernels that "
-          "TileScope did not write. Block sizes are found, not told: candidates are tiles from 16 to 256 "
-          "rows of every way in which attention kernels are made, and the one whose closed form comes "
-          "nearest is named; \"any\" stands for a block size on which the bytes do not depend. Left over is "
-          "what was measured less the counted causes less the closed form. Explained means that at most "
-          "0.1 % is left over on both sides."}}};
+      {Paragraph{"Which tile program reads and writes the bytes that the counters saw at SM<->L2 of kernels "
+                 "that TileScope did not write. Block sizes are found, not given. Candidates are tiles from "
+                 "16 to 256 rows of every way in which attention kernels are made; the one whose closed form "
+                 "comes nearest is named, and \"any\" stands for a block size on which the bytes do not "
+                 "depend. Left over: the measured bytes minus the counted causes minus the closed form. "
+                 "Explained: at most 0.1 % is left over on both sides."}}};
   for (const ExplainRecord& record : records) {
     std::string facts = describe(record.problem);
     for (const CollectionFacts& collection : record.collections) {

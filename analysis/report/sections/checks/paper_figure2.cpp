@@ -49,7 +49,7 @@ struct BothPasses {
     return gigabytes(
         static_cast<double>(forward->simulated_dram->total() + backward->simulated_dram->total()));
   }
-  /// Of the matrix products that the passes execute, over the pairs that count.
+  /// FLOP of the matrix products that the passes execute, over the pairs that count.
   double gflop() const {
     std::int64_t flops = 0;
     for (const RunSummary* run : {forward, backward}) {
@@ -141,7 +141,7 @@ Table left_panel(const BothPasses& standard, const BothPasses& flash, bool measu
   return table;
 }
 
-/// Of the records with runs of this problem the one that has most points of the middle panel: other records'
+/// The record that has most points of the middle panel: other records'
 /// tiles are choices of other studies.
 std::vector<const RunSummary*> of_one_record(const std::vector<const RunSummary*>& runs) {
   const auto points = [](const std::vector<const RunSummary*>& of_record) {

@@ -208,10 +208,10 @@ std::optional<Paragraph> sent_check(const Groups& groups) {
     }
   }
   if (checked == 0) return std::nullopt;
-  return Paragraph{fmt::format(
-      "By the SMs' own counter, {}, which no cause is made of, {} passes without reductions were checked: "
-      "none has more than {:.4f} % of its writes left over.",
-      kSentBytes, checked, 100 * worst)};
+  return Paragraph{
+      fmt::format("The SMs' own counter, {}, from which no cause is derived, checks {} passes without "
+                  "reductions: none has more than {:.4f} % of its writes left over.",
+                  kSentBytes, checked, 100 * worst)};
 }
 
 }  // namespace
@@ -233,11 +233,11 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
   if (groups.empty()) return std::nullopt;
   std::vector<Deviation> deviations;
   Table table{
-      "Shares of the closed form's bytes: the least and the largest of any case. Left over is what was "
-      "measured less the closed form less the causes. Spills are registers that ptxas keeps in local "
-      "memory; a sector is 32 bytes, and counts whole. Sectors merged in L1 are what stores ask for less the "
-      "counter of written sectors, which so cancels: what is left over of plain stores says that they ask "
-      "for what the formula has, not that L2 received it.",
+      "Shares of the closed form's bytes, from the lowest to the highest of all cases. Left over: the "
+      "measured bytes minus the closed form minus the causes. Spills are registers that ptxas keeps in local "
+      "memory; a sector is 32 bytes and counts whole. Sectors merged in L1 are the bytes that stores ask for "
+      "minus the counter of written sectors. That counter cancels: for plain stores, \"left over\" compares "
+      "what they ask for with the formula, not what L2 received.",
       {{"kernel"},
        {"pass"},
        {"type"},
@@ -282,16 +282,15 @@ std::optional<Section> account_section(const std::vector<RunSummary>& runs) {
     cases += passes.size();
   }
   Section section{"account", with_machines("Every byte at SM<->L2", machines), {}};
-  section.blocks.push_back(Paragraph{
-      fmt::format("What a kernel moves between the SMs and L2 beyond its closed form, and the counters that "
-                  "saw it. Of {} passes none has more than {:.4f} % of its reads and {:.4f} % of its writes "
-                  "left over.",
-                  cases, 100 * worst_read, 100 * worst_write)});
-  add_agreement(
-      section, deviations, "exact",
-      fmt::format("What is left over of each pass, once the counted causes are taken off. Exact: at most "
-                  "{:g} % of the closed form's reads and {:g} % of its writes.",
-                  100 * kExactReads, 100 * kExactWrites));
+  section.blocks.push_back(
+      Paragraph{fmt::format("What a kernel moves between the SMs and L2 beyond its closed form, and the "
+                            "counters that saw it. {} passes were counted; each leaves at most {:.4f} % of "
+                            "its reads and {:.4f} % of its writes unexplained.",
+                            cases, 100 * worst_read, 100 * worst_write)});
+  add_agreement(section, deviations, "exact",
+                fmt::format("Bytes left over when the counted causes are subtracted. Exact: at most {:g} % "
+                            "of the closed form's reads and {:g} % of its writes.",
+                            100 * kExactReads, 100 * kExactWrites));
   if (const auto check = sent_check(groups)) section.blocks.push_back(*check);
   if (silent > 0) table.caption += " " + left_out_text(silent, groups.size());
   if (!table.rows.empty()) section.blocks.push_back(std::move(table));

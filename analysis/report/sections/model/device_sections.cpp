@@ -57,17 +57,16 @@ Figure residency_figure(const CeilingsRecord& record) {
   figure.title = fmt::format("What the L2 of an {} keeps.", record.measured.device);
   figure.caption = fmt::format(
       "A kernel goes over a footprint several times; DRAM reads are counted. The driver says {}. What all "
-      "SMs read stays in both partitions of the L2, and so in half of the room.",
+      "SMs read stays in both partitions of the L2 and so takes twice the space.",
       format_capacity(record.measured.l2_bytes));
   if (has(record, kReadByPartition)) {
     figure.caption +=
-        " What the SMs beside one partition read fills that partition, and the other one with the half of "
-        "the lines that has its home there: one half is lost past the size of a partition, the other past "
-        "that of both.";
+        " What the SMs beside one partition read fills that partition, and also the other one with the half "
+        "of the lines whose home is there: one half is lost beyond the size of one partition, the other half "
+        "beyond the size of both.";
   }
   if (has(record, kReadRandom)) {
-    figure.caption +=
-        " Pieces from places of chance fill the sets of the L2 unevenly, and are lost by degrees.";
+    figure.caption += " Pieces at random places fill the sets of the L2 unevenly and are lost gradually.";
   }
   figure.commands = {command_text(record.argv)};
   figure.panels = {{"", draw(chart)}};
@@ -202,7 +201,7 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
                                           run.problem.head_dim, to_string(pass.tile)}];
         ++ranges.runs;
         ranges.ctas_per_sm = pass.progress->ctas_per_sm;
-        // 0: nobody looked; 1: no CTA was ever younger, or alone.
+        // A rate of 0 was not measured; 1: no CTA was ever younger, or alone.
         const bool steps_noted = pass.progress->step_cycles > 0;
         if (steps_noted) ranges.step_cycles.add(pass.progress->step_cycles);
         if (steps_noted && pass.progress->ctas_per_sm > 1)
@@ -218,14 +217,14 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records) {
   }
   if (by_pass.empty()) return std::nullopt;
   Table table{
-      "Progress rates under oldest-first arbitration: steps that a CTA makes while the oldest CTA of a full "
-      "SM makes one; and the time of that one; the least and the largest of several lengths and masks. An SM "
-      "favours its oldest CTA, and gives much more to one that is alone. The last columns are coefficients "
-      "of variation: of the time of a step, each by itself; of what TPCs of two SMs take for the same work, "
-      "in kernels that note no steps; and of the SMs' clocks over a pass: each GPC has a clock of its own, "
-      "and where power keeps them below the highest, none is quite like another. So CTAs that began together "
-      "drift apart, and those that run ahead fetch what may have left the L2 when the others come to it. "
-      "Rates and steps are of a build with -D TILESCOPE_STEP_CLOCK=ON, TPCs of one without.",
+      "An SM favours its oldest CTA (oldest-first arbitration). Younger's rate: steps of a younger CTA while "
+      "the oldest one makes one, on a full SM. Rate alone: steps of a CTA that has its SM to itself, in the "
+      "same time. A range spans several lengths and masks. The last columns are coefficients of variation: "
+      "of the time of one step; of the time that TPCs of two SMs take for the same work, in kernels that "
+      "note no steps; and of the SM clocks over a pass, because each GPC has a clock of its own. CTAs that "
+      "began together therefore drift apart, and those that run ahead fetch what may have left the L2 when "
+      "the others need it. Steps and rates come from a build with -D TILESCOPE_STEP_CLOCK=ON, TPCs from one "
+      "without.",
       {{"kernel"},
        {"pass"},
        {"type"},

@@ -32,7 +32,7 @@ std::string lengths(const std::vector<MeasuredPass>& passes) {
 
 using PassKey = std::tuple<std::string, std::string, std::int64_t>;  // kernel, pass, head_dim
 
-/// @param by_pages  whether those with pages at random places are told apart, by the kernel's name
+/// @param by_pages  whether those with pages at random places are groups of their own, by the kernel's name
 std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredPass>& passes, bool by_pages) {
   std::map<PassKey, std::vector<MeasuredPass>> groups;
   for (const MeasuredPass& pass : passes) {
@@ -147,19 +147,20 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   });
   if (!launches && !code && noise_floor.empty()) return "";
   std::string text =
-      " The code and constants that L2 fetched count with the simulated reads where they were measured";
+      " Where they were measured, the code and constants that the L2 fetched are added to the simulated "
+      "reads";
   if (!noise_floor.empty()) {
     text +=
-        ", and so does, for what is within, the noise floor, what the device reads by itself in the time of "
-        "the pass, as far as it was measured";
-    if (noise_floor_loads(noise_floor).size() > 1) text += " under the load that makes it read most";
+        "; for the column \"within\" the noise floor is added, too: what the device reads by itself in the "
+        "time of the pass";
+    if (noise_floor_loads(noise_floor).size() > 1) text += ", under the load that makes it read most";
   }
   text += ".";
   if (launches) {
     text +=
-        " Within is also a pass, not by its median, whose simulated reads lie between the least and the "
-        "largest reads of its launches. Launches differ: cases of which launches lie further apart than the "
-        "tolerance, in parts of their median.";
+        " A pass also counts as within where its simulated reads lie between the least and the largest reads "
+        "of its launches; \"within by its median\" is without this rule. \"Launches differ\" counts the "
+        "cases whose launches lie further apart than the tolerance, relative to their median.";
   }
   return text;
 }
@@ -174,7 +175,7 @@ std::string more_on_random_pages(const std::vector<MeasuredPass>& passes) {
          "simulated so; medians over such placements are compared.";
 }
 
-/// Of cases that several records hold those of the newest.
+/// The newest record's case where several records hold it.
 std::vector<MeasuredPass> newest(const std::vector<MeasuredPass>& passes) {
   const auto key = [](const MeasuredPass& pass) {
     const RunEntry& run = *pass.run->run;
@@ -264,14 +265,13 @@ std::optional<Section> measured_section(const std::vector<RunSummary>& runs,
   std::vector<const RunSummary*> measured;
   for (const MeasuredPass& pass : passes) measured.push_back(pass.run);
   Section section{"measured", with_machines("Model against measurement", measured), {}};
-  section.blocks.push_back(Paragraph{
-      "Every pass was measured by itself with a cold L2; times come from other runs than counters. SM<->L2 "
-      "bytes are those of the papers' model, and the closed form gives them; DRAM bytes are the L2's doing, "
-      "and the simulation gives them."});
-  add_agreement(
-      section, sm_l2_deviations(passes), "within 0.1 %",
-      "Measured SM<->L2 bytes against the closed form alone; what causes the rest has is in the section on "
-      "every byte.");
+  section.blocks.push_back(
+      Paragraph{"Every pass was measured by itself with a cold L2; times come from other runs than counters. "
+                "SM<->L2 bytes are those of the papers' model, and the closed form gives them; DRAM bytes "
+                "are the L2's doing, and the simulation gives them."});
+  add_agreement(section, sm_l2_deviations(passes), "within 0.1 %",
+                "Measured SM<->L2 bytes against the closed form alone; the section on every byte names the "
+                "causes of the rest.");
   section.blocks.push_back(sm_l2_table(passes));
   const Table dram = dram_table(newest(passes), noise_floor);
   if (!dram.rows.empty()) section.blocks.push_back(dram);

@@ -21,21 +21,21 @@ constexpr double kTolerance = 0.15;  // of DRAM reads past the floor, as in the 
 
 /// Passes about which a model can be wrong, the worst first, and how many others there are.
 struct Scored {
-  std::vector<MeasuredPass> telling;
+  std::vector<MeasuredPass> judged;
   std::size_t read_once = 0, at_floor = 0;
 
   std::size_t within() const {
-    return static_cast<std::size_t>(
-        std::count_if(telling.begin(), telling.end(),
-                      [](const MeasuredPass& pass) { return std::abs(pass.dram_error()) <= kTolerance; }));
+    return static_cast<std::size_t>(std::count_if(judged.begin(), judged.end(), [](const MeasuredPass& pass) {
+      return std::abs(pass.dram_error()) <= kTolerance;
+    }));
   }
   double median() const {
     std::vector<double> errors;
-    for (const MeasuredPass& pass : telling) errors.push_back(std::abs(pass.dram_error()));
+    for (const MeasuredPass& pass : judged) errors.push_back(std::abs(pass.dram_error()));
     std::sort(errors.begin(), errors.end());
     return errors[errors.size() / 2];
   }
-  double worst() const { return telling.front().dram_error(); }
+  double worst() const { return judged.front().dram_error(); }
 };
 
 Scored score(const std::vector<RunSummary>& runs) {
@@ -47,10 +47,10 @@ Scored score(const std::vector<RunSummary>& runs) {
     } else if (!pass.leaves_floor()) {
       ++scored.at_floor;
     } else {
-      scored.telling.push_back(pass);
+      scored.judged.push_back(pass);
     }
   }
-  std::stable_sort(scored.telling.begin(), scored.telling.end(),
+  std::stable_sort(scored.judged.begin(), scored.judged.end(),
                    [](const MeasuredPass& a, const MeasuredPass& b) {
                      return std::abs(a.dram_error()) > std::abs(b.dram_error());
                    });
@@ -66,24 +66,21 @@ double error_of(std::int64_t predicted, const MeasuredPass& pass) {
 
 /// Those beyond the tolerance, or the others.
 Table score_table(const Scored& scored, bool failures) {
-  Table table{
-      failures
-          ? fmt::format(
-                "**Beyond {:.0f} %**, the worst first. Two baselines beside the model: that the L2 saves "
-                "all that it can, and that it saves nothing.",
-                100 * kTolerance)
-          : fmt::format("Within {:.0f} %.", 100 * kTolerance),
-      {{"kernel"},
-       {"pass"},
-       {"off by", true},
-       {"problem"},
-       {"measured", true},
-       {"least ... largest launch", true},
-       {"model", true},
-       {"if all were saved", true},
-       {"if nothing were", true}},
-      {}};
-  for (const MeasuredPass& pass : scored.telling) {
+  Table table{failures ? fmt::format("**Beyond {:.0f} %**, the worst first. Two baselines stand beside the "
+                                     "model: the L2 saves all that it can, and the L2 saves nothing.",
+                                     100 * kTolerance)
+                       : fmt::format("Within {:.0f} %.", 100 * kTolerance),
+              {{"kernel"},
+               {"pass"},
+               {"off by", true},
+               {"problem"},
+               {"measured", true},
+               {"least ... largest launch", true},
+               {"model", true},
+               {"if all were saved", true},
+               {"if nothing were", true}},
+              {}};
+  for (const MeasuredPass& pass : scored.judged) {
     if (failures != (std::abs(pass.dram_error()) > kTolerance)) continue;
     const MeasuredBytes& measured = *pass.pass->measured;
     const auto& range = measured.dram_read_range;
@@ -130,7 +127,7 @@ Bullets fitted_numbers(const Machine& machine) {
 std::size_t baseline_within(const Scored& scored,
                             const std::function<std::int64_t(const MeasuredPass&)>& predicted) {
   return static_cast<std::size_t>(std::count_if(
-      scored.telling.begin(), scored.telling.end(),
+      scored.judged.begin(), scored.judged.end(),
       [&](const MeasuredPass& pass) { return std::abs(error_of(predicted(pass), pass)) <= kTolerance; }));
 }
 
@@ -138,7 +135,7 @@ std::size_t baseline_within(const Scored& scored,
 
 std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
   const Scored scored = score(runs);
-  if (scored.telling.empty()) return std::nullopt;
+  if (scored.judged.empty()) return std::nullopt;
   std::vector<const RunSummary*> all;
   std::vector<std::string> commands;
   for (const RunSummary& run : runs) {
@@ -146,14 +143,15 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
     add_command(commands, *run.record);
   }
   Section section{
-      "holdout", with_machines("Is the model right about what nothing was fitted to", all), {}, true};
-  const std::size_t count = scored.telling.size();
+      "holdout", with_machines("Predictions for problems to which nothing was fitted", all), {}, true};
+  const std::size_t count = scored.judged.size();
   section.blocks.push_back(Paragraph{fmt::format(
-      "Problems of which no number of the model knows: it was simulated when they were measured, and has not "
-      "been changed for them. **{} of {} passes within {:.0f} %**, half of them within {:.1f} %, the worst "
-      "{}. That the L2 saves all would be within {:.0f} % in {}, that it saves nothing in {}. Left out: "
-      "{} {} that read every byte once, about which any model is right, and {} at the floor, as the model "
-      "says.",
+      "The model was not fitted to these problems and was not changed for them: each was simulated by the "
+      "model of the day on which it was measured. **{} of {} passes are within {:.0f} %** of the measured "
+      "DRAM reads, half are within {:.1f} %, and the worst is off by {}. Two baselines: an L2 that saves "
+      "every repeated read is within {:.0f} % in {} passes, one that saves none in {}. Left out are {} {} "
+      "that read every byte once, which any model predicts, and {} whose reads stay at the compulsory floor, "
+      "as the model says.",
       scored.within(), count, 100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
       100 * kTolerance,
       baseline_within(scored,
@@ -167,7 +165,7 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
   }
   if (const auto machine = machine_of(runs.front())) {
     section.blocks.push_back(Paragraph{fmt::format(
-        "What the model takes from measurements of {}, and what was fitted. None of it knows these problems.",
+        "The model takes these numbers from measurements of {}. None was fitted to these problems.",
         machine->title)});
     Bullets numbers = fitted_numbers(*machine);
     numbers.folded_under = fmt::format("{} numbers, each with its source", numbers.items.size());
@@ -179,20 +177,20 @@ std::optional<Section> holdout_section(const std::vector<RunSummary>& runs) {
 
 std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,
                                      const std::vector<RunSummary>& holdout) {
-  const bool held_out = !score(holdout).telling.empty();
+  const bool held_out = !score(holdout).judged.empty();
   const Scored scored = score(held_out ? holdout : runs);
-  if (scored.telling.empty()) return std::nullopt;
+  if (scored.judged.empty()) return std::nullopt;
   std::vector<std::string> machines;
-  for (const MeasuredPass& pass : scored.telling) add_new(machines, machine_text(*pass.run));
-  const std::size_t within = scored.within(), all = scored.telling.size();
+  for (const MeasuredPass& pass : scored.judged) add_new(machines, machine_text(*pass.run));
+  const std::size_t within = scored.within(), all = scored.judged.size();
   return Finding{
       "Is the model right?", fmt::format("{} of {}", within, all),
-      fmt::format("**{}** DRAM reads of {} of {} passes {} came out within {:.0f} %, half of them within "
-                  "{:.1f} %, the worst {} ({}).",
+      fmt::format("**{}** {} of {} passes {} have DRAM reads within {:.0f} % of the measured ones; half are "
+                  "within {:.1f} %, and the worst is off by {} ({}).",
                   within == all      ? "Yes."
                   : 2 * within > all ? "Mostly."
                                      : "No.",
-                  within, all, held_out ? "that nothing was fitted to" : "of which some were fitted",
+                  within, all, held_out ? "to which nothing was fitted" : "(the model was fitted to some)",
                   100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
                   fmt::join(machines, ", ")),
       within == all      ? Outcome::good
@@ -222,7 +220,7 @@ std::string key_text(const RunSummary& run) {
                      describe(problem), to_string(run.run->pages));
 }
 
-/// Of runs that differ in nothing but their choices: by choice.
+/// Runs that differ in nothing but their choices, by choice.
 using Choices = std::map<std::string, Prediction>;
 
 /// Those whose predictions are older than the measurements, by what they have in common, as they come.
@@ -322,8 +320,8 @@ std::optional<Section> prediction_section(const std::vector<RunSummary>& runs) {
     }
   }
   section.blocks.push_back(Paragraph{fmt::format(
-      "The last prediction was recorded at {}, the first measurement at {}. Predictions stand as the model "
-      "of their day made them; what the model says now is compared in the section on model and measurement.",
+      "The last prediction was recorded at {}, the first measurement at {}. The predictions are those of the "
+      "model at that time; the section on model and measurement compares the model of today.",
       last_when, first_when)});
   for (const auto& [first, second] : pairs) section.blocks.push_back(prediction_table(groups, first, second));
   section.title = with_machines(section.title, machines);

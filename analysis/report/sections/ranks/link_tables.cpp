@@ -39,7 +39,7 @@ std::optional<LinkRoofs> link_roofs(const DistributedRecord& record, ElementType
   return LinkRoofs{peak->per_second, link->per_second};
 }
 
-/// Of a record of measured times by the copy engine.
+/// From a record of measured times by the copy engine.
 std::vector<LinkSubject> link_subjects(const DistributedRecord& record) {
   std::vector<LinkSubject> subjects;
   if (record.transport != "copy-engine") return subjects;
@@ -247,11 +247,11 @@ Table predicted_schedules_table(const std::vector<DistributedRecord>& records) {
 
 Table lost_time_table(const std::vector<DistributedRecord>& records) {
   Table table{
-      "Where the model says that the rest goes, of the schedule that it gives most: tiles that are uneven, "
-      "or more for being cut; SMs that are done while others compute (tails); merges, additions and "
-      "roundings (sums); until kernels begin; bytes on the link, and the start of transfers, with nothing to "
-      "compute; waiting for other GPUs. Shares of the time, beyond one GPU's own; below 0: less than its "
-      "share.",
+      "Where the model says that the rest of the time goes, for the schedule with the highest predicted "
+      "efficiency: tiles that are uneven, or cost more for being cut; SMs that are done while others compute "
+      "(tails); merges, additions and roundings (sums); the start of kernels; bytes on the link, and the "
+      "start of transfers, while nothing is computed; and waiting for other GPUs. Shares of the time beyond "
+      "one GPU's own; below 0: less than its share.",
       {{"tokens a GPU", true}, {"pass"}, {"schedule"}, {"predicted", true}, {"measured", true}},
       {}};
   for (const auto& cause : kCauses) table.columns.push_back({cause.heading, true});

@@ -19,11 +19,11 @@ namespace tilescope {
 Table link_ceiling_table(const std::vector<CeilingsRecord>& records);
 Table link_roofline_table(const std::vector<DistributedRecord>& records);
 std::optional<Figure> link_roofline_figure(const std::vector<DistributedRecord>& records);
-/// Of predictions that tell what is lost to what: schedules side by side, and the causes.
+/// Predictions that name their losses: schedules side by side, and the causes.
 Table predicted_schedules_table(const std::vector<DistributedRecord>& records);
 Table lost_time_table(const std::vector<DistributedRecord>& records);
 
-/// Of records of `simulate --gpus N,N,...`.
+/// From records of `simulate --gpus N,N,...`.
 Table scaling_table(const std::vector<DistributedRecord>& records);
 std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& records);
 
@@ -33,7 +33,7 @@ std::string share_text(const std::optional<double>& share);
 /// "H32/8 D128 bf16 causal"
 std::string ranked_shape(const AttentionProblem& problem);
 
-/// What tells two passes from each other.
+/// The identity of a pass.
 using RankedPassKey = std::tuple<std::string, std::string, std::int64_t, std::string, std::int64_t>;
 inline RankedPassKey ranked_key(const DistributedRun& run, const DistributedPass& pass) {
   return {ranked_shape(run.problem), run.schedule, run.problem.seqlen_k / run.gpus, pass.name, run.gpus};

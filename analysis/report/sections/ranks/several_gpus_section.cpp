@@ -26,7 +26,7 @@ LinkRecord most_link_bytes(const std::vector<LinkRecord>& gpus) {
   return most;
 }
 
-/// Of the GPUs and both ways, the difference of the largest magnitude. [share of what must move]
+/// The largest difference of any GPU, sent or received. [share of what must move]
 double link_difference(const DistributedPass& pass) {
   double worst = 0;
   const auto consider = [&worst](double seen, double formula) {
@@ -87,8 +87,8 @@ std::string one_gpu_spread(const std::vector<DistributedRecord>& records) {
   for (const auto& [key, range] : ranges) spread = std::max(spread, range.second / range.first - 1);
   return spread == 0 ? ""
                      : fmt::format(
-                           " One GPU's time, taken in turn with each schedule, differs by up to {} between "
-                           "schedules, as its power allows: efficiencies that lie closer are not told apart.",
+                           " The time of one GPU was measured in turn with each schedule and varies by up to "
+                           "{} with its power limit: smaller differences of efficiency mean nothing.",
                            share_text(spread));
 }
 
@@ -103,7 +103,7 @@ std::optional<double> shown_link(const DistributedPass& pass) {
 }
 
 Table rank_time_table(const std::vector<DistributedRecord>& records) {
-  // Of several predictions the earliest, which was there before the measurement.
+  // The earliest of several predictions, which is older than the measurement.
   std::map<RankedPassKey, std::pair<std::string, double>> predicted;
   for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
     if (!pass.predicted_efficiency) return;
@@ -112,11 +112,11 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
     if (found.first < earliest.first) earliest = found;
   });
   Table table{
-      "Times of one pass. Efficiency: the time of one GPU with the whole problem over that of all GPUs "
-      "together; predicted before it was measured. What is missing of it: what the launches lose against one "
-      "GPU's share of the same work, for they end in tails of tiles, leave parts to be merged and sums to be "
-      "added; and what the link shows, the time beyond that of the launches alone. Hidden: the share of the "
-      "link's time in which the launches ran, from their times alone." +
+      "Times of one pass. Efficiency: the time of one GPU with the whole problem over the summed time of all "
+      "GPUs; the prediction is older than the measurement. Two losses fill the rest. Launches lose: they "
+      "take longer than one GPU's share of the same work, because of tails of tiles, merges and sums. The "
+      "link shows: the time beyond that of the launches alone. Hidden: the share of the link's time in which "
+      "launches ran, from the three times alone." +
           one_gpu_spread(records),
       {{"schedule"},
        {"pass"},
@@ -147,7 +147,7 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
   return table;
 }
 
-/// Of each problem and pass the schedule with the highest efficiency by the copy engine.
+/// The schedule with the highest efficiency by the copy engine, for each problem and pass.
 Table best_schedule_table(const std::vector<DistributedRecord>& records) {
   using Key = std::tuple<std::int64_t, std::string, std::int64_t, std::string>;
   std::vector<Key> order;
@@ -160,8 +160,8 @@ Table best_schedule_table(const std::vector<DistributedRecord>& records) {
     if (*pass.efficiency > *found->second.second->efficiency) found->second = {&run, &pass};
   });
   Table table{
-      "The schedule that comes nearest to one GPU, of each problem and pass; what is missing adds up to "
-      "100 %.",
+      "The schedule with the highest efficiency for each problem and pass. Efficiency and the two losses add "
+      "up to 100 %.",
       {{"tokens a GPU", true},
        {"pass"},
        {"schedule"},

@@ -98,7 +98,8 @@ std::vector<DeviceRuns> runs_beside_peers(const std::vector<RunSummary>& runs) {
   return found;
 }
 
-/// Of our rate over a peer's, over the problems that `wanted` keeps and both ran; a dash if there is none.
+/// The mean of our rate over a peer's, over the problems that `wanted` keeps and both ran; a dash if there is
+/// none.
 std::string geometric_mean(const DeviceRuns& group, const std::string& ours, const std::string& peer,
                            const std::function<bool(const AttentionProblem&)>& wanted) {
   double sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roofline section of a report: charts of the most telling problems, and for all of them the share of
-// each ceiling that a kernel reaches.
+// The roofline section of a report: charts of the most representative problems, and for all of them the share
+// of each ceiling that a kernel reaches.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,6 @@ const char* column_name(CeilingKind kind) {
 struct Group {
   RunCeilings ceilings;
   Subjects forward, backward;
-  bool drawn = false;
 
   Subjects all() const {
     Subjects both = forward;
@@ -59,26 +58,24 @@ struct Group {
   const RunSummary& first() const { return *(forward.empty() ? backward : forward).front().run; }
 };
 
-/// What the report's tables show, and of the sweeps with measured bytes and times the longest points: they
+/// What single-problem figures show, and of the sweeps with measured bytes and times the longest points: they
 /// have rooflines of their own beside simulated ones.
-std::vector<const RunSummary*> shown_runs(const std::vector<RunSummary>& runs) {
-  std::vector<const RunSummary*> shown = headline_runs(runs);
+std::vector<const RunSummary*> drawn_runs(const std::vector<RunSummary>& runs) {
+  std::vector<const RunSummary*> drawn = headline_runs(runs);
   for (const auto& points : token_sweeps(runs)) {
     const RunSummary* longest = points.back();
-    const bool known = std::find(shown.begin(), shown.end(), longest) != shown.end();
-    if (longest->measured_sm_l2 && longest->median_seconds && !known) shown.push_back(longest);
+    const bool known = std::find(drawn.begin(), drawn.end(), longest) != drawn.end();
+    if (longest->measured_sm_l2 && longest->median_seconds && !known) drawn.push_back(longest);
   }
-  return shown;
+  return drawn;
 }
 
-std::vector<Group> groups_of(const std::vector<RunSummary>& runs) {
-  const auto problems = group_by_problem(shown_runs(runs));
-  const auto drawn = most_telling(problems, kMostDrawn);
+std::vector<Group> groups_of(const std::vector<std::vector<const RunSummary*>>& problems) {
   std::vector<Group> groups;
   for (const auto& members : problems) {
     const std::optional<RunCeilings> ceilings = run_ceilings(*members.front());
     if (!ceilings || !find(ceilings->stated, CeilingKind::peak)) continue;
-    Group group{*ceilings, {}, {}, std::find(drawn.begin(), drawn.end(), members) != drawn.end()};
+    Group group{*ceilings, {}, {}};
     for (const RunSummary* run : members) {
       if (!run->closed_form && !run->measured_sm_l2) continue;
       const auto subject = roofline_subject(*run, *ceilings);
@@ -194,11 +191,10 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
                 "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
                 "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
                 "takes a kernel's work longest, and the share of each that the kernel reaches."});
-  const std::vector<Group> groups = groups_of(runs);
   KernelLooks looks;
-  for (const Group& group : groups) {
-    if (group.drawn) add_figures(section, group, looks);
-  }
+  for (const Group& group : groups_of(most_representative(group_by_problem(drawn_runs(runs)), kMostDrawn)))
+    add_figures(section, group, looks);
+  const std::vector<Group> groups = groups_of(group_by_problem(tabled_runs(runs)));
   add_tables(section, groups);
   std::vector<std::string> machines;
   for (const Group& group : groups) add_new(machines, group.ceilings.machine_title);
