@@ -178,9 +178,7 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
             : "fewer bytes were read than the program loads: L1 hits, or loads that the kernel spares");
   }
   if (counted && (more_written || more_read) && fit.agreement != Agreement::explained) {
-    hints.push_back(
-        "the counted causes do not cover the rest: the kernel may have tiles or tensors that no candidate "
-        "has");
+    hints.push_back("the counted causes leave a rest: perhaps tiles or tensors of no candidate");
   }
   return hints;
 }
