@@ -6,13 +6,13 @@
 #include <chrono>
 #include <filesystem>
 
-#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/ranks/rank_account.hpp"
-#include "analysis/records/compare/record_diff.hpp"
-#include "analysis/records/record_kinds.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
 #include "analysis/studies/study.hpp"
 #include "distributed/devices/device_ranks.hpp"

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "analysis/model/machine/machine.hpp"
-#include "analysis/records/run_record.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
+#include "analysis/records/run_record.hpp"
 #include "cpu_ref/kernels/kernel.hpp"
 
 namespace tilescope {
