@@ -135,30 +135,30 @@ std::string factor(double more, double less) { return less > 0 ? format_ratio(mo
 bool differ(double a, double b) { return std::abs(a - b) > kSame * std::max(a, b); }
 
 /// What one account moves of a tensor more than the other.
-struct Part {
+struct Piece {
   TensorName tensor;
   std::int64_t bytes;
 };
 
 /// The largest first.
-std::vector<Part> parts_of(const Account& most, const Account& least) {
-  std::vector<Part> parts;
+std::vector<Piece> parts_of(const Account& most, const Account& least) {
+  std::vector<Piece> parts;
   for (std::size_t i = 0; i < most.bytes.size(); ++i) {
     parts.push_back({static_cast<TensorName>(i), most.bytes[i] - least.bytes[i]});
   }
   std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& a, const Part& b) { return a.bytes > b.bytes; });
+                   [](const Piece& a, const Piece& b) { return a.bytes > b.bytes; });
   return parts;
 }
 
 /// "4.295 GB more, all of it k and v (+2.147 GB each): A moves them ..."
 std::string largest_part(const ComparedRun& more, const Account& most, const ComparedRun& less,
                          const Account& least) {
-  const std::vector<Part> parts = parts_of(most, least);
-  const auto reason = [&](const Part& part, const char* it) {
+  const std::vector<Piece> parts = parts_of(most, least);
+  const auto reason = [&](const Piece& part, const char* it) {
     return tensor_reason(more, most, less, least, part.tensor, it);
   };
-  const Part& first = parts.front();
+  const Piece& first = parts.front();
   std::string names(to_string(first.tensor));
   int equal = 1;
   for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
@@ -176,7 +176,7 @@ std::string largest_part(const ComparedRun& more, const Account& most, const Com
                                  format_bytes(static_cast<double>(first.bytes)), equal > 1 ? " each)" : ")");
   if (sum > (1 + kSame) * gap) {
     std::int64_t others = 0;
-    for (const Part& part : parts) others += std::max<std::int64_t>(part.bytes, 0);
+    for (const Piece& part : parts) others += std::max<std::int64_t>(part.bytes, 0);
     others -= equal * first.bytes;
     if (others > 0) text += fmt::format(" and others (+{})", format_bytes(static_cast<double>(others)));
     std::vector<std::string_view> shrunk;

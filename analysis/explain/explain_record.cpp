@@ -50,29 +50,18 @@ Json json_of(const KernelFit& fit) {
   return json;
 }
 
-Json json_of(const KernelGroup& group) {
-  Json json = KernelMeasurement{group.name, group.launch, {}, group.measured, {}};
-  json["launches"] = group.launches;
-  return json;
-}
-
-Direction direction_from(const JsonField& field) {
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    if (field.text() == to_string(direction)) return direction;
+/// A kernel as it was measured, and its number of launches.
+struct Launches {
+  Json write(const KernelGroup& group) const {
+    Json json = KernelMeasurement{group.name, group.launch, {}, group.measured, {}};
+    json["launches"] = group.launches;
+    return json;
   }
-  field.refuse("must be forward or backward");
-}
-
-std::vector<std::string> words_from(const JsonField& field) {
-  std::vector<std::string> words;
-  for (const JsonField& word : field.items()) words.push_back(word.text());
-  return words;
-}
-
-KernelGroup kernel_from(const JsonField& field) {
-  const KernelMeasurement kernel = field.value().get<KernelMeasurement>();
-  return {kernel.name, kernel.launch, field.at("launches").integer(1), kernel.measured};
-}
+  KernelGroup read(const JsonField& field) const {
+    const auto kernel = Native<KernelMeasurement>{}.read(field);
+    return {kernel.name, kernel.launch, field.at("launches").integer(1), kernel.measured};
+  }
+};
 
 std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const KernelChoice& choice,
                                               const std::string& source) {
@@ -97,6 +86,18 @@ std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const 
 }
 
 }  // namespace
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, ExplainRecord>& record) {
+  fields.items("argv", Text{}, record.argv);
+  fields.required("git", Part<GitState>{}, record.git);
+  fields.required("when", Text{}, record.when);
+  fields.items("command", Text{}, record.command);
+  fields.items("machine", Native<CollectionFacts>{}, record.collections);
+  fields.required("problem", ProblemFields{}, record.problem);
+  fields.items("passes", DirectionName{}, record.directions);
+  fields.items("kernels", Launches{}, record.kernels);
+}
 
 ExplainRecord explain_record(std::vector<std::string> argv, const std::string& source,
                              const KernelRecord& kernels, const KernelChoice& choice,
@@ -144,44 +145,16 @@ std::vector<std::int64_t> heads_kv_as_good(const ExplainRecord& record, const st
 }
 
 std::string to_json_text(const ExplainRecord& record) {
-  Json json{{"schema", kExplainSchema}, {"argv", record.argv}};
-  json["git"]["sha"] = record.git.sha;
-  if (record.git.dirty) json["git"]["dirty"] = *record.git.dirty;
-  json["when"] = record.when;
-  json["command"] = record.command;
-  json["machine"] = record.collections;
-  json["problem"] = problem_json(record.problem);
-  json["passes"] = Json::array();
-  for (const Direction direction : record.directions) json["passes"].push_back(to_string(direction));
-  json["kernels"] = Json::array();
   const std::vector<KernelFit> fits = explain(record);
-  for (std::size_t i = 0; i < fits.size(); ++i) {
-    json["kernels"].push_back(json_of(record.kernels[i]));
-    json["kernels"].back()["explanation"] = json_of(fits[i]);
-  }
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json json = record_json(kExplainSchema, record);
+  for (std::size_t i = 0; i < fits.size(); ++i) json["kernels"][i]["explanation"] = json_of(fits[i]);
+  return record_text(json);
 }
 
 ExplainRecord parse_explain_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   require_kind(source, json, {kExplainSchema});
-  const JsonField field(source, json);
-  try {
-    ExplainRecord record;
-    record.argv = words_from(field.at("argv"));
-    record.git.sha = field.at("git").at("sha").text();
-    if (field.at("git").has("dirty")) record.git.dirty = field.at("git").at("dirty").boolean();
-    record.when = field.at("when").text();
-    record.command = words_from(field.at("command"));
-    record.collections = field.at("machine").value().get<std::vector<CollectionFacts>>();
-    record.problem = problem_from(field.at("problem"));
-    for (const JsonField& pass : field.at("passes").items())
-      record.directions.push_back(direction_from(pass));
-    for (const JsonField& kernel : field.at("kernels").items()) record.kernels.push_back(kernel_from(kernel));
-    return record;
-  } catch (const Json::exception& error) {
-    throw BadInput(source + " is no record of explained kernels: " + error.what());
-  }
+  return Part<ExplainRecord>{}.read(JsonField(source, json));
 }
 
 }  // namespace tilescope

@@ -1,127 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/records/ceilings_record.hpp"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
-#include "common/errors.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "profiler/records/field_list.hpp"
 
 namespace tilescope {
-
-std::string to_json_text(const CeilingsRecord& record) {
-  Json json{{"schema", kCeilingsSchema},
-            {"argv", record.argv},
-            {"when", record.when},
-            {"machine",
-             {{"name", record.measured.device},
-              {"architecture", record.measured.architecture},
-              {"driver", record.measured.driver}}}};
-  json["ceilings"] = Json::array();
-  for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
-    json["ceilings"].push_back({{"name", ceiling.name},
-                                {"unit", ceiling.unit},
-                                {"per_second", ceiling.per_second},
-                                {"median_per_second", ceiling.median_per_second},
-                                {"noise", ceiling.noise},
-                                {"sm_clock_hz", ceiling.sm_clock_hz},
-                                {"method", ceiling.method}});
-  }
-  json["l2_bytes"] = record.measured.l2_bytes;
-  json["l2"] = Json::array();
-  for (const L2Residency& point : record.measured.l2) {
-    json["l2"].push_back(
-        {{"access", point.access}, {"footprint_bytes", point.footprint_bytes}, {"kept", point.kept}});
-  }
-  if (!record.measured.l2_partitions.groups.empty()) {
-    json["l2_partitions"] = {{"groups", record.measured.l2_partitions.groups}};
-  }
-  if (!record.measured.noise_floor.empty()) {
-    json["noise_floor"] = Json::array();
-    for (const NoiseFloor& reads : record.measured.noise_floor) {
-      json["noise_floor"].push_back(
-          {{"load", reads.load}, {"seconds", reads.seconds}, {"dram_read_bytes", reads.dram_read_bytes}});
-    }
-  }
-  if (!record.measured.links.empty()) {
-    json["links"] = Json::array();
-    for (const LinkCeiling& link : record.measured.links) {
-      json["links"].push_back({{"engine", link.engine},
-                               {"both_ways", link.both_ways},
-                               {"ctas", link.ctas},
-                               {"bytes", link.bytes},
-                               {"per_second", link.per_second},
-                               {"median_per_second", link.median_per_second}});
-    }
-  }
-  json["left_out"] = record.measured.left_out;
-  return json.dump(1) + "\n";
-}
-
 namespace {
 
-// Of each, what was not measured is absent.
-void read_links(const JsonField& field, Ceilings& measured) {
-  if (!field.has("links")) return;
-  for (const JsonField& link : field.at("links").items()) {
-    measured.links.push_back({link.at("engine").text(), link.at("both_ways").boolean(),
-                              static_cast<int>(link.at("ctas").count()), link.at("bytes").count(),
-                              link.at("per_second").positive(), link.at("median_per_second").positive()});
-  }
-}
-
-void read_partitions(const JsonField& field, Ceilings& measured) {
-  constexpr std::int64_t kMostSms = 1 << 16, kMostPartitions = 64;
-  if (!field.has("l2_partitions")) return;
-  measured.l2_partitions.groups =
-      parse_sm_groups(field.at("l2_partitions").at("groups"), kMostSms, kMostPartitions);
-}
-
-void read_noise_floor(const JsonField& field, Ceilings& measured) {
-  if (!field.has("noise_floor")) return;
-  for (const JsonField& reads : field.at("noise_floor").items()) {
-    measured.noise_floor.push_back({reads.has("load") ? reads.at("load").text() : kAsleep,
-                                    reads.at("seconds").positive(), reads.at("dram_read_bytes").count()});
-  }
-}
+/// The device: its facts stand among the others in memory, in an object of their own in the file.
+struct Device {
+  std::string name, architecture, driver;
+};
 
 }  // namespace
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, Device>& device) {
+  fields.required("name", Text{}, device.name);
+  fields.required("architecture", Text{}, device.architecture);
+  fields.required("driver", Text{}, device.driver);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, MeasuredCeiling>& ceiling) {
+  fields.required("name", Text{}, ceiling.name);
+  fields.required("unit", Text{}, ceiling.unit);
+  fields.required("per_second", Positive{}, ceiling.per_second);
+  fields.required("median_per_second", Positive{}, ceiling.median_per_second);
+  fields.required("noise", Within{.least = 0}, ceiling.noise);
+  fields.required("sm_clock_hz", Within{.least = 0}, ceiling.sm_clock_hz);
+  fields.required("method", Text{}, ceiling.method);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, L2Residency>& point) {
+  fields.required("access", Text{}, point.access);
+  fields.required("footprint_bytes", Integer{1}, point.footprint_bytes);
+  fields.required("kept", Within{}, point.kept);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, L2Partitions>& partitions) {
+  fields.items("groups", Part<SmGroup>{}, partitions.groups);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, NoiseFloor>& reads) {
+  fields.required("load", Text{}, reads.load);
+  fields.required("seconds", Positive{}, reads.seconds);
+  fields.required("dram_read_bytes", kCount, reads.dram_read_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, LinkCeiling>& link) {
+  fields.required("engine", Text{}, link.engine);
+  fields.required("both_ways", Flag{}, link.both_ways);
+  fields.required("ctas", Integer{0, 1 << 20}, link.ctas);
+  fields.required("bytes", kCount, link.bytes);
+  fields.required("per_second", Positive{}, link.per_second);
+  fields.required("median_per_second", Positive{}, link.median_per_second);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, CeilingsRecord>& record) {
+  auto& measured = record.measured;
+  fields.items("argv", Text{}, record.argv);
+  fields.required("when", Text{}, record.when);
+  Device device{measured.device, measured.architecture, measured.driver};
+  fields.required("machine", Part<Device>{}, device);
+  if constexpr (Fields::kReads)
+    std::tie(measured.device, measured.architecture, measured.driver) =
+        std::tie(device.name, device.architecture, device.driver);
+  fields.items("ceilings", Part<MeasuredCeiling>{}, measured.ceilings);
+  fields.added("l2_bytes", kCount, measured.l2_bytes);
+  fields.items_if_any("l2", Part<L2Residency>{}, measured.l2);
+  fields.unless(L2Partitions{}, "l2_partitions", Part<L2Partitions>{}, measured.l2_partitions);
+  fields.items_if_any("noise_floor", Part<NoiseFloor>{}, measured.noise_floor);
+  fields.items_if_any("links", Part<LinkCeiling>{}, measured.links);
+  fields.items("left_out", Text{}, measured.left_out);
+}
+
+std::string to_json_text(const CeilingsRecord& record) {
+  return record_text(record_json(kCeilingsSchema, record));
+}
 
 CeilingsRecord parse_ceilings_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
   require_kind(source, json, {kCeilingsSchema});
-  const JsonField field(source, json);
-  try {
-    CeilingsRecord record;
-    record.argv = json.at("argv").get<std::vector<std::string>>();
-    record.when = json.at("when").get<std::string>();
-    Ceilings& measured = record.measured;
-    const Json& machine = json.at("machine");
-    measured.device = machine.at("name").get<std::string>();
-    measured.architecture = machine.at("architecture").get<std::string>();
-    measured.driver = machine.at("driver").get<std::string>();
-    for (const Json& row : json.at("ceilings")) {
-      measured.ceilings.push_back({row.at("name").get<std::string>(), row.at("unit").get<std::string>(),
-                                   row.at("per_second").get<double>(),
-                                   row.at("median_per_second").get<double>(), row.at("noise").get<double>(),
-                                   row.at("sm_clock_hz").get<double>(), row.at("method").get<std::string>()});
-    }
-    measured.l2_bytes = json.value("l2_bytes", std::int64_t{0});  // older records lack both
-    for (const Json& point : json.value("l2", Json::array())) {
-      measured.l2.push_back({point.at("access").get<std::string>(),
-                             point.at("footprint_bytes").get<std::int64_t>(),
-                             point.at("kept").get<double>()});
-    }
-    read_partitions(field, measured);
-    read_noise_floor(field, measured);
-    read_links(field, measured);
-    return record;
-  } catch (const Json::exception& error) {
-    throw BadInput(source + " is no record of ceilings: " + error.what());
-  }
+  return Part<CeilingsRecord>{}.read(JsonField(source, json));
 }
 
 }  // namespace tilescope

@@ -11,18 +11,18 @@ namespace {
 
 std::optional<double> number_at(const JsonField& field, const char* key) {
   if (!field.has(key)) return std::nullopt;
-  return field.at(key).number();
+  return field.at(key).finite();
 }
 
 LinkRecord link_of(const JsonField& field, const char* sent, const char* received) {
-  return {field.at(sent).number(), field.at(received).number()};
+  return {field.at(sent).finite(0), field.at(received).finite(0)};
 }
 
 /// Where a prediction says it.
 std::optional<double> memory_of(const JsonField& gpu) {
   if (!gpu.has("operand_bytes")) return std::nullopt;
-  return gpu.at("operand_bytes").number() + gpu.at("received_buffer_bytes").number() +
-         gpu.at("state_bytes").number();
+  return gpu.at("operand_bytes").finite(0) + gpu.at("received_buffer_bytes").finite(0) +
+         gpu.at("state_bytes").finite(0);
 }
 
 DistributedPass pass_of(const JsonField& field) {
@@ -30,7 +30,7 @@ DistributedPass pass_of(const JsonField& field) {
   pass.name = field.at("name").text();
   for (const JsonField& gpu : field.at("gpus").items()) {
     pass.link.push_back(link_of(gpu, "link_sent_bytes", "link_received_bytes"));
-    if (gpu.has("closed_form") && gpu.at("closed_form").has("link_sent_bytes"))
+    if (gpu.has("closed_form"))
       pass.link_formula.push_back(link_of(gpu.at("closed_form"), "link_sent_bytes", "link_received_bytes"));
     if (gpu.has("link_sent_with_protocol_bytes")) {
       pass.link_with_protocol.push_back(
@@ -43,7 +43,7 @@ DistributedPass pass_of(const JsonField& field) {
     if (!pass.link.empty()) pass.memory_bytes = memory_of(field.at("gpus").items()[pass.busiest()]);
     if (field.at("predicted").has("lost")) {
       for (const auto& [cause, seconds] : field.at("predicted").at("lost").entries())
-        pass.predicted_lost_s[cause] = seconds.number();
+        pass.predicted_lost_s[cause] = seconds.finite();
     }
   }
   if (field.has("model")) pass.model_efficiency = number_at(field.at("model"), "efficiency");

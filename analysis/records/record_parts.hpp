@@ -1,26 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts that several kinds of records hold: a problem, groups of SMs.
+// What several kinds of records hold: a problem, a direction, a commit, groups of SMs; and a record as a
+// whole.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
+#include "analysis/records/run_record.hpp"
 #include "cpu_ref/schedule/problem.hpp"
 #include "profiler/calibration/l2/l2_partitions.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "profiler/records/field_list.hpp"
 
 namespace tilescope {
+
+template <typename T>
+Json record_json(std::string_view schema, const T& record) {
+  FieldWriter fields;
+  fields.json["schema"] = schema;
+  list(fields, record);
+  return std::move(fields.json);
+}
+/// The file of a record. Bytes that are not UTF-8 are replaced; they must not make a record impossible.
+inline std::string record_text(const Json& record) {
+  return record.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+/// What has a to_json and a from_json of its own.
+template <typename T>
+struct Native {
+  Json write(const T& value) const { return value; }
+  T read(const JsonField& field) const {
+    try {
+      return field.value().get<T>();
+    } catch (const Json::exception& error) {
+      field.refuse(std::string("cannot be read: ") + error.what());
+    }
+  }
+};
 
 Json problem_json(const AttentionProblem& problem);
 /// @throws BadInput naming the field, for a problem that validate() refuses too
 AttentionProblem problem_from(const JsonField& field);
 
-/// For the JSON library: {"sms": ..., "partition": ...}
-void to_json(Json& json, const SmGroup& group);
+struct ProblemFields {
+  Json write(const AttentionProblem& problem) const { return problem_json(problem); }
+  AttentionProblem read(const JsonField& field) const { return problem_from(field); }
+};
 
-/// @throws BadInput where a group has not 1 ... `most_sms` SMs, or its partition is not one of
-/// `num_partitions`
-std::vector<SmGroup> parse_sm_groups(const JsonField& field, std::int64_t most_sms,
-                                     std::int64_t num_partitions);
+/// forward or backward
+struct DirectionName {
+  Json write(Direction direction) const { return to_string(direction); }
+  Direction read(const JsonField& field) const;
+};
+
+template <typename Fields>
+void list(Fields& fields, Of<Fields, GitState>& git) {
+  fields.required("sha", Text{}, git.sha);
+  fields.optional("dirty", Flag{}, git.dirty);
+}
+
+template <typename Fields>
+void list(Fields& fields, Of<Fields, SmGroup>& group) {
+  fields.required("sms", Integer{1, 1 << 16}, group.sms);
+  fields.required("partition", Integer{0, 63}, group.partition);
+}
 
 }  // namespace tilescope

@@ -45,15 +45,6 @@ struct Extent {
   }
 };
 
-struct DirectionName {
-  Json write(Direction direction) const { return to_string(direction); }
-  Direction read(const JsonField& field) const {
-    const std::string direction = field.text();
-    if (direction != "forward" && direction != "backward") field.refuse("must be forward or backward");
-    return direction == "forward" ? Direction::forward : Direction::backward;
-  }
-};
-
 struct L2StateName {
   Json write(const std::string& state) const { return state; }
   std::string read(const JsonField& field) const {
@@ -85,20 +76,9 @@ struct Counter {
   }
 };
 
-struct Problem {
-  Json write(const AttentionProblem& problem) const { return problem_json(problem); }
-  AttentionProblem read(const JsonField& field) const { return problem_from(field); }
-};
-
 }  // namespace
 
 // The lists, in the order of the file. Found by argument-dependent lookup, so in no unnamed namespace.
-
-template <typename Fields>
-static void list(Fields& fields, Of<Fields, GitState>& git) {
-  fields.required("sha", Text{}, git.sha);
-  fields.optional("dirty", Flag{}, git.dirty);
-}
 
 template <typename Fields>
 static void list(Fields& fields, Of<Fields, MachineInfo>& machine) {
@@ -245,7 +225,7 @@ static void list(Fields& fields, Of<Fields, GradientRecord>& check) {
 
 template <typename Fields>
 static void list(Fields& fields, Of<Fields, RunEntry>& run) {
-  fields.required("problem", Problem{}, run.problem);
+  fields.required("problem", ProblemFields{}, run.problem);
   fields.required("kernel", Text{}, run.kernel);
   fields.optional("order", Named(parse_tile_order), run.order);
   fields.optional("scan", Named(parse_scan), run.scan);
@@ -291,13 +271,7 @@ static void list(Fields& fields, Of<Fields, RunRecord>& record) {
   fields.items("runs", Part<RunEntry>{}, record.runs);
 }
 
-std::string to_json_text(const RunRecord& record) {
-  FieldWriter fields;
-  fields.required("schema", Text{}, std::string(kRunSchema));
-  list(fields, record);
-  // Bytes of argv that are not UTF-8 are replaced; they must not make a record impossible.
-  return fields.json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
+std::string to_json_text(const RunRecord& record) { return record_text(record_json(kRunSchema, record)); }
 
 RunRecord parse_run_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "analysis/records/distributed_record.hpp"
 #include "tests/cli/program.hpp"
 
 namespace tilescope::testing {
@@ -141,7 +142,16 @@ TEST_CASE("verify --gpus judges ranks that are threads, one schedule after the o
     CHECK(run.at("error").size() == 5);
     for (const Json& pass : run.at("passes")) {
       for (const Json& gpu : pass.at("gpus"))
-        CHECK(gpu.at("link_sent_bytes") == gpu.at("closed_form").at("sent_bytes"));
+        CHECK(gpu.at("link_sent_bytes") == gpu.at("closed_form").at("link_sent_bytes"));
+    }
+  }
+  for (const DistributedRun& run : parse_distributed_record("verified", result.out).runs) {
+    for (const DistributedPass& pass : run.passes) {
+      REQUIRE(pass.link_formula.size() == 3);
+      for (std::size_t r = 0; r < 3; ++r) {
+        CHECK(pass.link_formula[r].sent_bytes == pass.link[r].sent_bytes);
+        CHECK(pass.link_formula[r].received_bytes == pass.link[r].received_bytes);
+      }
     }
   }
 }

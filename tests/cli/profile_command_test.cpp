@@ -145,11 +145,7 @@ TEST_CASE("ceilings make a machine of their record") {
   const auto parsed = [](const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); };
   const auto made = parsed(machine),
              shipped = parsed(TILESCOPE_SOURCE_DIR "/analysis/model/machine/h200-measured.json");
-  for (const char* measured :
-       {"name", "title", "dram_bytes_per_second", "l2_bytes_per_second", "peak_flops_per_second"}) {
-    CAPTURE(measured);
-    CHECK(made.at(measured) == shipped.at(measured));
-  }
+  CHECK(made == shipped);
   CHECK(run_program({"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-self-test.json.gz"})
             .exit_code == 2);
 }

@@ -11,7 +11,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/model/machine/measured_machine.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "analysis/model/validation/noise_floor_bytes.hpp"
 #include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/files/text_file.hpp"
@@ -127,7 +127,10 @@ int run_ceilings(const CeilingsArguments& arguments, const CommandContext& conte
                 noise_floor_table(record.measured.noise_floor) + link_table(record.measured.links));
   for (const std::string& reason : record.measured.left_out) context.print("left out: " + reason + "\n");
   if (base) {
-    write_file_atomically("--out", arguments.out, to_json_text(measured_machine(*base, record)));
+    const Machine machine = measured_machine(*base, record);
+    const bool ships_base = !arguments.base.ends_with(".json");
+    write_file_atomically("--out", arguments.out,
+                          ships_base ? to_json_text(machine, *base) : to_json_text(machine));
     context.print(
         fmt::format("{}: a machine for simulate and report (--machine {})\n", arguments.out, arguments.out));
   }

@@ -114,10 +114,10 @@ Json exchanged_json(Direction direction, const std::vector<LinkBytes>& seen,
                     const std::vector<LinkBytes>& formula) {
   Json gpus = Json::array();
   for (std::size_t r = 0; r < seen.size(); ++r) {
-    gpus.push_back(
-        {{"link_sent_bytes", seen[r].sent},
-         {"link_received_bytes", seen[r].received},
-         {"closed_form", {{"sent_bytes", formula[r].sent}, {"received_bytes", formula[r].received}}}});
+    gpus.push_back({{"link_sent_bytes", seen[r].sent},
+                    {"link_received_bytes", seen[r].received},
+                    {"closed_form",
+                     {{"link_sent_bytes", formula[r].sent}, {"link_received_bytes", formula[r].received}}}});
   }
   return {{"name", to_string(direction)}, {"gpus", gpus}};
 }

@@ -12,7 +12,7 @@
 #include "analysis/cli/list/catalogues.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/model/machine/machine_fields.hpp"
+#include "analysis/model/machine/machine.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope::cli {

@@ -117,11 +117,23 @@ Machine load_machine(const std::string& name_or_path);
 /// `machine` with the ceilings of NAME-measured in place of those stated, where TileScope ships such a file:
 /// a verdict rests on what was measured.
 Machine with_measured_ceilings(Machine machine);
+/// A file holds a whole machine or, with a field "base", what it adds to one that TileScope ships. Refused
+/// are fields that nothing reads, missing ones (all in one sentence), and numbers that cannot be in their
+/// unit.
 /// @param source what error messages call the text
+/// @throws BadInput
 Machine parse_machine(const std::string& source, std::string_view text);
 /// The file of a machine; parse_machine reads it back.
 std::string to_json_text(const Machine& machine);
+/// The same, of what it adds to a machine that TileScope ships.
+std::string to_json_text(const Machine& machine, const Machine& base);
+/// A file with every field that a machine may have and none filled in.
+std::string machine_template();
 /// Names of the machines that TileScope ships, sorted.
 std::vector<std::string> machine_names();
+
+struct CeilingsRecord;
+/// `base` with what was measured in the place of what is said of it, called "base-measured".
+Machine measured_machine(Machine base, const CeilingsRecord& record);
 
 }  // namespace tilescope

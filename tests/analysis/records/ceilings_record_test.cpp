@@ -65,13 +65,6 @@ TEST_CASE("a record without partitions is read, and written without them") {
   CHECK(to_json_text(shorter) == json.dump(1) + "\n");
 }
 
-TEST_CASE("a device was asleep where a record does not say what it did") {
-  Json json = written();
-  for (Json& reads : json["noise_floor"]) reads.erase("load");
-  const std::vector<NoiseFloor> read = parse_ceilings_record("short", json.dump()).measured.noise_floor;
-  CHECK(read == std::vector<NoiseFloor>{{kAsleep, 1e-4, 4096}, {kAsleep, 1.0, 1'000'000}});
-}
-
 TEST_CASE("damaged partitions and reads are refused by field") {
   const auto expect = [](const Json& json, const std::string& field) {
     const std::string message = ceilings_complaint(json);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include "analysis/model/machine/machine_fields.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/temporary_folder.hpp"
 #include "profiler/records/json_fields.hpp"
@@ -99,6 +98,27 @@ TEST_CASE("a machine file is held to its fields, to their units, and to a name o
   json.erase("l2_dirty_ways");
   std::ofstream(path) << json.dump();
   CHECK(machine_complaint(path).find("must be a name of its own") != std::string::npos);
+}
+
+TEST_CASE("a file may hold what it adds to a machine that TileScope ships") {
+  const Machine h200 = load_machine("h200"), measured = load_machine("h200-measured");
+  CHECK(shipped("h200-measured")["base"] == "h200");
+  CHECK(measured.launch_seconds == h200.launch_seconds);
+  CHECK(measured.cta_progress == h200.cta_progress);
+  CHECK(measured.dram_bytes_per_second.kind == "measured");
+  CHECK(measured.dram_bytes_per_second.value < h200.dram_bytes_per_second.value);
+  CHECK(parse_machine("again", to_json_text(measured, h200)) == measured);
+  Json json = {{"name", "mine"}, {"base", "h200"}};
+  json["peak_flops_per_second"]["fp16"] = shipped("h200-measured")["peak_flops_per_second"]["fp16"];
+  const Machine mine = parse_machine("mine.json", json.dump());
+  CHECK(mine.peak_flops(ElementType::fp16) == measured.peak_flops(ElementType::fp16));
+  CHECK(mine.peak_flops(ElementType::bf16) == h200.peak_flops(ElementType::bf16));
+  json["base"] = "h20O";
+  CHECK(machine_complaint(json).find("a100-40gb") != std::string::npos);
+  json["base"] = "h200-measured";
+  CHECK(machine_complaint(json).find("must be a machine that stands alone") != std::string::npos);
+  json["base"] = 1;
+  CHECK(machine_complaint(json).find("base = 1: must be a string") != std::string::npos);
 }
 
 TEST_CASE("the template of a machine file becomes one when its numbers are filled in") {
