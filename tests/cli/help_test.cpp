@@ -164,7 +164,7 @@ TEST_CASE("zsh, fish and the man page know every command and option") {
     std::ofstream(path) << *script;
     const std::string has = std::string("command -v ") + shell + " >/dev/null 2>&1";
     if (std::system(has.c_str()) != 0) {
-      MESSAGE("skipped: no ", shell, " to read what completes its words");
+      MESSAGE("skipped: no ", std::string(shell), " to read what completes its words");
     } else {
       CHECK(std::system((std::string(shell) + " -n " + path).c_str()) == 0);
     }
