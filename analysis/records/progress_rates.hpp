@@ -8,6 +8,8 @@
 
 namespace tilescope {
 
+inline constexpr double kLeastRate = 1e-3;
+
 /// Progress of a pass's CTAs under oldest-first arbitration. A "cv" is a coefficient of variation: standard
 /// deviation over mean.
 struct ProgressRates {

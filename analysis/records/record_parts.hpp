@@ -44,6 +44,16 @@ struct ProblemFields {
   AttentionProblem read(const JsonField& field) const { return problem_from(field); }
 };
 
+/// Of steps; one beyond these is no measurement, and no replay's clock could hold it.
+struct StepRate {
+  Json write(double rate) const { return rate; }
+  double read(const JsonField& field) const {
+    const double rate = field.positive();
+    if (rate < kLeastRate || rate > 1 / kLeastRate) field.refuse("must lie in 0.001 ... 1000");
+    return rate;
+  }
+};
+
 /// forward or backward
 struct DirectionName {
   Json write(Direction direction) const { return to_string(direction); }

@@ -17,7 +17,7 @@
 #include "analysis/records/progress_rates.hpp"
 #include "cpu_ref/numeric/random_inputs.hpp"
 #include "cpu_ref/schedule/problem.hpp"
-#include "cpu_ref/schedule/tile_schedule.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
 
@@ -112,8 +112,9 @@ inline constexpr TileShape kUnknownTile{0, 0};
 struct PassChoices {
   /// Parts a side of a tile that the mask cuts, where there are several.
   std::optional<std::int64_t> diagonal_slices = std::nullopt;
-  std::optional<std::string> fp8_sums = std::nullopt;  // to_string(Fp8Sums), where not in fp32
-  bool ordered = false;  // kv tiles add to dQ in their order, so that its bits are the same every time
+  std::optional<std::string> fp8_sums = std::nullopt;    // to_string(Fp8Sums), where not in fp32
+  std::optional<BackwardOrder> backward = std::nullopt;  // of a pass that computes gradients
+  std::optional<std::int64_t> warps = std::nullopt, stages = std::nullopt;  // where not the kernel's own
   std::optional<std::string> dq_start = std::nullopt;  // to_string(DqStart), where the sums are not cleared
   bool operator==(const PassChoices&) const = default;
 };
@@ -125,7 +126,8 @@ struct PassRecord {
   TileShape tile;          // kUnknownTile for another library's kernel
   std::int64_t flops = 0;  // matrix products over the visible (query, key) pairs, 2 a multiply-add
   std::int64_t executed_flops =
-      0;  // the same over all that is computed: whole visited tiles, or parts of them
+      0;                          // the same over all that is computed: whole visited tiles, or parts of them
+  std::int64_t exponentials = 0;  // of P: one for each visible pair where it is computed from the scores
   PassChoices choices = {};
   std::optional<ClosedFormBytes> closed_form;
   std::optional<SimulatedBytes> simulated;
@@ -199,6 +201,11 @@ struct RunEntry {
   std::vector<GradientRecord> gradients = {};
   // Where an entry stands for many problems: their number, those that failed; the errors are their largest.
   std::optional<std::int64_t> cases = std::nullopt, failed = std::nullopt;
+  // Of this program's kernels, as their rows have it: what they execute, "cpu" or "gpu", their rung of the
+  // ladder if they have one.
+  std::optional<Algorithm> algorithm = std::nullopt;
+  std::optional<std::string> runs_on = std::nullopt;
+  std::optional<std::int64_t> rung = std::nullopt;
   bool operator==(const RunEntry&) const = default;
 };
 

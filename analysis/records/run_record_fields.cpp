@@ -45,6 +45,15 @@ struct Extent {
   }
 };
 
+struct ProcessorName {
+  Json write(const std::string& name) const { return name; }
+  std::string read(const JsonField& field) const {
+    const std::string name = field.text();
+    if (name != "cpu" && name != "gpu") field.refuse("must be cpu or gpu");
+    return name;
+  }
+};
+
 struct L2StateName {
   Json write(const std::string& state) const { return state; }
   std::string read(const JsonField& field) const {
@@ -53,6 +62,14 @@ struct L2StateName {
     return state;
   }
 };
+
+Algorithm parse_algorithm(std::string_view text) {
+  using enum Algorithm;
+  for (const Algorithm algorithm : {standard, flash1, flash2}) {
+    if (text == to_string(algorithm)) return algorithm;
+  }
+  throw BadInput("algorithm", std::string(text), "must be standard, flash1 or flash2");
+}
 
 /// A number of rows, or false.
 struct RowsOrFalse {
@@ -153,8 +170,8 @@ static void list(Fields& fields, Of<Fields, MeasuredProgress>& measured) {
   constexpr std::int64_t kMostCtas = 1024;
   fields.required("ctas_per_sm", Integer{1, kMostCtas}, measured.ctas_per_sm);
   fields.required("step_cycles", Within{.least = 0}, measured.step_cycles);
-  fields.required("younger_rate", Positive{}, measured.rates.younger_rate);
-  fields.required("alone_rate", Positive{}, measured.rates.alone_rate);
+  fields.required("younger_rate", StepRate{}, measured.rates.younger_rate);
+  fields.required("alone_rate", StepRate{}, measured.rates.alone_rate);
   fields.added("step_cv", Within{.least = 0}, measured.rates.step_cv);
   fields.added("tpc_cv", Within{.least = 0}, measured.rates.tpc_cv);
   fields.added("clock_cv", Within{.least = 0}, measured.rates.clock_cv);
@@ -182,9 +199,12 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.unless(kUnknownTile, "tile", Part<TileShape>{}, pass.tile);
   fields.added("flops", kFlops, pass.flops);
   fields.added("executed_flops", kFlops, pass.executed_flops);
+  fields.unless(std::int64_t{0}, "exponentials", kFlops, pass.exponentials);
   fields.optional("diagonal_slices", Integer{2, kMaxDiagonalSlices}, pass.choices.diagonal_slices);
   fields.optional("fp8_sums", Text{}, pass.choices.fp8_sums);
-  fields.unless(false, "ordered", Flag{}, pass.choices.ordered);
+  fields.optional("backward", Named(parse_backward_order), pass.choices.backward);
+  fields.optional("warps", Integer{1, 64}, pass.choices.warps);
+  fields.optional("stages", Integer{1, 64}, pass.choices.stages);
   fields.optional("dq_start", Text{}, pass.choices.dq_start);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
@@ -227,6 +247,9 @@ template <typename Fields>
 static void list(Fields& fields, Of<Fields, RunEntry>& run) {
   fields.required("problem", ProblemFields{}, run.problem);
   fields.required("kernel", Text{}, run.kernel);
+  fields.optional("algorithm", Named(parse_algorithm), run.algorithm);
+  fields.optional("runs_on", ProcessorName{}, run.runs_on);
+  fields.optional("rung", Integer{1, 64}, run.rung);
   fields.optional("order", Named(parse_tile_order), run.order);
   fields.optional("scan", Named(parse_scan), run.scan);
   fields.optional("inputs", Named(parse_input_kind), run.inputs);

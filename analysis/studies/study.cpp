@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
 #include "common/nearest_names.hpp"
@@ -46,9 +47,7 @@ std::vector<RunEntry> errors_in(ElementType dtype, const std::vector<const Kerne
   std::vector<RunEntry> runs;
   const auto add = [&](const Kernel& kernel, const ProgramOptions& options) {
     kernel.run(options, Direction::forward, tensors, nullptr);
-    RunEntry run;
-    run.problem = tensors.problem();
-    run.kernel = kernel.name;
+    RunEntry run = entry_of(kernel, tensors.problem());
     run.inputs = InputKind::outlier;
     if (options.fp8_sums != Fp8Sums::fp32) {
       PassRecord& pass = run.passes.emplace_back();

@@ -13,6 +13,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/log.hpp"
@@ -37,7 +38,7 @@ DeviceBenchmarkResults time_on_device(const std::vector<BenchmarkCase>& cases,
 
 namespace {
 
-bool on_device(const BenchmarkCase& c) { return c.kernel->name.starts_with("gpu:"); }
+bool times_device(const BenchmarkCase& c) { return on_device(*c.kernel); }
 
 void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settings,
                const CommandContext& context, RunRecord& record) {
@@ -125,7 +126,7 @@ DeviceBenchmarkSettings device_settings(const BenchArguments& arguments) {
 /// Takes the cases on the device out of `cases`.
 std::vector<BenchmarkCase> take_device_cases(std::vector<BenchmarkCase>& cases) {
   const auto device =
-      std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !on_device(c); });
+      std::stable_partition(cases.begin(), cases.end(), [](const auto& c) { return !times_device(c); });
   const std::vector<BenchmarkCase> taken(device, cases.end());
   cases.erase(device, cases.end());
   return taken;

@@ -57,7 +57,9 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
   for (const std::string& kernel : kernels) {
     LineSeries line = line_of(record, kind, kernel, what);
     if (line.points.size() < 2) continue;
-    line.look = looks.take(algorithm_of_kernel(kernel), kernel);
+    const auto ran = std::find_if(record.runs.begin(), record.runs.end(),
+                                  [&kernel](const RunEntry& run) { return run.kernel == kernel; });
+    line.look = looks.take(ran->algorithm, kernel);
     for (const ChartPoint& point : line.points) {
       lengths.push_back(std::llround(point.x));
       highest = std::max(highest, 1.05 * point.y);
@@ -77,7 +79,7 @@ std::string choices_columns(const AttentionProblem& problem, const PassRecord& p
   std::string sums, ordered;
   if (pass.tile != kUnknownTile) {
     if (is_fp8(problem.dtype)) sums = choices.fp8_sums.value_or(std::string(to_string(Fp8Sums::fp32)));
-    ordered = choices.ordered ? "yes" : "no";
+    ordered = choices.backward == BackwardOrder::ordered ? "yes" : "no";
   }
   return fmt::format("{},{},{}", choices.diagonal_slices.value_or(1), sums, ordered);
 }

@@ -9,8 +9,8 @@
 
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/closed_form.hpp"
-#include "analysis/model/counts/pass_choices.hpp"
 #include "analysis/model/counts/run_summary.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "common/log.hpp"
 #include "common/number_format.hpp"
 
@@ -47,22 +47,17 @@ std::string noise_text(const TimeRecord& time) {
 std::string passes_text(const PassRecord& pass) {
   std::string text = pass.name;
   if (pass.choices.fp8_sums) text += ", " + *pass.choices.fp8_sums + " sums";
-  if (pass.choices.ordered) text += ", ordered";
+  if (pass.choices.backward == BackwardOrder::ordered) text += ", ordered";
   return text;
 }
 
 /// To the run of that kernel and problem that lacks the direction; the same on other tiles is another run.
-const RunEntry& add_pass(std::vector<RunEntry>& runs, const std::string& kernel,
-                         const AttentionProblem& problem, PassRecord pass) {
+const RunEntry& add_pass(std::vector<RunEntry>& runs, const RunEntry& ran, PassRecord pass) {
   const auto same = [&](const RunEntry& run) {
-    return run.kernel == kernel && run.problem == problem && !pass_of(run, pass.direction);
+    return run.kernel == ran.kernel && run.problem == ran.problem && !pass_of(run, pass.direction);
   };
   auto run = std::find_if(runs.begin(), runs.end(), same);
-  if (run == runs.end()) {
-    run = runs.insert(runs.end(), RunEntry{});
-    run->problem = problem;
-    run->kernel = kernel;
-  }
+  if (run == runs.end()) run = runs.insert(runs.end(), ran);
   run->passes.push_back(std::move(pass));
   return *run;
 }
@@ -83,8 +78,9 @@ std::optional<BenchRate> sum_of(const RunEntry& run) {
 
 /// Adds the pass to the runs, and its row to the table: below it the sum of both directions, once they are
 /// there.
-void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const std::string& kernel,
-                     const AttentionProblem& problem, PassRecord pass) {
+void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const RunEntry& ran, PassRecord pass) {
+  const std::string& kernel = ran.kernel;
+  const AttentionProblem& problem = ran.problem;
   const auto tera = [](double flops_per_second) { return fmt::format("{:.1f}", 1e-12 * flops_per_second); };
   const std::optional<double> clock_hz = pass.time->sm_clock_hz;
   rows.push_back({kernel, describe(problem), passes_text(pass), tile_text(pass),
@@ -92,7 +88,7 @@ void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const std::string&
                   std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass)),
                   clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *clock_hz) : "-",
                   clock_hz ? fmt::format("{:.0f}", 1e-3 * pass.time->median_s * *clock_hz) : "-"});
-  const auto sum = sum_of(add_pass(runs, kernel, problem, std::move(pass)));
+  const auto sum = sum_of(add_pass(runs, ran, std::move(pass)));
   if (!sum) return;
   rows.push_back({kernel, describe(problem), sum->what(), "", format_seconds(sum->median_s), "", "",
                   tera(sum->paper_flops_per_second), "", ""});
@@ -112,11 +108,8 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
+    pass.exponentials += exponentials(program);
     note_choices(pass.choices, program);
-  }
-  for (const TileProgram& program : programs) {
-    if (program.launch.warps > 0) pass.counters["warps"] = std::int64_t{program.launch.warps};
-    if (program.launch.stages > 0) pass.counters["stages"] = std::int64_t{program.launch.stages};
   }
   pass.time = time_record(samples_s);
   return pass;
@@ -157,7 +150,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
     add_row(passes_text(pass), tile_text(pass), pass.time->median_s, noise_text(*pass.time),
             static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s);
     if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
-    const auto sum = sum_of(add_pass(report.runs, kernel, c.problem, std::move(pass)));
+    const auto sum = sum_of(add_pass(report.runs, entry_of(*c.kernel, c.problem), std::move(pass)));
     if (sum) add_row(sum->what(), "", sum->median_s, "", sum->useful_flops_per_second);
   }
   report.text = align_columns(rows, "", kRight);
@@ -193,7 +186,7 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       });
     }
     pass.time->sm_clock_hz = times.sm_clock_hz;
-    add_device_pass(rows, report.runs, std::string(c.kernel->name), c.problem, std::move(pass));
+    add_device_pass(rows, report.runs, entry_of(*c.kernel, c.problem), std::move(pass));
     const bool group_ends =
         i + 1 == cases.size() || cases[i + 1].problem != c.problem || cases[i + 1].direction != c.direction;
     if (!group_ends) continue;
@@ -204,9 +197,13 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
       pass_of_peer.direction = peer.direction;
       pass_of_peer.tile = kUnknownTile;
       pass_of_peer.flops = pass_of_peer.executed_flops = useful_flops(peer.problem, peer.direction);
+      if (peer.direction == Direction::forward) pass_of_peer.exponentials = peer.problem.visible_pairs();
       pass_of_peer.time = time_record(in_nanoseconds(peer.times.samples_s));
       if (peer.times.sm_clock_hz > 0) pass_of_peer.time->sm_clock_hz = peer.times.sm_clock_hz;
-      add_device_pass(rows, report.runs, peer.peer, peer.problem, std::move(pass_of_peer));
+      RunEntry ran;
+      ran.problem = peer.problem;
+      ran.kernel = peer.peer;
+      add_device_pass(rows, report.runs, ran, std::move(pass_of_peer));
     }
   }
   for (RunEntry& run : report.runs) run.l2 = "cold";

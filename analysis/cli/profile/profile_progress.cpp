@@ -8,6 +8,7 @@
 
 #include "analysis/cli/profile/profile.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/ctas/cta_progress.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/statistics.hpp"
@@ -93,8 +94,7 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
     progress.step(job.title());
-    RunEntry run{
-        .problem = job.problem, .kernel = std::string(job.kernel->row.name), .passes = {}, .error = {}};
+    RunEntry run = entry_of(job.kernel->row, job.problem);
     for (const Direction direction : job.directions) {
       PassRunner runner(*job.kernel, job.problem, direction,
                         options_on(machine, job.kernel->row, job.problem, direction, job.options));

@@ -16,6 +16,7 @@
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/cli/run/input_files.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
 #include "analysis/records/files/npy_file.hpp"
 #include "analysis/records/files/text_file.hpp"
@@ -132,9 +133,7 @@ std::vector<TileProgram> programs_of(const RunPlan& plan) {
 
 RunRecord record_of(const RunPlan& plan, const CommandContext& context) {
   RunRecord record = start_record(context.argv);
-  RunEntry& entry = record.runs.emplace_back();
-  entry.problem = plan.problem;
-  entry.kernel = plan.kernel->name;
+  RunEntry& entry = record.runs.emplace_back(entry_of(*plan.kernel, plan.problem));
   entry.order = plan.options.order;
   entry.scan = plan.options.scan;
   if (plan.random()) entry.inputs = plan.kind;

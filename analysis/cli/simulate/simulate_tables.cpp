@@ -132,8 +132,8 @@ struct Reach {
 Reach reach_of(const PassRecord& pass, const AttentionProblem& problem, const Machine& machine) {
   const auto dram = pass.simulated ? std::optional(std::llround(dram_bytes(pass))) : std::nullopt;
   const std::vector<Ceiling> ceilings = ceilings_of(machine, problem.dtype);
-  const Roofline roof = roofline(
-      {pass.flops, std::llround(sm_l2_bytes(pass)), dram, exponentials(problem, pass.name)}, ceilings);
+  const Roofline roof =
+      roofline({pass.flops, std::llround(sm_l2_bytes(pass)), dram, pass.exponentials}, ceilings);
   const bool firm = std::none_of(ceilings.begin(), ceilings.end(), [&roof](const Ceiling& ceiling) {
     return ceiling.name == roof.limit && !ceiling.documented;
   });

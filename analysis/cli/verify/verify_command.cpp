@@ -20,6 +20,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/verify/verify.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
@@ -53,8 +54,8 @@ std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vec
 }
 
 void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels) {
-  const bool any = std::any_of(kernels.begin(), kernels.end(),
-                               [](const Kernel* kernel) { return kernel->name.starts_with("gpu:"); });
+  const bool any =
+      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return on_device(*kernel); });
   if (!any) return;
   const DeviceFacts device = device_facts().value();
   machine.name = device.name;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/cli/verify/verify.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/simulate_run.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/judge/locate.hpp"
@@ -161,9 +162,7 @@ std::string named_with_order(const Kernel& kernel, const ProgramOptions& options
 
 RunEntry verdict_entry(const VerifyCase& verify_case, const Kernel& kernel, const ProgramOptions& options,
                        const Verdict& verdict) {
-  RunEntry entry;
-  entry.problem = verify_case.problem;
-  entry.kernel = kernel.name;
+  RunEntry entry = entry_of(kernel, verify_case.problem);
   entry.order = options.order;
   entry.scan = options.scan;
   entry.inputs = verify_case.inputs;
@@ -209,7 +208,7 @@ namespace {
 std::set<TensorName> unordered_outputs(const Kernel& kernel, const AttentionProblem& problem,
                                        const ProgramOptions& options) {
   std::set<TensorName> names;
-  if (kernel.name.starts_with("cpu:")) return names;
+  if (!on_device(kernel)) return names;
   for (const TileProgram& program : kernel.programs(Direction::backward, problem, options)) {
     for (const auto& phase : program.phases) {
       for (const Operand& operand : phase) {

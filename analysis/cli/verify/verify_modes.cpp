@@ -13,6 +13,7 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/verify/sampled_rows.hpp"
 #include "analysis/cli/verify/verify.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
 #include "cpu_ref/judge/gradient_check.hpp"
@@ -30,9 +31,7 @@ std::vector<AttentionProblem> gradient_problems() {
 VerifyOutcome judge_gradients(const Kernel& kernel, const AttentionProblem& problem,
                               const ProgramOptions& options) {
   VerifyOutcome outcome;
-  RunEntry& entry = outcome.entries.emplace_back();
-  entry.problem = problem;
-  entry.kernel = std::string(kernel.name);
+  RunEntry& entry = outcome.entries.emplace_back(entry_of(kernel, problem));
   std::map<std::string, double> shares;
   bool passed = true;
   for (const GradientCheck& check : check_gradients(kernel, problem, options)) {
@@ -138,7 +137,7 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
 
 int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
   const AttentionProblem problem = options.problem.problem();
-  const bool on_devices = options.kernel.kernels({"cpu:flash2"}).front()->name.starts_with("gpu:");
+  const bool on_devices = on_device(*options.kernel.kernels({"cpu:flash2"}).front());
   const std::shared_ptr<ProcessGroup> processes = options.gpus.processes(on_devices);
   const ProgramRunner run = program_runner(options.gpus, processes, options.kernel, problem, "cpu:flash2");
   const VerifyJob job = problem_jobs(options, options.kernel.kernels({"cpu:flash2"})).front();

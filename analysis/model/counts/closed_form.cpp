@@ -287,17 +287,11 @@ std::int64_t paper_flops(const AttentionProblem& p, Direction direction) {
   return p.causal ? flops / 2 : flops;
 }
 
-std::int64_t exponentials(const AttentionProblem& problem, std::string_view pass) {
-  std::int64_t computing = 0;
-  for (std::size_t start = 0; start <= pass.size();) {
-    const std::size_t end = std::min(pass.find_first_of("+&", start), pass.size());
-    const std::string_view name = pass.substr(start, end - start);
-    for (const std::string_view computes : {"forward", "softmax", "dkdv", "dq", "dkdvdq", "dqdkdv"}) {
-      computing += name == computes ? 1 : 0;
-    }
-    start = end + 1;
-  }
-  return computing * problem.visible_pairs();
+std::int64_t exponentials(const TileProgram& program) {
+  using enum PassName;
+  const bool computes_probs = program.name == forward || program.name == softmax || program.name == dkdv ||
+                              program.name == dq || program.name == dkdvdq || program.name == dqdkdv;
+  return computes_probs ? program.problem.visible_pairs() : 0;
 }
 
 ReadWriteBytes compulsory_bytes(const AttentionProblem& problem, Direction direction) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "analysis/records/run_record.hpp"
@@ -47,9 +46,8 @@ std::int64_t useful_flops(const AttentionProblem& problem, Direction direction);
 /// causal mask, 2.5 times as much backward. Rounded down.
 std::int64_t paper_flops(const AttentionProblem& problem, Direction direction);
 
-/// Exponentials of a pass by its name: one for each visible pair where it computes P from the scores, none
-/// elsewhere. Passes that were timed together are named with a + between them.
-std::int64_t exponentials(const AttentionProblem& problem, std::string_view pass);
+/// One for each visible pair where the pass computes P from the scores, none elsewhere.
+std::int64_t exponentials(const TileProgram& program);
 
 struct ReadWriteBytes {
   std::int64_t read_bytes = 0;

@@ -73,6 +73,7 @@ std::optional<PassRecord> direction_total(const RunEntry& run, Direction directi
     if (pass.direction != direction) continue;
     total.name += (std::exchange(any, true) ? "+" : "") + pass.name;
     total.executed_flops += pass.executed_flops;
+    total.exponentials += pass.exponentials;
     add(total.closed_form, pass.closed_form);
     add(total.simulated, pass.simulated);
     add(total.measured, pass.measured);

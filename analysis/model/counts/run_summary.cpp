@@ -11,18 +11,14 @@
 namespace tilescope {
 namespace {
 
-/// What tells the kernels of FlashAttention-2's backward orders apart is the name of their main pass.
-std::string_view backward_order_name(const std::vector<const PassRecord*>& passes) {
-  // Passes that were timed together stand as one, "delta+dkdvdq+convert".
-  const auto has = [&passes](std::string_view name) {
-    return std::any_of(passes.begin(), passes.end(), [name](const PassRecord* pass) {
-      return fmt::format("+{}+", pass->name).find(fmt::format("+{}+", name)) != std::string::npos;
-    });
-  };
-  if (has("dkdv&dq")) return " joined";
-  if (has("dkdv")) return " split";
-  if (has("delta") && has("dkdvdq")) return " fused";
-  if (has("dqdkdv")) return " rows";
+/// " fused": what a label names the backward order by, if the algorithm has several. That kv tiles come in
+/// order is a choice beside it.
+std::string order_label(const std::vector<const PassRecord*>& passes) {
+  for (const PassRecord* pass : passes) {
+    const std::optional<BackwardOrder> order = pass->choices.backward;
+    if (order)
+      return fmt::format(" {}", to_string(*order == BackwardOrder::ordered ? BackwardOrder::fused : *order));
+  }
   return "";
 }
 
@@ -34,7 +30,7 @@ std::optional<ReadWriteBytes> both(std::optional<std::int64_t> read, std::option
 void set_totals(RunSummary& summary, const PassRecord& total) {
   summary.useful_flops = total.flops;
   summary.executed_flops = total.executed_flops;
-  summary.exponentials = exponentials(summary.problem(), total.name);
+  summary.exponentials = total.exponentials;
   summary.compulsory = compulsory_bytes(summary.problem(), summary.direction);
   if (const auto& closed = total.closed_form) {
     summary.closed_form = {closed->sm_l2_read_bytes, closed->sm_l2_write_bytes};
@@ -87,7 +83,7 @@ std::string choices_of(const RunEntry& run, const std::vector<const PassRecord*>
     choices.push_back(fmt::format("{} diagonal slices", slices));
   if (const auto& sums = passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
   if (std::any_of(passes.begin(), passes.end(),
-                  [](const PassRecord* pass) { return pass->choices.ordered; })) {
+                  [](const PassRecord* pass) { return pass->choices.backward == BackwardOrder::ordered; })) {
     choices.emplace_back("ordered");
   }
   if (orders && run.pages == PagePlacement::random) choices.emplace_back("random pages");
@@ -113,14 +109,6 @@ bool is_output(std::string_view option) {
 }
 
 }  // namespace
-
-std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel) {
-  const std::string_view name = kernel.substr(kernel.find(':') + 1);
-  for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
-    if (name.starts_with(to_string(algorithm))) return algorithm;
-  }
-  return std::nullopt;
-}
 
 std::optional<Machine> machine_of(const RunSummary& run) {
   if (run.machine_model.empty()) return std::nullopt;
@@ -171,8 +159,8 @@ std::string problem_text(const RunSummary& run, bool with_seqlen) {
 
 std::string run_label(const RunEntry& run, Direction direction, bool orders) {
   const std::vector<const PassRecord*> passes = passes_of(run, direction);
-  std::string label = run.kernel.starts_with("cpu:") ? run.kernel.substr(4) : run.kernel;
-  if (direction == Direction::backward) label += backward_order_name(passes);
+  std::string label = run.runs_on == "cpu" ? run.kernel.substr(run.kernel.find(':') + 1) : run.kernel;
+  if (direction == Direction::backward) label += order_label(passes);
   const std::string choices = choices_of(run, passes, orders);
   return choices.empty() ? label : label + " (" + choices + ")";
 }
@@ -190,7 +178,7 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records) {
         if (summary.passes.empty() || only_judged(run) || only_progress(run)) continue;
         summary.label = run_label(run, direction);
         summary.diagonal_slices = diagonal_slices(summary.passes);
-        summary.algorithm = algorithm_of_kernel(run.kernel);
+        summary.algorithm = run.algorithm;
         set_totals(summary, *direction_total(run, direction));
         set_tile_and_machine(summary);
         summaries.push_back(std::move(summary));

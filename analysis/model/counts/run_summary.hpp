@@ -22,7 +22,7 @@ struct RunSummary {
   std::vector<const PassRecord*> passes;
 
   std::string label;                   // "flash2 split": kernel without "cpu:", and its backward order
-  std::optional<Algorithm> algorithm;  // by the kernel's name
+  std::optional<Algorithm> algorithm;  // of our kernels
   TileShape tile;                      // of the pass that moves most
   std::int64_t useful_flops = 0;       // of the direction, however it is computed
   std::int64_t executed_flops = 0;
@@ -48,9 +48,6 @@ std::vector<RunSummary> summarize(const std::vector<RunRecord>& records);
 /// The machine that a run was simulated on; nothing when there is none or it was a file that this machine
 /// lacks.
 std::optional<Machine> machine_of(const RunSummary& run);
-
-/// The algorithm that "cpu:flash2" or "gpu:flash2-mma" executes, by its name.
-std::optional<Algorithm> algorithm_of_kernel(std::string_view kernel);
 
 /// "./tilescope simulate --preset fa2-16k": the command line `argv`, without where it wrote.
 std::string command_text(const std::vector<std::string>& argv);

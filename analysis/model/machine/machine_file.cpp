@@ -132,8 +132,8 @@ static void list(Fields& fields, Of<Fields, PassProgress>& pass) {
   fields.required("pass", Text{}, pass.pass);
   fields.required("head_dim", Integer{1, kMaxHeadDim}, pass.head_dim);
   fields.required("dtype", Named(parse_element_type), pass.dtype);
-  fields.required("younger_rate", Positive{}, pass.rates.younger_rate);
-  fields.required("alone_rate", Positive{}, pass.rates.alone_rate);
+  fields.required("younger_rate", StepRate{}, pass.rates.younger_rate);
+  fields.required("alone_rate", StepRate{}, pass.rates.alone_rate);
   fields.unless(0.0, "step_cv", Positive{}, pass.rates.step_cv);
   fields.unless(0.0, "tpc_cv", Positive{}, pass.rates.tpc_cv);
   fields.unless(0.0, "clock_cv", Positive{}, pass.rates.clock_cv);

@@ -16,12 +16,6 @@ std::vector<Direction> directions_of(const RunEntry& run) {
   return directions;
 }
 
-const PassRecord* find_pass(const RunEntry& run, PassName name) {
-  const auto found = std::find_if(run.passes.begin(), run.passes.end(),
-                                  [name](const PassRecord& pass) { return pass.name == to_string(name); });
-  return found == run.passes.end() ? nullptr : &*found;
-}
-
 /// Whether two records hold the same passes of the same runs, in the same order.
 bool same_runs(const RunRecord& one, const RunRecord& other) {
   const auto same_pass = [](const PassRecord& a, const PassRecord& b) {
@@ -40,21 +34,22 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
   ProgramOptions options = kernel.default_options(run.problem);
   options.order = run.order.value_or(TileOrder::row_major);
   options.scan = run.scan.value_or(Scan::ascending);
-  for (int i = 0; i < kNumPasses; ++i) {
-    const auto name = static_cast<PassName>(i);
-    const PassRecord* pass = find_pass(run, name);
-    if (pass == nullptr) continue;
-    options[name].tile = pass->tile;
-    const PassChoices& choices = pass->choices;
+  for (const PassRecord& pass : run.passes) {
+    const PassChoices& choices = pass.choices;
+    for (int i = 0; i < kNumPasses; ++i) {
+      if (pass.name != to_string(static_cast<PassName>(i))) continue;
+      options.passes[static_cast<std::size_t>(i)] = {
+          .tile = pass.tile,
+          .row_reads = options.passes[static_cast<std::size_t>(i)].row_reads,
+          .launch = {static_cast<int>(choices.warps.value_or(0)),
+                     static_cast<int>(choices.stages.value_or(0))}};
+    }
     if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
     if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
+    if (!choices.backward) continue;
+    options.backward = *choices.backward;
+    options.dq_start = choices.dq_start ? parse_dq_start(*choices.dq_start) : DqStart::cleared;
   }
-  if (find_pass(run, PassName::dkdv)) options.backward = BackwardOrder::split;
-  if (const PassRecord* pass = find_pass(run, PassName::dkdvdq)) {
-    options.backward = pass->choices.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
-    options.dq_start = pass->choices.dq_start ? parse_dq_start(*pass->choices.dq_start) : DqStart::cleared;
-  }
-  if (find_pass(run, PassName::dqdkdv)) options.backward = BackwardOrder::rows;
   return options;
 }
 
@@ -77,6 +72,7 @@ RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine
     PassRecord& pass = both.passes[i];
     pass.flops = simulated.passes[i].flops;
     pass.executed_flops = simulated.passes[i].executed_flops;
+    pass.exponentials = simulated.passes[i].exponentials;
     pass.closed_form = simulated.passes[i].closed_form;
     pass.simulated = simulated.passes[i].simulated;
   }
@@ -85,6 +81,9 @@ RunEntry simulate_again(const RunEntry& run, const Kernel& kernel, const Machine
 
 RunEntry without_measurements(const RunEntry& run) {
   RunEntry kept{.problem = run.problem, .kernel = run.kernel, .passes = {}, .error = {}};
+  kept.algorithm = run.algorithm;
+  kept.runs_on = run.runs_on;
+  kept.rung = run.rung;
   kept.order = run.order;
   kept.scan = run.scan;
   kept.pages = run.pages;
@@ -95,6 +94,7 @@ RunEntry without_measurements(const RunEntry& run) {
     model.tile = pass.tile;
     model.flops = pass.flops;
     model.executed_flops = pass.executed_flops;
+    model.exponentials = pass.exponentials;
     model.choices = pass.choices;
     model.closed_form = pass.closed_form;
     model.simulated = pass.simulated;

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "analysis/model/counts/closed_form.hpp"
-#include "analysis/model/counts/pass_choices.hpp"
+#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/model/replay/traffic_simulator.hpp"
 
 namespace tilescope {
@@ -120,6 +120,7 @@ PassRecord counted_pass(Direction direction, const TileProgram& program) {
   pass.tile = program.tile;
   pass.flops = useful_flops(program);
   pass.executed_flops = executed_flops(program);
+  pass.exponentials = exponentials(program);
   note_choices(pass.choices, program);
   pass.closed_form = closed_form_bytes(program);
   return pass;
@@ -128,9 +129,7 @@ PassRecord counted_pass(Direction direction, const TileProgram& program) {
 RunEntry simulate_run(const Kernel& kernel, const AttentionProblem& problem,
                       std::span<const PlannedPass> passes, const Machine& machine,
                       const SimulationOptions& options) {
-  RunEntry run;
-  run.problem = problem;
-  run.kernel = kernel.name;
+  RunEntry run = entry_of(kernel, problem);
   run.pages = options.pages;
   for (const PlannedPass& planned : passes) {
     PassRecord pass = counted_pass(planned.direction, planned.program);

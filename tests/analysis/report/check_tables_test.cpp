@@ -29,6 +29,7 @@ TEST_CASE("verdicts have a section, and a failed case stands out in it") {
 TEST_CASE("what verify found of GPU kernels has columns and a section of its own") {
   RunEntry run = simulated(Algorithm::flash2, 64, {16, 16});
   run.kernel = "gpu:flash2-mma";
+  run.runs_on = "gpu";
   run.error = {{"o", {1e-3, 1e-4, 2, 0, 2e-3}}};
   const std::string without = to_markdown(make_report({{fixed_record({run})}}), "figures");
   CHECK(contains(without, "| gpu:flash2-mma | fp16 | 1 | 0.50 |"));

@@ -37,11 +37,13 @@ TEST_CASE("the overview: what must move, models and counters, of the longest pro
       if (seqlen == 256 && algorithm == Algorithm::flash1) continue;
       RunEntry& run = runs.emplace_back(simulated(algorithm, seqlen, {16, 16}));
       run.kernel = "gpu:" + run.kernel.substr(4);
+      run.runs_on = "gpu";
       for (PassRecord& pass : run.passes) pass.measured = MeasuredBytes{1 << 20, 1 << 20, 1 << 21, 1 << 21};
     }
   }
   runs.push_back(runs[1]);
   runs.back().kernel = "gpu:flash3";
+  runs.back().algorithm = Algorithm::flash2;
   runs.back().scan = Scan::descending;  // its own choice
   const std::vector<RunRecord> records = {fixed_record(runs)}, one = {fixed_record({runs[0]})};
   const std::vector<RunSummary> all = summarize(records);
@@ -94,6 +96,7 @@ TEST_CASE("measured sweeps tell how far model and measurement differ, and how th
 RunEntry reading(std::int64_t dram_bytes, bool measured, std::optional<Scan> scan) {
   RunEntry run = simulated(Algorithm::flash2, 2048, {128, 128});
   run.kernel = "gpu:flash2-mma";
+  run.runs_on = "gpu";
   run.scan = scan;
   std::erase_if(run.passes, [](const PassRecord& pass) { return pass.direction == Direction::backward; });
   PassRecord& pass = run.passes.front();

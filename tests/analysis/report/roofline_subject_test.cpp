@@ -27,6 +27,7 @@ TEST_CASE("a measured run stands on its device's ceilings, with its bytes and it
   RunEntry run = half_precision_run();
   for (PassRecord& pass : run.passes) {
     pass.simulated.reset();
+    pass.exponentials = run.problem.visible_pairs();
     pass.measured = MeasuredBytes{3 * kBytes, kBytes, 2 * kBytes, kBytes};
   }
   RunRecord record = record_of({run});

@@ -16,9 +16,11 @@ TEST_CASE("a time on the CPU stands beside the rate of a matrix product in the s
   RunEntry timed;
   timed.problem = {.heads = 2, .heads_kv = 2, .seqlen_q = 64, .seqlen_k = 64, .dtype = ElementType::fp16};
   timed.kernel = "cpu:flash2";
+  timed.runs_on = "cpu";
   PassRecord& pass = timed.passes.emplace_back();
   pass.name = "delta+dkdvdq+convert";
   pass.direction = Direction::backward;
+  pass.choices.backward = BackwardOrder::fused;
   pass.time = TimeRecord{2e-3, 1e-3, 0.05, {2e-3}};
   const double rate = static_cast<double>(useful_flops(timed.problem, Direction::backward)) / 2e-3;
   pass.counters = {{"threads", std::int64_t{2}}, {"sgemm_flops_per_second", 2 * rate}};
@@ -40,7 +42,12 @@ RunEntry device_run(const std::string& kernel, std::int64_t seqlen, double flops
   run.kernel = kernel;
   PassRecord& pass = run.passes.emplace_back();
   pass.name = "forward";
-  if (!kernel.starts_with("gpu:")) pass.tile = kUnknownTile;
+  if (kernel.starts_with("gpu:")) {
+    run.algorithm = Algorithm::flash2;
+    run.runs_on = "gpu";
+  } else {
+    pass.tile = kUnknownTile;
+  }
   const double seconds = static_cast<double>(paper_flops(run.problem, Direction::forward)) / flops_per_second;
   pass.time = TimeRecord{seconds, seconds, 0, {seconds}};
   return run;

@@ -179,9 +179,8 @@ std::vector<TileProgram> programs_of(const RunSummary& run) {
   if (!run.algorithm) return {};
   ProgramOptions options = ProgramOptions::with_tile(run.passes.front()->tile);
   for (const PassRecord* pass : run.passes) {
-    if (pass->name == "dq") options[PassName::dq].tile = pass->tile;
-    if (pass->name == "dkdvdq") options.backward = BackwardOrder::fused;
-    if (pass->name == "dqdkdv") options.backward = BackwardOrder::rows;
+    if (pass->name == to_string(PassName::dq)) options[PassName::dq].tile = pass->tile;
+    if (pass->choices.backward) options.backward = *pass->choices.backward;
   }
   std::vector<TileProgram> programs = build_programs(*run.algorithm, run.direction, run.problem(), options);
   const bool same = std::equal(programs.begin(), programs.end(), run.passes.begin(), run.passes.end(),

@@ -72,10 +72,9 @@ AllJudged judge_all(const std::vector<RunRecord>& records) {
     bool used = false;
     for (const RunEntry& run : record.runs) {
       if (!was_judged(run)) continue;
-      const std::optional<Algorithm> algorithm = algorithm_of_kernel(run.kernel);
-      add_verdict(
-          all.by_kernel[{algorithm ? static_cast<int>(*algorithm) : 3, run.kernel, run.problem.dtype}], run);
-      const bool on_device = run.kernel.starts_with("gpu:");
+      const int algorithm = run.algorithm ? static_cast<int>(*run.algorithm) : 3;
+      add_verdict(all.by_kernel[{algorithm, run.kernel, run.problem.dtype}], run);
+      const bool on_device = run.runs_on == "gpu";
       add_new(all.machines,
               (on_device ? record.machine.name : record.machine.cpu).value_or("an unknown machine"));
       used = true;

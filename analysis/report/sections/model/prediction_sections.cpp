@@ -228,7 +228,7 @@ std::vector<Choices> predictions(const std::vector<RunSummary>& runs) {
   std::vector<Choices> groups;
   std::map<std::string, std::size_t> index;
   for (const RunSummary& run : runs) {
-    if (!run.simulated_dram || run.measured_dram || !run.run->kernel.starts_with("gpu:")) continue;
+    if (!run.simulated_dram || run.measured_dram || run.run->runs_on != "gpu") continue;
     const auto [place, added] = index.try_emplace(key_text(run), groups.size());
     if (added) groups.emplace_back();
     groups[place->second][choice_text(*run.run)].predicted = &run;

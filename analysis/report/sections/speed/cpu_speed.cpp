@@ -22,7 +22,7 @@ std::optional<double> counter(const RunSummary& run, const char* name) {
 
 constexpr const char* kProductRate = "sgemm_flops_per_second";
 
-bool timed_on_cpu(const RunSummary& run) { return run.median_seconds && run.run->kernel.starts_with("cpu:"); }
+bool timed_on_cpu(const RunSummary& run) { return run.median_seconds && run.run->runs_on == "cpu"; }
 
 double cpu_rate(const RunSummary& run) { return static_cast<double>(run.useful_flops) / *run.median_seconds; }
 

@@ -19,11 +19,11 @@ namespace {
 
 /// Timed by `bench`, that is: `profile` counts bytes too, with each launch by itself.
 bool timed_on_device(const RunSummary& run) {
-  return run.median_seconds && !run.run->kernel.starts_with("cpu:") && !run.closed_form;
+  return run.median_seconds && run.run->runs_on != "cpu" && !run.closed_form;
 }
 
 /// Whether it is a kernel of TileScope's.
-bool is_ours(const RunSummary& run) { return run.run->kernel.starts_with("gpu:"); }
+bool is_ours(const RunSummary& run) { return run.run->runs_on == "gpu"; }
 
 /// By the papers' count. [FLOP/s]
 double paper_rate(const RunSummary& run) {

@@ -101,7 +101,7 @@ void check_pass(const PassRecord& pass) {
   const double written = left_over(*pass.measured->sm_l2_write_bytes, pass.closed_form->sm_l2_write_bytes,
                                    sum_of(causes, false));
   // Kv tiles that wait for each other look at their flags again and again, which the closed form has once.
-  const bool waits = pass.choices.ordered || pass.choices.dq_start;
+  const bool waits = pass.choices.backward == BackwardOrder::ordered || pass.choices.dq_start;
   CHECK(read >= -kMostOfReads);
   CHECK((waits || read <= kMostOfReads));
   CHECK(std::abs(written) <= kMostOfWrites);

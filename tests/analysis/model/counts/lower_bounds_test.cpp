@@ -26,6 +26,19 @@ std::int64_t on_chip_elements(const TileProgram& program) {
   return elements;
 }
 
+TEST_CASE("the chip is one processor with its L2 and all SMs, and an entry costs no more than half a read") {
+  Machine machine;
+  machine.sm_count = {2, "test", "datasheet"};
+  machine.l2_bytes = {100, "test", "datasheet"};
+  machine.on_chip_bytes_per_sm = {10, "test", "datasheet"};
+  CHECK(chip_memory(machine).processors == 1);
+  CHECK(chip_memory(machine).bytes_per_processor == 120);
+  CHECK(sm_memory(machine).processors == 2);
+  CHECK(sm_memory(machine).bytes_per_processor == 10);
+  CHECK(score_read_bound(1000, 8, 2, 3) == doctest::Approx(1000 * 0.5 - 3 * 2));
+  CHECK(score_read_bound(1000, 8, 256, 3) == doctest::Approx(1000 * 0.25 - 3 * 256));
+}
+
 TEST_CASE("no program reads less than the bound for the memory that it uses") {
   constexpr int kRandomProblems = 300;
   int not_vacuous = 0;

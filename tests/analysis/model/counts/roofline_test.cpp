@@ -3,7 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 #include "analysis/model/counts/closed_form.hpp"
+#include "tests/analysis/algorithm_choices.hpp"
 
 namespace tilescope {
 namespace {
@@ -80,12 +83,13 @@ TEST_CASE("exponentials: one for each visible pair where a pass computes P") {
   problem.seqlen_q = problem.seqlen_k = 10;
   problem.causal = true;
   const std::int64_t pairs = 3 * 55;
-  for (const char* pass : {"forward", "softmax", "dkdv", "dq", "dkdvdq", "dqdkdv"}) {
-    CHECK(exponentials(problem, pass) == pairs);
+  const std::set<PassName> computing = {PassName::forward, PassName::softmax, PassName::dkdv,
+                                        PassName::dq,      PassName::dkdvdq,  PassName::dqdkdv};
+  for (const testing::AlgorithmChoice& choice : testing::kAlgorithmChoices) {
+    for (const TileProgram& program : testing::programs_of(choice, problem, {})) {
+      CHECK(exponentials(program) == (computing.contains(program.name) ? pairs : 0));
+    }
   }
-  for (const char* pass : {"delta", "convert", "scores", "dq_gemm"}) CHECK(exponentials(problem, pass) == 0);
-  CHECK(exponentials(problem, "delta+dkdv+dq") == 2 * pairs);
-  CHECK(exponentials(problem, "delta+dkdv&dq") == 2 * pairs);
 }
 
 }  // namespace tilescope

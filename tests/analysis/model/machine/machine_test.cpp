@@ -188,6 +188,10 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   json = shipped("h200");
   json["cta_progress"]["value"][0]["younger_rate"] = 0;
   expect(json, "cta_progress.value[0].younger_rate", "above 0");
+  for (const double rate : {1e-300, 1e-4, 1e4}) {  // steps of which no clock holds the times
+    json["cta_progress"]["value"][0]["younger_rate"] = rate;
+    expect(json, "cta_progress.value[0].younger_rate", "0.001 ... 1000");
+  }
   json = shipped("h200");
   json["cta_progress"]["value"][0]["step_cv"] = -0.01;
   expect(json, "cta_progress.value[0].step_cv", "above 0");

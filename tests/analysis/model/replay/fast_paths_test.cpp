@@ -145,6 +145,18 @@ TEST_CASE("a split L2 moves what a plain one moves") {
   CHECK(written_again > 20);
 }
 
+TEST_CASE("steps whose lines do not fit their sets are made by every CTA") {
+  AttentionProblem p{.batch = 1, .heads = 1, .seqlen_q = 16 * 8, .seqlen_k = 16 * 4, .head_dim = 256};
+  const auto programs =
+      build_programs(Algorithm::flash2, Direction::forward, p, ProgramOptions::with_tile({16, 16}));
+  // K and V of a tile are 256 lines, for 128 sets of one line.
+  const SplitL2Shape shape{128 * SplitL2Shape::kLineBytes, 1, {{4, 0}, {4, 1}}};
+  const CtaSchedule schedule{.co_resident_ctas = 8, .sm_groups = shape.sm_groups};
+  const SplitL2Traffic traffic = simulate_split_l2(programs.front(), schedule, shape);
+  CHECK(traffic == testing::plain_split_l2(programs.front(), schedule, shape, PagePlacement::contiguous));
+  CHECK(traffic.dram_read_bytes > 2 * closed_form_bytes(programs.front()).compulsory_read_bytes);
+}
+
 TEST_CASE("an LRU cache of one size moves what the stack says of that size") {
   for (int seed = 0; seed < 160; ++seed) {
     CAPTURE(seed);

@@ -53,6 +53,18 @@ TEST_CASE("a CTA that may be on the SM before its first note and after its last 
   CHECK(measured_progress(times, 2)->rates.alone_rate == 1.0);
 }
 
+TEST_CASE("a CTA may be on its SM for nearly two more steps after its last note") {
+  StepTimes times;
+  times.ctas.push_back(even_steps(0, 1000, 1000, 21));  // notes up to 22000
+  std::vector<std::uint32_t>& begun = times.ctas[0].begun;
+  begun.push_back(22500);  // a fast step, in which the other may still run
+  for (int i = 1; i <= 20; ++i) begun.push_back(22500 + 1000 * static_cast<std::uint32_t>(i));
+  times.ctas.push_back(even_steps(0, 1000, 1000, 20));  // notes up to 21000
+  const std::optional<MeasuredProgress> measured = measured_progress(times, 2);
+  REQUIRE(measured);
+  CHECK(measured->rates.alone_rate == doctest::Approx(1.0));
+}
+
 TEST_CASE("the clock may wrap, and several steps may lie between notes") {
   StepTimes times{.every = 4, .ctas = {}};
   for (int sm = 0; sm < 3; ++sm) {
