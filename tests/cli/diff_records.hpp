@@ -16,6 +16,7 @@ inline constexpr std::int64_t kBytes = 1000;  // of every byte count of every pa
 inline RunEntry run_of(const std::string& kernel) {
   RunEntry run;
   run.kernel = kernel;
+  run.runs_on = kernel.substr(0, kernel.find(':'));
   run.problem.seqlen_q = run.problem.seqlen_k = 256;
   for (const char* name : {"forward", "dkdv", "dq"}) {
     PassRecord pass;
