@@ -35,7 +35,12 @@ def main() -> int:
             return made.returncode
     changes = folder / "diff.json"
     budgets = [word for line in settings.get("BUDGETS", "").split() for word in ("--budget", line)]
-    judged = subprocess.run([program, "diff", settings["BASE"], record, *budgets, "--json", str(changes)], check=False)
+    judged = subprocess.run(
+        [program, "diff", settings["BASE"], record, *budgets, "--json", str(changes)],
+        check=False, stdout=subprocess.PIPE, text=True,
+    )
+    for line in judged.stdout.splitlines():  # names of a record may hold what the runner would take for a command
+        print(f"| {line}" if line.lstrip().startswith(("::", "##[")) else line, flush=True)
     if changes.exists():
         diff = json.loads(changes.read_text())
         for line in errors_of(diff):
