@@ -104,8 +104,8 @@ class Flash2Forward {
   }
 
   /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
-  float take_unit(float unit) {
-    const float ratio = v_unit_ / unit;
+  float take_unit(float descale) {
+    const float unit = std::max(descale, kLeastValueUnit), ratio = v_unit_ / unit;
     v_unit_ = unit;
     return ratio;
   }

@@ -70,6 +70,7 @@
 // - 64, short rows: three warpgroups 352 of 390 at 512 a sequence; block_n 256 551 of 523, 192 524
 #pragma once
 
+#include "cpu_ref/primitives/score_constants.hpp"
 #include "gpu/kernels/flash3/forward/forward.cuh"
 #include "gpu/kernels/flash3/fp8/arguments.cuh"
 #include "gpu/kernels/flash3/fp8/softmax.cuh"
@@ -91,8 +92,6 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();
   constexpr sm90::PanelTile kVTile = kShape.transposed_tile();
   constexpr int kFirstTurn = 1;  // of the named barriers
-  // A descale of a tile that is 0 makes no number of what is multiplied or divided by it.
-  constexpr float kLeastScale = 1.17549435e-38f, kLeastUnit = 1e-20f;
   using sm90::Major;
   const int lane = thread % 32;
 
@@ -204,7 +203,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     full_end = full_begin + range.full_end - range.full_begin;
     float descale = args.descale_q.at(batch_head(item), item.block);
     if (args.descale_k.blocks == 1) descale *= args.descale_k.at(batch_head(item), 0);
-    exponent_scale = fmaxf(args.exponent_scale * descale, kLeastScale);
+    exponent_scale = fmaxf(args.exponent_scale * descale, kLeastExponentScale);
     softmax_scale = args.softmax_scale * descale;
     return true;
   };
@@ -215,7 +214,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     float descale = 1.0f, scale = exponent_scale;
     if (args.descale_k.blocks > 1) [[unlikely]] {
       descale = args.descale_k.at(batch_head(item), n_block(step));
-      scale = fmaxf(exponent_scale * descale, kLeastScale);
+      scale = fmaxf(exponent_scale * descale, kLeastExponentScale);
     }
     if constexpr (careful) {
       if (needs_mask(step)) {
@@ -253,7 +252,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
   const auto take_unit = [&](const Flash3Item& of, int block_of_v) {
     if (args.descale_v.blocks > 1) [[unlikely]] {
-      const float unit = fmaxf(args.descale_v.at(batch_head(of), block_of_v), kLeastUnit);
+      const float unit = fmaxf(args.descale_v.at(batch_head(of), block_of_v), kLeastValueUnit);
       const float ratio = v_unit / unit;
       rows.factor[0] *= ratio;
       rows.factor[1] *= ratio;
