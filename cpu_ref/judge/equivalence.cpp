@@ -303,7 +303,7 @@ double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const
 
 /// Of a tensor's root mean square: the rule stands at judge_mirror().
 double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
-  const bool lagging = arithmetic.maxima == Maxima::lagging;
+  const bool conditional = arithmetic.rescaling == Rescaling::conditional;
   const ElementType dtype = reference.problem().dtype;
   const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
                                          [dtype](const MirrorRule& row) { return row.dtype == dtype; });
@@ -314,11 +314,11 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
   const double unit = 2 * epsilon(extent.dtype) * exact.largest;
   const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
   const double by_rule =
-      (lagging && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
+      (conditional && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
       exact.fp32_cost +
       (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
   const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
-  return std::max(by_rule, reference.inherited_by_delta(output) / (lagging ? 1 : 8)) + by_sums;
+  return std::max(by_rule, reference.inherited_by_delta(output) / (conditional ? 1 : 8)) + by_sums;
 }
 
 }  // namespace

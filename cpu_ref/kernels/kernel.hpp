@@ -34,17 +34,18 @@ struct PassChoice {
   bool operator==(const PassChoice&) const = default;
 };
 
-/// Relative to what a forward pass exponentiates, and so rounds, P.
-enum class Maxima : std::uint8_t {
-  running,  // a row's largest score so far, as the CPU kernels do
-  lagging,  // an earlier one, while P stays in range: its roundings are others than a mirror's
+/// When a forward pass raises a row's maximum, to which P is relative, and rescales what it has summed.
+enum class Rescaling : std::uint8_t {
+  always,       // at each larger score, as the CPU kernels do
+  conditional,  // once P would leave its range: its roundings are others than a mirror's
 };
 
 /// How a kernel's arithmetic is other than its mirror's beyond the order of fp32 sums.
 struct Arithmetic {
-  Maxima maxima = Maxima::running;
+  Rescaling rescaling = Rescaling::always;
   /// Of P V in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are cut as its own
-  /// (Fp8Sums), but where maxima lag, P is rounded to other numbers, of which other bits are cut.
+  /// (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which other bits are
+  /// cut.
   double fp8_sum_error = 0;
 
   double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }

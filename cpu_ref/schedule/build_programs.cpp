@@ -26,14 +26,13 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 void set_grid(TileProgram& program, const ProgramOptions& options) {
   const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.problem.heads;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
-  const bool own_sections = fused && options.fused_heads_per_section > 0;
-  program.grid = {
-      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
-      .num_heads = static_cast<int>(program.problem.batch * heads),
-      .heads_per_section = own_sections ? options.fused_heads_per_section : options.heads_per_section,
-      .order = options.order,
-      .longest_is_last = program.axis == Axis::q,
-      .ctas_per_turn = options.ctas_per_turn};
+  const bool own_sections = fused && options.fused_swizzled_heads > 0;
+  program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
+                  .num_heads = static_cast<int>(program.problem.batch * heads),
+                  .swizzled_heads = own_sections ? options.fused_swizzled_heads : options.swizzled_heads,
+                  .order = options.order,
+                  .longest_is_last = program.axis == Axis::q,
+                  .ctas_per_wave = options.ctas_per_wave};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.

@@ -215,7 +215,7 @@ struct TileProgram {
   /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA
   /// makes a walk for each of its blocks.
   int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
-    return scan_tile(scan, range, whole_head ? block : work.turn, step);
+    return scan_tile(scan, range, whole_head ? block : work.wave_parity, step);
   }
   /// Inner tiles that block `block` visits in a batch entry.
   TileRange inner_tiles(int batch, int block) const;
@@ -288,11 +288,11 @@ struct ProgramOptions {
   std::array<PassOptions, kNumPasses> passes;
   BackwardOrder backward = BackwardOrder::split;
   TileOrder order = TileOrder::row_major;
-  int heads_per_section = 1;  // for TileOrder::head_swizzled
+  int swizzled_heads = 1;  // for TileOrder::head_swizzled
   /// The same of dkdvdq where kv tiles add to dQ as they come; 0: no other than that of all passes.
-  int fused_heads_per_section = 0;
+  int fused_swizzled_heads = 0;
   Scan scan = Scan::ascending;
-  int ctas_per_turn = 1;  // for Scan::sawtooth
+  int ctas_per_wave = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
   bool work_counter = false;  // of the forward pass, see TileProgram
   /// Of the fused backward pass; the ordered one begins in order. With parts of tiles, both clear.

@@ -190,15 +190,15 @@ TEST_CASE("refusals say what the kernel has") {
   CHECK(*refusal == "computes fp16 and bf16, not fp32");
 }
 
-TEST_CASE("masked problems are issued longest first, short ones in sections of heads that share the L2") {
+TEST_CASE("masked problems are issued longest first, short ones in L2 swizzles") {
   const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
   AttentionProblem problem = fp16_problem(128);
   CHECK(row.default_options(problem).order == TileOrder::row_major);
   problem.causal = true;
   CHECK(row.default_options(problem).order == TileOrder::head_swizzled);
-  CHECK(row.default_options(problem).heads_per_section == problem.batch * problem.heads);
+  CHECK(row.default_options(problem).swizzled_heads == problem.batch * problem.heads);
   problem.batch = 1000;
-  CHECK(row.default_options(problem).heads_per_section < problem.batch * problem.heads);
+  CHECK(row.default_options(problem).swizzled_heads < problem.batch * problem.heads);
   problem.seqlen_k = 1 << 20;
   CHECK(row.default_options(problem).order == TileOrder::longest_first);
 }

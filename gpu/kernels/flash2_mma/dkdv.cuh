@@ -203,7 +203,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     }
   };
   const auto load_q = [&](const Step& step, int stage) {
-    const int first_query = scan_tile(args.scan, range, work.turn, step.position) * kTile.block_m;
+    const int first_query = scan_tile(args.scan, range, work.wave_parity, step.position) * kTile.block_m;
     const auto rows_of = [&](TensorName name) {
       return streamed_rows<kFeatures>(head_rows(args, name, batch, step.head, args.band.seqlen_q), seen);
     };
@@ -253,7 +253,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
   int stage = 0;
 #pragma unroll 1
   for (Step step = next; !range.empty() && step.head < work.end_head; step = next) {
-    const int m_block = scan_tile(args.scan, range, work.turn, step.position);
+    const int m_block = scan_tile(args.scan, range, work.wave_parity, step.position);
     const int first_query = m_block * kTile.block_m;
     advance(next);
     // load: this tile has arrived for every thread, and every warp is done with the step before

@@ -13,8 +13,8 @@ namespace {
 /// section "40 GB HBM2 and 40 MB L2 Cache").
 constexpr std::int64_t kSmallestL2Bytes = 40 << 20;
 
-/// Heads whose tensors stay in L2 while the CTAs of a section stream them: q, k, v, dout and the fp32
-/// dq_accum of the backward pass are the most. Without sections, longest_first takes all heads in turn and
+/// Heads whose tensors stay in L2 while the CTAs of an L2 swizzle stream them: q, k, v, dout and the fp32
+/// dq_accum of the backward pass are the most. Without the swizzle, longest_first takes all heads in turn and
 /// reads everything from DRAM once for each block.
 int heads_that_share_l2(const AttentionProblem& problem) {
   constexpr std::int64_t kSectionBytes = kSmallestL2Bytes / 5 * 3;
@@ -42,7 +42,7 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   if (problem.masked() && problem.seqlen_k > 1024) options.order = TileOrder::longest_first;
   if (problem.masked() && problem.seqlen_k <= 1024) {
     options.order = TileOrder::head_swizzled;
-    options.heads_per_section = heads_that_share_l2(problem);
+    options.swizzled_heads = heads_that_share_l2(problem);
   }
   return options;
 }

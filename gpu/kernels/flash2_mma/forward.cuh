@@ -115,7 +115,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   };
   const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
     const int stage = step % kStages;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
@@ -149,7 +149,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int stage = step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<kAhead - 1>();

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
-  QueryTiles tiles{range, args.scan, work.turn, work.first_head};
+  QueryTiles tiles{range, args.scan, work.wave_parity, work.first_head};
   // A group loads what its last product has read.
   const auto load_rows = [&](const QueryTiles& at) {
     const int query = at.m_block() * BlockM;
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   const auto load_keys = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step >= range.count()) return;
-    const int key = scan_tile(args.scan, range, work.turn, step) * BlockN;
+    const int key = scan_tile(args.scan, range, work.wave_parity, step) * BlockN;
     load_tile<BlockN>(tile, key_rows<const float>(args, band, name, batch, kv_head, key));
   };
   if (!range.empty()) {
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   typename Tiles::QGradient dq{};
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int first_key = n_block * BlockN;
     const TileLogEntry entry(AllFeatures ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
     __pipeline_commit();

@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
   const SharedProbs<ThreadTile<BlockM, BlockN>> probs{shared + kLayout.probs()};
   const auto load_kv = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step < range.count()) {
-      const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
+      const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * BlockN;
       load_tile<BlockN>(tile, key_rows<const float>(args, band, name, batch, work.kv_head, first_key));
     }
     __pipeline_commit();
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, Flash2Simt::forward_ctas_per_sm(Dim)
 
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int first_key = n_block * BlockN;
     __pipeline_wait_prior(1);  // K, and in the first step Q; V may still be on its way
     __syncthreads();

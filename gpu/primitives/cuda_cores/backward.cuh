@@ -33,11 +33,11 @@ __device__ inline SharedTile<Cols> either(bool first, SharedTile<Cols> one, Shar
 struct QueryTiles {
   TileRange range;
   Scan scan;
-  int turn;
+  int wave_parity;
   int head;
   int inner = 0;
 
-  __device__ int m_block() const { return scan_tile(scan, range, turn, inner); }
+  __device__ int m_block() const { return scan_tile(scan, range, wave_parity, inner); }
   __device__ void advance() {  // divisions of a step's number would take longer
     if (++inner < range.count()) return;
     inner = 0;

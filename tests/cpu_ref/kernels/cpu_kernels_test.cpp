@@ -233,8 +233,8 @@ TEST_CASE("results are bitwise the same for every thread count") {
     if (seed % 3 == 1) options.order = TileOrder::longest_first;
     if (seed % 3 == 2) {
       options.order = TileOrder::head_swizzled;
-      options.heads_per_section = 2;
-      options.ctas_per_turn = 3;
+      options.swizzled_heads = 2;
+      options.ctas_per_wave = 3;
       options.scan = Scan::sawtooth;
     }
     for (const KernelCase& c : testing::kernel_cases()) {
