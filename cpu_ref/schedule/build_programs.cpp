@@ -8,7 +8,7 @@ namespace {
 constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
 constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
 constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
-constexpr Operand sum(TensorName tensor) { return {tensor, AccessKind::sum}; }
+constexpr Operand store_then_reduce(TensorName tensor) { return {tensor, AccessKind::store_then_reduce}; }
 
 /// A pass without its accesses and its grid: set_grid() comes last.
 TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
@@ -145,7 +145,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
 
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  if (options.backward == BackwardOrder::rows) {
+  if (options.backward == BackwardOrder::q_outer) {
     TileProgram init = make_elementwise_pass(PassName::init, PassName::dqdkdv, problem, Axis::kv, options);
     init.kv_heads = true;
     init.epilogue = {store(dk_accum), store(dv_accum)};
@@ -177,7 +177,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dkdv.epilogue = {store(dk), store(dv)};
   dkdv.matmuls = fused ? 5 : 4;
   if (fused) {
-    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : sum(dq_accum));
+    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : store_then_reduce(dq_accum));
     dkdv.ordered = ordered;
     std::vector<TileProgram> programs = {
         delta_pass, dkdv,
@@ -193,7 +193,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
   dq_pass.matmuls = 3;
-  dkdv.joined = dq_pass.joined = options.backward == BackwardOrder::joined;
+  dkdv.single_launch = dq_pass.single_launch = options.backward == BackwardOrder::single_launch;
   return {delta_pass, dkdv, dq_pass};
 }
 

@@ -64,7 +64,7 @@ enum class AccessKind : std::uint8_t {
   load,
   store,
   reduce,
-  sum,  // a store by whoever comes to the tile first, a reduction by the others
+  store_then_reduce,  // a store by whoever comes to the tile first, a reduction by the others
 };
 std::string_view to_string(AccessKind kind);
 
@@ -187,8 +187,8 @@ struct TileProgram {
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
   Fp8Sums fp8_sums = Fp8Sums::fp32;
-  bool joined = false;        // launched with the pass beside it: a CTA goes on from one to the other
-  bool work_counter = false;  // as many CTAs as run at once, which ask a counter in memory for their blocks
+  bool single_launch = false;  // launched with the pass beside it: a CTA goes on from one to the other
+  bool work_counter = false;   // as many CTAs as run at once, which ask a counter in memory for their blocks
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
@@ -255,11 +255,11 @@ std::string_view to_string(Algorithm algorithm);
 
 /// The orders of FlashAttention-2's backward pass.
 enum class BackwardOrder : std::uint8_t {
-  split,    // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,    // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  rows,     // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
-  joined,   // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
-  ordered,  // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
+  split,          // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
+  fused,          // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
+  q_outer,        // init, dqdkdv (dK and dV reduced into fp32), convert
+  single_launch,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
+  ordered,        // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
 };
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);

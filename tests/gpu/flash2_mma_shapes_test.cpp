@@ -181,8 +181,8 @@ TEST_CASE("refusals say what the kernel has") {
   const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
   AttentionProblem problem = fp16_problem(64);
   ProgramOptions options = row.default_options(problem);
-  options.backward = BackwardOrder::rows;
-  CHECK(row.refusal(problem, Direction::backward, options)->find("fused, split and joined") !=
+  options.backward = BackwardOrder::q_outer;
+  CHECK(row.refusal(problem, Direction::backward, options)->find("fused, split and single-launch") !=
         std::string::npos);
   problem.dtype = ElementType::fp32;
   const auto refusal = row.refusal(problem, Direction::forward, row.default_options(problem));

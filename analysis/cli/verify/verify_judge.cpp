@@ -212,7 +212,7 @@ std::set<TensorName> unordered_outputs(const Kernel& kernel, const AttentionProb
   for (const TileProgram& program : kernel.programs(Direction::backward, problem, options)) {
     for (const auto& phase : program.phases) {
       for (const Operand& operand : phase) {
-        if (operand.kind != AccessKind::reduce && operand.kind != AccessKind::sum) continue;
+        if (operand.kind != AccessKind::reduce && operand.kind != AccessKind::store_then_reduce) continue;
         names.insert(operand.tensor == TensorName::dq_accum   ? TensorName::dq
                      : operand.tensor == TensorName::dk_accum ? TensorName::dk
                                                               : TensorName::dv);

@@ -219,7 +219,8 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       const OperandBytes bytes = operand_bytes(program, entries, operand.tensor, part);
       TensorTraffic& traffic = all[index];
       traffic.tensor = operand.tensor;
-      const bool sum = operand.kind == AccessKind::sum, stored = sum || operand.kind == AccessKind::store;
+      const bool sum = operand.kind == AccessKind::store_then_reduce,
+                 stored = sum || operand.kind == AccessKind::store;
       if (operand.kind == AccessKind::load)
         traffic.filled_bytes += filled_bytes(program, operand.tensor, part);
       const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;

@@ -27,7 +27,7 @@ inline std::optional<BackwardOrder> backward_order(const TileProgram& program) {
   switch (program.name) {
     case PassName::dkdv:
     case PassName::dq:
-      return program.joined ? joined : split;
+      return program.single_launch ? single_launch : split;
     case PassName::dkdvdq:
       if (program.whole_head) return std::nullopt;  // FlashAttention-1's
       return program.ordered ? ordered : fused;

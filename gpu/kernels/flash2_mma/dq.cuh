@@ -89,8 +89,8 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
       for (int half = 0; half < 2; ++half) {
         const int query = warp_query + 16 * i + 8 * half + (lane >> 2);
         if (query < args.band.seqlen_q) {
-          lse[i][half] = lse_exponent(*statistic(args, TensorName::lse, batch, head, query));
-          delta[i][half] = *statistic(args, TensorName::delta, batch, head, query);
+          lse[i][half] = lse_exponent(*row_value(args, TensorName::lse, batch, head, query));
+          delta[i][half] = *row_value(args, TensorName::delta, batch, head, query);
         }
       }
     }

@@ -27,7 +27,7 @@ int heads_that_share_l2(const AttentionProblem& problem) {
 }  // namespace
 
 std::vector<BackwardOrder> Flash2Mma::backward_orders() {
-  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::joined};
+  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::single_launch};
 }
 
 ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
@@ -87,10 +87,10 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
       return program.problem.dropout > 0 ? launch_shape(mma_forward_shape(dim, true))
                                          : of_tile(mma_forward_choices(dim));
     case PassName::dkdv:
-      if (program.joined) {  // the dq pass has the same CTAs
+      if (program.single_launch) {  // the dq pass has the same CTAs
         LaunchShape shape = launch_shape(mma_dkdv_shape(dim));
         shape.shared_bytes =
-            std::max(shape.shared_bytes, launch_shape(mma_joined_dq_shape(dim)).shared_bytes);
+            std::max(shape.shared_bytes, launch_shape(mma_single_launch_dq_shape(dim)).shared_bytes);
         return shape;
       }
       return of_tile(mma_dkdv_choices(dim));

@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     load_tile<BlockM>(
         either(first, shared.dout, shared.q),
         query_rows<const float>(args, first ? TensorName::dout : TensorName::q, batch, at.head, query));
-    load_statistic<BlockM>(first ? shared.lse : shared.delta,
-                           statistic_rows<const float>(args, first ? TensorName::lse : TensorName::delta,
-                                                       batch, at.head, query));
+    load_row_values<BlockM>(
+        first ? shared.lse : shared.delta,
+        row_values<const float>(args, first ? TensorName::lse : TensorName::delta, batch, at.head, query));
   };
   if (steps > 0) {
     load_tile<BlockN>(
@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
         either(first, shared.q, shared.dout),
         query_rows<const float>(args, first ? TensorName::q : TensorName::dout, batch, head, first_query));
     if (first) {
-      load_statistic<BlockM>(shared.lse,
-                             statistic_rows<const float>(args, TensorName::lse, batch, head, first_query));
+      load_row_values<BlockM>(shared.lse,
+                              row_values<const float>(args, TensorName::lse, batch, head, first_query));
     } else if (!ReduceKv) {
-      load_statistic<BlockM>(shared.delta,
-                             statistic_rows<const float>(args, TensorName::delta, batch, head, first_query));
+      load_row_values<BlockM>(shared.delta,
+                              row_values<const float>(args, TensorName::delta, batch, head, first_query));
     }
   }
   load_keys(first ? TensorName::k : TensorName::v, either(first, shared.k, shared.v), 0);

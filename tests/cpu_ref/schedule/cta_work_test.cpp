@@ -17,7 +17,7 @@ template <typename Visit>
 void for_each_program(const AttentionProblem& problem, ProgramOptions options, Visit&& visit) {
   for (Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
     for (Direction direction : {Direction::forward, Direction::backward}) {
-      for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows}) {
+      for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::q_outer}) {
         options.backward = order;
         for (const TileProgram& program : build_programs(algorithm, direction, problem, options)) {
           visit(program);

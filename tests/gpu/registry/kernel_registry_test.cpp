@@ -299,8 +299,8 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
     in_parts.diagonal_slices = 2;
     CHECK_THROWS_WITH_AS(require_supported(simt, problem, Direction::forward, in_parts),
                          doctest::Contains("runs on cpu:flash2, gpu:flash2-mma"), BadInput);
-    CHECK(refusal(mma, 2, Direction::backward, BackwardOrder::joined) ==
-          "computes the tiles that a mask cuts whole in the joined order, not with diagonal-slices 2");
+    CHECK(refusal(mma, 2, Direction::backward, BackwardOrder::single_launch) ==
+          "computes the tiles that a mask cuts whole in the single-launch order, not with diagonal-slices 2");
     problem.dropout = 0.1;
     CHECK(refusal(mma, 2, Direction::forward) ==
           "cuts tiles finer only without dropout, not with diagonal-slices 2");
