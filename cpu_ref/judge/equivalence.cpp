@@ -49,7 +49,7 @@ double score_error(std::int64_t head_dim) {
   return std::max(1.0, std::sqrt(static_cast<double>(head_dim) / 64));
 }
 
-/// Of every term, that a right kernel's fp32 arithmetic may cost.
+/// Roundings of every term that a right kernel's fp32 arithmetic may cost.
 constexpr double kRoundingsOfTerms = 3;
 
 /// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
@@ -98,7 +98,8 @@ ErrorReport compare_output(const TensorSet& tensors, TensorName name, const Expe
 /// two results that the exact bound lets pass can be apart.
 constexpr double kMostOfExact = 0.9, kMostOfExactWhereCoarse = 2;
 
-/// Of two kernels that round P independently: the square root of 2, and a little for their luck.
+/// How much farther apart two kernels are that round P independently: the square root of 2, and a little for
+/// their luck.
 constexpr double kIndependentFactor = 1.5;
 
 // On an H200, over the sweep of `verify` (reports/data/verify-h200.json.gz), no GPU kernel came nearer to
@@ -301,7 +302,7 @@ double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const
   return largest;
 }
 
-/// Of a tensor's root mean square: the rule stands at judge_mirror().
+/// The bound of a tensor's root mean square error: the rule stands at judge_mirror().
 double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
   const bool conditional = arithmetic.rescaling == Rescaling::conditional;
   const ElementType dtype = reference.problem().dtype;

@@ -53,7 +53,7 @@ struct MirrorBound {
   double before_rounding = 0;  // of the values that are then rounded to `dtype`
   double most = 0;             // a share of the exact bound
   ElementType dtype = ElementType::fp32;
-  /// Of results of this magnitude: one more unit in the last place, and never less than that.
+  /// The allowance for results of this magnitude: one more unit in the last place, and never less than that.
   double at(double value) const;
 };
 

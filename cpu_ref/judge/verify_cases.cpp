@@ -230,7 +230,7 @@ void add_diagonal_slices(CaseList& list, TileShape tile) {
   }
 }
 
-/// Of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
+/// Descales of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
 void add_descales(CaseList& list, TileShape tile) {
   constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data}, kHalf{.value = 0.5};
   int turn = 0;

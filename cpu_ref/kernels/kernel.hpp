@@ -43,9 +43,9 @@ enum class Rescaling : std::uint8_t {
 /// How a kernel's arithmetic is other than its mirror's beyond the order of fp32 sums.
 struct Arithmetic {
   Rescaling rescaling = Rescaling::always;
-  /// Of P V in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are cut as its own
-  /// (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which other bits are
-  /// cut.
+  /// The error of P V's sums in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are
+  /// cut as its own (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which
+  /// other bits are cut.
   double fp8_sum_error = 0;
 
   double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }
@@ -66,7 +66,7 @@ struct Kernel {
   /// Null where this build or machine cannot run the kernel.
   void (*run)(const ProgramOptions&, Direction, TensorSet&, TileObserver*);
 
-  // Of GPU kernels; null for those of the CPU, which take any tile.
+  // GPU kernels have these; null for those of the CPU, which take any tile.
   /// The tile shapes that a pass is compiled for on a problem, the kernel's own choice first.
   std::vector<TileShape> (*tile_choices)(const AttentionProblem&, PassName) = nullptr;
   /// The same with the warps and stages that the tuner can choose; each tile first as the kernel runs it by

@@ -193,8 +193,8 @@ struct TileProgram {
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
   std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
-  /// Of the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each access of
-  /// kind `sum` that stores, or reduces.
+  /// Accesses to the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each
+  /// access of kind store_then_reduce that stores, or reduces.
   struct {
     WordAccesses pass, cta, first_sum, later_sum;
   } words;
@@ -241,7 +241,7 @@ struct TileProgram {
   /// What crosses, where `tensor` is loaded by boxes, beside the bytes of rows [begin, end) of the
   /// `head`-th of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
   std::int64_t filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin, std::int64_t end) const;
-  /// Of the whole pass, with so many accesses of kind `sum` that store and that reduce.
+  /// Those of the whole pass, with so many accesses of kind store_then_reduce that store and that reduce.
   WordAccesses word_accesses(std::int64_t first_sums, std::int64_t later_sums) const {
     return words.pass + words.cta * num_ctas() + words.first_sum * first_sums + words.later_sum * later_sums;
   }
@@ -295,7 +295,8 @@ struct ProgramOptions {
   int ctas_per_wave = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
   bool work_counter = false;  // of the forward pass, see TileProgram
-  /// Of the fused backward pass; the ordered one begins in order. With parts of tiles, both clear.
+  /// How dQ begins in the fused backward pass; the ordered one begins in order. With parts of tiles, both
+  /// clear.
   DqStart dq_start = DqStart::cleared;
   int dq_flags = 1;  // of both
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.

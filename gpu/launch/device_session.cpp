@@ -77,7 +77,7 @@ void write_lse(TensorSet& tensors) {
   }
 }
 
-/// Of one CTA: tiles that it visits.
+/// The most tiles that one CTA visits.
 std::int64_t most_steps(const TileProgram& program) {
   std::int64_t most = 0;
   program.problem.for_each_length([&](std::int64_t, std::int64_t entry) {
@@ -327,7 +327,7 @@ class SmClockNotes {
   explicit SmClockNotes(cudaStream_t stream) { buffer_.zero(stream); }
   void note_before(cudaStream_t stream) { note_moments(moments(), stream); }
   void note_after(cudaStream_t stream) { note_moments(moments() + 1, stream); }
-  /// Of each SM, by its id, from before to after. Waits for nothing.
+  /// What each SM's clock counted from before to after, by the SM's id. Waits for nothing.
   std::map<int, SmMoment> between() {
     std::vector<SmMoments> noted(2);
     check_cuda(cudaMemcpy(noted.data(), buffer_.data(), kBytes, cudaMemcpyDeviceToHost),

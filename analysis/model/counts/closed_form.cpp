@@ -112,7 +112,7 @@ std::vector<EqualEntries> entries_of(const TileProgram& program) {
   return all;
 }
 
-/// Of some entries.
+/// Bytes of one tensor that these batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
                            Part part) {
   const AttentionProblem& p = program.problem;
@@ -139,7 +139,7 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
           (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
 }
 
-/// Of all.
+/// Bytes of one tensor that all batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEntries>& all,
                            TensorName tensor, Part part) {
   OperandBytes sum;

@@ -100,7 +100,8 @@ bool can_persist(const AttentionProblem& problem) {
                                     problem.batch * problem.heads * problem.seqlen_q);
 }
 
-/// Of persistent CTAs, in the default order: in another, long and short kv tiles might not come in turn.
+/// claimed is for persistent CTAs in the default order: in another, long and short kv tiles might not come in
+/// turn.
 DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
   const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
   if (can_persist(problem) && in_turn) return DqStart::claimed;

@@ -38,7 +38,7 @@ struct Flash3 {
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
-  /// Of a backward pass whose sums are cleared: see flash3_backward_persistent().
+  /// Whether a backward pass whose sums are cleared has persistent CTAs: see flash3_backward_persistent().
   static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// What produce() and produce_tiles() load.

@@ -14,7 +14,7 @@
 namespace tilescope::gpu::sm90 {
 
 enum class WgmmaType : std::uint8_t { fp16, bf16, e4m3, e5m2 };
-/// Of bytes, both operands lie along K, and an instruction takes 32 of K in place of 16.
+/// Whether operands are bytes: both lie along K then, and an instruction takes 32 of K in place of 16.
 constexpr bool of_bytes(WgmmaType type) { return type == WgmmaType::e4m3 || type == WgmmaType::e5m2; }
 
 __device__ __forceinline__ void fence_wgmma() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

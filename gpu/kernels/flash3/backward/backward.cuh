@@ -406,7 +406,8 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         sm90::wait(shared.ds_empty(this_ds.stage), this_ds.empty_parity(), "a free dS buffer");
         store_ds();
         arrive_as_warp(shared.ds_full(this_ds.stage));
-        // Of a first tile its own, for nothing: in a branch, the WGMMAs would be serialised (C7512).
+        // A first tile multiplies its own dS, for nothing: in a branch, the WGMMAs would be serialised
+        // (C7512).
         multiply_stored_ds(dq, first ? this_ds : this_ds.before());
         begin_dv();
         multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));

@@ -7,7 +7,7 @@
 
 namespace tilescope::gpu {
 
-/// Of the fused backward pass. dq_accum is converted after it.
+/// The arguments of the fused backward pass. dq_accum is converted after it.
 /// @param start  what must be cleared before: dq_accum, or flags in dq
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape>
 Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, DqStart start) {

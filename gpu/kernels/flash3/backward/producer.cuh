@@ -55,7 +55,7 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t ds_empty(int stage) const {
     return base + kLayout.ds_empty + 8 * stage;
   }
-  // Of a computing warpgroup.
+  // What a computing warpgroup has for itself.
   __device__ __forceinline__ std::uint32_t dq(int group, int stage) const {
     return base + kLayout.dq + (group * kShape.dq_stages() + stage) * kShape.dq_box().bytes();
   }
@@ -76,7 +76,7 @@ struct Flash3KvItem {
     const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
     return round * ctas + (round % 2 == 0 ? cta : ctas - 1 - cta);
   }
-  /// Of the barriers of K and V.
+  /// The phase of the barriers of K and V.
   __device__ __forceinline__ std::uint32_t full_parity() const {
     return static_cast<std::uint32_t>(round) % 2;
   }
@@ -279,7 +279,7 @@ struct DqSemaphore {
       if (!kShape.ordered && args.dq_flags && !stores) sm90::wait_for_count(flag(), 1);
     }
   }
-  /// Of persistent CTAs, two launches could wait for each other's first kv tiles. There whoever comes claims
+  /// Two launches of persistent CTAs could wait for each other's first kv tiles. There whoever comes claims
   /// the q tile, and others wait only for one that is storing.
   __device__ __forceinline__ void wait() {
     if constexpr (kShape.ordered) {

@@ -63,10 +63,10 @@ struct Flash3BackwardShape {
     if (!by_columns()) return head_dim;
     return group == 0 ? 64 * first_panel(1) : head_dim - 64 * first_panel(1);
   }
-  /// Of unequal columns, with code of its own for each warpgroup.
+  /// Whether each warpgroup has code of its own, for unequal columns.
   constexpr bool two_programs() const { return own_cols(0) != own_cols(1); }
-  /// Of dQ it computes 64 queries and some of the columns: the same as of dK and dV; or, all keys being
-  /// needed, one panel; or, where a tile has 128 queries, half of those.
+  /// A warpgroup computes 64 queries and some of the columns of dQ: the same as of dK and dV; or, all keys
+  /// being needed, one panel; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
     if (specialised()) return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
@@ -76,7 +76,7 @@ struct Flash3BackwardShape {
     if (specialised()) return (kv_tile().panels() + 1) / 2 * group;
     return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
   }
-  /// Of persistent CTAs, dK and dV leave while the next K and V come: both through one buffer of dS; or else
+  /// In persistent CTAs, dK and dV leave while the next K and V come: both through one buffer of dS; or else
   /// dK through all of dS, and dV through those of dQ.
   constexpr bool leave_by_one_ds() const { return ds_tile().bytes() >= 2 * kv_tile().bytes(); }
   constexpr bool can_persist() const {

@@ -74,7 +74,7 @@ struct Flash3Specialised {
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
   __device__ __forceinline__ int warp() const { return thread / 32; }
-  /// Of a warp, from a panel of 128-byte rows.
+  /// Where a warp's rows begin, in a panel of 128-byte rows.
   __device__ __forceinline__ std::uint32_t warp_rows() const {
     return 16u * 128u * static_cast<std::uint32_t>(warp());
   }
@@ -124,7 +124,7 @@ struct Flash3Specialised {
     }
     sm90::commit_wgmma();
   }
-  /// Of P, which a thread has from its twin.
+  /// Where a thread finds four numbers of P from its twin.
   __device__ __forceinline__ std::uint32_t probs(int four) const {
     return shared.probs(0) + static_cast<std::uint32_t>(16 * (128 * four + thread));
   }

@@ -459,7 +459,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   if (lane == 0) sm90::wait_for_store_reads<0>();
 }
 
-/// Of loads 1 arrival and their bytes; of releases one a warp, of Q one a thread.
+/// Loads make 1 arrival and their bytes; releases one a warp, those of Q one a thread.
 /// @param consumers  warpgroups that compute
 template <auto kShape, typename Shared>
 __device__ __forceinline__ void init_q_and_k_barriers(Shared shared, int consumers) {

@@ -41,7 +41,7 @@ struct Flash3ForwardShape {
   constexpr int row_groups() const { return tile.block_m / 64; }
   constexpr int consumers() const { return splits_keys ? 2 : row_groups(); }
   constexpr int threads() const { return 128 * (1 + consumers()); }
-  /// Of a tile, those that a warpgroup computes with.
+  /// The keys of a tile that a warpgroup computes with.
   constexpr int own_keys() const { return splits_keys ? tile.block_n / consumers() : tile.block_n; }
   /// What setmaxnreg leaves to loading threads and gives to computing ones: as much as a CTA had at entry.
   constexpr int producer_registers() const { return consumers() == 2 ? 40 : 32; }
