@@ -55,7 +55,8 @@ struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
   Algorithm algorithm;
-  int rung = 0;                                // of the ladder of its room, from 1; 0: stands beside it
+  int rung = 0;           // of the ladder of its room, from 1; 0: stands beside it
+  bool on_ranks = false;  // launched by the GPUs of a distributed program, each on its part of the problem
   std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one
   Capabilities can;
   std::vector<Fp8Sums> fp8_sums = {Fp8Sums::fp32};  // the first is the default
@@ -91,6 +92,7 @@ struct Kernel {
     }
     return all;
   }
+  bool on_gpu() const { return launch_shape != nullptr; }
   /// Why this kernel cannot run the problem in that direction, as half a sentence ("computes fp32 only, not
   /// fp16"), or nothing if it can.
   std::optional<std::string> refusal(const AttentionProblem& problem, Direction direction,

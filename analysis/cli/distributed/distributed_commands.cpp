@@ -5,7 +5,6 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/verify/verify.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/distributed_record.hpp"
 #include "common/number_format.hpp"
 #include "distributed/counts/schedule_fit.hpp"
@@ -171,7 +170,7 @@ ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<Proce
                              const std::string& otherwise) {
   const std::vector<const Kernel*> kernels = kernel.kernels({otherwise});
   const Kernel& chosen = *kernels.front();
-  const bool on_devices = on_device(chosen);
+  const bool on_devices = chosen.on_gpu();
   if (kernels.size() > 1 || (!on_devices && chosen.name != "cpu:flash2")) {
     throw BadInput("kernel", std::string(kernels.back()->name),
                    "must be cpu:flash2 or one of the GPU's with --gpus");

@@ -12,7 +12,6 @@
 
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "common/errors.hpp"
 #include "common/number_format.hpp"
 #include "common/statistics.hpp"
@@ -297,7 +296,7 @@ std::string counted_lines(const DistributedProgram& program, const Json& pass) {
 const GpuKernel* device_kernel(const KernelOptions& kernel) {
   if (!kernel.given()) return nullptr;
   const std::vector<const Kernel*> kernels = kernel.kernels({});
-  if (kernels.size() > 1 || !on_device(*kernels.front())) {
+  if (kernels.size() > 1 || !kernels.front()->on_gpu()) {
     throw BadInput("kernel", std::string(kernels.back()->name), "must be one of the GPU's with --gpus");
   }
   return &find_gpu_kernel(kernels.front()->name);

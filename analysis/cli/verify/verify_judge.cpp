@@ -208,7 +208,7 @@ namespace {
 std::set<TensorName> unordered_outputs(const Kernel& kernel, const AttentionProblem& problem,
                                        const ProgramOptions& options) {
   std::set<TensorName> names;
-  if (!on_device(kernel)) return names;
+  if (!kernel.on_gpu()) return names;
   for (const TileProgram& program : kernel.programs(Direction::backward, problem, options)) {
     for (const auto& phase : program.phases) {
       for (const Operand& operand : phase) {

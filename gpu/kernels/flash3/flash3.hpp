@@ -18,6 +18,7 @@ struct Flash3 {
       "for those that compute";
   static constexpr Algorithm algorithm = Algorithm::flash2;
   static constexpr int rung = 5;
+  static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
                                         Feature::window,   Feature::grouped_heads, Feature::signed_scale,
                                         Feature::bnhd_rows};

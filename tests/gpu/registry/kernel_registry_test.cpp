@@ -85,6 +85,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("ranks launch the highest rung first, of kernels whose launches can add to the same dQ") {
+  const std::vector<const Kernel*> kernels = rank_kernels();
+  REQUIRE(kernels.size() > 1);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    CAPTURE(kernels[i]->name);
+    CHECK((i == 0 || kernels[i - 1]->rung > kernels[i]->rung));
+    CHECK(kernels[i]->on_gpu());
+    const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+    const ProgramOptions options = options_with_shared_dq(*kernels[i], problem);
+    CHECK(!kernels[i]->refusal(problem, Direction::backward, options));
+    bool fused = false;
+    for (const TileProgram& pass : kernels[i]->programs(Direction::backward, problem, options)) {
+      fused |= pass.name == PassName::dkdvdq;
+      CHECK(pass.dq_start == DqStart::cleared);
+    }
+    CHECK(fused);
+  }
+}
+
 TEST_CASE("the ladder has one kernel a rung, and those beside it have a tile that a rung has too") {
   int rung = 0;
   for (const GpuKernel& kernel : gpu_ladder()) CHECK(kernel.row.rung == ++rung);
