@@ -92,13 +92,13 @@ std::pair<std::string, std::vector<std::string>> simulate_gpus(const RankRequest
       rank_model(load_machine(request.machine), request.problem, directions,
                  {request.link_bytes_per_second, request.flops_per_second}, rank_kernels());
   std::vector<std::string> refusals;
-  const Json record = simulate_ranks(
+  const DistributedRecord record = simulate_ranks(
       request.argv, request.problem, directions, schedules, model, [](const ProgramAccount&) {},
       [&](const DistributedOptions& options, const BadInput& refusal) {
         refusals.push_back(
             fmt::format("{} on {} GPUs: {}", to_string(options.schedule), options.ranks, refusal.what()));
       });
-  return {record.dump(1) + "\n", refusals};
+  return {to_json_text(record), refusals};
 }
 
 std::string study(const std::vector<std::string>& argv, const std::string& name, const std::string& machine,
