@@ -138,7 +138,7 @@ void add_backward(Collector& collector, const AttentionProblem& problem, TileSha
   collector.add(
       "backward, dQ", "",
       {pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dq)});
-  options.backward = BackwardOrder::rows;
+  options.backward = BackwardOrder::q_outer;
   collector.add(
       "backward, dK and dV reduced", "",
       {pass_of(build_programs(Algorithm::flash2, Direction::backward, problem, options), PassName::dqdkdv)});

@@ -54,14 +54,14 @@ class FeatureSet {
   std::uint32_t bits_ = 0;
 };
 
-/// Of a kernel, by direction; no features at all: it has no such pass.
+/// What a kernel can, by direction; no features at all: it has no such pass.
 struct Capabilities {
   FeatureSet forward, backward;
   std::span<const int> head_dims =
       {};                      // that it is compiled for; others up to the last run padded. None: all
   int row_bytes_multiple = 1;  // a row of q, k and v has a multiple of so many bytes
 
-  /// Of every head_dim that it takes.
+  /// What every head_dim that it takes is a multiple of.
   int head_dim_multiple(ElementType type) const {
     return std::max(1, row_bytes_multiple / static_cast<int>(element_bytes(type)));
   }

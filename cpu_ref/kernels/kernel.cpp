@@ -90,8 +90,9 @@ std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionP
       return "cuts tiles finer only without " + std::string(to_string(feature)) + asked;
     }
   }
-  if (kernel.tile_choices && options.backward == BackwardOrder::joined && direction == Direction::backward) {
-    return "computes the tiles that a mask cuts whole in the joined order" + asked;
+  if (kernel.tile_choices && options.backward == BackwardOrder::single_launch &&
+      direction == Direction::backward) {
+    return "computes the tiles that a mask cuts whole in the single-launch order" + asked;
   }
   for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
     const TileShape tile = options[pass].tile;

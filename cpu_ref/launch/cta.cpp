@@ -173,7 +173,7 @@ void Cta::reduce(TensorName name, const TileCoord& at, const TileView& tile) {
 }
 
 void Cta::sum(TensorName name, const TileCoord& at, const TileView& tile, bool first) {
-  const Region to = access(name, AccessKind::sum, at);
+  const Region to = access(name, AccessKind::store_then_reduce, at);
   first ? narrow_rows(tile, to) : add_rows(tile, to);
 }
 

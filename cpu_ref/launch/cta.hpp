@@ -29,7 +29,7 @@ struct TilePart {
   int first_col, cols;
 };
 
-/// Of one tile, a row of parts for each slice of the streamed tile.
+/// The parts of one tile, a row of them for each slice of the streamed tile.
 class TileParts {
  public:
   void add(const TilePart& part) { parts_[count_++] = part; }

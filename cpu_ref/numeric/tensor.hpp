@@ -80,7 +80,7 @@ class TensorSet {
   /// The descales of q, k or v (descale_shape(), descales.hpp); empty: 1.
   Tensor& descales(TensorName of) { return descales_[static_cast<std::size_t>(of)]; }
   const Tensor& descales(TensorName of) const { return descales_[static_cast<std::size_t>(of)]; }
-  /// Of one row of q (of a query head), or of k or v (of a key/value head): where its descale stands among
+  /// Where the descale of one row of q (of a query head), or of k or v (of a key/value head), stands among
   /// those held, and what it is.
   std::int64_t descale_index(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;
   float descale(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;

@@ -8,7 +8,7 @@ namespace {
 constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
 constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
 constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
-constexpr Operand sum(TensorName tensor) { return {tensor, AccessKind::sum}; }
+constexpr Operand store_then_reduce(TensorName tensor) { return {tensor, AccessKind::store_then_reduce}; }
 
 /// A pass without its accesses and its grid: set_grid() comes last.
 TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
@@ -26,14 +26,13 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 void set_grid(TileProgram& program, const ProgramOptions& options) {
   const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.problem.heads;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
-  const bool own_sections = fused && options.fused_heads_per_section > 0;
-  program.grid = {
-      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
-      .num_heads = static_cast<int>(program.problem.batch * heads),
-      .heads_per_section = own_sections ? options.fused_heads_per_section : options.heads_per_section,
-      .order = options.order,
-      .longest_is_last = program.axis == Axis::q,
-      .ctas_per_turn = options.ctas_per_turn};
+  const bool own_sections = fused && options.fused_swizzled_heads > 0;
+  program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
+                  .num_heads = static_cast<int>(program.problem.batch * heads),
+                  .swizzled_heads = own_sections ? options.fused_swizzled_heads : options.swizzled_heads,
+                  .order = options.order,
+                  .longest_is_last = program.axis == Axis::q,
+                  .ctas_per_wave = options.ctas_per_wave};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.
@@ -146,7 +145,7 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
 
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  if (options.backward == BackwardOrder::rows) {
+  if (options.backward == BackwardOrder::q_outer) {
     TileProgram init = make_elementwise_pass(PassName::init, PassName::dqdkdv, problem, Axis::kv, options);
     init.kv_heads = true;
     init.epilogue = {store(dk_accum), store(dv_accum)};
@@ -178,7 +177,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dkdv.epilogue = {store(dk), store(dv)};
   dkdv.matmuls = fused ? 5 : 4;
   if (fused) {
-    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : sum(dq_accum));
+    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : store_then_reduce(dq_accum));
     dkdv.ordered = ordered;
     std::vector<TileProgram> programs = {
         delta_pass, dkdv,
@@ -194,7 +193,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
   dq_pass.matmuls = 3;
-  dkdv.joined = dq_pass.joined = options.backward == BackwardOrder::joined;
+  dkdv.single_launch = dq_pass.single_launch = options.backward == BackwardOrder::single_launch;
   return {delta_pass, dkdv, dq_pass};
 }
 

@@ -64,7 +64,7 @@ enum class AccessKind : std::uint8_t {
   load,
   store,
   reduce,
-  sum,  // a store by whoever comes to the tile first, a reduction by the others
+  store_then_reduce,  // a store by whoever comes to the tile first, a reduction by the others
 };
 std::string_view to_string(AccessKind kind);
 
@@ -187,14 +187,14 @@ struct TileProgram {
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
   Fp8Sums fp8_sums = Fp8Sums::fp32;
-  bool joined = false;        // launched with the pass beside it: a CTA goes on from one to the other
-  bool work_counter = false;  // as many CTAs as run at once, which ask a counter in memory for their blocks
+  bool single_launch = false;  // launched with the pass beside it: a CTA goes on from one to the other
+  bool work_counter = false;   // as many CTAs as run at once, which ask a counter in memory for their blocks
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
   std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
-  /// Of the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each access of
-  /// kind `sum` that stores, or reduces.
+  /// Accesses to the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each
+  /// access of kind store_then_reduce that stores, or reduces.
   struct {
     WordAccesses pass, cta, first_sum, later_sum;
   } words;
@@ -215,7 +215,7 @@ struct TileProgram {
   /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA
   /// makes a walk for each of its blocks.
   int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
-    return scan_tile(scan, range, whole_head ? block : work.turn, step);
+    return scan_tile(scan, range, whole_head ? block : work.wave_parity, step);
   }
   /// Inner tiles that block `block` visits in a batch entry.
   TileRange inner_tiles(int batch, int block) const;
@@ -241,7 +241,7 @@ struct TileProgram {
   /// What crosses, where `tensor` is loaded by boxes, beside the bytes of rows [begin, end) of the
   /// `head`-th of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
   std::int64_t filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin, std::int64_t end) const;
-  /// Of the whole pass, with so many accesses of kind `sum` that store and that reduce.
+  /// Those of the whole pass, with so many accesses of kind store_then_reduce that store and that reduce.
   WordAccesses word_accesses(std::int64_t first_sums, std::int64_t later_sums) const {
     return words.pass + words.cta * num_ctas() + words.first_sum * first_sums + words.later_sum * later_sums;
   }
@@ -255,11 +255,11 @@ std::string_view to_string(Algorithm algorithm);
 
 /// The orders of FlashAttention-2's backward pass.
 enum class BackwardOrder : std::uint8_t {
-  split,    // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,    // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  rows,     // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
-  joined,   // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
-  ordered,  // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
+  split,          // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
+  fused,          // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
+  q_outer,        // init, dqdkdv (dK and dV reduced into fp32), convert
+  single_launch,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
+  ordered,        // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
 };
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);
@@ -288,14 +288,15 @@ struct ProgramOptions {
   std::array<PassOptions, kNumPasses> passes;
   BackwardOrder backward = BackwardOrder::split;
   TileOrder order = TileOrder::row_major;
-  int heads_per_section = 1;  // for TileOrder::head_swizzled
+  int swizzled_heads = 1;  // for TileOrder::head_swizzled
   /// The same of dkdvdq where kv tiles add to dQ as they come; 0: no other than that of all passes.
-  int fused_heads_per_section = 0;
+  int fused_swizzled_heads = 0;
   Scan scan = Scan::ascending;
-  int ctas_per_turn = 1;  // for Scan::sawtooth
+  int ctas_per_wave = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
   bool work_counter = false;  // of the forward pass, see TileProgram
-  /// Of the fused backward pass; the ordered one begins in order. With parts of tiles, both clear.
+  /// How dQ begins in the fused backward pass; the ordered one begins in order. With parts of tiles, both
+  /// clear.
   DqStart dq_start = DqStart::cleared;
   int dq_flags = 1;  // of both
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.

@@ -95,7 +95,7 @@ def closed_form(
     kernel : a name of ``tilescope.kernels()``, or several; default: cpu:flash2
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
     tile : (block_m, block_n); default: each kernel's own
-    backward : fused, split, rows or joined, where the kernel has several orders
+    backward : fused, split, q-outer or single-launch, where the kernel has several orders
     order : row-major, longest-first or head-swizzled: in which CTAs are issued
     diagonal_slices : N: tiles on the mask's edge in N x N parts, of which the hidden ones are left out
 

@@ -54,7 +54,8 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {
           {{"--kernel", "cpu:flash9"}, {"kernel", "cpu:flash9", "did you mean cpu:flash"}},
           {{"--tile", "0x64"}, {"tile", "0x64", "1 ... 4096"}},
-          {{"--backward", "sideways"}, {"backward", "sideways", "split, fused, rows, joined or ordered"}},
+          {{"--backward", "sideways"},
+           {"backward", "sideways", "split, fused, q-outer, single-launch or ordered"}},
           {{"--order", "random"}, {"order", "random", "row-major"}},
           {{"--scan", "random"}, {"scan", "random", "ascending"}},
           {{"--dtype", "fp8e4m3", "--descale-q", "2", "--kernel", "cpu:flash1"},

@@ -149,7 +149,7 @@ TEST_CASE("rows of different orders and slices can be told apart; of one sample 
                                    "--tile",
                                    "16x16",
                                    "--sweep",
-                                   "backward=split,joined",
+                                   "backward=split,single-launch",
                                    "--sweep",
                                    "diagonal_slices=1,2",
                                    "--repetitions",
@@ -176,8 +176,8 @@ TEST_CASE("rows of different orders and slices can be told apart; of one sample 
   std::set<std::string> labels;
   const std::vector<RunRecord> records = {read_run_record((folder.path() / "run.json").string())};
   for (const RunSummary& summary : summarize(records)) labels.insert(summary.label);
-  CHECK(labels == std::set<std::string>{"flash2 joined", "flash2 joined (2 diagonal slices)", "flash2 split",
-                                        "flash2 split (2 diagonal slices)"});
+  CHECK(labels == std::set<std::string>{"flash2 single-launch", "flash2 single-launch (2 diagonal slices)",
+                                        "flash2 split", "flash2 split (2 diagonal slices)"});
 }
 
 /// The values of a column, row by row.

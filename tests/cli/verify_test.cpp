@@ -107,7 +107,7 @@ TEST_CASE("the kind of inputs can be chosen for one problem") {
 TEST_CASE("verify --repeat compares the bits of many runs") {
   const TemporaryFolder folder;
   const ProgramResult result =
-      run_program({"verify", "--repeat", "3", "--kernel", "cpu:flash2", "--backward", "rows", "--seqlen",
+      run_program({"verify", "--repeat", "3", "--kernel", "cpu:flash2", "--backward", "q-outer", "--seqlen",
                    "50", "--heads", "2", "--pass", "fwd+bwd", "--json", "repeat.json"},
                   folder.path());
   CHECK(result.exit_code == 0);

@@ -103,8 +103,8 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
   pass.tile = programs.front().tile;
   bool goes_on = false;  // in the launch of the program before
   for (const TileProgram& program : programs) {
-    if (!pass.name.empty()) pass.name += goes_on && program.joined ? "&" : "+";
-    goes_on = program.joined;
+    if (!pass.name.empty()) pass.name += goes_on && program.single_launch ? "&" : "+";
+    goes_on = program.single_launch;
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);

@@ -10,7 +10,6 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
-#include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
@@ -122,9 +121,7 @@ GivenRates TypedRates::given() const {
 
 RankModel machine_ranks(const std::string& machine, const AttentionProblem& problem,
                         const std::vector<Direction>& directions, const GivenRates& given) {
-  std::vector<const Kernel*> kernels;
-  for (const std::string_view name : kRankKernels) kernels.push_back(&find_kernel(std::string(name)));
-  return rank_model(load_machine(machine), problem, directions, given, kernels);
+  return rank_model(load_machine(machine), problem, directions, given, rank_kernels());
 }
 
 std::string distributed_table(const ProgramAccount& account) {

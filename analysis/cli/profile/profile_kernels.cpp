@@ -27,11 +27,11 @@ std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, c
   std::vector<Direction> taken;
   for (const Direction direction : arguments.problem.directions()) {
     auto reason = job.kernel->row.refusal(job.problem, direction, job.options);
-    if (!reason && direction == Direction::backward && job.options.backward == BackwardOrder::joined) {
+    if (!reason && direction == Direction::backward && job.options.backward == BackwardOrder::single_launch) {
       const char* const why =
           "launches two passes at once, and passes are measured one by one; bench times it";
-      if (!arguments.sweep.given()) throw BadInput("backward", "joined", why);
-      reason = std::string("joined ") + why;
+      if (!arguments.sweep.given()) throw BadInput("backward", "single-launch", why);
+      reason = std::string("single-launch ") + why;
     }
     if (!reason) {
       taken.push_back(direction);

@@ -20,7 +20,6 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/verify/verify.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
@@ -55,7 +54,7 @@ std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vec
 
 void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels) {
   const bool any =
-      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return on_device(*kernel); });
+      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return kernel->on_gpu(); });
   if (!any) return;
   const DeviceFacts device = device_facts().value();
   machine.name = device.name;

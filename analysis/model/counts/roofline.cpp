@@ -67,7 +67,8 @@ const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind) {
   return found == ceilings.end() ? nullptr : &*found;
 }
 
-std::vector<Ceiling> firmest(const std::vector<Ceiling>& stated, const std::vector<Ceiling>& measured) {
+std::vector<Ceiling> best_documented(const std::vector<Ceiling>& stated,
+                                     const std::vector<Ceiling>& measured) {
   std::vector<Ceiling> chosen = stated;
   for (const Ceiling& ceiling : measured) {
     if (!ceiling.measured) continue;

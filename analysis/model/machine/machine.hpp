@@ -46,7 +46,7 @@ struct SplitL2Shape {
   static constexpr std::int64_t kLineBytes = 128;
   static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
   static constexpr std::int64_t kLeastSets = 128;   // of a partition: so many are replayed
-  /// Of a partition: whole pairs of homes.
+  /// Sets of a partition, in whole pairs of homes.
   std::int64_t sets() const {
     constexpr std::int64_t kLinesOfPair = kL2Partitions * kHomeBytes / kLineBytes;
     return partition_bytes / (kLineBytes * ways * kLinesOfPair) * kLinesOfPair;
@@ -68,7 +68,7 @@ struct Machine {
   /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
   /// measured; absent: 0.
   std::optional<Fact<double>> clock_cv;
-  /// Of passes that were measured; in others an SM's CTAs keep step.
+  /// How CTAs drift apart in the passes that were measured; in others an SM's CTAs keep step.
   std::optional<Fact<std::vector<PassProgress>>> cta_progress;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,
@@ -106,7 +106,7 @@ struct Machine {
   bool knows_progress_of(std::string_view kernel) const;
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
-  /// Of all SMs; nothing when the file does not say.
+  /// The rate of all SMs together; nothing when the file does not say.
   std::optional<double> exponentials_per_second() const;
   bool operator==(const Machine&) const = default;
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // C = A B^T in bf16 at the rate of Hopper's tensor cores, without a library: one warp loads tiles by TMA, two
-// warpgroups multiply 64 x 256 each by wgmma, CTAs stay and take tile after tile, grouped so that those that
-// run at once share rows of A and B in L2. On an H200 at 8192 cubed, random data, in four runs: 745, 802, 775
-// and 781 TFLOP/s beside cuBLAS's 707, 748, 786 and 791. Two CTAs of a cluster can compute tiles above each
-// other and load half of their common B each, for both. That is slower (614 of 745, 625 of 802, 629 of 781),
-// so the shape that stands here is alone.
+// warpgroups multiply 64 x 256 each by wgmma, persistent CTAs take tile after tile, grouped so that those
+// that run at once share rows of A and B in L2. On an H200 at 8192 cubed, random data, in four runs: 745,
+// 802, 775 and 781 TFLOP/s beside cuBLAS's 707, 748, 786 and 791. Two CTAs of a cluster can compute tiles
+// above each other and load half of their common B each, for both. That is slower (614 of 745, 625 of 802,
+// 629 of 781), so the shape that stands here is alone.
 #pragma once
 
 #include <cuda.h>
@@ -136,27 +136,27 @@ __global__ __launch_bounds__(Choice::shape.threads(),
         sm90::wait(full(ring.stage), ring.full_parity(), "a stage");
         const sm90::Operand left(kA, sm90::Major::k, a_tile(ring.stage) + group * 64 * 128);
         const sm90::Operand right(kB, sm90::Major::k, b_tile(ring.stage));
-        sm90::begin_products();
+        sm90::fence_wgmma();
 #pragma unroll
         for (int i = 0; i < kShape.block_k / 16; ++i) {
-          sm90::multiply<kShape.block_n, sm90::ProductType::bf16>(
-              sums, left.at(k_step(kA, sm90::Major::k, i)), right.at(k_step(kB, sm90::Major::k, i)),
-              step > 0 || i > 0);
+          sm90::multiply<kShape.block_n, sm90::WgmmaType::bf16>(sums, left.at(k_step(kA, sm90::Major::k, i)),
+                                                                right.at(k_step(kB, sm90::Major::k, i)),
+                                                                step > 0 || i > 0);
         }
-        sm90::commit_products();
+        sm90::commit_wgmma();
         // The products of the step before are done: its stage is free.
-        sm90::wait_for_products<1>();
+        sm90::wait_for_wgmma<1>();
         if (step > 0) release(before);
         before = ring.stage;
         ring.advance();
       }
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       release(before);
 
       const auto store_half = [&]<int kHalf>() {
         if (lane == 0) sm90::wait_for_store_reads<0>();
         __syncwarp();
-        sm90::stage_rows<sm90::ProductType::bf16, kC, 128, 64 * kHalf>(sums, c_rows, lane);
+        sm90::stage_rows<sm90::WgmmaType::bf16, kC, 128, 64 * kHalf>(sums, c_rows, lane);
         sm90::fence_async_proxy();
         __syncwarp();
         if (lane == 0) {

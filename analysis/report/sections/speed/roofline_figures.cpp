@@ -62,7 +62,7 @@ std::optional<RooflineSubject> roofline_subject(const RunSummary& run, const Run
                           ""};
   subject.work.sm_l2_bytes = total(run.measured_sm_l2 ? run.measured_sm_l2 : run.closed_form);
   subject.work.dram_bytes = total(run.measured_dram ? run.measured_dram : run.simulated_dram);
-  const Roofline reach = roofline(subject.work, firmest(ceilings.stated, ceilings.measured));
+  const Roofline reach = roofline(subject.work, best_documented(ceilings.stated, ceilings.measured));
   subject.limit = reach.limit;
   subject.seconds = run.median_seconds.value_or(reach.least_seconds.value_or(0));
   if (subject.seconds <= 0) return std::nullopt;

@@ -161,7 +161,7 @@ void add_figures(Section& section, const Group& group, KernelLooks& looks) {
 void add_tables(Section& section, const std::vector<Group>& groups) {
   std::vector<std::pair<std::string, Table>> tables;  // by machine and peak
   for (const Group& group : groups) {
-    const std::vector<Ceiling> ceilings = firmest(group.ceilings.stated, group.ceilings.measured);
+    const std::vector<Ceiling> ceilings = best_documented(group.ceilings.stated, group.ceilings.measured);
     const std::string key = group.ceilings.machine_title + ceilings.front().name;
     auto place =
         std::find_if(tables.begin(), tables.end(), [&key](const auto& entry) { return entry.first == key; });
