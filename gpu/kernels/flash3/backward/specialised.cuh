@@ -7,33 +7,7 @@
 // dQ of this one, and dO, in its single buffer, is used by both at once and early. All that they wait for are
 // each other's data; there is no barrier of both in the walk.
 //
-// A step of 64 x 64 at head_dim 256, in cycles. By columns: the five WGMMAs 2560 of the tensor cores, 3072
-// with the half width of S and dP (N = 32: a warpgroup's own queries); shared memory, 128 bytes a cycle:
-// operands 2688, P and dS 128, Q and dO arriving 512, dQ staged and sent 1024, together 4352; it took 5356.
-// Specialised, no WGMMA is narrow, 2560; shared memory: of dV and dK only the right operand is read, together
-// 2048, P in fp32 128 to write and 128 to read, dS 64, the rest as before, 3904; it took 4383 with P in 16
-// bits. What bounds it then is the way into L2, which is busy for 0.92 of the time: a step adds 64 KiB to dQ.
-//
-// On an H200 (fp16, 16,384 tokens of hidden size 2048, this pass alone; TFLOP/s at 512, 2048, 8192, 16384
-// keys; two runs, each on a card as warm for all of its rows). P in 16 bits took dQ's error from 2.1e-4 to
-// 2.9e-4; in fp32 dK and dV are of specialised warpgroups what they are by columns, to the bit.
-//                                             full                causal
-//   by columns                                358 440 404 398     267 382 424 418
-//   specialised                               381 489 494 475     279 433 508 508
-//   by columns, ordered                       265 321 376 373     182 244 323 344
-//   specialised, ordered                      282 350 406 409     185 262 347 374
-//   by columns                                359 415 423 425     266 384 399 416
-//   specialised, P in 16 bits                 384 488 520 532     280 437 478 508
-//   pairs of CTAs, the same                   378 478 494 500     260 416 459 492
-//   pairs that load half of Q and dO each     323 370 380 364     225 326 350 367
-//   pairs, dQ of the tile before behind dV    371 453 477 461     260 403 438 458
-// Pairs: two CTAs of a cluster walk over the same q tiles and send each other dS, 8 KiB a step; each sums
-// half of dQ's columns over the keys of both, and so adds half as much. The way into L2 is then busy for
-// 0.57, but they wait for each other (4631 cycles a step), and of dQ, 32 KiB a step, only 16 KiB have a
-// buffer beside the other's K and dS. dK and dV were wrong in those runs, which takes no time: an address in
-// a cluster has the CTA's rank in bit 24 and above, which a descriptor took for the distance of panels. Tried
-// besides: skipping the first tile's WGMMA of dQ, which nobody uses, makes ptxas serialise (C7514); so does
-// a dQ in flight from one step to the next.
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
 #include "gpu/kernels/flash3/backward/backward.cuh"

@@ -10,42 +10,7 @@
 // head_dim 128; 752 are 0.86 of them at the clock that power leaves (1.58 GHz). The rest is a warpgroup's
 // chain of one step. Source: FlashAttention-3, arXiv:2407.08608, Algorithms 1 and 2.
 //
-// What each step gave on an H200 (fp16, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full /
-// causal; cuDNN 9.19 beside it: head_dim 64 490 / 455, 128 665 / 600, 256 719 / 620):
-//   head_dim                                                          64         128         256
-//   all of the above                                               523 / 447  651 / 595  734 / 663
-//   the next item's first S beside this one's end, Q freed early   535 / 462  672 / 617  740 / 618
-//   conditional rescaling, by 2^8: no exchange, no rescale of O    562 / 522  700 / 671  784 / 691
-//   sums of P tell when they may not: no look at the scores        577 / 524  740 / 709  794 / 699
-//   the item after this one is decoded while buffers are full      573 / 534  745 / 700  795 / 687
-//   L2 swizzle of as many heads as fit (shapes.hpp)         575 / 541  752 / 718  797 / 734
-// The third step came from a step's times by clock: 620 cycles for the WGMMAs to be issued, 550 for maxima
-// and their exchange, 700 to 980 for exponentials and sums, 130 for a barrier that had long been complete,
-// 150 to 330 for O and P; together 2700 for 2048 of the tensor cores. Now they are about 2350.
-//
-// Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
-// - exponentials by polynomial, 1/8, 2/8, 3/8 of them: head_dim 64 511, 488, 460 of 535; 128 653, 639 of 672
-// - sums of P apart from the exponentials: 64 510 of 530; 128 662 of 672
-// - a vote to skip factors of 1, maxima exact: 64 515 of 535; 128 659 of 672 (but 256 765 of 748)
-// - 128: block_n 160 or 176, whose O then goes straight from registers: 689, 676 of 700; 144: 736 of 742
-// - 192: block_n 112, whose scores cannot be kept: 775 of 785; 256: 80, likewise: 785 to 792 of 794
-// - 64: 192 x 96 with scores kept 535 of 563; 128 x 160 509 of 563; 128 x 192 471 of 526
-// - no ping-pong: within 1 % at 2048 keys and more, 2 % slower at 512
-// - kv tiles walked up, or in sawtooth: within 1 % of down
-// - the next item's first boxes prefetched into L2 by the loading thread: 128 at 512 keys 445 of 486
-// - setmaxnreg 32 / 240 waits for ever: a CTA owns what its entry took, 384 x 168 registers, not all 65,536
-// - 192: 128 x 64 with two Q 548 / 733 of 565 / 744 (causal, 2048 and 8192 keys); 256: 128 x 32 likewise 491
-// /
-//   638 of 596 / 744; 96: 128 x 160 with one Q 629 of 637
-// - 64, short rows: 128 x 64 303 of 360 at 512 keys, 217 of 228 causal with one Q and tiles left out
-// Taken: tiles left out that a warpgroup's rows do not see (Flash3ForwardShape::skips), with 192: 128 x 64
-// and a third buffer of K and V, 524 and 298 causal at 512 keys, where 128 x 96 had 490 and 270 (8192: 778 /
-// 746 of 796 / 744); not with 256 (525 of 535, 293 of 289). 64, short rows: four buffers of K and V, 385 of
-// 360 and 238 of 228 causal. head_dim 96: 637 / 603, cuDNN 519 / 460. ptxas serialised (C7513 to C7515,
-// C7518):
-// - P packed into operand registers while WGMMAs run, even into a second set used alternately
-// - scores in flight round the back edge of a loop
-// - a loop between two groups in flight
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"

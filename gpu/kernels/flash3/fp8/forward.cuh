@@ -16,58 +16,7 @@
 // takes scores, both P, part and O in registers at once: 224. Fast sums, without a part, do so at 256.)
 // Source: FlashAttention-3, arXiv:2407.08608, section 3.3.
 //
-// On an H200 (e4m3, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full / causal):
-//   head_dim                                             64         128          256
-//   O = O + part, or O factor + part, by predicate   491 / 481   812 / 799    850 / 831
-//   O = O factor + part, always: half the adds       522 / 487   877 / 831    992 / 965
-//   full steps in a loop of their own, tiles'
-//   descales in scales and factors, no spills        541 / 505   898 / 850   1069 / 1042
-//   three warpgroups, where rows are long            603 / 570
-//   fast sums                                        603 / 563   919 / 872   1134 / 1056
-//   fast sums, the softmax beside P V                                        1193 / 1125
-// (Fast sums before that loop: 931 / 874 and 1185 / 1107. These and the three rows before the last are of one
-// run; the last is of another, which has 1113 / 1055 for the row before it. With 1024 a sequence these two
-// are 807 / 569 and 869 / 613, with 2048 946 / 754 and 1018 / 817, with 16,384 1159 / 1129 and 1230 / 1185.)
-// Fast sums lose most of long rows: with the same value in 65,536 keys, O is 55 to 78 % too small; two levels
-// are exact.
-// Exponentials alone bound it at 980 (64), 1950 and 3900. What does: a warpgroup's step at 128 is its
-// WGMMAs, 512 cycles and 90 until the first and from the last, and then its softmax, 645 alone, but 940
-// while the other warpgroup multiplies (the exponentials of it 520 and 680): the tensor cores take from the
-// others' way to the registers. That is 1540 of a step's 2230; 120 are two barriers, 70 the parts' sum, the
-// rest branches and WGMMAs that meet the other's. And arithmetic without a gap keeps another warp's
-// WGMMAs from being issued: beside nothing but FFMA they take six times as long. What a part of it costs,
-// by leaving it out (full; 874 and 996 as it was):
-//                                                      128    256
-//   the sum of the tiles in fp32 (its registers, too)  1042   1416
-//   V's transposition                                   917   1040
-//   the test for P that is the type's largest number    885     -
-//   three of four additions to the row's sum            879     -
-//   P's conversion (by bytes of fp32 in its place)      874     -
-//   masks, the second try at P, descales                930   1054
-// Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
-// - ping-pong: passed on when WGMMAs are issued 786 of 803, when P V is done 792 of 812, when all is done 846
-//   of 875; 256: 875 of 980. Taken at 64 with two warpgroups, where exponentials bind: 524 of 491. Ping-pong
-//   of the softmax instead: 64 444 of 521, 128 815 of 872, 256 963 of 992
-// - S in halves of 64 keys, the exponentials of the first beside the second's WGMMAs: 128 881 of 898. P V
-// of
-//   the first half beside the exponentials of the second, too, as the SASS shows: 809 of 898, 64 570 of 603
-// - the barriers of the next step looked at before the softmax: 128 811 of 875
-// - 128: three buffers of K and V 805 of 803; S after P V, not beside 790 of 816; three warpgroups with 64
-//   keys and O by 64 columns 697 of 875, with 96 keys and 32 columns 767
-// - the adds held beside S, where the compiler puts them behind its wait: a wait that is over between them,
-//   which ends a block, 861 of 874; with ping-pong 848. (They are beside S since full steps have a loop.)
-// - longer tiles, the adds beside S issued after P V: block_n 160 779, 192 601 of 874; they spill
-// - 256: parts of 64 columns alternately, one added while the next is multiplied, 600 of 996: 1.1 KB of
-//   spills, with 240 registers still 0.9 KB; parts of 128 columns more; block_n 64 760 of 990; 128, which
-//   spills 720 bytes, 801 with ping-pong where 96 has 743; 240 registers 935 of 985, as transposing warps
-//   spill in 24; S beside the last part of P V 1055 of 1069
-// - the softmax beside P V of the tile before, in two levels, which takes parts of 64 columns or scores that
-//   are multiplied again where a maximum has to rise: 128 parts 894 of 907, again 870, with three buffers of
-//   K 888, with ping-pong, too, 875; 256 block_n 64 950 of 1045, again 975, with 240 registers 921; 64, two
-//   warpgroups 525 of 609, with block_n 192 572, three with 96 565
-// - likewise fast sums: 128 883 of 914; 256 scores multiplied again 1073 of 1193; a second Q 1157, but 879 of
-//   869 at 1024 a sequence
-// - 64, short rows: three warpgroups 352 of 390 at 512 a sequence; block_n 256 551 of 523, 192 524
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
 #include "cpu_ref/primitives/score_constants.hpp"
