@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/errors.hpp"
-#include "gpu/kernels/matrix_product/sm90.cuh"
 #include "gpu/primitives/sm90/encode_tensor_map.hpp"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
@@ -17,6 +16,7 @@
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
+#include "tests/gpu/primitives/sm90/matrix_product.cuh"
 
 using namespace tilescope;
 using namespace tilescope::gpu::sm90;
