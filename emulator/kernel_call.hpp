@@ -17,9 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "emulator/counts/kernel_counts.hpp"
-#include "emulator/findings.hpp"
 #include "emulator/machine/launch.hpp"
+#include "emulator/observed_launch.hpp"
 
 namespace tilescope::gpu::emulator {
 
@@ -30,8 +29,6 @@ struct Argument {
   std::span<std::byte> buffer{};  // results are written in place
   bool is_buffer = false;
   std::vector<std::byte> value{};  // of what is no buffer
-
-  bool operator==(const Argument&) const = delete;
 };
 
 template <class T>
@@ -45,25 +42,15 @@ Argument scalar_argument(std::string name, const T& value) {
 }
 
 struct KernelCall {
-  std::string kernel;  // its name, or a part of one that no other has; empty where there is but one
-  Extent grid, block, cluster;
-  std::uint32_t shared_bytes = 0;  // dynamic ones
-  std::vector<Argument> arguments;
+  std::string kernel{};  // its name, or a part of one that no other has; empty where there is but one
+  Extent grid{}, block{}, cluster{};
+  std::uint32_t shared_bytes = 0;  // dynamic
+  std::vector<Argument> arguments{};
   /// More memory that the kernel may reach through pointers in structs and tensor maps.
   std::vector<Argument> reachable{};
   /// Registers of a thread, where somebody knows: they limit how many CTAs an SM has at once.
   std::optional<int> registers{};
   Options options{};
-};
-
-/// What came of a launch. Counts of a run that ended early are those up to there.
-struct KernelResult {
-  std::string kernel;
-  bool completed = false;
-  Report report;
-  KernelCounts counts;
-  std::vector<Finding> findings;  // errors first
-  double seconds = 0;
 };
 
 /// @throws BadInput with line and text at PTX that is damaged or newer than what is known

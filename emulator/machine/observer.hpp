@@ -24,10 +24,10 @@ struct EngineRun {
   const Cta& cta;
   const ptx::Instruction& instruction;
   Purpose purpose;
-  std::uint64_t address = 0;   // where the whole run begins, what lies beyond the tensor included
-  std::uint32_t bytes = 0;     // of the whole run
+  std::uint64_t address = 0;         // where the whole run begins, what lies beyond the tensor included
+  std::uint32_t bytes = 0;           // of the whole run
   std::uint32_t begin = 0, end = 0;  // of these bytes, those that exist; equal if none does
-  bool again = false;          // another CTA of the cluster received the same bytes by the same copy
+  bool again = false;                // another CTA of the cluster received the same bytes by the same copy
 };
 
 class Observer {

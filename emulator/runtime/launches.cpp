@@ -86,7 +86,7 @@ void log_launch(const Launch& launch, const Report& report, double seconds) {
 void require_no_races(const Launch& launch, const Report& report) {
   if (report.races.empty()) return;
   std::string text = launch.kernel->name + " has " + std::to_string(report.races.size()) + " races";
-  for (const std::string& race : report.races) text += "\n  " + race;
+  for (const Race& race : report.races) text += "\n  " + race.text;
   throw CudaFailure(cudaErrorLaunchFailure, text);
 }
 
