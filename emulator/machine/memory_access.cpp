@@ -115,6 +115,7 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
   }
   if (!owner.order || &owner != &warp.cta) return;
   if (purpose == Purpose::atomic) return owner.order->initialise(offset, bytes);
+  if (purpose == Purpose::copy) return;  // the copy itself tells, when it knows what it was issued upon
   const auto thread = static_cast<std::uint32_t>(warp.thread(lane));
   if (purpose == Purpose::load) {
     owner.order->read(thread, offset, bytes, warp.instruction->line);

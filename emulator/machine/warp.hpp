@@ -66,6 +66,7 @@ class Warp {
   bool at_barrier = false;          // arrived at a named barrier, and waits
   std::uint64_t barrier_phase = 0;  // of that barrier when the warp arrived
   std::uint64_t since_poll = 0;     // instructions executed since it asked in vain
+  std::uint64_t turns_apart = 0;    // since its lanes were all at one instruction
   std::any extension;               // state of sm90/
 
  private:
