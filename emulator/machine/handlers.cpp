@@ -29,6 +29,7 @@ Execution HandlerTable::find(const ptx::Instruction& instruction) const {
 
 void add_ordinary_handlers(HandlerTable& table) {
   add_integer_handlers(table);
+  add_carry_handlers(table);
   add_bit_handlers(table);
   add_float_handlers(table);
   add_comparison_handlers(table);

@@ -117,6 +117,7 @@ inline void require_whole_warp(const Warp& warp) {
 
 /// The families of ordinary instructions.
 void add_integer_handlers(HandlerTable& table);
+void add_carry_handlers(HandlerTable& table);
 void add_bit_handlers(HandlerTable& table);
 void add_float_handlers(HandlerTable& table);
 void add_comparison_handlers(HandlerTable& table);

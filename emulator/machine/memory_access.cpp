@@ -94,16 +94,7 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
   }
 }
 
-}  // namespace
-
-Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
-  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
-}
-
-Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
-                       std::uint32_t bytes, std::uint32_t alignment) {
-  const Addresses addresses = addresses_of(warp, operand);
-  check_alignment(warp, addresses, alignment);
+Targets targets_of(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
   Targets targets;
   Report& report = warp.cta.run.report;
   switch (reach) {
@@ -141,6 +132,24 @@ Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Pur
       break;
   }
   return targets;
+}
+
+}  // namespace
+
+Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
+}
+
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment) {
+  const Addresses addresses = addresses_of(warp, operand);
+  check_alignment(warp, addresses, alignment);
+  return targets_of(warp, addresses, reach, purpose, bytes);
+}
+
+Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  check_alignment(warp, addresses, bytes);
+  return targets_of(warp, addresses, reach, purpose, bytes);
 }
 
 Reach reach_of(const ptx::Instruction& instruction) {

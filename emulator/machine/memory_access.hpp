@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 
+#include "emulator/machine/traffic.hpp"
 #include "emulator/machine/warp.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -21,6 +22,9 @@ Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose pur
 /// The same where addresses are multiples of another power of two.
 Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
                        std::uint32_t bytes, std::uint32_t alignment);
+
+/// The same at addresses that no operand holds, aligned to `bytes`.
+Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes);
 
 /// The space that an instruction names by a modifier.
 Reach reach_of(const ptx::Instruction& instruction);
