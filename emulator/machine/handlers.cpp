@@ -36,6 +36,7 @@ void add_ordinary_handlers(HandlerTable& table) {
   add_conversion_handlers(table);
   add_move_handlers(table);
   add_control_handlers(table);
+  add_call_handlers(table);
   add_memory_handlers(table);
   add_atomic_handlers(table);
   add_barrier_handlers(table);

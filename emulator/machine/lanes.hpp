@@ -124,6 +124,7 @@ void add_comparison_handlers(HandlerTable& table);
 void add_conversion_handlers(HandlerTable& table);
 void add_move_handlers(HandlerTable& table);
 void add_control_handlers(HandlerTable& table);
+void add_call_handlers(HandlerTable& table);
 void add_memory_handlers(HandlerTable& table);
 void add_atomic_handlers(HandlerTable& table);
 void add_barrier_handlers(HandlerTable& table);

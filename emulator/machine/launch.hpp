@@ -40,6 +40,7 @@ struct Report {
   std::uint64_t global_sectors_read = 0, global_sectors_written = 0;  // of 32 bytes, before any cache
   std::uint64_t shared_wavefronts = 0;
   std::vector<std::string> races;
+  std::string printed;  // by printf, its first MiB
 };
 
 /// What a handler throws; the machine adds kernel, CTA, warp, line and text and throws a DeviceError.

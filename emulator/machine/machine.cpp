@@ -17,7 +17,8 @@ constexpr std::size_t kParameterAlign = 128;
 class Machine {
  public:
   Machine(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table)
-      : run_{launch, memory, options, {}, nullptr, Random(options.seed), {}},
+      : memory_(memory),
+        run_{launch, memory_, options, {}, nullptr, Random(options.seed), {}, {}},
         table_(table),
         program_(*launch.kernel, table) {}
 
@@ -26,6 +27,7 @@ class Machine {
  private:
   void check() const;
   void copy_parameters();
+  std::uint64_t make_cooperative();
   void begin_cluster();
   std::unique_ptr<Cta> make_cta(Cluster& cluster, unsigned rank, const Extent& index);
   void end_cluster(Cluster& cluster);
@@ -37,6 +39,7 @@ class Machine {
 
   const Launch& launch() const { return run_.launch; }
 
+  Memory memory_;
   Run run_;
   const HandlerTable& table_;
   Program program_;
@@ -79,6 +82,20 @@ void Machine::copy_parameters() {
   run_.parameter_base =
       static_cast<std::byte*>(std::align(kParameterAlign, launch().parameters.size(), base, space));
   std::copy(launch().parameters.begin(), launch().parameters.end(), run_.parameter_base);
+}
+
+/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made here.
+std::uint64_t Machine::make_cooperative() {
+  constexpr std::uint64_t kMostWarps = kMultiprocessors * kMaxWarps;
+  const auto& specials = program_.kernel.specials;
+  const bool cooperative = std::any_of(specials.begin(), specials.end(),
+                                       [](const auto& special) { return special.name.starts_with("envreg"); });
+  if (!cooperative) return static_cast<std::uint64_t>(std::max(run_.options.resident_clusters, 1));
+  if (launch().grid.count() * ((launch().block.count() + kLanes - 1) / kLanes) > kMostWarps)
+    fail(fmt::format("a cooperative grid of more than the {} warps that a device holds", kMostWarps));
+  run_.workspace[0] = sizeof(run_.workspace);
+  memory_.add(run_.workspace.data(), sizeof(run_.workspace), "the workspace of a cooperative grid");
+  return launch().grid.count();
 }
 
 std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Extent& index) {
@@ -173,10 +190,11 @@ void Machine::turn() {
 Report Machine::execute() {
   check();
   copy_parameters();
+  const std::uint64_t most_resident = make_cooperative();
   const std::uint64_t clusters = launch().grid.count() / launch().cluster.count();
   while (next_cluster_ < clusters || !warps_.empty()) {
     while (next_cluster_ < clusters &&
-           resident_.size() < static_cast<std::size_t>(std::max(run_.options.resident_clusters, 1)))
+           resident_.size() < most_resident)
       begin_cluster();
     try {
       turn();

@@ -62,20 +62,11 @@ void shared_targets(Warp& warp, const Addresses& addresses, std::uint32_t bytes,
   });
 }
 
-std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
-  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
-}
-
 std::byte* local_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
   const std::uint64_t size = warp.cta.run.launch.kernel->local_bytes;
   if (offset > size || bytes > size - offset)
     throw Fault(fmt::format("{} bytes at {} of {} bytes of local memory", bytes, offset, size), lane);
   return warp.cta.local.data() + static_cast<std::uint64_t>(warp.thread(lane)) * size + offset;
-}
-
-std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
-  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
-  return warp.cta.generic_bytes(address, bytes, lane);
 }
 
 /// Tells the async proxy of stores, and the search for races of stores and loads.
@@ -135,6 +126,16 @@ Targets targets_of(Warp& warp, const Addresses& addresses, Reach reach, Purpose 
 }
 
 }  // namespace
+
+std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
+  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
+  return warp.cta.generic_bytes(address, bytes, lane);
+}
+
+std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
+  if (offset >= ptx::kCallParameters) return local_target(warp, offset - ptx::kCallParameters, bytes, lane);
+  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
+}
 
 Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
   return access_aligned(warp, operand, reach, purpose, bytes, bytes);

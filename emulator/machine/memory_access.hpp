@@ -26,6 +26,11 @@ Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Pur
 /// The same at addresses that no operand holds, aligned to `bytes`.
 Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes);
 
+/// Host memory of one lane's generic address, local memory included.
+std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane);
+/// Host memory of an address of .param, which may be a call's.
+std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane);
+
 /// The space that an instruction names by a modifier.
 Reach reach_of(const ptx::Instruction& instruction);
 

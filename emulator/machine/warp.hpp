@@ -3,6 +3,7 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,14 @@ using LaneMask = std::uint32_t;
 struct LaneGroup {
   std::uint32_t pc = 0;
   LaneMask lanes = 0;
+};
+
+/// A call that has not returned, of one lane.
+struct Frame {
+  std::uint32_t return_to = 0;
+  const ptx::Instruction* call = nullptr;
+  const ptx::Function* function = nullptr;
+  std::vector<std::byte> saved;  // of a function that calls itself: its registers and local memory as they were
 };
 
 class Warp {
@@ -67,6 +76,8 @@ class Warp {
   bool at_barrier = false;          // arrived at a named barrier, and waits
   std::uint64_t barrier_phase = 0;  // of that barrier when the warp arrived
   std::uint64_t since_poll = 0;     // instructions executed since it asked in vain
+  std::array<std::uint32_t, kLanes> next{};          // of Outcome::scatter
+  std::array<std::vector<Frame>, kLanes> frames;     // calls, the innermost last
   std::any extension;               // state of sm90/
 
  private:
