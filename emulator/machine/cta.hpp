@@ -77,6 +77,7 @@ struct Cta {
   void (*on_shared_store)(Warp& writer, Cta& owner, int lane, std::uint32_t offset,
                           std::uint32_t bytes) = nullptr;
   std::any extension;                    // state of sm90/
+  std::any observed;                     // state of the observer
   std::shared_ptr<HappensBefore> order;  // where races are looked for
 
   /// Host memory of a 32-bit shared address, that of another CTA of the cluster where it names one. Throws a

@@ -15,7 +15,8 @@ constexpr std::uint32_t kMaxAgents = 128;
 HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end)
     : threads_(threads),
       clocks_(threads, Clocks(threads + kMaxAgents, 0)),
-      words_((shared_end + kWordBytes - 1) / kWordBytes) {
+      words_((shared_end + kWordBytes - 1) / kWordBytes),
+      written_(words_.size()) {
   for (std::uint32_t thread = 0; thread < threads; ++thread) clocks_[thread][thread] = 1;
 }
 
@@ -103,10 +104,28 @@ void HappensBefore::note(const Access& access, const Clocks& known, std::uint32_
   }
 }
 
+void HappensBefore::initialise(std::uint32_t offset, std::uint32_t bytes) {
+  for (std::uint32_t at = offset; at < offset + bytes; ++at)
+    written_[at / kWordBytes] = static_cast<std::uint8_t>(written_[at / kWordBytes] | 1u << at % kWordBytes);
+}
+
+void HappensBefore::note_unwritten(const Access& read, std::uint32_t word) {
+  if (!reported_reads_.insert(read.line).second) return;
+  unwritten_reads_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " +
+                                  name_of(read.who) + " reads at line " + std::to_string(read.line) +
+                                  " what nobody wrote",
+                              read.line, read.line});
+}
+
 /// What is ordered before a write that covers it cannot race with anything that does not race with the write,
 /// and is forgotten; so is a read before a later read that knows of it.
 void HappensBefore::note_word(const Access& access, const Clocks& known, std::uint32_t word) {
   std::vector<Access>& accesses = words_[word];
+  if (access.is_write) {
+    written_[word] |= access.bytes;
+  } else if ((access.bytes & ~written_[word]) != 0) {
+    note_unwritten(access, word);
+  }
   for (Access& earlier : accesses) {
     if ((earlier.bytes & access.bytes) == 0) continue;
     const bool ordered = earlier.clock <= known[earlier.who];
@@ -126,8 +145,9 @@ void HappensBefore::report(const Access& first, const Access& second, std::uint3
     return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at line " +
            std::to_string(access.line);
   };
-  found_.push_back("shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +
-                   words(second) + ", and nothing orders the two");
+  found_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +
+                        words(second) + ", and nothing orders the two",
+                    first.line, second.line});
 }
 
 std::string HappensBefore::name_of(std::uint32_t who) const {

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/machine/launch.hpp"
+
 namespace tilescope::gpu::emulator {
 
 class HappensBefore {
@@ -51,8 +53,13 @@ class HappensBefore {
   /// The agent's operations up to `clock`, and what it was issued upon, count as arrived.
   void arrive(Meeting meeting, std::uint32_t agent, Clock clock, const Clocks& issued);
 
-  /// One line a pair of places.
-  const std::vector<std::string>& races() const { return found_; }
+  /// What was written by means that have no part in the search (atomics).
+  void initialise(std::uint32_t offset, std::uint32_t bytes);
+
+  /// One a pair of places.
+  const std::vector<Race>& races() const { return found_; }
+  /// Reads of what nobody wrote, one a place.
+  const std::vector<Race>& unwritten_reads() const { return unwritten_reads_; }
 
  private:
   struct Access {
@@ -65,6 +72,7 @@ class HappensBefore {
   void note(const Access& access, const Clocks& known, std::uint32_t offset, std::uint32_t bytes);
   void note_word(const Access& access, const Clocks& known, std::uint32_t word);
   void report(const Access& first, const Access& second, std::uint32_t word);
+  void note_unwritten(const Access& read, std::uint32_t word);
   std::string name_of(std::uint32_t who) const;
   void merge(Clocks& into, const Clocks& from) const;
 
@@ -73,8 +81,10 @@ class HappensBefore {
   std::vector<std::string> agents_;
   std::map<Meeting, Clocks> arriving_, arrived_;
   std::vector<std::vector<Access>> words_;  // what later accesses may race with
+  std::vector<std::uint8_t> written_;       // by word, a bit a byte
   std::set<std::pair<int, int>> reported_;
-  std::vector<std::string> found_;
+  std::set<int> reported_reads_;
+  std::vector<Race> found_, unwritten_reads_;
 };
 
 }  // namespace tilescope::gpu::emulator

@@ -12,7 +12,12 @@
 namespace tilescope::gpu::emulator {
 
 enum class Reach : std::uint8_t { generic, global, shared, parameter, local };
-enum class Purpose : std::uint8_t { load, store, atomic };
+enum class Purpose : std::uint8_t {
+  load,
+  store,
+  atomic,  // of ordinary instructions, those that return nothing too
+  reduce,  // by the copy engine
+};
 
 using Targets = std::array<std::byte*, kLanes>;  // of the active lanes
 

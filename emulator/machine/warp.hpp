@@ -38,8 +38,8 @@ class Warp {
   Cta& cta;
   const std::uint32_t index;  // in the CTA
   LaneMask active = 0;        // the lanes that execute the instruction: of its group, and not guarded off
-  int line = 0;               // of the instruction
-  LaneMask carry = 0;         // of add.cc and its like, a lane each
+  const ptx::Instruction* instruction = nullptr;  // that they execute
+  LaneMask carry = 0;                             // of add.cc and its like, a lane each
 
   /// The 32 values of a register or a constant. T has the width of the operand as the instruction's type
   /// says.

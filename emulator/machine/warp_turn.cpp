@@ -172,7 +172,7 @@ bool Turn::run_group(std::size_t index) {
     if (step.execution.converge == Converge::warp && warp_.active != group.lanes)
       throw Fault("some lanes are guarded off where all of the warp execute, or none");
     if (step.execution.converge == Converge::members) check_members(warp_, step, group.lanes);
-    warp_.line = step.instruction->line;
+    warp_.instruction = step.instruction;
     const Outcome outcome = step.execution.handler(warp_, *step.instruction);
     if (outcome == Outcome::wait) {
       resting_ |= group.lanes;
@@ -246,10 +246,11 @@ TurnEnd take_turn(Warp& warp, Program& program, std::uint64_t most, std::size_t 
   } catch (const Fault& fault) {
     const Extent& cta = warp.cta.index;
     const std::uint32_t pc = std::min(turn.pc(), static_cast<std::uint32_t>(program.steps.size() - 1));
-    throw DeviceError(fmt::format("kernel {}, CTA ({}, {}, {}), warp {}, {}{}: {}", program.kernel.name,
-                                  cta.x, cta.y, cta.z, warp.index,
-                                  fault.lane >= 0 ? fmt::format("lane {}, ", fault.lane) : "",
-                                  at_instruction(*program.steps[pc].instruction), fault.what()));
+    throw DeviceError(
+        fmt::format("kernel {}, CTA ({}, {}, {}), warp {}, {}{}: {}", program.kernel.name, cta.x, cta.y,
+                    cta.z, warp.index, fault.lane >= 0 ? fmt::format("lane {}, ", fault.lane) : "",
+                    at_instruction(*program.steps[pc].instruction), fault.what()),
+        fault.kind, {fault.line != 0 ? fault.line : program.steps[pc].instruction->line});
   }
 }
 

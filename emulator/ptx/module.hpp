@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -59,6 +60,12 @@ struct alignas(64) Constant {
   std::array<std::uint64_t, kLanes> pair;
 };
 
+/// A place in the source that PTX was compiled from, by .loc; line 0 where none is said.
+struct SourcePlace {
+  int file = 0;  // a number of Module::files
+  int line = 0;
+};
+
 struct Instruction {
   std::string_view opcode;                  // all of it: "cvt.rn.f16x2.f32"
   std::vector<std::string_view> modifiers;  // what follows the first word: "rn", "f16x2", "f32"
@@ -66,6 +73,7 @@ struct Instruction {
   std::vector<Operand> operands;            // as written, results first
   Operand guard;                            // a predicate, or none
   int line = 0;                             // of the PTX text, from 1
+  SourcePlace source, inlined_at;           // the latter where a function was inlined
   std::string_view text;
 
   bool has(std::string_view modifier) const;
@@ -128,6 +136,7 @@ struct Kernel {
 struct Module {
   std::shared_ptr<const std::string> source;  // what the string views look at
   std::string target;                         // "sm_90a"
+  std::map<int, std::string> files;           // by .file's number, their paths
   std::vector<Variable> variables;            // .global and .const
   std::vector<std::unique_ptr<Kernel>> kernels;
 

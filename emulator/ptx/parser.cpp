@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -23,6 +25,8 @@ Integer round_up(Integer value, Integer align) {
 constexpr std::uint64_t kMostParameterBytes = 32764, kMostLocalBytes = 512 << 10,
                         kMostSharedEnd = kSharedBegin + (227 << 10), kMostVariableBytes = 1ull << 31;
 constexpr std::int64_t kMostRegisters = 1 << 19;
+constexpr std::int64_t kMostFiles = 1 << 20;
+constexpr int kNewestMajorVersion = 9;  // PTX ISA 9.x
 constexpr std::int64_t kMostAlign = 1 << 16;
 
 bool begins_number(std::string_view word) { return !word.empty() && word[0] >= '0' && word[0] <= '9'; }
@@ -44,6 +48,12 @@ class Parser {
   void read_directive(Kernel& kernel, KernelBuilder& builder);
   void read_registers(KernelBuilder& builder);
   void read_instruction(Kernel& kernel, KernelBuilder& builder);
+  /// `.file 1 "path"`
+  void read_file(const Token& directive);
+  /// `.loc 1 12 5` and, of an inlined function, `, function_name f, inlined_at 1 20 3`
+  void read_place(const Token& directive);
+  SourcePlace read_file_and_line();
+  void require_known_version(const Token& version) const;
   Operand read_operand(KernelBuilder& builder, std::size_t index);
   Operand read_simple(KernelBuilder& builder, std::size_t index);
   Operand read_address(KernelBuilder& builder);
@@ -65,6 +75,7 @@ class Parser {
   std::vector<Variable> shared_;               // of the module
   std::map<std::string, Lexer, std::less<>> functions_;  // where their results or names begin
   std::vector<std::size_t> calls_;                       // of the function that is read
+  SourcePlace place_, inlined_at_;
 };
 
 /// Behind the name of a function: whether its body follows.
@@ -194,7 +205,9 @@ void Parser::read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call
 void Parser::read_module() {
   while (!lexer_.peek().text.empty()) {
     const Token token = lexer_.next();
-    if (token.is(".version") || token.is(".address_size")) {
+    if (token.is(".version")) {
+      require_known_version(lexer_.next());
+    } else if (token.is(".address_size")) {
       lexer_.next();
     } else if (token.is(".target")) {
       module_.target = lexer_.next().text;
@@ -210,7 +223,9 @@ void Parser::read_module() {
       module_.variables.push_back(read_variable(Space::constant));
     } else if (token.is(".func")) {
       if (skip_function(lexer_).has_body) skip_block(lexer_);
-    } else if (token.is(".file") || token.is(".pragma")) {
+    } else if (token.is(".file")) {
+      read_file(token);
+    } else if (token.is(".pragma")) {
       lexer_.skip_line(token.line);
     } else if (token.is(".section")) {
       lexer_.skip_past("}");
@@ -307,6 +322,7 @@ std::int64_t Parser::read_integer(std::int64_t least, std::int64_t most, const c
 }
 
 void Parser::read_kernel() {
+  place_ = inlined_at_ = {};
   Kernel& kernel = *module_.kernels.emplace_back(std::make_unique<Kernel>());
   kernel.name = lexer_.next().text;
   kernel.static_shared_end = kSharedBegin;
@@ -428,9 +444,41 @@ void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
   } else if (token.is(".pragma")) {
     lexer_.skip_past(";");
   } else if (token.is(".loc")) {
-    lexer_.skip_line(token.line);
+    read_place(token);
   } else {
     lexer_.fail("unknown directive", token);
+  }
+}
+
+void Parser::read_file(const Token& directive) {
+  const int number = static_cast<int>(read_integer(0, kMostFiles, "the number of a file"));
+  std::string_view path = lexer_.next().text;
+  if (path.size() >= 2 && path.front() == '"') path = path.substr(1, path.size() - 2);
+  module_.files[number] = path;
+  lexer_.skip_line(directive.line);
+}
+
+SourcePlace Parser::read_file_and_line() {
+  SourcePlace place;
+  place.file = static_cast<int>(read_integer(0, kMostFiles, "the number of a file"));
+  place.line = static_cast<int>(read_integer(0, std::numeric_limits<int>::max(), "a line"));
+  return place;
+}
+
+void Parser::read_place(const Token& directive) {
+  place_ = read_file_and_line();
+  inlined_at_ = {};
+  while (lexer_.peek().line == directive.line && !lexer_.peek().text.empty()) {
+    if (lexer_.next().is("inlined_at")) inlined_at_ = read_file_and_line();
+  }
+}
+
+void Parser::require_known_version(const Token& version) const {
+  const int major = static_cast<int>(std::strtol(std::string(version.text).c_str(), nullptr, 10));
+  if (major > kNewestMajorVersion) {
+    lexer_.fail("PTX of a version newer than " + std::to_string(kNewestMajorVersion) +
+                    ".x, the newest that is known, ",
+                version);
   }
 }
 
@@ -468,6 +516,8 @@ void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
   }
   instruction.opcode = opcode.text;
   instruction.line = opcode.line;
+  instruction.source = place_;
+  instruction.inlined_at = inlined_at_;
   for (std::size_t dot = opcode.text.find('.'); dot != std::string_view::npos;) {
     const std::size_t end = opcode.text.find('.', dot + 1);
     instruction.modifiers.push_back(
