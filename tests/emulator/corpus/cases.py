@@ -443,3 +443,152 @@ def checked_sqrt() -> Case:
     x = np.abs(draw(100))
     arguments = {"x": x, "out": zeros(x), "n": 100}
     return Case((1,), arguments, {"out": np.sqrt(x)}, {"BLOCK": 128})
+
+
+# ---- CUDA.
+
+
+@cuda_case
+def matmul_tiled() -> Case:
+    a, b = draw(50, 40), draw(40, 70, seed=2)
+    arguments = {"a": a, "b": b, "c": np.zeros((50, 70), np.float32), "m": 50, "n": 70, "k": 40}
+    return Case((5, 4), arguments, {"c": a.astype(np.float64) @ b}, block=(16, 16), error=1e-5)
+
+
+@cuda_case
+def reduce_shuffle() -> Case:
+    x = draw(7, 1000)
+    arguments = {"x": x, "out": np.zeros(7, np.float32), "columns": 1000}
+    return Case((7,), arguments, {"out": x.astype(np.float64).sum(1)}, block=(256,), error=1e-5)
+
+
+def transpose_by(rows_of_block: int) -> Case:
+    x = draw(70, 50)
+    arguments = {"x": x, "out": np.zeros((50, 70), np.float32), "rows": 70, "columns": 50}
+    return Case((2, -(-70 // 32)), arguments, {"out": x.T}, block=(32, rows_of_block), error=0)
+
+
+@cuda_case
+def transpose_through_shared() -> Case:
+    return transpose_by(8)
+
+
+@cuda_case
+def transpose_plain() -> Case:
+    return transpose_by(32)
+
+
+@cuda_case
+def histogram_atomics() -> Case:
+    x = whole(0, 256, 5000, dtype=np.uint8)
+    arguments = {"x": x, "counts": np.zeros(256, np.uint32), "n": 5000}
+    return Case((3,), arguments, {"counts": np.bincount(x, minlength=256)}, block=(128,), error=0)
+
+
+@cuda_case
+def scan_block() -> Case:
+    x = whole(-9, 10, 1000)
+    out = np.concatenate([part.cumsum() for part in np.split(x, range(256, 1000, 256))])
+    arguments = {"x": x, "out": zeros(x), "n": 1000}
+    return Case((4,), arguments, {"out": out}, block=(256,), shared=1024, error=0)
+
+
+@cuda_case
+def stencil() -> Case:
+    x = draw(40, 50)
+    out = np.zeros((40, 50))
+    out[1:-1, 1:-1] = 0.5 * x[1:-1, 1:-1] + 0.125 * (x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1])
+    arguments = {"x": x, "out": zeros(x), "rows": 40, "columns": 50}
+    return Case((2, 5), arguments, {"out": out}, block=(32, 8))
+
+
+@cuda_case
+def wmma_matmul() -> Case:
+    a, b = draw(32, 64, dtype=np.float16), draw(48, 64, dtype=np.float16, seed=2)
+    arguments = {"a": a, "b": b, "c": np.zeros((32, 48), np.float32), "n": 48, "k": 64}
+    return Case((3, 2), arguments, {"c": a.astype(np.float64) @ b.astype(np.float64).T}, block=(32,), error=1e-5)
+
+
+@cuda_case
+def cooperative_sum() -> Case:
+    x = draw(3000)
+    arguments = {"x": x, "of_block": np.zeros(6, np.float32), "out": np.zeros(1, np.float32), "n": 3000}
+    return Case((6,), arguments, {"out": x.astype(np.float64).sum()[None]}, block=(128,), error=1e-5)
+
+
+@cuda_case
+def half2_axpy() -> Case:
+    x, y = draw(600, dtype=np.float16), draw(600, dtype=np.float16, seed=2)
+    once = (np.float64(np.float16(1.5)) * x.astype(np.float64) + y.astype(np.float64)).astype(np.float16)
+    value = np.maximum(once, -x).reshape(-1, 2)
+    greater = (value > y.reshape(-1, 2)).all(1, keepdims=True)
+    out = np.where(greater, (value - y.reshape(-1, 2)).astype(np.float16), value).ravel()
+    arguments = {"x": x, "y": y, "out": zeros(x), "scale": 1.5, "pairs": 300}
+    return Case((3,), arguments, {"out": out}, block=(128,), error=0)
+
+
+@cuda_case
+def dot_products_of_bytes() -> Case:
+    a, b = whole(-128, 128, 64, 32, dtype=np.int8), whole(-128, 128, 32, dtype=np.int8, seed=2)
+    arguments = {"a": a, "b": b, "out": np.zeros(64, np.int32), "words": 8}
+    return Case((2,), arguments, {"out": a.astype(np.int64) @ b}, block=(32,), error=0)
+
+
+@cuda_case
+def prints_and_asserts() -> Case:
+    x = whole(0, 100, 32)
+    return Case((1,), {"x": x, "out": zeros(x)}, {"out": 2 * x}, block=(32,), error=0)
+
+
+@cuda_case
+def calls() -> Case:
+    x = draw(60)
+    wide = x.astype(np.float64)
+    numbers = np.array([0, 1, 1, 2, 3, 5, 8, 13, 21, 34])[np.arange(60) % 10]
+    arguments = {"x": x, "out": zeros(x), "numbers": np.zeros(60, np.int32), "n": 60}
+    expected = {"out": 1 - 2 * wide + 0.5 * wide**2 + 0.25 * wide**3, "numbers": numbers}
+    return Case((2,), arguments, expected, block=(32,))
+
+
+@cuda_case
+def match_and_vote() -> Case:
+    keys = whole(0, 5, 90)
+    highest = np.zeros(90, np.int64)
+    for begin in range(0, 90, 32):
+        part = keys[begin : begin + 32]
+        highest[begin : begin + 32] = [np.flatnonzero(part == key)[-1] for key in part]
+    arguments = {"keys": keys, "counts": np.zeros(5, np.int32), "highest": np.zeros(90, np.int32), "n": 90}
+    return Case((3,), arguments, {"counts": np.bincount(keys, minlength=5), "highest": highest}, block=(32,), error=0)
+
+
+@cuda_case
+def bf16_norm() -> Case:
+    x = to_bf16(draw(4, 100))
+    wide = from_bf16(x)
+    out = wide / np.abs(wide).max(1, keepdims=True)
+    arguments = {"x": x, "out": zeros(x), "columns": 100}
+    return Case((4,), arguments, {"out": out}, dtypes=dict.fromkeys(("x", "out"), "bf16"), block=(32,), error=5e-3)
+
+
+@cuda_case
+def pipelined_copy() -> Case:
+    x = draw(2, 3, 128, 4)
+    out = x[:, :, ::-1].copy()
+    out[..., 0] += 1
+    return Case((2,), {"x": x, "out": zeros(x), "tiles": 3}, {"out": out}, block=(128,))
+
+
+@cuda_case
+def wide_integers() -> Case:
+    a, b = (whole(0, 1 << 63, 32, dtype=np.uint64, seed=seed) * np.uint64(2) for seed in (1, 2))
+    exact = [int(x) * int(y) + (int(y) << 64) + int(x) for x, y in zip(a, b, strict=True)]
+    low = np.array([each & (1 << 64) - 1 for each in exact], np.uint64)
+    high = np.array([each >> 64 & (1 << 64) - 1 for each in exact], np.uint64)
+    arguments = {"a": a, "b": b, "low": zeros(a), "high": zeros(a)}
+    return Case((1,), arguments, {"low": low, "high": high}, block=(32,), error=0)
+
+
+@cuda_case
+def barrier_pipeline() -> Case:
+    x = whole(0, 1000, 5, 64)
+    return Case((1,), {"x": x, "out": zeros(x), "tiles": 5}, {"out": x[:, ::-1]}, block=(128,), error=0)
