@@ -20,6 +20,7 @@ def _triton() -> Any:
     try:
         import triton
         import triton.compiler
+        import triton.backends.compiler
         import triton.runtime.jit
     except ImportError:
         raise MissingPackage("triton is missing: pip install triton; tilescope.emulate takes PTX without it") from None
@@ -38,7 +39,7 @@ def _compile(fn: Any, target: int, arguments: Sequence[Any], named: Mapping[str,
     triton = _triton()
     if not isinstance(fn, triton.runtime.jit.JITFunction):
         raise bad_input("fn", type(fn).__name__, "must be a function with @triton.jit; of an autotuned one, its .fn")
-    backend = triton.compiler.make_backend(triton.compiler.GPUTarget("cuda", target, 32))
+    backend = triton.compiler.make_backend(triton.backends.compiler.GPUTarget("cuda", target, 32))
     bind = triton.runtime.jit.create_function_from_signature(fn.signature, fn.params, backend)
     try:
         bound, specialization, options = bind(*arguments, **named)
