@@ -47,6 +47,9 @@ struct Run {
   std::byte* parameter_base = nullptr;
   Random random;
   Report report;
+  std::array<std::uint32_t, 16> workspace{};  // of a cooperative grid
+
+  std::uint64_t workspace_address() const { return reinterpret_cast<std::uintptr_t>(workspace.data()); }
 
   /// What %clock and %globaltimer read: warp instructions since the launch began.
   std::uint64_t clock() const { return report.steps; }

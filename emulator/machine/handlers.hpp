@@ -17,7 +17,8 @@ enum class Outcome : std::uint8_t {
          // mbarrier.try_wait)
   wait,  // not executed: the warp asks again at its next turn (a barrier)
   exit,  // the active lanes are done
-  jump,  // a branch: the warp's groups are already where they go on
+  jump,  // a branch to the first operand
+  scatter,  // where each active lane goes on is in the warp's `next`
 };
 
 using Handler = Outcome (*)(Warp&, const ptx::Instruction&);

@@ -8,6 +8,8 @@
 #include <map>
 #include <thread>
 
+#include "emulator/machine/cta.hpp"
+
 namespace tilescope::gpu::emulator {
 namespace {
 
@@ -34,6 +36,7 @@ void add(Report& sum, const Report& part) {
   sum.shared_wavefronts += part.shared_wavefronts;
   sum.executed.resize(part.executed.size());
   for (std::size_t i = 0; i < part.executed.size(); ++i) sum.executed[i] += part.executed[i];
+  sum.printed += part.printed;
   add_new_races(sum.races, part.races);
   add_new_races(sum.unwritten_reads, part.unwritten_reads);
 }
@@ -74,6 +77,14 @@ void require_runnable(const Launch& launch) {
   if (shared > ptx::kSharedBegin + kMostSharedBytes)
     fail(fmt::format("{} bytes of shared memory; {} are allowed", shared - ptx::kSharedBegin,
                      kMostSharedBytes));
+  constexpr std::uint64_t kMostWarps = std::uint64_t{kMultiprocessors} * kMaxWarps;
+  if (is_cooperative(kernel) && grid.count() * ((block.count() + ptx::kLanes - 1) / ptx::kLanes) > kMostWarps)
+    fail(fmt::format("a cooperative grid of more than the {} warps that a device holds", kMostWarps));
+}
+
+bool is_cooperative(const ptx::Kernel& kernel) {
+  return std::any_of(kernel.specials.begin(), kernel.specials.end(),
+                     [](const auto& special) { return special.name.starts_with("envreg"); });
 }
 
 bool ctas_are_apart(const ptx::Kernel& kernel) {

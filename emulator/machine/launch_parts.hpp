@@ -40,6 +40,9 @@ class Progress {
 /// @throws DeviceError for a launch that no device takes
 void require_runnable(const Launch& launch);
 
+/// Whether its CTAs wait for each other at a barrier of the grid, and must all be there at once.
+bool is_cooperative(const ptx::Kernel& kernel);
+
 /// Whether no CTA can learn of another but by a data race: no atomics, no loads that wait for others. Such a
 /// launch may be cut into parts.
 bool ctas_are_apart(const ptx::Kernel& kernel);

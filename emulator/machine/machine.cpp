@@ -19,7 +19,8 @@ class Machine {
  public:
   Machine(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table,
           const Program& program, const LaunchPart& part, Progress& progress)
-      : run_{launch, memory, options, {}, nullptr, Random(part.seed), {}},
+      : memory_(memory),
+        run_{launch, memory_, options, {}, nullptr, Random(part.seed), {}, {}},
         table_(table),
         program_(program),
         progress_(progress),
@@ -30,6 +31,7 @@ class Machine {
 
  private:
   void copy_parameters();
+  std::uint64_t make_cooperative();
   void begin_cluster();
   std::unique_ptr<Cta> make_cta(Cluster& cluster, unsigned rank, const Extent& index);
   void end_cluster(Cluster& cluster);
@@ -41,6 +43,7 @@ class Machine {
 
   const Launch& launch() const { return run_.launch; }
 
+  Memory memory_;
   Run run_;
   const HandlerTable& table_;
   Program program_;
@@ -75,6 +78,15 @@ void Machine::copy_parameters() {
   run_.parameter_base =
       static_cast<std::byte*>(std::align(kParameterAlign, launch().parameters.size(), base, space));
   std::copy(launch().parameters.begin(), launch().parameters.end(), run_.parameter_base);
+}
+
+/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made here.
+std::uint64_t Machine::make_cooperative() {
+  if (!is_cooperative(program_.kernel))
+    return static_cast<std::uint64_t>(std::max(run_.options.resident_clusters, 1));
+  run_.workspace[0] = sizeof(run_.workspace);
+  memory_.add(run_.workspace.data(), sizeof(run_.workspace), "the workspace of a cooperative grid");
+  return launch().grid.count();
 }
 
 std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Extent& index) {
@@ -174,9 +186,10 @@ void Machine::turn() {
 
 Report Machine::execute() {
   copy_parameters();
+  const std::uint64_t most_resident = make_cooperative();
   while (next_cluster_ < end_cluster_ || !warps_.empty()) {
     while (next_cluster_ < end_cluster_ &&
-           resident_.size() < static_cast<std::size_t>(std::max(run_.options.resident_clusters, 1)))
+           resident_.size() < most_resident)
       begin_cluster();
     const std::uint64_t steps = run_.report.steps;
     try {

@@ -64,20 +64,11 @@ void shared_targets(Warp& warp, const Addresses& addresses, std::uint32_t bytes,
   });
 }
 
-std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
-  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
-}
-
 std::byte* local_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
   const std::uint64_t size = warp.cta.run.launch.kernel->local_bytes;
   if (offset > size || bytes > size - offset)
     throw Fault(fmt::format("{} bytes at {} of {} bytes of local memory", bytes, offset, size), lane);
   return warp.cta.local.data() + static_cast<std::uint64_t>(warp.thread(lane)) * size + offset;
-}
-
-std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
-  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
-  return warp.cta.generic_bytes(address, bytes, lane);
 }
 
 /// What a lane's store writes, where the instruction's operands tell.
@@ -169,16 +160,7 @@ void generic_access(Warp& warp, const Addresses& addresses, Purpose purpose, std
   if (in_global != 0) global_requested({warp, purpose, in_global, addresses, bytes});
 }
 
-}  // namespace
-
-Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
-  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
-}
-
-Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
-                       std::uint32_t bytes, std::uint32_t alignment) {
-  const Addresses addresses = addresses_of(warp, operand);
-  check_alignment(warp, addresses, alignment);
+Targets targets_of(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
   Targets targets;
   switch (reach) {
     case Reach::global:
@@ -204,6 +186,34 @@ Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Pur
       break;
   }
   return targets;
+}
+
+}  // namespace
+
+std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
+  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
+  return warp.cta.generic_bytes(address, bytes, lane);
+}
+
+std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
+  if (offset >= ptx::kCallParameters) return local_target(warp, offset - ptx::kCallParameters, bytes, lane);
+  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
+}
+
+Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
+}
+
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment) {
+  const Addresses addresses = addresses_of(warp, operand);
+  check_alignment(warp, addresses, alignment);
+  return targets_of(warp, addresses, reach, purpose, bytes);
+}
+
+Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  check_alignment(warp, addresses, bytes);
+  return targets_of(warp, addresses, reach, purpose, bytes);
 }
 
 Reach reach_of(const ptx::Instruction& instruction) {

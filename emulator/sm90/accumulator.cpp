@@ -5,6 +5,7 @@
 #include <bit>
 #include <set>
 
+#include "cpu_ref/numeric/numeric.hpp"
 #include "gpu/primitives/sm90/fragments.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -36,9 +37,25 @@ void check_untouched(const Warp& warp, const Accumulator& accumulator) {
   }
 }
 
+/// @param index  of a number: register times numbers a register, and the number in it
 float& sum_of(Accumulator& accumulator, int lane, std::size_t index) {
   const sm90::Entry entry = sm90::accumulator_entry(lane, static_cast<int>(index));
   return accumulator.sums[static_cast<std::size_t>(entry.row * accumulator.cols() + entry.col)];
+}
+
+void read_register(Accumulator& accumulator, int lane, std::size_t index, std::uint32_t bits) {
+  if (accumulator.format == ResultFormat::words) {
+    sum_of(accumulator, lane, index) = std::bit_cast<float>(bits);
+    return;
+  }
+  for (std::size_t half = 0; half < 2; ++half)
+    sum_of(accumulator, lane, 2 * index + half) = fp16_to_fp32(static_cast<std::uint16_t>(bits >> (16 * half)));
+}
+std::uint32_t register_bits(Accumulator& accumulator, int lane, std::size_t index) {
+  if (accumulator.format == ResultFormat::words)
+    return std::bit_cast<std::uint32_t>(sum_of(accumulator, lane, index));
+  const auto half = [&](std::size_t i) { return std::uint32_t{fp32_to_fp16(sum_of(accumulator, lane, i))}; };
+  return half(2 * index + 1) << 16 | half(2 * index);
 }
 
 }  // namespace
@@ -65,7 +82,8 @@ ResultCopies find_result_copies(const ptx::Kernel& kernel) {
   return copies;
 }
 
-std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& result, std::uint64_t group) {
+std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& result, ResultFormat format,
+                                                std::uint64_t group) {
   std::vector<std::uint32_t> registers;
   for (const ptx::Operand& element : result.elements) registers.push_back(element.offset);
   for (const auto& accumulator : under_way_) {
@@ -80,6 +98,7 @@ std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& 
     }
   }
   auto accumulator = std::make_shared<Accumulator>();
+  accumulator->format = format;
   accumulator->registers = std::move(registers);
   accumulator->serial = ++serial_;
   accumulator->last_group = group;
@@ -87,7 +106,7 @@ std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& 
   for (std::size_t index = 0; index < accumulator->registers.size(); ++index) {
     auto* values = warp.write<std::uint32_t>(result.elements[index]);
     for (int lane = 0; lane < ptx::kLanes; ++lane) {
-      sum_of(*accumulator, lane, index) = std::bit_cast<float>(values[lane]);
+      read_register(*accumulator, lane, index, values[lane]);
       values[lane] = mark(*accumulator, index);
     }
   }
@@ -111,8 +130,8 @@ void Accumulators::give_back(Warp& warp, const ResultCopies& copies, std::uint64
         }
       }
       for (const std::uint32_t target : targets) {
-        auto* values = warp.write<float>(register_at(target));
-        for (int lane = 0; lane < ptx::kLanes; ++lane) values[lane] = sum_of(*accumulator, lane, index);
+        auto* values = warp.write<std::uint32_t>(register_at(target));
+        for (int lane = 0; lane < ptx::kLanes; ++lane) values[lane] = register_bits(*accumulator, lane, index);
       }
     }
     return true;

@@ -64,15 +64,16 @@ std::string emulation_text(const KernelMeasurement& kernel) {
   const double read = kernel.measured.at("sm_l2_read_bytes"),
                written = kernel.measured.at("sm_l2_write_bytes");
   const auto must = static_cast<double>(emulated.must_read_bytes + emulated.must_write_bytes);
-  std::string text = fmt::format(
-      "{} [grid {}, block {}], emulated in {}, {:.1f} M warp instructions a second\n", kernel.name,
-      fmt::join(kernel.launch.grid, "x"), fmt::join(kernel.launch.block, "x"),
-      format_seconds(emulated.seconds), kernel.measured.at("warp_instructions") / emulated.seconds / 1e6);
-  text += fmt::format(
-      "  SM<->L2: {} read, {} written; touched at all: {} read, {} written{}\n", format_bytes(read),
-      format_bytes(written), format_bytes(static_cast<double>(emulated.must_read_bytes)),
-      format_bytes(static_cast<double>(emulated.must_write_bytes)),
-      must > 0 ? fmt::format(", {} as many cross", format_ratio((read + written) / must)) : "");
+  std::string text = fmt::format("{} [grid {}, block {}]{}\n", kernel.name,
+                                 fmt::join(kernel.launch.grid, "x"), fmt::join(kernel.launch.block, "x"),
+                                 emulated.completed ? "" : ", broken off: bytes up to there");
+  text += fmt::format("  SM<->L2: {} read, {} written\n", format_bytes(read), format_bytes(written));
+  if (emulated.completed && must > 0) {
+    text += fmt::format("  different sectors: {} read, {} written; {} the bytes cross SM<->L2\n",
+                        format_bytes(static_cast<double>(emulated.must_read_bytes)),
+                        format_bytes(static_cast<double>(emulated.must_write_bytes)),
+                        format_ratio((read + written) / must));
+  }
   for (const std::string& note : emulated.notes) text += wrapped("  " + note);
   text += "\n" + lines_table(emulated) + "\n" + findings_text(emulated);
   if (emulated.findings.empty()) text += "nothing found\n";
