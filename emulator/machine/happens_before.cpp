@@ -2,6 +2,7 @@
 #include "emulator/machine/happens_before.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 namespace tilescope::gpu::emulator {
@@ -12,8 +13,9 @@ constexpr std::uint32_t kMaxAgents = 128;
 
 }  // namespace
 
-HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end)
+HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared)
     : threads_(threads),
+      shared_(shared),
       clocks_(threads, Clocks(threads + kMaxAgents, 0)),
       words_((shared_end + kWordBytes - 1) / kWordBytes),
       written_(words_.size()) {
@@ -73,6 +75,10 @@ void HappensBefore::acquire(Meeting meeting, std::uint32_t thread) {
   }
 }
 
+bool HappensBefore::has_agent(const std::string& name) const {
+  return std::find(agents_.begin(), agents_.end(), name) != agents_.end();
+}
+
 std::uint32_t HappensBefore::agent(const std::string& name) {
   const auto found = std::find(agents_.begin(), agents_.end(), name);
   if (found != agents_.end()) return threads_ + static_cast<std::uint32_t>(found - agents_.begin());
@@ -130,13 +136,34 @@ void HappensBefore::note_word(const Access& access, const Clocks& known, std::ui
     if ((earlier.bytes & access.bytes) == 0) continue;
     const bool ordered = earlier.clock <= known[earlier.who];
     const bool same = earlier.who == access.who && access.who < threads_;
-    if (!ordered && !same && (earlier.is_write || access.is_write)) report(earlier, access, word);
+    if (!ordered && !same && (earlier.is_write || access.is_write)) {
+      const bool together = shared_ && earlier.is_write && access.is_write && earlier.line == access.line &&
+                            earlier.who < threads_ && access.who < threads_;
+      if (together) {
+        suspects_.push_back({earlier, access, word, value_of(word)});
+      } else {
+        report(earlier, access, word);
+      }
+    }
     if (access.is_write || (!earlier.is_write && (ordered || same))) {
       earlier.bytes = static_cast<std::uint8_t>(earlier.bytes & ~access.bytes);
     }
   }
   std::erase_if(accesses, [](const Access& earlier) { return earlier.bytes == 0; });
   accesses.push_back(access);
+}
+
+std::uint32_t HappensBefore::value_of(std::uint32_t word) const {
+  std::uint32_t value;
+  std::memcpy(&value, shared_ + std::size_t{word} * kWordBytes, sizeof value);
+  return value;
+}
+
+void HappensBefore::settle() {
+  for (const Suspect& suspect : suspects_) {
+    if (value_of(suspect.word) != suspect.before) report(suspect.first, suspect.second, suspect.word);
+  }
+  suspects_.clear();
 }
 
 void HappensBefore::report(const Access& first, const Access& second, std::uint32_t word) {

@@ -9,6 +9,7 @@
 // Source: PTX ISA, "Memory Consistency Model"; the representation: FastTrack (PLDI 2009), kept simple.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -28,7 +29,12 @@ class HappensBefore {
   using Meeting = std::uint64_t;      // a named barrier's number, or kMbarrier + its address
   static constexpr Meeting kMbarrier = 1ull << 32;
 
-  HappensBefore(std::uint32_t threads, std::uint32_t shared_end);
+  /// @param shared  the memory, by offset, whose bytes tell whether a store changed anything
+  HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared = nullptr);
+
+  /// The stores that were told of so far are done: those of one instruction by several warps that left every byte
+  /// as it was wrote one value together, which is no race.
+  void settle();
 
   /// Accesses by a thread; the line is that of the PTX text.
   void read(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes, int line);
@@ -41,6 +47,7 @@ class HappensBefore {
 
   /// An agent by its name in messages; made when first asked for.
   std::uint32_t agent(const std::string& name);
+  bool has_agent(const std::string& name) const;
   /// What an operation issued by these threads may rely on: all that happened before its issue.
   Clocks issue(std::span<const std::uint32_t> threads);
   /// Accesses by an agent, at its `clock`, of an operation issued so.
@@ -69,6 +76,11 @@ class HappensBefore {
     std::uint8_t bytes;  // of the word, a bit each
     bool is_write;
   };
+  struct Suspect {
+    Access first, second;
+    std::uint32_t word, before;
+  };
+  std::uint32_t value_of(std::uint32_t word) const;
   void note(const Access& access, const Clocks& known, std::uint32_t offset, std::uint32_t bytes);
   void note_word(const Access& access, const Clocks& known, std::uint32_t word);
   void report(const Access& first, const Access& second, std::uint32_t word);
@@ -77,6 +89,8 @@ class HappensBefore {
   void merge(Clocks& into, const Clocks& from) const;
 
   std::uint32_t threads_;
+  const std::byte* shared_;
+  std::vector<Suspect> suspects_;
   std::vector<Clocks> clocks_;  // of threads
   std::vector<std::string> agents_;
   std::map<Meeting, Clocks> arriving_, arrived_;

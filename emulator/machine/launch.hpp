@@ -34,6 +34,7 @@ struct Options {
   int resident_clusters = 4;              // that go on side by side
   std::uint64_t step_limit = 1ull << 36;  // warp instructions of a launch
   bool races = false;                     // look for races by happens-before
+  bool fenced_initialisations = true;     // a copy on an mbarrier that no fence followed is an error
   bool adversary = true;  // asynchronous operations take effect as late, and as early, as they may
   int threads = 1;  // of this machine, at most, where CTAs know nothing of each other; no result differs
   double most_seconds = 0;  // a launch that will take longer is broken off as soon as that shows; 0: none

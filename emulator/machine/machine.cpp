@@ -104,7 +104,8 @@ std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Ex
   }
   // Clocks are a CTA's: of clusters, in which others reach its memory, no races are told.
   if (run_.options.races && launch().cluster.count() == 1) {
-    cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end);
+    cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end,
+                                                 cta->shared.data());
   }
   if (table_.on_cta_begin) table_.on_cta_begin(*cta);
   if (run_.options.observer) run_.options.observer->begin(*cta);
@@ -133,6 +134,7 @@ void Machine::end_cluster(Cluster& cluster) {
     if (table_.on_cta_end) table_.on_cta_end(*cta);
     cta->async.finish([](const AsyncOperation&) { return true; });
     if (cta->order) {
+      cta->order->settle();
       add_new_races(run_.report.races, cta->order->races());
       add_new_races(run_.report.unwritten_reads, cta->order->unwritten_reads());
     }

@@ -71,9 +71,25 @@ std::byte* local_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, i
   return warp.cta.local.data() + static_cast<std::uint64_t>(warp.thread(lane)) * size + offset;
 }
 
+/// The row of a matrix that stmatrix writes to the address of a lane.
+std::vector<std::uint64_t> stored_row(const Warp& warp, const ptx::Instruction& instruction, int lane) {
+  const ptx::Operand& from = instruction.operands[1];
+  const auto matrix = static_cast<std::size_t>(lane / 8);
+  const ptx::Operand& of_matrix = from.kind == ptx::Operand::Kind::vector ? from.elements.at(matrix) : from;
+  const bool transposed = instruction.has("trans");
+  const int row = lane % 8;
+  std::vector<std::uint64_t> values;
+  for (int column = 0; column < 8; ++column) {
+    const int major = transposed ? column : row, minor = transposed ? row : column;
+    values.push_back(warp.value(of_matrix, 4 * major + minor / 2) >> (16 * (minor % 2)) & 0xffff);
+  }
+  return values;
+}
+
 /// What a lane's store writes, where the instruction's operands tell.
 std::optional<std::vector<std::uint64_t>> stored_values(const Warp& warp, int lane) {
   const ptx::Instruction& instruction = *warp.instruction;
+  if (instruction.opcode.starts_with("stmatrix.")) return stored_row(warp, instruction, lane);
   if (!instruction.opcode.starts_with("st.")) return std::nullopt;
   const ptx::Operand& from = instruction.operands[1];
   if (from.kind != ptx::Operand::Kind::vector) return std::vector{warp.value(from, lane)};
@@ -117,6 +133,7 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
 
 void tell_shared(Warp& warp, const Addresses& addresses, std::uint32_t bytes, Purpose purpose,
                  LaneMask lanes) {
+  if (warp.cta.order) warp.cta.order->settle();
   if (purpose == Purpose::store && warp.cta.order) lanes = without_repeats(warp, addresses, lanes);
   for_lanes(lanes, [&](int lane) {
     tell_shared(warp, static_cast<std::uint32_t>(addresses[lane]), bytes, purpose, lane);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "emulator/machine/warp.hpp"
@@ -20,7 +21,11 @@ inline constexpr int kWarpRows = 16;  // of a result
 
 /// Registers by the register that they are copied from by a mov somewhere in a kernel: results of products,
 /// and copies of copies.
-using ResultCopies = std::multimap<std::uint32_t, std::uint32_t>;
+struct ResultCopies {
+  std::multimap<std::uint32_t, std::uint32_t> words;
+  /// Registers that a mov takes apart: its lower and upper half.
+  std::multimap<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> halves;
+};
 ResultCopies find_result_copies(const ptx::Kernel& kernel);
 
 /// What a register of a result holds: one number (fp32, or a whole one), or two of fp16, which are fp32 here.

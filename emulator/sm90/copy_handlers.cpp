@@ -104,7 +104,7 @@ void issue_load_to(Warp& warp, Cta& target, const ptx::Instruction& instruction,
   CtaState& state = state_of(target);
   state.barriers.at(load.barrier);
   if (&target == &warp.cta) {
-    state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
+    if (warp.cta.run.options.fenced_initialisations) state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
     for_each_box_chunk(load.map, load.target, [&](std::uint32_t, std::uint32_t address) {
       target.shared_bytes(address, kChunk, lane);
       state.proxy.check(thread_of(warp, lane), address, kChunk, "overwritten");
@@ -293,10 +293,9 @@ Outcome wait_for_stores(Warp& warp, const ptx::Instruction& instruction) {
     warp.cta.async.wait(AsyncKind::bulk_read, thread, left);
     if (!kReadsOnly) warp.cta.async.wait(AsyncKind::bulk, thread, left);
     const std::uint32_t groups = state_of(warp.cta).bulk_groups[thread];
-    if (warp.cta.order && groups > left) {
-      const std::uint32_t agent = warp.cta.order->agent("the stores of thread " + std::to_string(thread));
-      warp.cta.order->await(thread, agent, groups - left);
-    }
+    const std::string name = "the stores of thread " + std::to_string(thread);
+    if (warp.cta.order && groups > left && warp.cta.order->has_agent(name))
+      warp.cta.order->await(thread, warp.cta.order->agent(name), groups - left);
   });
   return Outcome::next;
 }

@@ -214,7 +214,7 @@ def emulate(
     shared: int = 0,
     races: bool = False,
     registers: int | None = None,
-    seed: int = 1,
+    emulated_seed: int = 1,
     most_seconds: float = 0,
 ) -> Emulation:
     """Runs a kernel of PTX text, or of a .ptx file, on the CPU. No GPU, driver or CUDA is needed.
@@ -226,7 +226,7 @@ def emulate(
         parameter; bytes are a struct; None is a null pointer
     shared : dynamic shared memory [B]. registers : of a thread, where ptxas said: they limit how many CTAs share an L1
     races : look for races in shared memory and for reads of what nobody wrote, whether or not they did harm
-    seed : of the order of warps and of the moments at which asynchronous operations take effect
+    emulated_seed : of the order of warps and of the moments at which asynchronous operations take effect
     most_seconds : a launch that will take longer is refused as soon as that shows; 0: none
 
     >>> result = tilescope.emulate("add.ptx", grid=8, block=128, args=[x, y, out, 1000])    # doctest: +SKIP
@@ -252,7 +252,7 @@ def emulate(
         for (called, value), width in zip(given, widths, strict=True)
     ]
     places = _extent("grid", grid), _extent("block", block), _extent("cluster", cluster)
-    return _run(text, name, places, arguments, [], shared, registers, races, seed, most_seconds)
+    return _run(text, name, places, arguments, [], shared, registers, races, emulated_seed, most_seconds)
 
 
 def _run(

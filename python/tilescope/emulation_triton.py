@@ -106,7 +106,7 @@ def emulate_triton(
     *args: Any,
     target: int = 90,
     races: bool = False,
-    seed: int = 1,
+    emulated_seed: int = 1,
     most_seconds: float = 0,
     **constexprs: Any,
 ) -> Emulation:
@@ -114,7 +114,7 @@ def emulate_triton(
 
     fn, grid, args, constexprs : as of ``fn[grid](*args, **constexprs)``, num_warps and num_stages among them. Arrays are
         numpy's, `tensor` where numpy lacks the type, torch's on the CPU, or Triton's TensorDescriptor of `tensor`
-    target : compute capability, 80 or 90. races, seed, most_seconds : as of `emulate`
+    target : compute capability, 80 or 90. races, emulated_seed, most_seconds : as of `emulate`
 
     >>> tilescope.emulate_triton(softmax, (16,), x, out, 1000, 1000, BLOCK=1024).sectors_per_request()   # doctest: +SKIP
 
@@ -142,4 +142,4 @@ def emulate_triton(
     ]
     places = (x * metadata.num_ctas, y, z), (32 * metadata.num_warps, 1, 1), clusters
     text = compiled.asm["ptx"]
-    return _run(text, metadata.name, places, arguments, reachable, metadata.shared, None, races, seed, most_seconds)
+    return _run(text, metadata.name, places, arguments, reachable, metadata.shared, None, races, emulated_seed, most_seconds)
