@@ -154,11 +154,11 @@ void TrafficCounter::global(const LaneRequest& request) {
   }
 }
 
-void TrafficCounter::shared(const LaneRequest& request) {
+void TrafficCounter::shared(const LaneRequest& request, unsigned wavefronts) {
   SiteCounts& counts = of(request.warp.cta).sites[sites_.index_of(*request.warp.instruction)];
   const Sectors sectors = sectors_of(request);
   ++counts.shared_requests;
-  counts.wavefronts += count_wavefronts(request.addresses, request.lanes, request.bytes);
+  counts.wavefronts += wavefronts;
   counts.least_wavefronts += (sectors.different_bytes + kBankBytes - 1) / kBankBytes;
 }
 

@@ -80,7 +80,8 @@ void Machine::copy_parameters() {
   std::copy(launch().parameters.begin(), launch().parameters.end(), run_.parameter_base);
 }
 
-/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made here.
+/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made
+/// here.
 std::uint64_t Machine::make_cooperative() {
   if (!is_cooperative(program_.kernel))
     return static_cast<std::uint64_t>(std::max(run_.options.resident_clusters, 1));
@@ -190,9 +191,7 @@ Report Machine::execute() {
   copy_parameters();
   const std::uint64_t most_resident = make_cooperative();
   while (next_cluster_ < end_cluster_ || !warps_.empty()) {
-    while (next_cluster_ < end_cluster_ &&
-           resident_.size() < most_resident)
-      begin_cluster();
+    while (next_cluster_ < end_cluster_ && resident_.size() < most_resident) begin_cluster();
     const std::uint64_t steps = run_.report.steps;
     try {
       turn();

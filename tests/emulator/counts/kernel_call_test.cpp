@@ -290,7 +290,11 @@ TEST_CASE("emulator: what does not fit is refused with one sentence") {
         k.call.grid = {1 << 24};
         k.call.options.most_seconds = 0.2;
       },
-      "s here, of which 0 are allowed");
+      "s here, of which 0.2 are allowed");
+  refused(
+      kernel_ptx("LOOP:\nadd.u32 %r5, %r5, 1;\nbra LOOP;\n"),
+      [](CalledKernel& k) { k.call.options.most_seconds = 0.1; },
+      "took the 0.1 s that are allowed, and no end");
 }
 
 }  // namespace tilescope::gpu::emulator::kernel_call_test
