@@ -125,6 +125,7 @@ void add_commands(CLI::App& app, CommandContext& context, CommandRunner run) {
   add_run_command(app, context);
   add_bench_command(app, context);
   add_profile_command(app, context);
+  add_emulate_command(app, context);
   add_ceilings_command(app, context);
   add_report_command(app, context);
   add_record_command(app, context);

@@ -127,6 +127,7 @@ void add_ceilings_command(CLI::App& app, CommandContext& context);
 void add_compare_command(CLI::App& app, CommandContext& context);
 void add_demo_command(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_diff_command(CLI::App& app, CommandContext& context);
+void add_emulate_command(CLI::App& app, CommandContext& context);
 void add_explain_command(CLI::App& app, CommandContext& context);
 void add_help_commands(CLI::App& app, CommandContext& context, CommandRunner run);
 void add_list_command(CLI::App& app, CommandContext& context);

@@ -34,7 +34,7 @@ std::byte* Cta::shared_range(std::uint32_t address, std::uint32_t bytes, int lan
   if (offset < ptx::kSharedBegin || offset > owner.shared_end || bytes > owner.shared_end - offset)
     throw Fault(fmt::format("{} bytes at shared address {:#x} lie outside of the CTA's [{:#x}, {:#x})", bytes,
                             address, ptx::kSharedBegin, owner.shared_end),
-                lane);
+                lane, FindingKind::out_of_bounds);
   return owner.shared.data() + offset;
 }
 

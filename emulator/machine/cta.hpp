@@ -47,6 +47,9 @@ struct Run {
   std::byte* parameter_base = nullptr;
   Random random;
   Report report;
+  std::array<std::uint32_t, 16> workspace{};  // of a cooperative grid
+
+  std::uint64_t workspace_address() const { return reinterpret_cast<std::uintptr_t>(workspace.data()); }
 
   /// What %clock and %globaltimer read: warp instructions since the launch began.
   std::uint64_t clock() const { return report.steps; }
@@ -74,6 +77,7 @@ struct Cta {
   void (*on_shared_store)(Warp& writer, Cta& owner, int lane, std::uint32_t offset,
                           std::uint32_t bytes) = nullptr;
   std::any extension;                    // state of sm90/
+  std::any observed;                     // state of the observer
   std::shared_ptr<HappensBefore> order;  // where races are looked for
 
   /// Host memory of a 32-bit shared address, that of another CTA of the cluster where it names one. Throws a

@@ -29,12 +29,14 @@ Execution HandlerTable::find(const ptx::Instruction& instruction) const {
 
 void add_ordinary_handlers(HandlerTable& table) {
   add_integer_handlers(table);
+  add_carry_handlers(table);
   add_bit_handlers(table);
   add_float_handlers(table);
   add_comparison_handlers(table);
   add_conversion_handlers(table);
   add_move_handlers(table);
   add_control_handlers(table);
+  add_call_handlers(table);
   add_memory_handlers(table);
   add_atomic_handlers(table);
   add_barrier_handlers(table);

@@ -2,6 +2,7 @@
 #include "emulator/machine/happens_before.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 namespace tilescope::gpu::emulator {
@@ -12,10 +13,12 @@ constexpr std::uint32_t kMaxAgents = 128;
 
 }  // namespace
 
-HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end)
+HappensBefore::HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared)
     : threads_(threads),
+      shared_(shared),
       clocks_(threads, Clocks(threads + kMaxAgents, 0)),
-      words_((shared_end + kWordBytes - 1) / kWordBytes) {
+      words_((shared_end + kWordBytes - 1) / kWordBytes),
+      written_(words_.size()) {
   for (std::uint32_t thread = 0; thread < threads; ++thread) clocks_[thread][thread] = 1;
 }
 
@@ -72,6 +75,10 @@ void HappensBefore::acquire(Meeting meeting, std::uint32_t thread) {
   }
 }
 
+bool HappensBefore::has_agent(const std::string& name) const {
+  return std::find(agents_.begin(), agents_.end(), name) != agents_.end();
+}
+
 std::uint32_t HappensBefore::agent(const std::string& name) {
   const auto found = std::find(agents_.begin(), agents_.end(), name);
   if (found != agents_.end()) return threads_ + static_cast<std::uint32_t>(found - agents_.begin());
@@ -103,15 +110,41 @@ void HappensBefore::note(const Access& access, const Clocks& known, std::uint32_
   }
 }
 
+void HappensBefore::initialise(std::uint32_t offset, std::uint32_t bytes) {
+  for (std::uint32_t at = offset; at < offset + bytes; ++at)
+    written_[at / kWordBytes] = static_cast<std::uint8_t>(written_[at / kWordBytes] | 1u << at % kWordBytes);
+}
+
+void HappensBefore::note_unwritten(const Access& read, std::uint32_t word) {
+  if (!reported_reads_.insert(read.line).second) return;
+  unwritten_reads_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " +
+                                  name_of(read.who) + " reads at line " + std::to_string(read.line) +
+                                  " what nobody wrote",
+                              read.line, read.line});
+}
+
 /// What is ordered before a write that covers it cannot race with anything that does not race with the write,
 /// and is forgotten; so is a read before a later read that knows of it.
 void HappensBefore::note_word(const Access& access, const Clocks& known, std::uint32_t word) {
   std::vector<Access>& accesses = words_[word];
+  if (access.is_write) {
+    written_[word] |= access.bytes;
+  } else if ((access.bytes & ~written_[word]) != 0) {
+    note_unwritten(access, word);
+  }
   for (Access& earlier : accesses) {
     if ((earlier.bytes & access.bytes) == 0) continue;
     const bool ordered = earlier.clock <= known[earlier.who];
     const bool same = earlier.who == access.who && access.who < threads_;
-    if (!ordered && !same && (earlier.is_write || access.is_write)) report(earlier, access, word);
+    if (!ordered && !same && (earlier.is_write || access.is_write)) {
+      const bool together = shared_ && earlier.is_write && access.is_write && earlier.line == access.line &&
+                            earlier.who < threads_ && access.who < threads_;
+      if (together) {
+        suspects_.push_back({earlier, access, word, value_of(word)});
+      } else {
+        report(earlier, access, word);
+      }
+    }
     if (access.is_write || (!earlier.is_write && (ordered || same))) {
       earlier.bytes = static_cast<std::uint8_t>(earlier.bytes & ~access.bytes);
     }
@@ -120,14 +153,28 @@ void HappensBefore::note_word(const Access& access, const Clocks& known, std::ui
   accesses.push_back(access);
 }
 
+std::uint32_t HappensBefore::value_of(std::uint32_t word) const {
+  std::uint32_t value;
+  std::memcpy(&value, shared_ + std::size_t{word} * kWordBytes, sizeof value);
+  return value;
+}
+
+void HappensBefore::settle() {
+  for (const Suspect& suspect : suspects_) {
+    if (value_of(suspect.word) != suspect.before) report(suspect.first, suspect.second, suspect.word);
+  }
+  suspects_.clear();
+}
+
 void HappensBefore::report(const Access& first, const Access& second, std::uint32_t word) {
   if (!reported_.insert({first.line, second.line}).second) return;
   const auto words = [&](const Access& access) {
     return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at line " +
            std::to_string(access.line);
   };
-  found_.push_back("shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +
-                   words(second) + ", and nothing orders the two");
+  found_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +
+                        words(second) + ", and nothing orders the two",
+                    first.line, second.line});
 }
 
 std::string HappensBefore::name_of(std::uint32_t who) const {

@@ -9,6 +9,7 @@
 // Source: PTX ISA, "Memory Consistency Model"; the representation: FastTrack (PLDI 2009), kept simple.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -16,6 +17,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "emulator/machine/launch.hpp"
 
 namespace tilescope::gpu::emulator {
 
@@ -26,7 +29,12 @@ class HappensBefore {
   using Meeting = std::uint64_t;      // a named barrier's number, or kMbarrier + its address
   static constexpr Meeting kMbarrier = 1ull << 32;
 
-  HappensBefore(std::uint32_t threads, std::uint32_t shared_end);
+  /// @param shared  the memory, by offset, whose bytes tell whether a store changed anything
+  HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared = nullptr);
+
+  /// The stores that were told of so far are done: those of one instruction by several warps that left every
+  /// byte as it was wrote one value together, which is no race.
+  void settle();
 
   /// Accesses by a thread; the line is that of the PTX text.
   void read(std::uint32_t thread, std::uint32_t offset, std::uint32_t bytes, int line);
@@ -39,6 +47,7 @@ class HappensBefore {
 
   /// An agent by its name in messages; made when first asked for.
   std::uint32_t agent(const std::string& name);
+  bool has_agent(const std::string& name) const;
   /// What an operation issued by these threads may rely on: all that happened before its issue.
   Clocks issue(std::span<const std::uint32_t> threads);
   /// Accesses by an agent, at its `clock`, of an operation issued so.
@@ -51,8 +60,13 @@ class HappensBefore {
   /// The agent's operations up to `clock`, and what it was issued upon, count as arrived.
   void arrive(Meeting meeting, std::uint32_t agent, Clock clock, const Clocks& issued);
 
-  /// One line a pair of places.
-  const std::vector<std::string>& races() const { return found_; }
+  /// What was written by means that have no part in the search (atomics).
+  void initialise(std::uint32_t offset, std::uint32_t bytes);
+
+  /// One a pair of places.
+  const std::vector<Race>& races() const { return found_; }
+  /// Reads of what nobody wrote, one a place.
+  const std::vector<Race>& unwritten_reads() const { return unwritten_reads_; }
 
  private:
   struct Access {
@@ -62,19 +76,29 @@ class HappensBefore {
     std::uint8_t bytes;  // of the word, a bit each
     bool is_write;
   };
+  struct Suspect {
+    Access first, second;
+    std::uint32_t word, before;
+  };
+  std::uint32_t value_of(std::uint32_t word) const;
   void note(const Access& access, const Clocks& known, std::uint32_t offset, std::uint32_t bytes);
   void note_word(const Access& access, const Clocks& known, std::uint32_t word);
   void report(const Access& first, const Access& second, std::uint32_t word);
+  void note_unwritten(const Access& read, std::uint32_t word);
   std::string name_of(std::uint32_t who) const;
   void merge(Clocks& into, const Clocks& from) const;
 
   std::uint32_t threads_;
+  const std::byte* shared_;
+  std::vector<Suspect> suspects_;
   std::vector<Clocks> clocks_;  // of threads
   std::vector<std::string> agents_;
   std::map<Meeting, Clocks> arriving_, arrived_;
   std::vector<std::vector<Access>> words_;  // what later accesses may race with
+  std::vector<std::uint8_t> written_;       // by word, a bit a byte
   std::set<std::pair<int, int>> reported_;
-  std::vector<std::string> found_;
+  std::set<int> reported_reads_;
+  std::vector<Race> found_, unwritten_reads_;
 };
 
 }  // namespace tilescope::gpu::emulator

@@ -117,12 +117,14 @@ inline void require_whole_warp(const Warp& warp) {
 
 /// The families of ordinary instructions.
 void add_integer_handlers(HandlerTable& table);
+void add_carry_handlers(HandlerTable& table);
 void add_bit_handlers(HandlerTable& table);
 void add_float_handlers(HandlerTable& table);
 void add_comparison_handlers(HandlerTable& table);
 void add_conversion_handlers(HandlerTable& table);
 void add_move_handlers(HandlerTable& table);
 void add_control_handlers(HandlerTable& table);
+void add_call_handlers(HandlerTable& table);
 void add_memory_handlers(HandlerTable& table);
 void add_atomic_handlers(HandlerTable& table);
 void add_barrier_handlers(HandlerTable& table);

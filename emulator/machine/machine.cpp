@@ -1,31 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launch: clusters are begun in order, some are resident at once, and which of their warps goes on next is
-// drawn.
+// drawn. Where CTAs know nothing of each other the launch falls into parts, which threads share.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/launch_parts.hpp"
+#include "emulator/machine/observer.hpp"
 #include "emulator/machine/warp_turn.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
 
-constexpr std::uint32_t kMostSharedBytes = 227 * 1024;  // of a CTA, beside what the system keeps
 constexpr std::size_t kParameterAlign = 128;
 
 class Machine {
  public:
-  Machine(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table)
-      : run_{launch, memory, options, {}, nullptr, Random(options.seed), {}},
+  Machine(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table,
+          const Program& program, const LaunchPart& part, Progress& progress)
+      : memory_(memory),
+        run_{launch, memory_, options, {}, nullptr, Random(part.seed), {}, {}},
         table_(table),
-        program_(*launch.kernel, table) {}
+        program_(program),
+        progress_(progress),
+        next_cluster_(part.begin),
+        end_cluster_(part.end) {}
 
   Report execute();
 
  private:
-  void check() const;
   void copy_parameters();
+  std::uint64_t make_cooperative();
   void begin_cluster();
   std::unique_ptr<Cta> make_cta(Cluster& cluster, unsigned rank, const Extent& index);
   void end_cluster(Cluster& cluster);
@@ -33,43 +39,36 @@ class Machine {
   void remove(std::size_t place);
   /// Has an asynchronous operation of any resident CTA take effect; false where there is none.
   bool finish_something();
-  [[noreturn]] void fail(const std::string& reason) const;
+  [[noreturn]] void fail(const std::string& reason, FindingKind kind, int line = 0) const;
 
   const Launch& launch() const { return run_.launch; }
 
+  Memory memory_;
   Run run_;
   const HandlerTable& table_;
   Program program_;
   std::vector<std::unique_ptr<Cluster>> resident_;
   std::vector<Warp*> warps_;  // of resident clusters, that are not done
-  std::uint64_t next_cluster_ = 0;
+  Progress& progress_;
+  std::uint64_t next_cluster_, end_cluster_;
   std::uint64_t idle_turns_ = 0;  // since something happened
 };
 
-void Machine::fail(const std::string& reason) const {
+void Machine::fail(const std::string& reason, FindingKind kind, int line) const {
   constexpr std::size_t kMost = 64;
   std::string words = fmt::format("kernel {}: {}", program_.kernel.name, reason);
-  for (std::size_t i = 0; i < std::min(warps_.size(), kMost); ++i)
+  std::vector<int> lines;
+  if (line != 0) lines.push_back(line);
+  for (std::size_t i = 0; i < std::min(warps_.size(), kMost); ++i) {
     words += "\n  " + place_of(*warps_[i], program_);
-  throw DeviceError(words);
-}
-
-void Machine::check() const {
-  const Extent &grid = launch().grid, &block = launch().block, &cluster = launch().cluster;
-  if (grid.count() == 0 || block.count() == 0 || cluster.count() == 0) fail("nothing to launch");
-  if (block.count() > std::min(1024u, program_.kernel.max_threads))
-    fail(fmt::format("{} threads a CTA; {} are allowed", block.count(),
-                     std::min(1024u, program_.kernel.max_threads)));
-  if (grid.x % cluster.x != 0 || grid.y % cluster.y != 0 || grid.z % cluster.z != 0)
-    fail("the grid is no multiple of the cluster");
-  if (launch().parameters.size() < program_.kernel.parameter_bytes)
-    fail(fmt::format("{} bytes of parameters; the kernel has {}", launch().parameters.size(),
-                     program_.kernel.parameter_bytes));
-  const std::uint64_t shared =
-      std::uint64_t{program_.kernel.dynamic_shared_begin} + launch().dynamic_shared_bytes;
-  if (shared > ptx::kSharedBegin + kMostSharedBytes)
-    fail(fmt::format("{} bytes of shared memory; {} are allowed", shared - ptx::kSharedBegin,
-                     kMostSharedBytes));
+    for (const LaneGroup& group : warps_[i]->groups) {
+      if (line == 0 && group.pc < program_.steps.size())
+        lines.push_back(program_.steps[group.pc].instruction->line);
+    }
+  }
+  std::sort(lines.begin(), lines.end());
+  lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+  throw DeviceError(words, kind, lines);
 }
 
 void Machine::copy_parameters() {
@@ -79,6 +78,16 @@ void Machine::copy_parameters() {
   run_.parameter_base =
       static_cast<std::byte*>(std::align(kParameterAlign, launch().parameters.size(), base, space));
   std::copy(launch().parameters.begin(), launch().parameters.end(), run_.parameter_base);
+}
+
+/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made
+/// here.
+std::uint64_t Machine::make_cooperative() {
+  if (!is_cooperative(program_.kernel))
+    return static_cast<std::uint64_t>(std::max(run_.options.resident_clusters, 1));
+  run_.workspace[0] = sizeof(run_.workspace);
+  memory_.add(run_.workspace.data(), sizeof(run_.workspace), "the workspace of a cooperative grid");
+  return launch().grid.count();
 }
 
 std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Extent& index) {
@@ -96,9 +105,11 @@ std::unique_ptr<Cta> Machine::make_cta(Cluster& cluster, unsigned rank, const Ex
   }
   // Clocks are a CTA's: of clusters, in which others reach its memory, no races are told.
   if (run_.options.races && launch().cluster.count() == 1) {
-    cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end);
+    cta->order = std::make_shared<HappensBefore>((threads + kLanes - 1) / kLanes * kLanes, cta->shared_end,
+                                                 cta->shared.data());
   }
   if (table_.on_cta_begin) table_.on_cta_begin(*cta);
+  if (run_.options.observer) run_.options.observer->begin(*cta);
   return cta;
 }
 
@@ -124,12 +135,13 @@ void Machine::end_cluster(Cluster& cluster) {
     if (table_.on_cta_end) table_.on_cta_end(*cta);
     cta->async.finish([](const AsyncOperation&) { return true; });
     if (cta->order) {
-      auto& races = run_.report.races;
-      for (const std::string& race : cta->order->races()) {
-        if (std::find(races.begin(), races.end(), race) == races.end()) races.push_back(race);
-      }
+      cta->order->settle();
+      add_new_races(run_.report.races, cta->order->races());
+      add_new_races(run_.report.unwritten_reads, cta->order->unwritten_reads());
     }
+    if (run_.options.observer) run_.options.observer->end(*cta);
   }
+  progress_.ended();
   resident_.erase(std::find_if(resident_.begin(), resident_.end(),
                                [&](const auto& one) { return one.get() == &cluster; }));
 }
@@ -158,8 +170,12 @@ void Machine::turn() {
   const std::uint64_t drawn = run_.random.next();
   const std::size_t place = (drawn >> 32) % warps_.size();
   const std::uint64_t most = 1 + drawn % (1ull << (1 + (drawn >> 16) % kLongest));
-  const bool any_group = (drawn >> 24) % 16 == 0;  // lanes that spin must not hold up others of their warp
   Warp& warp = *warps_[place];
+  warp.turns_apart = warp.groups.size() > 1 ? warp.turns_apart + 1 : 0;
+  // Lanes that spin must not hold up others of their warp. Those that will soon meet again are let do so, as
+  // on a device: apart they would ask for sectors twice.
+  constexpr std::uint64_t kSoon = 64;
+  const bool any_group = warp.turns_apart > kSoon && (drawn >> 24) % 16 == 0;
   const TurnEnd end = take_turn(warp, program_, most, any_group ? (drawn >> 28) % warp.groups.size() : 0);
   // Late ones too, now and then: a warp whose spin holds other instructions is never idle.
   if ((drawn >> 20) % 4 == 0) warp.cta.async.draw(run_.random, (drawn >> 40) % 64 == 0);
@@ -167,36 +183,37 @@ void Machine::turn() {
   if (end == TurnEnd::done) remove(place);
   // What is under way comes before it can be said that nobody goes on.
   if (idle_turns_ > 8 * warps_.size() && finish_something()) idle_turns_ = 0;
-  if (idle_turns_ > 1000 + 64 * warps_.size()) fail("deadlock: every warp waits for another");
+  if (idle_turns_ > 1000 + 64 * warps_.size())
+    fail("deadlock: every warp waits for another", FindingKind::hang);
 }
 
 Report Machine::execute() {
-  check();
   copy_parameters();
-  const std::uint64_t clusters = launch().grid.count() / launch().cluster.count();
-  while (next_cluster_ < clusters || !warps_.empty()) {
-    while (next_cluster_ < clusters &&
-           resident_.size() < static_cast<std::size_t>(std::max(run_.options.resident_clusters, 1)))
-      begin_cluster();
+  const std::uint64_t most_resident = make_cooperative();
+  while (next_cluster_ < end_cluster_ || !warps_.empty()) {
+    while (next_cluster_ < end_cluster_ && resident_.size() < most_resident) begin_cluster();
+    const std::uint64_t steps = run_.report.steps;
     try {
       turn();
     } catch (const Fault& fault) {  // of what takes effect on its own, or of a CTA's end
-      fail(fault.what());
+      fail(fault.what(), fault.kind, fault.line);
     }
-    if (run_.report.steps > run_.options.step_limit)
-      fail(fmt::format("{} instructions and no end", run_.report.steps));
+    if (progress_.add(run_.report.steps - steps) > run_.options.step_limit)
+      fail(fmt::format("{} instructions and no end", progress_.steps()), FindingKind::hang);
   }
-  for (std::size_t i = 0; i < program_.steps.size(); ++i) {
-    if (program_.executed[i] > 0)
-      run_.report.instructions[std::string(program_.steps[i].instruction->opcode)] += program_.executed[i];
-  }
+  run_.report.executed = program_.executed;
   return run_.report;
 }
 
 }  // namespace
 
 Report run(const Launch& launch, const Memory& memory, const Options& options, const HandlerTable& table) {
-  return Machine(launch, memory, options, table).execute();
+  require_runnable(launch);
+  const Program program(*launch.kernel, table);
+  Progress progress(launch, options);
+  return run_parts(launch, options, [&](const LaunchPart& part) {
+    return Machine(launch, memory, options, table, program, part, progress).execute();
+  });
 }
 
 }  // namespace tilescope::gpu::emulator

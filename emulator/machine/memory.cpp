@@ -30,7 +30,7 @@ const Memory::Allocation* Memory::find(std::uint64_t address, std::uint64_t byte
 void Memory::check(std::uint64_t address, std::uint64_t bytes, int lane) const {
   if (!find(address, bytes))
     throw Fault(fmt::format("{} bytes at {:#x} are not allocated; {}", bytes, address, nearest(address)),
-                lane);
+                lane, FindingKind::out_of_bounds);
 }
 
 std::string Memory::nearest(std::uint64_t address) const {
@@ -41,7 +41,10 @@ std::string Memory::nearest(std::uint64_t address) const {
   std::string words;
   if (after != by_base_.begin()) {
     const Allocation& before = std::prev(after)->second;
-    words = fmt::format("{} bytes behind the begin of {}", address - before.base, describe(before));
+    const std::uint64_t offset = address - before.base;
+    words = offset < before.bytes
+                ? fmt::format("they begin at byte {} of {}", offset, describe(before))
+                : fmt::format("{} bytes beyond the end of {}", offset - before.bytes, describe(before));
   }
   if (after != by_base_.end())
     words += fmt::format("{}{} bytes before {}", words.empty() ? "" : ", ", after->first - address,

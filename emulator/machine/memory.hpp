@@ -22,8 +22,10 @@ class Memory {
   void remove(const void* base);
   /// The allocation that holds all of the bytes, or null.
   const Allocation* find(std::uint64_t address, std::uint64_t bytes) const;
-  /// Throws a Fault that names the nearest allocation if no allocation holds all of the bytes.
+  /// Throws a Fault that names the nearest allocation, and how far off it is, if no allocation holds all of
+  /// the bytes.
   void check(std::uint64_t address, std::uint64_t bytes, int lane = -1) const;
+  const std::map<std::uint64_t, Allocation>& allocations() const { return by_base_; }  // by base
   /// The allocations before and after an address, as words.
   std::string nearest(std::uint64_t address) const;
 

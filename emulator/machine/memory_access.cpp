@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "emulator/machine/address_space.hpp"
 #include "emulator/machine/happens_before.hpp"
-#include "emulator/machine/traffic.hpp"
+#include "emulator/machine/observer.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
@@ -62,10 +64,6 @@ void shared_targets(Warp& warp, const Addresses& addresses, std::uint32_t bytes,
   });
 }
 
-std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
-  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
-}
-
 std::byte* local_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
   const std::uint64_t size = warp.cta.run.launch.kernel->local_bytes;
   if (offset > size || bytes > size - offset)
@@ -73,9 +71,46 @@ std::byte* local_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, i
   return warp.cta.local.data() + static_cast<std::uint64_t>(warp.thread(lane)) * size + offset;
 }
 
-std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
-  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
-  return warp.cta.generic_bytes(address, bytes, lane);
+/// The row of a matrix that stmatrix writes to the address of a lane.
+std::vector<std::uint64_t> stored_row(const Warp& warp, const ptx::Instruction& instruction, int lane) {
+  const ptx::Operand& from = instruction.operands[1];
+  const auto matrix = static_cast<std::size_t>(lane / 8);
+  const ptx::Operand& of_matrix = from.kind == ptx::Operand::Kind::vector ? from.elements.at(matrix) : from;
+  const bool transposed = instruction.has("trans");
+  const int row = lane % 8;
+  std::vector<std::uint64_t> values;
+  for (int column = 0; column < 8; ++column) {
+    const int major = transposed ? column : row, minor = transposed ? row : column;
+    values.push_back(warp.value(of_matrix, 4 * major + minor / 2) >> (16 * (minor % 2)) & 0xffff);
+  }
+  return values;
+}
+
+/// What a lane's store writes, where the instruction's operands tell.
+std::optional<std::vector<std::uint64_t>> stored_values(const Warp& warp, int lane) {
+  const ptx::Instruction& instruction = *warp.instruction;
+  if (instruction.opcode.starts_with("stmatrix.")) return stored_row(warp, instruction, lane);
+  if (!instruction.opcode.starts_with("st.")) return std::nullopt;
+  const ptx::Operand& from = instruction.operands[1];
+  if (from.kind != ptx::Operand::Kind::vector) return std::vector{warp.value(from, lane)};
+  std::vector<std::uint64_t> values;
+  for (const ptx::Operand& element : from.elements) values.push_back(warp.value(element, lane));
+  return values;
+}
+
+/// The lanes without those whose store another repeats to the bit: writing one value together is no race.
+LaneMask without_repeats(const Warp& warp, const Addresses& addresses, LaneMask lanes) {
+  LaneMask kept = 0;
+  for_lanes(lanes, [&](int lane) {
+    bool repeats = false;
+    for_lanes(kept, [&](int other) {
+      if (repeats || addresses[other] != addresses[lane]) return;
+      const auto values = stored_values(warp, lane);
+      repeats = values && values == stored_values(warp, other);
+    });
+    if (!repeats) kept |= 1u << lane;
+  });
+  return kept;
 }
 
 /// Tells the async proxy of stores, and the search for races of stores and loads.
@@ -85,42 +120,77 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
   if (purpose != Purpose::load && owner.on_shared_store) {
     owner.on_shared_store(warp, owner, lane, offset, bytes);
   }
-  if (!owner.order || &owner != &warp.cta || purpose == Purpose::atomic) return;
+  if (!owner.order || &owner != &warp.cta) return;
+  if (purpose == Purpose::atomic) return owner.order->initialise(offset, bytes);
+  if (purpose == Purpose::copy) return;  // the copy itself tells, when it knows what it was issued upon
   const auto thread = static_cast<std::uint32_t>(warp.thread(lane));
   if (purpose == Purpose::load) {
-    owner.order->read(thread, offset, bytes, warp.line);
+    owner.order->read(thread, offset, bytes, warp.instruction->line);
   } else {
-    owner.order->write(thread, offset, bytes, warp.line);
+    owner.order->write(thread, offset, bytes, warp.instruction->line);
   }
 }
 
-}  // namespace
-
-Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
-  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
+void tell_shared(Warp& warp, const Addresses& addresses, std::uint32_t bytes, Purpose purpose,
+                 LaneMask lanes) {
+  if (warp.cta.order) warp.cta.order->settle();
+  if (purpose == Purpose::store && warp.cta.order) lanes = without_repeats(warp, addresses, lanes);
+  for_lanes(lanes, [&](int lane) {
+    tell_shared(warp, static_cast<std::uint32_t>(addresses[lane]), bytes, purpose, lane);
+  });
 }
 
-Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
-                       std::uint32_t bytes, std::uint32_t alignment) {
-  const Addresses addresses = addresses_of(warp, operand);
-  check_alignment(warp, addresses, alignment);
-  Targets targets;
-  Report& report = warp.cta.run.report;
-  switch (reach) {
-    case Reach::global: {
-      global_targets(warp, addresses, bytes, targets);
-      const unsigned sectors = count_sectors(addresses, warp.active);
-      (purpose == Purpose::load ? report.global_sectors_read : report.global_sectors_written) += sectors;
-      break;
+/// Counts what lanes ask of shared memory.
+void shared_requested(const LaneRequest& request) {
+  Run& run = request.warp.cta.run;
+  const unsigned wavefronts = count_wavefronts(request.addresses, request.lanes, request.bytes);
+  run.report.shared_wavefronts += wavefronts;
+  if (run.options.observer) run.options.observer->shared(request, wavefronts);
+}
+
+/// Counts what lanes ask of global memory.
+void global_requested(const LaneRequest& request) {
+  Run& run = request.warp.cta.run;
+  const unsigned sectors = count_sectors(request.addresses, request.lanes);
+  (request.purpose == Purpose::load ? run.report.global_sectors_read : run.report.global_sectors_written) +=
+      sectors;
+  if (run.options.observer) run.options.observer->global(request);
+}
+
+/// Generic addresses, which may lead lanes of one instruction into several spaces.
+void generic_access(Warp& warp, const Addresses& addresses, Purpose purpose, std::uint32_t bytes,
+                    Targets& targets) {
+  LaneMask in_shared = 0, in_global = 0;
+  Addresses shared{};
+  for_lanes(warp.active, [&](int lane) {
+    targets[lane] = generic_target(warp, addresses[lane], bytes, lane);
+    if (in_window(kSharedWindow, addresses[lane])) {
+      in_shared |= 1u << lane;
+      shared[lane] = addresses[lane] - kSharedWindow;
+    } else if (!in_window(kLocalWindow, addresses[lane]) && !in_window(kParameterWindow, addresses[lane])) {
+      in_global |= 1u << lane;
     }
+  });
+  if (in_shared != 0) {
+    shared_requested({warp, purpose, in_shared, shared, bytes});
+    tell_shared(warp, shared, bytes, purpose, in_shared);
+  }
+  if (in_global != 0) global_requested({warp, purpose, in_global, addresses, bytes});
+}
+
+Targets targets_of(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose,
+                   std::uint32_t bytes) {
+  Targets targets;
+  switch (reach) {
+    case Reach::global:
+      global_targets(warp, addresses, bytes, targets);
+      global_requested({warp, purpose, warp.active, addresses, bytes});
+      break;
     case Reach::shared:
       shared_targets(warp, addresses, bytes, targets);
-      report.shared_wavefronts += count_wavefronts(addresses, warp.active, bytes);
-      if (purpose != Purpose::load || warp.cta.order) {
-        for_lanes(warp.active, [&](int lane) {
-          tell_shared(warp, static_cast<std::uint32_t>(addresses[lane]), bytes, purpose, lane);
-        });
-      }
+      shared_requested({warp, purpose, warp.active, addresses, bytes});
+      if (purpose != Purpose::load || warp.cta.order)
+        tell_shared(warp, addresses, bytes, purpose, warp.active);
       break;
     case Reach::parameter:
       for_lanes(warp.active,
@@ -131,16 +201,38 @@ Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Pur
                 [&](int lane) { targets[lane] = local_target(warp, addresses[lane], bytes, lane); });
       break;
     case Reach::generic:
-      for_lanes(warp.active, [&](int lane) {
-        targets[lane] = generic_target(warp, addresses[lane], bytes, lane);
-        if (in_window(kSharedWindow, addresses[lane])) {
-          tell_shared(warp, static_cast<std::uint32_t>(addresses[lane] - kSharedWindow), bytes, purpose,
-                      lane);
-        }
-      });
+      generic_access(warp, addresses, purpose, bytes, targets);
       break;
   }
   return targets;
+}
+
+}  // namespace
+
+std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane) {
+  if (in_window(kLocalWindow, address)) return local_target(warp, address - kLocalWindow, bytes, lane);
+  return warp.cta.generic_bytes(address, bytes, lane);
+}
+
+std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane) {
+  if (offset >= ptx::kCallParameters) return local_target(warp, offset - ptx::kCallParameters, bytes, lane);
+  return warp.cta.generic_bytes(kParameterWindow + offset, bytes, lane);
+}
+
+Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  return access_aligned(warp, operand, reach, purpose, bytes, bytes);
+}
+
+Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
+                       std::uint32_t bytes, std::uint32_t alignment) {
+  const Addresses addresses = addresses_of(warp, operand);
+  check_alignment(warp, addresses, alignment);
+  return targets_of(warp, addresses, reach, purpose, bytes);
+}
+
+Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
+  check_alignment(warp, addresses, bytes);
+  return targets_of(warp, addresses, reach, purpose, bytes);
 }
 
 Reach reach_of(const ptx::Instruction& instruction) {

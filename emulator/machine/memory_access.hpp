@@ -6,12 +6,19 @@
 #include <array>
 #include <cstddef>
 
+#include "emulator/machine/traffic.hpp"
 #include "emulator/machine/warp.hpp"
 
 namespace tilescope::gpu::emulator {
 
 enum class Reach : std::uint8_t { generic, global, shared, parameter, local };
-enum class Purpose : std::uint8_t { load, store, atomic };
+enum class Purpose : std::uint8_t {
+  load,
+  store,
+  atomic,  // of ordinary instructions, those that return nothing too
+  reduce,  // by the copy engine
+  copy,    // cp.async into shared memory, which lands at any time up to its wait
+};
 
 using Targets = std::array<std::byte*, kLanes>;  // of the active lanes
 
@@ -21,6 +28,14 @@ Targets access(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose pur
 /// The same where addresses are multiples of another power of two.
 Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Purpose purpose,
                        std::uint32_t bytes, std::uint32_t alignment);
+
+/// The same at addresses that no operand holds, aligned to `bytes`.
+Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes);
+
+/// Host memory of one lane's generic address, local memory included.
+std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes, int lane);
+/// Host memory of an address of .param, which may be a call's.
+std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane);
 
 /// The space that an instruction names by a modifier.
 Reach reach_of(const ptx::Instruction& instruction);

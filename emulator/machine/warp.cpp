@@ -49,6 +49,9 @@ std::uint32_t special_value(const Warp& warp, std::string_view name, int lane) {
   if (name == "lanemask_le") return (1u << lane) | ((1u << lane) - 1);
   if (name == "lanemask_gt") return ~((1u << lane) | ((1u << lane) - 1));
   if (name == "lanemask_ge") return ~((1u << lane) - 1);
+  // Where cooperative groups keep the count of a grid's barrier.
+  if (name == "envreg1") return static_cast<std::uint32_t>(cta.run.workspace_address() >> 32);
+  if (name == "envreg2") return static_cast<std::uint32_t>(cta.run.workspace_address());
   if (name == "dynamic_smem_size") return launch.dynamic_shared_bytes;
   if (name == "total_smem_size") return cta.shared_end;
   throw Fault("special register '%" + std::string(name) + "' has no value here");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <any>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,6 +23,15 @@ struct LaneGroup {
   LaneMask lanes = 0;
 };
 
+/// A call that has not returned, of one lane.
+struct Frame {
+  std::uint32_t return_to = 0;
+  const ptx::Instruction* call = nullptr;
+  const ptx::Function* function = nullptr;
+  std::vector<std::byte>
+      saved;  // of a function that calls itself: its registers and local memory as they were
+};
+
 class Warp {
  public:
   Warp(Cta& cta, std::uint32_t index, LaneMask lanes);
@@ -29,7 +39,8 @@ class Warp {
   Cta& cta;
   const std::uint32_t index;  // in the CTA
   LaneMask active = 0;        // the lanes that execute the instruction: of its group, and not guarded off
-  int line = 0;               // of the instruction
+  const ptx::Instruction* instruction = nullptr;  // that they execute
+  LaneMask carry = 0;                             // of add.cc and its like, a lane each
 
   /// The 32 values of a register or a constant. T has the width of the operand as the instruction's type
   /// says.
@@ -62,11 +73,14 @@ class Warp {
 
   // What follows is the scheduler's.
   LaneMask living = 0;
-  std::vector<LaneGroup> groups;    // disjoint, of living lanes, by rising pc
-  bool at_barrier = false;          // arrived at a named barrier, and waits
-  std::uint64_t barrier_phase = 0;  // of that barrier when the warp arrived
-  std::uint64_t since_poll = 0;     // instructions executed since it asked in vain
-  std::any extension;               // state of sm90/
+  std::vector<LaneGroup> groups;                  // disjoint, of living lanes, by rising pc
+  bool at_barrier = false;                        // arrived at a named barrier, and waits
+  std::uint64_t barrier_phase = 0;                // of that barrier when the warp arrived
+  std::uint64_t since_poll = 0;                   // instructions executed since it asked in vain
+  std::uint64_t turns_apart = 0;                  // since its lanes were all at one instruction
+  std::array<std::uint32_t, kLanes> next{};       // of Outcome::scatter
+  std::array<std::vector<Frame>, kLanes> frames;  // calls, the innermost last
+  std::any extension;                             // state of sm90/
 
  private:
   static constexpr std::size_t place_of_width(std::size_t bytes) {

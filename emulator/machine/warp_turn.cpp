@@ -46,6 +46,7 @@ class Turn {
   bool may_execute(const Step& step, LaneMask active, LaneMask lanes) const;
   void count(std::uint32_t pc);
   bool branch(std::size_t index, LaneMask taken, std::uint32_t target);
+  void scatter(std::size_t index);
   void poll(LaneMask lanes);
   bool release_meeting();
   /// Sorts groups and joins those that have met.
@@ -124,6 +125,21 @@ bool Turn::branch(std::size_t index, LaneMask taken, std::uint32_t target) {
   return true;
 }
 
+/// The lanes that executed go on where `next` says, those that were guarded off behind the instruction.
+void Turn::scatter(std::size_t index) {
+  LaneMask left = warp_.active;
+  LaneGroup& group = warp_.groups[index];
+  group = {group.pc + 1, group.lanes & ~left};
+  if (group.lanes == 0) warp_.groups.erase(warp_.groups.begin() + static_cast<std::ptrdiff_t>(index));
+  while (left != 0) {
+    const std::uint32_t target = warp_.next[static_cast<std::size_t>(__builtin_ctz(left))];
+    LaneMask lanes = 0;
+    for_lanes(left, [&](int lane) { lanes |= warp_.next[lane] == target ? 1u << lane : 0; });
+    warp_.groups.push_back({target, lanes});
+    left &= ~lanes;
+  }
+}
+
 void Turn::poll(LaneMask lanes) {
   progressed_ |= warp_.since_poll > kAskingLoop;
   warp_.since_poll = 0;
@@ -156,7 +172,7 @@ bool Turn::run_group(std::size_t index) {
     if (step.execution.converge == Converge::warp && warp_.active != group.lanes)
       throw Fault("some lanes are guarded off where all of the warp execute, or none");
     if (step.execution.converge == Converge::members) check_members(warp_, step, group.lanes);
-    warp_.line = step.instruction->line;
+    warp_.instruction = step.instruction;
     const Outcome outcome = step.execution.handler(warp_, *step.instruction);
     if (outcome == Outcome::wait) {
       resting_ |= group.lanes;
@@ -167,6 +183,10 @@ bool Turn::run_group(std::size_t index) {
       if (branch(index, warp_.active, step.instruction->operands[0].offset) || warp_.groups.size() > 1)
         return true;
       continue;
+    }
+    if (outcome == Outcome::scatter) {
+      scatter(index);
+      return true;
     }
     ++group.pc;
     if (outcome == Outcome::poll) poll(group.lanes);
@@ -226,10 +246,11 @@ TurnEnd take_turn(Warp& warp, Program& program, std::uint64_t most, std::size_t 
   } catch (const Fault& fault) {
     const Extent& cta = warp.cta.index;
     const std::uint32_t pc = std::min(turn.pc(), static_cast<std::uint32_t>(program.steps.size() - 1));
-    throw DeviceError(fmt::format("kernel {}, CTA ({}, {}, {}), warp {}, {}{}: {}", program.kernel.name,
-                                  cta.x, cta.y, cta.z, warp.index,
-                                  fault.lane >= 0 ? fmt::format("lane {}, ", fault.lane) : "",
-                                  at_instruction(*program.steps[pc].instruction), fault.what()));
+    throw DeviceError(
+        fmt::format("kernel {}, CTA ({}, {}, {}), warp {}, {}{}: {}", program.kernel.name, cta.x, cta.y,
+                    cta.z, warp.index, fault.lane >= 0 ? fmt::format("lane {}, ", fault.lane) : "",
+                    at_instruction(*program.steps[pc].instruction), fault.what()),
+        fault.kind, {fault.line != 0 ? fault.line : program.steps[pc].instruction->line});
   }
 }
 

@@ -54,6 +54,8 @@ void KernelBuilder::declare_registers(std::string_view name, Type type, std::opt
   const std::uint32_t stride = bytes == 0 ? kRegisterAlign : static_cast<std::uint32_t>(bytes) * kLanes;
   blocks_.back().registers[name] = {next_register_, stride, count.value_or(0),
                                     static_cast<std::uint8_t>(bytes)};
+  if (function_)
+    function_->registers.push_back({next_register_, count.value_or(1), static_cast<std::uint8_t>(bytes)});
   const std::uint64_t end = next_register_ + std::uint64_t{stride} * count.value_or(1);
   if (end > kMostRegisterBytes)
     throw std::runtime_error("a kernel with more registers than fit 256 MiB a warp");
@@ -117,6 +119,8 @@ std::optional<Operand> KernelBuilder::find(const Token& token) {
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     if (const auto found = block->variables.find(token.text); found != block->variables.end()) {
       const Variable& variable = found->second;
+      if (variable.of_call)
+        return constant(static_cast<std::int64_t>(kCallParameters + variable.offset));
       return constant(variable.data
                           ? static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(variable.data.get()))
                           : static_cast<std::int64_t>(variable.offset));
@@ -147,6 +151,16 @@ void KernelBuilder::refer_to_label(const Token& name, std::size_t operand) {
 }
 
 void KernelBuilder::add(Instruction instruction) { kernel_.instructions.push_back(std::move(instruction)); }
+
+void KernelBuilder::begin_function(Function& function) {
+  next_register_ = round_up(kernel_.register_bytes, kRegisterAlign);
+  function_ = &function;
+  open_block();
+}
+void KernelBuilder::end_function() {
+  close_block();
+  function_ = nullptr;
+}
 
 void KernelBuilder::finish() {
   while (!blocks_.empty()) close_block();

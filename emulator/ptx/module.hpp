@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -59,6 +60,12 @@ struct alignas(64) Constant {
   std::array<std::uint64_t, kLanes> pair;
 };
 
+/// A place in the source that PTX was compiled from, by .loc; line 0 where none is said.
+struct SourcePlace {
+  int file = 0;  // a number of Module::files
+  int line = 0;
+};
+
 struct Instruction {
   std::string_view opcode;                  // all of it: "cvt.rn.f16x2.f32"
   std::vector<std::string_view> modifiers;  // what follows the first word: "rn", "f16x2", "f32"
@@ -66,6 +73,7 @@ struct Instruction {
   std::vector<Operand> operands;            // as written, results first
   Operand guard;                            // a predicate, or none
   int line = 0;                             // of the PTX text, from 1
+  SourcePlace source, inlined_at;           // the latter where a function was inlined
   std::string_view text;
 
   bool has(std::string_view modifier) const;
@@ -78,6 +86,7 @@ struct Variable {
   Space space = Space::global;
   std::uint64_t bytes = 0;  // 0: an array without bound, dynamic shared memory
   std::uint32_t align = 1;
+  bool of_call = false;             // a parameter or a result of a function, in local memory
   std::uint64_t offset = 0;         // parameter, shared and local: in its space
   std::shared_ptr<std::byte> data;  // global and constant: the variable itself, which the module owns
 };
@@ -87,6 +96,25 @@ struct SpecialRegister {
   std::string name;  // "tid.x"
   std::uint32_t offset = 0;
 };
+
+/// A function that a kernel calls, or one that it calls. Its instructions stand behind the kernel's; registers and
+/// local memory are its own, so that only one that calls itself has to save them.
+struct Function {
+  struct Registers {
+    std::uint32_t offset = 0, count = 0;
+    std::uint8_t bytes = 0;  // 0 of predicates
+  };
+  std::string name;
+  std::uint32_t entry = 0;                     // index of its first instruction
+  std::vector<Variable> results, parameters;   // in local memory
+  std::vector<Registers> registers;
+  std::uint64_t local_begin = 0, local_end = 0;
+  std::vector<std::size_t> calls;  // indices of functions
+  bool calls_itself = false;       // through others too
+};
+
+/// Where, among addresses of parameters, those of calls begin: they lie in local memory.
+inline constexpr std::uint64_t kCallParameters = 1 << 20;
 
 struct Kernel {
   std::string name;
@@ -101,12 +129,14 @@ struct Kernel {
   std::uint32_t local_bytes = 0;           // of a thread
   std::uint32_t max_threads = 1024;        // .maxntid
   std::vector<Constant> constants;
+  std::vector<Function> functions;
   std::vector<Instruction> instructions;
 };
 
 struct Module {
   std::shared_ptr<const std::string> source;  // what the string views look at
   std::string target;                         // "sm_90a"
+  std::map<int, std::string> files;           // by .file's number, their paths
   std::vector<Variable> variables;            // .global and .const
   std::vector<std::unique_ptr<Kernel>> kernels;
 

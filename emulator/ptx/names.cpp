@@ -49,6 +49,8 @@ constexpr std::string_view kSpecials[] = {"tid.x",
                                           "cluster_nctaid.z",
                                           "cluster_ctarank",
                                           "cluster_nctarank",
+                                          "envreg1",
+                                          "envreg2",
                                           "dynamic_smem_size",
                                           "total_smem_size"};
 constexpr std::string_view kClocks[] = {"clock", "clock64", "globaltimer"};

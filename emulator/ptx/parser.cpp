@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <utility>
 
 #include "emulator/ptx/kernel_builder.hpp"
@@ -22,13 +25,15 @@ Integer round_up(Integer value, Integer align) {
 constexpr std::uint64_t kMostParameterBytes = 32764, kMostLocalBytes = 512 << 10,
                         kMostSharedEnd = kSharedBegin + (227 << 10), kMostVariableBytes = 1ull << 31;
 constexpr std::int64_t kMostRegisters = 1 << 19;
+constexpr std::int64_t kMostFiles = 1 << 20;
+constexpr int kNewestMajorVersion = 9;  // PTX ISA 9.x
 constexpr std::int64_t kMostAlign = 1 << 16;
 
 bool begins_number(std::string_view word) { return !word.empty() && word[0] >= '0' && word[0] <= '9'; }
 
 class Parser {
  public:
-  Parser(Module& module, std::string_view text) : module_(module), lexer_(text) {}
+  Parser(Module& module, std::string_view text) : module_(module), lexer_(text) { find_functions(text); }
   void read_module();
 
  private:
@@ -36,9 +41,19 @@ class Parser {
   void read_parameters(Kernel& kernel, KernelBuilder& builder);
   void read_launch_bounds(Kernel& kernel);
   void read_body(Kernel& kernel, KernelBuilder& builder);
+  void find_functions(std::string_view text);
+  void read_functions(Kernel& kernel, KernelBuilder& builder);
+  std::vector<Variable> read_call_parameters(Kernel& kernel, KernelBuilder& builder);
+  void read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call);
   void read_directive(Kernel& kernel, KernelBuilder& builder);
   void read_registers(KernelBuilder& builder);
-  void read_instruction(KernelBuilder& builder);
+  void read_instruction(Kernel& kernel, KernelBuilder& builder);
+  /// `.file 1 "path"`
+  void read_file(const Token& directive);
+  /// `.loc 1 12 5` and, of an inlined function, `, function_name f, inlined_at 1 20 3`
+  void read_place(const Token& directive);
+  SourcePlace read_file_and_line();
+  void require_known_version(const Token& version) const;
   Operand read_operand(KernelBuilder& builder, std::size_t index);
   Operand read_simple(KernelBuilder& builder, std::size_t index);
   Operand read_address(KernelBuilder& builder);
@@ -57,13 +72,142 @@ class Parser {
 
   Module& module_;
   Lexer lexer_;
-  std::vector<Variable> shared_;  // of the module
+  std::vector<Variable> shared_;               // of the module
+  std::map<std::string, Lexer, std::less<>> functions_;  // where their results or names begin
+  std::vector<std::size_t> calls_;                       // of the function that is read
+  SourcePlace place_, inlined_at_;
 };
+
+/// Behind the name of a function: whether its body follows.
+struct SkippedFunction {
+  Token name;
+  bool has_body = false;
+};
+
+/// Takes what stands from behind `.func` to the begin of the body, which it takes, or to the end of a declaration.
+SkippedFunction skip_function(Lexer& lexer) {
+  if (lexer.accept("(")) lexer.skip_past(")");
+  SkippedFunction function{lexer.next()};
+  while (!lexer.peek().is("{") && !lexer.peek().is(";")) {
+    if (lexer.next().text.empty()) lexer.fail("a function without end");
+  }
+  function.has_body = lexer.next().is("{");
+  return function;
+}
+
+/// Behind a `{`: takes everything up to the `}` that closes it.
+void skip_block(Lexer& lexer) {
+  for (int depth = 1; depth > 0;) {
+    const Token token = lexer.next();
+    if (token.text.empty()) lexer.fail("a function without end");
+    depth += token.is("{") ? 1 : token.is("}") ? -1 : 0;
+  }
+}
+
+/// Functions may stand behind the kernels that call them.
+void Parser::find_functions(std::string_view text) {
+  if (text.find(".func") == std::string_view::npos) return;
+  for (Lexer lexer(text); !lexer.peek().text.empty();) {
+    if (!lexer.next().is(".func")) continue;
+    const Lexer begin = lexer;
+    const SkippedFunction function = skip_function(lexer);
+    if (!function.has_body) continue;
+    functions_.emplace(function.name.text, begin);
+    skip_block(lexer);
+  }
+}
+
+std::vector<Variable> Parser::read_call_parameters(Kernel& kernel, KernelBuilder& builder) {
+  std::vector<Variable> variables;
+  if (!lexer_.accept("(")) return variables;
+  while (!lexer_.accept(")")) {
+    lexer_.expect(".param");
+    Variable& variable = variables.emplace_back(read_variable(Space::parameter));
+    variable.of_call = true;
+    place(variable, kernel.local_bytes, kMostLocalBytes);
+    builder.declare_variable(variable);
+    lexer_.accept(",");
+  }
+  return variables;
+}
+
+/// Reads the functions that are called, and those that they call. Functions that reach themselves are marked.
+void Parser::read_functions(Kernel& kernel, KernelBuilder& builder) {
+  const Lexer behind = lexer_;
+  for (std::size_t i = 0; i < kernel.functions.size(); ++i) {
+    lexer_ = functions_.at(kernel.functions[i].name);
+    Function function = kernel.functions[i];
+    builder.begin_function(function);
+    calls_ = {};
+    function.entry = static_cast<std::uint32_t>(kernel.instructions.size());
+    function.local_begin = kernel.local_bytes;
+    function.results = read_call_parameters(kernel, builder);
+    lexer_.next();
+    function.parameters = read_call_parameters(kernel, builder);
+    while (!lexer_.accept("{")) lexer_.next();
+    read_body(kernel, builder);
+    Instruction& end = kernel.instructions.emplace_back();
+    end.opcode = "ret";
+    end.text = "ret;";
+    end.line = lexer_.peek().line;
+    builder.end_function();
+    function.local_end = kernel.local_bytes;
+    function.calls = std::move(calls_);
+    kernel.functions[i] = std::move(function);
+  }
+  lexer_ = behind;
+  for (std::size_t i = 0; i < kernel.functions.size(); ++i) {
+    std::vector<bool> reached(kernel.functions.size());
+    std::vector<std::size_t> left = kernel.functions[i].calls;
+    while (!left.empty()) {
+      const std::size_t next = left.back();
+      left.pop_back();
+      if (reached[next]) continue;
+      reached[next] = true;
+      left.insert(left.end(), kernel.functions[next].calls.begin(), kernel.functions[next].calls.end());
+    }
+    kernel.functions[i].calls_itself = reached[i];
+  }
+}
+
+/// call{.uni} {(result),} function{, (parameters)}: operands are the function's number, or -1 of one that is not
+/// in the text, results and parameters; its name is the last modifier.
+void Parser::read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call) {
+  const auto list = [&] {
+    Operand operand;
+    operand.kind = Operand::Kind::vector;
+    if (!lexer_.accept("(")) return operand;
+    if (!lexer_.peek().is(")")) operand.elements = read_list(builder);
+    lexer_.expect(")");
+    return operand;
+  };
+  Operand results = list();
+  if (!results.elements.empty()) lexer_.expect(",");
+  const Token name = lexer_.next();
+  call.modifiers.push_back(name.text);
+  Operand target;
+  target.kind = Operand::Kind::label;
+  target.value = -1;
+  if (functions_.contains(name.text)) {
+    auto& functions = kernel.functions;
+    const auto found = std::find_if(functions.begin(), functions.end(),
+                                    [&](const Function& function) { return function.name == name.text; });
+    target.value = found - functions.begin();
+    if (found == functions.end()) functions.emplace_back().name = name.text;
+    calls_.push_back(static_cast<std::size_t>(target.value));
+  }
+  Operand parameters;
+  parameters.kind = Operand::Kind::vector;
+  if (lexer_.accept(",")) parameters = list();
+  call.operands = {target, results, parameters};
+}
 
 void Parser::read_module() {
   while (!lexer_.peek().text.empty()) {
     const Token token = lexer_.next();
-    if (token.is(".version") || token.is(".address_size")) {
+    if (token.is(".version")) {
+      require_known_version(lexer_.next());
+    } else if (token.is(".address_size")) {
       lexer_.next();
     } else if (token.is(".target")) {
       module_.target = lexer_.next().text;
@@ -78,8 +222,10 @@ void Parser::read_module() {
     } else if (token.is(".const")) {
       module_.variables.push_back(read_variable(Space::constant));
     } else if (token.is(".func")) {
-      lexer_.skip_past(";");  // a declaration; a call of it is not known
-    } else if (token.is(".file") || token.is(".pragma")) {
+      if (skip_function(lexer_).has_body) skip_block(lexer_);
+    } else if (token.is(".file")) {
+      read_file(token);
+    } else if (token.is(".pragma")) {
       lexer_.skip_line(token.line);
     } else if (token.is(".section")) {
       lexer_.skip_past("}");
@@ -176,11 +322,12 @@ std::int64_t Parser::read_integer(std::int64_t least, std::int64_t most, const c
 }
 
 void Parser::read_kernel() {
+  place_ = inlined_at_ = {};
   Kernel& kernel = *module_.kernels.emplace_back(std::make_unique<Kernel>());
   kernel.name = lexer_.next().text;
   kernel.static_shared_end = kSharedBegin;
   KernelBuilder builder(kernel, lexer_);
-  for (const Variable& variable : module_.variables) builder.declare_variable(variable);
+  for (const Variable& variable : module_.variables) builder.declare_module_variable(variable);
   std::vector<Variable> dynamic;
   for (Variable variable : shared_) {
     if (variable.bytes == 0) {
@@ -188,8 +335,9 @@ void Parser::read_kernel() {
       continue;
     }
     place_shared(kernel, variable);
-    builder.declare_variable(variable);
+    builder.declare_module_variable(variable);
   }
+  builder.open_block();
   if (lexer_.accept("(")) read_parameters(kernel, builder);
   read_launch_bounds(kernel);
   lexer_.expect("{");
@@ -203,10 +351,12 @@ void Parser::read_kernel() {
   kernel.dynamic_shared_begin = round_up(kernel.static_shared_end, align);
   for (Variable& variable : dynamic) {
     variable.offset = kernel.dynamic_shared_begin;
-    builder.declare_variable(variable);
+    builder.declare_module_variable(variable);
     kernel.shared.push_back(variable);
   }
   read_body(kernel, builder);
+  builder.close_block();
+  read_functions(kernel, builder);
   builder.finish();
 }
 
@@ -266,7 +416,7 @@ void Parser::read_body(Kernel& kernel, KernelBuilder& builder) {
     } else if (lexer_.peek().text[0] == '.') {
       read_directive(kernel, builder);
     } else {
-      read_instruction(builder);
+      read_instruction(kernel, builder);
     }
   }
 }
@@ -285,12 +435,50 @@ void Parser::read_directive(Kernel& kernel, KernelBuilder& builder) {
     Variable variable = read_variable(Space::local);
     place(variable, kernel.local_bytes, kMostLocalBytes);
     builder.declare_variable(variable);
+  } else if (token.is(".param")) {
+    Variable variable = read_variable(Space::parameter);
+    lexer_.expect(";");
+    variable.of_call = true;
+    place(variable, kernel.local_bytes, kMostLocalBytes);
+    builder.declare_variable(variable);
   } else if (token.is(".pragma")) {
     lexer_.skip_past(";");
   } else if (token.is(".loc")) {
-    lexer_.skip_line(token.line);
+    read_place(token);
   } else {
     lexer_.fail("unknown directive", token);
+  }
+}
+
+void Parser::read_file(const Token& directive) {
+  const int number = static_cast<int>(read_integer(0, kMostFiles, "the number of a file"));
+  std::string_view path = lexer_.next().text;
+  if (path.size() >= 2 && path.front() == '"') path = path.substr(1, path.size() - 2);
+  module_.files[number] = path;
+  lexer_.skip_line(directive.line);
+}
+
+SourcePlace Parser::read_file_and_line() {
+  SourcePlace place;
+  place.file = static_cast<int>(read_integer(0, kMostFiles, "the number of a file"));
+  place.line = static_cast<int>(read_integer(0, std::numeric_limits<int>::max(), "a line"));
+  return place;
+}
+
+void Parser::read_place(const Token& directive) {
+  place_ = read_file_and_line();
+  inlined_at_ = {};
+  while (lexer_.peek().line == directive.line && !lexer_.peek().text.empty()) {
+    if (lexer_.next().is("inlined_at")) inlined_at_ = read_file_and_line();
+  }
+}
+
+void Parser::require_known_version(const Token& version) const {
+  const int major = static_cast<int>(std::strtol(std::string(version.text).c_str(), nullptr, 10));
+  if (major > kNewestMajorVersion) {
+    lexer_.fail("PTX of a version newer than " + std::to_string(kNewestMajorVersion) +
+                    ".x, the newest that is known, ",
+                version);
   }
 }
 
@@ -310,7 +498,7 @@ void Parser::read_registers(KernelBuilder& builder) {
   lexer_.expect(";");
 }
 
-void Parser::read_instruction(KernelBuilder& builder) {
+void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
   Instruction instruction;
   const Token first = lexer_.peek();
   if (lexer_.accept("@")) {
@@ -328,6 +516,8 @@ void Parser::read_instruction(KernelBuilder& builder) {
   }
   instruction.opcode = opcode.text;
   instruction.line = opcode.line;
+  instruction.source = place_;
+  instruction.inlined_at = inlined_at_;
   for (std::size_t dot = opcode.text.find('.'); dot != std::string_view::npos;) {
     const std::size_t end = opcode.text.find('.', dot + 1);
     instruction.modifiers.push_back(
@@ -335,7 +525,9 @@ void Parser::read_instruction(KernelBuilder& builder) {
     if (const auto type = type_of(instruction.modifiers.back())) instruction.types.push_back(*type);
     dot = end;
   }
-  if (!lexer_.peek().is(";")) {
+  if (opcode.is("call") || opcode.is("call.uni")) {
+    read_call(kernel, builder, instruction);
+  } else if (!lexer_.peek().is(";")) {
     do {
       instruction.operands.push_back(read_operand(builder, instruction.operands.size()));
     } while (lexer_.accept(","));

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "emulator/emulator.hpp"
+#include "emulator/observed_launch.hpp"
 #include "emulator/runtime/environment.hpp"
 #include "emulator/runtime/errors.hpp"
 #include "emulator/runtime/modules.hpp"
@@ -86,14 +89,42 @@ void log_launch(const Launch& launch, const Report& report, double seconds) {
 void require_no_races(const Launch& launch, const Report& report) {
   if (report.races.empty()) return;
   std::string text = launch.kernel->name + " has " + std::to_string(report.races.size()) + " races";
-  for (const std::string& race : report.races) text += "\n  " + race;
+  for (const Race& race : report.races) text += "\n  " + race.text;
   throw CudaFailure(cudaErrorLaunchFailure, text);
 }
 
-void execute(Device& device, const Launch& launch) {
+/// Adds to a file, in columns with tabs between: kernel, grid, source line, and the bytes of that line that
+/// were asked for, read and written, of reads those beyond a tensor, the requests and their sectors. "all" is
+/// the sum.
+void keep_counts(const char* file, const Launch& launch, const KernelCounts& counts) {
+  std::ofstream out(file, std::ios::app);
+  const std::string of =
+      fmt::format("{}\t{}x{}x{}\t", launch.kernel->name, launch.grid.x, launch.grid.y, launch.grid.z);
+  for (const LineCounts& line : counts.lines) {
+    out << of
+        << fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\n", line.place.text(), line.asked_bytes, line.read_bytes,
+                       line.write_bytes, line.beyond_tensor_bytes, line.requests, line.sectors);
+  }
+  out << of
+      << fmt::format("all\t-\t{:.0f}\t{:.0f}\t-\t-\t-\n", counts.metrics.at("sm_l2_read_bytes"),
+                     counts.metrics.at("sm_l2_write_bytes"));
+}
+
+/// With its counts where TILESCOPE_EMULATED_COUNTS names a file for them.
+Report run_and_count(const ptx::Module& module, const Launch& launch, const Memory& memory,
+                     const Options& options) {
+  const char* const file = std::getenv("TILESCOPE_EMULATED_COUNTS");
+  if (!file) return run(launch, memory, options);
+  KernelResult result = observe(module, launch, memory, options);
+  if (!result.completed) throw DeviceError(result.findings.at(0).text);
+  keep_counts(file, launch, result.counts);
+  return std::move(result.report);
+}
+
+void execute(Device& device, const ptx::Module& module, const Launch& launch) {
   const std::lock_guard lock(device.mutex());
   const auto start = std::chrono::steady_clock::now();
-  const Report report = run(launch, device.memory(), options_from_environment());
+  const Report report = run_and_count(module, launch, device.memory(), options_from_environment());
   log_launch(launch, report, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   require_no_races(launch, report);
 }
@@ -113,7 +144,9 @@ void launch(const Function& function, const Request& request) {
     const ptx::Variable& parameter = kernel.parameters[i];
     std::memcpy(launch.parameters.data() + parameter.offset, request.arguments[i], parameter.bytes);
   }
-  issue(request.stream, [&device, launch = std::move(launch)] { execute(device, launch); });
+  issue(request.stream, [&device, &module = function.module->on(device), launch = std::move(launch)] {
+    execute(device, module, launch);
+  });
 }
 
 /// What stands between <<< and >>> until the kernel's stub takes it.

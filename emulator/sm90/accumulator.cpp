@@ -5,6 +5,7 @@
 #include <bit>
 #include <set>
 
+#include "cpu_ref/numeric/numeric.hpp"
 #include "gpu/primitives/sm90/fragments.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -36,9 +37,39 @@ void check_untouched(const Warp& warp, const Accumulator& accumulator) {
   }
 }
 
+/// @param index  of a number: register times numbers a register, and the number in it
 float& sum_of(Accumulator& accumulator, int lane, std::size_t index) {
   const sm90::Entry entry = sm90::accumulator_entry(lane, static_cast<int>(index));
   return accumulator.sums[static_cast<std::size_t>(entry.row * accumulator.cols() + entry.col)];
+}
+
+void read_register(Accumulator& accumulator, int lane, std::size_t index, std::uint32_t bits) {
+  if (accumulator.format == ResultFormat::words) {
+    sum_of(accumulator, lane, index) = std::bit_cast<float>(bits);
+    return;
+  }
+  for (std::size_t half = 0; half < 2; ++half)
+    sum_of(accumulator, lane, 2 * index + half) = fp16_to_fp32(static_cast<std::uint16_t>(bits >> (16 * half)));
+}
+std::uint32_t register_bits(Accumulator& accumulator, int lane, std::size_t index) {
+  if (accumulator.format == ResultFormat::words)
+    return std::bit_cast<std::uint32_t>(sum_of(accumulator, lane, index));
+  const auto half = [&](std::size_t i) { return std::uint32_t{fp32_to_fp16(sum_of(accumulator, lane, i))}; };
+  return half(2 * index + 1) << 16 | half(2 * index);
+}
+
+/// Gives both halves of a result to the registers that still hold those of its mark.
+void give_halves(Warp& warp, const std::pair<std::uint32_t, std::uint32_t>& halves, std::uint32_t mark,
+                 const std::uint32_t* values) {
+  int shift = 0;
+  for (const std::uint32_t offset : {halves.first, halves.second}) {
+    auto* const lanes = warp.write<std::uint16_t>(register_at(offset));
+    for (int lane = 0; lane < ptx::kLanes; ++lane) {
+      if (lanes[lane] == static_cast<std::uint16_t>(mark >> shift))
+        lanes[lane] = static_cast<std::uint16_t>(values[lane] >> shift);
+    }
+    shift += 16;
+  }
 }
 
 }  // namespace
@@ -52,20 +83,27 @@ ResultCopies find_result_copies(const ptx::Kernel& kernel) {
   ResultCopies copies;
   for (std::size_t known = results.size() + 1; known != results.size();) {
     known = results.size();
-    copies.clear();
+    copies = {};
     for (const ptx::Instruction& instruction : kernel.instructions) {
       if (!instruction.opcode.starts_with("mov.") || instruction.operands.size() != 2) continue;
       const ptx::Operand &target = instruction.operands[0], &source = instruction.operands[1];
+      if (target.kind == ptx::Operand::Kind::vector && target.elements.size() == 2 &&
+          source.kind == ptx::Operand::Kind::reg && source.bytes == 4 && results.contains(source.offset) &&
+          std::all_of(target.elements.begin(), target.elements.end(), [](const ptx::Operand& half) {
+            return half.kind == ptx::Operand::Kind::reg && half.bytes == 2;
+          }))
+        copies.halves.emplace(source.offset, std::pair(target.elements[0].offset, target.elements[1].offset));
       if (target.kind != ptx::Operand::Kind::reg || source.kind != ptx::Operand::Kind::reg) continue;
       if (source.bytes != 4 || target.bytes != 4 || !results.contains(source.offset)) continue;
-      copies.emplace(source.offset, target.offset);
+      copies.words.emplace(source.offset, target.offset);
       results.insert(target.offset);
     }
   }
   return copies;
 }
 
-std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& result, std::uint64_t group) {
+std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& result, ResultFormat format,
+                                                std::uint64_t group) {
   std::vector<std::uint32_t> registers;
   for (const ptx::Operand& element : result.elements) registers.push_back(element.offset);
   for (const auto& accumulator : under_way_) {
@@ -80,6 +118,7 @@ std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& 
     }
   }
   auto accumulator = std::make_shared<Accumulator>();
+  accumulator->format = format;
   accumulator->registers = std::move(registers);
   accumulator->serial = ++serial_;
   accumulator->last_group = group;
@@ -87,7 +126,7 @@ std::shared_ptr<Accumulator> Accumulators::take(Warp& warp, const ptx::Operand& 
   for (std::size_t index = 0; index < accumulator->registers.size(); ++index) {
     auto* values = warp.write<std::uint32_t>(result.elements[index]);
     for (int lane = 0; lane < ptx::kLanes; ++lane) {
-      sum_of(*accumulator, lane, index) = std::bit_cast<float>(values[lane]);
+      read_register(*accumulator, lane, index, values[lane]);
       values[lane] = mark(*accumulator, index);
     }
   }
@@ -102,7 +141,7 @@ void Accumulators::give_back(Warp& warp, const ResultCopies& copies, std::uint64
     for (std::size_t index = 0; index < accumulator->registers.size(); ++index) {
       std::vector<std::uint32_t> targets{accumulator->registers[index]};
       for (std::size_t next = 0; next < targets.size(); ++next) {
-        const auto [first, last] = copies.equal_range(targets[next]);
+        const auto [first, last] = copies.words.equal_range(targets[next]);
         for (auto copy = first; copy != last; ++copy) {
           if (std::find(targets.begin(), targets.end(), copy->second) == targets.end() &&
               holds(warp, copy->second, mark(*accumulator, index))) {
@@ -111,8 +150,11 @@ void Accumulators::give_back(Warp& warp, const ResultCopies& copies, std::uint64
         }
       }
       for (const std::uint32_t target : targets) {
-        auto* values = warp.write<float>(register_at(target));
-        for (int lane = 0; lane < ptx::kLanes; ++lane) values[lane] = sum_of(*accumulator, lane, index);
+        auto* values = warp.write<std::uint32_t>(register_at(target));
+        for (int lane = 0; lane < ptx::kLanes; ++lane) values[lane] = register_bits(*accumulator, lane, index);
+        const auto [first, last] = copies.halves.equal_range(target);
+        for (auto copy = first; copy != last; ++copy)
+          give_halves(warp, copy->second, mark(*accumulator, index), values);
       }
     }
     return true;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "emulator/machine/warp.hpp"
@@ -20,24 +21,34 @@ inline constexpr int kWarpRows = 16;  // of a result
 
 /// Registers by the register that they are copied from by a mov somewhere in a kernel: results of products,
 /// and copies of copies.
-using ResultCopies = std::multimap<std::uint32_t, std::uint32_t>;
+struct ResultCopies {
+  std::multimap<std::uint32_t, std::uint32_t> words;
+  /// Registers that a mov takes apart: its lower and upper half.
+  std::multimap<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> halves;
+};
 ResultCopies find_result_copies(const ptx::Kernel& kernel);
+
+/// What a register of a result holds: one number (fp32, or a whole one), or two of fp16, which are fp32 here.
+enum class ResultFormat : std::uint8_t { words, halves };
 
 /// N columns of the warp's 16 rows.
 struct Accumulator {
+  ResultFormat format{};
   std::vector<std::uint32_t> registers;  // where they lie in the warp's
-  std::vector<float> sums;               // row-major
+  std::vector<float> sums;               // row-major; bits of whole numbers
   std::uint32_t serial = 0;
   std::uint64_t last_group = 0;
 
-  int cols() const { return 2 * static_cast<int>(registers.size()); }
+  int numbers() const { return format == ResultFormat::halves ? 2 : 1; }  // of a register
+  int cols() const { return 2 * numbers() * static_cast<int>(registers.size()); }
 };
 
 class Accumulators {
  public:
   /// The result of a product to come: taken from its registers, or under way already.
   /// @throws Fault where only some of the registers are under way, or one was written meanwhile
-  std::shared_ptr<Accumulator> take(Warp& warp, const ptx::Operand& result, std::uint64_t group);
+  std::shared_ptr<Accumulator> take(Warp& warp, const ptx::Operand& result, ResultFormat format,
+                                    std::uint64_t group);
   /// Gives back those whose last group is below `done`.
   void give_back(Warp& warp, const ResultCopies& copies, std::uint64_t done);
 

@@ -154,6 +154,7 @@ void add_cluster_handlers(HandlerTable& table) {
 void add_sm90_handlers(HandlerTable& table) {
   add_wgmma_handlers(table);
   add_copy_handlers(table);
+  add_tensormap_handlers(table);
   add_mbarrier_handlers(table);
   add_cluster_handlers(table);
 }

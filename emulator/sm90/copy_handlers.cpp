@@ -7,6 +7,7 @@
 
 #include "emulator/machine/address_space.hpp"
 #include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/observer.hpp"
 #include "emulator/sm90/handlers.hpp"
 #include "emulator/sm90/state.hpp"
 #include "emulator/sm90/tensor_map.hpp"
@@ -44,6 +45,17 @@ void count_sectors(std::uint64_t& sectors, std::uint64_t address, std::size_t by
   sectors += (address + bytes - 1) / 32 - address / 32 + 1;
 }
 
+/// Tells the observer of the rows of a box.
+void tell_box(const Cta& cta, const ptx::Instruction& instruction, const TensorMap& map,
+              std::span<const std::int32_t> at, Purpose purpose, bool again = false) {
+  Observer* const observer = cta.run.options.observer;
+  if (!observer) return;
+  for_each_box_row(map, at, [&](const BoxRow& row) {
+    observer->engine(
+        {cta, instruction, purpose, row.address - row.begin, map.row_bytes(), row.begin, row.end, again});
+  });
+}
+
 // ---- Into shared memory.
 
 /// A load into the shared memory of one CTA.
@@ -52,7 +64,8 @@ struct Load {
   std::vector<std::int32_t> at;
   std::uint32_t target = 0, barrier = 0;  // offsets there
   HappensBefore::Clocks issued;
-  int line = 0;
+  const ptx::Instruction* instruction = nullptr;
+  bool again = false;  // another CTA of the cluster receives the same
 };
 
 void arrive_bytes(Cta& cta, const Load& load, std::uint32_t agent, std::uint32_t clock) {
@@ -72,6 +85,7 @@ void land(Cta& cta, const Load& load) {
         std::memcpy(target, reinterpret_cast<const void*>(address), bytes);
         count_sectors(cta.run.report.global_sectors_read, address, bytes);
       });
+  tell_box(cta, *load.instruction, load.map, load.at, Purpose::load, load.again);
   CtaState& state = state_of(cta);
   std::uint32_t agent = 0, clock = 0;
   if (cta.order) {
@@ -81,7 +95,7 @@ void land(Cta& cta, const Load& load) {
   for_each_box_chunk(load.map, load.target, [&](std::uint32_t offset, std::uint32_t address) {
     std::memcpy(cta.shared_bytes(address, kChunk), &box[offset], kChunk);
     state.proxy.copied(address, kChunk);
-    if (cta.order) cta.order->write(agent, clock, load.issued, address, kChunk, load.line);
+    if (cta.order) cta.order->write(agent, clock, load.issued, address, kChunk, load.instruction->line);
   });
   arrive_bytes(cta, load, agent, clock);
 }
@@ -90,7 +104,7 @@ void issue_load_to(Warp& warp, Cta& target, const ptx::Instruction& instruction,
   CtaState& state = state_of(target);
   state.barriers.at(load.barrier);
   if (&target == &warp.cta) {
-    state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
+    if (warp.cta.run.options.fenced_initialisations) state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
     for_each_box_chunk(load.map, load.target, [&](std::uint32_t, std::uint32_t address) {
       target.shared_bytes(address, kChunk, lane);
       state.proxy.check(thread_of(warp, lane), address, kChunk, "overwritten");
@@ -114,7 +128,7 @@ Outcome load_tensor(Warp& warp, const ptx::Instruction& instruction) {
               offset_of_shared_address(target),
               offset_of_shared_address(barrier),
               {},
-              instruction.line};
+              &instruction};
     if (warp.cta.order) {
       const std::uint32_t thread[] = {thread_of(warp, lane)};
       load.issued = warp.cta.order->issue(thread);
@@ -126,7 +140,9 @@ Outcome load_tensor(Warp& warp, const ptx::Instruction& instruction) {
     }
     const std::uint64_t ctas = warp.value(operands[3], lane);
     for (std::size_t rank = 0; rank < warp.cta.cluster.ctas.size(); ++rank) {
-      if (ctas >> rank & 1) issue_load_to(warp, *warp.cta.cluster.ctas[rank], instruction, lane, load);
+      if ((ctas >> rank & 1) == 0) continue;
+      issue_load_to(warp, *warp.cta.cluster.ctas[rank], instruction, lane, load);
+      load.again = true;
     }
   });
   return Outcome::next;
@@ -208,8 +224,9 @@ Outcome store_tensor(Warp& warp, const ptx::Instruction& instruction) {
     issue_store(
         warp, instruction, lane, map.box_bytes(),
         [map, source](const auto& visit) { for_each_box_chunk(map, source, visit); },
-        [map, &run,
+        [map, &run, &cta = warp.cta, &instruction,
          at = coordinates(warp, instruction.operands[0], lane)](const std::vector<std::byte>& box) {
+          tell_box(cta, instruction, map, at, kAdd ? Purpose::reduce : Purpose::store);
           store_box(map, at, box, [&](std::uint64_t address, const void* bytes, std::size_t count) {
             put(run, kAdd, map.type, address, bytes, count);
           });
@@ -247,7 +264,9 @@ Outcome add_bulk(Warp& warp, const ptx::Instruction& instruction) {
         [source, bytes](const auto& visit) {
           for (std::uint32_t offset = 0; offset < bytes; offset += kChunk) visit(offset, source + offset);
         },
-        [=, &run](const std::vector<std::byte>& numbers) {
+        [=, &run, &instruction, &cta = warp.cta](const std::vector<std::byte>& numbers) {
+          if (run.options.observer)
+            run.options.observer->engine({cta, instruction, Purpose::reduce, target, bytes, 0, bytes});
           put(run, true, type, target, numbers.data(), numbers.size());
         });
   });
@@ -274,10 +293,9 @@ Outcome wait_for_stores(Warp& warp, const ptx::Instruction& instruction) {
     warp.cta.async.wait(AsyncKind::bulk_read, thread, left);
     if (!kReadsOnly) warp.cta.async.wait(AsyncKind::bulk, thread, left);
     const std::uint32_t groups = state_of(warp.cta).bulk_groups[thread];
-    if (warp.cta.order && groups > left) {
-      const std::uint32_t agent = warp.cta.order->agent("the stores of thread " + std::to_string(thread));
-      warp.cta.order->await(thread, agent, groups - left);
-    }
+    const std::string name = "the stores of thread " + std::to_string(thread);
+    if (warp.cta.order && groups > left && warp.cta.order->has_agent(name))
+      warp.cta.order->await(thread, warp.cta.order->agent(name), groups - left);
   });
   return Outcome::next;
 }

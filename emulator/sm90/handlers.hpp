@@ -10,6 +10,7 @@ void add_sm90_handlers(HandlerTable& table);
 
 void add_wgmma_handlers(HandlerTable& table);
 void add_copy_handlers(HandlerTable& table);
+void add_tensormap_handlers(HandlerTable& table);
 void add_mbarrier_handlers(HandlerTable& table);
 void add_cluster_handlers(HandlerTable& table);  // clusters, fences, registers, dependent grids
 

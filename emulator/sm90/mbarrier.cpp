@@ -28,6 +28,11 @@ void Mbarrier::arrive(std::uint32_t count) {
   end_phase_if_complete();
 }
 
+void Mbarrier::drop(std::uint32_t count) {
+  if (count > pending_) throw Fault("more arrivals at an mbarrier are dropped than its phase awaits");
+  arrivals_ -= count;
+}
+
 void Mbarrier::expect_bytes(std::uint32_t bytes) { count_bytes(bytes); }
 
 void Mbarrier::complete_bytes(std::uint32_t bytes) {

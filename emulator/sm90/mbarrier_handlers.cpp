@@ -44,37 +44,57 @@ Outcome invalidate(Warp& warp, const ptx::Instruction& instruction) {
   return Outcome::next;
 }
 
-void arrive_as(Warp& warp, int lane, const Named& at, std::uint32_t count) {
+/// What arriving does beside it: bytes to await (.expect_tx), one arrival fewer in later phases (arrive_drop).
+enum class Arrival { plain, expects, drops };
+
+void arrive_as(Warp& warp, int lane, const Named& at, std::uint32_t count, Arrival arrival) {
   Mbarrier& barrier = at.barrier();
   const std::uint32_t phase = barrier.phase();
   const bool ordered = at.cta.order && &at.cta == &warp.cta;
   if (ordered) at.cta.order->arrive(at.meeting(), thread_of(warp, lane));
+  if (arrival == Arrival::drops) barrier.drop(count);
   barrier.arrive(count);
   if (ordered && barrier.phase() != phase) at.cta.order->complete(at.meeting());
 }
 
-/// Operands: the state, which only `_` may take; the barrier; bytes, or a count.
-template <bool kExpects>
+/// Operands: the state, a register or `_`, which arrivals elsewhere in the cluster may leave out; the barrier;
+/// bytes, or a count. The state is how many phases are over.
+template <Arrival arrival>
 Outcome arrive(Warp& warp, const ptx::Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const std::size_t barrier = operands[0].kind == ptx::Operand::Kind::address ? 0 : 1;
   for_lanes(warp.active, [&](int lane) {
-    const Named at = named(warp, instruction.operands[1], lane);
+    const Named at = named(warp, operands[barrier], lane);
     std::uint32_t count = 1;
-    if (instruction.operands.size() > 2) {
-      count = static_cast<std::uint32_t>(warp.value(instruction.operands[2], lane));
-    }
-    if (kExpects) at.barrier().expect_bytes(count);
-    arrive_as(warp, lane, at, kExpects ? 1 : count);
+    if (operands.size() > barrier + 1)
+      count = static_cast<std::uint32_t>(warp.value(operands[barrier + 1], lane));
+    const std::uint32_t phase = at.barrier().phase();
+    if (arrival == Arrival::expects) at.barrier().expect_bytes(count);
+    arrive_as(warp, lane, at, arrival == Arrival::expects ? 1 : count, arrival);
+    if (barrier == 1 && operands[0].kind == ptx::Operand::Kind::reg) warp.set_value(operands[0], lane, phase);
   });
   return Outcome::next;
 }
 
-/// Operands: the predicate, the barrier, the parity.
-template <Outcome kIfNot>
+/// mbarrier.expect_tx and complete_tx: bytes without an arrival.
+template <bool kExpects>
+Outcome count_bytes(Warp& warp, const ptx::Instruction& instruction) {
+  for_lanes(warp.active, [&](int lane) {
+    Mbarrier& barrier = named(warp, instruction.operands[0], lane).barrier();
+    const auto bytes = static_cast<std::uint32_t>(warp.value(instruction.operands[1], lane));
+    kExpects ? barrier.expect_bytes(bytes) : barrier.complete_bytes(bytes);
+  });
+  return Outcome::next;
+}
+
+/// Operands: the predicate, the barrier, the phase's parity or the state that arriving in it gave.
+template <Outcome kIfNot, bool kParity>
 Outcome ask(Warp& warp, const ptx::Instruction& instruction) {
   LaneMask over = 0;
   for_lanes(warp.active, [&](int lane) {
     const Named at = named(warp, instruction.operands[1], lane);
-    if (!at.barrier().is_over(static_cast<std::uint32_t>(warp.value(instruction.operands[2], lane)))) return;
+    const auto phase = static_cast<std::uint32_t>(warp.value(instruction.operands[2], lane));
+    if (kParity ? !at.barrier().is_over(phase) : at.barrier().phase() == phase) return;
     over |= 1u << lane;
     if (at.cta.order) at.cta.order->acquire(at.meeting(), thread_of(warp, lane));
   });
@@ -83,16 +103,17 @@ Outcome ask(Warp& warp, const ptx::Instruction& instruction) {
 }
 
 Execution select_arrive(const ptx::Instruction& instruction) {
-  if (instruction.operands[0].kind != ptx::Operand::Kind::none) {
-    throw std::runtime_error("an mbarrier's state in a register is not known");
+  if (instruction.has("noComplete")) throw std::runtime_error("arrivals that may not complete are not known");
+  if (instruction.opcode.starts_with("mbarrier.arrive_drop")) {
+    if (instruction.has("expect_tx")) throw std::runtime_error("this form is not known");
+    return {arrive<Arrival::drops>};
   }
-  return {instruction.has("expect_tx") ? arrive<true> : arrive<false>};
+  return {instruction.has("expect_tx") ? arrive<Arrival::expects> : arrive<Arrival::plain>};
 }
 
 template <Outcome kIfNot>
 Execution select_ask(const ptx::Instruction& instruction) {
-  if (!instruction.has("parity")) throw std::runtime_error("a wait for an mbarrier's state is not known");
-  return {ask<kIfNot>};
+  return {instruction.has("parity") ? ask<kIfNot, true> : ask<kIfNot, false>};
 }
 
 }  // namespace
@@ -101,6 +122,9 @@ void add_mbarrier_handlers(HandlerTable& table) {
   table.add("mbarrier.init", [](const ptx::Instruction&) -> Execution { return {init}; });
   table.add("mbarrier.inval", [](const ptx::Instruction&) -> Execution { return {invalidate}; });
   table.add("mbarrier.arrive", select_arrive);
+  table.add("mbarrier.arrive_drop", select_arrive);
+  table.add("mbarrier.expect_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<true>}; });
+  table.add("mbarrier.complete_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<false>}; });
   table.add("mbarrier.try_wait", select_ask<Outcome::poll>);
   table.add("mbarrier.test_wait", select_ask<Outcome::next>);
 }

@@ -23,7 +23,10 @@ void issue(Cta& cta, const ptx::Instruction& instruction, AsyncOperation operati
     try {
       effect();
     } catch (const Fault& fault) {
-      throw Fault(std::string(fault.what()) + " (issued at line " + std::to_string(line) + ")", fault.lane);
+      Fault placed(std::string(fault.what()) + " (issued at line " + std::to_string(line) + ")", fault.lane,
+                   fault.kind);
+      placed.line = line;
+      throw placed;
     }
   };
   if (!cta.run.options.adversary) return operation.effect();

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
+#include <string>
 
 #include "cpu_ref/numeric/numeric.hpp"
 #include "emulator/machine/launch.hpp"
@@ -26,11 +28,21 @@ std::optional<std::uint64_t> element_bytes(int type) {
   switch (static_cast<MapType>(type)) {
     case MapType::uint8:
       return 1;
+    case MapType::uint16:
     case MapType::float16:
     case MapType::bfloat16:
       return 2;
+    case MapType::uint32:
+    case MapType::int32:
     case MapType::float32:
+    case MapType::float32_ftz:
+    case MapType::tfloat32:
+    case MapType::tfloat32_ftz:
       return 4;
+    case MapType::uint64:
+    case MapType::int64:
+    case MapType::float64:
+      return 8;
   }
   return std::nullopt;
 }
@@ -121,10 +133,52 @@ int encode_tensor_map(void* map, const EncodeArguments& arguments) {
   return kSuccess;
 }
 
+void replace_in_tensor_map(void* map, std::string_view field, std::uint32_t dimension, std::uint64_t value) {
+  // Kernels number types of 64 and fewer bits otherwise than the driver does (PTX ISA, "tensormap.replace").
+  constexpr MapType kTypes[] = {MapType::uint8,    MapType::uint16,     MapType::uint32,   MapType::int32,
+                                MapType::uint64,   MapType::int64,      MapType::float16,  MapType::float32,
+                                MapType::float32_ftz, MapType::float64, MapType::bfloat16, MapType::tfloat32,
+                                MapType::tfloat32_ftz};
+  OpaqueMap opaque;
+  std::memcpy(&opaque, map, sizeof(opaque));
+  const auto limit = [&](std::uint64_t end) {
+    if (value >= end) throw Fault("a tensor map takes no " + std::string(field) + " of " + std::to_string(value));
+  };
+  if (dimension >= static_cast<std::uint32_t>(kMaxRank)) throw Fault("a tensor map has at most 5 dimensions");
+  if (field == "global_address") {
+    opaque.mark = kMark;
+    opaque.address = value;
+  } else if (field == "rank") {
+    limit(kMaxRank);
+    opaque.rank = static_cast<std::uint8_t>(value + 1);
+  } else if (field == "box_dim") {
+    limit(257);
+    opaque.box[dimension] = static_cast<std::uint16_t>(value);
+  } else if (field == "global_dim") {
+    opaque.extent[dimension] = value;
+  } else if (field == "global_stride") {
+    if (dimension + 1 >= static_cast<std::uint32_t>(kMaxRank)) throw Fault("a tensor map has at most 4 strides");
+    opaque.stride[dimension] = value;
+  } else if (field == "elemtype") {
+    limit(std::size(kTypes));
+    opaque.type = static_cast<std::uint8_t>(kTypes[value]);
+  } else if (field == "swizzle_mode") {
+    limit(4);
+    opaque.swizzle = static_cast<std::uint8_t>(swizzle_of(static_cast<int>(value)));
+  } else if (field == "fill_mode") {
+    limit(2);
+    opaque.fill = static_cast<std::uint8_t>(value);
+  } else if (value != (field == "element_stride" ? 1 : 0)) {
+    throw Fault("tensor maps with steps or interleaved layouts are not known");
+  }
+  std::memcpy(map, &opaque, sizeof(opaque));
+}
+
 TensorMap decode_tensor_map(const void* map) {
   OpaqueMap opaque;
   std::memcpy(&opaque, map, sizeof(opaque));
   if (opaque.mark != kMark) throw Fault("a copy by something that is no tensor map");
+  if (opaque.rank == 0 || opaque.rank > kMaxRank) throw Fault("a copy by a tensor map without a rank");
   TensorMap decoded;
   decoded.address = opaque.address;
   std::copy(opaque.extent, opaque.extent + kMaxRank, decoded.extent.begin());
@@ -204,10 +258,20 @@ void add_elements(MapType type, void* target, const void* source, std::size_t by
       return add_each<std::uint16_t>(target, source, bytes, [](std::uint16_t sum, std::uint16_t term) {
         return fp32_to_bf16(bf16_to_fp32(sum) + bf16_to_fp32(term));
       });
-    case MapType::uint8:
+    case MapType::uint32:
+    case MapType::int32:
+      return add_each<std::uint32_t>(target, source, bytes,
+                                     [](std::uint32_t sum, std::uint32_t term) { return sum + term; });
+    case MapType::uint64:
+    case MapType::int64:
+      return add_each<std::uint64_t>(target, source, bytes,
+                                     [](std::uint64_t sum, std::uint64_t term) { return sum + term; });
+    case MapType::float64:
+      return add_each<double>(target, source, bytes, [](double sum, double term) { return sum + term; });
+    default:
       break;
   }
-  throw Fault("bytes are not added by copies here");
+  throw Fault("numbers of this type are not added by copies here");
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "gpu/primitives/sm90/shared_layout.hpp"
@@ -19,7 +20,21 @@ inline constexpr std::size_t kTensorMapBytes = 128;
 inline constexpr int kMaxRank = 5;
 
 /// The driver's numbers of the elements that a copy can move or add here.
-enum class MapType : std::uint8_t { uint8 = 0, float16 = 6, float32 = 7, bfloat16 = 9 };
+enum class MapType : std::uint8_t {
+  uint8,
+  uint16,
+  uint32,
+  int32,
+  uint64,
+  int64,
+  float16,
+  float32,
+  float64,
+  bfloat16,
+  float32_ftz,
+  tfloat32,
+  tfloat32_ftz
+};
 
 /// Dimension 0 is contiguous.
 struct TensorMap {
@@ -49,6 +64,10 @@ struct EncodeArguments {
 /// @return the driver's: 0, or 1 (CUDA_ERROR_INVALID_VALUE) where an argument breaks a rule or asks for
 /// what this does not have: interleaved layouts, steps beyond one, packed types
 int encode_tensor_map(void* map, const EncodeArguments& arguments);
+
+/// tensormap.replace: writes one field, by its name in the instruction, of a map that may be all zeros before.
+/// @throws Fault at a value that no map has here
+void replace_in_tensor_map(void* map, std::string_view field, std::uint32_t dimension, std::uint64_t value);
 
 /// @throws Fault if these are not a map's bytes
 TensorMap decode_tensor_map(const void* map);

@@ -2,12 +2,16 @@
 // wgmma: each warp of the warpgroup multiplies its 16 rows. Shared operands are read at a time between the
 // issue and a wait that covers it.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
+#include <optional>
+#include <type_traits>
 
 #include "cpu_ref/numeric/numeric.hpp"
 #include "emulator/machine/address_space.hpp"
 #include "emulator/machine/happens_before.hpp"
+#include "emulator/machine/instructions/fragments.hpp"
 #include "emulator/machine/instructions/select.hpp"
 #include "emulator/sm90/handlers.hpp"
 #include "emulator/sm90/state.hpp"
@@ -19,7 +23,25 @@
 namespace tilescope::gpu::emulator {
 namespace {
 
-ElementType element_type(ptx::Type type) {
+int element_bytes_of(ptx::Type type) {
+  switch (type) {
+    case ptx::Type::tf32:
+      return 4;
+    case ptx::Type::f16:
+    case ptx::Type::bf16:
+      return 2;
+    case ptx::Type::e4m3:
+    case ptx::Type::e5m2:
+    case ptx::Type::s8:
+    case ptx::Type::u8:
+      return 1;
+    default:
+      throw std::runtime_error("wgmma of a type that is not known");
+  }
+}
+
+/// None of tf32 and of whole numbers.
+std::optional<ElementType> float_type(ptx::Type type) {
   switch (type) {
     case ptx::Type::f16:
       return ElementType::fp16;
@@ -30,13 +52,15 @@ ElementType element_type(ptx::Type type) {
     case ptx::Type::e5m2:
       return ElementType::fp8e5m2;
     default:
-      throw std::runtime_error("wgmma of a type that is not known");
+      return std::nullopt;
   }
 }
 
 /// One instruction of one warp, with all that it takes from registers.
 struct Product {
-  ElementType type{};
+  ptx::Type a_type{}, b_type{};
+  ResultFormat format{};
+  bool saturates = false;  // of whole numbers
   int cols = 0;
   Major major_a = Major::k, major_b = Major::k;
   bool a_in_registers = false, negate_a = false, negate_b = false, accumulate = false;
@@ -44,24 +68,32 @@ struct Product {
   std::uint64_t a_descriptor = 0, b_descriptor = 0;
   std::vector<std::byte> a_rows;  // from registers
 
-  int element_bytes() const { return type == ElementType::fp16 || type == ElementType::bf16 ? 2 : 1; }
+  int element_bytes() const { return element_bytes_of(a_type); }
+  bool is_whole() const { return emulator::is_whole(a_type); }
   int depth() const { return kProductDepthBytes / element_bytes(); }
 };
 
-/// The left operand's registers as 16 rows.
-std::vector<std::byte> rows_of_fragments(const Warp& warp, const ptx::Operand& fragments, int element_bytes) {
+/// The left operand's registers as 16 rows: of every type four bytes lie together as bytes do.
+std::vector<std::byte> rows_of_fragments(const Warp& warp, const ptx::Operand& fragments) {
   std::vector<std::byte> rows(kWarpRows * kProductDepthBytes);
   for (int index = 0; index < 4; ++index) {
     const std::uint32_t* values =
         warp.read<std::uint32_t>(fragments.elements[static_cast<std::size_t>(index)]);
     for (int lane = 0; lane < ptx::kLanes; ++lane) {
-      const sm90::Entry entry = element_bytes == 2 ? sm90::left_operand_entry(lane, index, 0)
-                                                   : sm90::left_byte_entry(lane, index, 0);
-      std::memcpy(&rows[static_cast<std::size_t>(entry.row * kProductDepthBytes + entry.col * element_bytes)],
-                  &values[lane], 4);
+      const sm90::Entry entry = sm90::left_byte_entry(lane, index, 0);
+      std::memcpy(&rows[static_cast<std::size_t>(entry.row * kProductDepthBytes + entry.col)], &values[lane], 4);
     }
   }
   return rows;
+}
+
+ResultFormat result_format(const ptx::Instruction& instruction) {
+  return instruction.types[0] == ptx::Type::f16 ? ResultFormat::halves : ResultFormat::words;
+}
+/// N, as the result's registers say.
+int result_columns(const ptx::Instruction& instruction) {
+  const int registers = static_cast<int>(instruction.operands[0].elements.size());
+  return (result_format(instruction) == ResultFormat::halves ? 4 : 2) * registers;
 }
 
 Product decode(const Warp& warp, const ptx::Instruction& instruction) {
@@ -69,20 +101,24 @@ Product decode(const Warp& warp, const ptx::Instruction& instruction) {
   const int lane = warp.leader();
   const auto flag = [&](std::size_t index) { return warp.value(operands[index], lane) == 1; };
   Product product;
-  product.type = element_type(instruction.types[1]);
-  product.cols = static_cast<int>(2 * operands[0].elements.size());
+  product.a_type = instruction.types[1];
+  product.b_type = instruction.types[2];
+  product.format = result_format(instruction);
+  product.saturates = instruction.has("satfinite");
+  product.cols = result_columns(instruction);
   product.a_in_registers = operands[1].kind == ptx::Operand::Kind::vector;
   product.first_row = kWarpRows * static_cast<int>(warp.index % 4);
   if (product.a_in_registers) {
-    product.a_rows = rows_of_fragments(warp, operands[1], product.element_bytes());
+    product.a_rows = rows_of_fragments(warp, operands[1]);
   } else {
     product.a_descriptor = warp.value(operands[1], lane);
   }
   product.b_descriptor = warp.value(operands[2], lane);
   product.accumulate = warp.predicate(operands[3]) != 0;
-  product.negate_a = !flag(4);
-  product.negate_b = !flag(5);
-  std::size_t next = 6;
+  // Whole numbers have neither signs nor layouts to choose.
+  std::size_t next = product.is_whole() ? operands.size() : 6;
+  product.negate_a = !product.is_whole() && !flag(4);
+  product.negate_b = !product.is_whole() && !flag(5);
   if (!product.a_in_registers && next + 1 < operands.size()) {
     product.major_a = flag(next++) ? Major::mn : Major::k;
   }
@@ -101,25 +137,70 @@ std::vector<std::byte> b_rows(const Product& product, const ReadChunk& read) {
                         read);
 }
 
-std::vector<float> widened(const Product& product, const std::vector<std::byte>& rows, bool negate) {
-  std::vector<float> values(rows.size() / static_cast<std::size_t>(product.element_bytes()));
-  widen(product.type, rows.data(), values.data(), static_cast<std::int64_t>(values.size()));
-  if (negate) std::transform(values.begin(), values.end(), values.begin(), std::negate<>());
+/// The numbers of rows, one after the other.
+template <class Value>
+std::vector<Value> numbers(ptx::Type type, const std::vector<std::byte>& rows, bool negate) {
+  const auto bytes = static_cast<std::size_t>(element_bytes_of(type));
+  std::vector<Value> values(rows.size() / bytes);
+  if constexpr (std::is_same_v<Value, std::int32_t>) {
+    std::transform(rows.begin(), rows.end(), values.begin(), [&](std::byte byte) {
+      const auto bits = static_cast<std::uint8_t>(byte);
+      return type == ptx::Type::s8 ? static_cast<std::int8_t>(bits) : std::int32_t{bits};
+    });
+  } else {
+    const auto count = static_cast<std::int64_t>(values.size());
+    if (type == ptx::Type::tf32) {
+      std::memcpy(values.data(), rows.data(), rows.size());
+      for (float& value : values)
+        value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffffe000u);
+    } else {
+      widen(*float_type(type), rows.data(), values.data(), count);
+    }
+    if (negate) std::transform(values.begin(), values.end(), values.begin(), std::negate<>());
+  }
   return values;
 }
 
-void multiply(const Product& product, const ReadChunk& read, std::vector<float>& sums) {
-  const std::vector<float> a = widened(product, a_rows(product, read), product.negate_a);
-  const std::vector<float> b_by_row = widened(product, b_rows(product, read), product.negate_b);
-  const int depth = product.depth(), cols = product.cols;
-  std::vector<float> b(b_by_row.size());
+/// Columns that lie one after the other, as rows.
+template <class Value>
+std::vector<Value> transposed(const std::vector<Value>& by_column, int depth, int cols) {
+  std::vector<Value> b(by_column.size());
   for (int col = 0; col < cols; ++col) {
-    for (int k = 0; k < depth; ++k) {
-      b[static_cast<std::size_t>(k * cols + col)] = b_by_row[static_cast<std::size_t>(col * depth + k)];
+    for (int k = 0; k < depth; ++k)
+      b[static_cast<std::size_t>(k * cols + col)] = by_column[static_cast<std::size_t>(col * depth + k)];
+  }
+  return b;
+}
+
+/// Sums of whole numbers, whose bits stand in place of fp32's. They wrap, or stop at the ends.
+void multiply_whole(const Product& product, const ReadChunk& read, std::vector<float>& sums) {
+  const auto a = numbers<std::int32_t>(product.a_type, a_rows(product, read), false);
+  const int depth = product.depth(), cols = product.cols;
+  const auto b = transposed(numbers<std::int32_t>(product.b_type, b_rows(product, read), false), depth, cols);
+  for (int row = 0; row < kWarpRows; ++row) {
+    for (int col = 0; col < cols; ++col) {
+      float& place = sums[static_cast<std::size_t>(row * cols + col)];
+      std::int64_t sum = product.accumulate ? std::bit_cast<std::int32_t>(place) : 0;
+      for (int k = 0; k < depth; ++k)
+        sum += a[static_cast<std::size_t>(row * depth + k)] * b[static_cast<std::size_t>(k * cols + col)];
+      place = std::bit_cast<float>(
+          static_cast<std::uint32_t>(Packed<ptx::Type::s32>::pack(sum, product.saturates)));
     }
   }
+}
+
+void multiply(const Product& product, const ReadChunk& read, std::vector<float>& sums) {
+  if (product.is_whole()) return multiply_whole(product, read, sums);
+  const auto a = numbers<float>(product.a_type, a_rows(product, read), product.negate_a);
+  const auto b = transposed(numbers<float>(product.b_type, b_rows(product, read), product.negate_b),
+                            product.depth(), product.cols);
   if (!product.accumulate) std::fill(sums.begin(), sums.end(), 0.0f);
-  add_products(sum_rule(product.type), a.data(), b.data(), sums.data(), kWarpRows, cols);
+  const auto type = float_type(product.a_type);
+  add_products(type ? sum_rule(*type) : tf32_sum_rule(), a.data(), b.data(), sums.data(), kWarpRows,
+               product.cols);
+  if (product.format == ResultFormat::halves) {
+    for (float& sum : sums) sum = fp16_to_fp32(fp32_to_fp16(sum));
+  }
 }
 
 std::vector<std::uint32_t> threads_of(const Warp& warp) {
@@ -144,7 +225,7 @@ Outcome issue_product(Warp& warp, const ptx::Instruction& instruction) {
   require_warpgroup(warp);
   Product product = decode(warp, instruction);
   const std::uint64_t group = state_of(warp).product_groups;
-  auto result = state_of(warp).results.take(warp, instruction.operands[0], group);
+  auto result = state_of(warp).results.take(warp, instruction.operands[0], product.format, group);
   Cta& cta = warp.cta;
   const auto check = [&](std::uint32_t address, std::byte*) {
     if (address >> kRankShift != 0) throw Fault("a matrix descriptor leads beyond shared memory");
@@ -203,23 +284,29 @@ Outcome wait_for_products(Warp& warp, const ptx::Instruction& instruction) {
 
 /// The shape m64nNkK: K is 32 bytes deep, and N as wide as the result's registers say.
 void check_shape(const ptx::Instruction& instruction) {
-  const std::size_t cols = 2 * instruction.operands[0].elements.size();
-  const int depth = is_half(instruction.types[1]) ? 16 : 32;
+  const int cols = result_columns(instruction);
+  const int depth = kProductDepthBytes / element_bytes_of(instruction.types[1]);
   if (cols < 8 || cols > 256 || cols % 8 != 0 ||
       !instruction.has("m64n" + std::to_string(cols) + "k" + std::to_string(depth))) {
     throw std::runtime_error("the result's registers are not those of the shape");
   }
-  register_list(instruction.operands[0], cols / 2, 4);
+  register_list(instruction.operands[0], instruction.operands[0].elements.size(), 4);
+}
+
+/// Whether D may be of this type where A and B are of those.
+bool are_known(ptx::Type d, ptx::Type a, ptx::Type b) {
+  if (is_whole(a)) return d == ptx::Type::s32 && is_whole(b) && a != d && b != d;
+  const bool bytes = element_bytes_of(a) == 1 && element_bytes_of(b) == 1 && !is_whole(b);
+  return (d == ptx::Type::f32 && (a == b || bytes)) || (d == ptx::Type::f16 && (bytes || (a == b && a == d)));
 }
 
 Execution select_product(const ptx::Instruction& instruction) {
   const auto& operands = instruction.operands;
-  if (instruction.types.size() != 3 || instruction.types[0] != ptx::Type::f32 ||
-      instruction.types[1] != instruction.types[2]) {
+  if (instruction.types.size() != 3 || operands.empty() ||
+      !are_known(instruction.types[0], instruction.types[1], instruction.types[2])) {
     throw std::runtime_error("wgmma of these types is not known");
   }
-  element_type(instruction.types[1]);
-  operand_count(instruction, 6, 8);
+  is_whole(instruction.types[1]) ? operand_count(instruction, 4, 4) : operand_count(instruction, 6, 8);
   check_shape(instruction);
   if (operands[1].kind == ptx::Operand::Kind::vector) {
     register_list(operands[1], 4, 4);

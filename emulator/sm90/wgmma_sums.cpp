@@ -94,6 +94,8 @@ SumRule sum_rule(ElementType type) {
   throw std::invalid_argument("wgmma does not take operands of this type");
 }
 
+SumRule tf32_sum_rule() { return {8, 25, 23, kLeastFp32}; }
+
 void add_products(const SumRule& rule, const float* a, const float* b, float* c, int rows, int cols) {
   std::vector<std::int32_t> exponents(static_cast<std::size_t>(rule.depth * cols));
   std::transform(b, b + rule.depth * cols, exponents.begin(),

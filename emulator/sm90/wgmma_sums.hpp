@@ -22,6 +22,8 @@ struct SumRule {
   int least_exponent = -14;     // of a factor
 };
 SumRule sum_rule(ElementType type);
+/// Of tf32, believed to be as of bf16, half as deep.
+SumRule tf32_sum_rule();
 
 /// c (rows x cols) += a (rows x depth) b (depth x cols), row-major, by one instruction's rule.
 void add_products(const SumRule& rule, const float* a, const float* b, float* c, int rows, int cols);

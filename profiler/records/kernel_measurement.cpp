@@ -69,6 +69,7 @@ void to_json(Json& json, const KernelMeasurement& kernel) {
   json = Json{{"name", kernel.name}, {"launch", std::move(launch)}};
   if (!kernel.measured.empty()) json["measured"] = numbers(kernel.measured);
   if (!kernel.counters.empty()) json["counters"] = numbers(kernel.counters);
+  put(json, "emulated", kernel.emulated);
   if (kernel.time) {
     json["time"] = Json{{"median_s", kernel.time->median_s()}, {"min_s", kernel.time->min_s()}};
     if (kernel.time->summary) {
@@ -91,6 +92,7 @@ void from_json(const Json& json, KernelMeasurement& kernel) {
   take(launch, "local_bytes", kernel.launch.local_bytes);
   kernel.measured = read_numbers(json, "measured");
   kernel.counters = read_numbers(json, "counters");
+  take(json, "emulated", kernel.emulated);
   if (json.contains("time")) {
     const Json& time = json.at("time");
     kernel.time.emplace();

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "profiler/records/emulated_kernel.hpp"
+
 namespace tilescope {
 
 struct LaunchFacts {
@@ -46,6 +48,7 @@ struct KernelMeasurement {
   std::map<std::string, double> counters;  // by CUPTI's name with rollup
   std::map<std::string, double> measured;  // metrics by name, computed from the counters
   std::optional<KernelTime> time;
+  std::optional<EmulatedKernel> emulated = std::nullopt;  // where no device ran it
   bool operator==(const KernelMeasurement&) const = default;
 };
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from . import _native
 from .arrays import attention, attention_backward, exact_attention
 from .counting import Count, count, counted, measure, timeline
+from .emulation import Emulation, Finding, emulate, tensor
+from .emulation_triton import emulate_triton
 from .errors import (
     BadInput,
     ByteBudgetExceeded,
@@ -58,7 +60,9 @@ __all__ = [
     "CountersUnavailable",
     "DeviceError",
     "Diff",
+    "Emulation",
     "Figure",
+    "Finding",
     "InternalError",
     "MachineLacks",
     "MissingPackage",
@@ -77,6 +81,8 @@ __all__ = [
     "counted",
     "counters",
     "diff",
+    "emulate",
+    "emulate_triton",
     "exact_attention",
     "explain",
     "get_cmake_dir",
@@ -97,6 +103,7 @@ __all__ = [
     "simulate_gpus",
     "studies",
     "study",
+    "tensor",
     "timeline",
     "verify",
 ]

@@ -153,13 +153,36 @@ ElementType parse_descr(const std::string& field, const std::string& path, const
                  fmt::format("must hold little-endian float32 or float16 ('<f4' or '<f2'), not {}", descr));
 }
 
-/// Bytes of the array, or nothing when the product overflows.
-std::optional<std::int64_t> array_bytes(const std::vector<std::int64_t>& shape, ElementType dtype) {
-  std::int64_t bytes = element_bytes(dtype);
-  for (std::int64_t extent : shape) {
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) return std::nullopt;
+/// Opens the file and reads its header. @throws BadInput
+HeaderFields open_array(const std::string& field, const std::string& path, std::ifstream& file,
+                        std::int64_t& data_offset) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) throw BadInput(field, path, "must be a file that exists");
+  errno = 0;
+  file.open(path, std::ios::binary);
+  if (!file) throw BadInput(field, path, fmt::format("must be readable ({})", std::strerror(errno)));
+  HeaderFields header = read_header(field, path, file, data_offset);
+  if (*header.fortran_order && header.shape->size() > 1) {
+    throw BadInput(field, path, "must be in C order, not Fortran order (numpy.ascontiguousarray converts)");
   }
-  return bytes;
+  return header;
+}
+
+/// Bytes of the array. @throws BadInput unless the file holds exactly these
+std::int64_t require_size(const std::string& field, const std::string& path,
+                          const std::vector<std::int64_t>& shape, std::int64_t bytes,
+                          std::int64_t data_offset) {
+  const std::string shown = fmt::format("({})", fmt::join(shape, ", "));
+  for (const std::int64_t extent : shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes))
+      throw BadInput(field, path, fmt::format("must be of a size below 2^63 bytes, unlike {}", shown));
+  }
+  std::error_code error;
+  const auto held = static_cast<std::int64_t>(fs::file_size(path, error)) - data_offset;
+  if (held == bytes) return bytes;
+  throw BadInput(field, path,
+                 fmt::format("must hold the {} bytes of its shape {}, it {} {}", bytes, shown,
+                             held < bytes ? "is truncated to" : "has", held));
 }
 
 std::string header_of(const Tensor& tensor) {
@@ -192,18 +215,11 @@ int write_tensor(PendingFile& file, const Tensor& tensor) {
 }  // namespace
 
 NpyInfo inspect_npy(const std::string& field, const std::string& path, NpyAxes axes) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) throw BadInput(field, path, "must be a file that exists");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw BadInput(field, path, fmt::format("must be readable ({})", std::strerror(errno)));
   NpyInfo info;
-  const HeaderFields header = read_header(field, path, file, info.data_offset);
+  std::ifstream file;
+  const HeaderFields header = open_array(field, path, file, info.data_offset);
   info.dtype = parse_descr(field, path, *header.descr);
   const std::vector<std::int64_t>& shape = *header.shape;
-  if (*header.fortran_order && shape.size() > 1) {
-    throw BadInput(field, path, "must be in C order, not Fortran order (numpy.ascontiguousarray converts)");
-  }
   const std::string shown = fmt::format("({})", fmt::join(shape, ", "));
   const bool packed = axes == NpyAxes::packed_qkv;
   if (packed && (shape.size() != 5 || shape[2] != 3)) {
@@ -215,15 +231,7 @@ NpyInfo inspect_npy(const std::string& field, const std::string& path, NpyAxes a
   for (std::int64_t extent : shape) {
     if (extent == 0) throw BadInput(field, path, fmt::format("must have no empty axis, unlike {}", shown));
   }
-  const std::optional<std::int64_t> bytes = array_bytes(shape, info.dtype);
-  if (!bytes)
-    throw BadInput(field, path, fmt::format("must be of a size below 2^63 bytes, unlike {}", shown));
-  const auto held = static_cast<std::int64_t>(fs::file_size(path, error)) - info.data_offset;
-  if (held != *bytes) {
-    throw BadInput(field, path,
-                   fmt::format("must hold the {} bytes of its shape {}, it {} {}", *bytes, shown,
-                               held < *bytes ? "is truncated to" : "has", held));
-  }
+  require_size(field, path, shape, element_bytes(info.dtype), info.data_offset);
   info.shape = packed ? Shape{shape[0], shape[1], 3 * shape[3], shape[4]}
                       : Shape{shape[0], shape[1], shape[2], shape[3]};
   return info;
@@ -238,6 +246,27 @@ Tensor read_npy(const std::string& field, const std::string& path, NpyAxes axes)
     throw BadInput(field, path, "must stay readable to its end");
   }
   return tensor;
+}
+
+NpyArray read_npy_array(const std::string& field, const std::string& path) {
+  NpyArray array;
+  std::int64_t data_offset = 0;
+  std::ifstream file;
+  const HeaderFields header = open_array(field, path, file, data_offset);
+  array.shape = *header.shape;
+  array.descr = *header.descr;
+  std::int64_t each = 0;
+  const char* const end = array.descr.data() + array.descr.size();
+  if (array.descr.size() < 3 || array.descr[0] == '>' ||
+      std::from_chars(array.descr.data() + 2, end, each).ptr != end || each < 1 || each > 16) {
+    throw BadInput(field, path, fmt::format("must hold little-endian numbers, not {}", array.descr));
+  }
+  array.bytes.resize(static_cast<std::size_t>(require_size(field, path, array.shape, each, data_offset)));
+  if (!read_exactly(file, reinterpret_cast<char*>(array.bytes.data()),
+                    static_cast<std::int64_t>(array.bytes.size()))) {
+    throw BadInput(field, path, "must stay readable to its end");
+  }
+  return array;
 }
 
 ElementType npy_dtype(ElementType dtype) {

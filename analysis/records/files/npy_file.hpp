@@ -2,6 +2,7 @@
 // Tensors in NumPy's .npy files. Source of the format: numpy/lib/format.py, versions 1.0, 2.0 and 3.0.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -33,6 +34,15 @@ NpyInfo inspect_npy(const std::string& field, const std::string& path, NpyAxes a
 /// Reads the whole array; a file that is cut short while it is read is refused too.
 /// @throws BadInput as inspect_npy; MachineLacks if it does not fit in memory
 Tensor read_npy(const std::string& field, const std::string& path, NpyAxes axes = NpyAxes::four);
+
+/// An array of any shape and element type, in C order, its elements little-endian.
+struct NpyArray {
+  std::vector<std::int64_t> shape;
+  std::string descr;  // as NumPy names the elements: "<f4", "|i1"
+  std::vector<std::byte> bytes;
+};
+/// @throws BadInput as inspect_npy
+NpyArray read_npy_array(const std::string& field, const std::string& path);
 
 /// A tensor and the file name to write it under. A tensor with one column is written with rank 3, (B, H, N).
 struct NpyOutput {

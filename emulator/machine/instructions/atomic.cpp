@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // atom and red. Lanes take their turns in rising order.
+#include <cmath>
 #include <cstring>
 #include <span>
 
+#include "emulator/machine/instructions/half.hpp"
 #include "emulator/machine/instructions/select.hpp"
 #include "emulator/machine/memory_access.hpp"
 
@@ -35,19 +37,19 @@ struct AtomicMaximum {
 struct AtomicAnd {
   template <class T>
   T operator()(T old, T b, T) const {
-    return old & b;
+    return static_cast<T>(old & b);
   }
 };
 struct AtomicOr {
   template <class T>
   T operator()(T old, T b, T) const {
-    return old | b;
+    return static_cast<T>(old | b);
   }
 };
 struct AtomicXor {
   template <class T>
   T operator()(T old, T b, T) const {
-    return old ^ b;
+    return static_cast<T>(old ^ b);
   }
 };
 struct AtomicExchange {
@@ -73,6 +75,30 @@ struct AtomicDecrement {
   template <class T>
   T operator()(T old, T b, T) const {
     return old == 0 || old > b ? b : static_cast<T>(old - 1);
+  }
+};
+
+/// add, min and max of fp16 or bf16, in each half of a register where there are two.
+template <Type type, class Combine>
+struct AtomicOfHalves {
+  template <class T>
+  T operator()(T old, T b, T) const {
+    T next = 0;
+    for (unsigned shift = 0; shift < 8 * sizeof(T); shift += 16) {
+      const auto half = [&](T word) { return static_cast<std::uint16_t>(word >> shift); };
+      next = static_cast<T>(next | static_cast<T>(Combine{}(type, half(old), half(b))) << shift);
+    }
+    return next;
+  }
+};
+struct SumOfHalves {
+  std::uint16_t operator()(Type type, std::uint16_t a, std::uint16_t b) const { return half_sum(type, a, b); }
+};
+template <bool greatest>
+struct ExtremeOfHalves {
+  std::uint16_t operator()(Type type, std::uint16_t a, std::uint16_t b) const {
+    const float x = half_value(type, a), y = half_value(type, b);
+    return std::isnan(x) || (greatest ? x < y : y < x) ? b : a;
   }
 };
 
@@ -140,6 +166,14 @@ Handler of_whole_numbers(const Instruction& instruction) {
   return of_bits<returns, T>(instruction);
 }
 
+template <bool returns, Type type, class T>
+Handler of_halves(const Instruction& instruction) {
+  if (instruction.has("add")) return &atomic<AtomicOfHalves<type, SumOfHalves>, T, returns>;
+  if (instruction.has("min")) return &atomic<AtomicOfHalves<type, ExtremeOfHalves<false>>, T, returns>;
+  if (instruction.has("max")) return &atomic<AtomicOfHalves<type, ExtremeOfHalves<true>>, T, returns>;
+  unknown_form();
+}
+
 template <bool returns>
 Execution select_atomic(const Instruction& instruction) {
   const std::size_t address = returns ? 1 : 0;
@@ -158,6 +192,16 @@ Execution select_atomic(const Instruction& instruction) {
       return {of_whole_numbers<returns, std::uint64_t>(instruction)};
     case Type::s64:
       return {of_whole_numbers<returns, std::int64_t>(instruction)};
+    case Type::b16:
+      return {of_bits<returns, std::uint16_t>(instruction)};
+    case Type::f16:
+      return {of_halves<returns, Type::f16, std::uint16_t>(instruction)};
+    case Type::bf16:
+      return {of_halves<returns, Type::bf16, std::uint16_t>(instruction)};
+    case Type::f16x2:
+      return {of_halves<returns, Type::f16, std::uint32_t>(instruction)};
+    case Type::bf16x2:
+      return {of_halves<returns, Type::bf16, std::uint32_t>(instruction)};
     case Type::f32:
       if (instruction.has("add")) return {&atomic<AtomicAdd, float, returns>};
       break;

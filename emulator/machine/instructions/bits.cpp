@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits: and, or, xor, not, shl, shr, shf, lop3, prmt, bfe, bfi, brev, popc, clz.
+// Bits: and, or, xor, not, shl, shr, shf, lop3, prmt, bfe, bfi,
+// bfind, bmsk, szext, brev, popc, clz.
 #include <algorithm>
 #include <bit>
 #include <type_traits>
@@ -242,6 +243,69 @@ Execution select_extract(const Instruction& instruction) {
   return {of_integer<Extract>(only_type(instruction))};
 }
 
+/// bfind: the place of the highest bit that differs from the sign, or all ones; .shiftamt counts from the top.
+template <bool from_top>
+struct FindHighest {
+  template <class T>
+  std::uint32_t operator()(T a) const {
+    using Bits = std::make_unsigned_t<T>;
+    const auto bits = static_cast<Bits>(std::is_signed_v<T> && a < 0 ? ~a : a);
+    if (bits == 0) return ~0u;
+    const auto leading = static_cast<std::uint32_t>(std::countl_zero(bits));
+    return from_top ? leading : 8 * sizeof(T) - 1 - leading;
+  }
+};
+template <bool from_top>
+struct FindOf {
+  template <class T>
+  struct Type {
+    static constexpr Handler value = &unary<FindHighest<from_top>, T, std::uint32_t>;
+  };
+};
+Execution select_find(const Instruction& instruction) {
+  only_modifiers(instruction, {"shiftamt"});
+  plain_operands(instruction, 2);
+  if (ptx::bytes_of(only_type(instruction)) < 4) unknown_form();
+  return {instruction.has("shiftamt") ? of_integer<FindOf<true>::Type>(only_type(instruction))
+                                      : of_integer<FindOf<false>::Type>(only_type(instruction))};
+}
+
+/// bmsk: so many ones from a place on; .clamp stops at 32, .wrap takes both mod 32.
+template <bool wraps>
+struct MakeMask {
+  std::uint32_t operator()(std::uint32_t begin, std::uint32_t count) const {
+    if (wraps) begin %= 32, count %= 32;
+    return ShiftLeft{}(static_cast<std::uint32_t>(~ShiftLeft{}(~0u, count)), begin);
+  }
+};
+Execution select_mask(const Instruction& instruction) {
+  only_modifiers(instruction, {"clamp", "wrap"});
+  plain_operands(instruction, 3);
+  if (only_type(instruction) != ptx::Type::b32) unknown_form();
+  return {instruction.has("wrap") ? &binary<MakeMask<true>, std::uint32_t>
+                                  : &binary<MakeMask<false>, std::uint32_t>};
+}
+
+/// szext: the low bits, extended by their sign or with zeros.
+template <bool wraps>
+struct ExtendField {
+  template <class T>
+  T operator()(T a, std::uint32_t bits) const {
+    if (wraps) bits %= 32;
+    return bits >= 32 ? a : ExtractField{}(a, 0, bits);
+  }
+};
+Execution select_extension(const Instruction& instruction) {
+  only_modifiers(instruction, {"clamp", "wrap"});
+  plain_operands(instruction, 3);
+  const bool wraps = instruction.has("wrap");
+  if (only_type(instruction) == ptx::Type::s32)
+    return {wraps ? &binary<ExtendField<true>, std::int32_t, std::int32_t, std::uint32_t>
+                  : &binary<ExtendField<false>, std::int32_t, std::int32_t, std::uint32_t>};
+  if (only_type(instruction) != ptx::Type::u32) unknown_form();
+  return {wraps ? &binary<ExtendField<true>, std::uint32_t> : &binary<ExtendField<false>, std::uint32_t>};
+}
+
 }  // namespace
 
 void add_bit_handlers(HandlerTable& table) {
@@ -256,6 +320,9 @@ void add_bit_handlers(HandlerTable& table) {
   table.add("prmt", select_permute);
   table.add("bfi", select_insert);
   table.add("bfe", select_extract);
+  table.add("bfind", select_find);
+  table.add("bmsk", select_mask);
+  table.add("szext", select_extension);
   table.add("popc", select_count<CountOnes>);
   table.add("clz", select_count<CountLeadingZeros>);
   table.add("brev", select_reverse);

@@ -29,7 +29,6 @@ Outcome no_policy(Warp& warp, const Instruction& instruction) {
 
 void add_control_handlers(HandlerTable& table) {
   table.add("bra", select_simple<Outcome::jump>);
-  table.add("ret", select_simple<Outcome::exit>);
   table.add("exit", select_simple<Outcome::exit>);
   table.add("nanosleep", select_simple<Outcome::poll>);
   table.add("trap", [](const Instruction&) { return Execution{&trap}; });

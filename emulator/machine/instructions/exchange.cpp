@@ -147,6 +147,48 @@ Execution select_reduction(const Instruction& instruction) {
   return {of_reduction<std::uint32_t>(instruction), Converge::members};
 }
 
+/// match.any: the lanes that have the same number
+template <class T>
+Outcome match_any(Warp& warp, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const T* const values = warp.read<T>(operands[1]);
+  LaneMask same[kLanes] = {};
+  for_lanes(warp.active, [&](int lane) {
+    for_lanes(members(warp, operands[2], lane),
+              [&](int other) { same[lane] |= LaneMask{values[other] == values[lane]} << other; });
+  });
+  auto* const result = warp.write<std::uint32_t>(operands[0]);
+  for_lanes(warp.active, [&](int lane) { result[lane] = same[lane]; });
+  return Outcome::next;
+}
+/// match.all d|p: all of them and true, where all have the same number; else 0
+template <class T>
+Outcome match_all(Warp& warp, const Instruction& instruction) {
+  const auto& operands = instruction.operands;
+  const Operand& to = operands[0].kind == Operand::Kind::vector ? operands[0].elements[0] : operands[0];
+  const T* const values = warp.read<T>(operands[1]);
+  LaneMask all_same[kLanes] = {}, agreeing = 0;
+  for_lanes(warp.active, [&](int lane) {
+    const LaneMask mask = members(warp, operands[2], lane);
+    bool same = true;
+    for_lanes(mask, [&](int other) { same = same && values[other] == values[lane]; });
+    all_same[lane] = same ? mask : 0;
+    agreeing |= LaneMask{same} << lane;
+  });
+  if (to.kind == Operand::Kind::reg)
+    for_lanes(warp.active, [&](int lane) { warp.set_value(to, lane, all_same[lane]); });
+  if (&to != &operands[0]) warp.set_predicate(operands[0].elements[1], agreeing);
+  return Outcome::next;
+}
+Execution select_match(const Instruction& instruction) {
+  only_modifiers(instruction, {"any", "all", "sync"});
+  operand_count(instruction, 3, 3);
+  const bool wide = ptx::bytes_of(only_type(instruction)) == 8;
+  if (instruction.has("any"))
+    return {wide ? &match_any<std::uint64_t> : &match_any<std::uint32_t>, Converge::members};
+  return {wide ? &match_all<std::uint64_t> : &match_all<std::uint32_t>, Converge::members};
+}
+
 /// elect.sync d|p, membermask: one lane of the mask, the lowest here
 Outcome elect(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
@@ -173,6 +215,8 @@ void add_exchange_handlers(HandlerTable& table) {
   table.add("shfl.sync", select_shuffle);
   table.add("vote.sync", select_vote);
   table.add("redux.sync", select_reduction);
+  table.add("match.any.sync", select_match);
+  table.add("match.all.sync", select_match);
   table.add("elect.sync", [](const Instruction& instruction) {
     operand_count(instruction, 2, 2);
     if (instruction.operands[0].elements.size() != 2) unknown_form();

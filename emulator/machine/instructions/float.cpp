@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floating-point arithmetic, fp32 and fp64. To the bit: add, sub, mul, fma, min, max, abs, neg, div.rn,
-// rcp.rn, sqrt.rn. Not to the bit, but nearer to the exact value than the device: div.approx, div.full,
+// Floating-point arithmetic, fp32 and fp64. To the bit: add, sub, mul, fma, min, max, abs, neg, div,
+// rcp and sqrt in every rounding. Not to the bit, but nearer to the exact value than the device: div.approx, div.full,
 // rcp.approx, rsqrt.approx, sqrt.approx, ex2.approx, lg2.approx, sin.approx, cos.approx, tanh.approx. Results
 // that are NaN are the canonical one.
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <limits>
 
+#include "emulator/machine/instructions/half.hpp"
 #include "emulator/machine/instructions/select.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -84,6 +86,10 @@ struct Maximum {
     return a < b ? b : a;
   }
 };
+template <class Op>
+struct UnlessNan {
+  float operator()(float a, float b) const { return a == a && b == b ? Op{}(a, b) : a + b; }
+};
 struct Absolute {
   template <class T>
   T operator()(T a) const {
@@ -130,108 +136,146 @@ struct HyperbolicTangent {
   float operator()(float a) const { return std::tanh(a); }
 };
 
-/// An operation with what its modifiers add.
-template <class Op, bool ftz>
+/// An operation with what its modifiers add: .ftz, and .sat, which is to [0, 1] with NaN as 0.
+template <class Op, bool ftz, bool saturates>
 struct Rounded {
   template <class... T>
   auto operator()(T... operands) const {
-    return flush<ftz>(canonical(Op{}(flush<ftz>(operands)...)));
+    const auto result = flush<ftz>(canonical(Op{}(flush<ftz>(operands)...)));
+    using Result = decltype(canonical(result));
+    if constexpr (saturates) return result > 0 ? (result < 1 ? result : Result{1}) : Result{0};
+    return result;
   }
 };
 
-/// Pairs of Handlers: of fp32, plain and .ftz, and of fp64.
-struct Forms {
-  std::size_t operands;
-  Handler single, flushed, pair;
-};
-template <class Op>
-constexpr Forms kUnary{2, &unary<Rounded<Op, false>, float>, &unary<Rounded<Op, true>, float>,
-                       &unary<Rounded<Op, false>, double>};
-template <class Op>
-constexpr Forms kUnarySingle{2, &unary<Rounded<Op, false>, float>, &unary<Rounded<Op, true>, float>, nullptr};
-template <class Op>
-constexpr Forms kBinary{3, &binary<Rounded<Op, false>, float>, &binary<Rounded<Op, true>, float>,
-                        &binary<Rounded<Op, false>, double>};
-template <class Op>
-constexpr Forms kTernary{4, &ternary<Rounded<Op, false>, float>, &ternary<Rounded<Op, true>, float>,
-                         &ternary<Rounded<Op, false>, double>};
+template <class Op, class T, std::size_t operands>
+constexpr Handler to_nearest() {
+  if constexpr (operands == 1) return &unary<Op, T>;
+  if constexpr (operands == 2) return &binary<Op, T>;
+  if constexpr (operands == 3) return &ternary<Op, T>;
+}
 
-Execution pick(const Forms& forms, const Instruction& instruction) {
-  plain_operands(instruction, forms.operands);
-  const bool pair = only_type(instruction) == ptx::Type::f64;
-  if (!pair && only_type(instruction) != ptx::Type::f32) unknown_form();
-  const Handler handler = pair ? forms.pair : instruction.has("ftz") ? forms.flushed : forms.single;
-  if (!handler) unknown_form();
-  return {handler};
+/// .rz, .rm, .rp: the processor rounds so between two accesses that the compiler leaves where they are.
+template <class Op, class T, std::size_t operands, int mode>
+Outcome directed(Warp& warp, const Instruction& instruction) {
+  const T* in[operands];
+  for (std::size_t i = 0; i < operands; ++i) in[i] = warp.read<T>(instruction.operands[i + 1]);
+  T* const result = warp.write<T>(instruction.operands[0]);
+  const int before = std::fegetround();
+  std::fesetround(mode);
+  for_lanes(warp.active, [&](int lane) {
+    volatile T values[operands];
+    for (std::size_t i = 0; i < operands; ++i) values[i] = in[i][lane];
+    volatile T rounded{};
+    if constexpr (operands == 1) rounded = Op{}(T(values[0]));
+    if constexpr (operands == 2) rounded = Op{}(T(values[0]), T(values[1]));
+    if constexpr (operands == 3) rounded = Op{}(T(values[0]), T(values[1]), T(values[2]));
+    result[lane] = rounded;
+  });
+  std::fesetround(before);
+  return Outcome::next;
+}
+
+template <class Op, class T, std::size_t operands, bool ftz, bool saturates>
+Handler of_rounding(const Instruction& instruction) {
+  using Whole = Rounded<Op, ftz, saturates>;
+  if (instruction.has("rz")) return &directed<Whole, T, operands, FE_TOWARDZERO>;
+  if (instruction.has("rm")) return &directed<Whole, T, operands, FE_DOWNWARD>;
+  if (instruction.has("rp")) return &directed<Whole, T, operands, FE_UPWARD>;
+  return to_nearest<Whole, T, operands>();
+}
+
+enum class Precision { single, both };
+
+template <class Op, std::size_t operands, Precision precision = Precision::both>
+Execution select(const Instruction& instruction) {
+  only_modifiers(instruction, {"rn", "rz", "rm", "rp", "approx", "full", "ftz", "sat"});
+  plain_operands(instruction, operands + 1);
+  const bool ftz = instruction.has("ftz"), saturates = instruction.has("sat");
+  const ptx::Type type = only_type(instruction);
+  if constexpr (precision == Precision::both) {
+    if (type == ptx::Type::f64 && saturates) unknown_form();
+    if (type == ptx::Type::f64) return {of_rounding<Op, double, operands, false, false>(instruction)};
+  }
+  if (type != ptx::Type::f32) unknown_form();
+  if (ftz && saturates) return {of_rounding<Op, float, operands, true, true>(instruction)};
+  if (ftz) return {of_rounding<Op, float, operands, true, false>(instruction)};
+  if (saturates) return {of_rounding<Op, float, operands, false, true>(instruction)};
+  return {of_rounding<Op, float, operands, false, false>(instruction)};
+}
+
+/// Functions whose results are not to the bit are not rounded in directions either.
+template <class Op>
+Execution select_function(const Instruction& instruction) {
+  if (!instruction.types.empty() && is_half(instruction.types.back()))
+    return select_half_function(instruction);
+  only_modifiers(instruction, {"approx", "ftz"});
+  return select<Op, 1, Precision::single>(instruction);
+}
+
+template <Arithmetic operation, class Op, std::size_t operands>
+Execution select_either(const Instruction& instruction) {
+  if (instruction.types.empty()) unknown_form();
+  if (is_half(instruction.types.back())) return select_half(operation, instruction);
+  if (!is_float(instruction.types.back())) return select_integer(operation, instruction);
+  return select<Op, operands>(instruction);
+}
+template <Arithmetic operation, class Op, class KeepsNan>
+Execution select_extreme(const Instruction& instruction) {
+  if (!instruction.has("NaN") || instruction.types.empty() || is_half(instruction.types.back()))
+    return select_either<operation, Op, 2>(instruction);
+  only_modifiers(instruction, {"NaN", "ftz"});
+  plain_operands(instruction, 3);
+  if (only_type(instruction) != ptx::Type::f32) unknown_form();
+  return {instruction.has("ftz") ? &binary<Rounded<KeepsNan, true, false>, float>
+                                 : &binary<Rounded<KeepsNan, false, false>, float>};
 }
 
 Outcome multiply_add(Warp& warp, const Instruction& instruction) {
-  if (warp.active != ~0u) return ternary<Rounded<MultiplyAdd, false>, float>(warp, instruction);
+  if (warp.active != ~0u) return ternary<Rounded<MultiplyAdd, false, false>, float>(warp, instruction);
   fma_all_lanes(warp.read<float>(instruction.operands[1]), warp.read<float>(instruction.operands[2]),
                 warp.read<float>(instruction.operands[3]), warp.write<float>(instruction.operands[0]));
   return Outcome::next;
 }
 
-template <const Forms& forms>
-Execution select(const Instruction& instruction) {
-  only_modifiers(instruction, {"rn", "approx", "full", "ftz"});
-  return pick(forms, instruction);
+Execution select_multiply_add(const Instruction& instruction) {
+  if (!instruction.types.empty() && is_half(instruction.types.back()))
+    return select_half_multiply_add(instruction);
+  plain_operands(instruction, 4);
+  if (instruction.opcode == "fma.rn.f32") return {&multiply_add};
+  return select<MultiplyAdd, 3>(instruction);
 }
 
-template <Arithmetic operation, const Forms& forms>
-Execution select_either(const Instruction& instruction) {
-  if (instruction.types.empty()) unknown_form();
-  if (is_half(instruction.types.back())) return select_half(operation, instruction);
-  if (!is_float(instruction.types.back())) return select_integer(operation, instruction);
-  return select<forms>(instruction);
-}
-
-/// fma.rm: the greatest fp32 number that is not above a b + c. The product is exact in fp64; of the sum
-/// there, what rounding took away tells on which side the exact one lies.
-struct MultiplyAddDown {
-  float operator()(float a, float b, float c) const {
-    const double product = static_cast<double>(a) * static_cast<double>(b), addend = static_cast<double>(c);
-    const double sum = product + addend, of_addend = sum - product;
-    if (sum == 0) return std::signbit(product) || std::signbit(addend) ? -0.0f : 0.0f;  // x - x is -0
-    const double lost = (product - (sum - of_addend)) + (addend - of_addend);
-    const float nearest = static_cast<float>(sum);
-    const bool above = nearest > sum || (nearest == sum && lost < 0);
-    return above ? std::nextafter(nearest, -std::numeric_limits<float>::infinity()) : nearest;
+/// copysign d, a, b: b with the sign of a
+struct CopySign {
+  template <class T>
+  T operator()(T a, T b) const {
+    return std::copysign(b, a);
   }
 };
-
-Execution select_multiply_add(const Instruction& instruction) {
-  only_modifiers(instruction, {"rn", "rm", "ftz"});
-  plain_operands(instruction, 4);
-  const bool plain_single = only_type(instruction) == ptx::Type::f32 && !instruction.has("ftz");
-  if (instruction.has("rm")) {
-    if (!plain_single) unknown_form();
-    return {&ternary<Rounded<MultiplyAddDown, false>, float>};
-  }
-  if (plain_single) return {&multiply_add};
-  return pick(kTernary<MultiplyAdd>, instruction);
-}
 
 }  // namespace
 
 void add_float_handlers(HandlerTable& table) {
-  table.add("add", select_either<Arithmetic::add, kBinary<Add>>);
-  table.add("sub", select_either<Arithmetic::subtract, kBinary<Subtract>>);
-  table.add("mul", select_either<Arithmetic::multiply, kBinary<Multiply>>);
-  table.add("div", select_either<Arithmetic::divide, kBinary<Divide>>);
-  table.add("min", select_either<Arithmetic::minimum, kBinary<Minimum>>);
-  table.add("max", select_either<Arithmetic::maximum, kBinary<Maximum>>);
-  table.add("abs", select_either<Arithmetic::absolute, kUnary<Absolute>>);
-  table.add("neg", select_either<Arithmetic::negate, kUnary<Negate>>);
+  table.add("add", select_either<Arithmetic::add, Add, 2>);
+  table.add("sub", select_either<Arithmetic::subtract, Subtract, 2>);
+  table.add("mul", select_either<Arithmetic::multiply, Multiply, 2>);
+  table.add("div", select_either<Arithmetic::divide, Divide, 2>);
+  table.add("min", select_extreme<Arithmetic::minimum, Minimum, UnlessNan<Minimum>>);
+  table.add("max", select_extreme<Arithmetic::maximum, Maximum, UnlessNan<Maximum>>);
+  table.add("abs", select_either<Arithmetic::absolute, Absolute, 1>);
+  table.add("neg", select_either<Arithmetic::negate, Negate, 1>);
   table.add("fma", select_multiply_add);
-  table.add("rcp", select<kUnary<Reciprocal>>);
-  table.add("sqrt", select<kUnary<SquareRoot>>);
-  table.add("rsqrt", select<kUnary<ReciprocalSquareRoot>>);
-  table.add("ex2", select<kUnarySingle<PowerOfTwo>>);
-  table.add("lg2", select<kUnarySingle<Logarithm>>);
-  table.add("sin", select<kUnarySingle<Sine>>);
-  table.add("cos", select<kUnarySingle<Cosine>>);
-  table.add("tanh", select<kUnarySingle<HyperbolicTangent>>);
+  table.add("mad.rn", select_multiply_add);
+  table.add("copysign", select<CopySign, 2>);
+  table.add("rcp", select<Reciprocal, 1>);
+  table.add("sqrt", select<SquareRoot, 1>);
+  table.add("rsqrt", select<ReciprocalSquareRoot, 1>);
+  table.add("ex2", select_function<PowerOfTwo>);
+  table.add("lg2", select_function<Logarithm>);
+  table.add("sin", select_function<Sine>);
+  table.add("cos", select_function<Cosine>);
+  table.add("tanh", select_function<HyperbolicTangent>);
 }
 
 }  // namespace tilescope::gpu::emulator

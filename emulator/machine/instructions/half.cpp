@@ -1,21 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// add, sub and mul of fp16 and bf16, single and in pairs: computed in fp32 and rounded again, which gives
-// what one rounding gives (fp32 has more than twice the bits).
+// fp16 and bf16, single and in pairs: add, sub, mul, fma, min, max, abs, neg, tanh, ex2, and comparisons. Each
+// result is rounded once: fp32 holds sums and products with more than twice the bits, and what fma sums in
+// fp64 is rounded to odd first.
+#include "emulator/machine/instructions/half.hpp"
+
+#include <cmath>
+#include <limits>
+
 #include "cpu_ref/numeric/numeric.hpp"
+#include "emulator/machine/instructions/rounding.hpp"
 #include "emulator/machine/instructions/select.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
 
+using ptx::Instruction;
+using ptx::Type;
+
+constexpr std::uint16_t kSign = 0x8000, kNan = 0x7fff;
+
 struct Fp16 {
   static float widen(std::uint16_t bits) { return fp16_to_fp32(bits); }
-  static std::uint16_t narrow(float value) { return fp32_to_fp16(value); }
+  static std::uint16_t narrow(float value) { return value == value ? fp32_to_fp16(value) : kNan; }
+  static constexpr std::uint16_t least_normal = 0x0400, one = 0x3c00;
 };
 struct Bf16 {
   static float widen(std::uint16_t bits) { return bf16_to_fp32(bits); }
-  static std::uint16_t narrow(float value) { return fp32_to_bf16(value); }
+  static std::uint16_t narrow(float value) { return value == value ? fp32_to_bf16(value) : kNan; }
+  static constexpr std::uint16_t least_normal = 0x0080, one = 0x3f80;
 };
 
+// Operations on numbers that were widened.
 struct Add {
   float operator()(float a, float b) const { return a + b; }
 };
@@ -25,55 +40,155 @@ struct Subtract {
 struct Multiply {
   float operator()(float a, float b) const { return a * b; }
 };
-
-template <class Format, class Op>
-struct Single {
-  std::uint16_t operator()(std::uint16_t a, std::uint16_t b) const {
-    return Format::narrow(Op{}(Format::widen(a), Format::widen(b)));
+struct MultiplyAdd {
+  float operator()(float a, float b, float c) const {
+    return to_odd(sum_to_odd(static_cast<double>(a) * static_cast<double>(b), static_cast<double>(c)));
   }
 };
-template <class Format, class Op>
+/// Of a number and a NaN, the number, or the NaN (.NaN); -0 is less than 0.
+template <bool greatest, bool keeps_nan>
+struct Extreme {
+  float operator()(float a, float b) const {
+    if (keeps_nan && (a != a || b != b)) return std::numeric_limits<float>::quiet_NaN();
+    if (a != a) return b;
+    if (b != b) return a;
+    if (a == b) return std::signbit(a) == greatest ? b : a;
+    return (a < b) == greatest ? b : a;
+  }
+};
+struct Absolute {
+  float operator()(float a) const { return std::fabs(a); }
+};
+struct Negate {
+  float operator()(float a) const { return -a; }
+};
+struct HyperbolicTangent {
+  float operator()(float a) const { return to_odd(std::tanh(static_cast<double>(a))); }
+};
+struct PowerOfTwo {
+  float operator()(float a) const { return to_odd(std::exp2(static_cast<double>(a))); }
+};
+
+/// What modifiers do to results: .sat to [0, 1] with NaN as 0; .relu to no less than 0.
+enum class Limit { none, saturate, relu };
+
+/// An operation on single halves. .ftz: subnormal operands and results become zeros with their sign.
+template <class Format, class Op, bool ftz, Limit limit>
+struct Single {
+  static std::uint16_t flush(std::uint16_t bits) {
+    return ftz && (bits & ~kSign) < Format::least_normal ? bits & kSign : bits;
+  }
+  template <class... Halves>
+  std::uint16_t operator()(Halves... operands) const {
+    const std::uint16_t bits = flush(Format::narrow(Op{}(Format::widen(flush(operands))...)));
+    const bool is_nan = Format::widen(bits) != Format::widen(bits);
+    if (limit == Limit::relu) return is_nan ? kNan : bits & kSign ? 0 : bits;
+    if (limit == Limit::saturate) return is_nan || bits & kSign ? 0 : std::min(bits, Format::one);
+    return bits;
+  }
+};
+/// The same on both halves of a register.
+template <class One>
 struct Pair {
-  std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const {
+  template <class... Words>
+  std::uint32_t operator()(Words... operands) const {
     const auto half = [&](int shift) {
-      return std::uint32_t{Single<Format, Op>{}(static_cast<std::uint16_t>(a >> shift),
-                                                static_cast<std::uint16_t>(b >> shift))};
+      return std::uint32_t{One{}(static_cast<std::uint16_t>(operands >> shift)...)};
     };
     return half(16) << 16 | half(0);
   }
 };
 
-template <class Op>
-Execution of_format(ptx::Type type) {
-  switch (type) {
-    case ptx::Type::f16:
-      return {&binary<Single<Fp16, Op>, std::uint16_t>};
-    case ptx::Type::bf16:
-      return {&binary<Single<Bf16, Op>, std::uint16_t>};
-    case ptx::Type::f16x2:
-      return {&binary<Pair<Fp16, Op>, std::uint32_t>};
-    case ptx::Type::bf16x2:
-      return {&binary<Pair<Bf16, Op>, std::uint32_t>};
+template <class Op, class T, std::size_t operands>
+constexpr Handler handler_of() {
+  if constexpr (operands == 1) return &unary<Op, T>;
+  if constexpr (operands == 2) return &binary<Op, T>;
+  if constexpr (operands == 3) return &ternary<Op, T>;
+}
+
+template <class Format, class Op, std::size_t operands, bool ftz, Limit limit>
+Handler of_width(bool pair) {
+  using One = Single<Format, Op, ftz, limit>;
+  return pair ? handler_of<Pair<One>, std::uint32_t, operands>() : handler_of<One, std::uint16_t, operands>();
+}
+
+template <class Format, class Op, std::size_t operands>
+Handler of_modifiers(const Instruction& instruction, bool pair) {
+  const bool ftz = instruction.has("ftz");
+  if (instruction.has("sat"))
+    return ftz ? of_width<Format, Op, operands, true, Limit::saturate>(pair)
+               : of_width<Format, Op, operands, false, Limit::saturate>(pair);
+  if (instruction.has("relu"))
+    return ftz ? of_width<Format, Op, operands, true, Limit::relu>(pair)
+               : of_width<Format, Op, operands, false, Limit::relu>(pair);
+  return ftz ? of_width<Format, Op, operands, true, Limit::none>(pair)
+             : of_width<Format, Op, operands, false, Limit::none>(pair);
+}
+
+template <class Op, std::size_t operands>
+Execution of_format(const Instruction& instruction) {
+  plain_operands(instruction, operands + 1);
+  switch (only_type(instruction)) {
+    case Type::f16:
+      return {of_modifiers<Fp16, Op, operands>(instruction, false)};
+    case Type::bf16:
+      return {of_modifiers<Bf16, Op, operands>(instruction, false)};
+    case Type::f16x2:
+      return {of_modifiers<Fp16, Op, operands>(instruction, true)};
+    case Type::bf16x2:
+      return {of_modifiers<Bf16, Op, operands>(instruction, true)};
     default:
       unknown_form();
   }
 }
 
+template <bool greatest>
+Execution select_extreme(const Instruction& instruction) {
+  only_modifiers(instruction, {"NaN", "ftz"});
+  return instruction.has("NaN") ? of_format<Extreme<greatest, true>, 2>(instruction)
+                                : of_format<Extreme<greatest, false>, 2>(instruction);
+}
+
 }  // namespace
 
-Execution select_half(Arithmetic operation, const ptx::Instruction& instruction) {
-  only_modifiers(instruction, {"rn"});
-  plain_operands(instruction, 3);
+Execution select_half(Arithmetic operation, const Instruction& instruction) {
+  if (operation == Arithmetic::minimum) return select_extreme<false>(instruction);
+  if (operation == Arithmetic::maximum) return select_extreme<true>(instruction);
+  only_modifiers(instruction, {"rn", "ftz", "sat"});
   switch (operation) {
     case Arithmetic::add:
-      return of_format<Add>(only_type(instruction));
+      return of_format<Add, 2>(instruction);
     case Arithmetic::subtract:
-      return of_format<Subtract>(only_type(instruction));
+      return of_format<Subtract, 2>(instruction);
     case Arithmetic::multiply:
-      return of_format<Multiply>(only_type(instruction));
+      return of_format<Multiply, 2>(instruction);
+    case Arithmetic::absolute:
+      return of_format<Absolute, 1>(instruction);
+    case Arithmetic::negate:
+      return of_format<Negate, 1>(instruction);
     default:
       unknown_form();
   }
+}
+
+Execution select_half_multiply_add(const Instruction& instruction) {
+  only_modifiers(instruction, {"rn", "ftz", "sat", "relu"});
+  return of_format<MultiplyAdd, 3>(instruction);
+}
+
+Execution select_half_function(const Instruction& instruction) {
+  only_modifiers(instruction, {"approx", "ftz"});
+  return instruction.opcode.starts_with("tanh") ? of_format<HyperbolicTangent, 1>(instruction)
+                                                : of_format<PowerOfTwo, 1>(instruction);
+}
+
+float half_value(Type type, std::uint16_t bits) {
+  return type == Type::f16 || type == Type::f16x2 ? Fp16::widen(bits) : Bf16::widen(bits);
+}
+
+std::uint16_t half_sum(Type type, std::uint16_t a, std::uint16_t b) {
+  return type == Type::f16 || type == Type::f16x2 ? Single<Fp16, Add, false, Limit::none>{}(a, b)
+                                                  : Single<Bf16, Add, false, Limit::none>{}(a, b);
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -27,7 +27,7 @@ TEST_CASE("emulator: accesses that lie outside or askew are named with lane, lin
       message("mul.wide.u32 %rd1, %r0, 1024;\nadd.s64 %rd1, %rd1, %rd0;\nst.global.u32 [%rd1], %r0;\n");
   CHECK(outside.find("kernel test, CTA (0, 0, 0), warp 0, lane 16, line 18: st.global.u32 [%rd1], %r0;") !=
         std::string::npos);
-  CHECK(outside.find("16384 bytes behind the begin of 'out' of 16384 bytes") != std::string::npos);
+  CHECK(outside.find("0 bytes beyond the end of 'out' of 16384 bytes") != std::string::npos);
   CHECK(message("ld.global.v2.u32 {%r2, %r3}, [%rd0+4];\n").find("lane 0, line 16: ") != std::string::npos);
   CHECK(message("ld.global.v2.u32 {%r2, %r3}, [%rd0+4];\n").find("is not a multiple of 8") !=
         std::string::npos);

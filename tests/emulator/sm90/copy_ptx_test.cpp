@@ -71,7 +71,7 @@ TEST_CASE("emulator: a box that is not awaited is not always there") {
     MatrixRun run;
     run.options.seed = seed;
     run.options.races = true;
-    const std::vector<std::string> races = run(kBegin + kInit + kExpect + kLoad + kStore + kWait).races;
+    const std::vector<Race> races = run(kBegin + kInit + kExpect + kLoad + kStore + kWait).races;
     (run.out[0] == 129 ? there : not_there) += 1;
     CHECK(races.size() == 1);
   }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the files of `tilescope emulate` share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "analysis/cli/command.hpp"
+#include "analysis/cli/emulate/launch_file.hpp"
+#include "emulator/kernel_call.hpp"
+#include "profiler/records/kernel_record.hpp"
+
+namespace tilescope::cli {
+
+/// The PTX of a file: as it stands, or of a .cu compiled by nvcc with lines of the source.
+/// @throws BadInput for a file that is neither or does not compile; MachineLacks where there is no nvcc
+std::string ptx_of(const std::string& path, const std::string& arch);
+
+/// How the arrays of a launch compare with what was expected of them.
+struct ReferenceCheck {
+  std::optional<bool> right;  // nothing where nothing was expected
+  std::string text;           // a line for each array
+};
+ReferenceCheck check_reference(const LaunchFile& launch);
+
+/// The record of one launch, schema "tilescope.kernels/1".
+/// @param kernel_file  beside which sources are looked for that are not where the PTX says
+KernelRecord emulated_record(const CommandContext& context, const gpu::emulator::KernelCall& call,
+                             const gpu::emulator::ptx::Module& module,
+                             const gpu::emulator::KernelResult& result, std::optional<bool> right,
+                             const std::string& kernel_file);
+
+/// The launch's bytes, then its lines with bytes, sectors a request and findings beside the source, where the
+/// source can be read.
+std::string emulation_text(const KernelMeasurement& kernel);
+
+/// One JSON object for programs that write kernels.
+std::string verdict_json(const KernelMeasurement& kernel);
+
+}  // namespace tilescope::cli

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "analysis/cli/emulate/emulate.hpp"
+#include "analysis/records/run_record.hpp"
+#include "common/demangle.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+namespace emulator = gpu::emulator;
+namespace fs = std::filesystem;
+
+std::array<std::int64_t, 3> extents(const emulator::Extent& extent) { return {extent.x, extent.y, extent.z}; }
+
+/// Lines of source files, each file read once; "" where a file is not there.
+class Sources {
+ public:
+  explicit Sources(const std::string& kernel_file) : folder_(fs::path(kernel_file).parent_path()) {}
+  std::string line(const std::string& path, int number) {
+    if (path.empty() || number < 1) return "";
+    const auto [file, is_new] = files_.try_emplace(path);
+    if (is_new) {
+      std::error_code error;
+      const bool there = fs::is_regular_file(path, error);
+      std::ifstream in(there ? fs::path(path) : folder_ / fs::path(path).filename());
+      for (std::string text; file->second.size() < kMostLines && std::getline(in, text);)
+        file->second.push_back(text.substr(0, kMostColumns));
+    }
+    const auto& lines = file->second;
+    return static_cast<std::size_t>(number) <= lines.size() ? lines[static_cast<std::size_t>(number) - 1]
+                                                            : "";
+  }
+
+ private:
+  static constexpr std::size_t kMostLines = 100000, kMostColumns = 200;
+  fs::path folder_;
+  std::map<std::string, std::vector<std::string>> files_;
+};
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+}
+
+EmulatedLine line_of(const emulator::LineCounts& counts, Sources& sources) {
+  const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
+  const std::string source = trimmed(sources.line(counts.place.file, counts.place.line));
+  return {.file = counts.place.file,
+          .line = counts.place.line > 0 ? counts.place.line : counts.place.ptx_line,
+          .text = source.empty() ? counts.text.substr(0, 120) : source,
+          .instructions = number(counts.instructions),
+          .requests = number(counts.requests),
+          .asked_bytes = number(counts.asked_bytes),
+          .sectors = number(counts.sectors),
+          .least_sectors = number(counts.least_sectors),
+          .read_bytes = number(counts.read_bytes),
+          .write_bytes = number(counts.write_bytes),
+          .least_write_bytes = number(counts.least_write_bytes),
+          .l1_hit_bytes = number(counts.l1_hit_bytes),
+          .beyond_tensor_bytes = number(counts.beyond_tensor_bytes),
+          .shared_requests = number(counts.shared_requests),
+          .wavefronts = number(counts.wavefronts),
+          .least_wavefronts = number(counts.least_wavefronts)};
+}
+
+EmulatedFinding finding_of(const emulator::Finding& finding) {
+  EmulatedFinding told{to_string(finding.kind), is_error(finding.kind), {}, finding.text};
+  for (const emulator::SourceLine& line : finding.lines) told.places.push_back(line.text());
+  return told;
+}
+
+EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional<bool> right,
+                             Sources sources) {
+  const emulator::KernelCounts& counts = result.counts;
+  EmulatedKernel kernel{.completed = result.completed,
+                        .right = right,
+                        .must_read_bytes = static_cast<std::int64_t>(counts.must_read_bytes),
+                        .must_write_bytes = static_cast<std::int64_t>(counts.must_write_bytes),
+                        .least_write_bytes = static_cast<std::int64_t>(counts.least_write_bytes),
+                        .constant_bytes = static_cast<std::int64_t>(counts.constant_bytes),
+                        .seconds = result.seconds,
+                        .notes = counts.notes,
+                        .lines = {},
+                        .findings = {}};
+  for (const emulator::LineCounts& line : counts.lines) kernel.lines.push_back(line_of(line, sources));
+  for (const emulator::Finding& finding : result.findings) kernel.findings.push_back(finding_of(finding));
+  return kernel;
+}
+
+}  // namespace
+
+KernelRecord emulated_record(const CommandContext& context, const emulator::KernelCall& call,
+                             const emulator::ptx::Module& module, const emulator::KernelResult& result,
+                             std::optional<bool> right, const std::string& kernel_file) {
+  const emulator::ptx::Kernel& kernel = emulator::choose_kernel(module, call.kernel);
+  KernelMeasurement measurement;
+  measurement.name = demangle(result.kernel);
+  measurement.launch.grid = extents(call.grid);
+  measurement.launch.block = extents(call.block);
+  if (call.cluster.count() > 1) measurement.launch.cluster = extents(call.cluster);
+  measurement.launch.registers = call.registers;
+  measurement.launch.shared_bytes =
+      kernel.static_shared_end - emulator::ptx::kSharedBegin + std::int64_t{call.shared_bytes};
+  measurement.launch.local_bytes = kernel.local_bytes;
+  measurement.measured = result.counts.metrics;
+  measurement.emulated = emulated_part(result, right, Sources(kernel_file));
+  KernelRecord record;
+  record.argv = context.argv;
+  record.when = utc_now();
+  record.metrics = "traffic";
+  record.complete = result.completed;
+  record.collections = {{.device = "an emulated device",
+                         .chip = module.target,
+                         .driver = "none",
+                         .replay = "emulated",
+                         .passes = 1,
+                         .l2 = "none"}};
+  record.messages = result.counts.notes;
+  record.kernels = {std::move(measurement)};
+  return record;
+}
+
+ReferenceCheck check_reference(const LaunchFile& launch) {
+  ReferenceCheck check;
+  for (const ArrayArgument& array : launch.arrays) {
+    if (!array.expected) continue;
+    const Comparison result = compare(*array.format, array.buffer.bytes(), *array.expected, array.tolerance);
+    check.right = check.right.value_or(true) && result.wrong == 0;
+    check.text +=
+        result.wrong == 0
+            ? fmt::format("{}: all {} elements as expected, within {:g}\n", array.name, result.elements,
+                          array.tolerance)
+            : fmt::format("{}: {} of {} elements wrong, the first at {}: {:g} where {:g} was expected\n",
+                          array.name, result.wrong, result.elements, result.first_wrong, result.got,
+                          result.expected);
+  }
+  return check;
+}
+
+std::string verdict_json(const KernelMeasurement& kernel) {
+  const EmulatedKernel& emulated = *kernel.emulated;
+  const auto count = [&](const char* kind) {
+    return std::count_if(emulated.findings.begin(), emulated.findings.end(),
+                         [kind](const EmulatedFinding& finding) { return finding.kind == kind; });
+  };
+  nlohmann::ordered_json json{{"kernel", kernel.name}, {"completed", emulated.completed}};
+  json["right"] = emulated.right ? nlohmann::ordered_json(*emulated.right) : nullptr;
+  json["races"] = count("race");
+  json["out_of_bounds"] = count("out of bounds");
+  json["hangs"] = count("hang");
+  json["uninitialised_reads"] = count("uninitialised");
+  const double moved = kernel.measured.at("sm_l2_read_bytes") + kernel.measured.at("sm_l2_write_bytes");
+  const auto must = static_cast<double>(emulated.must_read_bytes + emulated.must_write_bytes);
+  json["sm_l2_bytes"] = static_cast<std::int64_t>(moved);
+  json["must_bytes"] = emulated.must_read_bytes + emulated.must_write_bytes;
+  json["bytes_over_must"] = must > 0 ? nlohmann::ordered_json(moved / must) : nullptr;
+  json["seconds"] = emulated.seconds;
+  json["findings"] = nlohmann::ordered_json::array();
+  for (const EmulatedFinding& finding : emulated.findings) {
+    json["findings"].push_back({{"kind", finding.kind}, {"places", finding.places}, {"text", finding.text}});
+  }
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "analysis/cli/emulate/emulate.hpp"
+#include "analysis/records/files/text_file.hpp"
+#include "common/child_process.hpp"
+#include "common/temporary_folder.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUsualCompiler = "/usr/local/cuda/bin/nvcc";
+
+bool on_path(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::string rest = path ? path : "";
+  for (std::size_t begin = 0; begin <= rest.size();) {
+    const std::size_t end = std::min(rest.find(':', begin), rest.size());
+    if (access((rest.substr(begin, end - begin) + "/" + program).c_str(), X_OK) == 0) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+std::string compiler() {
+  if (const char* const chosen = std::getenv("CUDACXX")) return chosen;
+  if (on_path("nvcc")) return "nvcc";
+  if (access(kUsualCompiler, X_OK) == 0) return kUsualCompiler;
+  throw MachineLacks(
+      "no nvcc on the PATH, nor in CUDACXX, to compile CUDA sources: compile where it is, with nvcc -ptx "
+      "-lineinfo, and "
+      "give the .ptx");
+}
+
+std::string compile(const std::string& path, const std::string& arch) {
+  const TemporaryFolder folder;
+  const std::string ptx = (folder.path() / "kernel.ptx").string();
+  // The compiler's words go to standard error, where ours go.
+  ProcessStart start{.command = {compiler(), "-ptx", "-lineinfo", "-std=c++17", "-arch=" + arch, "-I",
+                                 fs::path(path).parent_path().string() + "/.", path, "-o", ptx},
+                     .variables = {},
+                     .input = std::nullopt,
+                     .output = STDERR_FILENO};
+  int status = 0;
+  try {
+    const pid_t child = start_process(start);
+    if (waitpid(child, &status, 0) != child) status = -1;
+  } catch (const std::system_error& error) {
+    throw MachineLacks(fmt::format("{} cannot be started ({}): give a .ptx", start.command[0], error.what()));
+  }
+  if (status != 0) throw BadInput("KERNEL", path, "must compile; what nvcc said stands above");
+  return read_text_file(ptx);
+}
+
+}  // namespace
+
+std::string ptx_of(const std::string& path, const std::string& arch) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    throw BadInput("KERNEL", path, "must be a .ptx or .cu file that exists");
+  const std::string extension = fs::path(path).extension().string();
+  if (extension == ".cu") return compile(path, arch);
+  return read_text_file(path);
+}
+
+}  // namespace tilescope::cli

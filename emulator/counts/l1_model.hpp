@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model of L1 for loads that allocate there: a CTA's share of it, least recently used lines of 128 bytes go
+// first, sectors of 32 bytes are fetched one by one. Stores go through and change nothing. What hits there on
+// a device depends on timing and on the CTAs beside it: numbers that rest on this are labelled as modelled.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <unordered_map>
+
+#include "emulator/machine/launch.hpp"
+
+namespace tilescope::gpu::emulator {
+
+class L1Model {
+ public:
+  explicit L1Model(std::uint64_t bytes) : most_lines_(bytes / kLineBytes) {}
+  /// Whether a sector (its address / 32) is there; it is afterwards.
+  bool load(std::uint64_t sector);
+
+ private:
+  static constexpr std::uint64_t kLineBytes = 128, kSectorsPerLine = 4;
+  struct Line {
+    std::uint64_t number = 0;
+    std::uint8_t sectors = 0;  // a bit each
+  };
+  std::uint64_t most_lines_;
+  std::list<Line> lines_;  // the most recent first
+  std::unordered_map<std::uint64_t, std::list<Line>::iterator> by_number_;
+};
+
+/// How an SM is shared.
+struct Residency {
+  std::uint64_t ctas = 1;      // at once on an SM
+  std::uint64_t l1_bytes = 0;  // what shared memory leaves of an SM's 256 KiB
+  bool registers_known = false;
+  std::uint64_t share() const { return l1_bytes / ctas; }
+};
+
+/// By threads, shared memory and, where they are known, registers; no more than the grid gives each SM.
+/// Source: CUDA C++ Programming Guide, compute capability 9.0 (limits and the sizes that shared memory
+/// takes).
+Residency residency_of(const Launch& launch, std::optional<int> registers);
+
+}  // namespace tilescope::gpu::emulator

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/counts/touched_sectors.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tilescope::gpu::emulator {
+TouchedSectors::TouchedSectors(const Memory& memory) {
+  std::uint64_t behind = 0;  // the last sector so far
+  for (const auto& [base, allocation] : memory.allocations()) {
+    Sectors sectors;
+    // A sector that two allocations share counts with the first.
+    sectors.first = std::max(base / kSectorBytes, behind);
+    behind = (base + allocation.bytes + kSectorBytes - 1) / kSectorBytes;
+    if (behind <= sectors.first) continue;
+    sectors.count = behind - sectors.first;
+    sectors.first_touch = std::make_unique<std::atomic<std::uint32_t>[]>(sectors.count);
+    sectors.written = std::make_unique<std::atomic<bool>[]>(sectors.count);
+    for (std::uint64_t i = 0; i < sectors.count; ++i) sectors.first_touch[i] = kUntouched;
+    by_first_.emplace(sectors.first, std::move(sectors));
+  }
+}
+
+void TouchedSectors::touch(std::uint64_t sector, std::uint32_t cta, bool begins_with_write, bool writes) {
+  const auto after = by_first_.upper_bound(sector);
+  if (after == by_first_.begin()) return;
+  Sectors& sectors = std::prev(after)->second;
+  const std::uint64_t index = sector - sectors.first;
+  if (index >= sectors.count) return;
+  if (writes) sectors.written[index].store(true, std::memory_order_relaxed);
+  std::atomic<std::uint32_t>& first = sectors.first_touch[index];
+  const std::uint32_t mine = 2 * cta + begins_with_write;
+  for (std::uint32_t least = first.load(std::memory_order_relaxed); mine / 2 < least / 2;) {
+    if (first.compare_exchange_weak(least, mine, std::memory_order_relaxed)) break;
+  }
+}
+
+std::uint64_t TouchedSectors::must_read_bytes() const {
+  std::uint64_t count = 0;
+  for (const auto& [first, sectors] : by_first_) {
+    for (std::uint64_t i = 0; i < sectors.count; ++i) {
+      const std::uint32_t touch = sectors.first_touch[i];
+      count += touch != kUntouched && touch % 2 == 0;
+    }
+  }
+  return count * kSectorBytes;
+}
+
+std::uint64_t TouchedSectors::must_write_bytes() const {
+  std::uint64_t count = 0;
+  for (const auto& [first, sectors] : by_first_) {
+    for (std::uint64_t i = 0; i < sectors.count; ++i) count += sectors.written[i];
+  }
+  return count * kSectorBytes;
+}
+
+}  // namespace tilescope::gpu::emulator

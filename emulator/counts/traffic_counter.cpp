@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/counts/traffic_counter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+constexpr std::uint64_t kBankBytes = 128;
+
+/// What a request asks for: different sectors, each with the bytes asked of it.
+struct Sectors {
+  struct One {
+    std::uint64_t number;
+    std::uint32_t bytes;
+  };
+  std::array<One, kLanes> all;
+  unsigned count = 0;
+  std::uint64_t different_bytes = 0;
+};
+
+Sectors sectors_of(const LaneRequest& request) {
+  std::array<std::uint64_t, kLanes> addresses;
+  unsigned lanes = 0;
+  for_lanes(request.lanes, [&](int lane) { addresses[lanes++] = request.addresses[lane]; });
+  std::sort(addresses.begin(), addresses.begin() + lanes);
+  Sectors sectors;
+  for (unsigned i = 0; i < lanes; ++i) {
+    if (i > 0 && addresses[i] == addresses[i - 1]) continue;
+    sectors.different_bytes += request.bytes;
+    const std::uint64_t number = addresses[i] / kSectorBytes;
+    if (sectors.count == 0 || sectors.all[sectors.count - 1].number != number) {
+      sectors.all[sectors.count++] = {number, 0};
+    }
+    sectors.all[sectors.count - 1].bytes += request.bytes;
+  }
+  return sectors;
+}
+
+std::uint64_t number_of(const Cta& cta) {
+  const Extent& grid = cta.run.launch.grid;
+  return cta.index.x + std::uint64_t{grid.x} * (cta.index.y + std::uint64_t{grid.y} * cta.index.z);
+}
+
+/// Of a row that the copy engine loads. It crosses whole, as zeros what lies beyond the tensor, and by
+/// pieces: one that begins in the middle of a sector brings a sector more if any of it is in the tensor.
+/// Counted on an H200.
+std::uint64_t crossing_bytes(const EngineRun& run) {
+  constexpr std::uint32_t kPiece = 64;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t at = 0; at < run.bytes; at += kPiece) {
+    const std::uint32_t end = std::min(at + kPiece, run.bytes);
+    bytes += (end - at + kSectorBytes - 1) / kSectorBytes * kSectorBytes;
+    const bool exists = std::max(at, run.begin) < std::min(end, run.end);
+    if (exists && (run.address + at) % kSectorBytes != 0) bytes += kSectorBytes;
+  }
+  return bytes;
+}
+
+bool is_toolkit_header(const std::string& path) {
+  return path.find("/cuda") != std::string::npos && path.find("/include/") != std::string::npos;
+}
+
+}  // namespace
+
+void TrafficCounter::SiteCounts::add(const SiteCounts& other) {
+  requests += other.requests;
+  asked_bytes += other.asked_bytes;
+  sectors += other.sectors;
+  least_sectors += other.least_sectors;
+  read_sectors += other.read_sectors;
+  l1_hits += other.l1_hits;
+  store_sectors += other.store_sectors;
+  merged_sectors += other.merged_sectors;
+  reduced_sectors += other.reduced_sectors;
+  atomic_sectors += other.atomic_sectors;
+  engine_read_bytes += other.engine_read_bytes;
+  engine_again_bytes += other.engine_again_bytes;
+  engine_beyond_bytes += other.engine_beyond_bytes;
+  engine_write_bytes += other.engine_write_bytes;
+  engine_reduced_bytes += other.engine_reduced_bytes;
+  shared_requests += other.shared_requests;
+  wavefronts += other.wavefronts;
+  least_wavefronts += other.least_wavefronts;
+}
+
+std::uint64_t TrafficCounter::SiteCounts::read_bytes() const {
+  return (read_sectors + atomic_sectors) * kSectorBytes + engine_read_bytes;
+}
+
+std::uint64_t TrafficCounter::SiteCounts::write_bytes() const {
+  return (store_sectors + reduced_sectors + atomic_sectors) * kSectorBytes + engine_write_bytes +
+         engine_reduced_bytes;
+}
+
+TrafficCounter::TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers)
+    : launch_(launch),
+      sites_(*launch.kernel),
+      residency_(residency_of(launch, registers)),
+      touched_(memory),
+      total_(sites_.size()) {}
+
+TrafficCounter::CtaCounts& TrafficCounter::of(const Cta& cta) {
+  return **std::any_cast<std::shared_ptr<CtaCounts>>(&cta.observed);
+}
+
+void TrafficCounter::begin(Cta& cta) {
+  cta.observed = std::make_shared<CtaCounts>(static_cast<std::uint32_t>(number_of(cta)), sites_.size(),
+                                             residency_.share());
+}
+
+void TrafficCounter::end(Cta& cta) {
+  const CtaCounts& counts = of(cta);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < total_.size(); ++i) total_[i].add(counts.sites[i]);
+}
+
+void TrafficCounter::load(CtaCounts& cta, const MemorySite& site, SiteCounts& counts, std::uint64_t sector) {
+  if (site.route != Route::constant) touched_.read(sector, cta.number);
+  const bool hit = site.route == Route::l1 && cta.l1.load(sector);
+  ++(hit ? counts.l1_hits : counts.read_sectors);
+}
+
+void TrafficCounter::store(CtaCounts& cta, SiteCounts& counts, std::uint64_t sector, bool whole) {
+  touched_.write(sector, cta.number);
+  ++counts.store_sectors;
+  counts.merged_sectors += whole || cta.partly_stored.insert(sector).second;
+}
+
+void TrafficCounter::global(const LaneRequest& request) {
+  CtaCounts& cta = of(request.warp.cta);
+  const std::size_t index = sites_.index_of(*request.warp.instruction);
+  const MemorySite& site = sites_[index];
+  SiteCounts& counts = cta.sites[index];
+  const Sectors sectors = sectors_of(request);
+  ++counts.requests;
+  counts.asked_bytes += static_cast<std::uint64_t>(__builtin_popcount(request.lanes)) * request.bytes;
+  counts.sectors += sectors.count;
+  counts.least_sectors += (sectors.different_bytes + kSectorBytes - 1) / kSectorBytes;
+  for (unsigned i = 0; i < sectors.count; ++i) {
+    const auto [sector, bytes] = sectors.all[i];
+    if (request.purpose == Purpose::load) {
+      load(cta, site, counts, sector);
+    } else if (request.purpose == Purpose::store) {
+      store(cta, counts, sector, bytes == kSectorBytes);
+    } else {
+      touched_.update(sector, cta.number);
+      ++(site.reduces ? counts.reduced_sectors : counts.atomic_sectors);
+    }
+  }
+}
+
+void TrafficCounter::shared(const LaneRequest& request, unsigned wavefronts) {
+  SiteCounts& counts = of(request.warp.cta).sites[sites_.index_of(*request.warp.instruction)];
+  const Sectors sectors = sectors_of(request);
+  ++counts.shared_requests;
+  counts.wavefronts += wavefronts;
+  counts.least_wavefronts += (sectors.different_bytes + kBankBytes - 1) / kBankBytes;
+}
+
+void TrafficCounter::engine(const EngineRun& run) {
+  CtaCounts& cta = of(run.cta);
+  SiteCounts& counts = cta.sites[sites_.index_of(run.instruction)];
+  const auto spanned = [](std::uint64_t from, std::uint64_t bytes) {
+    return bytes == 0 ? 0 : (from + bytes - 1) / kSectorBytes - from / kSectorBytes + 1;
+  };
+  const std::uint64_t begin = run.address + run.begin, bytes = run.end - run.begin;
+  const std::uint64_t existing = spanned(begin, bytes) * kSectorBytes;
+  counts.asked_bytes += bytes;
+  for (std::uint64_t i = 0; i < existing / kSectorBytes; ++i) {
+    const std::uint64_t sector = begin / kSectorBytes + i;
+    if (run.purpose == Purpose::load) touched_.read(sector, cta.number);
+    if (run.purpose == Purpose::store) touched_.write(sector, cta.number);
+    if (run.purpose == Purpose::reduce) touched_.update(sector, cta.number);
+  }
+  if (run.purpose != Purpose::load) {
+    (run.purpose == Purpose::store ? counts.engine_write_bytes : counts.engine_reduced_bytes) += existing;
+    return;
+  }
+  const std::uint64_t crossing = std::max(crossing_bytes(run), existing);
+  counts.engine_read_bytes += crossing;
+  counts.engine_beyond_bytes += crossing - existing;
+  if (run.again) counts.engine_again_bytes += crossing;
+}
+
+SourceLine source_of(const ptx::Module& module, const ptx::Instruction& instruction) {
+  const auto path = [&](const ptx::SourcePlace& place) {
+    const auto file = module.files.find(place.file);
+    return file == module.files.end() ? std::string() : file->second;
+  };
+  ptx::SourcePlace place = instruction.source;
+  if (instruction.inlined_at.line > 0 && is_toolkit_header(path(place))) place = instruction.inlined_at;
+  if (place.line == 0) return {"", 0, instruction.line};
+  return {path(place), place.line, instruction.line};
+}
+
+KernelCounts TrafficCounter::counts(const ptx::Module& module, const Report& report) const {
+  KernelCounts counts;
+  std::map<std::tuple<std::string, int, int>, LineCounts> lines;
+  const auto line_of = [&](const ptx::Instruction& instruction) -> LineCounts& {
+    const SourceLine place = source_of(module, instruction);
+    LineCounts& line = lines[{place.file, place.line, place.line > 0 ? 0 : place.ptx_line}];
+    if (line.place.ptx_line == 0) {
+      line.place = place;
+      line.text = instruction.text;
+    }
+    return line;
+  };
+  for (std::size_t i = 0; i < report.executed.size(); ++i) {
+    line_of(launch_.kernel->instructions[i]).instructions += report.executed[i];
+  }
+  for (std::size_t i = 0; i < total_.size(); ++i) {
+    const SiteCounts& site = total_[i];
+    if (sites_[i].route == Route::constant) {
+      counts.constant_bytes += site.asked_bytes;
+      continue;
+    }
+    LineCounts& line = line_of(sites_.instruction(i));
+    line.requests += site.requests;
+    line.asked_bytes += site.asked_bytes;
+    line.sectors += site.sectors;
+    line.least_sectors += site.least_sectors;
+    line.read_bytes += site.read_bytes();
+    line.write_bytes += site.write_bytes();
+    line.least_write_bytes += site.write_bytes() - (site.store_sectors - site.merged_sectors) * kSectorBytes;
+    line.l1_hit_bytes += site.l1_hits * kSectorBytes;
+    line.beyond_tensor_bytes += site.engine_beyond_bytes;
+    line.shared_requests += site.shared_requests;
+    line.wavefronts += site.wavefronts;
+    line.least_wavefronts += site.least_wavefronts;
+  }
+  for (auto& [key, line] : lines) {
+    if (line.asked_bytes + line.read_bytes + line.write_bytes + line.shared_requests > 0)
+      counts.lines.push_back(std::move(line));
+  }
+  counts.must_read_bytes = touched_.must_read_bytes();
+  counts.must_write_bytes = touched_.must_write_bytes();
+  add_metrics(counts, report);
+  add_notes(counts);
+  return counts;
+}
+
+void TrafficCounter::add_metrics(KernelCounts& counts, const Report& report) const {
+  SiteCounts sum;
+  std::uint64_t stored = 0;
+  for (std::size_t i = 0; i < total_.size(); ++i) {
+    if (sites_[i].route == Route::constant) continue;
+    sum.add(total_[i]);
+    if (total_[i].store_sectors > 0) stored += total_[i].asked_bytes;
+  }
+  const auto bytes_of = [](std::uint64_t sectors) { return static_cast<double>(sectors * kSectorBytes); };
+  const auto sectors_in = [](std::uint64_t bytes) { return static_cast<double>(bytes / kSectorBytes); };
+  counts.least_write_bytes = sum.write_bytes() - (sum.store_sectors - sum.merged_sectors) * kSectorBytes;
+  counts.metrics = {
+      {"sm_l2_read_bytes", static_cast<double>(sum.read_bytes())},
+      {"sm_l2_write_bytes", static_cast<double>(sum.write_bytes())},
+      {"l2_read_sectors",
+       sectors_in((sum.read_sectors * kSectorBytes) + sum.engine_read_bytes - sum.engine_again_bytes)},
+      {"l2_write_sectors", static_cast<double>(sum.store_sectors) + sectors_in(sum.engine_write_bytes)},
+      {"l2_atomic_sectors", static_cast<double>(sum.atomic_sectors)},
+      {"l2_reduction_sectors",
+       static_cast<double>(sum.reduced_sectors) + sectors_in(sum.engine_reduced_bytes)},
+      {"global_store_bytes", bytes_of(sum.store_sectors)},
+      {"stored_data_bytes", static_cast<double>(stored)},
+      {"tma_store_bytes", static_cast<double>(sum.engine_write_bytes)},
+      {"reduction_bytes", bytes_of(sum.reduced_sectors) + static_cast<double>(sum.engine_reduced_bytes)},
+      {"atomic_write_bytes", bytes_of(sum.atomic_sectors)},
+      {"atomic_read_bytes", bytes_of(sum.atomic_sectors)},
+      {"multicast_read_bytes", static_cast<double>(sum.engine_again_bytes)},
+      {"l1_load_hit_bytes", bytes_of(sum.l1_hits)},
+      {"shared_wavefronts", static_cast<double>(sum.wavefronts)},
+      {"warp_instructions", static_cast<double>(report.steps)},
+  };
+}
+
+void TrafficCounter::add_notes(KernelCounts& counts) const {
+  const double hits = counts.metrics.at("l1_load_hit_bytes");
+  if (hits > 0) {
+    counts.notes.push_back(
+        fmt::format("modelled: loads of {:.0f} B hit in L1, of which each CTA has {} KiB ({} at once on an "
+                    "SM, by threads, "
+                    "shared memory{}), least recently used, empty when the CTA begins",
+                    hits, residency_.share() / 1024, residency_.ctas,
+                    residency_.registers_known ? " and registers" : "; registers are not known"));
+  }
+  const auto most = static_cast<std::uint64_t>(counts.metrics.at("sm_l2_write_bytes"));
+  if (counts.least_write_bytes < most) {
+    counts.notes.push_back(
+        fmt::format("stores cover sectors in part, and L1 may merge them: {} to {} B are written, by timing",
+                    counts.least_write_bytes, most));
+  }
+}
+
+}  // namespace tilescope::gpu::emulator

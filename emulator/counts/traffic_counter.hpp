@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts the bytes of a launch, instruction by instruction, while it runs.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "emulator/counts/kernel_counts.hpp"
+#include "emulator/counts/l1_model.hpp"
+#include "emulator/counts/memory_sites.hpp"
+#include "emulator/counts/touched_sectors.hpp"
+#include "emulator/machine/observer.hpp"
+
+namespace tilescope::gpu::emulator {
+
+class TrafficCounter : public Observer {
+ public:
+  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers);
+
+  void begin(Cta& cta) override;
+  void end(Cta& cta) override;
+  void global(const LaneRequest& request) override;
+  void shared(const LaneRequest& request, unsigned wavefronts) override;
+  void engine(const EngineRun& run) override;
+
+  /// Of the CTAs that have ended.
+  KernelCounts counts(const ptx::Module& module, const Report& report) const;
+
+ private:
+  /// Of one instruction. Sectors are of 32 bytes.
+  struct SiteCounts {
+    std::uint64_t requests = 0, asked_bytes = 0, sectors = 0, least_sectors = 0;
+    std::uint64_t read_sectors = 0, l1_hits = 0;          // loads
+    std::uint64_t store_sectors = 0, merged_sectors = 0;  // plain stores; those left if L1 merges all it may
+    std::uint64_t reduced_sectors = 0, atomic_sectors = 0;
+    std::uint64_t engine_read_bytes = 0, engine_again_bytes = 0, engine_beyond_bytes = 0;
+    std::uint64_t engine_write_bytes = 0, engine_reduced_bytes = 0;
+    std::uint64_t shared_requests = 0, wavefronts = 0, least_wavefronts = 0;
+    void add(const SiteCounts& other);
+    std::uint64_t read_bytes() const;
+    std::uint64_t write_bytes() const;
+  };
+  struct CtaCounts {
+    CtaCounts(std::uint32_t number, std::size_t sites, std::uint64_t l1_bytes)
+        : number(number), sites(sites), l1(l1_bytes) {}
+    std::uint32_t number;
+    std::vector<SiteCounts> sites;
+    L1Model l1;
+    std::unordered_set<std::uint64_t> partly_stored;  // sectors that a store covered in part
+  };
+  static CtaCounts& of(const Cta& cta);
+
+  void load(CtaCounts& cta, const MemorySite& site, SiteCounts& counts, std::uint64_t sector);
+  void store(CtaCounts& cta, SiteCounts& counts, std::uint64_t sector, bool whole);
+  void add_metrics(KernelCounts& counts, const Report& report) const;
+  void add_notes(KernelCounts& counts) const;
+
+  const Launch& launch_;
+  MemorySites sites_;
+  Residency residency_;
+  TouchedSectors touched_;
+  std::mutex mutex_;
+  std::vector<SiteCounts> total_;
+};
+
+/// Where the source has an instruction: the innermost place that is no header of the toolkit's.
+SourceLine source_of(const ptx::Module& module, const ptx::Instruction& instruction);
+
+}  // namespace tilescope::gpu::emulator

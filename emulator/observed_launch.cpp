@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulator/observed_launch.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+#include "emulator/counts/traffic_counter.hpp"
+#include "emulator/emulator.hpp"
+#include "emulator/machine/launch_parts.hpp"
+
+namespace tilescope::gpu::emulator {
+namespace {
+
+/// Excess below these shares of what is needed is not worth a word: rows that begin between sectors.
+constexpr double kLeastExcess = 0.3;
+
+class SourceLines {
+ public:
+  SourceLines(const ptx::Module& module, const ptx::Kernel& kernel) {
+    for (const ptx::Instruction& instruction : kernel.instructions)
+      by_ptx_line_[instruction.line] = source_of(module, instruction);
+  }
+  SourceLine of(int ptx_line) const {
+    const auto found = by_ptx_line_.find(ptx_line);
+    return found == by_ptx_line_.end() ? SourceLine{"", 0, ptx_line} : found->second;
+  }
+  std::vector<SourceLine> of(const std::vector<int>& ptx_lines) const {
+    std::vector<SourceLine> lines;
+    for (const int ptx_line : ptx_lines) {
+      const SourceLine line = of(ptx_line);
+      const bool told = std::any_of(lines.begin(), lines.end(),
+                                    [&](const SourceLine& other) { return other.text() == line.text(); });
+      if (!told) lines.push_back(line);
+    }
+    return lines;
+  }
+
+ private:
+  std::map<int, SourceLine> by_ptx_line_;
+};
+
+/// One for each pair of source lines.
+void add_races(std::vector<Finding>& findings, const std::vector<Race>& races, FindingKind kind,
+               const SourceLines& lines) {
+  for (const Race& race : races) {
+    const auto [first, second] = std::minmax(race.first_line, race.second_line);
+    Finding finding{kind, lines.of(std::vector<int>{first, second}), race.text};
+    const bool told = std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.kind == kind && other.lines == finding.lines;
+    });
+    if (!told) findings.push_back(std::move(finding));
+  }
+}
+
+void add_costs(std::vector<Finding>& findings, const KernelCounts& counts) {
+  const auto exceeds = [](std::uint64_t is, std::uint64_t least) {
+    return static_cast<double>(is) > (1 + kLeastExcess) * static_cast<double>(least);
+  };
+  for (const LineCounts& line : counts.lines) {
+    if (exceeds(line.sectors, line.least_sectors)) {
+      findings.push_back(
+          {FindingKind::uncoalesced,
+           {line.place},
+           fmt::format("{:.1f} sectors a request where {:.1f} suffice: {} of {} B in excess",
+                       line.sectors_per_request(),
+                       static_cast<double>(line.least_sectors) / static_cast<double>(line.requests),
+                       line.excess_bytes(), line.sectors * 32)});
+    }
+    if (exceeds(line.wavefronts, line.least_wavefronts)) {
+      const auto requests = static_cast<double>(line.shared_requests);
+      findings.push_back({FindingKind::bank_conflicts,
+                          {line.place},
+                          fmt::format("{:.1f} wavefronts a request to shared memory where {:.1f} suffice",
+                                      static_cast<double>(line.wavefronts) / requests,
+                                      static_cast<double>(line.least_wavefronts) / requests)});
+    }
+  }
+}
+
+}  // namespace
+
+bool KernelResult::right() const {
+  return completed && std::none_of(findings.begin(), findings.end(),
+                                   [](const Finding& finding) { return is_error(finding.kind); });
+}
+
+KernelResult observe(const ptx::Module& module, const Launch& launch, const Memory& memory,
+                     const Options& options, std::optional<int> registers) {
+  require_runnable(launch);
+  const auto begin = std::chrono::steady_clock::now();
+  const SourceLines lines(module, *launch.kernel);
+  TrafficCounter counter(launch, memory, registers);
+  Options observed = options;
+  observed.observer = &counter;
+  KernelResult result;
+  result.kernel = launch.kernel->name;
+  try {
+    result.report = run(launch, memory, observed);
+    result.completed = true;
+  } catch (const DeviceError& error) {
+    result.findings.push_back({error.kind, lines.of(error.lines), error.what()});
+  }
+  result.counts = counter.counts(module, result.report);
+  add_races(result.findings, result.report.races, FindingKind::race, lines);
+  add_races(result.findings, result.report.unwritten_reads, FindingKind::uninitialised, lines);
+  add_costs(result.findings, result.counts);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace tilescope::gpu::emulator

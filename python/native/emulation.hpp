@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels on the emulated device, on memory that Python owns.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "emulator/kernel_call.hpp"
+
+namespace tilescope::python {
+
+/// A name; the address and the bytes of a buffer, or address 0 and a parameter's bytes as they are.
+using GivenArgument = std::tuple<std::string, std::uintptr_t, std::uint64_t, std::string>;
+
+struct EmulationRequest {
+  std::string ptx, kernel;
+  std::array<unsigned, 3> grid, block, cluster;
+  std::vector<GivenArgument> arguments, reachable;
+  std::uint32_t shared_bytes = 0;
+  std::optional<int> registers;
+  bool races = false;
+  std::uint64_t seed = 1;
+  double most_seconds = 0;
+};
+
+/// The kernel that is meant, and the bytes of its parameters. @throws BadInput
+std::pair<std::string, std::vector<std::uint64_t>> kernel_parameters(const std::string& ptx, const std::string& kernel);
+
+/// @throws BadInput, what call_kernel() throws
+gpu::emulator::KernelResult emulate(const EmulationRequest& request);
+
+/// The 128 bytes of a tensor map, numbers as of cuTensorMapEncodeTiled. @throws BadInput where none can be so
+std::string tensor_map(std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,
+                       const std::vector<std::uint64_t>& strides, const std::vector<std::uint32_t>& box, int swizzle,
+                       bool fill_nan);
+
+}  // namespace tilescope::python

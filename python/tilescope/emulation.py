@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Anybody's kernels on an emulated device: their bytes by source line, their races and faults, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from .errors import CheckFailed, bad_input
+from .tables import readable, text_table
+
+_Argument = tuple[str, int, int, bytes]  # name; address and bytes of a buffer, or 0, 0 and a parameter's bytes
+
+
+class Finding:
+    """What a kernel does wrong, or at a needless price."""
+
+    def __init__(self, kind: str, is_error: bool, places: Sequence[str], text: str) -> None:
+        self.kind = kind  #: out of bounds, hang, fault, race, uninitialised, uncoalesced or bank conflicts
+        self.is_error = is_error  #: results may be wrong, rather than slow
+        self.places = tuple(places)  #: lines of the source, as in "softmax.py:12"
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} at {', '.join(self.places) or 'no line'}: {self.text}>"
+
+
+class Emulation:
+    """What came of a launch on the emulated device. Results are in the arrays that were given."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        self.kernel: str = told["kernel"]
+        self.completed: bool = told["completed"]  #: False: what it did wrong ended it, and counts are those up to there
+        self.seconds: float = told["seconds"]  #: of the emulation, which say nothing about a device
+        self.instructions: int = told["instructions"]  #: of warps
+        self.printed: str = told["printed"].decode(errors="replace")  #: by the kernel's printf
+        #: bytes by the names of ``tilescope.counters()``: sm_l2_read_bytes, sm_l2_write_bytes, ...
+        self.metrics: dict[str, float] = dict(told["metrics"])
+        self.must_read_bytes: int = told["must_read_bytes"]  #: different sectors that it reads
+        self.must_write_bytes: int = told["must_write_bytes"]
+        #: a row for each line of the source that touches memory: place, requests, sectors, read_bytes, ...
+        self.lines: list[dict[str, Any]] = list(told["lines"])
+        self.findings: list[Finding] = [Finding(*found) for found in told["findings"]]  #: errors first
+        self.notes: list[str] = list(told["notes"])  #: what of the numbers is modelled, and how
+
+    @property
+    def bytes(self) -> float:
+        """Bytes between SMs and L2, both ways."""
+        return self.metrics["sm_l2_read_bytes"] + self.metrics["sm_l2_write_bytes"]
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings by which results may be wrong."""
+        return [finding for finding in self.findings if finding.is_error]
+
+    def sectors_per_request(self, place: str = "") -> float:
+        """Of one line of the source, as in "softmax.py:12", or of all: sectors of 32 bytes a warp's request."""
+        lines = [line for line in self.lines if not place or line["place"] == place]
+        requests = sum(line["requests"] for line in lines)
+        if not requests:
+            known = ", ".join(line["place"] for line in self.lines if line["requests"])
+            raise bad_input("place", place, f"must be a line with requests: {known or 'there is none'}")
+        return float(sum(line["sectors"] for line in lines) / requests)
+
+    def check(self) -> Emulation:
+        """This, or CheckFailed with every error that was found."""
+        if self.errors:
+            raise CheckFailed(f"{self.kernel}: " + "; ".join(map(repr, self.errors)))
+        return self
+
+    def __repr__(self) -> str:
+        moved = f"{readable(self.bytes, 'B')} between SMs and L2"
+        return f"<Emulation of {self.kernel}: {moved}, {len(self.errors)} errors, {len(self.findings)} findings>"
+
+    def __str__(self) -> str:
+        rows = [
+            {
+                "line": line["place"],
+                "requests": str(line["requests"]),
+                "sectors/request": f"{line['sectors'] / line['requests']:.2f}",
+                "read": readable(line["read_bytes"], "B"),
+                "written": readable(line["write_bytes"], "B"),
+            }
+            for line in self.lines
+            if line["requests"]
+        ]
+        return "\n".join([repr(self), text_table(rows), *map(repr, self.findings)])
+
+
+def _extent(name: str, given: Any) -> tuple[int, int, int]:
+    numbers = (given,) if isinstance(given, int) else given
+    if (
+        not isinstance(numbers, Sequence)
+        or not 1 <= len(numbers) <= 3
+        or not all(isinstance(number, int) and not isinstance(number, bool) and 0 < number < 1 << 31 for number in numbers)
+    ):
+        raise bad_input(name, repr(given), "must be one to three positive whole numbers")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+class Tensor:
+    """An array with an element type that numpy may lack, as Triton asks for it; made by `tensor`."""
+
+    def __init__(self, array: Any, dtype: str) -> None:
+        self.array = array
+        self.dtype = DType(dtype)
+        self.shape = tuple(array.shape)
+
+    def data_ptr(self) -> int:
+        return int(self.array.__array_interface__["data"][0])
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.array.itemsize for step in self.array.strides)
+
+    def element_size(self) -> int:
+        return int(self.array.itemsize)
+
+
+class DType(str):
+    """Triton's name of an element type."""
+
+    @property
+    def itemsize(self) -> int:
+        return _TRITON_BYTES[self]
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.startswith(("fp", "bf"))
+
+
+_TRITON_NAMES = {
+    "bool": "i1", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16": "u16",
+    "uint32": "u32", "uint64": "u64", "float16": "fp16", "float32": "fp32", "float64": "fp64", "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5", "fp8e4m3": "fp8e4nv", "fp8e5m2": "fp8e5",
+}  # fmt: skip
+_TRITON_BYTES = {
+    "i1": 1, "i8": 1, "u8": 1, "fp8e4nv": 1, "fp8e5": 1, "i16": 2, "u16": 2, "fp16": 2, "bf16": 2, "i32": 4, "u32": 4,
+    "fp32": 4, "i64": 8, "u64": 8, "fp64": 8,
+}  # fmt: skip
+
+
+def tensor(array: Any, dtype: str = "") -> Tensor:
+    """A numpy array for `emulate_triton`, or for Triton's TensorDescriptor.from_tensor, as elements of a type that numpy
+    may lack: "bf16" in an array of uint16, "fp8e4m3" or "fp8e5m2" in one of uint8.
+
+    dtype : its own where nothing is said; of as many bytes. Nothing is copied
+    """
+    name = dtype or array.dtype.name
+    name = _TRITON_NAMES.get(name, name)
+    if name not in _TRITON_BYTES or _TRITON_BYTES[name] != array.itemsize:
+        known = ", ".join(one for one, size in _TRITON_BYTES.items() if size == array.itemsize)
+        raise bad_input("dtype", dtype or array.dtype.name, f"must be a type of {array.itemsize} bytes: {known}")
+    return Tensor(array, name)
+
+
+def _buffer(name: str, array: Any, keep: list[Any]) -> _Argument | None:
+    """An array in host memory as an argument; None for what is no array."""
+    if isinstance(array, Tensor):
+        array = array.array
+    if hasattr(array, "data_ptr"):
+        if str(getattr(array, "device", "cpu")) != "cpu":
+            raise bad_input(name, f"a tensor on {array.device}", "must lie in host memory")
+        return name, array.data_ptr(), array.numel() * array.element_size(), b""
+    interface = getattr(array, "__array_interface__", None)
+    if interface is None or not hasattr(array, "nbytes"):
+        return None
+    address, read_only = interface["data"]
+    if not array.flags["C_CONTIGUOUS"] and not array.flags["F_CONTIGUOUS"]:
+        raise bad_input(name, "an array with gaps", "must be contiguous: numpy.ascontiguousarray makes a copy")
+    if array.nbytes == 0:
+        raise bad_input(name, "an array without elements", "must have at least one")
+    if read_only:  # whoever writes to it must not write to what others hold as constant
+        keep.append(array.copy())
+        return _buffer(name, keep[-1], keep)
+    return name, address, array.nbytes, b""
+
+
+def _scalar(name: str, value: Any, width: int) -> bytes:
+    """The bytes of a number as a parameter of so many bytes."""
+    if value is None:
+        return bytes(width)
+    if hasattr(value, "dtype") and hasattr(value, "tobytes"):  # numpy's scalars say their own width
+        data = bytes(value.tobytes())
+    elif isinstance(value, (bytes, bytearray)):
+        data = bytes(value)
+    elif isinstance(value, bool) or isinstance(value, int):
+        if not -(1 << (8 * width - 1)) <= value < 1 << 8 * width:
+            raise bad_input(name, str(value), f"must fit the parameter's {width} bytes")
+        data = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
+    elif isinstance(value, float):
+        if width not in (2, 4, 8):
+            raise bad_input(name, str(value), f"must be what the parameter of {width} bytes holds")
+        data = struct.pack({2: "<e", 4: "<f", 8: "<d"}[width], value)
+    else:
+        raise bad_input(name, type(value).__name__, "must be an array, a number, bytes, or None for a null pointer")
+    if len(data) != width:
+        raise bad_input(name, f"a value of {len(data)} bytes", f"must fit the parameter's {width} bytes")
+    return data
+
+
+def emulate(
+    ptx_or_file: str | os.PathLike[str],
+    kernel: str | None = None,
+    *,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any] | Mapping[str, Any] = (),
+    cluster: int | Sequence[int] = 1,
+    shared: int = 0,
+    races: bool = False,
+    registers: int | None = None,
+    emulated_seed: int = 1,
+    most_seconds: float = 0,
+) -> Emulation:
+    """Runs a kernel of PTX text, or of a .ptx file, on the CPU. No GPU, driver or CUDA is needed.
+
+    kernel : its name, or a part that no other name has; not needed where there is but one
+    grid, block, cluster : one to three numbers each
+    args : in the order of the parameters, or by names of your own in that order. Arrays in host memory (numpy's, torch's)
+        become allocations that are checked at both ends, results lie in them afterwards; numbers take the width of their
+        parameter; bytes are a struct; None is a null pointer
+    shared : dynamic shared memory [B]. registers : of a thread, where ptxas said: they limit how many CTAs share an L1
+    races : look for races in shared memory and for reads of what nobody wrote, whether or not they did harm
+    emulated_seed : of the order of warps and of the moments at which asynchronous operations take effect
+    most_seconds : a launch that will take longer is refused as soon as that shows; 0: none
+
+    >>> result = tilescope.emulate("add.ptx", grid=8, block=128, args=[x, y, out, 1000])    # doctest: +SKIP
+    >>> print(result)                                                                      # doctest: +SKIP
+
+    What the kernel does wrong is in ``.findings``, with the lines of its source; ``.check()`` raises it. Raises BadInput for
+    arguments that do not fit, an unknown kernel, and instructions that are not known, all of them at once.
+    """
+    text = os.fspath(ptx_or_file)
+    if ".entry" not in text:
+        path = Path(text)
+        if "\n" in text or not path.is_file():
+            raise bad_input("ptx_or_file", text[:80].partition("\n")[0], "must be PTX with a kernel (.entry), or a file")
+        text = path.read_text(errors="replace")
+    name, widths = _native.kernel_parameters(text, kernel or "")
+    named = args.items() if isinstance(args, Mapping) else [(f"args[{i}]", arg) for i, arg in enumerate(args)]
+    given = list(named)
+    if len(given) != len(widths):
+        raise bad_input("args", f"{len(given)} arguments", f"must be {len(widths)}, as {name} has parameters")
+    keep: list[Any] = []
+    arguments = [
+        _buffer(called, value, keep) or (called, 0, 0, _scalar(called, value, width))
+        for (called, value), width in zip(given, widths, strict=True)
+    ]
+    places = _extent("grid", grid), _extent("block", block), _extent("cluster", cluster)
+    return _run(text, name, places, arguments, [], shared, registers, races, emulated_seed, most_seconds)
+
+
+def _run(
+    ptx: str,
+    kernel: str,
+    places: tuple[tuple[int, int, int], ...],
+    arguments: Sequence[_Argument],
+    reachable: Sequence[_Argument],
+    shared: int,
+    registers: int | None,
+    races: bool,
+    seed: int,
+    most_seconds: float,
+) -> Emulation:
+    if not 0 <= shared < 1 << 31:
+        raise bad_input("shared", str(shared), "must be 0 ... 232448 B")
+    told = _native.emulate(
+        ptx, kernel, *places, arguments, reachable, shared, registers, races, seed % (1 << 64), most_seconds
+    )
+    return Emulation(told)

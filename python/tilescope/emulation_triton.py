@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triton kernels on the emulated device: compiled as Triton's own launcher has them compiled, without a driver."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from . import _native
+from .emulation import Emulation, Tensor, _Argument, _buffer, _extent, _run, _scalar, tensor
+from .errors import MissingPackage, bad_input
+
+_WIDTHS = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
+# A kernel's numbers of element types are not the driver's (PTX ISA, tensormap.replace; cuTensorMapEncodeTiled).
+_DRIVERS_TYPE = {8: 10, 9: 8, 10: 9}
+
+
+def _triton() -> Any:
+    try:
+        import triton
+        import triton.compiler
+        import triton.backends.compiler
+        import triton.runtime.jit
+    except ImportError:
+        raise MissingPackage("triton is missing: pip install triton; tilescope.emulate takes PTX without it") from None
+    return triton
+
+
+def _as_triton_sees(value: Any) -> Any:
+    """Arrays as tensors; numpy's scalars as Python's numbers."""
+    if hasattr(value, "__array_interface__") and not hasattr(value, "data_ptr"):
+        return tensor(value) if getattr(value, "ndim", 0) else value.item()
+    return value
+
+
+def _compile(fn: Any, target: int, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """The compiled kernel, its signature without constants, and the arguments by name."""
+    triton = _triton()
+    if not isinstance(fn, triton.runtime.jit.JITFunction):
+        raise bad_input("fn", type(fn).__name__, "must be a function with @triton.jit; of an autotuned one, its .fn")
+    backend = triton.compiler.make_backend(triton.backends.compiler.GPUTarget("cuda", target, 32))
+    bind = triton.runtime.jit.create_function_from_signature(fn.signature, fn.params, backend)
+    try:
+        bound, specialization, options = bind(*arguments, **named)
+        known, signature, constants, attributes = fn._pack_args(backend, options, bound, specialization, None)
+    except (TypeError, KeyError) as error:
+        raise bad_input("args", f"those of {fn.__name__}", f"must fit {fn.signature}: {error}") from None
+    source = triton.compiler.ASTSource(fn, signature, constants, attributes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = triton.compile(source, target=backend.target, options=known.__dict__)
+    return compiled, {name: kind for name, kind in signature.items() if kind != "constexpr"}, bound
+
+
+def _number(name: str, kind: str, value: Any) -> _Argument:
+    digits = kind.lstrip("iufpb")
+    if digits not in _WIDTHS:
+        raise bad_input(name, kind, "must be a number of 1 to 64 bits, an array or a tensor descriptor")
+    return name, 0, 0, _scalar(name, float(value) if kind[0] in "fb" else int(value), _WIDTHS[digits])
+
+
+def _descriptor(name: str, given: Any, map_facts: Mapping[str, Any] | None, keep: list[Any]) -> Iterator[_Argument]:
+    """A tensor map and what kernels ask of it, or its parts where the chip has no maps."""
+    numbers = [*((size, "i32") for size in given.shape), *((step, "i64") for step in given.strides)]
+    if map_facts is None:
+        yield _buffer(name, given.base, keep) or (name, 0, 0, b"")
+        parts = [*((size, "i64") for size in (*given.shape, *given.strides)), (given.padding == "nan", "i1")]
+        numbers = [*parts, (getattr(given, "round_f32_to_tf32", False), "i1"), *numbers]
+    else:
+        kind = map_facts["elem_type"]
+        size = map_facts["elem_size"]
+        steps = [step * size for step in given.strides[-2::-1]]
+        yield name, 0, 0, _native.tensor_map(
+            given.base.data_ptr(), _DRIVERS_TYPE.get(kind, kind), given.shape[::-1], steps,
+            map_facts["block_size"][::-1], map_facts["swizzle"], given.padding == "nan",
+        )  # fmt: skip
+    for value, of_kind in numbers:
+        yield _number(name, of_kind, value)
+
+
+def _arguments(signature: Mapping[str, str], bound: Mapping[str, Any], metadata: Any, keep: list[Any]) -> Iterator[_Argument]:
+    maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
+    for name, kind in signature.items():
+        if kind.startswith("tensordesc"):
+            yield from _descriptor(name, bound[name], next(maps, None), keep)
+        elif kind.startswith("*"):
+            yield _buffer(name, bound[name], keep) or (name, 0, 0, bytes(8))
+        else:
+            yield _number(name, kind, bound[name])
+
+
+def _scratch(name: str, size: int, ctas: int, keep: list[Any]) -> _Argument:
+    """Memory that the compiler asks for, aligned as it may ask; a null pointer where it asks for none."""
+    align = 256
+    if size == 0:
+        return name, 0, 0, bytes(8)
+    keep.append((memory := bytearray(size * ctas + align)))
+    address = _native.address_of(memory)
+    return name, address + -address % align, size * ctas, b""
+
+
+def emulate_triton(
+    fn: Any,
+    grid: int | Sequence[int] | Callable[[dict[str, Any]], Sequence[int]],
+    *args: Any,
+    target: int = 90,
+    races: bool = False,
+    emulated_seed: int = 1,
+    most_seconds: float = 0,
+    **constexprs: Any,
+) -> Emulation:
+    """Compiles a Triton kernel for a chip and runs it on the CPU: no GPU, no driver, no torch.
+
+    fn, grid, args, constexprs : as of ``fn[grid](*args, **constexprs)``, num_warps and num_stages among them. Arrays are
+        numpy's, `tensor` where numpy lacks the type, torch's on the CPU, or Triton's TensorDescriptor of `tensor`
+    target : compute capability, 80 or 90. races, emulated_seed, most_seconds : as of `emulate`
+
+    >>> tilescope.emulate_triton(softmax, (16,), x, out, 1000, 1000, BLOCK=1024).sectors_per_request()   # doctest: +SKIP
+
+    Raises MissingPackage without Triton; else as `emulate`, and what Triton raises.
+    """
+    if target not in (80, 86, 89, 90):
+        raise bad_input("target", str(target), "must be 80, 86, 89 or 90")
+    given = [_as_triton_sees(arg) for arg in args]
+    named = {name: _as_triton_sees(value) for name, value in constexprs.items()}
+    compiled, signature, bound = _compile(fn, target, given, named)
+    metadata = compiled.metadata
+    x, y, z = _extent("grid", tuple(grid(bound)) if callable(grid) else grid)
+    clusters = (metadata.num_ctas, 1, 1)
+    ctas = x * y * z * metadata.num_ctas
+    keep: list[Any] = []
+    arguments = [
+        *_arguments(signature, bound, metadata, keep),
+        _scratch("global scratch", metadata.global_scratch_size, ctas, keep),
+        _scratch("profile scratch", metadata.profile_scratch_size, ctas, keep),
+    ]
+    reachable = [
+        buffer
+        for name, kind in signature.items()
+        if kind.startswith("tensordesc") and (buffer := _buffer(name, bound[name].base, keep))
+    ]
+    places = (x * metadata.num_ctas, y, z), (32 * metadata.num_warps, 1, 1), clusters
+    text = compiled.asm["ptx"]
+    return _run(text, metadata.name, places, arguments, reachable, metadata.shared, None, races, emulated_seed, most_seconds)
