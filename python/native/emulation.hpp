@@ -10,14 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "emulator/kernel_call.hpp"
-
 namespace tilescope::python {
 
 /// A name; the address and the bytes of a buffer, or address 0 and a parameter's bytes as they are.
 using GivenArgument = std::tuple<std::string, std::uintptr_t, std::uint64_t, std::string>;
 
 struct EmulationRequest {
+  std::vector<std::string> argv;  // of the record
   std::string ptx, kernel;
   std::array<unsigned, 3> grid, block, cluster;
   std::vector<GivenArgument> arguments, reachable;
@@ -31,8 +30,14 @@ struct EmulationRequest {
 /// The kernel that is meant, and the bytes of its parameters. @throws BadInput
 std::pair<std::string, std::vector<std::uint64_t>> kernel_parameters(const std::string& ptx, const std::string& kernel);
 
+struct EmulationResult {
+  std::string record;  // of schema tilescope.kernels/1
+  std::uint64_t instructions = 0;
+  std::string printed;
+};
+
 /// @throws BadInput, what call_kernel() throws
-gpu::emulator::KernelResult emulate(const EmulationRequest& request);
+EmulationResult emulate(const EmulationRequest& request);
 
 /// The 128 bytes of a tensor map, numbers as of cuTensorMapEncodeTiled. @throws BadInput where none can be so
 std::string tensor_map(std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,

@@ -280,62 +280,25 @@ void bind_counting(nb::module_& module) {
   module.def("timeline", &timeline, "interval_s"_a, "work"_a);
 }
 
-/// What came of a launch, as dictionaries and lists.
-nb::dict result_of(const gpu::emulator::KernelResult& result) {
-  const gpu::emulator::KernelCounts& counts = result.counts;
-  nb::list lines, findings;
-  for (const auto& line : counts.lines) {
-    nb::dict told;
-    told["place"] = line.place.text();
-    told["requests"] = line.requests;
-    told["sectors"] = line.sectors;
-    told["least_sectors"] = line.least_sectors;
-    told["read_bytes"] = line.read_bytes;
-    told["write_bytes"] = line.write_bytes;
-    told["shared_requests"] = line.shared_requests;
-    told["wavefronts"] = line.wavefronts;
-    lines.append(told);
-  }
-  for (const auto& finding : result.findings) {
-    nb::list places;
-    for (const auto& line : finding.lines) places.append(line.text());
-    findings.append(nb::make_tuple(to_string(finding.kind), is_error(finding.kind), places, finding.text));
-  }
-  nb::dict metrics;
-  for (const auto& [name, value] : counts.metrics) metrics[name.c_str()] = value;
-  nb::dict told;
-  told["kernel"] = result.kernel;
-  told["completed"] = result.completed;
-  told["seconds"] = result.seconds;
-  told["instructions"] = result.report.steps;
-  told["printed"] = nb::bytes(result.report.printed.data(), result.report.printed.size());
-  told["must_read_bytes"] = counts.must_read_bytes;
-  told["must_write_bytes"] = counts.must_write_bytes;
-  told["metrics"] = metrics;
-  told["lines"] = lines;
-  told["findings"] = findings;
-  told["notes"] = counts.notes;
-  return told;
-}
-
 void bind_emulation(nb::module_& module) {
   using Bytes = std::vector<std::tuple<std::string, std::uintptr_t, std::uint64_t, nb::bytes>>;
   module.def(
       "emulate",
-      [](std::string ptx, std::string kernel, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
+      [](std::vector<std::string> argv, std::string ptx, std::string kernel, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
          std::array<unsigned, 3> cluster, const Bytes& arguments, const Bytes& reachable, std::uint32_t shared,
          std::optional<int> registers, bool races, std::uint64_t seed, double most_seconds) {
-        EmulationRequest request{std::move(ptx), std::move(kernel), grid, block, cluster, {},   {},
+        EmulationRequest request{std::move(argv), std::move(ptx), std::move(kernel), grid, block, cluster, {},   {},
                                  shared,         registers,         races, seed,  most_seconds};
         for (const auto& [from, to] : {std::pair(&arguments, &request.arguments), {&reachable, &request.reachable}}) {
           for (const auto& [name, address, bytes, value] : *from)
             to->emplace_back(name, address, bytes, std::string(value.c_str(), value.size()));
         }
-        gpu::emulator::KernelResult result;
+        EmulationResult result;
         run_without_gil([&] { result = emulate(request); });
-        return result_of(result);
+        return std::tuple(result.record, result.instructions,
+                          nb::bytes(result.printed.data(), result.printed.size()));
       },
-      "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a, "shared"_a,
+      "argv"_a, "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a, "shared"_a,
       "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
   module.def("kernel_parameters", &kernel_parameters, "ptx"_a, "kernel"_a);
   module.def("address_of", [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); });

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import _native
 from .errors import CheckFailed, bad_input
+from .records import Record
 from .tables import readable, text_table
 
 _Argument = tuple[str, int, int, bytes]  # name; address and bytes of a buffer, or 0, 0 and a parameter's bytes
@@ -29,23 +30,43 @@ class Finding:
         return f"<{self.kind} at {', '.join(self.places) or 'no line'}: {self.text}>"
 
 
+_COUNTS = (
+    "instructions", "requests", "asked_bytes", "sectors", "least_sectors", "read_bytes", "write_bytes",
+    "least_write_bytes", "l1_hit_bytes", "beyond_tensor_bytes", "shared_requests", "wavefronts", "least_wavefronts",
+)  # fmt: skip
+
+
+def _line(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A line with its place as people write it, and the counts that a record leaves out because they are 0."""
+    file = told.get("file", "")
+    place = f"{Path(file).name}:{told['line']}" if file else f"PTX line {told['line']}"
+    return {"place": place, "file": file, "text": "", **dict.fromkeys(_COUNTS, 0), **told}
+
+
 class Emulation:
     """What came of a launch on the emulated device. Results are in the arrays that were given."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.kernel: str = told["kernel"]
+    def __init__(self, text: str, instructions: int, printed: bytes) -> None:
+        #: of schema tilescope.kernels/1: what ``explain``, ``report`` and ``diff`` take
+        self.record = Record(text, source="emulate")
+        kernel = self.record.json["kernels"][0]
+        told = kernel["emulated"]
+        self.kernel: str = kernel["name"]
         self.completed: bool = told["completed"]  #: False: what it did wrong ended it, and counts are those up to there
         self.seconds: float = told["seconds"]  #: of the emulation, which say nothing about a device
-        self.instructions: int = told["instructions"]  #: of warps
-        self.printed: str = told["printed"].decode(errors="replace")  #: by the kernel's printf
+        self.instructions = instructions  #: of warps
+        self.printed = printed.decode(errors="replace")  #: by the kernel's printf
         #: bytes by the names of ``tilescope.counters()``: sm_l2_read_bytes, sm_l2_write_bytes, ...
-        self.metrics: dict[str, float] = dict(told["metrics"])
+        self.metrics: dict[str, float] = kernel["measured"]
         self.must_read_bytes: int = told["must_read_bytes"]  #: different sectors that it reads
         self.must_write_bytes: int = told["must_write_bytes"]
         #: a row for each line of the source that touches memory: place, requests, sectors, read_bytes, ...
-        self.lines: list[dict[str, Any]] = list(told["lines"])
-        self.findings: list[Finding] = [Finding(*found) for found in told["findings"]]  #: errors first
-        self.notes: list[str] = list(told["notes"])  #: what of the numbers is modelled, and how
+        self.lines: list[dict[str, Any]] = [_line(line) for line in told["lines"]]
+        #: errors first
+        self.findings = [
+            Finding(found["kind"], found["is_error"], found["places"], found["text"]) for found in told.get("findings", ())
+        ]
+        self.notes: list[str] = told.get("notes", [])  #: what of the numbers is modelled, and how
 
     @property
     def bytes(self) -> float:
@@ -269,7 +290,9 @@ def _run(
 ) -> Emulation:
     if not 0 <= shared < 1 << 31:
         raise bad_input("shared", str(shared), "must be 0 ... 232448 B")
-    told = _native.emulate(
-        ptx, kernel, *places, arguments, reachable, shared, registers, races, seed % (1 << 64), most_seconds
+    words = ["python3", "-c", f"tilescope.emulate({kernel})"]
+    return Emulation(
+        *_native.emulate(
+        words, ptx, kernel, *places, arguments, reachable, shared, registers, races, seed % (1 << 64), most_seconds
+        )
     )
-    return Emulation(told)
