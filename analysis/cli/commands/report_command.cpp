@@ -11,6 +11,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
+#include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/report.hpp"
@@ -26,6 +27,8 @@ struct ReportArguments {
   std::string out = "report";
   std::vector<std::string> fill;
   std::vector<std::string> holdout;
+  std::vector<std::string> baseline;
+  std::string section;
 };
 
 /// How a text at `file` reaches `folder`.
@@ -48,14 +51,17 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   paths = arguments.holdout;
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) records.holdout.push_back(read_run_record(path));
+  for (const std::string& path : arguments.baseline)
+    records.baseline.push_back(comparable_record(path, read_text_file(path)));
   join_simulations(records.runs);
-  const Document document = make_report(records);
+  const Document whole = make_report(records);
+  const Document document = arguments.section.empty() ? whole : with_section_alone(whole, arguments.section);
 
   std::vector<ReportFile> files = report_files(document);
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();
   for (const std::string& path : arguments.fill) {
     const std::string figures = relative_folder(path, fs::path(arguments.out) / kFigureFolder);
-    files.push_back({path, fill_generated_parts(path, read_text_file(path), document, figures)});
+    files.push_back({path, fill_generated_parts(path, read_text_file(path), whole, figures)});
   }
   const CreatedFolders created =
       require_writable_folder("--out", (fs::path(arguments.out) / kFigureFolder).string());
@@ -82,6 +88,11 @@ void add_report_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--holdout", arguments->holdout, "RECORD...",
             "measured records of problems that nothing in the model was fitted to; scored by themselves")
       ->expected(1, CLI::detail::expected_max_vector_size);
+  add_value(command, "--baseline", arguments->baseline, "RECORD...",
+            "earlier records: what became less and what became more since, in green and red")
+      ->expected(1, CLI::detail::expected_max_vector_size);
+  add_value(command, "--section", arguments->section, "NAME",
+            "this section alone; its name is its anchor in report.html#NAME");
   add_value(command, "--out", arguments->out, "DIR", "folder to write into; default report")
       ->capture_default_str();
   add_value(command, "--fill", arguments->fill, "FILE",
@@ -89,6 +100,8 @@ void add_report_command(CLI::App& app, CommandContext& context) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
   show_examples(command, {{"report run.json --out report", "report.html and report.md from one record"},
+                          {"report new.json --baseline old.json", "with what changed between the two"},
+                          {"report run.json --section roofline --out roofline", "one section alone"},
                           {"report reports/data/*.json.gz", "from many, into the folder report/"}});
 }
 

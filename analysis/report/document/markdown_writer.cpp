@@ -95,6 +95,20 @@ struct MarkdownWriter {
   }
 };
 
+/// A line a group.
+std::string contents_lines(const Document& document) {
+  std::string text;
+  const Section* before = nullptr;
+  for (const Section& section : document.sections) {
+    const bool first = before == nullptr || before->group != section.group;
+    text += first ? fmt::format("{}- **{}**: ", before ? "\n" : "", title_of(section.group)) : ", ";
+    text += fmt::format("[{}](#{})", escape_markdown(section.title.substr(0, section.title.find(" ("))),
+                        section.name);
+    before = &section;
+  }
+  return text.empty() ? text : text + "\n\n";
+}
+
 }  // namespace
 
 std::string to_markdown(const Block& block, std::string_view figure_folder) {
@@ -107,11 +121,17 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
 std::string to_markdown(const Document& whole, std::string_view figure_folder) {
   const Document document = without_repetition(whole);
   MarkdownWriter writer{figure_folder, "# " + escape_markdown(document.title) + "\n\n"};
+  if (document.picture) writer(*document.picture);
   if (!document.verdicts.empty()) writer(verdict_table(document));
-  writer.text += escape_markdown(document.lead) + "\n\n";
+  if (!document.lead.empty()) writer.text += escape_markdown(document.lead) + "\n\n";
+  writer.text += contents_lines(document);
+  const Section* before = nullptr;
   for (const Section& section : document.sections) {
+    if (before == nullptr || before->group != section.group)
+      writer.text += fmt::format("## {}\n\n", title_of(section.group));
+    before = &section;
     writer.text +=
-        fmt::format("<a id=\"{}\"></a>\n\n## {}\n\n", section.name, escape_markdown(section.title));
+        fmt::format("<a id=\"{}\"></a>\n\n### {}\n\n", section.name, escape_markdown(section.title));
     for (const Block& block : section.blocks) std::visit(writer, block);
   }
   writer.text.pop_back();
@@ -129,6 +149,9 @@ std::string part_of(const std::string& source, const Document& document, std::st
   if (name == "verdicts" && document.verdicts.empty()) return "The records give no verdict.\n\n";
   if (name == "verdicts") return to_markdown(Block{verdict_table(document)}, figure_folder) + "\n";
   std::vector<std::string> names = {"verdicts"};
+  if (document.picture && document.picture->name == name)
+    return to_markdown(Block{*document.picture}, figure_folder) + "\n";
+  if (document.picture) names.push_back(document.picture->name);
   for (const Section& section : document.sections) {
     if (section.name == name) {
       std::string text;

@@ -114,10 +114,10 @@ std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& recor
               {static_cast<double>(key.second), 100 * *pass->predicted_efficiency});
       }
       LineChart chart;
-      KernelLooks looks;
+      FigureLooks looks;
       for (auto& [schedule, line] : lines) {
         line.title = schedule;
-        line.look = looks.take(std::nullopt, schedule);
+        line.look = looks.take(schedule);
         chart.series.push_back(line);
       }
       chart.x = doubling_axis("GPUs", {marks.begin(), marks.end()},

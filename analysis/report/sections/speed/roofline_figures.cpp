@@ -108,7 +108,7 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
     for (const Ceiling* ceiling : drawn(ceilings, kind)) {
       slanted.push_back({fmt::format("{} {}/s", name, format_bytes(ceiling->per_second)),
                          level_of(!ceiling->measured), ceiling->per_second, !ceiling->measured, false,
-                         kind == CeilingKind::dram ? Color::amber : Color::purple});
+                         kind == CeilingKind::dram ? Color::brown : Color::teal});
     }
   }
   std::stable_sort(slanted.begin(), slanted.end(),
@@ -137,12 +137,12 @@ std::vector<std::string> boundary_names(const Subjects& subjects) {
   const char* how = measured == 0                 ? "simulated"
                     : measured == subjects.size() ? "measured"
                                                   : "measured or simulated";
-  return {"at SM<->L2", fmt::format("at DRAM, {}", how), "compulsory traffic"};
+  return {"at SM<->L2", fmt::format("at DRAM, {}", how), "at what must move"};
 }
 
 /// @param work the kernel's amount of what the axes count
 template <typename Work>
-RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, KernelLooks& looks, Work work) {
+RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, FigureLooks& looks, Work work) {
   std::vector<const RunSummary*> runs;
   for (const RooflineSubject& subject : subjects) runs.push_back(subject.run);
   RooflineChart chart;
@@ -152,7 +152,7 @@ RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Kernel
     const double amount = work(subject);
     const double compulsory = static_cast<double>(subject.run->compulsory.total());
     chart.kernels.push_back({title_in(runs, *subject.run),
-                             looks.take(subject.run->algorithm, subject.run->label),
+                             looks.take(subject.run->label, subject.run->algorithm),
                              amount / subject.seconds,
                              {subject.intensity(amount, CeilingKind::sm_l2),
                               subject.intensity(amount, CeilingKind::dram), amount / compulsory}});
@@ -176,7 +176,7 @@ Figure named_figure(const char* name, const char* title, const Subjects& subject
 
 std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 
-Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, KernelLooks& looks) {
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, FigureLooks& looks) {
   Figure figure = named_figure("roofline", "Roofline", subjects, ceilings);
   figure.caption =
       "Higher is faster, further right the same work with fewer bytes; a bar that touches a roof is limited "
@@ -198,7 +198,7 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, Ke
   return figure;
 }
 
-std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, KernelLooks& looks) {
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, FigureLooks& looks) {
   std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
   std::vector<Roof> roofs =
       roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
