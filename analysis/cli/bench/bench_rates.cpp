@@ -60,7 +60,7 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
     const auto ran = std::find_if(record.runs.begin(), record.runs.end(),
                                   [&kernel](const RunEntry& run) { return run.kernel == kernel; });
     line.look = looks.take(kernel, ran->algorithm);
-    line.label = kernel;
+    line.label = short_name(kernel);
     for (const ChartPoint& point : line.points) {
       lengths.push_back(std::llround(point.x));
       highest = std::max(highest, 1.05 * point.y);

@@ -147,7 +147,7 @@ struct HtmlWriter {
   }
 
   static std::string figures_of(const Finding& verdict) {
-    std::string lines;
+    std::string lines = "<div class=\"lines\">\n";
     for (const FindingLine& line : verdict.lines) {
       lines += line.of.empty() ? "<p class=\"line\">"
                                : "<p class=\"line of\"><span>" + inline_html(line.of) + "</span>";
@@ -158,7 +158,7 @@ struct HtmlWriter {
       }
       lines += "</p>\n";
     }
-    return lines;
+    return lines + "</div>\n";
   }
 
   void add_caption(const Figure& figure, const std::string& caption) {
@@ -259,14 +259,15 @@ std::string to_html(const Document& whole) {
   if (first_screen)
     writer.html += document.picture ? "<div class=\"first\">\n" : "<div class=\"first plain\">\n";
   if (document.picture) writer.add_picture(*document.picture);
+  if (first_screen) writer.html += "<div class=\"beside\">\n";
   if (!document.verdicts.empty()) {
     writer.html += "<div class=\"verdicts\">\n";
     for (const Finding& verdict : document.verdicts) writer.add_verdict(verdict);
     writer.html += "</div>\n";
   }
-  if (first_screen) writer.html += "</div>\n";
   if (!document.lead.empty())
     writer.html += fmt::format("<p class=\"lead\">{}</p>\n", inline_html(document.lead));
+  if (first_screen) writer.html += "</div>\n</div>\n";
   writer.html += "</header>\n<div class=\"page\">\n" + contents_html(document) + "<main>\n";
   add_sections(writer, document);
   // A page's names are its own: each marker stands once for all figures.

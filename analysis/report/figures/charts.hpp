@@ -116,7 +116,7 @@ Drawing draw_legend(const std::vector<BarPart>& parts);
 struct FlowBytes {
   std::optional<double> read, written;  // [bytes]; nothing where that was not counted
   std::optional<double> must_read = {}, must_write = {};
-  std::string multiple = {};  // "26.6x must"; empty where it is not known
+  std::string multiple = {};  // "26.6x" of what must move; empty where that is not known
   Outcome outcome = Outcome::informational;
 };
 

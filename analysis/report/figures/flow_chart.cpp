@@ -11,16 +11,16 @@
 namespace tilescope {
 namespace {
 
-constexpr double kBox = 62, kTop = 8, kBottom = 168, kWidestPipe = 36, kThinnestPipe = 1.6;
-constexpr double kReadAt = 84, kWriteAt = 126;  // the middles of the pipes
+constexpr double kBox = 56, kTop = 4, kBottom = 196, kWidestPipe = 44, kThinnestPipe = 1.6;
+constexpr double kReadAt = 92, kWriteAt = 148;  // the middles of the pipes
 
 std::string box(double x, std::string_view name, std::string_view below) {
   const double middle = x + kBox / 2;
   return fmt::format("<rect class=\"x\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\"/>\n",
                      coordinate(x), kTop, kBox, kBottom - kTop) +
-         fmt::format("<text class=\"t h\" x=\"{}\" y=\"{}\">{}</text>\n", coordinate(middle), 100,
+         fmt::format("<text class=\"t h\" x=\"{}\" y=\"{}\">{}</text>\n", coordinate(middle), 116,
                      escape_markup(name)) +
-         (below.empty() ? "" : svg_text(middle, 118, below, Anchor::middle));
+         (below.empty() ? "" : svg_text(middle, 134, below, Anchor::middle));
 }
 
 double thickness(double bytes, const FlowChart& chart) {
@@ -52,7 +52,7 @@ std::string flow(double left, double right, const std::optional<FlowBytes>& byte
     return fmt::format("<text class=\"t {}\" x=\"{}\" y=\"{}\">{}</text>\n", classes, coordinate(middle), y,
                        escape_markup(text));
   };
-  if (!bytes) return centred("", 104, "not counted");
+  if (!bytes) return centred("", 124, "not counted");
   constexpr const char* outcomes[] = {"v good", "v mixed", "v bad", "v"};
   const auto known = [](const std::optional<double>& amount) {
     return amount ? format_bytes(*amount) : std::string("not counted");
@@ -61,9 +61,13 @@ std::string flow(double left, double right, const std::optional<FlowBytes>& byte
       bytes->read && bytes->written ? format_bytes(*bytes->read + *bytes->written) : std::string();
   std::string drawn = centred(outcomes[static_cast<std::size_t>(bytes->outcome)], 26,
                               bytes->multiple.empty() ? sum : bytes->multiple);
-  if (!bytes->multiple.empty()) drawn += centred("", 43, sum);
+  if (!bytes->multiple.empty()) {
+    const bool whole = bytes->read && bytes->written;
+    const double must = bytes->must_read.value_or(0) + (whole ? bytes->must_write.value_or(0) : 0);
+    drawn += centred("", 43, "of " + format_bytes(must));
+  }
   drawn += centred("", 62, "read " + known(bytes->read));
-  drawn += centred("", 160, "written " + known(bytes->written));
+  drawn += centred("", 190, "written " + known(bytes->written));
   constexpr double kApart = 3;
   return drawn + pipe(right - kApart, left + kApart, kReadAt, bytes->read, bytes->must_read, chart) +
          pipe(left + kApart, right - kApart, kWriteAt, bytes->written, bytes->must_write, chart);

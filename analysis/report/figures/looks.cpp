@@ -60,6 +60,12 @@ Look look_of(const std::string& name, std::optional<Algorithm> algorithm) {
   return {.color = kOthers[letters % std::size(kOthers)], .marker = kMarkers[letters % std::size(kMarkers)]};
 }
 
+std::string short_name(const std::string& name) {
+  constexpr std::size_t kLong = 20;
+  const std::string own = name.substr(name.starts_with("gpu:") ? 4 : 0);
+  return own.size() <= kLong ? own : own.substr(0, own.find(" ("));
+}
+
 Look FigureLooks::take(const std::string& name, std::optional<Algorithm> algorithm) {
   const auto known = by_name_.find(name);
   if (known != by_name_.end()) return known->second;

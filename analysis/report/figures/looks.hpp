@@ -65,7 +65,10 @@ struct Look {
 /// others, which its letters choose.
 Look look_of(const std::string& name, std::optional<Algorithm> algorithm = std::nullopt);
 
-/// The looks of one figure: those of the registry, with markers that tell apart what has one colour.
+/// What stands beside a line: the name without "gpu:" and, where that is long, without the orders.
+std::string short_name(const std::string& name);
+
+/// The looks of one plot: those of the registry, with markers that tell apart what has one colour.
 class FigureLooks {
  public:
   /// The one that `name` was given before, if it was.

@@ -232,7 +232,7 @@ Drawing draw(const RooflineChart& chart) {
   const auto [x, y] = axes(chart);
   std::vector<EndLabel> labels;
   for (const RooflineKernel& kernel : chart.kernels)
-    labels.push_back({0, 0, kernel.title, kernel.look.color});
+    labels.push_back({0, 0, short_name(kernel.title), kernel.look.color});
   const Frame frame(x, y, kPlotHeight, room_for(labels));
   std::string elements = frame.draw();
   for (const Roof& roof : chart.roofs) elements += draw_roof(roof, frame, x, y);
@@ -257,8 +257,8 @@ Drawing draw(const RooflineChart& chart) {
     entries.push_back({roof.label, fmt::format("<g class=\"{}\"><path class=\"{}\" d=\"M0 0H24\"/></g>",
                                                color_class(roof.color), roof_class(roof))});
   }
-  const Drawing below = legend(entries, frame.end());
-  return {frame.end() + below.height, elements + below.elements};
+  const Drawing below = legend(entries, frame.end() + 6);
+  return {frame.end() + 6 + below.height, elements + below.elements};
 }
 
 }  // namespace tilescope

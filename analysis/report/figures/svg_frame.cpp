@@ -88,7 +88,7 @@ std::string Frame::draw() const {
     const double half = text_width(label) / 2;
     const double centre = std::min(at, kDrawingWidth - half);
     if (centre - half < free_from) continue;
-    free_from = centre + half + 10;
+    free_from = centre + half + 5;
     labels += svg_text(centre, bottom + 17, label, Anchor::middle);
   }
   double free_above = 1e9;
@@ -131,12 +131,13 @@ std::string draw_labels(std::vector<EndLabel> labels, const Frame& frame) {
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const EndLabel& label = labels[i];
     const double at = frame.right + kLead;
+    drawn += fmt::format("<g class=\"{}\">", color_class(label.color));
     if (std::abs(places[i] - label.y) > kFar || frame.right - label.x > kLead) {
-      drawn += fmt::format("<path class=\"g\" d=\"M{} {}L{} {}\"/>\n", coordinate(label.x + 4),
+      drawn += fmt::format("<path class=\"lead\" d=\"M{} {}L{} {}\"/>", coordinate(label.x + 4),
                            coordinate(label.y), coordinate(at - 2), coordinate(places[i]));
     }
-    drawn += fmt::format("<text class=\"k {}\" x=\"{}\" y=\"{}\">{}</text>\n", color_class(label.color),
-                         coordinate(at), coordinate(places[i] + 4), escape_markup(label.text));
+    drawn += fmt::format("<text class=\"k\" x=\"{}\" y=\"{}\">{}</text></g>\n", coordinate(at),
+                         coordinate(places[i] + 4), escape_markup(label.text));
   }
   return drawn;
 }

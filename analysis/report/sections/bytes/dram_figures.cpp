@@ -55,7 +55,7 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs) {
   for (const RunSummary* run : runs) {
     const std::string title = title_in(runs, *run);
     LineSeries line{title, palette.take(title, run->algorithm), curve_of(*run)};
-    line.label = title.substr(0, title.find(" ("));
+    line.label = short_name(title);
     line.marker_every = std::max<int>(1, static_cast<int>(line.points.size()) / 7);
     chart.series.push_back(std::move(line));
     add_command(figure, *run);

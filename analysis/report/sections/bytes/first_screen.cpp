@@ -169,7 +169,7 @@ FlowBytes flow_of(const ReadWriteBytes& bytes, const RunSummary& run, double mul
           static_cast<double>(bytes.write_bytes),
           static_cast<double>(run.compulsory.read_bytes),
           static_cast<double>(run.compulsory.write_bytes),
-          format_ratio(multiple) + " must",
+          format_ratio(multiple),
           outcome_of_multiple(multiple)};
 }
 
@@ -212,7 +212,7 @@ std::optional<Figure> bytes_picture(const std::vector<RunSummary>& runs) {
   for (const RunSummary* run : shown) charts.push_back(flow_chart(*run));
   share_width(charts);
   const RunSummary& first = *shown.front();
-  Figure figure{"bytes-flow", "What moves between SMs, L2 and DRAM."};
+  Figure figure{"bytes-flow", "What moves between SMs, L2 and DRAM"};
   figure.caption = fmt::format(
       "{} on {}, {}. Arrows are as wide as bytes are many; their dark core is what must move, every input "
       "read once and every output written once: {}. Red is {:g}x and more, when half of the bytes are the "

@@ -46,13 +46,6 @@ std::string series_title(const Sweep& sweep, const SweepSeries& series) {
   return ambiguous ? series.label + " " + to_string(series.tile) : series.label;
 }
 
-/// What a line is called where it ends: without "gpu:" and, where that is long, without the orders.
-std::string end_label(const std::string& title) {
-  constexpr std::size_t kLong = 20;
-  const std::string name = title.substr(title.starts_with("gpu:") ? 4 : 0);
-  return name.size() <= kLong ? name : name.substr(0, name.find(" ("));
-}
-
 enum class Boundary : std::uint8_t { sm_l2, dram };
 
 /// Lines of every kernel at a boundary, as the model gives it and as markers what was measured, over `x`.
@@ -68,9 +61,9 @@ std::vector<LineSeries> boundary_lines(const Sweep& sweep, Boundary boundary, Va
                       totals(series, bytes, x)};
       if (line.points.empty()) continue;
       const bool named = std::ranges::any_of(lines, [&](const LineSeries& other) {
-        return other.label == end_label(title) && other.look.color == look.color;
+        return other.label == short_name(title) && other.look.color == look.color;
       });
-      if (!measured || !named) line.label = end_label(title);
+      if (!measured || !named) line.label = short_name(title);
       if (measured) {
         line.look.marker = dram ? Marker::cross : Marker::plus;
         line.look.line = false;
@@ -212,7 +205,7 @@ std::vector<LineSeries> legend_lines(bool measured) {
 
 /// What the panels show.
 std::string legend_of(const Sweep& sweep) {
-  std::string text = "Left: SM<->L2 by closed form. Right: DRAM, simulated, on the same axes.";
+  std::string text = "SM<->L2 by closed form, and DRAM, simulated, on the same axes.";
   return is_measured(sweep) ? text + " Crosses: both as counters measured them." : text;
 }
 
@@ -274,7 +267,6 @@ Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, in
                     const std::string& x_label, ValueOf x, std::string (*x_text)(std::int64_t)) {
   const bool by_length = x == seqlen_of;
   const Sweep& first = sweeps.front();
-  FigureLooks palette;
   struct Plot {
     const Sweep* sweep;
     Boundary boundary;
@@ -284,6 +276,7 @@ Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, in
   std::vector<LineSeries> all;
   std::vector<std::int64_t> values;
   for (const Sweep& sweep : sweeps) {
+    FigureLooks palette;  // of the two plots: what lies in another is told apart by its heading
     for (const Boundary boundary : {Boundary::sm_l2, Boundary::dram}) {
       std::vector<LineSeries> lines = boundary_lines(sweep, boundary, x, palette);
       if (lines.empty()) continue;

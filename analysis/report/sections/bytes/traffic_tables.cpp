@@ -99,8 +99,21 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   return Section{"summary", with_machines("Every kernel, problem by problem", rows), {table}};
 }
 
+namespace {
+
+std::size_t passes_of(const std::vector<const RunSummary*>& runs) {
+  std::size_t passes = 0;
+  for (const RunSummary* run : runs) passes += run->passes.size();
+  return passes;
+}
+
+}  // namespace
+
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
-  const std::vector<const RunSummary*> shown = tabled_runs(runs);
+  constexpr std::size_t kVeryLong = 1000;
+  std::vector<const RunSummary*> shown = tabled_runs(runs);
+  const std::size_t all = passes_of(shown);
+  if (all > kVeryLong) shown = headline_runs(runs);
   Section section{"passes", with_machines("Every pass", shown), {}};
   section.blocks.push_back(
       Paragraph{"One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. DRAM bytes "
@@ -130,6 +143,12 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
     }
   }
   if (table.rows.empty()) return std::nullopt;
+  if (const std::size_t left_out = all - passes_of(shown); left_out > 0) {
+    table.caption = fmt::format(
+        "{} of {} passes are left out: they are points of sweeps, whose sums by direction stand with every "
+        "kernel.",
+        left_out, all);
+  }
   section.blocks.push_back(std::move(table));
   return section;
 }

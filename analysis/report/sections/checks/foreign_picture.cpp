@@ -39,7 +39,7 @@ std::optional<double> add_multiple(FlowBytes& flow, const ReadWriteBytes& must) 
   if (!flow.read) return std::nullopt;
   const double multiple = flow.written ? (*flow.read + *flow.written) / (*flow.must_read + *flow.must_write)
                                        : *flow.read / *flow.must_read;
-  flow.multiple = format_ratio(multiple) + (flow.written ? " must" : " read");
+  flow.multiple = format_ratio(multiple);
   flow.outcome = outcome_of_multiple(multiple);
   return multiple;
 }
@@ -149,7 +149,7 @@ std::optional<Figure> foreign_picture(const std::vector<KernelRecord>& records,
   std::vector<FlowChart> charts;
   for (const ForeignKernel& kernel : kernels) charts.push_back(kernel.flows);
   share_width(charts);
-  Figure figure{"bytes-flow", "What moves between SMs, L2 and DRAM."};
+  Figure figure{"bytes-flow", "What moves between SMs, L2 and DRAM"};
   figure.caption =
       fmt::format("Bytes of a launch, by counters. Arrows are as wide as bytes are many{}.",
                   explained.empty()

@@ -185,15 +185,15 @@ std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,
   const std::size_t within = scored.within(), all = scored.judged.size();
   return Finding{
       "Is the model right?",
-      {{{{fmt::format("{} of {}", within, all)}}}},
-      fmt::format("**{}** {} of {} passes {} have DRAM reads within {:.0f} % of the measured ones; half are "
-                  "within {:.1f} %, and the worst is off by {} ({}).",
+      {{{{fmt::format("{} of {}", within, all)},
+         {percent_off(scored.worst()), "at worst", within == all ? Outcome::good : Outcome::bad}}}},
+      fmt::format("**{}** {} of {} passes {} have DRAM reads within {:.0f} % of the measured ones ({}). Half "
+                  "are within {:.1f} %.",
                   within == all      ? "Yes."
                   : 2 * within > all ? "Mostly."
                                      : "No.",
                   within, all, held_out ? "to which nothing was fitted" : "(the model was fitted to some)",
-                  100 * kTolerance, 100 * scored.median(), percent_off(scored.worst()),
-                  fmt::join(machines, ", ")),
+                  100 * kTolerance, fmt::join(machines, ", "), 100 * scored.median()),
       within == all      ? Outcome::good
       : 2 * within > all ? Outcome::mixed
                          : Outcome::bad,

@@ -166,7 +166,7 @@ std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim
     }
     if (line.points.size() < 3) continue;
     line.look = looks.take(label, algorithm);
-    line.label = label;
+    line.label = short_name(label);
     chart.series.push_back(std::move(line));
   }
   if (chart.series.size() < 2) return std::nullopt;
@@ -292,8 +292,9 @@ Outcome outcome_of(double ratio) { return ratio >= kNearlyAsFast ? Outcome::good
 
 std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
   double slowest = 0, worst_of_all = HUGE_VAL;
+  int problems = 0;
   FindingLine ratios;
-  std::vector<std::string> passes;
+  std::vector<std::string> worsts;
   std::string device;
   for (const DeviceRuns& group : runs_beside_peers(runs)) {
     const auto [ratio, worst, count] = against_fastest_peer(group);
@@ -302,8 +303,8 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
     worst_of_all = std::min(worst_of_all, worst);
     ratios.amounts.push_back(
         {format_ratio(ratio), std::string(to_string(group.direction)), outcome_of(ratio)});
-    passes.push_back(fmt::format("{} {} over {} problems, {} at worst", format_ratio(ratio),
-                                 to_string(group.direction), count, format_ratio(worst)));
+    worsts.push_back(fmt::format("{} {}", format_ratio(worst), to_string(group.direction)));
+    problems = std::max(problems, count);
     device = group.record->machine.name.value_or("unknown device");
   }
   if (ratios.amounts.empty()) return cpu_speed_verdict(runs);
@@ -316,9 +317,10 @@ std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
   return Finding{
       "How fast are they?",
       {ratios},
-      fmt::format("**{}** Our fastest kernel's rate over that of the fastest library beside it, geometric "
-                  "means: {} ({}).",
-                  verdict, fmt::join(passes, "; "), device),
+      fmt::format(
+          "**{}** The rate of our fastest kernel over that of the fastest library, geometric means over "
+          "{} problems ({}). At worst it is {}.",
+          verdict, problems, device, fmt::join(worsts, ", ")),
       outcome_of(slowest),
       "device-speed"};
 }

@@ -142,7 +142,8 @@ std::vector<std::string> boundary_names(const Subjects& subjects) {
 
 /// @param work the kernel's amount of what the axes count
 template <typename Work>
-RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, FigureLooks& looks, Work work) {
+RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Work work) {
+  FigureLooks looks;
   std::vector<const RunSummary*> runs;
   for (const RooflineSubject& subject : subjects) runs.push_back(subject.run);
   RooflineChart chart;
@@ -176,13 +177,13 @@ Figure named_figure(const char* name, const char* title, const Subjects& subject
 
 std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 
-Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, FigureLooks& looks) {
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
   Figure figure = named_figure("roofline", "Roofline", subjects, ceilings);
   figure.caption =
       "Higher is faster, further right the same work with fewer bytes; a bar that touches a roof is limited "
       "by it.";
   RooflineChart chart =
-      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate), looks,
+      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate),
                [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
   chart.x_label = "Operational intensity (FLOP per byte at the boundary)";
   chart.y_label = "Useful FLOP per second";
@@ -198,7 +199,7 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, Fi
   return figure;
 }
 
-std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, FigureLooks& looks) {
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings) {
   std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
   std::vector<Roof> roofs =
       roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
@@ -207,7 +208,7 @@ std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& c
   figure.caption =
       "The work is exponentials alone, under the rate at which the SMs compute them; a bar far below every "
       "roof is limited by something else.";
-  RooflineChart chart = chart_of(subjects, std::move(roofs), looks, [](const RooflineSubject& subject) {
+  RooflineChart chart = chart_of(subjects, std::move(roofs), [](const RooflineSubject& subject) {
     return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
   });
   chart.x_label = "Exponentials (warp instructions) per byte at the boundary";

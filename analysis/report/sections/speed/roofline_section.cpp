@@ -146,12 +146,12 @@ Subjects run_alike(const Subjects& subjects) {
   return alike;
 }
 
-void add_figures(Section& section, const Group& group, FigureLooks& looks) {
+void add_figures(Section& section, const Group& group) {
   for (const Subjects* side : {&group.forward, &group.backward}) {
     if (side->empty()) continue;
     const Subjects subjects = run_alike(*side);
-    add_to_figure(section, roofline_figure(subjects, group.ceilings, looks));
-    if (auto figure = instruction_figure(subjects, group.ceilings, looks)) {
+    add_to_figure(section, roofline_figure(subjects, group.ceilings));
+    if (auto figure = instruction_figure(subjects, group.ceilings)) {
       add_to_figure(section, std::move(*figure));
     }
   }
@@ -191,9 +191,8 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
                 "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
                 "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
                 "takes a kernel's work longest, and the share of each that the kernel reaches."});
-  FigureLooks looks;
   for (const Group& group : groups_of(most_representative(group_by_problem(drawn_runs(runs)), kMostDrawn)))
-    add_figures(section, group, looks);
+    add_figures(section, group);
   const std::vector<Group> groups = groups_of(group_by_problem(tabled_runs(runs)));
   add_tables(section, groups);
   std::vector<std::string> machines;
