@@ -114,6 +114,9 @@ Document make_report(const ReportRecords& all) {
   add(document, SectionGroup::others,
       {several_gpus_section(all.distributed, all.distributed_peers, all.ceilings),
        explain_section(all.explained), kernel_section(all.kernels), record_section(sources)});
+  if (document.sections.size() <= kFewSections) {
+    for (Section& section : document.sections) section.open = true;
+  }
   return document;
 }
 

@@ -29,12 +29,23 @@ struct ReportArguments {
   std::vector<std::string> holdout;
   std::vector<std::string> baseline;
   std::string section;
+  bool pdf = false;
 };
 
 /// How a text at `file` reaches `folder`.
 std::string relative_folder(const std::string& file, const fs::path& folder) {
   const fs::path base = fs::absolute(file).lexically_normal().parent_path();
   return fs::absolute(folder).lexically_normal().lexically_relative(base).generic_string();
+}
+
+/// NAME.pdf of each NAME.svg.
+void add_pdf_figures(std::vector<ReportFile>& files) {
+  const std::size_t svg_and_pages = files.size();
+  for (std::size_t i = 0; i < svg_and_pages; ++i) {
+    fs::path path = files[i].path;
+    if (path.extension() == ".svg")
+      files.push_back({path.replace_extension(".pdf").string(), to_pdf(files[i].contents)});
+  }
 }
 
 int run_report(const ReportArguments& arguments, const CommandContext& context) {
@@ -58,6 +69,7 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   const Document document = arguments.section.empty() ? whole : with_section_alone(whole, arguments.section);
 
   std::vector<ReportFile> files = report_files(document);
+  if (arguments.pdf) add_pdf_figures(files);
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();
   for (const std::string& path : arguments.fill) {
     const std::string figures = relative_folder(path, fs::path(arguments.out) / kFigureFolder);
@@ -80,9 +92,9 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
 
 void add_report_command(CLI::App& app, CommandContext& context) {
   const auto arguments = std::make_shared<ReportArguments>();
-  CLI::App& command =
-      add_command(app, context, "report", "figures and tables from records, as HTML and as Markdown with SVG",
-                  [arguments, &context] { return run_report(*arguments, context); });
+  CLI::App& command = add_command(app, context, "report",
+                                  "figures and tables from records, as HTML and as Markdown with SVG or PDF",
+                                  [arguments, &context] { return run_report(*arguments, context); });
   add_value(command, "records", arguments->records, "RECORD",
             "records that other commands wrote with --json");
   add_value(command, "--holdout", arguments->holdout, "RECORD...",
@@ -93,6 +105,7 @@ void add_report_command(CLI::App& app, CommandContext& context) {
       ->expected(1, CLI::detail::expected_max_vector_size);
   add_value(command, "--section", arguments->section, "NAME",
             "this section alone; its name is its anchor in report.html#NAME");
+  command.add_flag("--pdf", arguments->pdf, "the figures as PDF, too; needs rsvg-convert (librsvg2-bin)");
   add_value(command, "--out", arguments->out, "DIR", "folder to write into; default report")
       ->capture_default_str();
   add_value(command, "--fill", arguments->fill, "FILE",

@@ -204,7 +204,6 @@ struct HtmlWriter {
 
 /// Where in the page which group and section stands; empty where there is little to find.
 std::string contents_html(const Document& document) {
-  constexpr std::size_t kFewSections = 3;
   if (document.sections.size() <= kFewSections) return "";
   std::string html =
       "<nav class=\"contents\" aria-label=\"Contents\">\n<details open><summary>Contents</summary>\n<ul>\n";

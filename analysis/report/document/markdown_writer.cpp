@@ -67,17 +67,21 @@ struct MarkdownWriter {
     const bool begun = table.rows.size() > kMostPrintedRows;
     const bool folded = table.rows.size() > kMostOpenRows && !begun;
     if (folded) text += fmt::format("<details><summary>{} rows</summary>\n\n", table.rows.size());
-    for (const Table::Column& column : table.columns) text += "| " + cell(column.header) + " ";
-    text += "|\n";
-    for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
-    text += "|\n";
     const std::size_t printed = begun ? kMostOpenRows : table.rows.size();
-    for (std::size_t i = 0; i < printed; ++i) add_row(table.rows[i], table.columns.size());
+    add_table(table, printed);
     text += folded ? "\n</details>\n\n" : "\n";
     if (begun) {
       text += fmt::format("The other {} rows stand in report.html, which `tilescope report` writes too.\n\n",
                           table.rows.size() - printed);
     }
+  }
+
+  void add_table(const Table& table, std::size_t rows) {
+    for (const Table::Column& column : table.columns) text += "| " + cell(column.header) + " ";
+    text += "|\n";
+    for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
+    text += "|\n";
+    for (std::size_t i = 0; i < rows; ++i) add_row(table.rows[i], table.columns.size());
   }
 
   void add_row(const std::vector<std::string>& row, std::size_t columns) {
@@ -97,6 +101,7 @@ struct MarkdownWriter {
 
 /// A line a group.
 std::string contents_lines(const Document& document) {
+  if (document.sections.size() <= kFewSections) return "";
   std::string text;
   const Section* before = nullptr;
   for (const Section& section : document.sections) {
@@ -144,11 +149,19 @@ constexpr std::string_view kOpen = "<!-- generated: ";
 constexpr std::string_view kOpenEnd = " -->";
 constexpr std::string_view kClose = "<!-- /generated -->";
 
+/// Open however long it is.
+std::string as_table(const Table& table) {
+  MarkdownWriter writer;
+  writer.add_table(table, table.rows.size());
+  return writer.text + "\n";
+}
+
 std::string part_of(const std::string& source, const Document& document, std::string_view name,
                     std::string_view figure_folder) {
   if (name == "verdicts" && document.verdicts.empty()) return "The records give no verdict.\n\n";
   if (name == "verdicts") return to_markdown(Block{verdict_table(document)}, figure_folder) + "\n";
-  std::vector<std::string> names = {"verdicts"};
+  if (name == "glossary") return as_table(glossary_table());
+  std::vector<std::string> names = {"verdicts", "glossary"};
   if (document.picture && document.picture->name == name)
     return to_markdown(Block{*document.picture}, figure_folder) + "\n";
   if (document.picture) names.push_back(document.picture->name);

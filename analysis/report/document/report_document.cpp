@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <sstream>
 
 #include "analysis/report/document/report_document.hpp"
 #include "common/errors.hpp"
@@ -94,6 +95,16 @@ Table verdict_table(const Document& document) {
   Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
   for (const Finding& verdict : document.verdicts) {
     table.rows.push_back({verdict.question, "**" + verdict.figures() + "**", verdict.sentence});
+  }
+  return table;
+}
+
+Table glossary_table() {
+  Table table{"", {{"word"}, {"means"}}, {}};
+  std::istringstream lines{std::string(embedded_file("templates/glossary.txt"))};
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t bar = line.find(" | ");
+    table.rows.push_back({line.substr(0, bar), line.substr(bar + 3)});
   }
   return table;
 }

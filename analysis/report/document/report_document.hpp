@@ -89,6 +89,9 @@ enum class SectionGroup : std::uint8_t { bytes, model, speed, checks, others };
 inline constexpr std::size_t kSectionGroups = 5;
 const char* title_of(SectionGroup group);
 
+/// So many have no contents: a reader sees them.
+inline constexpr std::size_t kFewSections = 3;
+
 struct Section {
   std::string name;  // anchor
   std::string title;
@@ -144,6 +147,9 @@ std::string to_markdown(const Document& document, std::string_view figure_folder
 /// The questions that the report opens with, a row each.
 Table verdict_table(const Document& document);
 
+/// What the words of reports and commands mean, a row each, in the order in which one meets them.
+Table glossary_table();
+
 /// The document with one of its sections alone. @throws BadInput on another name, naming those it has
 Document with_section_alone(Document document, std::string_view name);
 
@@ -153,6 +159,9 @@ std::string to_markdown(const Block& block, std::string_view figure_folder);
 /// A whole SVG document of the figure: its panels side by side, its legend below, without what a script
 /// reads.
 std::string to_svg(const Figure& figure);
+
+/// The same as PDF. @throws MachineLacks without the program that converts it, naming its package
+std::string to_pdf(const std::string& svg);
 
 /// The caption, which the title of a single panel opens: what is drawn, where no panel beside it needs a
 /// heading.

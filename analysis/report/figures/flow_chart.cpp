@@ -54,8 +54,8 @@ std::string flow(double left, double right, const std::optional<FlowBytes>& byte
   };
   if (!bytes) return centred("", 124, "not counted");
   constexpr const char* outcomes[] = {"v good", "v mixed", "v bad", "v"};
-  const auto known = [](const std::optional<double>& amount) {
-    return amount ? format_bytes(*amount) : std::string("not counted");
+  const auto known = [](const char* way, const std::optional<double>& amount) {
+    return amount ? way + format_bytes(*amount) : std::string("not counted");
   };
   const std::string sum =
       bytes->read && bytes->written ? format_bytes(*bytes->read + *bytes->written) : std::string();
@@ -66,8 +66,8 @@ std::string flow(double left, double right, const std::optional<FlowBytes>& byte
     const double must = bytes->must_read.value_or(0) + (whole ? bytes->must_write.value_or(0) : 0);
     drawn += centred("", 43, "of " + format_bytes(must));
   }
-  drawn += centred("", 62, "read " + known(bytes->read));
-  drawn += centred("", 190, "written " + known(bytes->written));
+  drawn += centred("", 62, known("read ", bytes->read));
+  drawn += centred("", 190, known("written ", bytes->written));
   constexpr double kApart = 3;
   return drawn + pipe(right - kApart, left + kApart, kReadAt, bytes->read, bytes->must_read, chart) +
          pipe(left + kApart, right - kApart, kWriteAt, bytes->written, bytes->must_write, chart);

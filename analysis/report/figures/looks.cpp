@@ -27,6 +27,7 @@ constexpr NamedLook kLooks[] = {
     {"pytorch:cudnn", {.color = Color::brown, .marker = Marker::diamond}},
     {"pytorch:efficient", {.color = Color::olive, .marker = Marker::triangle_down}},
     {"pytorch:math", {.color = Color::dark, .marker = Marker::circle}},
+    {"flash-attn:flash4", {.color = Color::dark, .marker = Marker::triangle}},
     {"triton:plain", {.color = Color::teal, .marker = Marker::star}},
     {"triton:tuned", {.color = Color::teal, .marker = Marker::pentagon}},
     {"ring", {.color = Color::teal, .marker = Marker::circle}},

@@ -79,7 +79,9 @@ Drawing draw(const LineChart& chart, bool with_legend) {
                  [&frame](const ChartPoint& point) { return std::pair(frame.x(point.x), frame.y(point.y)); }),
       frame);
   for (const ChartNote& note : chart.notes) {
-    drawing.elements += svg_text(frame.x(note.at.x) + 8, frame.y(note.at.y), note.text);
+    drawing.elements +=
+        fmt::format("<text class=\"q\" x=\"{}\" y=\"{}\">{}</text>\n", coordinate(frame.x(note.at.x) + 8),
+                    coordinate(frame.y(note.at.y)), escape_markup(note.text));
   }
   if (!with_legend) return drawing;
   const Drawing below = draw_legend(chart.series);

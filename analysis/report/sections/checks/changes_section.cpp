@@ -31,7 +31,7 @@ struct Change {
   }
   std::string name() const {
     const std::string where = where_in_words(*run, metric.where);
-    return fmt::format("{}, {} {}", run->kernel, where, metric.metric->name());
+    return fmt::format("{}, {} {}", short_name(run->kernel), where, metric.metric->key);
   }
 };
 
@@ -162,7 +162,7 @@ std::optional<Finding> changes_verdict(const std::vector<RunRecord>& base,
                     : less > 0 ? Outcome::mixed
                                : Outcome::bad;
   const RecordDiff& diff = comparison.diff;
-  finding.sentence = fmt::format("{} runs are in both, {} only in the baseline, {} only here.",
+  finding.sentence = fmt::format("Runs in both: {}; only in the baseline: {}; only here: {}.",
                                  diff.common.size(), diff.only_base.size(), diff.only_now.size());
   if (less > 0) finding.sentence += fmt::format(" Most less: {}.", change_text(comparison.changes.back()));
   if (more > 0) finding.sentence += fmt::format(" Most more: {}.", change_text(comparison.changes.front()));

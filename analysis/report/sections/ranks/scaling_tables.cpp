@@ -116,7 +116,7 @@ std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& recor
       LineChart chart;
       FigureLooks looks;
       for (auto& [schedule, line] : lines) {
-        line.title = schedule;
+        line.title = line.label = schedule;
         line.look = looks.take(schedule);
         chart.series.push_back(line);
       }
