@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/report/sections/checks/emulated_lines.hpp"
@@ -183,7 +184,14 @@ std::optional<Section> explain_section(const std::vector<ExplainRecord>& records
     for (const CollectionFacts& collection : record.collections) {
       facts += fmt::format("; {} ({})", collection.device, collection.chip);
     }
-    section.blocks.push_back(Paragraph{fmt::format("**{}**", facts)});
+    std::string must;
+    for (const Direction direction : record.directions) {
+      must +=
+          fmt::format("{}{} {}", must.empty() ? "" : ", ",
+                      format_bytes(static_cast<double>(compulsory_bytes(record.problem, direction).total())),
+                      to_string(direction));
+    }
+    section.blocks.push_back(Paragraph{fmt::format("**{}**. Must move: {}.", facts, must)});
     section.blocks.push_back(explanation_table(record));
     section.blocks.push_back(CommandLines{{command_text(record.command), command_text(record.argv)}});
   }

@@ -137,19 +137,14 @@ std::optional<Figure> link_roofline_figure(const std::vector<DistributedRecord>&
     const auto roofs = link_roofs(record, record.runs.front().problem.dtype);
     if (!roofs) continue;
     std::map<std::pair<std::string, std::string>, LineSeries> lines;
-    std::map<std::string, std::size_t> seen;
-    constexpr Color kColors[] = {Color::blue,  Color::vermilion, Color::green,
-                                 Color::amber, Color::purple,    Color::sky};
     double most = 10 * roofs->peak / roofs->link;
     for (const LinkSubject& subject : subjects) {
-      const std::size_t number = seen.emplace(subject.schedule, seen.size()).first->second;
       const bool forward = subject.pass == "forward";
       LineSeries& line = lines[{subject.schedule, subject.pass}];
       line.title = subject.schedule + ", " + subject.pass;
-      line.look = {.color = kColors[number % std::size(kColors)],
-                   .marker = forward ? Marker::circle : Marker::square,
-                   .filled = forward,
-                   .dash = forward ? Dash::solid : Dash::dashed};
+      line.look = look_of(subject.schedule);
+      line.look.filled = forward;
+      line.look.dash = forward ? Dash::solid : Dash::dashed;
       line.points.push_back({subject.intensity, subject.flops_per_second});
       most = std::max(most, 2 * subject.intensity);
     }

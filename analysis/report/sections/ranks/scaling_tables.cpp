@@ -119,10 +119,10 @@ std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& recor
               {static_cast<double>(key.second), 100 * pass->predicted->efficiency});
       }
       LineChart chart;
-      KernelLooks looks;
+      FigureLooks looks;
       for (auto& [schedule, line] : lines) {
-        line.title = schedule;
-        line.look = looks.take(std::nullopt, schedule);
+        line.title = line.label = schedule;
+        line.look = looks.take(schedule);
         chart.series.push_back(line);
       }
       chart.x = doubling_axis("GPUs", {marks.begin(), marks.end()},
