@@ -47,7 +47,7 @@ std::optional<Divergence> other_pass(const TileProgram& program, const PassLog& 
 
 /// At the tile of the pass that an element of one of its tensors lies in.
 Divergence at_element(const TileProgram& program, TensorName name, std::int64_t index, std::string detail) {
-  const TensorExtent extent = tensor_extent(program.problem, name);
+  const TensorExtent extent = program.extent(name);
   const std::int64_t row = index / extent.cols % extent.rows, plane = index / extent.cols / extent.rows;
   Divergence divergence{.pass = program.name,
                         .quantity = std::string(to_string(name)),

@@ -15,6 +15,9 @@ constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         
 constexpr Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes;
   if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};
+  if (algorithm == Algorithm::flash2) {
+    forward = forward | FeatureSet{Feature::split_keys, Feature::packed_heads};
+  }
   return {.forward = forward, .backward = kBackwardFeatures};
 }
 

@@ -45,10 +45,10 @@ Tensor Tensor::as(ElementType dtype) const {
   return copy;
 }
 
-Tensor& TensorSet::allocate(TensorName name) {
-  const TensorExtent extent = tensor_extent(problem_, name);
+Tensor& TensorSet::allocate(TensorName name, std::int64_t splits) {
+  const TensorExtent extent = tensor_extent(problem_, name, splits);
   Tensor& tensor = (*this)[name];
-  const Shape shape{extent.batch, extent.heads, extent.rows, extent.cols};
+  const Shape shape{extent.splits * extent.batch, extent.heads, extent.rows, extent.cols};
   if (tensor.shape() != shape || tensor.dtype() != extent.dtype) tensor = Tensor(shape, extent.dtype);
   tensor.poison();
   return tensor;

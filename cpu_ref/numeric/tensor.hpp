@@ -75,8 +75,8 @@ class TensorSet {
   Tensor& operator[](TensorName name) { return tensors_[static_cast<std::size_t>(name)]; }
   const Tensor& operator[](TensorName name) const { return tensors_[static_cast<std::size_t>(name)]; }
   /// Allocates `name`, or takes the storage it has, with the extent that tensor_extent() gives, poisoned
-  /// with NaN.
-  Tensor& allocate(TensorName name);
+  /// with NaN. Partial results have the batch entries of one split after those of another.
+  Tensor& allocate(TensorName name, std::int64_t splits = 1);
   /// The descales of q, k or v (descale_shape(), descales.hpp); empty: 1.
   Tensor& descales(TensorName of) { return descales_[static_cast<std::size_t>(of)]; }
   const Tensor& descales(TensorName of) const { return descales_[static_cast<std::size_t>(of)]; }

@@ -24,15 +24,17 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 }
 
 void set_grid(TileProgram& program, const ProgramOptions& options) {
-  const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.problem.heads;
+  const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.q_heads();
+  const int splits = program.stores_partials() ? program.splits.count : 1;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
   const bool own_sections = fused && options.fused_swizzled_heads > 0;
   program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
-                  .num_heads = static_cast<int>(program.problem.batch * heads),
+                  .num_heads = static_cast<int>(program.problem.batch * heads * splits),
                   .swizzled_heads = own_sections ? options.fused_swizzled_heads : options.swizzled_heads,
                   .order = options.order,
                   .longest_is_last = program.axis == Axis::q,
-                  .ctas_per_wave = options.ctas_per_wave};
+                  .ctas_per_wave = options.ctas_per_wave,
+                  .num_splits = splits};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.
@@ -140,7 +142,19 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.phases = {{load(k), load(v)}};
   forward.epilogue = {store(out), store(lse)};
   forward.matmuls = 2;
-  return {forward};
+  forward.pack_gqa = options.pack_gqa;
+  const std::int64_t q_tiles = problem.batch * forward.q_heads() * forward.num_blocks();
+  forward.splits = split_keys(options.splits, q_tiles, num_n_blocks(problem.band(), forward.tile),
+                              forward.tile.block_n);
+  if (forward.splits.count == 1) return {forward};
+  forward.epilogue = {store(out_partial), store(lse_partial)};
+  TileProgram combine = make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
+  combine.phases = {{load(out_partial), load(lse_partial)}};
+  combine.epilogue = {store(out), store(lse)};
+  combine.pack_gqa = options.pack_gqa;
+  combine.splits = forward.splits;
+  combine.scan = Scan::ascending;
+  return {forward, combine};
 }
 
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
@@ -238,6 +252,21 @@ void check_slices(Algorithm algorithm, const TileProgram& program) {
          std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n));
 }
 
+/// What splits keys or packs heads streams the tiles of FlashAttention-2's forward pass, and takes them whole.
+void check_splits(Algorithm algorithm, const AttentionProblem& problem, const ProgramOptions& options) {
+  const bool splits = options.splits.kind != SplitPolicy::Kind::none;
+  if (!splits && !options.pack_gqa) return;
+  const auto refuse = [&](const std::string& why) {
+    if (splits) throw BadInput("splits", to_string(options.splits), "must be none: " + why);
+    throw BadInput("pack-gqa", "on", "must be off: " + why);
+  };
+  if (algorithm != Algorithm::flash2) refuse(std::string(to_string(algorithm)) + " has no such order");
+  if (options.diagonal_slices > 1) refuse("diagonal-slices is " + std::to_string(options.diagonal_slices));
+  if (options.pack_gqa && problem.descales.by_block()) {
+    throw BadInput("pack-gqa", "on", "must be off: descales of blocks are those of a head's rows");
+  }
+}
+
 }  // namespace
 
 std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction,
@@ -245,6 +274,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
   validate(problem);
   for (const PassOptions& pass : options.passes) check_tile("tile", pass.tile);
   const bool forward = direction == Direction::forward;
+  if (forward) check_splits(algorithm, problem, options);
   std::vector<TileProgram> programs;
   switch (algorithm) {
     case Algorithm::standard:

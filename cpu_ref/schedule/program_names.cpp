@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::array<std::string_view, kNumTensors> kTensorNames = {
     "q",  "k",  "v",         "out",      "lse",      "row_max",  "row_sum", "dout",  "delta",  "dq",
-    "dk", "dv", "out_accum", "dq_accum", "dk_accum", "dv_accum", "scores",  "probs", "dprobs", "dscores"};
+    "dk", "dv", "out_accum", "dq_accum", "dk_accum", "dv_accum", "scores",  "probs", "dprobs", "dscores", "out_partial", "lse_partial"};
 
 constexpr std::string_view kPassNames[] = {"forward", "delta",   "dkdv",    "dq",      "dkdvdq", "dqdkdv",
                                            "init",    "convert", "scores",  "softmax", "output", "dv",
-                                           "dprobs",  "dscores", "dq_gemm", "dk_gemm"};
+                                           "dprobs",  "dscores", "dq_gemm", "dk_gemm", "combine"};
 
 /// Which of the values has the name `text`.
 /// @throws BadInput  "FIELD = TEXT: must be ALLOWED"

@@ -94,19 +94,38 @@ TILESCOPE_HOST_DEVICE constexpr TileRange tile_range(int begin, int end, int ful
 }
 }  // namespace detail
 
+namespace detail {
+/// The kv tiles that queries [first_row, last_row] must visit.
+/// @param ragged  whether they are fewer than a tile has rows: then none is full
+TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles_of_rows(const VisibleBand& band, TileShape tile,
+                                                           int first_row, int last_row, bool ragged) {
+  const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
+  const int last = band.last_key(last_row);
+  if (last < first) return {};
+  const int full_keys = ragged ? 0 : max_of(0, band.last_key(first_row) + 1);
+  const int begin = first / tile.block_n;
+  const int end = last / tile.block_n + 1;
+  return tile_range(begin, end, ceil_div(band.first_key(last_row), tile.block_n), full_keys / tile.block_n);
+}
+}  // namespace detail
+
 /// The kv tiles that q tile `m_block` must visit.
 TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, TileShape tile, int m_block) {
   const int first_row = m_block * tile.block_m;
   const int last_row = min_of(band.seqlen_q, first_row + tile.block_m) - 1;
-  const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
-  const int last = band.last_key(last_row);
-  if (last < first) return {};
-  const bool ragged = first_row + tile.block_m > band.seqlen_q;
-  const int full_keys = ragged ? 0 : max_of(0, band.last_key(first_row) + 1);
-  const int begin = first / tile.block_n;
-  const int end = last / tile.block_n + 1;
-  return detail::tile_range(begin, end, ceil_div(band.first_key(last_row), tile.block_n),
-                            full_keys / tile.block_n);
+  return detail::kv_tiles_of_rows(band, tile, first_row, last_row, first_row + tile.block_m > band.seqlen_q);
+}
+
+/// The same of a q tile of packed rows, band.seqlen_q of each of several heads one after the other. Where one
+/// holds the end of a head and the beginning of the next, it visits what all queries must.
+TILESCOPE_HOST_DEVICE constexpr TileRange packed_kv_tiles(const VisibleBand& band, TileShape tile,
+                                                          int packed_rows, int m_block) {
+  const int first = m_block * tile.block_m;
+  const int last = min_of(packed_rows, first + tile.block_m) - 1;
+  const bool one_head = first / band.seqlen_q == last / band.seqlen_q;
+  const int first_query = one_head ? first % band.seqlen_q : 0;
+  const int last_query = one_head ? last % band.seqlen_q : band.seqlen_q - 1;
+  return detail::kv_tiles_of_rows(band, tile, first_query, last_query, first + tile.block_m > packed_rows);
 }
 
 /// The q tiles that kv tile `n_block` must visit: the transpose of kv_tiles.
@@ -176,11 +195,12 @@ struct WorkItem {
 /// The grid of a pass and the order in which it is issued.
 struct Grid {
   int num_blocks = 1;      // tiles of the owned axis
-  int num_heads = 1;       // batch * heads
+  int num_heads = 1;       // batch * heads * splits of the keys
   int swizzled_heads = 1;  // head_swizzled only
   TileOrder order = TileOrder::row_major;
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
   int ctas_per_wave = 1;         // of a sawtooth scan: CTAs that run at once
+  int num_splits = 1;            // of the keys: those of a head stand side by side
 
   /// Whether all blocks of a head come before those of the next.
   constexpr bool heads_in_turn() const {
@@ -227,15 +247,19 @@ struct CtaWork {
   int first_head = 0, end_head = 0;
   int first_block = 0, end_block = 0;
   int wave_parity = 0;  // of a sawtooth scan
+  int split = 0;        // of the keys
   constexpr bool operator==(const CtaWork&) const = default;
 };
 
 /// The one decoding of a grid, on host and device: what belongs to its `index`-th work item. `blocks` of the
 /// owned axis each: one, or all of them where one CTA works through a whole head.
-template <typename Index>
+/// @tparam kSplits  whether the keys may be split: a kernel that never does spares itself a division
+template <bool kSplits = false, typename Index>
 TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts heads, CtaHeads counted,
                                                  int blocks, Index index) {
-  const WorkItem item = grid.item(index);
+  WorkItem item = grid.item(index);
+  const int split = kSplits ? item.head % grid.num_splits : 0;
+  if (kSplits) item.head /= grid.num_splits;
   const bool by_kv_head = counted == CtaHeads::kv;
   const int heads_here = by_kv_head ? heads.kv : heads.query;
   const int head = item.head % heads_here;
@@ -247,7 +271,8 @@ TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts he
           first_head + (by_kv_head ? heads.group_size() : 1),
           item.block * blocks,
           (item.block + 1) * blocks,
-          item.wave_parity};
+          item.wave_parity,
+          split};
 }
 
 /// The inner tile at position `step` of a walk over `range`.

@@ -89,6 +89,8 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
     if (other->name == kernel.name) continue;  // by itself it may take it
     ProgramOptions own = other->default_options(problem);
     own.diagonal_slices = options.diagonal_slices;
+    own.splits = options.splits;
+    own.pack_gqa = options.pack_gqa;
     if (other->refusal(problem, direction, own)) continue;
     able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
   }
