@@ -8,6 +8,7 @@
 
 #include "analysis/explain/launch_evidence.hpp"
 #include "analysis/explain/next_steps.hpp"
+#include "analysis/model/counts/roofline.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
@@ -15,12 +16,18 @@ namespace {
 
 const char* verdict_word(const KernelFit& fit) {
   switch (fit.agreement) {
-    case Agreement::explained: return "explained";
-    case Agreement::not_certain: return "not certain";
-    case Agreement::reads_only: return "reads explained";
-    case Agreement::writes_only: return "writes explained";
-    case Agreement::unexplained: return "not explained";
-    case Agreement::no_attention: return "no attention kernel";
+    case Agreement::explained:
+      return "explained";
+    case Agreement::not_certain:
+      return "not certain";
+    case Agreement::reads_only:
+      return "reads explained";
+    case Agreement::writes_only:
+      return "writes explained";
+    case Agreement::unexplained:
+      return "not explained";
+    case Agreement::no_attention:
+      return "no attention kernel";
   }
   return "";
 }
@@ -38,6 +45,11 @@ std::string verdict_of(const KernelFit& fit) {
   const ProgramFit& best = fit.programs.front();
   text += fit.agreement == Agreement::unexplained ? ", nearest: " : ": ";
   text += program_text(best);
+  for (const NamedCause& cause : fit.causes) {
+    if (cause.name == "spills" && fit.best && 10 * cause.bytes > fit.best->bytes.write_bytes) {
+      text += ", with " + format_bytes(static_cast<double>(cause.bytes)) + " of spills";
+    }
+  }
   if (fit.chance) text += fmt::format("; {:.1f} % by chance", 100 * *fit.chance);
   if (best.posterior > 0 && best.posterior < 0.995) {
     text += fmt::format("; {:.0f} % of what fits", 100 * best.posterior);
@@ -52,8 +64,8 @@ void set_must(LaunchAnswer& answer, const ExplainRecord& record, const KernelFit
     answer.must_from = "--reads and --writes";
     return;
   }
-  const bool known = fit.best && fit.agreement != Agreement::unexplained &&
-                     fit.agreement != Agreement::no_attention;
+  const bool known =
+      fit.best && fit.agreement != Agreement::unexplained && fit.agreement != Agreement::no_attention;
   if (!known) return;
   answer.must = fit.best->must;
   answer.must_from = fit.best->name;
@@ -64,8 +76,7 @@ void add_program_causes(std::vector<AnswerCause>& causes, const CandidateProgram
   const auto add = [&causes](const char* name, bool reads, std::int64_t bytes) {
     if (bytes != 0) causes.push_back({name, Boundary::sm_l2, reads, bytes, "closed form"});
   };
-  add("tiles read again", true,
-      program.bytes.read_bytes - program.filled_bytes - program.must.read_bytes);
+  add("tiles read again", true, program.bytes.read_bytes - program.filled_bytes - program.must.read_bytes);
   add("boxes beyond the tensors", true, program.filled_bytes);
   const std::int64_t more = program.bytes.write_bytes - program.must.write_bytes;
   add(program.reduce_bytes > 0 ? "sums added to again" : "tiles written again", false, more);
@@ -82,6 +93,7 @@ void add_causes(LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit
       std::int64_t rest = (reads ? answer.sm_l2.read_bytes : answer.sm_l2.write_bytes) -
                           (reads ? answer.must->read_bytes : answer.must->write_bytes);
       for (const AnswerCause& cause : answer.causes) rest -= cause.reads == reads ? cause.bytes : 0;
+      (reads ? answer.left_over.read_bytes : answer.left_over.write_bytes) = rest;
       const char* name = rest < 0 && metric_of(kernel, "l1_load_hit_bytes").value_or(0) >= -rest && reads
                              ? "served by L1"
                              : "left over";
@@ -96,22 +108,30 @@ void add_causes(LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit
       }
     };
     beyond(true, answer.dram->read_bytes, answer.must->read_bytes);
-    if (metric_of(kernel, "dram_write_bytes")) {
+    if (answer.dram_writes_counted) {
       beyond(false, answer.dram->write_bytes, answer.must->write_bytes);
     }
   }
-  std::stable_sort(answer.causes.begin(), answer.causes.end(), [](const AnswerCause& a, const AnswerCause& b) {
-    return std::abs(a.bytes) > std::abs(b.bytes);
-  });
+  std::stable_sort(
+      answer.causes.begin(), answer.causes.end(),
+      [](const AnswerCause& a, const AnswerCause& b) { return std::abs(a.bytes) > std::abs(b.bytes); });
 }
 
 /// Of the run with counters, in which the kernel may be slower than by itself.
-void set_bandwidth(LaunchAnswer& answer, const KernelGroup& kernel, const std::optional<Machine>& machine) {
+void set_ceiling(LaunchAnswer& answer, const KernelGroup& kernel, const KernelFit& fit,
+                 const std::optional<Machine>& machine, ElementType dtype) {
   const auto nanoseconds = metric_of(kernel, "counter_run_duration");
-  if (!machine || !answer.dram || !nanoseconds || *nanoseconds <= 0) return;
-  const double seconds = 1e-9 * static_cast<double>(*nanoseconds);
-  answer.of_dram_bandwidth = static_cast<double>(answer.dram->total()) / seconds /
-                             with_measured_ceilings(*machine).dram_bytes_per_second.value;
+  if (!machine || !nanoseconds || *nanoseconds <= 0) return;
+  KernelWork work;
+  if (answer.must && fit.best && answer.must_from == fit.best->name) {
+    for (const TileProgram& part : fit.best->parts) work.flops += useful_flops(part);
+  }
+  work.sm_l2_bytes = answer.sm_l2.total();
+  if (answer.dram) work.dram_bytes = answer.dram->total();
+  const Roofline roof = roofline(work, ceilings_of(with_measured_ceilings(*machine), dtype));
+  if (roof.least_seconds) {
+    answer.of_ceiling = {roof.limit, *roof.least_seconds / (1e-9 * static_cast<double>(*nanoseconds))};
+  }
 }
 
 }  // namespace
@@ -120,8 +140,11 @@ std::string_view to_string(Boundary boundary) { return boundary == Boundary::sm_
 
 std::optional<double> LaunchAnswer::multiple(Boundary boundary) const {
   const auto bytes = moved(boundary);
-  if (!must || must->total() == 0 || !bytes) return std::nullopt;
-  return static_cast<double>(bytes->total()) / static_cast<double>(must->total());
+  if (!must || !bytes) return std::nullopt;
+  const bool reads_alone = boundary == Boundary::dram && !dram_writes_counted;
+  const std::int64_t least = reads_alone ? must->read_bytes : must->total();
+  if (least == 0) return std::nullopt;
+  return static_cast<double>(bytes->total()) / static_cast<double>(least);
 }
 
 std::optional<Machine> machine_behind(const ExplainRecord& record) {
@@ -141,16 +164,16 @@ std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector
     answer.sm_l2 = {metric_of(kernel, "sm_l2_read_bytes").value_or(0),
                     metric_of(kernel, "sm_l2_write_bytes").value_or(0)};
     if (const auto read = metric_of(kernel, "dram_read_bytes")) {
-      answer.dram = ReadWriteBytes{*read, metric_of(kernel, "dram_write_bytes").value_or(0)};
+      const auto written = metric_of(kernel, "dram_write_bytes");
+      answer.dram = ReadWriteBytes{*read, written.value_or(0)};
+      answer.dram_writes_counted = written.has_value();
     }
+    answer.left_over = {fits[i].read_residual_bytes, fits[i].write_residual_bytes};
     set_must(answer, record, fits[i]);
     add_causes(answer, kernel, fits[i]);
-    set_bandwidth(answer, kernel, machine);
+    set_ceiling(answer, kernel, fits[i], machine, record.problem.dtype);
     answer.next_steps = next_steps(answer, kernel, fits[i], machine);
     answer.remarks = fits[i].hints;
-    if (!answer.must) {
-      answer.remarks.push_back("what it must move is not known: --reads BYTES and --writes BYTES say it");
-    }
     all.push_back(std::move(answer));
   }
   return all;

@@ -38,23 +38,25 @@ struct NextStep {
 struct LaunchAnswer {
   std::string kernel;
   std::int64_t launches = 0;
-  std::string verdict;    // "explained: forward, 128 x (64, 128); 0.3 % by chance"
+  std::string verdict;  // "explained: forward, 128 x (64, 128); 0.3 % by chance"
   Agreement agreement = Agreement::unexplained;
   std::string must_from;  // whose operands: "forward", "--reads and --writes"; "" where must is not known
   std::optional<ReadWriteBytes> must;
   ReadWriteBytes sm_l2;                // moved
-  std::optional<ReadWriteBytes> dram;  // moved; what was not counted of either side is 0
-  std::vector<AnswerCause> causes;     // the largest first
-  std::vector<NextStep> next_steps;    // the largest gain first
+  std::optional<ReadWriteBytes> dram;  // moved; 0 written where writes were not counted
+  bool dram_writes_counted = false;
+  ReadWriteBytes left_over;  // moved less what it must and the causes; all of it where neither is known
+  std::vector<AnswerCause> causes;   // the largest first
+  std::vector<NextStep> next_steps;  // the largest gain first
   std::vector<std::string> remarks;
-  /// The part of a ceiling that its DRAM bytes reach, in the run with counters: 1.0 = all; absent where the
-  /// device or the time is not known.
-  std::optional<double> of_dram_bandwidth;
+  /// The ceiling that it meets first, and the part of it that it reached in the run with counters (1.0 =
+  /// all); absent where the device or the time is not known.
+  std::optional<std::pair<std::string, double>> of_ceiling;
 
   std::optional<ReadWriteBytes> moved(Boundary boundary) const {
     return boundary == Boundary::sm_l2 ? std::optional(sm_l2) : dram;
   }
-  /// Moved over must.
+  /// Moved over must, of the sides that were counted.
   std::optional<double> multiple(Boundary boundary) const;
 };
 

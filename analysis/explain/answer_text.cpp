@@ -22,8 +22,7 @@ std::string cause_amount(const AnswerCause& cause) {
 
 /// "SM<->L2 +477.1 MB written: spills (local_store_bytes)"
 std::string cause_text(const AnswerCause& cause) {
-  std::string text =
-      fmt::format("{} {}: {}", to_string(cause.boundary), cause_amount(cause), cause.name);
+  std::string text = fmt::format("{} {}: {}", to_string(cause.boundary), cause_amount(cause), cause.name);
   return cause.source.empty() ? text : fmt::format("{} ({})", text, cause.source);
 }
 
@@ -44,7 +43,7 @@ struct Cell {
   std::string bytes = "-", multiple = "";
 };
 Cell cell(const std::optional<ReadWriteBytes>& moved, const std::optional<ReadWriteBytes>& must,
-          std::int64_t ReadWriteBytes::* side) {
+          std::int64_t ReadWriteBytes::*side) {
   if (!moved) return {};
   Cell cell{bytes_text((*moved).*side), ""};
   if (must && (*must).*side > 0) {
@@ -53,18 +52,21 @@ Cell cell(const std::optional<ReadWriteBytes>& moved, const std::optional<ReadWr
   return cell;
 }
 
-std::string side_line(const LaunchAnswer& answer, const char* name, std::int64_t ReadWriteBytes::* side) {
+std::string side_line(const LaunchAnswer& answer, const char* name, std::int64_t ReadWriteBytes::*side) {
   const Cell sm = cell(answer.sm_l2, answer.must, side), dram = cell(answer.dram, answer.must, side);
+  const bool counted = side == &ReadWriteBytes::read_bytes || answer.dram_writes_counted;
   const std::string must = answer.must ? bytes_text((*answer.must).*side) : "?";
   std::string line = fmt::format("  {:<8} {:>10}   {:>10} {:>6}   {:>10} {:>6}", name, must, sm.bytes,
-                                 sm.multiple, dram.bytes, dram.multiple);
+                                 sm.multiple, counted ? dram.bytes : "-", counted ? dram.multiple : "");
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
 }
 
+constexpr std::size_t kIndent = 11;
+
 /// Words on lines of at most 100 columns, the first behind `label`, the others under it.
 std::string labelled(const std::string& label, const std::string& text) {
-  constexpr std::size_t kWidth = 100, kIndent = 11;
+  constexpr std::size_t kWidth = 100;
   std::string out, line = fmt::format("  {:<{}}", label, kIndent - 2);
   bool fresh = true;
   for (std::size_t at = 0; at < text.size();) {
@@ -82,18 +84,38 @@ std::string labelled(const std::string& label, const std::string& text) {
   return out + line + "\n";
 }
 
+/// A thousandth of what crosses there, or more: a terminal shows no less, but for what is left over.
+bool matters(const LaunchAnswer& answer, const AnswerCause& cause) {
+  const std::int64_t moved = answer.moved(cause.boundary).value_or(ReadWriteBytes{}).total();
+  return !cause.source.empty() && 1000 * std::abs(cause.bytes) >= moved;
+}
+
+/// "+27.52 kB (0.001 %)"; "0 B"
+std::string residual_text(std::int64_t residual, std::int64_t measured) {
+  if (residual == 0) return "0 B";
+  const double share = 100 * std::abs(static_cast<double>(residual)) /
+                       static_cast<double>(std::max<std::int64_t>(1, measured));
+  return fmt::format("{}{} ({:.3f} %)", residual > 0 ? "+" : "-", bytes_text(std::abs(residual)), share);
+}
+
 }  // namespace
 
 std::string to_text(const LaunchAnswer& answer) {
-  std::string text = labelled("", answer.verdict).substr(9);
-  text = "  " + text;
+  std::string text = "  " + labelled("", answer.verdict).substr(kIndent);
   text += fmt::format("  {:<8} {:>10}   {:>17}   {:>17}\n", "", "must move", "SM<->L2", "DRAM");
   text += side_line(answer, "read", &ReadWriteBytes::read_bytes);
   text += side_line(answer, "written", &ReadWriteBytes::write_bytes);
   std::string label = "why";
   for (const AnswerCause& cause : answer.causes) {
+    if (!matters(answer, cause)) continue;
     text += labelled(label, cause_text(cause));
     label = "";
+  }
+  if (answer.must) {
+    text +=
+        labelled(label, fmt::format("left over: {} read, {} written",
+                                    residual_text(answer.left_over.read_bytes, answer.sm_l2.read_bytes),
+                                    residual_text(answer.left_over.write_bytes, answer.sm_l2.write_bytes)));
   }
   label = "next";
   for (const NextStep& step : answer.next_steps) {
@@ -105,9 +127,10 @@ std::string to_text(const LaunchAnswer& answer) {
     text += labelled(label, remark);
     label = "";
   }
-  if (answer.of_dram_bandwidth) {
-    text += labelled("speed", fmt::format("{:.0f} % of the bandwidth of DRAM, in the run with counters",
-                                          100 * *answer.of_dram_bandwidth));
+  if (answer.of_ceiling) {
+    text += labelled("speed",
+                     fmt::format("{:.0f} % of what its first ceiling allows ({}), in the run with counters",
+                                 100 * answer.of_ceiling->second, answer.of_ceiling->first));
   }
   return text;
 }
@@ -127,10 +150,11 @@ std::string to_markdown(const std::vector<LaunchAnswer>& answers) {
     for (std::size_t i = 0; i < std::min(kShown, answer.causes.size()); ++i) {
       causes.push_back(cause_text(answer.causes[i]));
     }
-    text += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", name,
-                        answer.must ? bytes_text(answer.must->total()) : "-", bytes_text(answer.sm_l2.total()),
-                        multiple(answer, Boundary::sm_l2), answer.dram ? bytes_text(answer.dram->total()) : "-",
-                        multiple(answer, Boundary::dram), fmt::join(causes, "; "));
+    text +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", name,
+                    answer.must ? bytes_text(answer.must->total()) : "-", bytes_text(answer.sm_l2.total()),
+                    multiple(answer, Boundary::sm_l2), answer.dram ? bytes_text(answer.dram->total()) : "-",
+                    multiple(answer, Boundary::dram), fmt::join(causes, "; "));
     for (const NextStep& step : answer.next_steps) {
       steps += fmt::format("- `{}`: {}: {}.\n", name, step.action, step_gain(answer, step));
     }

@@ -78,6 +78,7 @@ class Collector {
     candidate.name = name;
     candidate.convention = convention;
     candidate.direction = direction_;
+    candidate.tile = {0, 0};
     if (!first.phases.empty()) {
       candidate.tile = first.tile;
       candidate.num_ctas = first.num_ctas() / kv_sharing;
@@ -168,7 +169,8 @@ void add_forward(Collector& collector, const AttentionProblem& problem, TileShap
     TileProgram reloading = stores_lse ? flash2 : without_lse;
     reloading.prologue.clear();
     reloading.phases = {{load(q), load(k), load(v)}};
-    const std::string convention = stores_lse ? "Q loaded at every step" : "Q loaded at every step, no lse stored";
+    const std::string convention =
+        stores_lse ? "Q loaded at every step" : "Q loaded at every step, no lse stored";
     collector.add("forward", convention, {reloading}).on_chip.in_slices = true;
     if (!stores_lse || padding == 0) continue;
     CandidateProgram& padded = collector.add("forward", convention + ", lse padded to 32 rows", {reloading});
@@ -219,8 +221,7 @@ void add_backward_by_kv_tile(Collector& collector, const AttentionProblem& probl
   // Reductions of a whole tile, into sums that are as many tiles long, as in FlashAttention-2.
   const auto whole_tiles = [&](const TileProgram& program, const std::string& how) {
     CandidateProgram& candidate = collector.add("backward, dQ reduced", beside + how, {program});
-    const std::int64_t more =
-        program.visited_tiles() * program.tile_bytes(dq_accum) - candidate.reduce_bytes;
+    const std::int64_t more = program.visited_tiles() * program.tile_bytes(dq_accum) - candidate.reduce_bytes;
     candidate.reduce_bytes += more;
     candidate.bytes.write_bytes += more;
   };
@@ -294,8 +295,9 @@ void add_passes_around_backward(Collector& collector, const AttentionProblem& pr
     if (rows == 0 || rows_beyond(problem, rows) > 0) add_around_backward(collector, problem, rows);
   }
   if (problem.group_size() > 1) {
-    collector.add("sum", "dK or dV over the query heads of a group",
-                  {elementwise(problem, Axis::q, {load(q)}, {}), elementwise(problem, Axis::kv, {}, {store(dk)})});
+    collector.add(
+        "sum", "dK or dV over the query heads of a group",
+        {elementwise(problem, Axis::q, {load(q)}, {}), elementwise(problem, Axis::kv, {}, {store(dk)})});
   }
 }
 

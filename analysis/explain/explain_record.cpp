@@ -18,7 +18,8 @@
 namespace tilescope {
 namespace {
 
-constexpr std::string_view kAgreements[] = {"explained", "not certain", "reads", "writes", "unexplained", "no attention"};
+constexpr std::string_view kAgreements[] = {"explained", "not certain", "reads",
+                                            "writes",    "unexplained", "no attention"};
 
 Json json_of(const ProgramFit& program) {
   Json json{{"program", program.name},

@@ -23,7 +23,7 @@ struct ExplainRecord {
   std::vector<CollectionFacts> collections;  // one for each kind of device
   AttentionProblem problem;
   std::vector<Direction> directions;
-  std::optional<ReadWriteBytes> must = std::nullopt;     // what every kernel must move, where somebody said it
+  std::optional<ReadWriteBytes> must = std::nullopt;  // what every kernel must move, where somebody said it
   std::optional<std::string> program = std::nullopt;  // a tile program as a text, see parse_program_text
   std::vector<KernelGroup> kernels;
   bool operator==(const ExplainRecord&) const = default;

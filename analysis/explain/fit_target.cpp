@@ -11,10 +11,11 @@ namespace {
 std::int64_t required_metric(const KernelGroup& kernel, const char* name) {
   const auto value = metric_of(kernel, name);
   if (!value) {
-    throw BadInput("kernel", kernel.name,
-                   fmt::format("must have {} in the record: `tilescope profile --metrics traffic,causes --json "
-                               "FILE -- COMMAND` counts it",
-                               name));
+    throw BadInput(
+        "kernel", kernel.name,
+        fmt::format("must have {} in the record: `tilescope profile --metrics traffic,causes --json "
+                    "FILE -- COMMAND` counts it",
+                    name));
   }
   return *value;
 }
@@ -42,7 +43,7 @@ FitTarget fit_target(const KernelGroup& kernel, const std::vector<NamedCause>& c
 
 bool counters_allow(const CandidateProgram& candidate, const KernelGroup& kernel, const FitTarget& target) {
   const double excess = static_cast<double>(candidate.bytes.write_bytes - target.bytes.write_bytes);
-  if (excess > kExplained * target.write_scale) return false;
+  if (excess > tolerance_of(candidate) * target.write_scale) return false;
   if (const auto reduced = metric_of(kernel, "reduction_bytes")) {
     const double off = std::abs(static_cast<double>(*reduced - candidate.reduce_bytes));
     return off <= 0.01 * static_cast<double>(std::max(*reduced, candidate.reduce_bytes));
@@ -59,7 +60,9 @@ double explained_by_chance(const KernelGroup& kernel, const FitTarget& target,
   const std::vector<NamedCause> causes = counted_causes(kernel.measured);
   const std::int64_t read = required_metric(kernel, "sm_l2_read_bytes");
   const std::int64_t written = required_metric(kernel, "sm_l2_write_bytes");
-  const std::int64_t hits = target.short_by_hits(best.bytes) ? target.l1_hit_bytes : 0;
+  FitTarget without_hits = target;
+  without_hits.l1_hit_bytes = 0;
+  const std::int64_t hits = without_hits.explained_by(best) ? 0 : target.l1_hit_bytes;
   double most = 0;
   for (const bool of_reads : {true, false}) {
     std::mt19937_64 random(kSeed);
@@ -70,10 +73,10 @@ double explained_by_chance(const KernelGroup& kernel, const FitTarget& target,
       const auto times = [factor](std::int64_t bytes) {
         return std::llround(factor * static_cast<double>(bytes));
       };
-      const FitTarget false_count = target_of(of_reads ? times(read) : read, of_reads ? written : times(written),
-                                              causes, hits);
+      const FitTarget false_count =
+          target_of(of_reads ? times(read) : read, of_reads ? written : times(written), causes, hits);
       explained += std::any_of(possible.begin(), possible.end(), [&](const CandidateProgram* candidate) {
-        return false_count.explained_by(candidate->bytes);
+        return false_count.explained_by(*candidate);
       });
     }
     const bool has_side = (of_reads ? read : written) > 0;

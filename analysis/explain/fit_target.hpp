@@ -25,15 +25,17 @@ struct FitTarget {
     const std::int64_t missing = candidate.read_bytes - bytes.read_bytes;
     return missing > 0 && missing <= l1_hit_bytes;
   }
-  double read_error(const ReadWriteBytes& candidate) const {
-    const double error = std::abs(static_cast<double>(bytes.read_bytes - candidate.read_bytes)) / read_scale;
-    return short_by_hits(candidate) ? std::min(error, kExplained) : error;
+  double read_error(const CandidateProgram& candidate) const {
+    const double error =
+        std::abs(static_cast<double>(bytes.read_bytes - candidate.bytes.read_bytes)) / read_scale;
+    return short_by_hits(candidate.bytes) ? std::min(error, tolerance_of(candidate)) : error;
   }
-  double write_error(const ReadWriteBytes& candidate) const {
-    return std::abs(static_cast<double>(bytes.write_bytes - candidate.write_bytes)) / write_scale;
+  double write_error(const CandidateProgram& candidate) const {
+    return std::abs(static_cast<double>(bytes.write_bytes - candidate.bytes.write_bytes)) / write_scale;
   }
-  bool explained_by(const ReadWriteBytes& candidate) const {
-    return read_error(candidate) <= kExplained && write_error(candidate) <= kExplained;
+  bool explained_by(const CandidateProgram& candidate) const {
+    const double tolerance = tolerance_of(candidate);
+    return read_error(candidate) <= tolerance && write_error(candidate) <= tolerance;
   }
 };
 

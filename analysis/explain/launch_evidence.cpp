@@ -41,8 +41,8 @@ std::string lower_case(std::string text) {
 
 /// Copies, fills, random numbers, reductions, matrix products: what frameworks launch beside attention.
 bool names_other_work(const std::string& name) {
-  return holds_any(name, {"at::native", "elementwise", "memcpy", "memset", "cub::", "thrust::", "philox", "curand",
-                          "gemm", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
+  return holds_any(name, {"at::native", "elementwise", "memcpy", "memset", "cub::", "thrust::", "philox",
+                          "curand", "gemm", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
          !holds_any(name, {"flash", "fmha", "attn", "attention", "sdpa"});
 }
 
@@ -75,11 +75,20 @@ NamedTile tile_in_name(const std::string& name) {
       const int value = std::stoi(match[i]);
       if (value == 0) continue;
       switch (known.groups[i - 1]) {
-        case 'm': tile.block_m = value; break;
-        case 'n': tile.block_n = value; break;
-        case 'M': tile.of_m = value; break;
-        case 'N': tile.of_n = value; break;
-        default: tile.head_dim = value;
+        case 'm':
+          tile.block_m = value;
+          break;
+        case 'n':
+          tile.block_n = value;
+          break;
+        case 'M':
+          tile.of_m = value;
+          break;
+        case 'N':
+          tile.of_n = value;
+          break;
+        default:
+          tile.head_dim = value;
       }
     }
     break;
@@ -125,21 +134,23 @@ std::optional<std::string> LaunchEvidence::memory_against(const CandidateProgram
   if (launch.shared_bytes && !chip.in_slices) {
     const std::int64_t shared = *launch.shared_bytes;
     if (shared < chip.largest) {
-      return fmt::format("its {} of shared memory do not hold a tile of {}", bytes(shared), bytes(chip.largest));
+      return fmt::format("its {} of shared memory do not hold a tile of {}", bytes(shared),
+                         bytes(chip.largest));
     }
-    // At most half of it is for something else than operands, in up to four stages, and scores.
-    constexpr std::int64_t kStages = 4, kShare = 2;
+    // At most a fifth of it is for something else than operands, in up to four stages, and scores.
+    constexpr std::int64_t kStages = 4;
+    constexpr double kMostUsed = 1.25;
     const std::int64_t used = chip.kept + kStages * chip.streamed + chip.scores;
-    if (shared > kShare * used) {
-      return fmt::format("its tiles would fill less than half of {} of shared memory", bytes(shared));
+    if (static_cast<double>(shared) > kMostUsed * static_cast<double>(used)) {
+      return fmt::format("its tiles would fill {} of {} of shared memory", bytes(used), bytes(shared));
     }
   }
   if (launch.registers && launch.shared_bytes) {
     constexpr std::int64_t kRegisterBytes = 4;
     const std::int64_t there =
-        threads_ * (kRegisterBytes * *launch.registers + launch.local_bytes.value_or(0)) + *launch.shared_bytes;
-    const std::int64_t needed =
-        chip.sums + chip.scores + (chip.in_slices ? 0 : chip.kept + chip.largest);
+        threads_ * (kRegisterBytes * *launch.registers + launch.local_bytes.value_or(0)) +
+        *launch.shared_bytes;
+    const std::int64_t needed = chip.sums + chip.scores + (chip.in_slices ? 0 : chip.kept + chip.largest);
     if (needed > there) {
       return fmt::format("its tiles and sums take {}, registers and shared memory of a CTA {}", bytes(needed),
                          bytes(there));
@@ -150,10 +161,12 @@ std::optional<std::string> LaunchEvidence::memory_against(const CandidateProgram
 
 std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
   if (!candidate.tiled()) {
-    if (!candidate.somebodys && !names_pass(name_, candidate.name)) return fmt::format("its name says nothing of {}", candidate.name);
+    if (!candidate.somebodys && !names_pass(name_, candidate.name))
+      return fmt::format("its name says nothing of {}", candidate.name);
     return std::nullopt;
   }
   if (other_work_) return "its name is that of other work";
+  if (!candidate.somebodys && says_other_direction(candidate)) return "its name states the other direction";
   if (!named_.allows(candidate.tile)) return "its name states another tile";
   if (!grid_agrees(candidate) && !persistent(candidate)) {
     return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
@@ -161,16 +174,21 @@ std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candi
   return memory_against(candidate);
 }
 
+bool LaunchEvidence::says_other_direction(const CandidateProgram& candidate) const {
+  const bool says_backward =
+      holds_any(name_, {"bwd", "backward", "bprop", "dkdv", "_dq", "dgrad", "cutlassb"});
+  const bool says_forward = holds_any(name_, {"fwd", "forward", "fprop", "cutlassf"});
+  if (says_backward == says_forward) return false;
+  return says_backward != (candidate.direction == Direction::backward);
+}
+
 double LaunchEvidence::log_odds(const CandidateProgram& candidate) const {
-  constexpr double kGrid = 10, kDirection = 20, kOddBlock = 4;
+  constexpr double kGrid = 10, kConvention = 3, kOddBlock = 4;
   double odds = grid_agrees(candidate) ? std::log(kGrid) : 0;
   const auto power_of_two = [](int size) { return (size & (size - 1)) == 0; };
-  if (!power_of_two(candidate.tile.block_m) || !power_of_two(candidate.tile.block_n)) odds -= std::log(kOddBlock);
-  const bool says_backward = holds_any(name_, {"bwd", "backward", "bprop", "dkdv", "_dq", "dgrad", "cutlassb"});
-  const bool says_forward = holds_any(name_, {"fwd", "forward", "fprop", "cutlassf"});
-  if (says_backward == says_forward) return odds;
-  if (says_backward != (candidate.direction == Direction::backward)) odds -= std::log(kDirection);
-  return odds;
+  if (!power_of_two(candidate.tile.block_m) || !power_of_two(candidate.tile.block_n))
+    odds -= std::log(kOddBlock);
+  return candidate.convention.empty() ? odds : odds - std::log(kConvention);
 }
 
 }  // namespace tilescope

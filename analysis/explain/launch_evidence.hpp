@@ -12,9 +12,9 @@ namespace tilescope {
 
 /// What a kernel's name states of its tile; a name that states nothing agrees with every tile.
 struct NamedTile {
-  std::optional<int> block_m, block_n;      // the tile's
-  std::optional<int> of_m, of_n;            // an instruction's or a warp group's, of which a tile has several
-  std::optional<std::int64_t> head_dim;     // that the kernel was compiled for: the problem's, or more
+  std::optional<int> block_m, block_n;   // the tile's
+  std::optional<int> of_m, of_n;         // an instruction's or a warp group's, of which a tile has several
+  std::optional<std::int64_t> head_dim;  // that the kernel was compiled for: the problem's, or more
   bool allows(TileShape tile) const;
 };
 /// Of FlashAttention-2 and -3 (template arguments), memory-efficient attention and cuDNN.
@@ -37,6 +37,7 @@ class LaunchEvidence {
   bool other_work() const { return other_work_; }
 
  private:
+  bool says_other_direction(const CandidateProgram& candidate) const;
   bool persistent(const CandidateProgram& candidate) const;
   std::optional<std::string> memory_against(const CandidateProgram& candidate) const;
 

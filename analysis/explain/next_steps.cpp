@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "analysis/explain/launch_evidence.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
@@ -16,8 +17,8 @@ namespace {
 std::int64_t bytes_of(const KernelFit& fit, std::initializer_list<const char*> names) {
   std::int64_t bytes = 0;
   for (const NamedCause& cause : fit.causes) {
-    const bool named = std::any_of(names.begin(), names.end(),
-                                   [&cause](const char* name) { return cause.name == name; });
+    const bool named =
+        std::any_of(names.begin(), names.end(), [&cause](const char* name) { return cause.name == name; });
     if (named) bytes += cause.bytes;
   }
   return bytes;
@@ -57,9 +58,11 @@ void add_tile(std::vector<NextStep>& steps, const LaunchAnswer& answer, const Ke
       if (!power_of_two(block_m) || !power_of_two(block_n)) continue;
       CandidateProgram other = candidate_of(best.name, best.direction, program);
       constexpr std::int64_t kHalf = 2;  // scores are kept as operands of the next product, too
-      const bool fits = other.on_chip.kept + 2 * other.on_chip.streamed <= shared &&
-                        other.on_chip.sums + other.on_chip.scores + other.on_chip.scores / kHalf <= kRegisterFile;
-      if (fits && (!least || other.bytes.total() < least->bytes.total())) least = std::move(other);
+      const bool fits =
+          other.on_chip.kept + 2 * other.on_chip.streamed <= shared &&
+          other.on_chip.sums + other.on_chip.scores + other.on_chip.scores / kHalf <= kRegisterFile;
+      // Of those that move as much, the one with fewest steps.
+      if (fits && (!least || other.bytes.total() <= least->bytes.total())) least = std::move(other);
     }
   }
   if (!least) return;
@@ -101,7 +104,8 @@ void add_order(std::vector<NextStep>& steps, const LaunchAnswer& answer, const K
     least = NextStep{action, Boundary::dram, now, then, "by replay on " + machine->name};
   };
   const int group = static_cast<int>(program.kv_heads ? 1 : program.problem.group_size());
-  consider(TileOrder::head_swizzled, group, Scan::ascending, "CTAs of the heads that share K and V side by side");
+  consider(TileOrder::head_swizzled, group, Scan::ascending,
+           "CTAs of the heads that share K and V side by side");
   consider(TileOrder::row_major, 1, Scan::sawtooth, "CTAs head after head, inner tiles forth and back");
   if (least) steps.push_back(*least);
 }
@@ -119,7 +123,8 @@ std::vector<NextStep> next_steps(const LaunchAnswer& answer, const KernelGroup& 
     add_order(steps, answer, kernel, fit, machine);
   }
   std::erase_if(steps, [](const NextStep& step) {
-    return static_cast<double>(step.bytes_now - step.bytes_then) < kLeastGain * static_cast<double>(step.bytes_now);
+    return static_cast<double>(step.bytes_now - step.bytes_then) <
+           kLeastGain * static_cast<double>(step.bytes_now);
   });
   std::stable_sort(steps.begin(), steps.end(), [](const NextStep& a, const NextStep& b) {
     return a.bytes_now - a.bytes_then > b.bytes_now - b.bytes_then;

@@ -43,18 +43,19 @@ struct Evidence {
   bool grid_agrees(const CandidateProgram& candidate) const { return launch.grid_agrees(candidate); }
   /// Less the logarithm of its odds: what is left over, and what the launch says.
   double cost(const CandidateProgram& candidate) const {
-    return std::log(kNoise + target.read_error(candidate.bytes)) +
-           std::log(kNoise + target.write_error(candidate.bytes)) - launch.log_odds(candidate);
+    return std::log(kNoise + target.read_error(candidate)) +
+           std::log(kNoise + target.write_error(candidate)) - launch.log_odds(candidate);
   }
 };
 
 Agreement agreement_of(const CandidateProgram& best, const Evidence& evidence) {
-  const double read_error = evidence.target.read_error(best.bytes);
-  const double write_error = evidence.target.write_error(best.bytes);
+  const double read_error = evidence.target.read_error(best);
+  const double write_error = evidence.target.write_error(best);
   // One side may agree by chance, as where a kernel reads what attention would: the other must come near, or
   // be written by what spills.
   const bool near_writes = write_error <= kNear || evidence.kernel.launch.local_bytes.value_or(0) > 0;
-  const bool reads = read_error <= kExplained, writes = write_error <= kExplained;
+  const double tolerance = tolerance_of(best);
+  const bool reads = read_error <= tolerance, writes = write_error <= tolerance;
   return reads && writes                 ? Agreement::explained
          : reads && near_writes          ? Agreement::reads_only
          : writes && read_error <= kNear ? Agreement::writes_only
@@ -66,7 +67,7 @@ void set_posteriors(std::vector<ProgramFit>& fits, const Evidence& evidence,
                     std::span<const CandidateProgram* const> ranked, double least_cost) {
   double all = 0;
   for (const CandidateProgram* candidate : ranked) {
-    if (!evidence.target.explained_by(candidate->bytes)) continue;
+    if (!evidence.target.explained_by(*candidate)) continue;
     const double weight = std::exp(least_cost - evidence.cost(*candidate));
     all += weight;
     for (ProgramFit& fit : fits) {
@@ -81,16 +82,18 @@ std::vector<ProgramFit> as_good_as(const CandidateProgram& best, const Evidence&
                                    std::span<const CandidateProgram* const> ranked) {
   // Where nothing explains a side, small differences there speak for no candidate.
   constexpr double kUnexplainedNoise = 0.01;
-  const auto limit = [](double error) { return error + (error <= kExplained ? kNoise : kUnexplainedNoise); };
+  const auto limit = [&best](double error) {
+    return error + (error <= tolerance_of(best) ? kNoise : kUnexplainedNoise);
+  };
   const FitTarget& target = evidence.target;
-  const double read_limit = limit(target.read_error(best.bytes));
-  const double write_limit = limit(target.write_error(best.bytes));
+  const double read_limit = limit(target.read_error(best));
+  const double write_limit = limit(target.write_error(best));
   // The grid distinguishes candidates that the bytes do not, unless it is that of a persistent kernel.
   const bool by_grid = evidence.grid_agrees(best);
   std::vector<const CandidateProgram*> equals;
   for (const CandidateProgram* candidate : ranked) {
-    const bool near = target.read_error(candidate->bytes) <= read_limit &&
-                      target.write_error(candidate->bytes) <= write_limit && usual(candidate->tile);
+    const bool near = target.read_error(*candidate) <= read_limit &&
+                      target.write_error(*candidate) <= write_limit && usual(candidate->tile);
     if ((near || candidate->bytes == best.bytes) && evidence.grid_agrees(*candidate) == by_grid) {
       equals.push_back(candidate);
     }
@@ -170,7 +173,7 @@ std::string ruled_out_text(std::span<const CandidateProgram> candidates, const F
   double least = 0;
   for (const CandidateProgram& candidate : candidates) {
     if (!candidate.tiled()) continue;
-    const double error = target.read_error(candidate.bytes) + target.write_error(candidate.bytes);
+    const double error = target.read_error(candidate) + target.write_error(candidate);
     if (nearest == nullptr || error < least) nearest = &candidate, least = error;
   }
   if (nearest == nullptr) return "";

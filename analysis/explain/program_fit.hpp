@@ -19,7 +19,8 @@ namespace tilescope {
 /// How well a program's bytes agree with the counters, once the named causes are taken off.
 enum class Agreement : std::uint8_t {
   explained,    // reads and writes within kExplained
-  not_certain,  // they are, but another number of heads does clearly better, or so many falsified counts would be
+  not_certain,  // they are, but another number of heads does clearly better, or so many falsified counts
+                // would be
   reads_only,   // reads are, writes are not, but come within kNear, or the kernel spills
   writes_only,
   unexplained,
@@ -27,7 +28,12 @@ enum class Agreement : std::uint8_t {
 };
 /// Of falsified counts, so many may be explained at most where the true ones are called explained.
 inline constexpr double kMostChance = 0.02;
-inline constexpr double kExplained = 1e-3;  // of the bytes that were measured; 1.0 = 100 %
+/// Of the bytes that were measured, at most so much is left over where a program explains them; 1.0 = 100 %.
+/// Passes that touch each element once are few, and go by their names as well.
+inline constexpr double kExplained = 2e-4, kExplainedOnce = 1e-3;
+inline double tolerance_of(const CandidateProgram& candidate) {
+  return candidate.tiled() ? kExplained : kExplainedOnce;
+}
 inline constexpr double kNear = 0.5;  // of them: farther off, the program has nothing to do with the side
 
 /// Candidates with the same bytes, to within what counters tell apart.
@@ -54,7 +60,7 @@ struct KernelFit {
   std::vector<NamedCause> causes;
   std::vector<ProgramFit> programs;  // the best first, the others as good; empty without candidates
   Agreement agreement = Agreement::unexplained;
-  double cost = 0;  // of the best program: the least wins
+  double cost = 0;                       // of the best program: the least wins
   std::optional<CandidateProgram> best;  // absent without candidates that the launch and counters allow
   /// The share of falsified counts that would be explained too, where these are: see explained_by_chance.
   std::optional<double> chance;

@@ -26,8 +26,8 @@ class Refusals {
  public:
   explicit Refusals(std::string source) : source_(std::move(source)) {}
   [[noreturn]] void at(const Line& line, const std::string& why) const {
-    throw BadInput(fmt::format("{}, line {}", source_, line.number), fmt::format("'{}'", fmt::join(line.words, " ")),
-                   why);
+    throw BadInput(fmt::format("{}, line {}", source_, line.number),
+                   fmt::format("'{}'", fmt::join(line.words, " ")), why);
   }
 
  private:
@@ -121,8 +121,8 @@ class Reader {
     } else if (word == "products" && words.size() == 2) {
       pass.program.matmuls = integer(line, words[1], kMostProducts);
     } else if (word == "boxes" && words.size() == 4) {
-      pass.program.boxes.push_back({tensor(line, words[1]), integer(line, words[2], kMostRows),
-                                    integer(line, words[3], kMostPanel)});
+      pass.program.boxes.push_back(
+          {tensor(line, words[1]), integer(line, words[2], kMostRows), integer(line, words[3], kMostPanel)});
     } else if (word == "tile" || word == "products" || word == "boxes") {
       refuse_.at(line, "must look like: tile 128 x 64; products 2; boxes k 64 128");
     } else {
@@ -159,7 +159,8 @@ class Reader {
       }
     }
     if (cta == nullptr) refuse_.at(line, "must hold `cta` with what a CTA owns: m h, n hkv, n h, h or hkv");
-    if (pass.program.tile == TileShape{}) refuse_.at(line, "must have a tile: `tile 128 x 64` in it or above");
+    if (pass.program.tile == TileShape{})
+      refuse_.at(line, "must have a tile: `tile 128 x 64` in it or above");
     read_cta(pass, *cta);
     return pass;
   }
@@ -187,7 +188,8 @@ class Reader {
       const Line& loop = cta.inner[i];
       if (loop.words.front() != "for" || loop.words.size() != 2 || loop.inner.size() != 1 ||
           loop.inner.front().words.size() != 2) {
-        refuse_.at(loop, "before the last loop there are loops over m or n with one access of one tensor each");
+        refuse_.at(loop,
+                   "before the last loop there are loops over m or n with one access of one tensor each");
       }
       const Line& access = loop.inner.front();
       read_access(pass, access, pass.program.init, loop.words[1] == "m", loop.words[1] == "n");
@@ -208,7 +210,8 @@ class Reader {
         read_access(pass, line, ends ? program.epilogue : program.prologue, by_m, !by_m);
         continue;
       }
-      if (!program.epilogue.empty()) refuse_.at(line, "no loop may follow what is stored, or another group of loops");
+      if (!program.epilogue.empty())
+        refuse_.at(line, "no loop may follow what is stored, or another group of loops");
       after_loops = true;
       if (program.kv_heads) {
         if (line.words != std::vector<std::string>{"for", "h"}) {
@@ -243,7 +246,9 @@ class Reader {
   /// @param m, n  of which axes a tile is chosen here
   void read_access(TextPass& pass, const Line& line, std::vector<Operand>& operands, bool m, bool n) const {
     const std::string& verb = line.words.front();
-    const AccessKind kind = verb == "load" ? AccessKind::load : verb == "store" ? AccessKind::store : AccessKind::reduce;
+    const AccessKind kind = verb == "load"    ? AccessKind::load
+                            : verb == "store" ? AccessKind::store
+                                              : AccessKind::reduce;
     if ((kind == AccessKind::reduce && verb != "reduce") || line.words.size() < 2) {
       refuse_.at(line, "must be load, store or reduce with the tensors, or a loop");
     }
@@ -259,7 +264,8 @@ class Reader {
                                      to_string(name), tiles));
       }
       if ((indexing != TileIndexing::n && !m) || (indexing != TileIndexing::m && !n)) {
-        refuse_.at(line, fmt::format("{} is cut by {}, and no such tile is chosen here", to_string(name), tiles));
+        refuse_.at(line,
+                   fmt::format("{} is cut by {}, and no such tile is chosen here", to_string(name), tiles));
       }
       operands.push_back({name, kind});
       (kind == AccessKind::load ? pass.loads : pass.stores).emplace(name, line.number);
@@ -280,7 +286,8 @@ class Reader {
 
 ProgramText parse_program_text(const std::string& source, const std::string& text) {
   ProgramText program{source, Reader(source, text).passes()};
-  if (program.passes.empty()) throw BadInput(source, "no pass", "must hold `forward` or `backward` with passes");
+  if (program.passes.empty())
+    throw BadInput(source, "no pass", "must hold `forward` or `backward` with passes");
   return program;
 }
 

@@ -13,8 +13,8 @@
 //
 // Indentation nests; # begins a comment. `cta n hkv` owns kv tiles and holds `for h`, the query heads of its
 // group; `cta h` and `cta hkv` own a whole head. A pass has loads, one or more loops over the other axis, and
-// stores, which are any of load, store, reduce. tile, order, scan and `boxes TENSOR ROWS PANEL_BYTES` stand in
-// a pass, or before all passes. examples/programs/ has the algorithms of the papers.
+// stores, which are any of load, store, reduce. tile, order, scan and `boxes TENSOR ROWS PANEL_BYTES` stand
+// in a pass, or before all passes. examples/programs/ has the algorithms of the papers.
 #pragma once
 
 #include <map>

@@ -60,8 +60,8 @@ ExplainInput input_of(const ExplainArguments& arguments, const KernelsOfProblem&
                    "--dtype fp16, or --preset NAME; of kernels that are no attention, --reads BYTES and "
                    "--writes BYTES say what they must move");
   }
-  input.problem = kernels.problem && !arguments.problem.shape_given() ? *kernels.problem
-                                                                      : arguments.problem.problem();
+  input.problem =
+      kernels.problem && !arguments.problem.shape_given() ? *kernels.problem : arguments.problem.problem();
   input.directions = arguments.problem.pass_given() ? arguments.problem.directions()
                                                     : std::vector{Direction::forward, Direction::backward};
   return input;
@@ -96,8 +96,9 @@ int run_explain(const ExplainArguments& arguments, const CommandContext& context
   }
   const std::vector<KernelsOfProblem> all = read_kernels(arguments.record, text);
   if (all.size() > 1 && context.wants_json()) {
-    throw BadInput("--json", context.json,
-                   fmt::format("must stand with a record of one run; {} has {}", arguments.record, all.size()));
+    throw BadInput(
+        "--json", context.json,
+        fmt::format("must stand with a record of one run; {} has {}", arguments.record, all.size()));
   }
   for (const KernelsOfProblem& kernels : all) {
     const ExplainRecord record = explain_record(context.argv, arguments.record, kernels.kernels,
@@ -124,7 +125,8 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   add_integer(command, "--skip", arguments->choice.skip, 0, kAnyCount,
               "leave out the first matching launches");
   add_integer(command, "--count", arguments->choice.count, 1, kAnyCount, "at most so many launches");
-  add_value(command, "--reads", arguments->reads, "BYTES", "that each of the kernels must read, whatever it is");
+  add_value(command, "--reads", arguments->reads, "BYTES",
+            "that each of the kernels must read, whatever it is");
   add_value(command, "--writes", arguments->writes, "BYTES", "that each must write");
   add_value(command, "--program", arguments->program, "FILE",
             "a tile program as a text, held against the kernels beside the known ones");

@@ -34,8 +34,11 @@ std::string tally(const std::vector<KernelFit>& fits) {
   const std::int64_t others = count_of(fits, Agreement::no_attention);
   std::string text = fmt::format("{} of {} kernels explained", count_of(fits, Agreement::explained),
                                  static_cast<std::int64_t>(fits.size()) - others);
-  if (others > 0) text += fmt::format("; {} more {} no attention by {}", others, others == 1 ? "is" : "are",
-                                      others == 1 ? "its name" : "their names");
+  if (others > 0) {
+    text += fmt::format(
+        "; {} more {} no attention by {}: --reads BYTES and --writes BYTES say what must be moved", others,
+        others == 1 ? "is" : "are", others == 1 ? "its name" : "their names");
+  }
   return text + "\n";
 }
 

@@ -142,20 +142,22 @@ std::string explained_by(const ProblemOptions& problem, const KernelRecord& reco
                          const CommandContext& context) {
   ExplainInput input;
   input.problem = problem.problem();
-  input.directions = problem.pass_given() ? problem.directions()
-                                          : std::vector{Direction::forward, Direction::backward};
+  input.directions =
+      problem.pass_given() ? problem.directions() : std::vector{Direction::forward, Direction::backward};
   return explained(explain_record(context.argv, "the command", record, {}, std::move(input)),
                    AnswerFormat::text);
 }
 
 void require_explainable(ProfileArguments& arguments) {
-  if (arguments.command.words.empty() || arguments.kernels.kernel.given() || arguments.kernels.sweep.given() ||
-      !arguments.kernels.problem.shape_given()) {
-    throw BadInput("--explain", "given",
-                   "must stand with a command and with the problem that it computes, as in: tilescope profile "
-                   "--explain --heads 16 --seqlen 4k --head-dim 128 --dtype fp16 -- python3 script.py");
+  if (arguments.command.words.empty() || arguments.kernels.kernel.given() ||
+      arguments.kernels.sweep.given() || !arguments.kernels.problem.shape_given()) {
+    throw BadInput(
+        "--explain", "given",
+        "must stand with a command and with the problem that it computes, as in: tilescope profile "
+        "--explain --heads 16 --seqlen 4k --head-dim 128 --dtype fp16 -- python3 script.py");
   }
-  if (arguments.command.request.metrics == ProfileRequest{}.metrics) arguments.command.request.metrics = "traffic,causes";
+  if (arguments.command.request.metrics == ProfileRequest{}.metrics)
+    arguments.command.request.metrics = "traffic,causes";
 }
 
 /// Every kernel that the command launches. @return the command's exit code
