@@ -123,6 +123,10 @@ std::string study(const std::vector<std::string>& argv, const std::string& name,
   return to_json_text(record);
 }
 
+std::string record_of_csv(const std::string& source, const std::string& text) {
+  return to_json_text(read_kernels(source, text).front().kernels);
+}
+
 std::string explain(const std::vector<std::string>& argv, const std::string& source,
                     const std::string& record, const AttentionProblem& problem, const std::string& passes,
                     const std::string& filter, std::int64_t skip, std::int64_t count) {

@@ -26,12 +26,12 @@ void add_subject_options(SimulateArguments& arguments, CLI::App& command) {
   refuse_v_transposed(command);
   arguments.kernel.add_to(command, true);
   arguments.sweep.add_to(command);
-  add_value(command, "--program", arguments.program, "FILE",
-            "a tile program as a text (examples/programs), alone or beside --kernel")
-      ->excludes("--record");
   add_value(command, "--record", arguments.record, "FILE",
             "instead of a problem: the runs of a measured record, simulated in their own memory; "
             "--json gets the simulation alone, which names that record");
+  add_value(command, "--program", arguments.program, "FILE",
+            "a tile program as a text (examples/programs), alone or beside --kernel")
+      ->excludes("--record");
 }
 
 void add_machine_options(SimulateArguments& arguments, CLI::App& command) {

@@ -74,6 +74,7 @@ const std::string kMeasuredSuffix = "-measured";
 }
 
 std::optional<Machine> machine_of_device(const std::string& device) {
+  if (device.empty()) return std::nullopt;
   for (const std::string& name : machine_names()) {
     if (name.ends_with(kMeasuredSuffix)) continue;
     Machine machine = load_machine(name);
