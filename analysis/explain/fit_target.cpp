@@ -37,8 +37,9 @@ FitTarget target_of(std::int64_t read, std::int64_t written, const std::vector<N
 }  // namespace
 
 FitTarget fit_target(const KernelGroup& kernel, const std::vector<NamedCause>& causes) {
-  return target_of(required_metric(kernel, "sm_l2_read_bytes"), required_metric(kernel, "sm_l2_write_bytes"),
-                   causes, metric_of(kernel, "l1_load_hit_bytes").value_or(0));
+  const std::int64_t read = required_metric(kernel, "sm_l2_read_bytes");
+  const std::int64_t written = required_metric(kernel, "sm_l2_write_bytes");
+  return target_of(read, written, causes, metric_of(kernel, "l1_load_hit_bytes").value_or(0));
 }
 
 bool counters_allow(const CandidateProgram& candidate, const KernelGroup& kernel, const FitTarget& target) {

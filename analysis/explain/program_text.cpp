@@ -14,6 +14,8 @@
 namespace tilescope {
 namespace {
 
+constexpr TileShape kNoTile{0, 0};
+
 /// A line with the deeper ones behind it.
 struct Line {
   int number = 0;
@@ -276,7 +278,7 @@ class Reader {
   std::vector<Line> lines_;
   TextPass defaults_ = [] {
     TextPass pass;
-    pass.program.tile = {};
+    pass.program.tile = kNoTile;
     return pass;
   }();
   std::vector<TextPass> passes_;

@@ -120,19 +120,21 @@ TEST_CASE("explain takes our own runs, which name their problem, and tables of N
   CHECK(contains(own.out, "explained: backward, dQ reduced, (32, 64) x 64"));
   const TemporaryFolder folder;
   const std::string csv = (folder.path() / "ncu.csv").string();
-  std::ofstream(csv) << R"("ID","Kernel Name","Block Size","Grid Size","l1tex__m_xbar2l1tex_read_bytes.sum",)"
-                     << R"("lts__t_sectors_srcunit_tex_op_write.sum","lts__t_sectors_srcunit_tex_op_red.sum",)"
-                     << R"("lts__t_sectors_srcunit_tex_op_atom.sum","launch__registers_per_thread",)"
-                     << R"("launch__shared_mem_per_block")" << "\n"
-                     << R"("","","","","byte","sector","sector","sector","register/thread","byte/block")" << "\n"
-                     << R"("0","attn_fwd","(256, 1, 1)","(32, 32, 1)","2181038080","1064960","0","0","150","98304")"
-                     << "\n";
+  std::ofstream(csv)
+      << R"csv("ID","Kernel Name","Block Size","Grid Size","l1tex__m_xbar2l1tex_read_bytes.sum",)csv"
+      << R"csv("lts__t_sectors_srcunit_tex_op_write.sum","lts__t_sectors_srcunit_tex_op_red.sum",)csv"
+      << R"csv("lts__t_sectors_srcunit_tex_op_atom.sum","launch__registers_per_thread",)csv"
+      << R"csv("launch__shared_mem_per_block"
+"","","","","byte","sector","sector","sector","register/thread","byte/block"
+"0","attn_fwd","(256, 1, 1)","(32, 32, 1)","2181038080","1064960","0","0","150","98304"
+)csv";
   const ProgramResult ncu = run_program({"explain", csv, "--batch", "2", "--heads", "16", "--seqlen", "4096",
                                          "--head-dim", "128", "--dtype", "fp16"});
   CAPTURE(ncu.err);
   CHECK(contains(ncu.out, "explained: forward, 128 x"));
-  std::ofstream(csv) << R"("ID","Kernel Name","Block Size","Grid Size","l1tex__m_xbar2l1tex_read_bytes.sum")"
-                     << "\n\"\",\"\",\"\",\"\",\"byte\"\n\"0\",\"attn\",\"(1, 1";
+  std::ofstream(csv) << R"csv("ID","Kernel Name","Block Size","Grid Size","l1tex__m_xbar2l1tex_read_bytes.sum"
+"","","","","byte"
+"0","attn","(1, 1)csv";
   check_refused({{"explain", csv, "--heads", "16"}, {csv, "cells"}});
 }
 
