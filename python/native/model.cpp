@@ -121,14 +121,21 @@ std::string study(const std::vector<std::string>& argv, const std::string& name,
   return to_json_text(record);
 }
 
+std::string record_of_csv(const std::string& source, const std::string& text) {
+  return to_json_text(read_kernels(source, text).front().kernels);
+}
+
 std::string explain(const std::vector<std::string>& argv, const std::string& source,
                     const std::string& record, const AttentionProblem& problem, const std::string& passes,
                     const std::string& filter, std::int64_t skip, std::int64_t count) {
-  require_kind(source, parse_json(source, record), {kKernelsSchema});
   KernelChoice choice{filter, skip};
   if (count != -1) choice.count = count;
-  return to_json_text(explain_record(argv, source, parse_kernel_record(source, record), choice, problem,
-                                     parse_passes(passes)));
+  const std::vector<KernelsOfProblem> all = read_kernels(source, record);
+  if (all.size() > 1) {
+    throw BadInput(source, std::to_string(all.size()) + " runs", "must be a record of one run");
+  }
+  return to_json_text(
+      explain_record(argv, source, all.front().kernels, choice, {problem, parse_passes(passes)}));
 }
 
 std::pair<std::string, bool> diff(const std::string& base_source, const std::string& base,

@@ -4,6 +4,7 @@
 
 #include <CLI/App.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ struct SimulateArguments {
   std::string pages = "contiguous";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
   std::string record;
+  std::string program;
   bool closed_form_only = false;
   bool curve = false;
   bool detail = false;
@@ -53,11 +55,18 @@ struct SimulateArguments {
   SimulationOptions simulation_options(const std::vector<Machine>& machines) const;
 };
 
+/// A tile program's text as a row beside the kernels.
+struct ProgramKernel {
+  std::string name;
+  Kernel row;
+};
+
 struct SimulateJob {
   const Kernel* kernel = nullptr;
   AttentionProblem problem;
   const Machine* machine = nullptr;
   std::vector<PlannedPass> passes;
+  std::shared_ptr<const ProgramKernel> program = nullptr;  // what `kernel` is, where a text is simulated
 };
 
 /// @throws BadInput where a kernel refuses the problem in some direction, or counts overflow

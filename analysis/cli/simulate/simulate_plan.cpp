@@ -8,8 +8,10 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/explain/program_text.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 
@@ -129,6 +131,24 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
                 needed <= m ? "which fits" : "MORE than M (the rule is asymptotic; it fits from M = 8 d^2)")};
 }
 
+/// --program: the passes of a text, under its file's name.
+SimulateJob program_job(const std::string& path, const AttentionProblem& problem,
+                        const std::vector<Direction>& directions, const Machine& machine) {
+  const ProgramText text = parse_program_text(path, read_text_file(path));
+  const auto kernel = std::make_shared<ProgramKernel>();
+  kernel->name = path.substr(path.rfind('/') + 1);
+  kernel->row = find_kernel("cpu:flash2");
+  kernel->row.name = kernel->name;
+  SimulateJob job{&kernel->row, problem, &machine, {}, kernel};
+  for (const Direction direction : directions) {
+    for (TileProgram& program : text.programs(direction, problem)) {
+      executed_flops(program);  // refuses what overflows
+      job.passes.push_back({direction, std::move(program)});
+    }
+  }
+  return job;
+}
+
 double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
   return how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
 }
@@ -138,6 +158,7 @@ double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
 ChosenKernels chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
                              const std::vector<Machine>& machines) {
   if (arguments.kernel.given()) return {arguments.kernel.kernels({}), ""};
+  if (!arguments.program.empty()) return {};
   const DefaultKernel chosen =
       arguments.sram_bytes
           ? DefaultKernel{&find_kernel("cpu:flash2"), "it takes the tile of --sram-bytes"}
@@ -157,6 +178,9 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
     AttentionProblem problem = point.problem;
     if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
     for (const Machine& machine : machines) {
+      if (!arguments.program.empty()) {
+        plan.jobs.push_back(program_job(arguments.program, problem, directions, machine));
+      }
       const std::optional<PaperTile> paper =
           paper_tile(arguments, point.problem, machine, machines.size() > 1);
       if (paper) remark(paper->remark);

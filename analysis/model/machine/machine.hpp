@@ -117,6 +117,9 @@ Machine load_machine(const std::string& name_or_path);
 /// `machine` with the ceilings of NAME-measured in place of those stated, where TileScope ships such a file:
 /// a verdict rests on what was measured.
 Machine with_measured_ceilings(Machine machine);
+/// The shipped machine whose title begins with the device's name: "NVIDIA H200" is "NVIDIA H200 SXM, 141 GB".
+/// Its figures are those of its makers, not measured ones.
+std::optional<Machine> machine_of_device(const std::string& device);
 /// A file holds a whole machine or, with a field "base", what it adds to one that TileScope ships. Refused
 /// are fields that nothing reads, missing ones (all in one sentence), and numbers that cannot be in their
 /// unit.

@@ -24,15 +24,6 @@ std::optional<Machine> machine_behind(const RunSummary& run) {
 
 }  // namespace
 
-std::optional<Machine> machine_of_device(const std::string& device) {
-  for (const std::string& name : machine_names()) {
-    if (name.ends_with(kMeasuredSuffix)) continue;
-    Machine machine = load_machine(name);
-    if (machine.title.starts_with(device)) return machine;
-  }
-  return std::nullopt;
-}
-
 std::optional<RunCeilings> run_ceilings(const RunSummary& run) {
   const std::optional<Machine> machine = machine_behind(run);
   if (!machine) return std::nullopt;

@@ -20,10 +20,6 @@ struct RunCeilings {
   std::vector<Ceiling> stated, measured;
 };
 
-/// The shipped machine whose title begins with the device's name: "NVIDIA H200" is "NVIDIA H200 SXM, 141 GB".
-/// Its figures are those of its makers, not measured ones.
-std::optional<Machine> machine_of_device(const std::string& device);
-
 /// Nothing for a run on an unknown machine. The machine is the one that was simulated, or else the one that
 /// was measured.
 std::optional<RunCeilings> run_ceilings(const RunSummary& run);
