@@ -89,7 +89,7 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const auto region = [&](int first, int end) -> Region {
     return {static_cast<std::byte*>(tensor.row(entry, by_m ? first_query_head(at) : head, first_row + first)) +
                 first_col * size,
-            tensor.shape().cols * size,
+            tensor.row_stride() * size,
             first,
             end - first,
             cols,

@@ -219,6 +219,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
                           "--threads", "--repetitions", "--seconds", "--rest", "--tune", "--tune-file",
                           "--csv", "--plot", "--peers", "--no-verify"},
                          true);
+  add_format_option(command, context);
   show_examples(
       command,
       {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",

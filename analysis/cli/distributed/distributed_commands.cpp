@@ -210,7 +210,7 @@ int simulate_distributed(const CommandContext& context, const AttentionProblem& 
   context.print(fmt::format("{}\n{}{}", describe(problem),
                             several ? "" : schedule_line(problem, schedules.front()) + "\n",
                             wrapped(model.line)));
-  std::vector<std::vector<std::string>> rows = {comparison_heads()};
+  std::vector<Row> rows = {comparison_heads()};
   std::string left_out;
   const DistributedRecord record = simulate_ranks(
       context.argv, problem, directions, schedules, model,
@@ -221,7 +221,7 @@ int simulate_distributed(const CommandContext& context, const AttentionProblem& 
         left_out += fmt::format("left out: {} on {} GPUs: {}\n", to_string(options.schedule), options.ranks,
                                 refusal.what());
       });
-  if (several) context.print("\n" + fold_columns(rows, "  ", true) + left_out);
+  if (several) context.print(Output("\n") + Table{.rows = rows, .indent = "  "} + left_out);
   context.write_json(to_json_text(record));
   return kFine;
 }

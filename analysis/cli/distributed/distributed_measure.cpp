@@ -207,19 +207,19 @@ DistributedPass timed_pass(const DistributedProgram& program, const DeviceRanks&
   return pass;
 }
 
-std::vector<std::string> timed_row(const DistributedProgram& program, const Timed& timed,
-                                   const RankTimeline& model) {
+Row timed_row(const DistributedProgram& program, const Timed& timed, const RankTimeline& model) {
   const auto hidden = timed.hidden();
-  return {std::string(to_string(program.schedule)),
-          std::string(to_string(program.direction)),
-          fmt::format("{:.0f}", static_cast<double>(program.problem.seqlen_k) / program.ranks),
-          format_seconds(timed.everything_s),
-          fmt::format("{:.0f}", timed.flops_per_gpu() / 1e12),
-          percent_text(timed.efficiency()),
-          percent_text(model.efficiency),
-          format_seconds(timed.launches_s),
-          program.ranks > 1 ? format_seconds(timed.link_s) : "-",
-          hidden ? percent_text(*hidden) : "-"};
+  const double teraflops = timed.flops_per_gpu() / 1e12;
+  return {to_string(program.schedule),
+          to_string(program.direction),
+          as_count(program.problem.seqlen_k / program.ranks),
+          in_seconds(timed.everything_s),
+          as_number(fmt::format("{:.0f}", teraflops), teraflops),
+          as_percent(timed.efficiency()),
+          as_percent(model.efficiency),
+          in_seconds(timed.launches_s),
+          program.ranks > 1 ? in_seconds(timed.link_s) : Cell("-"),
+          hidden ? as_percent(*hidden) : Cell("-")};
 }
 
 /// Largest difference between counted and expected, as a share of what is expected.
@@ -289,8 +289,8 @@ const GpuKernel* device_kernel(const KernelOptions& kernel) {
 }
 
 int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int rounds) {
-  std::vector<std::vector<std::string>> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU",
-                                                 "of one GPU", "model", "launches", "link", "hidden"}};
+  std::vector<Row> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU", "of one GPU",
+                            "model", "launches", "link", "hidden"}};
   const DistributedRecord record = measure_each(context, runs, [&](const Measured& on) {
     OneDevice alone(find_gpu_kernel(on.ranks.kernel()), on.program.problem, on.program.direction,
                     runs.processes != nullptr ? device_of(*runs.processes) : 0);
@@ -300,8 +300,8 @@ int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int
     return timed_pass(on.program, on.ranks, timed, model);
   });
   context.print(
-      describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n") +
-      fold_columns(rows, "  ", true) +
+      Output(describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n")) +
+      Table{.rows = rows, .indent = "  "} +
       "Of one GPU: its time with the whole problem over the GPUs' together, measured in turn. Model: "
       "the same as the timeline predicts it from one GPU's rate.\n");
   context.write_json(to_json_text(record));

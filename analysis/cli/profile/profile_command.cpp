@@ -273,6 +273,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
        "--launches", "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
       true);
   add_value(command, "command", arguments->command.words, "-- COMMAND", "what to run, after --");
+  add_format_option(command, context);
   show_examples(
       command,
       {{"profile --metrics traffic --json k.json -- python3 script.py", "bytes of every kernel of a script"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -39,7 +40,7 @@ std::optional<std::string> hindrance(const Kernel& kernel, const std::vector<Mac
 
 struct DefaultKernel {
   const Kernel* kernel = nullptr;
-  std::string reason;  // half a sentence
+  std::string reason;  // in a few words
 };
 
 /// GPU kernels that could be simulated by default, the highest rung first.
@@ -57,19 +58,27 @@ std::vector<const Kernel*> measured_rungs(const std::vector<Machine>& machines) 
   return rungs;
 }
 
+std::string names_of(const std::vector<Machine>& machines) {
+  std::vector<std::string> names;
+  for (const Machine& machine : machines) names.push_back(machine.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 /// What is simulated where no kernel was named, on every machine by the same rule: the highest rung of
 /// FlashAttention-2 whose CTAs were measured on the default machine or on one of `machines`, that runs on all
 /// of them and takes the problem and the choices; else FlashAttention-2 as the CPU has it.
 DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
                              const std::vector<Direction>& directions, const KernelOptions& choices) {
-  std::string reason = "no higher rung has a measured CTA timing";
-  bool passed_over = false;
+  std::string passed_over;
   for (const Kernel* kernel : measured_rungs(machines)) {
     const auto lack = hindrance(*kernel, machines, problem, directions, choices);
-    if (!lack) return {kernel, reason};
-    if (!std::exchange(passed_over, true)) reason = fmt::format("{} {}", kernel->name, *lack);
+    if (!lack) {
+      return {kernel, fmt::format("default for {}: newest kernel, measured timing{}", names_of(machines),
+                                  passed_over.empty() ? "" : " (" + passed_over + ")")};
+    }
+    if (passed_over.empty()) passed_over = fmt::format("{} {}", kernel->name, *lack);
   }
-  return {&find_kernel("cpu:flash2"), reason};
+  return {&find_kernel("cpu:flash2"), fmt::format("default where {}", passed_over)};
 }
 
 }  // namespace
@@ -161,10 +170,9 @@ ChosenKernels chosen_kernels(const SimulateArguments& arguments, const Attention
   if (!arguments.program.empty()) return {};
   const DefaultKernel chosen =
       arguments.sram_bytes
-          ? DefaultKernel{&find_kernel("cpu:flash2"), "it takes the tile of --sram-bytes"}
+          ? DefaultKernel{&find_kernel("cpu:flash2"), "default with --sram-bytes, whose tile it takes"}
           : default_kernel(machines, problem, arguments.problem.directions(), arguments.kernel);
-  return {{chosen.kernel},
-          wrapped(fmt::format("kernel: {}, because {}", chosen.kernel->name, chosen.reason))};
+  return {{chosen.kernel}, wrapped(fmt::format("kernel {}, {}", chosen.kernel->name, chosen.reason))};
 }
 
 SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines) {
@@ -205,7 +213,7 @@ std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& sh
 std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
   double seconds = 0;
   for (const SimulateJob& job : jobs) seconds += seconds_of(job, how);
-  if (seconds < 60) return "";
+  if (seconds < kWorthSaying) return "";
   return fmt::format("the replay takes {}; --closed-form leaves it out\n", about_seconds(seconds));
 }
 

@@ -31,7 +31,8 @@ struct Ceiling {
   std::string name;        // "fp16 peak", "SM<->L2 bandwidth", "DRAM bandwidth", "exponentials"
   double per_second = 0;   // FLOP, bytes or exponentials
   bool measured = false;   // otherwise from a datasheet, or derived
-  bool documented = true;  // false for a figure that is assumed or unverified
+  bool documented = true;  // false for a figure that is assumed, unverified or a default
+  std::string evidence;    // the kind of its source: "datasheet", "assumed"
 };
 
 /// The ceilings that `machine` has for inputs of `dtype`, in the order of CeilingKind.

@@ -15,12 +15,16 @@
 
 namespace tilescope {
 
+/// The kind of a number that stands where a file has none.
+inline constexpr std::string_view kDefaultKind = "default";
+
 /// A number and its evidence.
 template <typename T>
 struct Fact {
   T value{};
   std::string source;
-  /// datasheet, measured, derived, assumed, or unverified (from general knowledge, no document at hand).
+  /// datasheet, measured, derived, assumed, unverified (from general knowledge, no document at hand),
+  /// default.
   std::string kind;
   bool operator==(const Fact&) const = default;
 };
@@ -121,8 +125,8 @@ Machine with_measured_ceilings(Machine machine);
 /// Its figures are those of its makers, not measured ones.
 std::optional<Machine> machine_of_device(const std::string& device);
 /// A file holds a whole machine or, with a field "base", what it adds to one that TileScope ships. Refused
-/// are fields that nothing reads, missing ones (all in one sentence), and numbers that cannot be in their
-/// unit.
+/// are fields that nothing reads, missing ones that have no default (all in one sentence), and numbers that
+/// cannot be in their unit.
 /// @param source what error messages call the text
 /// @throws BadInput
 Machine parse_machine(const std::string& source, std::string_view text);
@@ -132,6 +136,13 @@ std::string to_json_text(const Machine& machine);
 std::string to_json_text(const Machine& machine, const Machine& base);
 /// A file with every field that a machine may have and none filled in.
 std::string machine_template();
+/// A number of a machine, as its file has it.
+struct MachineNumber {
+  std::string field;  // "sm_count", "peak_flops_per_second.fp16"
+  std::string value;  // with its unit; of a list how long it is
+  std::string kind, source;
+};
+std::vector<MachineNumber> numbers_of(const Machine& machine);
 /// Names of the machines that TileScope ships, sorted.
 std::vector<std::string> machine_names();
 

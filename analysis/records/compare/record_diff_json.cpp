@@ -38,6 +38,8 @@ std::string to_json_text(const RecordDiff& diff) {
     Json entry = run_json(*run.now);
     entry["gone"] = Json::array();
     for (const GoneMetric& gone : run.gone) entry["gone"].push_back(gone.name() + ": " + gone.reason);
+    entry["new"] = Json::array();
+    for (const GoneMetric& fresh : run.fresh) entry["new"].push_back(fresh.name());
     entry["changes"] = Json::array();
     for (const MetricChange& change : run.changes) {
       if (!change.moved()) continue;
