@@ -96,9 +96,9 @@ void add_order(std::vector<NextStep>& steps, const LaunchAnswer& answer, const K
   const auto consider = [&](TileOrder order, int heads, Scan scan, const char* action) {
     TileProgram other = program;
     other.grid.order = order;
-    other.grid.heads_per_section = heads;
+    other.grid.swizzled_heads = heads;
     other.scan = scan;
-    other.grid.ctas_per_turn = static_cast<int>(co_resident_ctas(program, *machine, shape));
+    other.grid.ctas_per_wave = static_cast<int>(co_resident_ctas(program, *machine, shape));
     const std::int64_t then = replayed_bytes(other, *machine, shape);
     if (least && then >= least->bytes_then) return;
     least = NextStep{action, Boundary::dram, now, then, "by replay on " + machine->name};
