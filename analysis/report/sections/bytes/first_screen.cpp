@@ -134,8 +134,9 @@ std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
   const RunSummary& worst = most(runs, *last);
   const std::string at_most = format_ratio(*dram_ratio(worst));
   if (at_most != format_ratio(*dram_ratio(*last))) {
-    finding.sentence += fmt::format(" On other problems it moves up to {} at DRAM: `{}`, {}.", at_most,
-                                    worst.label, problem_text(worst));
+    finding.sentence +=
+        fmt::format(" On other problems kernels of this algorithm move up to {} at DRAM: `{}`, {}.", at_most,
+                    worst.label, problem_text(worst));
   }
   finding.outcome = outcome_of_multiple(*dram_ratio(*last));
   const bool any_bad = std::ranges::any_of(

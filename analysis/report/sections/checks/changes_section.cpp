@@ -119,7 +119,8 @@ Figure change_figure(const Comparison& comparison) {
     chart.series.push_back({change.name(),
                             {.color = good ? Color::good : Color::bad,
                              .marker = good ? Marker::triangle_down : Marker::triangle},
-                            {{0, y - kLine}, {100 * change.relative(), y - kLine}}});
+                            {{100 * change.relative(), y - kLine}, {0, y - kLine}},
+                            2});
     chart.notes.push_back({{-1.05 * most, y - kNote}, change.name() + " " + percent_text(change.relative())});
     --y;
   }
