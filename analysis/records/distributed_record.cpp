@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/records/field_schema.hpp"
 #include "analysis/records/record_parts.hpp"
+#include "analysis/records/record_schemas.hpp"
 #include "profiler/records/field_list.hpp"
 
 namespace tilescope {
@@ -14,6 +16,7 @@ constexpr Within kNotNegative{.least = 0};
 
 /// Whole bytes stand as integers; the mean of several repetitions may have a fraction.
 struct MeanBytes {
+  static Json schema() { return schema_of(Within{.least = 0}); }
   Json write(double bytes) const {
     return bytes == std::floor(bytes) ? Json(static_cast<std::int64_t>(bytes)) : Json(bytes);
   }
@@ -146,6 +149,8 @@ double DistributedRun::largest_error_share() const {
   for (const auto& [name, tensor] : errors) share = std::max(share, tensor.max_abs / tensor.bound);
   return share;
 }
+
+Json distributed_record_schema() { return record_schema<DistributedRecord>(kDistributedSchema); }
 
 std::string to_json_text(const DistributedRecord& record) {
   return record_text(record_json(kDistributedSchema, record));

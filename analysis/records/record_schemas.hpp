@@ -8,6 +8,7 @@ namespace tilescope {
 
 Json run_record_schema();
 Json ceilings_record_schema();
+Json distributed_record_schema();
 Json machine_schema();  // of a file that stands alone
 
 }  // namespace tilescope

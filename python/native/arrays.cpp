@@ -61,7 +61,7 @@ bool in_place(const Kernel& kernel, const TensorExtent& extent, const HostArray&
   const auto& [address, strides] = array;
   const bool forwards = strides[0] >= 0 && strides[1] >= 0 && strides[2] >= 0;
   const bool side_by_side = strides[3] == 1 && (extent.cols > 1 || strides[2] == 1);
-  return kernel.launch_shape == nullptr && given(array) && side_by_side && forwards &&
+  return !kernel.on_gpu() && given(array) && side_by_side && forwards &&
          address % static_cast<std::uintptr_t>(extent.element_bytes) == 0;
 }
 

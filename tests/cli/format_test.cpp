@@ -146,7 +146,7 @@ TEST_CASE("every command that prints tables has them in every format, and its se
 
 TEST_CASE("the published schemas are those of this program, and the citation has its version") {
   const std::string list = run_program({"list", "schemas", "--format", "csv"}).out;
-  for (const char* name : {"run", "ceilings", "machine"}) {
+  for (const char* name : {"run", "ceilings", "distributed", "machine"}) {
     CAPTURE(name);
     CHECK(contains(list, std::string("\n") + name + ","));
     const ProgramResult schema = run_program({"list", "schemas", name});

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KINDS = {"tilescope.run/1": "run", "tilescope.ceilings/1": "ceilings"}
+KINDS = {"tilescope.run/1": "run", "tilescope.ceilings/1": "ceilings", "tilescope.distributed/1": "distributed"}
 
 
 def _loaded(path):

@@ -157,7 +157,9 @@ std::string what_was_judged(const RecordDiff& diff) {
   }
   return "All of it is by formula and simulation, of TileScope's tile programs: no kernel ran. One of your "
          "own is "
-         "judged by records of `tilescope profile --json FILE -- COMMAND`, which takes a GPU.";
+         "judged by records of `tilescope profile --json FILE -- COMMAND` on a GPU, or of `tilescope emulate "
+         "KERNEL "
+         "--launch LAUNCH.json --json FILE` without one.";
 }
 
 Output as_output(const RecordDiff& diff, bool allow_gone, bool explain, TableFormat format) {
@@ -230,13 +232,14 @@ void add_diff_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--explain", options->explain, "why bytes moved: which tensor, and through which choice");
   command.add_flag("--only", options->only, "judge the metrics of --budget alone");
   add_format_option(command, context);
-  show_examples(command,
-                {{"diff base.json new.json --budget dram_read_bytes=5%", "fails where a run reads more"},
-                 {"diff base.json new.json --explain --format markdown",
-                  "a comment for a pull request, with the reasons"}},
-                "Records of simulate and study judge TileScope's tile programs, on any machine. To judge a "
-                "kernel of your "
-                "own, keep records of `tilescope profile --json FILE -- COMMAND`, on a GPU.");
+  show_examples(
+      command,
+      {{"diff base.json new.json --budget dram_read_bytes=5%", "fails where a run reads more"},
+       {"diff base.json new.json --explain --format markdown",
+        "a comment for a pull request, with the reasons"}},
+      "Records of simulate and study judge TileScope's tile programs, on any machine. To judge a kernel "
+      "of your own, keep records of `tilescope profile --json FILE -- COMMAND` on a GPU, or of `tilescope "
+      "emulate` without one.");
 }
 
 }  // namespace tilescope::cli

@@ -212,6 +212,7 @@ std::vector<Entry> list_log_levels() {
 const std::vector<RecordSchema>& record_schemas() {
   static const std::vector<RecordSchema> all = {
       {"ceilings", ceilings_record_schema, "what `ceilings --json` writes"},
+      {"distributed", distributed_record_schema, "what commands with --gpus write with --json"},
       {"machine", machine_schema, "what --machine FILE.json takes, without a base"},
       {"run", run_record_schema,
        "what `bench`, `profile --kernel`, `simulate`, `study`, `run` and `verify` write with --json"}};

@@ -168,7 +168,7 @@ int run(const CommandContext& context, const RunOptions& options) {
   // Here only to refuse it before the work: what is interrupted leaves no folder.
   { const CreatedFolders tried = require_writable_folder("out", *options.out); }
 
-  if (plan.kernel->launch_shape == nullptr && !options.gpus.given()) {
+  if (!plan.kernel->on_gpu() && !options.gpus.given()) {
     context.print(
         announcement("run", plan.problem, plan.directions.back(), [&plan](const AttentionProblem& small) {
           TensorSet tensors(small);

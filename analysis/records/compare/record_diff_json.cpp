@@ -42,7 +42,7 @@ std::string to_json_text(const RecordDiff& diff) {
     for (const GoneMetric& fresh : run.fresh) entry["new"].push_back(fresh.name());
     entry["changes"] = Json::array();
     for (const MetricChange& change : run.changes) {
-      if (!change.moved()) continue;
+      if (!change.moved() || change.told_already) continue;
       entry["changes"].push_back({{"metric", change.metric->name()},
                                   {"where", where_in_words(*run.now, change.where)},
                                   {"unit", change.metric->unit},
