@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "analysis/explain/explain_record.hpp"
 #include "analysis/explain/launch_evidence.hpp"
@@ -50,9 +51,25 @@ std::vector<Change> changes_of(const ExplainRecord& record) {
   return changes;
 }
 
+bool tiled(const KernelFit& fit) { return fit.best && fit.best->tiled(); }
+
+/// Passes that touch each element once say nothing of masks and lengths apart.
 std::int64_t explained_of(const std::vector<KernelFit>& fits) {
-  return std::count_if(fits.begin(), fits.end(),
-                       [](const KernelFit& fit) { return fit.agreement == Agreement::explained; });
+  return std::count_if(fits.begin(), fits.end(), [](const KernelFit& fit) {
+    return fit.agreement == Agreement::explained && tiled(fit);
+  });
+}
+
+/// The change by which most kernels are explained, more than `least`; null where none does.
+const Change* best_of(const std::vector<Change>& changes, const ExplainRecord& record, std::int64_t& least) {
+  const Change* best = nullptr;
+  for (const Change& change : changes) {
+    ExplainRecord other = record;
+    other.problem = change.problem;
+    const std::int64_t fitting = explained_of(explain(other));
+    if (fitting > least) best = &change, least = fitting;
+  }
+  return best;
 }
 
 }  // namespace
@@ -63,27 +80,22 @@ std::string doubt(const ExplainRecord& record, const std::vector<KernelFit>& fit
   for (const KernelFit& fit : fits) {
     if (fit.other_heads && ++votes[fit.other_heads->heads] > votes[heads]) heads = fit.other_heads->heads;
   }
-  const std::int64_t explained = explained_of(fits), most = votes[heads];
-  const std::string of = fmt::format("of {} kernels", fits.size());
-  if (most > 0 && most >= explained) {
-    return fmt::format("{} fits {} {}; {} fit with {} heads over the batch, where batch x heads is {}",
-                       describe(record.problem), explained, of, most, heads,
-                       record.problem.batch * record.problem.heads);
+  const std::int64_t explained = explained_of(fits);
+  std::int64_t most = votes[heads];
+  const bool attention = most > 0 || std::any_of(fits.begin(), fits.end(), tiled) ||
+                         std::any_of(fits.begin(), fits.end(), [](const KernelFit& fit) {
+                           return fit.agreement == Agreement::unexplained;
+                         });
+  if (!attention || (explained > 0 && explained > most)) return "";
+  const std::string fitted =
+      fmt::format("{} fits {} of {} kernels", describe(record.problem), explained, fits.size());
+  const std::vector<Change> changes = changes_of(record);
+  if (const Change* change = best_of(changes, record, most)) {
+    return fmt::format("{}; {}, and {} fit with {}", fitted, change->said, most, change->instead);
   }
-  const bool attention = std::any_of(fits.begin(), fits.end(), [](const KernelFit& fit) {
-    return fit.agreement != Agreement::no_attention;
-  });
-  if (explained > 0 || !attention) return "";
-  for (const Change& change : changes_of(record)) {
-    ExplainRecord other = record;
-    other.problem = change.problem;
-    const std::int64_t fitting = explained_of(explain(other));
-    if (fitting > 0) {
-      return fmt::format("{} fits no kernel {}; {}, and {} of them fit with {}", describe(record.problem), of,
-                         change.said, fitting, change.instead);
-    }
-  }
-  return "";
+  if (most == 0) return "";
+  return fmt::format("{}; {} fit with {} heads over the batch, where batch x heads is {}", fitted, most,
+                     heads, record.problem.batch * record.problem.heads);
 }
 
 }  // namespace tilescope

@@ -161,8 +161,7 @@ class Reader {
       }
     }
     if (cta == nullptr) refuse_.at(line, "must hold `cta` with what a CTA owns: m h, n hkv, n h, h or hkv");
-    if (pass.program.tile == TileShape{})
-      refuse_.at(line, "must have a tile: `tile 128 x 64` in it or above");
+    if (pass.program.tile == kNoTile) refuse_.at(line, "must have a tile: `tile 128 x 64` in it or above");
     read_cta(pass, *cta);
     return pass;
   }
