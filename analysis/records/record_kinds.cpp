@@ -21,7 +21,7 @@ struct RecordKind {
 constexpr RecordKind kKinds[] = {
     {"tilescope.run/1", "`bench`, `profile --kernel`, `simulate`, `study`, `run` or `verify` wrote",
      "`report`, `diff`, `simulate --record` and `record merge` take"},
-    {"tilescope.kernels/1", "`profile --json FILE -- COMMAND` wrote",
+    {"tilescope.kernels/1", "`profile --json FILE -- COMMAND` or `emulate` wrote",
      "`explain`, `report`, `diff` and `profile --compare` take"},
     {"tilescope.explain/1", "`explain` wrote", "`report` takes"},
     {"tilescope.ceilings/1", "`ceilings` wrote", "`report` and `ceilings --from` take"},

@@ -46,6 +46,21 @@ std::uint64_t number_of(const Cta& cta) {
   return cta.index.x + std::uint64_t{grid.x} * (cta.index.y + std::uint64_t{grid.y} * cta.index.z);
 }
 
+/// Of a row that the copy engine loads. It crosses whole, as zeros what lies beyond the tensor, and by
+/// pieces: one that begins in the middle of a sector brings a sector more if any of it is in the tensor.
+/// Counted on an H200.
+std::uint64_t crossing_bytes(const EngineRun& run) {
+  constexpr std::uint32_t kPiece = 64;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t at = 0; at < run.bytes; at += kPiece) {
+    const std::uint32_t end = std::min(at + kPiece, run.bytes);
+    bytes += (end - at + kSectorBytes - 1) / kSectorBytes * kSectorBytes;
+    const bool exists = std::max(at, run.begin) < std::min(end, run.end);
+    if (exists && (run.address + at) % kSectorBytes != 0) bytes += kSectorBytes;
+  }
+  return bytes;
+}
+
 bool is_toolkit_header(const std::string& path) {
   return path.find("/cuda") != std::string::npos && path.find("/include/") != std::string::npos;
 }
@@ -139,11 +154,11 @@ void TrafficCounter::global(const LaneRequest& request) {
   }
 }
 
-void TrafficCounter::shared(const LaneRequest& request) {
+void TrafficCounter::shared(const LaneRequest& request, unsigned wavefronts) {
   SiteCounts& counts = of(request.warp.cta).sites[sites_.index_of(*request.warp.instruction)];
   const Sectors sectors = sectors_of(request);
   ++counts.shared_requests;
-  counts.wavefronts += count_wavefronts(request.addresses, request.lanes, request.bytes);
+  counts.wavefronts += wavefronts;
   counts.least_wavefronts += (sectors.different_bytes + kBankBytes - 1) / kBankBytes;
 }
 
@@ -166,9 +181,7 @@ void TrafficCounter::engine(const EngineRun& run) {
     (run.purpose == Purpose::store ? counts.engine_write_bytes : counts.engine_reduced_bytes) += existing;
     return;
   }
-  // What lies beyond the tensor crosses with the rest, as zeros.
-  const std::uint64_t crossing =
-      std::max<std::uint64_t>(spanned(run.address, run.bytes) * kSectorBytes, existing);
+  const std::uint64_t crossing = std::max(crossing_bytes(run), existing);
   counts.engine_read_bytes += crossing;
   counts.engine_beyond_bytes += crossing - existing;
   if (run.again) counts.engine_again_bytes += crossing;

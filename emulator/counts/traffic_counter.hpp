@@ -23,7 +23,7 @@ class TrafficCounter : public Observer {
   void begin(Cta& cta) override;
   void end(Cta& cta) override;
   void global(const LaneRequest& request) override;
-  void shared(const LaneRequest& request) override;
+  void shared(const LaneRequest& request, unsigned wavefronts) override;
   void engine(const EngineRun& run) override;
 
   /// Of the CTAs that have ended.

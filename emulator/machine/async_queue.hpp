@@ -31,6 +31,8 @@ class AsyncQueue {
   void push(AsyncOperation operation) { pending_.push_back(std::move(operation)); }
   /// Closes the group of an owner's uncommitted operations.
   void commit(AsyncKind kind, std::uint32_t owner);
+  /// How many groups the owner has closed.
+  std::uint64_t committed(AsyncKind kind, std::uint32_t owner) { return committed_groups_[{kind, owner}]; }
   /// Has all but the newest `left` committed groups take effect.
   void wait(AsyncKind kind, std::uint32_t owner, unsigned left);
   /// Has one that may take effect do so; false where none was drawn. Late ones are drawn only if there is

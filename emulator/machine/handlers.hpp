@@ -12,12 +12,12 @@
 namespace tilescope::gpu::emulator {
 
 enum class Outcome : std::uint8_t {
-  next,  // executed
-  poll,  // executed, and found what it asked for not yet done: others should go on first (a failed
-         // mbarrier.try_wait)
-  wait,  // not executed: the warp asks again at its next turn (a barrier)
-  exit,  // the active lanes are done
-  jump,  // a branch to the first operand
+  next,     // executed
+  poll,     // executed, and found what it asked for not yet done: others should go on first (a failed
+            // mbarrier.try_wait)
+  wait,     // not executed: the warp asks again at its next turn (a barrier)
+  exit,     // the active lanes are done
+  jump,     // a branch to the first operand
   scatter,  // where each active lane goes on is in the warp's `next`
 };
 

@@ -32,8 +32,8 @@ class HappensBefore {
   /// @param shared  the memory, by offset, whose bytes tell whether a store changed anything
   HappensBefore(std::uint32_t threads, std::uint32_t shared_end, const std::byte* shared = nullptr);
 
-  /// The stores that were told of so far are done: those of one instruction by several warps that left every byte
-  /// as it was wrote one value together, which is no race.
+  /// The stores that were told of so far are done: those of one instruction by several warps that left every
+  /// byte as it was wrote one value together, which is no race.
   void settle();
 
   /// Accesses by a thread; the line is that of the PTX text.

@@ -55,7 +55,7 @@ struct Report {
   std::uint64_t shared_wavefronts = 0;
   std::vector<std::uint64_t> executed;       // by instruction of the kernel
   std::vector<Race> races, unwritten_reads;  // where they were looked for
-  std::string printed;  // by printf, its first MiB
+  std::string printed;                       // by printf, its first MiB
 };
 
 /// What a handler throws; the machine adds kernel, CTA, warp, line and text and throws a DeviceError.

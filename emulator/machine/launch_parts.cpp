@@ -46,14 +46,24 @@ void add(Report& sum, const Report& part) {
 Progress::Progress(const Launch& launch, const Options& options)
     : most_seconds_(options.most_seconds), clusters_(launch.grid.count() / launch.cluster.count()) {}
 
+std::uint64_t Progress::add(std::uint64_t steps) {
+  constexpr int kClockEvery = 20;  // the logarithm of steps
+  const std::uint64_t before = steps_.fetch_add(steps), after = before + steps;
+  if (before >> kClockEvery != after >> kClockEvery && most_seconds_ > 0 && seconds() > most_seconds_) {
+    throw TakesTooLong(
+        fmt::format("{} instructions took the {:.1f} s that are allowed, and no end", after, most_seconds_));
+  }
+  return after;
+}
+
 void Progress::ended() {
   const std::uint64_t ended = ++ended_;
   if (most_seconds_ <= 0) return;
-  const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+  const double seconds = this->seconds();
   const double all = seconds * static_cast<double>(clusters_) / static_cast<double>(ended);
   if (seconds < std::min(kLeastSeconds, most_seconds_) || all <= most_seconds_) return;
   throw TakesTooLong(
-      fmt::format("its {} CTAs or clusters would take about {:.0f} s here, of which {:.0f} are "
+      fmt::format("its {} CTAs or clusters would take about {:.0f} s here, of which {:.1f} are "
                   "allowed: {} took {:.1f} s",
                   clusters_, all, most_seconds_, ended, seconds));
 }

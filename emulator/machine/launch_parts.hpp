@@ -23,14 +23,15 @@ struct LaunchPart {
 class Progress {
  public:
   Progress(const Launch& launch, const Options& options);
-  /// @returns how many warp instructions there were
-  std::uint64_t add(std::uint64_t steps) { return steps_ += steps; }
+  /// @returns how many warp instructions there were @throws TakesTooLong after Options::most_seconds
+  std::uint64_t add(std::uint64_t steps);
   std::uint64_t steps() const { return steps_; }
   /// A cluster has ended. @throws TakesTooLong once it shows that all would take longer than they may
   void ended();
 
  private:
   using Clock = std::chrono::steady_clock;
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
   double most_seconds_;
   std::uint64_t clusters_;
   std::atomic<std::uint64_t> steps_ = 0, ended_ = 0;

@@ -80,7 +80,8 @@ void Machine::copy_parameters() {
   std::copy(launch().parameters.begin(), launch().parameters.end(), run_.parameter_base);
 }
 
-/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made here.
+/// How many clusters go on side by side: all of a grid that has a barrier of its own, whose count is made
+/// here.
 std::uint64_t Machine::make_cooperative() {
   if (!is_cooperative(program_.kernel))
     return static_cast<std::uint64_t>(std::max(run_.options.resident_clusters, 1));
@@ -169,8 +170,12 @@ void Machine::turn() {
   const std::uint64_t drawn = run_.random.next();
   const std::size_t place = (drawn >> 32) % warps_.size();
   const std::uint64_t most = 1 + drawn % (1ull << (1 + (drawn >> 16) % kLongest));
-  const bool any_group = (drawn >> 24) % 16 == 0;  // lanes that spin must not hold up others of their warp
   Warp& warp = *warps_[place];
+  warp.turns_apart = warp.groups.size() > 1 ? warp.turns_apart + 1 : 0;
+  // Lanes that spin must not hold up others of their warp. Those that will soon meet again are let do so, as
+  // on a device: apart they would ask for sectors twice.
+  constexpr std::uint64_t kSoon = 64;
+  const bool any_group = warp.turns_apart > kSoon && (drawn >> 24) % 16 == 0;
   const TurnEnd end = take_turn(warp, program_, most, any_group ? (drawn >> 28) % warp.groups.size() : 0);
   // Late ones too, now and then: a warp whose spin holds other instructions is never idle.
   if ((drawn >> 20) % 4 == 0) warp.cta.async.draw(run_.random, (drawn >> 40) % 64 == 0);
@@ -186,9 +191,7 @@ Report Machine::execute() {
   copy_parameters();
   const std::uint64_t most_resident = make_cooperative();
   while (next_cluster_ < end_cluster_ || !warps_.empty()) {
-    while (next_cluster_ < end_cluster_ &&
-           resident_.size() < most_resident)
-      begin_cluster();
+    while (next_cluster_ < end_cluster_ && resident_.size() < most_resident) begin_cluster();
     const std::uint64_t steps = run_.report.steps;
     try {
       turn();

@@ -122,6 +122,7 @@ void tell_shared(Warp& warp, std::uint32_t address, std::uint32_t bytes, Purpose
   }
   if (!owner.order || &owner != &warp.cta) return;
   if (purpose == Purpose::atomic) return owner.order->initialise(offset, bytes);
+  if (purpose == Purpose::copy) return;  // the copy itself tells, when it knows what it was issued upon
   const auto thread = static_cast<std::uint32_t>(warp.thread(lane));
   if (purpose == Purpose::load) {
     owner.order->read(thread, offset, bytes, warp.instruction->line);
@@ -142,8 +143,9 @@ void tell_shared(Warp& warp, const Addresses& addresses, std::uint32_t bytes, Pu
 /// Counts what lanes ask of shared memory.
 void shared_requested(const LaneRequest& request) {
   Run& run = request.warp.cta.run;
-  run.report.shared_wavefronts += count_wavefronts(request.addresses, request.lanes, request.bytes);
-  if (run.options.observer) run.options.observer->shared(request);
+  const unsigned wavefronts = count_wavefronts(request.addresses, request.lanes, request.bytes);
+  run.report.shared_wavefronts += wavefronts;
+  if (run.options.observer) run.options.observer->shared(request, wavefronts);
 }
 
 /// Counts what lanes ask of global memory.
@@ -176,7 +178,8 @@ void generic_access(Warp& warp, const Addresses& addresses, Purpose purpose, std
   if (in_global != 0) global_requested({warp, purpose, in_global, addresses, bytes});
 }
 
-Targets targets_of(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
+Targets targets_of(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose,
+                   std::uint32_t bytes) {
   Targets targets;
   switch (reach) {
     case Reach::global:

@@ -17,6 +17,7 @@ enum class Purpose : std::uint8_t {
   store,
   atomic,  // of ordinary instructions, those that return nothing too
   reduce,  // by the copy engine
+  copy,    // cp.async into shared memory, which lands at any time up to its wait
 };
 
 using Targets = std::array<std::byte*, kLanes>;  // of the active lanes

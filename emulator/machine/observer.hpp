@@ -36,7 +36,7 @@ class Observer {
   virtual void begin(Cta& cta) = 0;
   virtual void end(Cta& cta) = 0;
   virtual void global(const LaneRequest& request) = 0;  // addresses are checked
-  virtual void shared(const LaneRequest& request) = 0;
+  virtual void shared(const LaneRequest& request, unsigned wavefronts) = 0;
   virtual void engine(const EngineRun& run) = 0;
 };
 

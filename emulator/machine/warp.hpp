@@ -28,7 +28,8 @@ struct Frame {
   std::uint32_t return_to = 0;
   const ptx::Instruction* call = nullptr;
   const ptx::Function* function = nullptr;
-  std::vector<std::byte> saved;  // of a function that calls itself: its registers and local memory as they were
+  std::vector<std::byte>
+      saved;  // of a function that calls itself: its registers and local memory as they were
 };
 
 class Warp {
@@ -72,13 +73,14 @@ class Warp {
 
   // What follows is the scheduler's.
   LaneMask living = 0;
-  std::vector<LaneGroup> groups;    // disjoint, of living lanes, by rising pc
-  bool at_barrier = false;          // arrived at a named barrier, and waits
-  std::uint64_t barrier_phase = 0;  // of that barrier when the warp arrived
-  std::uint64_t since_poll = 0;     // instructions executed since it asked in vain
-  std::array<std::uint32_t, kLanes> next{};          // of Outcome::scatter
-  std::array<std::vector<Frame>, kLanes> frames;     // calls, the innermost last
-  std::any extension;               // state of sm90/
+  std::vector<LaneGroup> groups;                  // disjoint, of living lanes, by rising pc
+  bool at_barrier = false;                        // arrived at a named barrier, and waits
+  std::uint64_t barrier_phase = 0;                // of that barrier when the warp arrived
+  std::uint64_t since_poll = 0;                   // instructions executed since it asked in vain
+  std::uint64_t turns_apart = 0;                  // since its lanes were all at one instruction
+  std::array<std::uint32_t, kLanes> next{};       // of Outcome::scatter
+  std::array<std::vector<Frame>, kLanes> frames;  // calls, the innermost last
+  std::any extension;                             // state of sm90/
 
  private:
   static constexpr std::size_t place_of_width(std::size_t bytes) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope emulate KERNEL --launch LAUNCH.json`: somebody's kernel on the emulated device.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -7,6 +9,7 @@
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
+#include "common/log.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -32,7 +35,12 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   options.most_seconds = static_cast<double>(arguments.most_seconds);
   const emulator::KernelResult result = call_kernel(module, launch.call);
   const ReferenceCheck reference = result.completed ? check_reference(launch) : ReferenceCheck{};
-  const KernelRecord record = emulated_record(context, launch.call, module, result, reference.right);
+  const KernelRecord record =
+      emulated_record(context, launch.call, module, result, reference.right, arguments.kernel);
+  log_text(LogLevel::info, [&] {
+    return fmt::format("emulated in {:.3f} s, {:.1f} M warp instructions a second", result.seconds,
+                       static_cast<double>(result.report.steps) / result.seconds / 1e6);
+  });
   context.write_json(to_json_text(record));
   context.print(arguments.verdict ? verdict_json(record.kernels[0])
                                   : emulation_text(record.kernels[0]) + reference.text);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -14,17 +15,21 @@ namespace tilescope::cli {
 namespace {
 
 namespace emulator = gpu::emulator;
+namespace fs = std::filesystem;
 
 std::array<std::int64_t, 3> extents(const emulator::Extent& extent) { return {extent.x, extent.y, extent.z}; }
 
 /// Lines of source files, each file read once; "" where a file is not there.
 class Sources {
  public:
+  explicit Sources(const std::string& kernel_file) : folder_(fs::path(kernel_file).parent_path()) {}
   std::string line(const std::string& path, int number) {
     if (path.empty() || number < 1) return "";
     const auto [file, is_new] = files_.try_emplace(path);
     if (is_new) {
-      std::ifstream in(path);
+      std::error_code error;
+      const bool there = fs::is_regular_file(path, error);
+      std::ifstream in(there ? fs::path(path) : folder_ / fs::path(path).filename());
       for (std::string text; file->second.size() < kMostLines && std::getline(in, text);)
         file->second.push_back(text.substr(0, kMostColumns));
     }
@@ -35,6 +40,7 @@ class Sources {
 
  private:
   static constexpr std::size_t kMostLines = 100000, kMostColumns = 200;
+  fs::path folder_;
   std::map<std::string, std::vector<std::string>> files_;
 };
 
@@ -70,7 +76,8 @@ EmulatedFinding finding_of(const emulator::Finding& finding) {
   return told;
 }
 
-EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional<bool> right) {
+EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional<bool> right,
+                             Sources sources) {
   const emulator::KernelCounts& counts = result.counts;
   EmulatedKernel kernel{.completed = result.completed,
                         .right = right,
@@ -82,7 +89,6 @@ EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional
                         .notes = counts.notes,
                         .lines = {},
                         .findings = {}};
-  Sources sources;
   for (const emulator::LineCounts& line : counts.lines) kernel.lines.push_back(line_of(line, sources));
   for (const emulator::Finding& finding : result.findings) kernel.findings.push_back(finding_of(finding));
   return kernel;
@@ -92,7 +98,7 @@ EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional
 
 KernelRecord emulated_record(const CommandContext& context, const emulator::KernelCall& call,
                              const emulator::ptx::Module& module, const emulator::KernelResult& result,
-                             std::optional<bool> right) {
+                             std::optional<bool> right, const std::string& kernel_file) {
   const emulator::ptx::Kernel& kernel = emulator::choose_kernel(module, call.kernel);
   KernelMeasurement measurement;
   measurement.name = demangle(result.kernel);
@@ -104,7 +110,7 @@ KernelRecord emulated_record(const CommandContext& context, const emulator::Kern
       kernel.static_shared_end - emulator::ptx::kSharedBegin + std::int64_t{call.shared_bytes};
   measurement.launch.local_bytes = kernel.local_bytes;
   measurement.measured = result.counts.metrics;
-  measurement.emulated = emulated_part(result, right);
+  measurement.emulated = emulated_part(result, right, Sources(kernel_file));
   KernelRecord record;
   record.argv = context.argv;
   record.when = utc_now();

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "emulator/machine/address_space.hpp"
+#include "emulator/machine/happens_before.hpp"
 #include "emulator/machine/lanes.hpp"
 #include "emulator/machine/memory_access.hpp"
 
@@ -20,13 +22,50 @@ struct Copy {
   std::uint32_t bytes, filled;  // what is read, and what is written, the rest of it with zeros
 };
 
+// For the search for races: a warp's copies are an agent, whose clock counts its groups.
+
+std::uint32_t agent_of(Warp& warp) {
+  return warp.cta.order->agent("the copies (cp.async) of warp " + std::to_string(warp.index));
+}
+
+std::vector<std::uint32_t> threads_of(const Warp& warp, LaneMask lanes) {
+  std::vector<std::uint32_t> threads;
+  for_lanes(lanes, [&](int lane) { threads.push_back(static_cast<std::uint32_t>(warp.thread(lane))); });
+  return threads;
+}
+
+/// Tells what a copy writes.
+void tell_order(Warp& warp, const ptx::Operand& to, std::uint32_t bytes) {
+  Cta& cta = warp.cta;
+  if (!cta.order) return;
+  const HappensBefore::Clocks issued = cta.order->issue(threads_of(warp, warp.active));
+  const auto group =
+      static_cast<HappensBefore::Clock>(cta.async.committed(AsyncKind::cp_async, warp.index) + 1);
+  for_lanes(warp.active, [&](int lane) {
+    cta.order->write(agent_of(warp), group, issued,
+                     offset_of_shared_address(static_cast<std::uint32_t>(warp.address(to, lane))), bytes,
+                     warp.instruction->line);
+  });
+}
+
+/// The executing lanes know all but the newest `left` groups to be there.
+void await_copies(Warp& warp, unsigned left) {
+  const std::uint64_t groups = warp.cta.async.committed(AsyncKind::cp_async, warp.index);
+  warp.cta.async.wait(AsyncKind::cp_async, warp.index, left);
+  if (!warp.cta.order || groups <= left) return;
+  for (const std::uint32_t thread : threads_of(warp, warp.active)) {
+    warp.cta.order->await(thread, agent_of(warp), static_cast<HappensBefore::Clock>(groups - left));
+  }
+}
+
 /// cp.async.CACHE.shared.global [to], [from], bytes{, bytes to read}{, policy}
 Outcome copy(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   const auto bytes = static_cast<std::uint32_t>(operands[2].value);
   const bool counts = operands.size() > 3 && !instruction.has("L2::cache_hint");
   const LaneMask all = warp.active;
-  const Targets to = access(warp, operands[0], Reach::shared, Purpose::store, bytes);
+  const Targets to = access(warp, operands[0], Reach::shared, Purpose::copy, bytes);
+  tell_order(warp, operands[0], bytes);
   std::array<std::uint32_t, kLanes> reads{};
   for_lanes(all, [&](int lane) {
     reads[lane] = counts ? static_cast<std::uint32_t>(warp.value(operands[3], lane)) : bytes;
@@ -73,12 +112,12 @@ Outcome commit(Warp& warp, const Instruction&) {
   return Outcome::next;
 }
 Outcome wait_group(Warp& warp, const Instruction& instruction) {
-  warp.cta.async.wait(AsyncKind::cp_async, warp.index, static_cast<unsigned>(instruction.operands[0].value));
+  await_copies(warp, static_cast<unsigned>(instruction.operands[0].value));
   return Outcome::next;
 }
 Outcome wait_all(Warp& warp, const Instruction&) {
   warp.cta.async.commit(AsyncKind::cp_async, warp.index);
-  warp.cta.async.wait(AsyncKind::cp_async, warp.index, 0);
+  await_copies(warp, 0);
   return Outcome::next;
 }
 

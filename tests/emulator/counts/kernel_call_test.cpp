@@ -158,6 +158,24 @@ TEST_CASE("emulator: a missing barrier is a race between two lines") {
   }
 }
 
+TEST_CASE("emulator: a missing wait for cp.async is a race between the copy's line and the reader's") {
+  for (const bool waits : {true, false}) {
+    for (const std::string wait :
+         {"cp.async.commit_group;\ncp.async.wait_group 0;\n", "cp.async.wait_all;\n"}) {
+      const auto kernel = std::make_unique<CalledKernel>();
+      kernel->call.options.races = true;
+      const KernelResult result = (*kernel)(reversal(true, "cp.async.ca.shared.global [%r6], [%rd4], 4;\n" +
+                                                               (waits ? wait : "cp.async.commit_group;\n")));
+      const auto found = findings(result, FindingKind::race);
+      CHECK(found.empty() == waits);
+      CHECK(findings(result, FindingKind::uninitialised).empty());
+      if (waits) continue;
+      CHECK(found[0].lines.at(0).text() == "kernel.cu:11");
+      CHECK(found[0].lines.at(1).text() == "kernel.cu:13");
+    }
+  }
+}
+
 TEST_CASE("emulator: lanes that store one value to one place are no race, those that store several are") {
   for (const char* value : {"%r1", "%r3"}) {
     const auto kernel = std::make_unique<CalledKernel>();
@@ -272,7 +290,11 @@ TEST_CASE("emulator: what does not fit is refused with one sentence") {
         k.call.grid = {1 << 24};
         k.call.options.most_seconds = 0.2;
       },
-      "s here, of which 0 are allowed");
+      "s here, of which 0.2 are allowed");
+  refused(
+      kernel_ptx("LOOP:\nadd.u32 %r5, %r5, 1;\nbra LOOP;\n"),
+      [](CalledKernel& k) { k.call.options.most_seconds = 0.1; },
+      "took the 0.1 s that are allowed, and no end");
 }
 
 }  // namespace tilescope::gpu::emulator::kernel_call_test

@@ -11,6 +11,7 @@
 
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/records/compare/kernel_group.hpp"
+#include "analysis/report/sections/checks/emulated_lines.hpp"
 #include "analysis/report/sections/report_sections.hpp"
 #include "common/number_format.hpp"
 
@@ -241,6 +242,10 @@ std::optional<Section> kernel_section(const std::vector<KernelRecord>& records) 
     if (!facts.empty()) section.blocks.push_back(Paragraph{facts});
     if (!record.messages.empty()) section.blocks.push_back(Bullets{record.messages});
     section.blocks.push_back(kernel_table(record));
+    for (const KernelMeasurement& kernel : record.kernels) {
+      if (!kernel.emulated) continue;
+      for (Block& block : emulated_blocks(kernel)) section.blocks.push_back(std::move(block));
+    }
   }
   return section;
 }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tilescope emulate`, from outside: the example kernels, mutants of them, and what is refused.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "profiler/records/kernel_record.hpp"
+#include "tests/cli/program.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+const std::string kExamples = TILESCOPE_SOURCE_DIR "/examples/emulate/";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// The example's launch of one of its kernels.
+std::string launch_of(const std::string& kernel) {
+  return replaced(read_file(kExamples + "transpose.json"), "transpose_naive", kernel);
+}
+
+struct Emulation {
+  const TemporaryFolder folder;
+  std::string ptx = read_file(kExamples + "transpose.ptx");
+  std::string launch = launch_of("transpose_tiled");
+  std::vector<std::string> more = {};
+
+  ProgramResult run() const {
+    std::ofstream(folder.path() / "k.ptx") << ptx;
+    std::ofstream(folder.path() / "launch.json") << launch;
+    std::vector<std::string> arguments = {"emulate", "k.ptx", "--launch", "launch.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_program(arguments, folder.path());
+  }
+  nlohmann::json verdict() {
+    more.insert(more.end(), {"--races", "--verdict"});
+    return nlohmann::json::parse(run().out);
+  }
+};
+
+/// Whether a finding of the kind names the line.
+bool found(const nlohmann::json& verdict, const std::string& kind, const std::string& place) {
+  for (const auto& finding : verdict.at("findings")) {
+    const auto places = finding.at("places").get<std::vector<std::string>>();
+    if (finding.at("kind") == kind && std::find(places.begin(), places.end(), place) != places.end())
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("emulate: a right kernel has its bytes, and nothing is found") {
+  Emulation emulation;
+  emulation.more = {"--json", "r.json"};
+  const ProgramResult result = emulation.run();
+  CAPTURE(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "SM<->L2: 65.54 kB read, 65.54 kB written"));
+  CHECK(contains(result.out, "1.00x the bytes cross SM<->L2"));
+  CHECK(contains(result.out, "nothing found"));
+  Emulation again;
+  const nlohmann::json verdict = again.verdict();
+  CHECK(verdict.at("races") == 0);
+  CHECK(verdict.at("right").is_null());
+  CHECK(verdict.at("bytes_over_must") == 1.0);
+  CHECK(verdict.at("findings").empty());
+}
+
+TEST_CASE("emulate: mutants of a kernel are each named with their line") {
+  SUBCASE("a missing barrier") {
+    Emulation mutant;
+    mutant.ptx = replaced(mutant.ptx, "bar.sync \t0;", "");
+    const nlohmann::json verdict = mutant.verdict();
+    CHECK(verdict.at("races") >= 1);
+    CHECK(found(verdict, "race", "transpose.cu:18"));
+    CHECK(found(verdict, "race", "transpose.cu:22"));
+  }
+  SUBCASE("a short buffer") {
+    Emulation mutant;
+    mutant.launch = replaced(mutant.launch, "\"out\", \"dtype\": \"float32\", \"shape\": [128, 128]",
+                             "\"out\", \"dtype\": \"float32\", \"shape\": [127, 128]");
+    const nlohmann::json verdict = mutant.verdict();
+    CHECK(verdict.at("completed") == false);
+    CHECK(verdict.at("out_of_bounds") == 1);
+    CHECK(found(verdict, "out of bounds", "transpose.cu:22"));
+    CHECK(mutant.run().exit_code == 1);
+  }
+  SUBCASE("an index that is transposed") {
+    Emulation mutant;
+    mutant.launch = launch_of("transpose_naive");
+    const nlohmann::json verdict = mutant.verdict();
+    CHECK(found(verdict, "uncoalesced", "transpose.cu:10"));
+    CHECK(verdict.at("bytes_over_must") == 4.5);
+  }
+  SUBCASE("a tile without its column of padding") {
+    Emulation mutant;
+    while (contains(mutant.ptx, ", 132,")) mutant.ptx = replaced(mutant.ptx, ", 132,", ", 128,");
+    CHECK(found(mutant.verdict(), "bank conflicts", "transpose.cu:22"));
+  }
+}
+
+TEST_CASE("emulate: results are held against what was expected") {
+  const std::string add = replaced(launch_of("transpose_tiled"), "\"fill\": \"random\"", "\"fill\": 2");
+  const auto expecting = [&](const std::string& value) {
+    Emulation emulation;
+    emulation.launch = replaced(add, "\"out\", \"dtype\": \"float32\",",
+                                "\"out\", \"expect\": " + value + ", \"dtype\": \"float32\",");
+    return emulation.run();
+  };
+  CHECK(expecting("2").exit_code == 0);
+  const ProgramResult wrong = expecting("3");
+  CHECK(wrong.exit_code == 1);
+  CHECK(contains(wrong.out, "out: 16384 of 16384 elements wrong, the first at 0: 2 where 3 was expected"));
+}
+
+TEST_CASE("emulate: the record is one of kernels, which report, diff and explain take") {
+  Emulation emulation;
+  emulation.launch = launch_of("transpose_naive");
+  emulation.more = {"--json", "r.json", "--quiet"};
+  CHECK(emulation.run().exit_code == 0);
+  const auto at = [&](std::vector<std::string> arguments) {
+    return run_program(arguments, emulation.folder.path());
+  };
+  const std::string text = read_file(emulation.folder.path() / "r.json");
+  const KernelRecord record = parse_kernel_record("r.json", text);
+  CHECK(to_json_text(record) == text);
+  CHECK(record.collections.at(0).replay == "emulated");
+  REQUIRE(record.kernels.at(0).emulated);
+  CHECK(record.kernels[0].emulated->lines.at(0).file == "transpose.cu");
+
+  CHECK(at({"report", "r.json", "--out", "pages"}).exit_code == 0);
+  const std::string page = read_file(emulation.folder.path() / "pages/report.md");
+  CHECK(contains(page, "| `transpose.cu:10` | 65.54 kB | 524.3 kB | 18.0 | 458.8 kB |"));
+  CHECK(contains(page, "`uncoalesced at transpose.cu:10: 18.0 sectors a request where 4.0 suffice"));
+  CHECK(at({"diff", "r.json", "r.json", "--budget", "sm_l2_read_bytes=0.5%"}).exit_code == 0);
+  CHECK(at({"explain", "r.json", "--seqlen", "64", "--head-dim", "64", "--dtype", "fp16"}).exit_code == 0);
+
+  Emulation less;  // the tiled kernel under the naive one's name writes an eighth of its bytes
+  less.more = {"--json", "t.json", "--quiet"};
+  CHECK(less.run().exit_code == 0);
+  std::ofstream(emulation.folder.path() / "base.json")
+      << replaced(read_file(less.folder.path() / "t.json"), "\"name\": \"transpose_tiled\"",
+                  "\"name\": \"transpose_naive\"");
+  CHECK(at({"diff", "base.json", "r.json", "--budget", "sm_l2_write_bytes=0.5%"}).exit_code == 1);
+}
+
+TEST_CASE("emulate: the source stands beside the bytes where it is there") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      {"emulate", kExamples + "transpose.ptx", "--launch", kExamples + "transpose.json"}, folder.path());
+  CHECK(result.exit_code == 0);
+  CHECK(contains(result.out, "out[x * n + y] = in[y * n + x];"));
+  CHECK(contains(result.out, "uncoalesced at transpose.cu:10"));
+}
+
+TEST_CASE("emulate: what cannot be run is refused in one sentence, and nothing is written") {
+  const auto refused = [](auto&& change, const char* words) {
+    Emulation emulation;
+    emulation.more = {"--json", "r.json"};
+    change(emulation);
+    const ProgramResult result = emulation.run();
+    CAPTURE(result.err);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out == "");
+    CHECK(contains(result.err, words));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+    CHECK_FALSE(std::filesystem::exists(emulation.folder.path() / "r.json"));
+  };
+  refused([](Emulation& e) { e.ptx = e.ptx.substr(0, 3000); }, "PTX line ");
+  refused([](Emulation& e) { e.ptx = replaced(e.ptx, ".version ", ".version 1"); }, "newer than 9.x");
+  refused([](Emulation& e) { e.launch = "{"; }, "not valid JSON");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "\"grid\"", "\"gird\""); }, "did you mean grid");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "[4, 4]", "[4, 70000]"); },
+          "at most 65535 in y and z");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "int32", "int64"); },
+          "argument 2 (n) = 8 bytes: must fit parameter transpose_tiled_param_2 of 4 bytes");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "float32", "flaot32"); }, "float32");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "transpose_tiled", "transpose"); },
+          "must name one of 2: transpose_naive, transpose_tiled");
+  refused([](Emulation& e) { e.launch = replaced(e.launch, "[128, 128]", "[1099511627776, 128]"); },
+          "below 1 TiB");
+  refused(
+      [](Emulation& e) {
+        e.launch = replaced(e.launch, "[4, 4]", "[2000000000]");
+        e.launch = replaced(e.launch, "\"value\": 128", "\"value\": 0");
+        e.launch = replaced(e.launch, "[128, 128]", "[1, 3000]");
+        e.more.insert(e.more.end(), {"--most-seconds", "1"});
+      },
+      "");
+  check_refused({{"emulate"}, {"KERNEL", "--help"}});
+  check_refused({{"emulate", "nothing.ptx"}, {"--launch", "--help"}});
+  check_refused({{"emulate", "nothing.ptx", "--launch", "nothing.json"}, {"nothing.json"}});
+}
+
+}  // namespace tilescope::testing
