@@ -8,6 +8,9 @@
         byte_budget.closed_form(problem, sm_l2_read_bytes="2.2 GB")
         byte_budget.simulate(problem, machine="h200", dram_read_bytes="5%")  # over the value that is stored
 
+    def test_kernel(byte_budget):  # emulated on the CPU; Triton's by byte_budget.emulate_triton
+        byte_budget.emulate("add.ptx", grid=8, block=128, args=[x, y, out, 1000], sm_l2_read_bytes="8 kB")
+
     def test_step(byte_budget):
         with byte_budget(dram_read_bytes="5%", filter="flash_fwd"):  # counted on a device
             step()
@@ -17,7 +20,7 @@
 
 A limit is an amount ("2.2 GB", "32 MiB", 1024), a multiple of the closed form ("x1.05"; of ``problem=`` where counted), or
 a percentage over the value that ``pytest --byte-budget-update`` stored for this test in byte_budgets.json beside it, for
-counted ones by chip. What formulas and simulation give is asserted on any machine. What hardware counters give needs a
+counted ones by chip. What formulas, simulation and emulation give is asserted on any machine. What hardware counters give needs a
 device: without one such a test is skipped, with the reason, and never passes.
 """
 
@@ -34,6 +37,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .counting import Count
+    from .emulation import Emulation
     from .problem import Problem
     from .records import Record
 
@@ -147,6 +151,25 @@ class ByteBudget:
         from . import simulate
 
         return self._check("simulated", simulate(problem, kernel, machine=machine, passes=passes), limits)
+
+    def emulate(self, *arguments: Any, **options: Any) -> Emulation:
+        """Runs a kernel by `tilescope.emulate`, whose arguments these are, holds its bytes to limits by metric
+        (sm_l2_read_bytes=..., sm_l2_write_bytes=...), and raises what it does wrong."""
+        from . import emulate
+
+        return self._emulated(emulate, arguments, options)
+
+    def emulate_triton(self, *arguments: Any, **options: Any) -> Emulation:
+        """The same of a Triton kernel, by `tilescope.emulate_triton`."""
+        from . import emulate_triton
+
+        return self._emulated(emulate_triton, arguments, options)
+
+    def _emulated(self, run: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Emulation:
+        limits = {name: options.pop(name) for name in list(options) if name.endswith(("_bytes", "_sectors"))}
+        result: Emulation = run(*arguments, **options).check()
+        self._check("measured", result.record, limits, [], f"{result.kernel} emulated")
+        return result
 
     def _check(
         self,

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels of the corpus on the emulated device: right to numpy's numbers, without false alarms; mutants and faults named."""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tilescope as ts
+
+CORPUS = Path(__file__).resolve().parents[1] / "emulator" / "corpus"
+sys.path.insert(0, str(CORPUS))
+import cases  # noqa: E402
+
+COMPILED = json.loads(gzip.decompress((CORPUS / "corpus.json.gz").read_bytes()))
+TRITON = [name for name in COMPILED if ".sm_" in name]
+
+
+def launch(name, case, **changes):
+    """Runs a case. Races are looked for unless `changes` says otherwise."""
+    made = COMPILED[name]
+    options = {"grid": case.grid, "block": case.block, "args": case.arguments, "shared": case.shared, "races": True}
+    if "warps" in made:
+        scratch = [np.zeros(size * int(np.prod(case.grid)) + 128, np.uint8) for size in made["scratch"]]
+        aligned = [each[-each.ctypes.data % 128 :] if size else None for each, size in zip(scratch, made["scratch"])]
+        given = [case.arguments[each] for each in made["arguments"]]
+        options |= {"block": 32 * made["warps"], "shared": made["shared"], "args": [*given, *aligned]}
+    options |= changes
+    return ts.emulate(options.pop("ptx", made["ptx"]), **options)
+
+
+def case_of(name):
+    stem, _, target = name.partition(".sm_")
+    return cases.TRITON[stem](int(target)) if target else cases.CUDA[name]()
+
+
+def wrong_results(case):
+    """Names of results that are not as expected, and by how much."""
+    wrong = {}
+    for name, expected in case.expected.items():
+        got = case.arguments[name]
+        if case.dtypes.get(name) == "bf16":
+            got = cases.from_bf16(got)
+        if case.error == 0:
+            if not np.array_equal(got.astype(expected.dtype), expected) and not np.array_equal(got, expected):
+                wrong[name] = "other numbers"
+            continue
+        distance = np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max()
+        if not distance <= case.error:
+            wrong[name] = float(distance)
+    return wrong
+
+
+@pytest.mark.parametrize("name", [*cases.CUDA, *TRITON])
+def test_kernels_are_right_and_without_false_alarms(name):
+    case = case_of(name)
+    result = launch(name, case)
+    assert result.completed
+    assert result.errors == []
+    assert wrong_results(case) == {}
+    assert result.metrics["sm_l2_read_bytes"] >= 0.99 * result.must_read_bytes or result.metrics["l1_load_hit_bytes"]
+
+
+# Bytes that a formula gives: read and written, of which L1 keeps nothing that is read once.
+COUNTS = {
+    "vector_add.sm_80": (2 * 5000 * 4, 5000 * 4),
+    "vector_add.sm_90": (2 * 5000 * 4, 5000 * 4),
+    "softmax.sm_90": (16 * 1000 * 4, 16 * 1000 * 4),
+    "cumulative_sum.sm_90": (4 * 500 * 4, 4 * 500 * 4),
+    "sort.sm_80": (3 * 256 * 4, 3 * 256 * 4),
+    "scan_block": (1000 * 4, 1000 * 4),
+    "pipelined_copy": (2 * 3 * 128 * 16, 2 * 3 * 128 * 16),
+    "matmul_by_device_descriptors.sm_90": (4 * 3 * 2 * 64 * 32 * 2, 128 * 128 * 2),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_bytes_are_those_of_a_formula(name):
+    metrics = launch(name, case_of(name), races=False).metrics
+    if name.startswith("matmul"):  # the tensor maps that it makes cross too
+        assert metrics["sm_l2_read_bytes"] - COUNTS[name][0] in range(0, 12 * 128 + 1)
+        assert metrics["tma_store_bytes"] == COUNTS[name][1]
+        return
+    assert (metrics["sm_l2_read_bytes"], metrics["sm_l2_write_bytes"]) == COUNTS[name]
+
+
+def test_softmax_with_1000_of_1024_columns_asks_for_one_column_a_lane():
+    result = launch("softmax.sm_90", case_of("softmax.sm_90"), races=False)
+    loads = max(result.lines, key=lambda line: line["read_bytes"] + line["l1_hit_bytes"])
+    assert result.sectors_per_request(loads["place"]) > 15
+    assert any(finding.kind == "uncoalesced" and loads["place"] in finding.places for finding in result.findings)
+
+
+def test_what_a_kernel_prints_is_told():
+    assert "thread 3 of a block has" in launch("prints_and_asserts", case_of("prints_and_asserts")).printed
+
+
+def place_of(mark, source):
+    lines = (CORPUS / source).read_text().splitlines()
+    return f"{Path(source).name}:{1 + next(i for i, line in enumerate(lines) if mark in line)}"
+
+
+FAULTS = {
+    "warp_without_syncwarp": ("race", [cases.whole(0, 9, 32), np.zeros(1, np.int32)], 32),
+    "one_row_too_many": ("out of bounds", [cases.draw(100), np.zeros(100, np.float32), 100], 128),
+    "last_tile_not_awaited": ("race", [cases.whole(0, 9, 3, 128), np.zeros((3, 128), np.int32), 3], 32),
+    "barrier_of_half_a_block": ("hang", [cases.whole(0, 9, 128), np.zeros(128, np.int32), 64], 128),
+    "shared_used_again": ("race", [cases.draw(256), np.zeros(256, np.float32)], 128),
+    "bins_beyond_the_array": ("out of bounds", [cases.whole(60, 100000, 128), np.zeros(64, np.int32)], 128),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_named_with_their_line(name):
+    kind, arguments, threads = FAULTS[name]
+    result = ts.emulate(COMPILED[name]["ptx"], grid=1, block=threads, args=arguments, races=True)
+    found = [finding for finding in result.errors if finding.kind == kind]
+    assert found, result.findings
+    assert place_of("FAULT", f"faults/{name}.cu") in [place for finding in found for place in finding.places]
+    with pytest.raises(ts.CheckFailed, match=name):
+        result.check()
+
+
+# Text of the PTX, what stands in its place, and how it shows.
+MUTANTS = {
+    "matmul_tiled": ("bar.sync \t0;", "", "race"),
+    "reduce_shuffle": ("bar.sync \t0;", "", "race"),
+    "histogram_atomics": ("bar.sync \t0;", "", "uninitialised"),
+    "transpose_through_shared": ("bar.sync \t0;", "", "race"),
+    "barrier_pipeline": ("mbarrier.try_wait.shared.b64", "mbarrier.test_wait.shared.b64", ""),
+    "matmul_fp16.sm_90": ("fence.proxy.async", "// fence.proxy.async", "fault"),
+    "matmul_fp16.sm_80": ("cp.async.wait_group", "// cp.async.wait_group", "race"),
+    "attention_forward.sm_90": ("wgmma.wait_group.sync.aligned 0;", "", "fault"),
+    "softmax.sm_80": ("bar.sync \t0;", "", "race"),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_named(name):
+    old, new, kind = MUTANTS[name]
+    ptx = COMPILED[name]["ptx"]
+    assert old in ptx
+    result = launch(name, case_of(name), ptx=ptx.replace(old, new))
+    if not kind:  # a wait that only asks: as right as the other
+        assert result.errors == []
+        return
+    found = [finding for finding in result.findings if finding.kind == kind]
+    assert found, result.findings
+    assert all(finding.places for finding in found)
+
+
+@pytest.mark.parametrize("name", ["vector_add.sm_90", "stencil", "matmul_by_device_descriptors.sm_90"])
+def test_a_short_buffer_is_named(name):
+    case = case_of(name)
+    result_name = next(iter(case.expected))
+    flat = case.arguments[result_name].reshape(-1)
+    case.arguments[result_name] = flat[: flat.size - 100].copy()
+    found = launch(name, case, races=False).errors
+    assert [finding.kind for finding in found] == ["out of bounds"]
+    assert found[0].places
+
+
+def test_arguments_that_do_not_fit_are_one_sentence():
+    case = case_of("vector_add.sm_80")
+    ptx = COMPILED["vector_add.sm_80"]["ptx"]
+    good = {"grid": 5, "block": 128, "args": [*case.arguments.values(), None, None]}
+
+    def refusal(**changes):
+        with pytest.raises(ts.BadInput) as told:
+            ts.emulate(changes.pop("ptx", ptx), **(good | changes))
+        assert "\n" not in str(told.value)
+        return str(told.value)
+
+    assert refusal(args=[1, 2]) == "args = 2 arguments: must be 6, as vector_add has parameters"
+    assert "must name one of 1: vector_add" in refusal(kernel="subtract")
+    assert refusal(grid=(1, 2, 3, 4)) == "grid = (1, 2, 3, 4): must be one to three positive whole numbers"
+    assert "must be one to three" in refusal(block=0)
+    assert "must fit the parameter's 4 bytes" in refusal(args=[*good["args"][:3], 1 << 40, None, None])
+    assert "must be an array, a number" in refusal(args=["x", *good["args"][1:]])
+    assert "must be contiguous" in refusal(args=[np.zeros((9, 9))[::2, ::2], *good["args"][1:]])
+    assert "must be PTX with a kernel" in refusal(ptx="nowhere.ptx")
+    assert "0 ... 232448" in refusal(shared=-1)
+    unknown = ptx.replace("add.f32", "add.q7").replace("setp.lt", "setp.zz")
+    assert "2 instructions that are not known" in refusal(ptx=unknown)
+
+
+def test_the_record_is_what_other_commands_take(tmp_path):
+    result = launch("transpose_plain", case_of("transpose_plain"), races=False)
+    assert result.record.schema == "tilescope.kernels/1"
+    assert result.record.rows()[0]["measured.sm_l2_write_bytes"] == result.metrics["sm_l2_write_bytes"]
+    result.record.save(tmp_path / "record.json")
+    assert ts.diff(result.record, ts.load(tmp_path / "record.json")).ok
+
+
+def test_budgets_take_emulated_kernels(byte_budget):
+    case = case_of("vector_add.sm_80")
+    made = COMPILED["vector_add.sm_80"]
+    args = [*case.arguments.values(), None, None]
+    found = byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_read_bytes="40 kB")
+    assert found.metrics["sm_l2_read_bytes"] == 40000
+    with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 20 kB"):
+        byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes=19999)
+    with pytest.raises(ts.CheckFailed, match="out of bounds"):
+        byte_budget.emulate(made["ptx"], grid=6, block=128, args=[*args[:3], 9999, None, None], sm_l2_read_bytes="1 MB")
