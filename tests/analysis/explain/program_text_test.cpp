@@ -56,7 +56,7 @@ TEST_CASE("the committed texts are the papers' programs, access by access") {
                               {"flash1", Algorithm::flash1, BackwardOrder::split},
                               {"flash2", Algorithm::flash2, BackwardOrder::split},
                               {"flash2-fused", Algorithm::flash2, BackwardOrder::fused},
-                              {"flash2-rows", Algorithm::flash2, BackwardOrder::rows}};
+                              {"flash2-q-outer", Algorithm::flash2, BackwardOrder::q_outer}};
   for (unsigned seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
     testing::ProblemGenerator random(seed);
