@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -66,26 +67,47 @@ Table plain_table(const std::vector<Entry>& entries) {
   return table;
 }
 
-/// The entries, and their columns as a table; of those that say yes of every entry a line is enough.
+/// "All take: causal, window. All but gpu:split-k: dropout. ": what is only yes or no of each entry, in
+/// sentences.
+class YesOrNo {
+ public:
+  /// @return whether column `c` is of that kind; it is then told here
+  bool take(const std::vector<Entry>& entries, std::size_t c) {
+    std::string lacking;
+    for (const Entry& entry : entries) {
+      const std::string& fact = entry.columns[c].second;
+      if (fact != "yes" && fact != "-") return false;
+      if (fact == "-") lacking += (lacking.empty() ? "" : ", ") + entry.name;
+    }
+    columns_[lacking].push_back(entries.front().columns[c].first);
+    return true;
+  }
+  std::string text() const {
+    std::string text;
+    for (const auto& [lacking, columns] : columns_)
+      text +=
+          fmt::format("All{} take: {}. ", lacking.empty() ? "" : " but " + lacking, fmt::join(columns, ", "));
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> columns_;  // by those that lack them
+};
+
+/// The entries, and their columns as a table.
 std::string as_table(const Catalogue& catalogue, const std::vector<Entry>& entries) {
   if (entries.front().columns.empty()) return entry_table(entries);
-  std::vector<std::string> common;
+  YesOrNo told;
   TextRows facts(1 + entries.size());
   facts[0].emplace_back();
   for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].name);
   for (std::size_t c = 0; c < entries.front().columns.size(); ++c) {
-    const std::string& heading = entries.front().columns[c].first;
-    if (std::all_of(entries.begin(), entries.end(),
-                    [c](const Entry& entry) { return entry.columns[c].second == "yes"; })) {
-      common.push_back(heading);
-      continue;
-    }
-    facts[0].push_back(heading);
+    if (told.take(entries, c)) continue;
+    facts[0].push_back(entries.front().columns[c].first);
     for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].columns[c].second);
   }
-  std::string text = entry_table(entries) + "\n" + align_columns(facts) + "\n";
-  const std::string all = common.empty() ? "" : fmt::format("All take: {}. ", fmt::join(common, ", "));
-  return text + wrapped(all + std::string(catalogue.note));
+  return entry_table(entries) + "\n" + align_columns(facts) + "\n" +
+         wrapped(told.text() + std::string(catalogue.note));
 }
 
 std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entries) {
