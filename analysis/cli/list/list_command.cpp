@@ -67,31 +67,38 @@ Table plain_table(const std::vector<Entry>& entries) {
   return table;
 }
 
-/// "All take: causal, window. All but gpu:split-k: dropout. ": what is only yes or no of each entry, in
-/// sentences.
+/// "All take: causal, window. All but gpu:split-k take: dropout. Only cpu:flash2 (forward) takes: packing. ":
+/// what is only yes or no of each entry, or yes of its forward pass, in sentences.
 class YesOrNo {
  public:
   /// @return whether column `c` is of that kind; it is then told here
   bool take(const std::vector<Entry>& entries, std::size_t c) {
-    std::string lacking;
+    std::vector<std::string> having, lacking;
+    bool alike = true;  // whether all that have it have it whole
     for (const Entry& entry : entries) {
       const std::string& fact = entry.columns[c].second;
-      if (fact != "yes" && fact != "-") return false;
-      if (fact == "-") lacking += (lacking.empty() ? "" : ", ") + entry.name;
+      if (fact != "yes" && fact != "-" && fact != "forward") return false;
+      alike &= fact != "forward";
+      (fact == "-" ? lacking : having).push_back(entry.name + (fact == "forward" ? " (forward)" : ""));
     }
-    columns_[lacking].push_back(entries.front().columns[c].first);
+    if (having.empty()) return false;
+    const bool few = !alike || having.size() < lacking.size();
+    const std::string who =
+        lacking.empty() && alike ? "All take"
+        : few ? fmt::format("Only {} take{}", fmt::join(having, ", "), having.size() == 1 ? "s" : "")
+              : fmt::format("All but {} take", fmt::join(lacking, ", "));
+    columns_[{lacking.size(), who}].push_back(entries.front().columns[c].first);
     return true;
   }
   std::string text() const {
     std::string text;
-    for (const auto& [lacking, columns] : columns_)
-      text +=
-          fmt::format("All{} take: {}. ", lacking.empty() ? "" : " but " + lacking, fmt::join(columns, ", "));
+    for (const auto& [who, columns] : columns_)
+      text += fmt::format("{}: {}. ", who, fmt::join(columns, ", "));
     return text;
   }
 
  private:
-  std::map<std::string, std::vector<std::string>> columns_;  // by those that lack them
+  std::map<std::pair<std::size_t, std::string>, std::vector<std::string>> columns_;  // by how many lack them
 };
 
 /// The entries, and their columns as a table.
