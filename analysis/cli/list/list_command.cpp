@@ -93,7 +93,7 @@ class YesOrNo {
   std::string text() const {
     std::string text;
     for (const auto& [who, columns] : columns_)
-      text += fmt::format("{}: {}. ", who, fmt::join(columns, ", "));
+      text += fmt::format("{}: {}. ", who.second, fmt::join(columns, ", "));
     return text;
   }
 
