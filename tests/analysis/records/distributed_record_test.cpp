@@ -15,10 +15,9 @@
 namespace tilescope {
 namespace {
 
-using Json = nlohmann::json;
-
 /// Adds the keys of `before` that `after` lacks, or has another value for, as "runs.passes.time_s".
-void add_lost(const Json& before, const Json& after, const std::string& path, std::set<std::string>& lost) {
+void add_lost(const nlohmann::json& before, const nlohmann::json& after, const std::string& path,
+              std::set<std::string>& lost) {
   if (before.is_object() && after.is_object()) {
     for (const auto& [key, value] : before.items()) {
       const std::string own = path.empty() ? key : path + "." + key;
@@ -38,12 +37,12 @@ TEST_CASE("the committed records of several GPUs lose no field that a command wr
     const std::string path = entry.path().string();
     if (entry.path().filename().string().rfind("ranks-", 0) != 0) continue;
     const std::string text = read_text_file(path);
-    if (Json::parse(text).at("schema") != kDistributedSchema) continue;
+    if (nlohmann::json::parse(text).at("schema") != kDistributedSchema) continue;
     CAPTURE(path);
     ++records;
     const std::string again = to_json_text(parse_distributed_record(path, text));
     std::set<std::string> lost;
-    add_lost(Json::parse(text), Json::parse(again), "", lost);
+    add_lost(nlohmann::json::parse(text), nlohmann::json::parse(again), "", lost);
     lost.erase("runs.passes.flops_per_second");  // no command has written it since the earliest prediction
     for (const std::string& key : lost) FAIL_CHECK(key << " is not read");
   }

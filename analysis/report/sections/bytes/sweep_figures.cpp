@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "analysis/model/counts/lower_bounds.hpp"
@@ -46,13 +48,14 @@ std::string series_title(const Sweep& sweep, const SweepSeries& series) {
   return ambiguous ? series.label + " " + to_string(series.tile) : series.label;
 }
 
-enum class Boundary : std::uint8_t { sm_l2, dram };
+/// Which bytes a plot is of.
+enum class Plotted : std::uint8_t { sm_l2, dram };
 
 /// Lines of every kernel at a boundary, as the model gives it and as markers what was measured, over `x`.
-std::vector<LineSeries> boundary_lines(const Sweep& sweep, Boundary boundary, ValueOf x,
+std::vector<LineSeries> boundary_lines(const Sweep& sweep, Plotted boundary, ValueOf x,
                                        FigureLooks& palette) {
   std::vector<LineSeries> lines;
-  const bool dram = boundary == Boundary::dram;
+  const bool dram = boundary == Plotted::dram;
   const auto add = [&](const char* account, BytesOf bytes, bool measured) {
     for (const SweepSeries& series : sweep.series) {
       const std::string title = series_title(sweep, series);
@@ -267,36 +270,29 @@ Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, in
                     const std::string& x_label, ValueOf x, std::string (*x_text)(std::int64_t)) {
   const bool by_length = x == seqlen_of;
   const Sweep& first = sweeps.front();
-  struct Plot {
-    const Sweep* sweep;
-    Boundary boundary;
-    LineChart chart;
-  };
-  std::vector<Plot> plots;
+  std::vector<std::tuple<const Sweep*, Plotted, LineChart>> plots;
   std::vector<LineSeries> all;
   std::vector<std::int64_t> values;
   for (const Sweep& sweep : sweeps) {
     FigureLooks palette;  // of the two plots: what lies in another is told apart by its heading
-    for (const Boundary boundary : {Boundary::sm_l2, Boundary::dram}) {
+    for (const Plotted boundary : {Plotted::sm_l2, Plotted::dram}) {
       std::vector<LineSeries> lines = boundary_lines(sweep, boundary, x, palette);
       if (lines.empty()) continue;
-      if (by_length && boundary == Boundary::sm_l2) {
+      if (by_length && boundary == Plotted::sm_l2) {
         if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
       }
       lines.push_back(floor_line(sweep, x));
       all.insert(all.end(), lines.begin(), lines.end());
-      plots.push_back({&sweep, boundary, {}});
-      plots.back().chart.series = std::move(lines);
+      plots.emplace_back(&sweep, boundary, LineChart{{}, {}, std::move(lines)});
     }
-    const std::vector<std::int64_t> own = values_of(sweep, x);
-    values.insert(values.end(), own.begin(), own.end());
+    std::ranges::copy(values_of(sweep, x), std::back_inserter(values));
   }
   Figure figure;
   figure.name = fmt::format("bytes-against-{}-{}-{}", section.name, to_string(first.direction), number);
   figure.title = fmt::format("{}, {} pass{}.", section.title, to_string(first.direction),
                              is_measured(first) ? ", with what counters saw" : "");
   for (auto& [sweep, boundary, chart] : plots) {
-    const char* const where = boundary == Boundary::sm_l2 ? "SM<->L2" : "DRAM";
+    const char* const where = boundary == Plotted::sm_l2 ? "SM<->L2" : "DRAM";
     chart.x = doubling_axis(x_label, values, x_text);
     chart.y = byte_axis(fmt::format("{} bytes read and written", where), all);
     Figure one;

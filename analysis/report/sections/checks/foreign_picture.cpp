@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/explain/answer.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/run_summary.hpp"
 #include "analysis/report/figures/charts.hpp"
@@ -62,22 +63,14 @@ ForeignKernel foreign_kernel(const KernelGroup& group, const std::optional<ReadW
   return kernel;
 }
 
-/// What must move in a launch: all of the forward pass where that explains the kernel. A backward pass is
-/// several launches, of which none has to move what all must.
-std::optional<ReadWriteBytes> must_of(const KernelFit& fit, const AttentionProblem& problem) {
-  const bool forward = fit.agreement == Agreement::explained && !fit.programs.empty() &&
-                       fit.programs.front().name.starts_with("forward");
-  return forward ? std::optional(compulsory_bytes(problem, Direction::forward)) : std::nullopt;
-}
-
 /// Those that `explain` knows the problem of, or else all; those that move most first.
 std::vector<ForeignKernel> foreign_kernels(const std::vector<KernelRecord>& records,
                                            const std::vector<ExplainRecord>& explained) {
   std::vector<ForeignKernel> kernels;
   for (const ExplainRecord& record : explained) {
-    const std::vector<KernelFit> fits = explain(record);
-    for (std::size_t i = 0; i < fits.size(); ++i)
-      kernels.push_back(foreign_kernel(record.kernels[i], must_of(fits[i], record.problem)));
+    const std::vector<LaunchAnswer> found = answers(record, explain(record));
+    for (std::size_t i = 0; i < found.size(); ++i)
+      kernels.push_back(foreign_kernel(record.kernels[i], found[i].must));
   }
   for (const KernelRecord& record : records) {
     if (!explained.empty()) break;
@@ -130,12 +123,13 @@ std::optional<Finding> foreign_verdict(const std::vector<KernelRecord>& records,
     return finding;
   }
   const AttentionProblem& problem = explained.front().problem;
+  const auto must = [&problem](Direction direction) {
+    return format_bytes(static_cast<double>(compulsory_bytes(problem, direction).total()));
+  };
   finding.sentence = fmt::format(
-      "{}: its forward pass must move {}, its backward pass {}. A backward pass of several launches has no "
-      "multiple for each.",
-      describe(problem),
-      format_bytes(static_cast<double>(compulsory_bytes(problem, Direction::forward).total())),
-      format_bytes(static_cast<double>(compulsory_bytes(problem, Direction::backward).total())));
+      "{}: its forward pass must move {}, its backward pass {}. A launch must move the operands of the pass "
+      "that explains it, each once.",
+      describe(problem), must(Direction::forward), must(Direction::backward));
   finding.outcome = finding.lines.front().amounts.front().outcome;
   return finding;
 }
