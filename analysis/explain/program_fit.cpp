@@ -126,7 +126,7 @@ std::vector<std::string> hints_of(const KernelGroup& kernel, const KernelFit& fi
   }
   if (matters(-fit.read_residual_bytes, target.read_scale)) {
     hints.push_back(
-        fit.agreement == Agreement::explained
+        target.short_by_hits(fit.best->bytes)
             ? fmt::format("L1 served {} of loads, more than what was not read",
                           format_bytes(static_cast<double>(target.l1_hit_bytes)))
             : "fewer bytes were read than the program loads: L1 hits, or loads that the kernel spares");

@@ -55,7 +55,7 @@ TEST_CASE("explain says must, moved and why, and report prints what it wrote") {
   const std::string page = read_text_file((folder.path() / "pages/report.md").string());
   CHECK(contains(page,
                  "| `cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f...` 132x1x1 | forward, **128 "
-                 "x 128** |"));
+                 "x 128**; 0."));
   CHECK(contains(page, "--kernel-filter sdpa_sm90_flash_fprop"));
 }
 

@@ -318,6 +318,11 @@ def test_explain_reads_what_nsight_compute_wrote(tmp_path):
     assert row["program"].startswith("forward") and row["left_over.read_residual_bytes"] == 0
 
 
+def test_a_block_counted_as_a_whole_is_not_explained():
+    with pytest.raises(ts.BadInput, match="a block is counted as a whole"):
+        ts.count().explain(ts.Problem(heads=16, seqlen_q=512, head_dim=64))
+
+
 def test_explain_finds_the_tiles_of_somebodys_kernel():
     problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
     explained = ts.explain(REPORTS / "foreign" / "mha.json.gz", problem, kernel_filter="flash_fwd")

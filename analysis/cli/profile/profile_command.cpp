@@ -219,8 +219,7 @@ void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
               "matching launches to measure; default all");
   add_value(command, "--replay", arguments.command.replay, "kernel|application",
             "what to repeat for counters that need several passes (kernel)");
-  command.add_flag("--explain", arguments.explain,
-                   "say at once what explains the command's kernels, by the problem options");
+  command.add_flag("--explain", arguments.explain, "go on to what explains the kernels, by the problem");
   command.add_flag("--time", arguments.command.time,
                    "run the command a second time, without counters, for times");
 }
@@ -238,7 +237,7 @@ void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
 void add_check_options(ProfileArguments& arguments, CLI::App& command) {
   command.add_flag("--self-test", arguments.self_test, "instead of a command: kernels that move known bytes");
   add_value(command, "--compare", arguments.ncu.records, "RECORD.json",
-            "instead of a command: a record, held against --ncu; again for more runs")
+            "no command: a record, held against --ncu; again for more runs")
       ->allow_extra_args(false);
   add_value(command, "--ncu", arguments.ncu.csv, "FILE.csv",
             "the same command under ncu --csv --page raw --print-units base; again for more runs")

@@ -31,8 +31,7 @@ void add_subject_options(SimulateArguments& arguments, CLI::App& command) {
   add_value(command, "--record", arguments.record, "FILE",
             "instead of a problem: the runs of a measured record, simulated in their own memory; "
             "--json gets the simulation alone, which names that record");
-  add_value(command, "--program", arguments.program, "FILE",
-            "a tile program as a text (examples/programs), alone or beside --kernel")
+  add_value(command, "--program", arguments.program, "FILE", "a tile program as a text, examples/programs")
       ->excludes("--record");
 }
 
@@ -292,7 +291,6 @@ void add_simulate_command(CLI::App& app, CommandContext& context) {
        {"simulate --preset llama3-8b --machine a100-80gb,h200", "two machines side by side"},
        {"simulate --preset llama3-8b --gpus 4 --schedule zigzag --pass fwd+bwd",
         "link bytes, memory, balance and time of four GPUs"},
-       {"simulate --preset llama3-8b --program mine.tiles --kernel cpu:flash2", "a schedule of your own"},
        {"simulate --preset llama3-8b --tune-bytes", "which tile, order and scan would move less"},
        {"simulate --sweep seqlen=1k..16k --heads 16 --dtype fp16 --machine a100-80gb",
         "bytes against length"}});

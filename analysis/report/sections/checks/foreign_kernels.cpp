@@ -80,12 +80,14 @@ std::string other_heads_text(const KernelFit& fit) {
 
 /// The best program with its tile and the others; what is not wholly explained says so first.
 std::string programs_text(const KernelFit& fit) {
+  if (fit.agreement == Agreement::no_attention) return verdict_text(fit);
   std::string text = fit.agreement == Agreement::explained ? "" : fmt::format("**{}**: ", verdict_text(fit));
   text += best_text(fit);
   if (!fit.programs.empty() && !fit.programs.front().tiles.empty()) {
     text += fmt::format(", **{}**", fit.programs.front().tile_text());
   }
   if (const std::string others = others_text(fit); !others.empty()) text += "; as good: " + others;
+  if (fit.chance) text += fmt::format("; {:.1f} % by chance", 100 * *fit.chance);
   return fit.other_heads ? text + "; " + other_heads_text(fit) : text;
 }
 
