@@ -26,7 +26,8 @@ constexpr std::uint64_t kMostParameterBytes = 32764, kMostLocalBytes = 512 << 10
                         kMostSharedEnd = kSharedBegin + (227 << 10), kMostVariableBytes = 1ull << 31;
 constexpr std::int64_t kMostRegisters = 1 << 19;
 constexpr std::int64_t kMostFiles = 1 << 20;
-constexpr int kNewestMajorVersion = 9;  // PTX ISA 9.x
+constexpr std::size_t kMostInlined = 64;  // functions in each other
+constexpr int kNewestMajorVersion = 9;    // PTX ISA 9.x
 constexpr std::int64_t kMostAlign = 1 << 16;
 
 bool begins_number(std::string_view word) { return !word.empty() && word[0] >= '0' && word[0] <= '9'; }
@@ -72,10 +73,13 @@ class Parser {
 
   Module& module_;
   Lexer lexer_;
-  std::vector<Variable> shared_;               // of the module
+  std::vector<Variable> shared_;                         // of the module
   std::map<std::string, Lexer, std::less<>> functions_;  // where their results or names begin
   std::vector<std::size_t> calls_;                       // of the function that is read
-  SourcePlace place_, inlined_at_;
+  SourcePlace place_;
+  std::vector<SourcePlace> inlined_at_;
+  std::map<SourcePlace, std::vector<SourcePlace>>
+      around_;  // what was told of each place last: .loc names one step
 };
 
 /// Behind the name of a function: whether its body follows.
@@ -84,7 +88,8 @@ struct SkippedFunction {
   bool has_body = false;
 };
 
-/// Takes what stands from behind `.func` to the begin of the body, which it takes, or to the end of a declaration.
+/// Takes what stands from behind `.func` to the begin of the body, which it takes, or to the end of a
+/// declaration.
 SkippedFunction skip_function(Lexer& lexer) {
   if (lexer.accept("(")) lexer.skip_past(")");
   SkippedFunction function{lexer.next()};
@@ -170,8 +175,8 @@ void Parser::read_functions(Kernel& kernel, KernelBuilder& builder) {
   }
 }
 
-/// call{.uni} {(result),} function{, (parameters)}: operands are the function's number, or -1 of one that is not
-/// in the text, results and parameters; its name is the last modifier.
+/// call{.uni} {(result),} function{, (parameters)}: operands are the function's number, or -1 of one that is
+/// not in the text, results and parameters; its name is the last modifier.
 void Parser::read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call) {
   const auto list = [&] {
     Operand operand;
@@ -322,7 +327,9 @@ std::int64_t Parser::read_integer(std::int64_t least, std::int64_t most, const c
 }
 
 void Parser::read_kernel() {
-  place_ = inlined_at_ = {};
+  place_ = {};
+  inlined_at_.clear();
+  around_.clear();
   Kernel& kernel = *module_.kernels.emplace_back(std::make_unique<Kernel>());
   kernel.name = lexer_.next().text;
   kernel.static_shared_end = kSharedBegin;
@@ -467,10 +474,15 @@ SourcePlace Parser::read_file_and_line() {
 
 void Parser::read_place(const Token& directive) {
   place_ = read_file_and_line();
-  inlined_at_ = {};
+  inlined_at_.clear();
   while (lexer_.peek().line == directive.line && !lexer_.peek().text.empty()) {
-    if (lexer_.next().is("inlined_at")) inlined_at_ = read_file_and_line();
+    if (!lexer_.next().is("inlined_at")) continue;
+    const SourcePlace caller = read_file_and_line();
+    inlined_at_ = {caller};
+    const std::vector<SourcePlace>& further = around_[caller];
+    if (further.size() < kMostInlined) inlined_at_.insert(inlined_at_.end(), further.begin(), further.end());
   }
+  around_[place_] = inlined_at_;
 }
 
 void Parser::require_known_version(const Token& version) const {
