@@ -97,16 +97,16 @@ struct SpecialRegister {
   std::uint32_t offset = 0;
 };
 
-/// A function that a kernel calls, or one that it calls. Its instructions stand behind the kernel's; registers and
-/// local memory are its own, so that only one that calls itself has to save them.
+/// A function that a kernel calls, or one that it calls. Its instructions stand behind the kernel's;
+/// registers and local memory are its own, so that only one that calls itself has to save them.
 struct Function {
   struct Registers {
     std::uint32_t offset = 0, count = 0;
     std::uint8_t bytes = 0;  // 0 of predicates
   };
   std::string name;
-  std::uint32_t entry = 0;                     // index of its first instruction
-  std::vector<Variable> results, parameters;   // in local memory
+  std::uint32_t entry = 0;                    // index of its first instruction
+  std::vector<Variable> results, parameters;  // in local memory
   std::vector<Registers> registers;
   std::uint64_t local_begin = 0, local_end = 0;
   std::vector<std::size_t> calls;  // indices of functions

@@ -72,7 +72,7 @@ class Parser {
 
   Module& module_;
   Lexer lexer_;
-  std::vector<Variable> shared_;               // of the module
+  std::vector<Variable> shared_;                         // of the module
   std::map<std::string, Lexer, std::less<>> functions_;  // where their results or names begin
   std::vector<std::size_t> calls_;                       // of the function that is read
   SourcePlace place_, inlined_at_;
@@ -84,7 +84,8 @@ struct SkippedFunction {
   bool has_body = false;
 };
 
-/// Takes what stands from behind `.func` to the begin of the body, which it takes, or to the end of a declaration.
+/// Takes what stands from behind `.func` to the begin of the body, which it takes, or to the end of a
+/// declaration.
 SkippedFunction skip_function(Lexer& lexer) {
   if (lexer.accept("(")) lexer.skip_past(")");
   SkippedFunction function{lexer.next()};
@@ -170,8 +171,8 @@ void Parser::read_functions(Kernel& kernel, KernelBuilder& builder) {
   }
 }
 
-/// call{.uni} {(result),} function{, (parameters)}: operands are the function's number, or -1 of one that is not
-/// in the text, results and parameters; its name is the last modifier.
+/// call{.uni} {(result),} function{, (parameters)}: operands are the function's number, or -1 of one that is
+/// not in the text, results and parameters; its name is the last modifier.
 void Parser::read_call(Kernel& kernel, KernelBuilder& builder, Instruction& call) {
   const auto list = [&] {
     Operand operand;

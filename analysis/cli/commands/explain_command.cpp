@@ -116,7 +116,8 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "explain",
                   "the tile programs and block sizes behind the kernels that `profile -- COMMAND` measured",
                   [arguments, &context] { return run_explain(*arguments, context); });
-  add_value(command, "record", arguments->record, "RECORD", "what `profile --json FILE -- COMMAND` or `emulate --json FILE` wrote");
+  add_value(command, "record", arguments->record, "RECORD",
+            "what `profile --json FILE -- COMMAND` or `emulate --json FILE` wrote");
   add_value(command, "--kernel-filter", arguments->choice.filter, "REGEX",
             "only kernels whose name contains a match");
   add_integer(command, "--skip", arguments->choice.skip, 0, kAnyCount,
