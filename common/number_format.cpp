@@ -85,6 +85,14 @@ std::string format_number(double value) {
   return four_digits(value);
 }
 
+std::string format_tick(double value) {
+  if (std::fabs(value) >= 1e6) return format_count(value);
+  if (value == 0 || std::fabs(value) >= 1e-3) return four_digits(value);
+  constexpr int kDigits = 4;
+  const int before_first = static_cast<int>(-std::floor(std::log10(std::fabs(value)))) - 1;
+  return fmt::format("{:.{}f}", value, before_first + kDigits);
+}
+
 namespace {
 
 void require_range(double low, double high) {

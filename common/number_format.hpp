@@ -26,6 +26,9 @@ std::string format_seconds(double seconds);
 /// Four significant digits; scientific below 1e-3 and from 1e6 on, "nan" and "inf" by name.
 std::string format_number(double value);
 
+/// Of an axis: no exponent, with a prefix of 10^3 from a million on: "0.0005", "20", "5 M".
+std::string format_tick(double value);
+
 /// A demangled kernel name without its arguments, and without what makes it longer than a table can show.
 std::string short_kernel_name(const std::string& name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of samples: times, counts of launches, clocks.
+// Medians and spreads of samples: times, counts of launches, clocks.
 #pragma once
 
 #include <vector>

@@ -22,4 +22,4 @@ fi
 
 # Exits with 1 where a budget is broken, and says which tensor grew and why, in Markdown for the pull request.
 "$tilescope" diff "$folder/base.json" "$folder/new.json" --budget sm_l2_read_bytes=0.5% --budget dram_read_bytes=5% \
-  --explain --format md
+  --explain --format markdown

@@ -8,4 +8,4 @@ tilescope=${TILESCOPE:-./tilescope}
 
 # One layer of a model, reading a prompt on a device, and then writing a token behind it.
 "$tilescope" simulate --model llama3-8b --seqlen 2k --machine examples/predict_gpu.json --compare h200
-"$tilescope" simulate --model llama3-8b --seqlen 2k --decode --batch 16 --machine examples/predict_gpu.json --compare h200
+"$tilescope" simulate --model llama3-8b --seqlen 2k --decode --batch 16 --machine examples/predict_gpu.json --compare h200 --explain-model

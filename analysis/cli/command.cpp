@@ -37,13 +37,14 @@ bool colours_wanted() {
          (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
-/// Failures red, what passed green, commands bold: on whole words, so that columns stay where they are.
+/// Failures red, what passed or was gained green, commands bold: on whole words, so that columns stay where
+/// they are.
 std::string coloured(std::string_view text) {
   struct Look {
     std::string_view opens, code;
   };
   constexpr Look kLines[] = {{"FAIL ", "31"}, {"ok   ", "32"}, {"$ ./tilescope ", "1"}};
-  constexpr std::string_view kRegression = "REGRESSION";
+  constexpr std::string_view kRegression = "REGRESSION", kGain = "  gain";
   std::string out;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
@@ -53,6 +54,7 @@ std::string coloured(std::string_view text) {
       const std::size_t word = look.code == "1" ? line.size() : look.opens.find(' ');
       line = fmt::format("\033[{}m{}\033[0m{}", look.code, line.substr(0, word), line.substr(word));
     }
+    if (line.ends_with(kGain)) line.insert(line.size() - 4, "\033[32m").append("\033[0m");
     if (const std::size_t at = line.find(kRegression); at != std::string::npos) {
       line.insert(at + kRegression.size(), "\033[0m");
       line.insert(at, "\033[31m");
@@ -71,11 +73,23 @@ void ProgressLine::clear() {
   shown = false;
 }
 
-void CommandContext::print(std::string_view text) const {
+void CommandContext::print(const Output& output) const {
   if (quiet || json == "-") return;
+  std::string out, err;
+  for (const auto& piece : output.pieces()) {
+    if (const auto* const table = std::get_if<Table>(&piece)) {
+      out += to_text(*table, format, *csv_heading);
+    } else {
+      const auto& sentence = std::get<std::string>(piece);
+      const bool for_people = format == TableFormat::text || format == TableFormat::markdown;
+      const bool empty = sentence.find_first_not_of('\n') == std::string::npos;  // between tables
+      if (for_people || !empty) (for_people ? out : err) += sentence;
+    }
+  }
   const std::lock_guard<std::mutex> lock(progress_line->mutex);
   progress_line->clear();
-  write_stdout(colours_wanted() ? coloured(text) : text);
+  std::fputs(err.c_str(), stderr);
+  write_stdout(colours_wanted() ? coloured(out) : out);
 }
 
 void CommandContext::write_json(std::string_view text) const {
@@ -90,6 +104,16 @@ void add_raw_option(CLI::App& command, CommandContext& context) {
   command.add_flag(
       "--raw", context.raw,
       "keep every sample of a time in the record, not just their number, median, least and noise");
+}
+
+void add_format_option(CLI::App& command, CommandContext& context) {
+  command
+      .add_option_function<std::string>(
+          "--format", [&context](const std::string& name) { context.format = parse_table_format(name); },
+          "of tables, for other tools: csv has every digit, and units in the headings; with csv and latex "
+          "sentences go to standard error")
+      ->type_name("text|markdown|csv|latex")
+      ->group(kOutputGroup);
 }
 
 CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string& name,

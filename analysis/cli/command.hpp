@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "analysis/cli/output.hpp"
 #include "common/errors.hpp"
 
 namespace tilescope {
@@ -21,6 +22,9 @@ struct RunRecord;
 }
 
 namespace tilescope::cli {
+
+/// Work that takes longer says so before it begins. [seconds]
+inline constexpr double kWorthSaying = 10;
 
 /// As given on the command line; what is not given there may stand in the environment.
 struct LogOptions {
@@ -67,12 +71,15 @@ struct CommandContext {
   std::shared_ptr<ProgressLine> progress_line = std::make_shared<ProgressLine>();
 
   bool raw = false;  // records keep every sample
+  TableFormat format = TableFormat::text;
+  std::shared_ptr<std::string> csv_heading = std::make_shared<std::string>();  // of the last table
   LogOptions log;
 
   bool wants_json() const { return !json.empty(); }
-  /// Text for people, on standard output; nothing with --quiet or `--json -`. A reader that has left
-  /// (`| head -1`) is no error: the work goes on, so that files and the exit code stay true.
-  void print(std::string_view text) const;
+  /// For people, on standard output; nothing with --quiet or `--json -`. With --format csv or latex only the
+  /// tables go there, and the sentences to standard error. A reader that has left (`| head -1`) is no error:
+  /// the work goes on, so that files and the exit code stay true.
+  void print(const Output& output) const;
   /// A record to where --json says, whole or not at all; nothing without --json.
   void write_json(std::string_view text) const;
   /// The same; without the samples of times unless --raw.
@@ -86,6 +93,9 @@ CLI::App& add_command(CLI::App& app, CommandContext& context, const std::string&
 
 /// --raw, of commands that take times.
 void add_raw_option(CLI::App& command, CommandContext& context);
+
+/// --format, of commands that print tables.
+void add_format_option(CLI::App& command, CommandContext& context);
 
 /// Progress of long work: one line on standard error that rewrites itself, with the seconds that it took so
 /// far, and makes way for what is printed. Nothing in a pipe or with --quiet. Steps are logged too, at most

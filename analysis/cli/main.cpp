@@ -2,6 +2,7 @@
 // The program `tilescope`: finds the command, runs it, and turns every way it can fail into one sentence on
 // standard error and an exit code.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -14,6 +15,7 @@
 #include <new>
 #include <regex>
 #include <sstream>
+#include <string_view>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/help/help_text.hpp"
@@ -63,7 +65,12 @@ BadInput unexpected_argument(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
   }
   const std::string where = command == &app ? "tilescope" : command->get_name();
-  if (word.starts_with("-")) return unknown_name(where + " option", word.substr(0, word.find('=')), options);
+  if (word.starts_with("-")) {
+    const std::string name = word.substr(0, word.find('='));
+    if (!nearest_names(name, options).empty()) return unknown_name(where + " option", name, options);
+    return BadInput(fmt::format("{0} has no option {1}: tilescope {2}--help lists those that it has", where,
+                                name, command == &app ? "" : where + " "));
+  }
   return BadInput(where + " argument", "'" + word + "'", "is one too many; see --help");
 }
 
@@ -76,6 +83,15 @@ std::string without_jargon(const std::string& reason) {
 }
 
 int run(const std::vector<std::string>& argv);
+
+/// Ctrl-C: a line, and then what the signal does by itself, so that a shell sees it. Records and results are
+/// written whole or not at all, each when it is complete.
+extern "C" void end_with_a_line(int number) {
+  constexpr std::string_view kLine = "\ntilescope: interrupted; no file is left half written\n";
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, kLine.data(), kLine.size());
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
 
 /// What somebody sees who types nothing but the name.
 constexpr const char* kGreeting = R"(TileScope: {}
@@ -138,6 +154,8 @@ int main(int argc, char** argv) {
   using namespace tilescope;
   using namespace tilescope::cli;
   std::signal(SIGPIPE, SIG_IGN);
+  if (std::signal(SIGINT, end_with_a_line) == SIG_IGN)
+    std::signal(SIGINT, SIG_IGN);  // as a shell's background has it
   try {
     return run({argv, argv + argc});
   } catch (const BadInput& error) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
 namespace tilescope::cli {
@@ -23,7 +24,13 @@ std::optional<std::size_t> terminal_columns(int file) {
 
 std::size_t text_width() { return std::min(table_width(), kUsual); }
 
-std::size_t table_width() { return std::max(terminal_columns(STDOUT_FILENO).value_or(kUsual), kLeast); }
+std::size_t table_width() {
+  std::optional<std::size_t> columns = terminal_columns(STDOUT_FILENO);
+  if (const char* const asked = std::getenv("COLUMNS"); !columns && asked != nullptr) {
+    if (const std::size_t number = std::strtoul(asked, nullptr, 10); number > 0) columns = number;
+  }
+  return std::max(columns.value_or(kUsual), kLeast);
+}
 
 std::vector<std::string> wrap_words(std::string_view text, std::size_t width) {
   std::vector<std::string> lines;
@@ -38,9 +45,11 @@ std::vector<std::string> wrap_words(std::string_view text, std::size_t width) {
   return lines;
 }
 
-std::string wrapped(const std::string& sentence) {
+std::string wrapped(const std::string& sentence, const std::string& indent) {
   std::string lines;
-  for (const std::string& line : wrap_words(sentence, text_width())) lines += line + "\n";
+  for (const std::string& line : wrap_words(sentence, text_width() - indent.size())) {
+    lines += (lines.empty() ? "" : indent) + line + "\n";
+  }
   return lines;
 }
 
@@ -49,72 +58,61 @@ std::string counted(std::int64_t count, const std::string& word) {
   return fmt::format("{} {}{}", count, word, ending);
 }
 
-std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
-                          const std::vector<bool>& right) {
+namespace {
+
+std::vector<std::size_t> widths_of(const TextRows& rows) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
+  return widths;
+}
+
+/// The first column, and those from `first` up to `last`.
+std::string block(const TextRows& rows, const std::vector<std::size_t>& widths, std::size_t first,
+                  std::size_t last, const std::string& indent, const std::vector<bool>& right) {
   std::string text;
   for (const auto& row : rows) {
     std::string line = indent;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool to_the_right = i < right.size() && right[i];
+    const auto add = [&](std::size_t i) {
+      if (i >= row.size()) return;
       if (i > 0) line += "  ";
+      const bool to_the_right = i < right.size() && right[i];
       line +=
           to_the_right ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]);
-    }
+    };
+    add(0);
+    for (std::size_t i = first; i < last; ++i) add(i);
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return text;
 }
 
-std::string align_told_columns(std::vector<std::vector<std::string>> rows, const std::string& indent,
-                               std::vector<bool> right) {
-  for (std::size_t column = right.size(); column-- > 0;) {
-    const auto silent = [column](const auto& row) { return row.at(column) == "-"; };
-    if (rows.size() < 2 || !std::all_of(rows.begin() + 1, rows.end(), silent)) continue;
-    const auto at = static_cast<std::ptrdiff_t>(column);
-    for (std::vector<std::string>& row : rows) row.erase(row.begin() + at);
-    right.erase(right.begin() + at);
-  }
-  return align_columns(rows, indent, right);
-}
+}  // namespace
 
-std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
-                         bool right) {
-  const auto widest = [&rows](std::size_t column) {
-    std::size_t width = 0;
-    for (const auto& row : rows) width = std::max(width, column < row.size() ? row[column].size() : 0);
-    return width;
-  };
+std::string align_columns(const TextRows& rows, const std::string& indent, const std::vector<bool>& right) {
+  const std::vector<std::size_t> widths = widths_of(rows);
   const std::size_t most = table_width();
-  std::size_t columns = 0;
-  for (const auto& row : rows) columns = std::max(columns, row.size());
   std::string text;
-  for (std::size_t first = 1; first < columns;) {
-    std::size_t width = indent.size() + widest(0), last = first;
+  for (std::size_t first = 1, last = 1; first <= widths.size() && last <= widths.size(); first = last) {
+    std::size_t width = indent.size() + (widths.empty() ? 0 : widths[0]);
     do {
-      width += 2 + widest(last++);
-    } while (last < columns && width + 2 + widest(last) <= most);
-    std::vector<std::vector<std::string>> block;
-    for (const auto& row : rows) {
-      block.push_back({row.front()});
-      for (std::size_t i = first; i < std::min(last, row.size()); ++i) block.back().push_back(row[i]);
-    }
-    std::vector<bool> to_the_right(last - first + 1, right);
-    to_the_right[0] = false;
-    text += (text.empty() ? "" : "\n") + align_columns(block, indent, to_the_right);
-    first = last;
+      width += last < widths.size() ? 2 + widths[last] : 0;
+      ++last;
+    } while (last < widths.size() && width + 2 + widths[last] <= most);
+    text += (text.empty() ? "" : "\n") + block(rows, widths, first, last, indent, right);
+    if (last >= widths.size()) break;
   }
   return text;
 }
 
-std::string align_below(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::vector<std::string>> numbers;
+std::string align_below(const TextRows& rows, const std::vector<bool>& right) {
+  TextRows numbers;
   for (const auto& row : rows) numbers.emplace_back(row.begin() + 1, row.end());
-  const std::string aligned = align_columns(numbers, "  ", std::vector<bool>(rows.front().size(), true));
+  const std::vector<bool> right_of_numbers(right.begin() + 1, right.end());
+  const std::vector<std::size_t> widths = widths_of(numbers);
+  const std::string aligned = block(numbers, widths, 1, widths.size(), "  ", right_of_numbers);
   std::string text;
   std::size_t at = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,36 +17,29 @@ std::optional<std::size_t> terminal_columns(int file);
 /// Columns that sentences on standard output fit: 100, or those of a narrower terminal, but at least 60.
 std::size_t text_width();
 
-/// Columns that tables on standard output fit which can be folded: the terminal's, at least 60; 100
-/// elsewhere.
+/// Columns that tables on standard output fit: the terminal's, elsewhere $COLUMNS, else 100; at least 60.
 std::size_t table_width();
 
 /// Lines of at most `width` characters; words that are longer stay whole.
 std::vector<std::string> wrap_words(std::string_view text, std::size_t width);
 
-/// Lines of a sentence, each with its end, within text_width().
-std::string wrapped(const std::string& sentence);
+/// Lines of a sentence, each with its end, within text_width(); all but the first behind `indent`.
+std::string wrapped(const std::string& sentence, const std::string& indent = "");
 
 /// "1 run", "2 runs", "3 passes"
 std::string counted(std::int64_t count, const std::string& word);
 
+using TextRows = std::vector<std::vector<std::string>>;
+
 /// One line a row, columns two spaces apart, each line behind `indent`. Rows may be of different lengths.
-/// Columns marked in `right` are aligned to the right.
-std::string align_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent = "",
+/// Columns marked in `right` are aligned to the right. What is wider than table_width() stands in blocks
+/// below each other, each with the first column.
+std::string align_columns(const TextRows& rows, const std::string& indent = "",
                           const std::vector<bool>& right = {});
-
-/// The same without the columns that hold nothing but a dash below their heading, the first row.
-std::string align_told_columns(std::vector<std::vector<std::string>> rows, const std::string& indent,
-                               std::vector<bool> right);
-
-/// The same for columns that are too wide to stand side by side: in blocks below each other, each with the
-/// first column. @param right  whether the others are aligned to the right
-std::string fold_columns(const std::vector<std::vector<std::string>>& rows, const std::string& indent,
-                         bool right);
 
 /// The same where a row opens with a text that is too long for a column: each row's first cell stands on a
 /// line of its own, the others aligned below it. The first row holds the headings; its first cell is left
 /// out.
-std::string align_below(const std::vector<std::vector<std::string>>& rows);
+std::string align_below(const TextRows& rows, const std::vector<bool>& right);
 
 }  // namespace tilescope::cli

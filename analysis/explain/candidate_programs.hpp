@@ -13,7 +13,17 @@
 namespace tilescope {
 
 /// Block sizes that are tried for both sides of a tile.
-inline constexpr int kCandidateBlocks[] = {16, 32, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256};
+inline constexpr int kCandidateBlocks[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
+
+/// What a CTA has on chip. [bytes]
+struct OnChip {
+  std::int64_t kept = 0;      // tiles that stay while others are streamed
+  std::int64_t streamed = 0;  // one of each tile that is streamed
+  std::int64_t largest = 0;   // of the streamed tiles
+  std::int64_t scores = 0;    // a tile of scores in fp32
+  std::int64_t sums = 0;      // results in fp32 that grow from tile to tile
+  bool in_slices = false;     // operands come in slices of head_dim: no tile need be there whole
+};
 
 /// One launch as it could have been made. Tiles of one family and convention differ in nothing but their
 /// size.
@@ -22,17 +32,30 @@ struct CandidateProgram {
   std::string convention;         // what it does beside the papers' algorithm, "no lse stored"; may be empty
   TileShape tile;                 // {0, 0} for a pass that touches each element once
   std::int64_t num_ctas = 0;      // of a grid with one CTA a tile; 0 where the tile is arbitrary
+  std::int64_t blocks = 0;        // of them, those of one head
   ReadWriteBytes bytes;           // at SM<->L2, reductions counted as written
   std::int64_t reduce_bytes = 0;  // part of bytes.write_bytes
+  std::int64_t filled_bytes = 0;  // part of bytes.read_bytes: zeros beyond the tensors
+  ReadWriteBytes must = {};       // each operand once
+  OnChip on_chip = {};
+  Direction direction = Direction::forward;
+  bool somebodys = false;               // of a text, and not of this file: it goes by no name
+  std::vector<TileProgram> parts = {};  // what it was made from, the one that its grid belongs to first
+
+  bool tiled() const { return tile.block_m > 0; }
 };
 
 /// Every candidate of the directions: FlashAttention-2's passes under the conventions of the kernels in use
-/// (Q loaded once or at each step, lse stored or not, delta with or without the zeroing of the dQ sums, dK
-/// and dV by query head or by key/value head, dQ reduced or in a pass of its own, dK/dV and dQ in one
-/// launch), FlashAttention-1, and the copies and fills around them.
+/// (Q loaded once or at each step, lse stored or not or padded, tiles copied by boxes, a K/V tile loaded once
+/// for several query heads, delta with or without the zeroing of the dQ sums, sums in whole tiles, dK and dV
+/// by query head or by key/value head, dQ reduced or in a pass of its own, dK/dV and dQ in one launch),
+/// FlashAttention-1, and the passes around them.
 /// Multicast needs no candidate of its own: the SMs' counter has each byte at every CTA that receives it.
 /// @throws BadInput on an invalid problem, or where a count would overflow
 std::vector<CandidateProgram> candidate_programs(const AttentionProblem& problem,
                                                  std::span<const Direction> directions);
+
+/// A program of somebody's own as a candidate.
+CandidateProgram candidate_of(const std::string& name, Direction direction, const TileProgram& program);
 
 }  // namespace tilescope

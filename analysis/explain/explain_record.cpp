@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
+#include "analysis/explain/answer.hpp"
 #include "analysis/explain/program_fit.hpp"
+#include "analysis/explain/program_text.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
 #include "profiler/injection/name_pattern.hpp"
@@ -15,7 +18,8 @@
 namespace tilescope {
 namespace {
 
-constexpr std::string_view kAgreements[] = {"explained", "not certain", "reads", "writes", "unexplained"};
+constexpr std::string_view kAgreements[] = {"explained", "not certain", "reads",
+                                            "writes",    "unexplained", "no attention"};
 
 Json json_of(const ProgramFit& program) {
   Json json{{"program", program.name},
@@ -23,18 +27,21 @@ Json json_of(const ProgramFit& program) {
             {"sm_l2_read_bytes", program.bytes.read_bytes},
             {"sm_l2_write_bytes", program.bytes.write_bytes},
             {"grid_agrees", program.grid_agrees},
+            {"posterior", program.posterior},
             {"tiles", Json::array()}};
   for (const TileShape& tile : program.tiles) json["tiles"].push_back({tile.block_m, tile.block_n});
   return json;
 }
 
-Json json_of(const KernelFit& fit) {
+Json json_of(const KernelFit& fit, const LaunchAnswer& answer) {
   Json json{{"agreement", kAgreements[static_cast<std::size_t>(fit.agreement)]},
             {"read_residual_bytes", fit.read_residual_bytes},
             {"write_residual_bytes", fit.write_residual_bytes},
             {"causes", Json::array()},
             {"programs", Json::array()},
-            {"hints", fit.hints}};
+            {"hints", fit.hints},
+            {"answer", to_json(answer)}};
+  if (fit.chance) json["by_chance"] = *fit.chance;
   for (const NamedCause& cause : fit.causes) {
     json["causes"].push_back({{"name", cause.name},
                               {"metric", cause.metric},
@@ -50,6 +57,15 @@ Json json_of(const KernelFit& fit) {
   return json;
 }
 
+struct ReadWriteFields {
+  Json write(const ReadWriteBytes& bytes) const {
+    return {{"read_bytes", bytes.read_bytes}, {"write_bytes", bytes.write_bytes}};
+  }
+  ReadWriteBytes read(const JsonField& field) const {
+    return {field.at("read_bytes").count(), field.at("write_bytes").count()};
+  }
+};
+
 /// A kernel as it was measured, and its number of launches.
 struct Launches {
   Json write(const KernelGroup& group) const {
@@ -62,6 +78,20 @@ struct Launches {
     return {kernel.name, kernel.launch, field.at("launches").integer(1), kernel.measured};
   }
 };
+
+/// The passes of a tile program's text, as candidates beside the others.
+std::vector<CandidateProgram> text_candidates(const std::string& text, const AttentionProblem& problem,
+                                              const std::vector<Direction>& directions) {
+  const ProgramText program = parse_program_text("program", text);
+  std::vector<CandidateProgram> candidates;
+  for (const Direction direction : directions) {
+    if (!program.has(direction)) continue;
+    for (const TileProgram& pass : program.programs(direction, problem)) {
+      candidates.push_back(candidate_of(fmt::format("program's {}", to_string(pass.name)), direction, pass));
+    }
+  }
+  return candidates;
+}
 
 std::vector<KernelMeasurement> chosen_kernels(const KernelRecord& record, const KernelChoice& choice,
                                               const std::string& source) {
@@ -96,30 +126,39 @@ static void list(Fields& fields, Of<Fields, ExplainRecord>& record) {
   fields.items("machine", Native<CollectionFacts>{}, record.collections);
   fields.required("problem", ProblemFields{}, record.problem);
   fields.items("passes", DirectionName{}, record.directions);
+  fields.optional("must", ReadWriteFields{}, record.must);
+  fields.optional("program", Text{}, record.program);
   fields.items("kernels", Launches{}, record.kernels);
 }
 
 ExplainRecord explain_record(std::vector<std::string> argv, const std::string& source,
-                             const KernelRecord& kernels, const KernelChoice& choice,
-                             const AttentionProblem& problem, std::vector<Direction> directions) {
+                             const KernelRecord& kernels, const KernelChoice& choice, ExplainInput input) {
   ExplainRecord record;
   record.argv = std::move(argv);
   record.git = built_from();
   record.when = kernels.when;
   record.command = kernels.argv;
   record.collections = kernels.collections;
-  record.problem = problem;
-  record.directions = std::move(directions);
+  record.problem = input.problem;
+  record.directions = std::move(input.directions);
+  record.must = input.must;
+  record.program = std::move(input.program);
   record.kernels = group_launches(chosen_kernels(kernels, choice, source));
   return record;
 }
 
 std::vector<KernelFit> explain(const ExplainRecord& record) {
-  const std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);
+  std::vector<CandidateProgram> candidates = candidate_programs(record.problem, record.directions);
+  if (record.program) {
+    std::ranges::move(text_candidates(*record.program, record.problem, record.directions),
+                      std::back_inserter(candidates));
+  }
+  const std::optional<Machine> machine = machine_behind(record);
+  const auto sm_count = machine ? std::optional(machine->sm_count.value) : std::nullopt;
   std::vector<KernelFit> fits;
   for (const KernelGroup& kernel : record.kernels) {
-    KernelFit fit = fit_kernel(kernel, candidates);
-    fit.other_heads = heads_that_fit_better(kernel, record.problem, candidates, fit);
+    KernelFit fit = fit_kernel(kernel, candidates, sm_count);
+    fit.other_heads = heads_that_fit_better(kernel, record.problem, candidates, fit, sm_count);
     if (fit.other_heads && fit.agreement == Agreement::explained) fit.agreement = Agreement::not_certain;
     fits.push_back(std::move(fit));
   }
@@ -147,7 +186,8 @@ std::vector<std::int64_t> heads_kv_as_good(const ExplainRecord& record, const st
 std::string to_json_text(const ExplainRecord& record) {
   const std::vector<KernelFit> fits = explain(record);
   Json json = record_json(kExplainSchema, record);
-  for (std::size_t i = 0; i < fits.size(); ++i) json["kernels"][i]["explanation"] = json_of(fits[i]);
+  const std::vector<LaunchAnswer> all = answers(record, fits);
+  for (std::size_t i = 0; i < fits.size(); ++i) json["kernels"][i]["explanation"] = json_of(fits[i], all[i]);
   return record_text(json);
 }
 

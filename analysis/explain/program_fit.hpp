@@ -19,12 +19,21 @@ namespace tilescope {
 /// How well a program's bytes agree with the counters, once the named causes are taken off.
 enum class Agreement : std::uint8_t {
   explained,    // reads and writes within kExplained
-  not_certain,  // they are, but another number of heads does clearly better: see other_heads
+  not_certain,  // they are, but another number of heads does clearly better, or so many falsified counts
+                // would be
   reads_only,   // reads are, writes are not, but come within kNear, or the kernel spills
   writes_only,
   unexplained,
+  no_attention,  // by its name a copy, a fill, a reduction or the like
 };
-inline constexpr double kExplained = 1e-3;  // of the bytes that were measured; 1.0 = 100 %
+/// Of falsified counts, so many may be explained at most where the true ones are called explained.
+inline constexpr double kMostChance = 0.02;
+/// Of the bytes that were measured, at most so much is left over where a program explains them; 1.0 = 100 %.
+/// Passes that touch each element once are few, and go by their names as well.
+inline constexpr double kExplained = 2e-4, kExplainedOnce = 1e-3;
+inline double tolerance_of(const CandidateProgram& candidate) {
+  return candidate.tiled() ? kExplained : kExplainedOnce;
+}
 inline constexpr double kNear = 0.5;  // of them: farther off, the program has nothing to do with the side
 
 /// Candidates with the same bytes, to within what counters tell apart.
@@ -33,6 +42,7 @@ struct ProgramFit {
   ReadWriteBytes bytes;
   std::vector<TileShape> tiles;  // empty where the program has none
   bool grid_agrees = false;      // one of them has as many CTAs as were launched
+  double posterior = 0;          // among all that leave nothing over, by what the launch says; 0: none does
 
   /// "128 x any", "64...128 x 64", "128 x (16, 32)": block_m and block_n; "" without tiles.
   std::string tile_text() const;
@@ -50,7 +60,10 @@ struct KernelFit {
   std::vector<NamedCause> causes;
   std::vector<ProgramFit> programs;  // the best first, the others as good; empty without candidates
   Agreement agreement = Agreement::unexplained;
-  double cost = 0;  // of the best program: the least wins
+  double cost = 0;                       // of the best program: the least wins
+  std::optional<CandidateProgram> best;  // absent without candidates that the launch and counters allow
+  /// The share of falsified counts that would be explained too, where these are: see explained_by_chance.
+  std::optional<double> chance;
   /// Measured less causes less the best program. [bytes]
   std::int64_t read_residual_bytes = 0;
   std::int64_t write_residual_bytes = 0;
@@ -58,13 +71,14 @@ struct KernelFit {
   std::vector<std::string> hints;  // where the residual could come from, and what would show it
 };
 
-/// Ranks programs by the product of their relative residuals at reads and writes, so that one side that
-/// agrees to the byte outweighs another that something unnamed adds to. A grid of as many CTAs as the program
-/// has speaks for it, a block that is no power of two against it; loads that L1 served may be missing.
-/// Programs that reduce another number of bytes than were counted, or that must write more than was, are left
-/// out.
+/// Leaves out what the launch cannot be (LaunchEvidence), programs that reduce another number of bytes than
+/// were counted, and those that must write more than was. Ranks the others by the product of their relative
+/// residuals at reads and writes, so that one side that agrees to the byte outweighs another that something
+/// unnamed adds to, and by what the launch says; loads that L1 served may be missing.
+/// @param sm_count of the device
 /// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
-KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates);
+KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram> candidates,
+                     std::optional<std::int64_t> sm_count = std::nullopt);
 
 /// The number of query heads that explains a kernel better than the given one, if some does.
 /// Every byte of a problem is proportional to its heads over the batch, so that each candidate says with how
@@ -74,6 +88,7 @@ KernelFit fit_kernel(const KernelGroup& kernel, std::span<const CandidateProgram
 /// @param given      what fit_kernel says of them
 std::optional<OtherHeads> heads_that_fit_better(const KernelGroup& kernel, const AttentionProblem& problem,
                                                 std::span<const CandidateProgram> candidates,
-                                                const KernelFit& given);
+                                                const KernelFit& given,
+                                                std::optional<std::int64_t> sm_count = std::nullopt);
 
 }  // namespace tilescope

@@ -3,8 +3,10 @@
 
 #include <tuple>
 
+#include "analysis/records/field_schema.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
+#include "analysis/records/record_schemas.hpp"
 #include "profiler/records/field_list.hpp"
 
 namespace tilescope {
@@ -82,6 +84,8 @@ static void list(Fields& fields, Of<Fields, CeilingsRecord>& record) {
   fields.items_if_any("links", Part<LinkCeiling>{}, measured.links);
   fields.items("left_out", Text{}, measured.left_out);
 }
+
+Json ceilings_record_schema() { return record_schema<CeilingsRecord>(kCeilingsSchema); }
 
 std::string to_json_text(const CeilingsRecord& record) {
   return record_text(record_json(kCeilingsSchema, record));

@@ -2,100 +2,163 @@
 #include "analysis/records/distributed_record.hpp"
 
 #include <algorithm>
+#include <cmath>
 
+#include "analysis/records/field_schema.hpp"
 #include "analysis/records/record_parts.hpp"
-#include "profiler/records/json_fields.hpp"
+#include "analysis/records/record_schemas.hpp"
+#include "profiler/records/field_list.hpp"
 
 namespace tilescope {
 namespace {
+
+constexpr Within kNotNegative{.least = 0};
+
+/// Whole bytes stand as integers; the mean of several repetitions may have a fraction.
+struct MeanBytes {
+  static Json schema() { return schema_of(Within{.least = 0}); }
+  Json write(double bytes) const {
+    return bytes == std::floor(bytes) ? Json(static_cast<std::int64_t>(bytes)) : Json(bytes);
+  }
+  double read(const JsonField& field) const { return field.finite(0); }
+};
 
 std::optional<double> number_at(const JsonField& field, const char* key) {
   if (!field.has(key)) return std::nullopt;
   return field.at(key).finite();
 }
 
-LinkRecord link_of(const JsonField& field, const char* sent, const char* received) {
-  return {field.at(sent).finite(0), field.at(received).finite(0)};
-}
-
-/// Where a prediction says it.
-std::optional<double> memory_of(const JsonField& gpu) {
-  if (!gpu.has("operand_bytes")) return std::nullopt;
-  return gpu.at("operand_bytes").finite(0) + gpu.at("received_buffer_bytes").finite(0) +
-         gpu.at("state_bytes").finite(0);
-}
-
-DistributedPass pass_of(const JsonField& field) {
-  DistributedPass pass;
-  pass.name = field.at("name").text();
-  for (const JsonField& gpu : field.at("gpus").items()) {
-    pass.link.push_back(link_of(gpu, "link_sent_bytes", "link_received_bytes"));
-    if (gpu.has("closed_form"))
-      pass.link_formula.push_back(link_of(gpu.at("closed_form"), "link_sent_bytes", "link_received_bytes"));
-    if (gpu.has("link_sent_with_protocol_bytes")) {
-      pass.link_with_protocol.push_back(
-          link_of(gpu, "link_sent_with_protocol_bytes", "link_received_with_protocol_bytes"));
-    }
-  }
-  if (field.has("predicted")) {
-    pass.predicted_efficiency = number_at(field.at("predicted"), "efficiency");
-    pass.predicted_s = number_at(field.at("predicted"), "time_s");
-    if (!pass.link.empty()) pass.memory_bytes = memory_of(field.at("gpus").items()[pass.busiest()]);
-    if (field.at("predicted").has("lost")) {
-      for (const auto& [cause, seconds] : field.at("predicted").at("lost").entries())
-        pass.predicted_lost_s[cause] = seconds.finite();
-    }
-  }
-  if (field.has("model")) pass.model_efficiency = number_at(field.at("model"), "efficiency");
-  pass.time_s = number_at(field, "time_s");
-  pass.launches_s = number_at(field, "launches_s");
-  pass.link_s = number_at(field, "link_s");
-  pass.one_gpu_s = number_at(field, "one_gpu_s");
-  pass.efficiency = number_at(field, "efficiency");
-  pass.hidden_share = number_at(field, "hidden_share");
-  pass.flops_per_second_a_gpu = number_at(field, "flops_per_second_a_gpu");
-  return pass;
-}
-
-DistributedRun run_of(const JsonField& field) {
-  DistributedRun run;
-  run.problem = problem_from(field.at("problem"));
-  run.schedule = field.at("schedule").text();
-  run.gpus = field.at("gpus").integer(1);
-  if (field.has("kernel")) run.kernel = field.at("kernel").text();
-  if (field.has("passed")) run.passed = field.at("passed").boolean();
-  if (field.has("error")) {
-    for (const auto& [tensor, error] : field.at("error").entries()) {
-      const double share = error.at("max_abs").number() / error.at("bound").positive();
-      run.largest_error_share = std::max(run.largest_error_share, share);
-    }
-  }
-  if (field.has("passes")) {
-    for (const JsonField& pass : field.at("passes").items()) run.passes.push_back(pass_of(pass));
-  }
-  return run;
-}
-
 }  // namespace
 
-std::size_t DistributedPass::busiest() const {
-  const auto less = [](const LinkRecord& a, const LinkRecord& b) { return a.sent_bytes < b.sent_bytes; };
-  return static_cast<std::size_t>(std::max_element(link.begin(), link.end(), less) - link.begin());
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, LinkRecord>& link) {
+  fields.required("link_sent_bytes", MeanBytes{}, link.sent_bytes);
+  fields.required("link_received_bytes", MeanBytes{}, link.received_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, LinkReading>& reading) {
+  list(fields, reading.data);
+  fields.optional("link_sent_with_protocol_bytes", MeanBytes{}, reading.sent_with_protocol_bytes);
+  fields.optional("link_received_with_protocol_bytes", MeanBytes{}, reading.received_with_protocol_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, GpuRecord>& gpu) {
+  list(fields, gpu.link);
+  fields.optional("closed_form", Part<LinkRecord>{}, gpu.closed_form);
+  fields.optional("nvml", Part<LinkReading>{}, gpu.nvml);
+  fields.optional("operand_bytes", kCount, gpu.operand_bytes);
+  fields.optional("received_buffer_bytes", kCount, gpu.received_buffer_bytes);
+  fields.optional("state_bytes", kCount, gpu.state_bytes);
+  fields.optional("launches", kCount, gpu.launches);
+  fields.optional("visible_pairs", kCount, gpu.visible_pairs);
+  fields.optional("attention_s", kNotNegative, gpu.attention_s);
+  fields.optional("elementwise_s", kNotNegative, gpu.elementwise_s);
+  fields.optional("link_s", kNotNegative, gpu.link_s);
+  fields.optional("end_s", kNotNegative, gpu.end_s);
+  fields.optional("memory_bytes", kCount, gpu.memory_bytes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, PredictedTimes>& times) {
+  fields.required("time_s", kNotNegative, times.time_s);
+  fields.optional("exposed_s", Within{}, times.exposed_s);
+  fields.optional("one_gpu_s", kNotNegative, times.one_gpu_s);
+  fields.required("efficiency", Within{}, times.efficiency);
+  fields.entries("lost", Within{}, times.lost_s);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, ModelledTimes>& times) {
+  fields.required("time_s", kNotNegative, times.time_s);
+  fields.required("efficiency", Within{}, times.efficiency);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, DistributedPass>& pass) {
+  fields.required("name", Text{}, pass.name);
+  fields.optional("steps", kCount, pass.steps);
+  fields.optional("balance", Within{}, pass.balance);
+  fields.optional("lock_step_balance", Within{}, pass.lock_step_balance);
+  fields.optional("predicted", Part<PredictedTimes>{}, pass.predicted);
+  fields.optional("least_link_bytes", MeanBytes{}, pass.least_link_bytes);
+  fields.optional("time_s", Within{}, pass.time_s);
+  fields.optional("launches_s", Within{}, pass.launches_s);
+  fields.optional("link_s", Within{}, pass.link_s);
+  fields.optional("one_gpu_s", Within{}, pass.one_gpu_s);
+  fields.optional("efficiency", Within{}, pass.efficiency);
+  fields.optional("hidden_share", Within{}, pass.hidden_share);
+  fields.optional("flops_per_second_a_gpu", Within{}, pass.flops_per_second_a_gpu);
+  fields.optional("model", Part<ModelledTimes>{}, pass.model);
+  fields.optional("counted_by", Text{}, pass.counted_by);
+  fields.optional("repetitions", kCount, pass.repetitions);
+  fields.items("gpus", Part<GpuRecord>{}, pass.gpus);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, JudgedTensor>& tensor) {
+  fields.required("max_abs", Number{}, tensor.max_abs);
+  fields.required("rmse", Number{}, tensor.rmse);
+  fields.required("bound", Positive{}, tensor.bound);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, DistributedRun>& run) {
+  fields.required("problem", ProblemFields{}, run.problem);
+  fields.required("schedule", Text{}, run.schedule);
+  fields.required("gpus", Integer{1}, run.gpus);
+  fields.optional("ulysses", Integer{1}, run.ulysses);
+  fields.optional("ring", Integer{1}, run.ring);
+  fields.unless(std::string(), "kernel", Text{}, run.kernel);
+  fields.optional("passed", Flag{}, run.passed);
+  fields.entries("error", Part<JudgedTensor>{}, run.errors);
+  fields.optional("failure", Text{}, run.failure);
+  fields.items_if_any("passes", Part<DistributedPass>{}, run.passes);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, RankMachine>& machine) {
+  fields.required("name", Text{}, machine.name);
+  fields.optional("driver", Text{}, machine.driver);
+  fields.optional("cuda", Text{}, machine.cuda);
+  fields.optional("flops_per_second", Within{}, machine.flops_per_second);
+  fields.optional("link_bytes_per_second", Within{}, machine.link_bytes_per_second);
+  fields.optional("link_latency_s", Within{}, machine.link_latency_s);
+  fields.optional("launch_s", Within{}, machine.launch_s);
+}
+
+template <typename Fields>
+static void list(Fields& fields, Of<Fields, DistributedRecord>& record) {
+  fields.items("argv", Text{}, record.argv);
+  fields.added("when", Text{}, record.when);
+  fields.optional("machine", Part<RankMachine>{}, record.machine);
+  fields.unless(std::string(), "transport", Text{}, record.transport);
+  fields.items("runs", Part<DistributedRun>{}, record.runs);
+}
+
+const GpuRecord* DistributedPass::busiest() const {
+  const auto most = std::max_element(gpus.begin(), gpus.end(), [](const GpuRecord& a, const GpuRecord& b) {
+    return a.link.data.sent_bytes < b.link.data.sent_bytes;
+  });
+  return most == gpus.end() ? nullptr : &*most;
+}
+
+double DistributedRun::largest_error_share() const {
+  double share = 0;
+  for (const auto& [name, tensor] : errors) share = std::max(share, tensor.max_abs / tensor.bound);
+  return share;
+}
+
+Json distributed_record_schema() { return record_schema<DistributedRecord>(kDistributedSchema); }
+
+std::string to_json_text(const DistributedRecord& record) {
+  return record_text(record_json(kDistributedSchema, record));
 }
 
 DistributedRecord parse_distributed_record(const std::string& source, std::string_view text) {
   const Json json = parse_json(source, text);
-  const JsonField field(source, json);
-  DistributedRecord record;
-  for (const JsonField& word : field.at("argv").items()) record.argv.push_back(word.text());
-  if (field.has("when")) record.when = field.at("when").text();
-  if (field.has("machine")) {
-    record.machine = field.at("machine").at("name").text();
-    record.link_bytes_per_second = number_at(field.at("machine"), "link_bytes_per_second");
-  }
-  if (field.has("transport")) record.transport = field.at("transport").text();
-  for (const JsonField& run : field.at("runs").items()) record.runs.push_back(run_of(run));
-  return record;
+  return Part<DistributedRecord>{}.read(JsonField(source, json));
 }
 
 DistributedPeers parse_distributed_peers(const std::string& source, std::string_view text) {

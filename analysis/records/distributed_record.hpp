@@ -3,7 +3,7 @@
 // same GPUs, schema "tilescope.distributed-peers/1".
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,38 +21,86 @@ inline constexpr std::string_view kDistributedPeersSchema = "tilescope.distribut
 struct LinkRecord {
   double sent_bytes = 0, received_bytes = 0;
 };
+/// The same as counters saw them.
+struct LinkReading {
+  LinkRecord data;
+  std::optional<double> sent_with_protocol_bytes = std::nullopt, received_with_protocol_bytes = std::nullopt;
+};
+
+struct GpuRecord {
+  LinkReading link;                                      // by formula, or as counters saw it
+  std::optional<LinkRecord> closed_form = std::nullopt;  // beside what was counted
+  std::optional<LinkReading> nvml = std::nullopt;        // beside counters
+  // Predicted: of `simulate`.
+  std::optional<std::int64_t> operand_bytes = std::nullopt, received_buffer_bytes = std::nullopt,
+                              state_bytes = std::nullopt, launches = std::nullopt,
+                              visible_pairs = std::nullopt;
+  std::optional<double> attention_s = std::nullopt, elementwise_s = std::nullopt, link_s = std::nullopt,
+                        end_s = std::nullopt;
+  std::optional<std::int64_t> memory_bytes = std::nullopt;  // allocated, of `bench`
+};
+
+/// Of `simulate`.
+struct PredictedTimes {
+  double time_s = 0, efficiency = 0;
+  std::optional<double> exposed_s = std::nullopt, one_gpu_s = std::nullopt;
+  std::map<std::string, double> lost_s = {};  // by cause: "tails_s"
+};
+/// Of `bench`, from the rate of one GPU.
+struct ModelledTimes {
+  double time_s = 0, efficiency = 0;
+};
 
 struct DistributedPass {
-  std::string name;                                         // forward, backward
-  std::vector<LinkRecord> link;                             // by GPU: by formula, or as counters saw it
-  std::vector<LinkRecord> link_formula;                     // beside counters
-  std::vector<LinkRecord> link_with_protocol;               // likewise
-  std::optional<double> predicted_efficiency, predicted_s;  // of `simulate`
-  std::optional<double> memory_bytes;                       // likewise, of the GPU that sends most
-  std::map<std::string, double> predicted_lost_s;           // likewise, by cause: "tails_s"
-  std::optional<double> time_s, launches_s, link_s, one_gpu_s, efficiency, hidden_share,
-      flops_per_second_a_gpu;
-  std::optional<double> model_efficiency;  // from the rate of one GPU
+  std::string name;                  // forward, backward
+  std::vector<GpuRecord> gpus = {};  // by GPU; of many predicted ones the one that sends most
+  std::optional<std::int64_t> steps = std::nullopt;
+  std::optional<double> balance = std::nullopt, lock_step_balance = std::nullopt,
+                        least_link_bytes = std::nullopt;
+  std::optional<PredictedTimes> predicted = std::nullopt;
+  std::optional<double> time_s = std::nullopt, launches_s = std::nullopt, link_s = std::nullopt,
+                        one_gpu_s = std::nullopt, efficiency = std::nullopt, hidden_share = std::nullopt,
+                        flops_per_second_a_gpu = std::nullopt;
+  std::optional<ModelledTimes> model = std::nullopt;
+  std::optional<std::string> counted_by = std::nullopt;  // counters, NVML
+  std::optional<std::int64_t> repetitions = std::nullopt;
 
-  /// Of `link`, which is not empty: the GPU that sends most.
-  std::size_t busiest() const;
+  /// The GPU that sends most; null where none is listed.
+  const GpuRecord* busiest() const;
+};
+
+struct JudgedTensor {
+  double max_abs = 0, rmse = 0, bound = 1;
 };
 
 struct DistributedRun {
   AttentionProblem problem;
-  std::string schedule, kernel;
+  std::string schedule;
   std::int64_t gpus = 1;
-  std::optional<bool> passed;      // judged
-  double largest_error_share = 0;  // of the errors' bounds, where it was
-  std::vector<DistributedPass> passes;
+  std::optional<std::int64_t> ulysses = std::nullopt, ring = std::nullopt;  // GPUs that share heads, and keys
+  std::string kernel = {};
+  std::optional<bool> passed = std::nullopt;        // judged
+  std::map<std::string, JudgedTensor> errors = {};  // by tensor, where it was
+  std::optional<std::string> failure = std::nullopt;
+  std::vector<DistributedPass> passes = {};
+
+  /// The largest error as a share of its bound; 0 where nothing was judged.
+  double largest_error_share() const;
+};
+
+struct RankMachine {
+  std::string name;
+  std::optional<std::string> driver = std::nullopt, cuda = std::nullopt;  // measured
+  std::optional<double> flops_per_second = std::nullopt, link_bytes_per_second = std::nullopt,
+                        link_latency_s = std::nullopt, launch_s = std::nullopt;  // of a prediction
 };
 
 struct DistributedRecord {
   std::vector<std::string> argv;
   std::string when;  // as in 2026-11-23T09:31:04Z
-  std::string machine, transport;
-  std::optional<double> link_bytes_per_second;  // of a prediction
-  std::vector<DistributedRun> runs;
+  std::optional<RankMachine> machine = std::nullopt;
+  std::string transport = {};
+  std::vector<DistributedRun> runs = {};
 };
 
 /// Another library's times on one problem.
@@ -68,6 +116,7 @@ struct DistributedPeers {
   std::vector<DistributedPeerRun> runs;
 };
 
+std::string to_json_text(const DistributedRecord& record);
 /// @param source  what error messages call the text @throws BadInput on damaged JSON
 DistributedRecord parse_distributed_record(const std::string& source, std::string_view text);
 DistributedPeers parse_distributed_peers(const std::string& source, std::string_view text);

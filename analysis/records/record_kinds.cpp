@@ -58,22 +58,31 @@ bool is_machine(const Json& json) {
   return json.is_object() && json.contains("sm_count") && json.contains("peak_flops_per_second");
 }
 
-}  // namespace
-
-std::string require_kind(const std::string& source, const Json& json,
-                         std::initializer_list<std::string_view> wanted) {
-  const JsonField file(source, json);
-  const bool machine = !file.has("schema") && is_machine(json);
-  const std::string schema = machine ? "(none)" : file.at("schema").text();
-  if (std::find(wanted.begin(), wanted.end(), schema) != wanted.end()) return schema;
+/// "\"tilescope.run/1\", what `bench`, ... wrote"
+std::string wanted_text(std::initializer_list<std::string_view> wanted) {
   std::vector<std::string> allowed;
   for (const std::string_view name : wanted) {
     const RecordKind* kind = kind_named(name);
     allowed.push_back(wanted.size() == 1 && kind ? fmt::format("\"{}\", what {}", name, kind->written_by)
                                                  : fmt::format("\"{}\"", name));
   }
+  return fmt::format("{}", fmt::join(allowed, " or "));
+}
+
+}  // namespace
+
+std::string require_kind(const std::string& source, const Json& json,
+                         std::initializer_list<std::string_view> wanted) {
+  const JsonField file(source, json);
+  const bool machine = !file.has("schema") && is_machine(json);
+  if (!machine && !file.has("schema")) {
+    throw BadInput(source + " is not a record of TileScope's, whose field \"schema\" it lacks: " +
+                   wanted_text(wanted) + " is wanted");
+  }
+  const std::string schema = machine ? "(none)" : file.at("schema").text();
+  if (std::find(wanted.begin(), wanted.end(), schema) != wanted.end()) return schema;
   throw BadInput(source + ": schema", machine ? schema : "\"" + schema + "\"",
-                 fmt::format("must be {}{}", fmt::join(allowed, " or "),
+                 fmt::format("must be {}{}", wanted_text(wanted),
                              machine ? "; this is a machine, which `--machine` takes" : what_it_is(schema)));
 }
 

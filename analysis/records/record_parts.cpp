@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/records/record_parts.hpp"
 
+#include "analysis/records/field_schema.hpp"
+
 #include <tuple>
 #include <utility>
 
@@ -11,6 +13,7 @@ constexpr std::int64_t kMostRows = std::numeric_limits<int>::max();
 
 /// [left, right]
 struct Window {
+  static Json schema() { return array_schema(schema_of(Integer{}), 2); }
   using Sides = std::pair<std::int64_t, std::int64_t>;
   Json write(const Sides& window) const { return {window.first, window.second}; }
   Sides read(const JsonField& field) const {
@@ -22,6 +25,7 @@ struct Window {
 
 /// [rows of q, rows of k and v]
 struct ScaleBlock {
+  static Json schema() { return array_schema(schema_of(Integer{1, kMostRows}), 2); }
   Json write(TileShape block) const { return {block.block_m, block.block_n}; }
   TileShape read(const JsonField& field) const {
     const std::vector<JsonField> sides = field.items();
@@ -32,6 +36,7 @@ struct ScaleBlock {
 };
 
 struct Seed {
+  static Json schema() { return {{"type", "integer"}, {"minimum", 0}}; }
   Json write(std::uint64_t seed) const { return seed; }
   std::uint64_t read(const JsonField& field) const { return field.seed(); }
 };
@@ -73,6 +78,8 @@ static void list(Fields& fields, Of<Fields, AttentionProblem>& problem) {
   fields.unless(Descale{}, "descale_v", ScaleText{"descale_v"}, scales.v);
   fields.unless(Descales{}.block, "descale_block", ScaleBlock{}, scales.block);
 }
+
+Json problem_schema() { return part_schema<AttentionProblem>(); }
 
 Json problem_json(const AttentionProblem& problem) { return Part<AttentionProblem>{}.write(problem); }
 

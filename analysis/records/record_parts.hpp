@@ -35,17 +35,20 @@ struct Native {
   }
 };
 
+Json problem_schema();
 Json problem_json(const AttentionProblem& problem);
 /// @throws BadInput naming the field, for a problem that validate() refuses too
 AttentionProblem problem_from(const JsonField& field);
 
 struct ProblemFields {
+  static Json schema() { return problem_schema(); }
   Json write(const AttentionProblem& problem) const { return problem_json(problem); }
   AttentionProblem read(const JsonField& field) const { return problem_from(field); }
 };
 
 /// Of steps; one beyond these is no measurement, and no replay's clock could hold it.
 struct StepRate {
+  static Json schema() { return {{"type", "number"}, {"minimum", kLeastRate}, {"maximum", 1 / kLeastRate}}; }
   Json write(double rate) const { return rate; }
   double read(const JsonField& field) const {
     const double rate = field.positive();
@@ -56,6 +59,7 @@ struct StepRate {
 
 /// forward or backward
 struct DirectionName {
+  static Json schema() { return {{"enum", {"forward", "backward"}}}; }
   Json write(Direction direction) const { return to_string(direction); }
   Direction read(const JsonField& field) const;
 };

@@ -2,9 +2,11 @@
 // The record as JSON: one list of fields for each of its parts.
 #include <algorithm>
 
+#include "analysis/records/field_schema.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
+#include "analysis/records/record_schemas.hpp"
 #include "analysis/records/run_record.hpp"
 #include "profiler/records/field_list.hpp"
 #include "profiler/records/json_fields.hpp"
@@ -27,6 +29,7 @@ bool can_be_summed(const std::vector<PassRecord>& passes) {
 
 /// [least, largest]
 struct Range {
+  static Json schema() { return array_schema(schema_of(kCount), 2); }
   Json write(const std::array<std::int64_t, 2>& range) const { return range; }
   std::array<std::int64_t, 2> read(const JsonField& field) const {
     const std::vector<JsonField> ends = field.items();
@@ -37,6 +40,7 @@ struct Range {
 
 /// [x, y, z]
 struct Extent {
+  static Json schema() { return array_schema(schema_of(Integer{1}), 3); }
   Json write(const std::array<std::int64_t, 3>& extent) const { return extent; }
   std::array<std::int64_t, 3> read(const JsonField& field) const {
     const std::vector<JsonField> sides = field.items();
@@ -46,6 +50,7 @@ struct Extent {
 };
 
 struct ProcessorName {
+  static Json schema() { return {{"enum", {"cpu", "gpu"}}}; }
   Json write(const std::string& name) const { return name; }
   std::string read(const JsonField& field) const {
     const std::string name = field.text();
@@ -55,6 +60,7 @@ struct ProcessorName {
 };
 
 struct L2StateName {
+  static Json schema() { return {{"enum", {"cold", "warm"}}}; }
   Json write(const std::string& state) const { return state; }
   std::string read(const JsonField& field) const {
     const std::string state = field.text();
@@ -73,6 +79,7 @@ Algorithm parse_algorithm(std::string_view text) {
 
 /// A number of rows, or false.
 struct RowsOrFalse {
+  static Json schema() { return {{"anyOf", {schema_of(Integer{1}), {{"const", false}}}}}; }
   Json write(std::int64_t rows) const { return rows > 0 ? Json(rows) : Json(false); }
   std::int64_t read(const JsonField& field) const {
     if (!field.value().is_boolean()) return field.integer(1);
@@ -83,6 +90,7 @@ struct RowsOrFalse {
 
 /// Integers stay integers.
 struct Counter {
+  static Json schema() { return number_schema(); }
   Json write(const CounterValue& value) const {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) return *integer;
     return json_number(std::get<double>(value));
@@ -293,6 +301,8 @@ static void list(Fields& fields, Of<Fields, RunRecord>& record) {
   fields.optional("shard", Text{}, record.shard);
   fields.items("runs", Part<RunEntry>{}, record.runs);
 }
+
+Json run_record_schema() { return record_schema<RunRecord>(kRunSchema); }
 
 std::string to_json_text(const RunRecord& record) { return record_text(record_json(kRunSchema, record)); }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "analysis/records/compare/kernel_group.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/sections/report_sections.hpp"
@@ -17,8 +18,8 @@ namespace {
 constexpr const char* kLead =
     "How many bytes attention kernels move, and across which boundary. **SM<->L2** is the traffic between "
     "the SMs, with their registers and shared memory, and the L2: what the FlashAttention papers count as "
-    "HBM accesses. **DRAM** is the traffic between the L2 and device memory. **Compulsory** traffic is "
-    "every input read once and every output written once; no kernel moves less. **B1 H32/8 N8192 D128** is "
+    "HBM accesses. **DRAM** is the traffic between the L2 and device memory. What **must move** is every "
+    "input read once and every output written once. **B1 H32/8 N8192 D128** is "
     "1 sequence, 32 query heads over 8 key and value heads, 8192 tokens, 128 columns a head; a **tile** of "
     "128x64 is 128 queries against 64 keys. GB are 10⁹ bytes, a multiply-add is 2 FLOP.";
 
@@ -43,8 +44,13 @@ bool is_of_slices(const RunRecord& record) {
   return slices;
 }
 
-void add(Document& document, std::optional<Section> section) {
-  if (section) document.sections.push_back(std::move(*section));
+/// The sections that there are data for, as a group.
+void add(Document& document, SectionGroup group, std::vector<std::optional<Section>> sections) {
+  for (std::optional<Section>& section : sections) {
+    if (!section) continue;
+    section->group = group;
+    document.sections.push_back(std::move(*section));
+  }
 }
 
 }  // namespace
@@ -77,53 +83,53 @@ Document make_report(const ReportRecords& all) {
   const std::vector<RunSummary> runs = summarize(others);
   const std::vector<RunSummary> holdout = summarize(all.holdout);
   Document document{"TileScope report", kLead, {}};
-  for (std::optional<Finding>& verdict : std::array{error_verdict(records), bytes_verdict(runs),
-                                                    model_verdict(runs, holdout), speed_verdict(runs)}) {
+  document.picture = bytes_picture(runs);
+  std::vector<RunRecord> compared = records;
+  for (const KernelRecord& kernels : all.kernels) compared.push_back(runs_of(kernels));
+  std::optional<Finding> bytes = bytes_verdict(runs);
+  if (!document.picture) document.picture = foreign_picture(all.kernels, all.explained);
+  if (!bytes) bytes = foreign_verdict(all.kernels, all.explained);
+  for (std::optional<Finding>& verdict :
+       std::array{changes_verdict(all.baseline, compared), bytes, error_verdict(records),
+                  model_verdict(runs, holdout), speed_verdict(runs)}) {
     if (verdict) document.verdicts.push_back(std::move(*verdict));
   }
-  add(document, overview_section(runs));
-  add(document, holdout_section(holdout));
-  add(document, error_section(records));
-  add(document, repeat_section(records));
-  add(document, seqlen_section(runs));
-  add(document, account_section(runs));
-  add(document, measured_section(runs, noise_floor_of(all.ceilings)));
-  add(document, prediction_section(runs));
-  add(document, l2_section(runs));
-  add(document, residency_section(all.ceilings));
-  add(document, block_section(runs));
-  add(document, diagonal_section(summarize(of_slices)));
-  add(document, tensor_section(runs));
-  add(document, growth_section(runs));
-  add(document, memory_section(runs));
-  add(document, device_speed_section(runs));
-  add(document, speed_section(runs));
-  add(document, roofline_section(runs));
-  add(document, several_gpus_section(all.distributed, all.distributed_peers, all.ceilings));
-  add(document, work_section(runs));
-  add(document, progress_section(records));
-  add(document, explain_section(all.explained));
-  add(document, kernel_section(all.kernels));
-  add(document, paper_figure2_section(runs));
-  add(document, paper_error_section(records));
-  add(document, summary_section(runs));
-  add(document, pass_section(runs));
-  add(document, device_rate_section(runs));
-  add(document, simulation_speed_section(records));
+  add(document, SectionGroup::bytes,
+      {changes_section(all.baseline, compared), overview_section(runs), summary_section(runs),
+       seqlen_section(runs), block_section(runs), l2_section(runs), tensor_section(runs),
+       growth_section(runs), diagonal_section(summarize(of_slices)), memory_section(runs),
+       pass_section(runs)});
+  add(document, SectionGroup::model,
+      {holdout_section(holdout), measured_section(runs, noise_floor_of(all.ceilings)), account_section(runs),
+       prediction_section(runs), residency_section(all.ceilings), progress_section(records),
+       simulation_speed_section(records)});
+  add(document, SectionGroup::speed,
+      {device_speed_section(runs), speed_section(runs), roofline_section(runs), work_section(runs),
+       device_rate_section(runs)});
+  add(document, SectionGroup::checks,
+      {error_section(records), repeat_section(records), paper_figure2_section(runs),
+       paper_error_section(records)});
   std::vector<RunRecord> sources = records;
   sources.insert(sources.end(), all.holdout.begin(), all.holdout.end());
-  if (!sources.empty()) add(document, record_section(sources));
+  add(document, SectionGroup::others,
+      {several_gpus_section(all.distributed, all.distributed_peers, all.ceilings),
+       explain_section(all.explained), kernel_section(all.kernels), record_section(sources)});
+  if (document.sections.size() <= kFewSections) {
+    for (Section& section : document.sections) section.open = true;
+  }
   return document;
 }
 
 std::vector<ReportFile> report_files(const Document& document) {
   std::vector<ReportFile> files = {{"report.html", to_html(document)},
                                    {"report.md", to_markdown(document, kFigureFolder)}};
+  const auto add_figure = [&files](const Figure& figure) {
+    files.push_back({std::string(kFigureFolder) + "/" + figure.name + ".svg", to_svg(figure)});
+  };
+  if (document.picture) add_figure(*document.picture);
   for (const Section& section : document.sections) {
     for (const Block& block : section.blocks) {
-      const Figure* figure = std::get_if<Figure>(&block);
-      if (figure)
-        files.push_back({std::string(kFigureFolder) + "/" + figure->name + ".svg", to_svg(*figure)});
+      if (const Figure* figure = std::get_if<Figure>(&block)) add_figure(*figure);
     }
   }
   return files;

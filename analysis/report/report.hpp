@@ -23,7 +23,8 @@ struct ReportRecords {
   std::vector<CeilingsRecord> ceilings = {};
   std::vector<DistributedRecord> distributed = {};
   std::vector<DistributedPeers> distributed_peers = {};
-  std::vector<RunRecord> holdout = {};  // of problems that nothing in the models was fitted to
+  std::vector<RunRecord> baseline = {};  // what the others are held against, by what both hold
+  std::vector<RunRecord> holdout = {};   // of problems that nothing in the models was fitted to
 
   /// Adds the record of any schema that `text` holds.
   /// @param source what error messages call the text @throws BadInput as the schemas' readers

@@ -113,8 +113,7 @@ std::vector<Ratio> ratios_of(const std::vector<RunEntry>& runs, const std::strin
     if (!own) continue;
     double best_s = 0.0;
     for (const RunEntry& other : runs) {
-      const bool beside =
-          other.kernel != kernel && !other.kernel.starts_with("gpu:") && other.problem == run.problem;
+      const bool beside = !other.algorithm && other.problem == run.problem;
       const PassRecord* pass = beside ? timed_pass_of(other, direction) : nullptr;
       if (pass && (best_s == 0.0 || pass->time->median_s < best_s)) best_s = pass->time->median_s;
     }

@@ -171,7 +171,7 @@ std::vector<StudyTask> passes_study(const Machine& machine) {
     }
     const TileShape tile = usual_tile(Algorithm::flash2);
     simulations.add(Algorithm::flash2, problem, kBackward, tile, BackwardOrder::split);
-    simulations.add(Algorithm::flash2, problem, kBackward, tile, BackwardOrder::rows);
+    simulations.add(Algorithm::flash2, problem, kBackward, tile, BackwardOrder::q_outer);
   }
   return std::move(simulations.tasks);
 }

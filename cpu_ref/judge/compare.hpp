@@ -39,7 +39,7 @@ ErrorReport compare(const Tensor& actual, const Tensor& expected);
 
 /// A tensor's values in fp64.
 std::vector<double> to_fp64(const Tensor& tensor);
-/// Of q, k, v or dout, times its descales.
+/// The elements of q, k, v or dout, times their descales.
 std::vector<double> input_in_fp64(const TensorSet& tensors, TensorName name);
 
 /// `index` of a tensor of this shape as "[batch 0, head 1, row 17, col 3]".

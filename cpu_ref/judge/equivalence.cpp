@@ -49,7 +49,7 @@ double score_error(std::int64_t head_dim) {
   return std::max(1.0, std::sqrt(static_cast<double>(head_dim) / 64));
 }
 
-/// Of every term, that a right kernel's fp32 arithmetic may cost.
+/// Roundings of every term that a right kernel's fp32 arithmetic may cost.
 constexpr double kRoundingsOfTerms = 3;
 
 /// What a right kernel may be off where the yardstick is exact (one key, or a softmax that is one-hot: its
@@ -98,7 +98,8 @@ ErrorReport compare_output(const TensorSet& tensors, TensorName name, const Expe
 /// two results that the exact bound lets pass can be apart.
 constexpr double kMostOfExact = 0.9, kMostOfExactWhereCoarse = 2;
 
-/// Of two kernels that round P independently: the square root of 2, and a little for their luck.
+/// How much farther apart two kernels are that round P independently: the square root of 2, and a little for
+/// their luck.
 constexpr double kIndependentFactor = 1.5;
 
 // On an H200, over the sweep of `verify` (reports/data/verify-h200.json.gz), no GPU kernel came nearer to
@@ -122,9 +123,9 @@ std::span<const TensorName> output_tensors(Direction direction) {
 
 const Kernel& standard_kernel() {
   for (const Kernel& kernel : cpu_kernels()) {
-    if (kernel.name == "cpu:standard") return kernel;
+    if (kernel.algorithm == Algorithm::standard) return kernel;
   }
-  throw BadInput("kernel", "cpu:standard", "must be registered, it is the yardstick");
+  throw std::logic_error("no kernel of the CPU is standard attention, the yardstick");
 }
 
 const Kernel* mirror_of(const Kernel& kernel) {
@@ -301,9 +302,9 @@ double largest_share(const Tensor& kernel, const Tensor& mirror, std::span<const
   return largest;
 }
 
-/// Of a tensor's root mean square: the rule stands at judge_mirror().
+/// The bound of a tensor's root mean square error: the rule stands at judge_mirror().
 double mirror_rmse_bound(const Reference& reference, TensorName output, const Arithmetic& arithmetic) {
-  const bool lagging = arithmetic.maxima == Maxima::lagging;
+  const bool conditional = arithmetic.rescaling == Rescaling::conditional;
   const ElementType dtype = reference.problem().dtype;
   const MirrorRule& rule = *std::find_if(std::begin(kMirrorRules), std::end(kMirrorRules),
                                          [dtype](const MirrorRule& row) { return row.dtype == dtype; });
@@ -314,11 +315,11 @@ double mirror_rmse_bound(const Reference& reference, TensorName output, const Ar
   const double unit = 2 * epsilon(extent.dtype) * exact.largest;
   const double rows = static_cast<double>(extent.batch * extent.heads * extent.rows);
   const double by_rule =
-      (lagging && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
+      (conditional && output == out ? kIndependentFactor : rule.rmse_factor) * exact.standard_rmse +
       exact.fp32_cost +
       (exact.standard_max_abs + exponent_share * (2 * exact.least + unit)) / std::sqrt(rows);
   const double by_sums = reference.by_sums(output, arithmetic.sum_error(dtype));
-  return std::max(by_rule, reference.inherited_by_delta(output) / (lagging ? 1 : 8)) + by_sums;
+  return std::max(by_rule, reference.inherited_by_delta(output) / (conditional ? 1 : 8)) + by_sums;
 }
 
 }  // namespace

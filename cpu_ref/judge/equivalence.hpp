@@ -53,7 +53,7 @@ struct MirrorBound {
   double before_rounding = 0;  // of the values that are then rounded to `dtype`
   double most = 0;             // a share of the exact bound
   ElementType dtype = ElementType::fp32;
-  /// Of results of this magnitude: one more unit in the last place, and never less than that.
+  /// The allowance for results of this magnitude: one more unit in the last place, and never less than that.
   double at(double value) const;
 };
 
@@ -163,7 +163,7 @@ std::span<const MirrorRule> mirror_rules();
 /// exact bound, which is how far two results can be apart that both pass it. On an H200 fp16 kernels on
 /// huge-scale inputs are that far from their mirrors.
 ///
-/// A kernel whose maxima lag behind a row's largest score rounds other numbers than its mirror, P times a
+/// A kernel whose rescaling is conditional rounds other numbers than its mirror, P times a
 /// power of its own, so that every rounding of P is tipped, and with it any of `out`: their root mean square
 /// may be that of two kernels with independent errors (kIndependentFactor in place of rmse_factor), and delta
 /// inherits all of a tipped `out`. The bounds of elements stay.

@@ -29,7 +29,7 @@ struct Rows {
   const double* row(std::int64_t index) const { return &values[index * cols]; }
 };
 
-/// Of the products of two rows.
+/// Sums over the products of two rows.
 struct DotTerms {
   double sum = 0, abs_sum = 0, norm = 0;
 };

@@ -9,8 +9,8 @@
 
 namespace tilescope {
 
-/// Of the terms behind one row of an output: a query's for out and dq, a key's for dk and dv. Each is the
-/// largest of the row's elements. |dP| and |delta| are sums of absolute products themselves.
+/// Magnitudes of the terms behind one row of an output: a query's for out and dq, a key's for dk and dv. Each
+/// is the largest of the row's elements. |dP| and |delta| are sums of absolute products themselves.
 struct TermScale {
   double score = 0;  // largest |scale| * sum of |q k| of the pairs that the row sums over
   double lse = 0;    // largest |LSE| of these pairs' queries, which backward passes take from the score
@@ -38,7 +38,7 @@ struct ErrorScale {
   std::vector<TermScale> out, dq;  // one a query row, (B, H, Nq)
   std::vector<TermScale> dk, dv;   // one a key row, (B, Hkv, Nk)
 
-  /// Of out, dq, dk or dv.
+  /// By the rows of out, dq, dk or dv.
   const std::vector<TermScale>& rows(TensorName output) const;
 };
 

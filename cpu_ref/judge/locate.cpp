@@ -47,7 +47,7 @@ std::optional<Divergence> other_pass(const TileProgram& program, const PassLog& 
 
 /// At the tile of the pass that an element of one of its tensors lies in.
 Divergence at_element(const TileProgram& program, TensorName name, std::int64_t index, std::string detail) {
-  const TensorExtent extent = tensor_extent(program.problem, name);
+  const TensorExtent extent = program.extent(name);
   const std::int64_t row = index / extent.cols % extent.rows, plane = index / extent.cols / extent.rows;
   Divergence divergence{.pass = program.name,
                         .quantity = std::string(to_string(name)),
@@ -125,7 +125,7 @@ bool is_summed(const TileProgram& program, TensorName sums, std::int64_t row) {
   return !kv_tiles(program.problem.band(row / (extent.heads * extent.rows)), program.tile, m_block).empty();
 }
 
-/// Of the fp32 sums behind `output`, which a later pass scales and rounds.
+/// The first wrong one of the fp32 sums behind `output`, which a later pass scales and rounds.
 std::optional<Divergence> wrong_sums(const Reference& reference, const TileProgram& program,
                                      const std::vector<TileProgram>& programs, TensorName sums,
                                      TensorName output) {
@@ -164,8 +164,8 @@ std::optional<Divergence> wrong_delta(const Reference& reference, const TileProg
   return std::nullopt;
 }
 
-/// Of the fp32 sums that the pass adds to in memory, by their rows: as near as the tiles themselves, where
-/// wrong_sums() allows what the rounded output is allowed.
+/// The first wrong row of the fp32 sums that the pass adds to in memory: as near as the tiles themselves,
+/// where wrong_sums() allows what the rounded output is allowed.
 std::optional<Divergence> wrong_added_row(const TileProgram& program, const TileReplay& replay,
                                           const TensorSet& tensors) {
   for (TensorName name : {TensorName::dq_accum, TensorName::dk_accum, TensorName::dv_accum}) {

@@ -44,9 +44,9 @@ class RowJudge {
 
   RowJudge(const AttentionProblem& problem, Algorithm algorithm, Direction direction, std::int64_t rows,
            Fp8Sums sums = Fp8Sums::fp32);
-  /// Of q, k, v, out and lse. Keeps what backward() needs of out and lse.
+  /// Reads q, k, v, out and lse. Keeps what backward() needs of out and lse.
   void forward(const HeadReader& read);
-  /// Of q, k, v, dout, dq, dk and dv.
+  /// Reads q, k, v, dout, dq, dk and dv.
   void backward(const HeadReader& read);
   const Verdict& verdict() const { return verdict_; }
 

@@ -68,6 +68,7 @@ std::span<const ExactSum> TileReplay::added_rows(TensorName name) const {
 }
 
 bool TileReplay::can_replay(const TileProgram& program) {
+  if (program.stores_partials() || program.pack_gqa) return false;  // it keeps one state a query and head
   return is_forward(program.name) || is_backward(program.name);
 }
 

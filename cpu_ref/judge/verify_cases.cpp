@@ -230,7 +230,7 @@ void add_diagonal_slices(CaseList& list, TileShape tile) {
   }
 }
 
-/// Of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
+/// Descales of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
 void add_descales(CaseList& list, TileShape tile) {
   constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data}, kHalf{.value = 0.5};
   int turn = 0;
@@ -273,8 +273,8 @@ ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel)
   ProgramOptions own = kernel.default_options(problem);
   own.order = verify_case.order;
   own.scan = verify_case.scan;
-  own.heads_per_section = 2;  // a section that does not divide the heads
-  own.ctas_per_turn = 3;
+  own.swizzled_heads = 2;  // which does not divide the heads
+  own.ctas_per_wave = 3;
   ProgramOptions options = own;
   options.set_tile(verify_case.tile);
   const auto refused = [&](const ProgramOptions& asked) {

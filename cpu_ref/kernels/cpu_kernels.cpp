@@ -15,6 +15,9 @@ constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         
 constexpr Capabilities capabilities_of(Algorithm algorithm) {
   FeatureSet forward = kBackwardFeatures | kNarrowTypes;
   if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};
+  if (algorithm == Algorithm::flash2) {
+    forward = forward | FeatureSet{Feature::split_keys, Feature::packed_heads};
+  }
   return {.forward = forward, .backward = kBackwardFeatures};
 }
 
@@ -74,8 +77,8 @@ std::span<const Kernel> cpu_kernels() {
         .summary = "FlashAttention-2: Q outside, O kept on chip, LSE for the backward pass",
         .algorithm = Algorithm::flash2,
         .rung = 3,
-        .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows,
-                            BackwardOrder::joined},
+        .backward_orders = {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::q_outer,
+                            BackwardOrder::single_launch},
         .can = capabilities_of(Algorithm::flash2),
         .fp8_sums = {Fp8Sums::fp32, Fp8Sums::two_level, Fp8Sums::fast},
         .default_options = cpu_options<Algorithm::flash2>,

@@ -24,7 +24,9 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"any scale", "takes softmax scales above 0 alone"},
     {"padding", "has no padding mask: key_lengths must be left out"},
     {"bnhd", "takes tensors laid out (batch, heads, rows, head_dim) alone"},
-    {"descales", "takes no descales: descale_q, descale_k, descale_v and descale_block must be left out"}};
+    {"descales", "takes no descales: descale_q, descale_k, descale_v and descale_block must be left out"},
+    {"splits", "has no split keys: splits must be none"},
+    {"packing", "packs no heads of a group into a q tile: pack-gqa must be off"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {
@@ -80,7 +82,19 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
   const bool only_here = !forward && can.forward.has(feature_of(problem.dtype));
   if (auto missing = missing_element_type(has, problem.dtype, only_here ? " backward" : "")) return missing;
   if (auto missing = missing_head_dim(can, problem)) return missing;
-  const FeatureSet lacks = required_features(problem).without(has);
+  return missing_feature(has, required_features(problem));
+}
+
+FeatureSet required_features(const ProgramOptions& options, Direction direction) {
+  FeatureSet needs;
+  if (direction == Direction::backward) return needs;
+  if (options.splits.kind != SplitPolicy::Kind::none) needs = needs | FeatureSet{Feature::split_keys};
+  if (options.pack_gqa) needs = needs | FeatureSet{Feature::packed_heads};
+  return needs;
+}
+
+std::optional<std::string> missing_feature(const FeatureSet& has, const FeatureSet& needs) {
+  const FeatureSet lacks = needs.without(has);
   for (int i = 0; i < kNumFeatures; ++i) {
     if (lacks.has(static_cast<Feature>(i))) return std::string(kFeatures[i].missing);
   }

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
 
@@ -30,8 +30,10 @@ enum class Feature : std::uint8_t {
   key_padding,   // mask: keys of a batch entry that are padding
   bnhd_rows,     // tensors laid out (batch, rows, heads, head_dim)
   descales,      // of fp8: numbers that q, k and v are multiplied by, one a head or a tile
+  split_keys,    // option: several CTAs share the keys of a q tile
+  packed_heads,  // option: a q tile's rows are those of a whole group of heads
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::descales) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::packed_heads) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 
@@ -54,14 +56,14 @@ class FeatureSet {
   std::uint32_t bits_ = 0;
 };
 
-/// Of a kernel, by direction; no features at all: it has no such pass.
+/// What a kernel can, by direction; no features at all: it has no such pass.
 struct Capabilities {
   FeatureSet forward, backward;
   std::span<const int> head_dims =
       {};                      // that it is compiled for; others up to the last run padded. None: all
   int row_bytes_multiple = 1;  // a row of q, k and v has a multiple of so many bytes
 
-  /// Of every head_dim that it takes.
+  /// What every head_dim that it takes is a multiple of.
   int head_dim_multiple(ElementType type) const {
     return std::max(1, row_bytes_multiple / static_cast<int>(element_bytes(type)));
   }
@@ -73,6 +75,10 @@ struct Capabilities {
 
 /// What a problem asks for. Lengths and counts ask for nothing: every kernel takes all.
 FeatureSet required_features(const AttentionProblem& problem);
+/// What its options ask for in a direction beside it: those that are told by features.
+FeatureSet required_features(const ProgramOptions& options, Direction direction);
+/// Why a kernel that has `has` lacks one that is needed, as half a sentence, or nothing if it lacks none.
+std::optional<std::string> missing_feature(const FeatureSet& has, const FeatureSet& needs);
 
 /// Why a kernel that can `can` cannot run one direction of a problem, as half a sentence ("computes fp16 and
 /// bf16, not fp32"), or nothing if it can.

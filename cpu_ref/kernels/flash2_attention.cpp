@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it.
+// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it, or one split
+// of them, and a second pass combines the splits.
 #include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "cpu_ref/launch/run_pass.hpp"
 #include "cpu_ref/numeric/numeric.hpp"
@@ -104,8 +107,8 @@ class Flash2Forward {
   }
 
   /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
-  float take_unit(float unit) {
-    const float ratio = v_unit_ / unit;
+  float take_unit(float descale) {
+    const float unit = std::max(descale, kLeastValueUnit), ratio = v_unit_ / unit;
     v_unit_ = unit;
     return ratio;
   }
@@ -119,8 +122,10 @@ class Flash2Forward {
       row_max_.data()[i] =
           log_sum_exp(row_max_.data()[i], scale_.magnitude * descale_, row_sum / scale_.probs_factor);
     }
-    cta.store(TensorName::out, owned, out_.view());
-    cta.store_stats(TensorName::lse, owned, row_max_.data());
+    const bool partial = cta.program().stores_partials();
+    const TileCoord to = partial ? cta.coord(owned.head, owned.m_block, cta.split()) : owned;
+    cta.store(partial ? TensorName::out_partial : TensorName::out, to, out_.view());
+    cta.store_stats(partial ? TensorName::lse_partial : TensorName::lse, to, row_max_.data());
   }
 
   int head_dim_;
@@ -134,13 +139,79 @@ class Flash2Forward {
   Tile q_, q_transposed_, k_, v_, probs_, factors_, out_, part_, row_max_, row_sum_, rescale_;
 };
 
+/// Pass combine: the results of the splits of the keys, each weighted by exp(LSE), as they come. A split in
+/// which a row sees no key, LSE = -inf, changes no bit of it.
+class Combine {
+ public:
+  explicit Combine(const TileProgram& program)
+      : head_dim_(static_cast<int>(program.problem.head_dim)),
+        part_(program.tile.block_m, head_dim_),
+        out_(program.tile.block_m, head_dim_),
+        part_lse_(static_cast<std::size_t>(program.tile.block_m)),
+        max_(part_lse_.size()),
+        sum_(part_lse_.size()) {}
+
+  void operator()(Cta& cta) {
+    const int block = cta.first_block();
+    const TileCoord owned = cta.coord(cta.first_head(), block);
+    const TileRange splits = cta.inner_tiles(block);
+    const int rows = cta.queries(owned);
+    out_.zero();
+    std::fill(max_.begin(), max_.end(), kMinusInfinity);
+    std::fill(sum_.begin(), sum_.end(), 0.0f);
+    for (int i = 0; i < splits.count(); ++i) {
+      const TileCoord at = cta.coord(owned.head, block, cta.inner_tile(splits, block, i));
+      const TileView part = cta.load(TensorName::out_partial, at, part_);
+      cta.load_stats(TensorName::lse_partial, at, part_lse_.data());
+      for (int row = 0; row < rows; ++row) add(part.row(row), row);
+    }
+    for (int row = 0; row < rows; ++row) {
+      const auto r = static_cast<std::size_t>(row);
+      if (sum_[r] == 0.0f) continue;
+      scale_values(out_.row(row), 1.0f / sum_[r], head_dim_);
+      max_[r] += std::log(sum_[r]);
+    }
+    cta.store(TensorName::out, owned, out_.view());
+    cta.store_stats(TensorName::lse, owned, max_.data());
+  }
+
+ private:
+  void add(const float* part, int row) {
+    const auto r = static_cast<std::size_t>(row);
+    const float lse = part_lse_[r];
+    float* const out = out_.row(row);
+    if (lse == kMinusInfinity) return;
+    if (max_[r] == kMinusInfinity) {  // the first: its bits as they are
+      std::copy_n(part, head_dim_, out);
+      max_[r] = lse;
+      sum_[r] = 1.0f;
+      return;
+    }
+    const float max = std::max(max_[r], lse), before = std::exp(max_[r] - max), here = std::exp(lse - max);
+    for (int i = 0; i < head_dim_; ++i) out[i] = out[i] * before + part[i] * here;
+    sum_[r] = sum_[r] * before + here;
+    max_[r] = max;
+  }
+
+  int head_dim_;
+  Tile part_, out_;
+  std::vector<float> part_lse_, max_, sum_;
+};
+
 }  // namespace
 
 void flash2_forward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
   const auto programs = build_programs(Algorithm::flash2, Direction::forward, tensors.problem(), options);
   tensors.allocate(TensorName::out);
   tensors.allocate(TensorName::lse);
+  const bool combined = programs[0].stores_partials();
+  if (combined) {
+    for (const TensorName name : {TensorName::out_partial, TensorName::lse_partial}) {
+      tensors.allocate(name, programs[0].splits.count);
+    }
+  }
   run_pass<Flash2Forward>(programs[0], tensors, observer);
+  if (combined) run_pass<Combine>(programs[1], tensors, observer);
 }
 
 }  // namespace tilescope

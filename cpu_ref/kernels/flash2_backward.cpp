@@ -115,7 +115,7 @@ class KeyBlocks {
   Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
 };
 
-/// Passes dq and dqdkdv (a CPU has no launches: joined to dkdv, dq runs as by itself): Q and dO stay, the
+/// Passes dq and dqdkdv (a CPU has no launches: in one with dkdv, dq runs as by itself): Q and dO stay, the
 /// keys stream past.
 class QueryBlocks {
  public:
@@ -203,7 +203,7 @@ class QueryBlocks {
 
 void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
   for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) tensors.allocate(name);
-  if (options.backward == BackwardOrder::rows) {
+  if (options.backward == BackwardOrder::q_outer) {
     tensors.allocate(TensorName::dk_accum);
     tensors.allocate(TensorName::dv_accum);
   } else {

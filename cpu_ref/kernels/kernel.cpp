@@ -77,11 +77,23 @@ std::optional<std::string> descales_refusal(const Kernel& kernel, const Attentio
   return "takes descales of heads, or of its tiles, descale_block " + text(tile) + ", not " + text(block);
 }
 
+/// Heads of one q tile have one descale.
+std::optional<std::string> packing_refusal(const AttentionProblem& problem, Direction direction,
+                                           const ProgramOptions& options) {
+  const bool packs = options.pack_gqa && direction == Direction::forward;
+  if (!packs || !problem.descales.by_block()) return std::nullopt;
+  return "packs heads only without descale_block";
+}
+
 /// A GPU kernel cuts its own tiles alone, and each pass in a launch of its own.
 std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionProblem& problem,
                                           Direction direction, const ProgramOptions& options) {
   const int slices = options.diagonal_slices, smallest = kernel.smallest_part;
   if (slices == 1) return std::nullopt;
+  if (!required_features(options, direction).empty()) {
+    return "cuts tiles finer only without splits and packing, not with diagonal-slices " +
+           std::to_string(slices);
+  }
   const std::string asked = ", not with diagonal-slices " + std::to_string(slices);
   if (smallest == 0) return "computes the tiles that a mask cuts whole" + asked;
   for (int i = 0; i < kNumFeatures; ++i) {
@@ -90,8 +102,9 @@ std::optional<std::string> slices_refusal(const Kernel& kernel, const AttentionP
       return "cuts tiles finer only without " + std::string(to_string(feature)) + asked;
     }
   }
-  if (kernel.tile_choices && options.backward == BackwardOrder::joined && direction == Direction::backward) {
-    return "computes the tiles that a mask cuts whole in the joined order" + asked;
+  if (kernel.tile_choices && options.backward == BackwardOrder::single_launch &&
+      direction == Direction::backward) {
+    return "computes the tiles that a mask cuts whole in the single-launch order" + asked;
   }
   for (const PassName pass : tiled_passes(kernel.algorithm, direction, options.backward)) {
     const TileShape tile = options[pass].tile;
@@ -132,6 +145,8 @@ BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name) {
 std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Direction direction,
                                            const ProgramOptions& options) const {
   if (auto missing = missing_feature(can, problem, direction)) return missing;
+  if (auto missing = missing_feature(can.of(direction), required_features(options, direction))) return missing;
+  if (auto refusal = packing_refusal(problem, direction, options)) return refusal;
   if (direction == Direction::backward) {
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;
   }

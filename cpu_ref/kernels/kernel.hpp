@@ -34,17 +34,18 @@ struct PassChoice {
   bool operator==(const PassChoice&) const = default;
 };
 
-/// Relative to what a forward pass exponentiates, and so rounds, P.
-enum class Maxima : std::uint8_t {
-  running,  // a row's largest score so far, as the CPU kernels do
-  lagging,  // an earlier one, while P stays in range: its roundings are others than a mirror's
+/// When a forward pass raises a row's maximum, to which P is relative, and rescales what it has summed.
+enum class Rescaling : std::uint8_t {
+  always,       // at each larger score, as the CPU kernels do
+  conditional,  // once P would leave its range: its roundings are others than a mirror's
 };
 
 /// How a kernel's arithmetic is other than its mirror's beyond the order of fp32 sums.
 struct Arithmetic {
-  Maxima maxima = Maxima::running;
-  /// Of P V in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are cut as its own
-  /// (Fp8Sums), but where maxima lag, P is rounded to other numbers, of which other bits are cut.
+  Rescaling rescaling = Rescaling::always;
+  /// The error of P V's sums in fp8, relative to the sum of its terms' absolute values. Its mirror's sums are
+  /// cut as its own (Fp8Sums), but where rescaling is conditional, P is rounded to other numbers, of which
+  /// other bits are cut.
   double fp8_sum_error = 0;
 
   double sum_error(ElementType type) const { return is_fp8(type) ? fp8_sum_error : 0.0; }
@@ -54,7 +55,8 @@ struct Kernel {
   std::string_view name;     // "cpu:flash2"
   std::string_view summary;  // one line for `tilescope list kernels`
   Algorithm algorithm;
-  int rung = 0;                                // of the ladder of its room, from 1; 0: stands beside it
+  int rung = 0;           // of the ladder of its room, from 1; 0: stands beside it
+  bool on_ranks = false;  // launched by the GPUs of a distributed program, each on its part of the problem
   std::vector<BackwardOrder> backward_orders;  // the first is the default; empty: algorithm has only one
   Capabilities can;
   std::vector<Fp8Sums> fp8_sums = {Fp8Sums::fp32};  // the first is the default
@@ -65,7 +67,7 @@ struct Kernel {
   /// Null where this build or machine cannot run the kernel.
   void (*run)(const ProgramOptions&, Direction, TensorSet&, TileObserver*);
 
-  // Of GPU kernels; null for those of the CPU, which take any tile.
+  // GPU kernels have these; null for those of the CPU, which take any tile.
   /// The tile shapes that a pass is compiled for on a problem, the kernel's own choice first.
   std::vector<TileShape> (*tile_choices)(const AttentionProblem&, PassName) = nullptr;
   /// The same with the warps and stages that the tuner can choose; each tile first as the kernel runs it by
@@ -90,6 +92,7 @@ struct Kernel {
     }
     return all;
   }
+  bool on_gpu() const { return launch_shape != nullptr; }
   /// Why this kernel cannot run the problem in that direction, as half a sentence ("computes fp32 only, not
   /// fp16"), or nothing if it can.
   std::optional<std::string> refusal(const AttentionProblem& problem, Direction direction,

@@ -13,10 +13,16 @@ Cta::Cta(const TileProgram& program, TensorSet& tensors, std::int64_t index, Cta
 
 int Cta::queries(const TileCoord& at) const {
   const int size = program_->tile.block_m;
-  return std::min(size, static_cast<int>(problem().seqlen_q) - at.m_block * size);
+  return std::min(size, static_cast<int>(program_->q_rows()) - at.m_block * size);
 }
 
-int Cta::kv_head(const TileCoord& at) const { return at.head / static_cast<int>(problem().group_size()); }
+int Cta::first_query_head(const TileCoord& at) const {
+  return at.head * static_cast<int>(problem().heads / program_->q_heads());
+}
+
+int Cta::kv_head(const TileCoord& at) const {
+  return first_query_head(at) / static_cast<int>(problem().group_size());
+}
 
 int Cta::keys(const TileCoord& at) const {
   const int size = program_->tile.block_n;
@@ -64,6 +70,8 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const TileIndexing indexing = tensor_extent(problem(), name).indexing;
   const bool by_m = indexing != TileIndexing::n, by_n = indexing != TileIndexing::m;
   const int head = by_m ? at.head : kv_head(at);
+  const bool by_split = are_partial(name);
+  const std::int64_t entry = work_.batch + (by_split ? at.n_block * problem().batch : 0);
   const std::int64_t first_query = std::int64_t{at.m_block} * program_->tile.block_m;
   const std::int64_t first_key = std::int64_t{at.n_block} * program_->tile.block_n;
   const std::int64_t first_row = by_m ? first_query : first_key;
@@ -74,12 +82,14 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const int cols = by_m && by_n ? keys(at) : static_cast<int>(tensor.shape().cols);
   const auto log = [&](int m_block, int n_block, int logged_rows) {
     if (log_ == nullptr) return;
-    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? m_block : -1, by_n ? n_block : -1,
+    log_->accesses.push_back({name, kind, work_.batch, head, by_m ? m_block : -1,
+                              by_n || by_split ? n_block : -1,
                               std::int64_t{logged_rows} * cols * size});
   };
   const auto region = [&](int first, int end) -> Region {
-    return {static_cast<std::byte*>(tensor.row(work_.batch, head, first_row + first)) + first_col * size,
-            tensor.shape().cols * size,
+    return {static_cast<std::byte*>(tensor.row(entry, by_m ? first_query_head(at) : head, first_row + first)) +
+                first_col * size,
+            tensor.row_stride() * size,
             first,
             end - first,
             cols,
@@ -117,7 +127,7 @@ void Cta::load_into(TensorName name, const TileCoord& at, float* data, std::ptrd
 
 float Cta::descale(TensorName of, const TileCoord& at) const {
   const bool queries = of == TensorName::q;
-  const int head = queries ? at.head : kv_head(at);
+  const int head = queries ? first_query_head(at) : kv_head(at);
   const TileShape tile = program_->tile;
   return tensors_->descale(of, work_.batch, head,
                            queries ? at.m_block * tile.block_m : at.n_block * tile.block_n);
@@ -173,7 +183,7 @@ void Cta::reduce(TensorName name, const TileCoord& at, const TileView& tile) {
 }
 
 void Cta::sum(TensorName name, const TileCoord& at, const TileView& tile, bool first) {
-  const Region to = access(name, AccessKind::sum, at);
+  const Region to = access(name, AccessKind::store_then_reduce, at);
   first ? narrow_rows(tile, to) : add_rows(tile, to);
 }
 

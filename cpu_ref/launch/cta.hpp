@@ -15,11 +15,11 @@
 
 namespace tilescope {
 
-/// The tile that a CTA works on. `head` is a query head; key/value tensors find theirs.
+/// The tile that a CTA works on. `head` is a query head, or one of packed rows; key/value tensors find theirs.
 struct TileCoord {
   int head = 0;
   int m_block = 0;
-  int n_block = 0;
+  int n_block = 0;  // of partial results the split
 };
 
 /// Rows and columns of a score tile that are computed. Its rows are those of the streamed tile, its columns
@@ -29,7 +29,7 @@ struct TilePart {
   int first_col, cols;
 };
 
-/// Of one tile, a row of parts for each slice of the streamed tile.
+/// The parts of one tile, a row of them for each slice of the streamed tile.
 class TileParts {
  public:
   void add(const TilePart& part) { parts_[count_++] = part; }
@@ -63,7 +63,11 @@ class Cta {
     return program_->inner_tile(work_, range, block, step);
   }
   /// Inner tiles that a block of the owned axis visits.
-  TileRange inner_tiles(int block) const { return program_->inner_tiles(work_.batch, block); }
+  TileRange inner_tiles(int block) const { return program_->inner_tiles(work_, block); }
+  /// Of the keys, that the CTA walks.
+  int split() const { return work_.split; }
+  /// That the rows of a q tile's head begin with: its own, or the first of a packed group.
+  int first_query_head(const TileCoord& at) const;
   /// Queries and keys of a tile, clipped to the matrix.
   int queries(const TileCoord& at) const;
   int keys(const TileCoord& at) const;

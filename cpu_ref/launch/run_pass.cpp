@@ -18,7 +18,7 @@ CtaDispenser::CtaDispenser(const TileProgram& program, TensorSet& tensors, TileO
     log_->ctas.resize(static_cast<std::size_t>(program.num_ctas()));
   }
   const auto reduces = [](const Operand& operand) {
-    return operand.kind == AccessKind::reduce || operand.kind == AccessKind::sum;
+    return operand.kind == AccessKind::reduce || operand.kind == AccessKind::store_then_reduce;
   };
   const bool any = std::any_of(program.phases.begin(), program.phases.end(), [&](const auto& phase) {
     return std::any_of(phase.begin(), phase.end(), reduces);

@@ -8,9 +8,14 @@
 
 namespace tilescope {
 
-void Tensor::Free::operator()(std::byte* pointer) const { std::free(pointer); }
+void FreeIfOwned::operator()(std::byte* pointer) const {
+  if (owned) std::free(pointer);
+}
 
-Tensor::Tensor(Shape shape, ElementType dtype) : shape_(shape), dtype_(dtype) {
+Tensor::Tensor(Shape shape, ElementType dtype)
+    : shape_(shape),
+      strides_{shape.heads * shape.rows * shape.cols, shape.rows * shape.cols, shape.cols},
+      dtype_(dtype) {
   constexpr std::size_t kAlignment = 64;  // one AVX-512 register, one cache line
   const std::size_t size = (static_cast<std::size_t>(bytes()) + kAlignment - 1) / kAlignment * kAlignment;
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, size == 0 ? kAlignment : size)));
@@ -18,6 +23,15 @@ Tensor::Tensor(Shape shape, ElementType dtype) : shape_(shape), dtype_(dtype) {
     throw MachineLacks("out of memory: a tensor needs " + std::to_string(bytes()) +
                        " bytes; a smaller batch or sequence, or a kernel without N x N matrices, would fit");
   }
+}
+
+Tensor Tensor::view(Shape shape, ElementType dtype, void* data, const std::array<std::int64_t, 3>& strides) {
+  Tensor tensor;
+  tensor.shape_ = shape;
+  tensor.strides_ = strides;
+  tensor.dtype_ = dtype;
+  tensor.data_ = {static_cast<std::byte*>(data), FreeIfOwned{.owned = false}};
+  return tensor;
 }
 
 float Tensor::get(std::int64_t index) const {
@@ -45,12 +59,12 @@ Tensor Tensor::as(ElementType dtype) const {
   return copy;
 }
 
-Tensor& TensorSet::allocate(TensorName name) {
-  const TensorExtent extent = tensor_extent(problem_, name);
+Tensor& TensorSet::allocate(TensorName name, std::int64_t splits) {
+  const TensorExtent extent = tensor_extent(problem_, name, splits);
   Tensor& tensor = (*this)[name];
-  const Shape shape{extent.batch, extent.heads, extent.rows, extent.cols};
+  const Shape shape{extent.splits * extent.batch, extent.heads, extent.rows, extent.cols};
   if (tensor.shape() != shape || tensor.dtype() != extent.dtype) tensor = Tensor(shape, extent.dtype);
-  tensor.poison();
+  if (tensor.owns_memory()) tensor.poison();
   return tensor;
 }
 

@@ -19,16 +19,26 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-/// An owning tensor in C order, 64-byte aligned, of any element type.
+struct FreeIfOwned {
+  bool owned = true;
+  void operator()(std::byte* pointer) const;
+};
+
+/// A tensor of any element type, in C order and 64-byte aligned where it owns its memory.
 class Tensor {
  public:
   Tensor() = default;
   /// Uninitialised storage. @throws MachineLacks naming the bytes when the memory cannot be had.
   Tensor(Shape shape, ElementType dtype);
+  /// Somebody else's memory, which must live longer: the elements of a row stand side by side, rows where the
+  /// strides of batch, head and row say. [elements] What goes by row() or row_index() takes it; data(),
+  /// floats(), get(), set() and as() are for C order.
+  static Tensor view(Shape shape, ElementType dtype, void* data, const std::array<std::int64_t, 3>& strides);
 
   const Shape& shape() const { return shape_; }
   ElementType dtype() const { return dtype_; }
   bool empty() const { return shape_.elements() == 0; }
+  bool owns_memory() const { return data_ == nullptr || data_.get_deleter().owned; }
   std::int64_t bytes() const { return shape_.elements() * element_bytes(dtype_); }
   void* data() { return data_.get(); }
   const void* data() const { return data_.get(); }
@@ -38,8 +48,10 @@ class Tensor {
 
   /// Index of element (batch, head, row, 0). [elements]
   std::int64_t row_index(std::int64_t batch, std::int64_t head, std::int64_t row) const {
-    return ((batch * shape_.heads + head) * shape_.rows + row) * shape_.cols;
+    return batch * strides_[0] + head * strides_[1] + row * strides_[2];
   }
+  /// From one row to the next. [elements]
+  std::int64_t row_stride() const { return strides_[2]; }
   const void* row(std::int64_t batch, std::int64_t head, std::int64_t row) const {
     return data_.get() + row_index(batch, head, row) * element_bytes(dtype_);
   }
@@ -57,12 +69,10 @@ class Tensor {
   Tensor as(ElementType dtype) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* pointer) const;
-  };
   Shape shape_;
+  std::array<std::int64_t, 3> strides_{};  // of batch, head and row [elements]
   ElementType dtype_ = ElementType::fp32;
-  std::unique_ptr<std::byte[], Free> data_;
+  std::unique_ptr<std::byte[], FreeIfOwned> data_;
 };
 
 /// The tensors of one problem, by name; a kernel allocates its outputs and workspaces here.
@@ -75,12 +85,13 @@ class TensorSet {
   Tensor& operator[](TensorName name) { return tensors_[static_cast<std::size_t>(name)]; }
   const Tensor& operator[](TensorName name) const { return tensors_[static_cast<std::size_t>(name)]; }
   /// Allocates `name`, or takes the storage it has, with the extent that tensor_extent() gives, poisoned
-  /// with NaN.
-  Tensor& allocate(TensorName name);
+  /// with NaN. A view of that extent stays as it is: its pages are touched first by those who write them. Partial
+  /// results have the batch entries of one split after those of another.
+  Tensor& allocate(TensorName name, std::int64_t splits = 1);
   /// The descales of q, k or v (descale_shape(), descales.hpp); empty: 1.
   Tensor& descales(TensorName of) { return descales_[static_cast<std::size_t>(of)]; }
   const Tensor& descales(TensorName of) const { return descales_[static_cast<std::size_t>(of)]; }
-  /// Of one row of q (of a query head), or of k or v (of a key/value head): where its descale stands among
+  /// Where the descale of one row of q (of a query head), or of k or v (of a key/value head), stands among
   /// those held, and what it is.
   std::int64_t descale_index(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;
   float descale(TensorName of, std::int64_t batch, std::int64_t head, std::int64_t row) const;

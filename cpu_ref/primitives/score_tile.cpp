@@ -7,7 +7,8 @@
 namespace tilescope {
 
 ScoreTile::ScoreTile(const Cta& cta, const TileCoord& at, Queries along)
-    : ScoreRegion{.batch_head = cta.batch() * static_cast<int>(cta.problem().heads) + at.head,
+    : ScoreRegion{.batch_head =
+                      cta.batch() * static_cast<int>(cta.problem().heads) + cta.first_query_head(at),
                   .first_query = at.m_block * cta.program().tile.block_m,
                   .queries = cta.queries(at),
                   .first_key = at.n_block * cta.program().tile.block_n,
@@ -68,19 +69,35 @@ void multiply_by_owned(const TileParts& parts, const Tile& scores, const TileVie
 
 void apply_mask(const ScoreTile& place, Tile& scores) {
   const float hidden = -std::numeric_limits<float>::infinity();
-  for (int r = 0; r < place.rows(); ++r) {
-    const ScoreTile::Columns visible = place.visible_columns(r);
-    std::fill(scores.row(r), scores.row(r) + visible.begin, hidden);
-    std::fill(scores.row(r) + visible.end, scores.row(r) + place.cols(), hidden);
-  }
+  place.for_each_head([&](const ScoreTile& part, int column) {
+    for (int r = 0; r < part.rows(); ++r) {
+      const ScoreTile::Columns visible = part.visible_columns(r);
+      float* const row = scores.row(r) + column;
+      std::fill(row, row + visible.begin, hidden);
+      std::fill(row + visible.end, row + part.cols(), hidden);
+    }
+  });
+}
+
+void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors) {
+  place.for_each_head([&](const ScoreTile& part, int column) {
+    if (part.queries == place.queries) {
+      return dropout_factors(dropout, part, part.queries_along, factors.data(), factors.stride());
+    }
+    Tile own(part.rows(), part.cols());  // the vectors that fill it may end beyond its columns
+    dropout_factors(dropout, part, part.queries_along, own.data(), own.stride());
+    for (int r = 0; r < part.rows(); ++r) std::copy_n(own.row(r), part.cols(), factors.row(r) + column);
+  });
 }
 
 double visible_sum(const ScoreTile& place, const Tile& tile) {
   double sum = 0;
-  for (int r = 0; r < place.rows(); ++r) {
-    const ScoreTile::Columns visible = place.visible_columns(r);
-    for (int c = visible.begin; c < visible.end; ++c) sum += static_cast<double>(tile.row(r)[c]);
-  }
+  place.for_each_head([&](const ScoreTile& part, int column) {
+    for (int r = 0; r < part.rows(); ++r) {
+      const ScoreTile::Columns visible = part.visible_columns(r);
+      for (int c = visible.begin; c < visible.end; ++c) sum += static_cast<double>(tile.row(r)[column + c]);
+    }
+  });
   return sum;
 }
 

@@ -2,6 +2,8 @@
 // What a mask and dropout do to one tile of the score matrix, in either orientation.
 #pragma once
 
+#include <algorithm>
+
 #include "cpu_ref/launch/cta.hpp"
 #include "cpu_ref/numeric/dropout_factors.hpp"
 #include "cpu_ref/primitives/fp8_matmul.hpp"
@@ -11,6 +13,7 @@ namespace tilescope {
 
 /// Where a score tile lies in its matrix, and which way round it is kept. A CTA keeps the axis it owns across
 /// the columns, so that the tiles it streams serve every product as they come.
+/// Queries of packed rows count on through the heads of their group, from the first head's first.
 struct ScoreTile : ScoreRegion {
   VisibleBand band;
   Queries queries_along;
@@ -25,6 +28,20 @@ struct ScoreTile : ScoreRegion {
     int begin, end;
   };
   Columns visible_columns(int row) const;
+  /// Calls visit(part, column) for the rows of each head: the part of this tile that they are, as a tile of that
+  /// head, and where its columns begin. One part unless rows are packed, which are columns.
+  template <typename Visit>
+  void for_each_head(Visit&& visit) const {
+    if (first_query + queries <= band.seqlen_q) return visit(*this, 0);
+    for (int column = 0; column < queries;) {
+      ScoreTile part = *this;
+      part.batch_head += (first_query + column) / band.seqlen_q;
+      part.first_query = (first_query + column) % band.seqlen_q;
+      part.queries = std::min(queries - column, band.seqlen_q - part.first_query);
+      visit(part, column);
+      column += part.queries;
+    }
+  }
 };
 
 /// How products are summed: in fp32, or, of an fp8 type, as Hopper's tensor cores do.
@@ -51,9 +68,7 @@ void multiply_by_owned(const TileParts& parts, const Tile& scores, const TileVie
 void apply_mask(const ScoreTile& place, Tile& scores);
 
 /// The dropout factors of a tile: keep_scale where an entry is kept, 0 where it is dropped.
-inline void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors) {
-  dropout_factors(dropout, place, place.queries_along, factors.data(), factors.stride());
-}
+void dropout_factors(const ScoreTile& place, const DropoutMask& dropout, Tile& factors);
 
 /// Sum over the visible entries, for observers.
 double visible_sum(const ScoreTile& place, const Tile& tile);

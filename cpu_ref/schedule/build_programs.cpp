@@ -8,7 +8,7 @@ namespace {
 constexpr Operand load(TensorName tensor) { return {tensor, AccessKind::load}; }
 constexpr Operand store(TensorName tensor) { return {tensor, AccessKind::store}; }
 constexpr Operand reduce(TensorName tensor) { return {tensor, AccessKind::reduce}; }
-constexpr Operand sum(TensorName tensor) { return {tensor, AccessKind::sum}; }
+constexpr Operand store_then_reduce(TensorName tensor) { return {tensor, AccessKind::store_then_reduce}; }
 
 /// A pass without its accesses and its grid: set_grid() comes last.
 TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
@@ -24,16 +24,17 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 }
 
 void set_grid(TileProgram& program, const ProgramOptions& options) {
-  const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.problem.heads;
+  const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.q_heads();
+  const int splits = program.stores_partials() ? program.splits.count : 1;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
-  const bool own_sections = fused && options.fused_heads_per_section > 0;
-  program.grid = {
-      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
-      .num_heads = static_cast<int>(program.problem.batch * heads),
-      .heads_per_section = own_sections ? options.fused_heads_per_section : options.heads_per_section,
-      .order = options.order,
-      .longest_is_last = program.axis == Axis::q,
-      .ctas_per_turn = options.ctas_per_turn};
+  const bool own_sections = fused && options.fused_swizzled_heads > 0;
+  program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
+                  .num_heads = static_cast<int>(program.problem.batch * heads * splits),
+                  .swizzled_heads = own_sections ? options.fused_swizzled_heads : options.swizzled_heads,
+                  .order = options.order,
+                  .longest_is_last = program.axis == Axis::q,
+                  .ctas_per_wave = options.ctas_per_wave,
+                  .num_splits = splits};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.
@@ -141,12 +142,24 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.phases = {{load(k), load(v)}};
   forward.epilogue = {store(out), store(lse)};
   forward.matmuls = 2;
-  return {forward};
+  forward.pack_gqa = options.pack_gqa;
+  const std::int64_t q_tiles = problem.batch * forward.q_heads() * forward.num_blocks();
+  forward.splits = split_keys(options.splits, q_tiles, num_n_blocks(problem.band(), forward.tile),
+                              forward.tile.block_n);
+  if (forward.splits.count == 1) return {forward};
+  forward.epilogue = {store(out_partial), store(lse_partial)};
+  TileProgram combine = make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
+  combine.phases = {{load(out_partial), load(lse_partial)}};
+  combine.epilogue = {store(out), store(lse)};
+  combine.pack_gqa = options.pack_gqa;
+  combine.splits = forward.splits;
+  combine.scan = Scan::ascending;
+  return {forward, combine};
 }
 
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
-  if (options.backward == BackwardOrder::rows) {
+  if (options.backward == BackwardOrder::q_outer) {
     TileProgram init = make_elementwise_pass(PassName::init, PassName::dqdkdv, problem, Axis::kv, options);
     init.kv_heads = true;
     init.epilogue = {store(dk_accum), store(dv_accum)};
@@ -178,7 +191,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dkdv.epilogue = {store(dk), store(dv)};
   dkdv.matmuls = fused ? 5 : 4;
   if (fused) {
-    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : sum(dq_accum));
+    dkdv.phases[0].push_back(clears ? reduce(dq_accum) : store_then_reduce(dq_accum));
     dkdv.ordered = ordered;
     std::vector<TileProgram> programs = {
         delta_pass, dkdv,
@@ -194,7 +207,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
   dq_pass.phases = {{load(k), load(v)}};
   dq_pass.epilogue = {store(dq)};
   dq_pass.matmuls = 3;
-  dkdv.joined = dq_pass.joined = options.backward == BackwardOrder::joined;
+  dkdv.single_launch = dq_pass.single_launch = options.backward == BackwardOrder::single_launch;
   return {delta_pass, dkdv, dq_pass};
 }
 
@@ -239,6 +252,21 @@ void check_slices(Algorithm algorithm, const TileProgram& program) {
          std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n));
 }
 
+/// What splits keys or packs heads streams the tiles of FlashAttention-2's forward pass, and takes them whole.
+void check_splits(Algorithm algorithm, const AttentionProblem& problem, const ProgramOptions& options) {
+  const bool splits = options.splits.kind != SplitPolicy::Kind::none;
+  if (!splits && !options.pack_gqa) return;
+  const auto refuse = [&](const std::string& why) {
+    if (splits) throw BadInput("splits", to_string(options.splits), "must be none: " + why);
+    throw BadInput("pack-gqa", "on", "must be off: " + why);
+  };
+  if (algorithm != Algorithm::flash2) refuse(std::string(to_string(algorithm)) + " has no such order");
+  if (options.diagonal_slices > 1) refuse("diagonal-slices is " + std::to_string(options.diagonal_slices));
+  if (options.pack_gqa && problem.descales.by_block()) {
+    throw BadInput("pack-gqa", "on", "must be off: descales of blocks are those of a head's rows");
+  }
+}
+
 }  // namespace
 
 std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction,
@@ -246,6 +274,7 @@ std::vector<TileProgram> build_programs(Algorithm algorithm, Direction direction
   validate(problem);
   for (const PassOptions& pass : options.passes) check_tile("tile", pass.tile);
   const bool forward = direction == Direction::forward;
+  if (forward) check_splits(algorithm, problem, options);
   std::vector<TileProgram> programs;
   switch (algorithm) {
     case Algorithm::standard:

@@ -16,8 +16,8 @@ void CtaWalk::start_block(int block) {
     stage_ = Stage::retired;
     return;
   }
-  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(work_.batch, block_);
-  slices_ = program_->phases.empty() ? TileRange{} : program_->inner_slices(work_.batch, block_);
+  inner_ = program_->phases.empty() ? TileRange{} : program_->inner_tiles(work_, block_);
+  slices_ = program_->phases.empty() ? TileRange{} : program_->inner_slices(work_, block_);
   head_ = 0;
   phase_ = 0;
   step_ = 0;
@@ -78,14 +78,14 @@ bool CtaWalk::next(AccessGroup& out) {
         }
         break;
       case Stage::block_start:
-        if (program.has_prologue(work_.batch, block_)) out = group(program.prologue, 0, -1);
+        if (program.has_prologue(work_, block_)) out = group(program.prologue, 0, -1);
         stage_ = inner_.empty() ? Stage::block_end : Stage::steps;
         break;
       case Stage::steps:
         out = next_slice();
         break;
       case Stage::block_end:
-        out = group(program.epilogue, 0, -1);
+        out = group(program.epilogue, 0, program.stores_partials() ? work_.split : -1);
         start_block(block_ + 1);
         break;
       case Stage::retired:

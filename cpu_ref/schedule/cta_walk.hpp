@@ -17,7 +17,7 @@ struct AccessGroup {
   int batch = 0;
   int head = 0;  // query head
   int m_block = -1;
-  int n_block = -1;
+  int n_block = -1;  // of partial results the split
 };
 
 /// Walks the accesses of one CTA, one group (a tile of init, prologue, a slice of a step, epilogue) at a

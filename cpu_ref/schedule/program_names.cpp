@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::array<std::string_view, kNumTensors> kTensorNames = {
     "q",  "k",  "v",         "out",      "lse",      "row_max",  "row_sum", "dout",  "delta",  "dq",
-    "dk", "dv", "out_accum", "dq_accum", "dk_accum", "dv_accum", "scores",  "probs", "dprobs", "dscores"};
+    "dk", "dv", "out_accum", "dq_accum", "dk_accum", "dv_accum", "scores",  "probs", "dprobs", "dscores", "out_partial", "lse_partial"};
 
 constexpr std::string_view kPassNames[] = {"forward", "delta",   "dkdv",    "dq",      "dkdvdq", "dqdkdv",
                                            "init",    "convert", "scores",  "softmax", "output", "dv",
-                                           "dprobs",  "dscores", "dq_gemm", "dk_gemm"};
+                                           "dprobs",  "dscores", "dq_gemm", "dk_gemm", "combine"};
 
 /// Which of the values has the name `text`.
 /// @throws BadInput  "FIELD = TEXT: must be ALLOWED"
@@ -33,7 +33,7 @@ Value value_named(std::string_view text, std::initializer_list<Value> values, co
 std::string_view to_string(TensorName name) { return kTensorNames[static_cast<std::size_t>(name)]; }
 
 std::string_view to_string(AccessKind kind) {
-  constexpr std::string_view names[] = {"load", "store", "reduce", "sum"};
+  constexpr std::string_view names[] = {"load", "store", "reduce", "first store, then reduce"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -52,14 +52,14 @@ std::string_view to_string(Algorithm algorithm) {
 }
 
 std::string_view to_string(BackwardOrder order) {
-  constexpr std::string_view names[] = {"split", "fused", "rows", "joined", "ordered"};
+  constexpr std::string_view names[] = {"split", "fused", "q-outer", "single-launch", "ordered"};
   return names[static_cast<std::size_t>(order)];
 }
 
 BackwardOrder parse_backward_order(std::string_view text) {
   using enum BackwardOrder;
-  return value_named(text, {split, fused, rows, joined, ordered}, "backward",
-                     "split, fused, rows, joined or ordered");
+  return value_named(text, {split, fused, q_outer, single_launch, ordered}, "backward",
+                     "split, fused, q-outer, single-launch or ordered");
 }
 
 std::string_view to_string(Fp8Sums sums) {

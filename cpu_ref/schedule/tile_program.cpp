@@ -14,55 +14,24 @@ void ProgramOptions::set_tile(Direction direction, TileShape tile) {
   }
 }
 
-TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name) {
-  const AttentionProblem& p = problem;
-  const auto extent = [&p](std::int64_t heads, std::int64_t rows, std::int64_t cols, ElementType dtype,
-                           TileIndexing indexing) {
-    return TensorExtent{p.batch, heads, rows, cols, element_bytes(dtype), dtype, indexing};
-  };
-  // fp8 kernels read fp8 and write bf16, as FlashAttention-3 does.
-  const ElementType wide = is_fp8(p.dtype) ? ElementType::bf16 : p.dtype;
-  const ElementType fp32 = ElementType::fp32;
-  switch (name) {
-    case TensorName::q:
-    case TensorName::dout:
-    case TensorName::dq:
-      return extent(p.heads, p.seqlen_q, p.head_dim, p.dtype, TileIndexing::m);
-    case TensorName::out:
-      return extent(p.heads, p.seqlen_q, p.head_dim, wide, TileIndexing::m);
-    case TensorName::out_accum:
-    case TensorName::dq_accum:
-      return extent(p.heads, p.seqlen_q, p.head_dim, fp32, TileIndexing::m);
-    case TensorName::lse:
-    case TensorName::row_max:
-    case TensorName::row_sum:
-    case TensorName::delta:
-      return extent(p.heads, p.seqlen_q, 1, fp32, TileIndexing::m);
-    case TensorName::k:
-    case TensorName::v:
-    case TensorName::dk:
-    case TensorName::dv:
-      return extent(p.heads_kv, p.seqlen_k, p.head_dim, p.dtype, TileIndexing::n);
-    case TensorName::dk_accum:
-    case TensorName::dv_accum:
-      return extent(p.heads_kv, p.seqlen_k, p.head_dim, fp32, TileIndexing::n);
-    case TensorName::scores:
-      return extent(p.heads, p.seqlen_q, p.seqlen_k, wide, TileIndexing::mn);
-    case TensorName::probs:
-    case TensorName::dprobs:
-    case TensorName::dscores:
-      return extent(p.heads, p.seqlen_q, p.seqlen_k, p.dtype, TileIndexing::mn);
-  }
-  throw BadInput("unknown tensor");
+TensorExtent TileProgram::extent(TensorName tensor) const {
+  TensorExtent extent = tensor_extent(problem, tensor, splits.count);
+  if (!pack_gqa || extent.indexing != TileIndexing::m) return extent;
+  extent.rows *= extent.heads / problem.heads_kv;
+  extent.heads = problem.heads_kv;
+  return extent;
 }
 
 int TileProgram::num_blocks() const {
-  return axis == Axis::q ? num_m_blocks(problem.band(), tile) : num_n_blocks(problem.band(), tile);
+  if (axis == Axis::kv) return num_n_blocks(problem.band(), tile);
+  return ceil_div(static_cast<int>(q_rows()), tile.block_m);
 }
 
 TileRange TileProgram::inner_tiles(int batch, int block) const {
+  if (name == PassName::combine) return {0, splits.count, 0, splits.count};
   VisibleBand band = dense ? problem.band() : problem.band(batch);
   if (dense) band.left = band.right = kUnbounded;
+  if (pack_gqa) return packed_kv_tiles(band, tile, static_cast<int>(q_rows()), block);
   return axis == Axis::q ? kv_tiles(band, tile, block) : q_tiles<true>(band, tile, block);
 }
 
@@ -83,8 +52,9 @@ TileRange TileProgram::inner_slices(int batch, int block) const {
 }
 
 CtaWork TileProgram::work(std::int64_t cta) const {
-  const HeadCounts heads{static_cast<int>(problem.heads), static_cast<int>(problem.heads_kv)};
-  return cta_work(grid, heads, kv_heads ? CtaHeads::kv : CtaHeads::query, whole_head ? num_blocks() : 1, cta);
+  const HeadCounts heads{static_cast<int>(q_heads()), static_cast<int>(problem.heads_kv)};
+  const CtaHeads counted = kv_heads ? CtaHeads::kv : CtaHeads::query;
+  return cta_work<true>(grid, heads, counted, whole_head ? num_blocks() : 1, cta);
 }
 
 int TileProgram::heads_per_cta() const { return kv_heads ? static_cast<int>(problem.group_size()) : 1; }
@@ -99,7 +69,7 @@ std::int64_t TileProgram::visited_tiles() const {
     }
     tiles += here * entries;
   });
-  return tiles * problem.heads;
+  return tiles * q_heads();
 }
 
 std::int64_t TileProgram::computed_entries() const {
@@ -118,7 +88,7 @@ std::int64_t TileProgram::computed_entries() const {
 }
 
 std::int64_t TileProgram::tile_bytes(TensorName tensor) const {
-  const TensorExtent extent = tensor_extent(problem, tensor);
+  const TensorExtent extent = this->extent(tensor);
   const std::int64_t rows = extent.indexing == TileIndexing::n ? tile.block_n : tile.block_m;
   const std::int64_t cols = extent.indexing == TileIndexing::mn ? tile.block_n : extent.cols;
   return rows * cols * extent.element_bytes;
@@ -142,7 +112,7 @@ std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std
   const auto found = std::find_if(boxes.begin(), boxes.end(),
                                   [tensor](const Boxes& boxes) { return boxes.tensor == tensor; });
   if (found == boxes.end() || end <= begin) return 0;
-  const TensorExtent extent = tensor_extent(problem, tensor);
+  const TensorExtent extent = this->extent(tensor);
   const auto up = [](std::int64_t x, std::int64_t to) { return (x + to - 1) / to * to; };
   const TileShape accessed = access_tile();
   const std::int64_t tile_rows = extent.indexing == TileIndexing::n ? accessed.block_n : accessed.block_m;
@@ -158,7 +128,7 @@ std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std
 }
 
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
-  const TensorExtent extent = tensor_extent(problem, operand.tensor);
+  const TensorExtent extent = this->extent(operand.tensor);
   const auto clipped = [](std::int64_t total, int block, int size) {
     return std::clamp<std::int64_t>(total - static_cast<std::int64_t>(block) * size, 0, size);
   };
@@ -170,7 +140,7 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
            : clipped(ends_at_padding(operand.tensor) ? problem.keys_of(batch) : extent.rows, n_block,
                      accessed.block_n);
   const std::int64_t cols = by_m && by_n ? clipped(extent.cols, n_block, accessed.block_n) : extent.cols;
-  const int tensor_head = by_m ? head : head / static_cast<int>(problem.group_size());
+  const int tensor_head = by_m ? head : head / static_cast<int>(q_heads() / problem.heads_kv);
   const std::int64_t first =
       by_m ? std::int64_t{m_block} * accessed.block_m : std::int64_t{n_block} * accessed.block_n;
   return {operand.tensor,
@@ -178,7 +148,7 @@ TileAccess TileProgram::access(const Operand& operand, int batch, int head, int 
           batch,
           tensor_head,
           by_m ? m_block : -1,
-          by_n ? n_block : -1,
+          by_n || are_partial(operand.tensor) ? n_block : -1,
           rows * cols * extent.element_bytes,
           boxes.empty()
               ? 0

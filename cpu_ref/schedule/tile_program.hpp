@@ -12,59 +12,17 @@
 #include <vector>
 
 #include "cpu_ref/schedule/problem.hpp"
+#include "cpu_ref/schedule/splits.hpp"
+#include "cpu_ref/schedule/tensors.hpp"
 #include "cpu_ref/schedule/tile_schedule.hpp"
 
 namespace tilescope {
-
-/// The tensors that attention kernels exchange through slow memory. Shapes in tensor_extent().
-enum class TensorName : std::uint8_t {
-  q,
-  k,
-  v,
-  out,
-  lse,  // forward; lse is the natural-log row log-sum-exp of the scaled scores, fp32
-  row_max,
-  row_sum,  // FlashAttention-1's m and l, fp32; row_max in units of the unscaled score
-  dout,
-  delta,  // delta = rowsum(dout * out), fp32
-  dq,
-  dk,
-  dv,         // gradients
-  out_accum,  // flash1's fp32 output buffer, when the element type is narrower
-  dq_accum,
-  dk_accum,
-  dv_accum,  // fp32 sums; dq_accum and dk_accum lack the softmax scale
-  scores,
-  probs,
-  dprobs,
-  dscores,  // standard attention's N x N matrices S, P, dP, dS, element type
-};
-inline constexpr int kNumTensors = static_cast<int>(TensorName::dscores) + 1;
-std::string_view to_string(TensorName name);
-
-/// Which tiles a tensor is cut into: by q tile, by kv tile, or by both (the N x N matrices).
-enum class TileIndexing : std::uint8_t { m, n, mn };
-
-/// Shape (batch, heads, rows, cols) and element size of a tensor of `problem`.
-struct TensorExtent {
-  std::int64_t batch, heads, rows, cols;
-  int element_bytes;
-  ElementType dtype;  // fp32 for statistics and accumulators
-  TileIndexing indexing;
-
-  std::int64_t elements() const { return batch * heads * rows * cols; }
-  std::int64_t bytes() const { return elements() * element_bytes; }
-};
-TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name);
-
-/// Whether a tensor is read up to the padding of a batch entry only; gradients of padding are written, as 0.
-constexpr bool ends_at_padding(TensorName name) { return name == TensorName::k || name == TensorName::v; }
 
 enum class AccessKind : std::uint8_t {
   load,
   store,
   reduce,
-  sum,  // a store by whoever comes to the tile first, a reduction by the others
+  store_then_reduce,  // a store by whoever comes to the tile first, a reduction by the others
 };
 std::string_view to_string(AccessKind kind);
 
@@ -75,7 +33,7 @@ struct TileAccess {
   int batch;
   int head;            // of the tensor: a query head, or a key/value head for k, v and their gradients
   int m_block;         // -1 where the tensor has no q tiles
-  int n_block;         // -1 where the tensor has no kv tiles
+  int n_block;         // -1 where the tensor has no kv tiles; of partial results the split
   std::int64_t bytes;  // clipped to the matrix
   std::int64_t filled_bytes = 0;  // that cross with them, see Boxes
   bool operator==(const TileAccess&) const = default;
@@ -133,8 +91,10 @@ enum class PassName : std::uint8_t {
   dscores,
   dq_gemm,
   dk_gemm,
+  // flash2, where the keys are split
+  combine,
 };
-inline constexpr int kNumPasses = static_cast<int>(PassName::dk_gemm) + 1;
+inline constexpr int kNumPasses = static_cast<int>(PassName::combine) + 1;
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
 
@@ -187,14 +147,14 @@ struct TileProgram {
   bool whole_head = false;  // one CTA a head
   bool dense = false;       // visits every tile, masked or not (standard attention)
   Fp8Sums fp8_sums = Fp8Sums::fp32;
-  bool joined = false;        // launched with the pass beside it: a CTA goes on from one to the other
-  bool work_counter = false;  // as many CTAs as run at once, which ask a counter in memory for their blocks
+  bool single_launch = false;  // launched with the pass beside it: a CTA goes on from one to the other
+  bool work_counter = false;   // as many CTAs as run at once, which ask a counter in memory for their blocks
   std::vector<Operand> init, prologue;
   std::vector<std::vector<Operand>> phases;
   std::vector<Operand> epilogue;
   std::vector<Boxes> boxes;  // of operands that are loaded so: what a kernel's row says
-  /// Of the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each access of
-  /// kind `sum` that stores, or reduces.
+  /// Accesses to the counter of blocks and the flags of DqStart: by the pass, by each CTA, and beside each
+  /// access of kind store_then_reduce that stores, or reduces.
   struct {
     WordAccesses pass, cta, first_sum, later_sum;
   } words;
@@ -205,9 +165,21 @@ struct TileProgram {
   /// A tile that the mask cuts has so many parts a side, of which those that it leaves something of are
   /// computed; of the streamed tensors, the rows of these are loaded, slice by slice.
   int diagonal_slices = 1;
+  /// The rows of a q tile are those of all query heads of a group, one head after the other, which is how they
+  /// lie in memory: wherever a program counts query heads and their rows, it counts key/value heads and
+  /// q_rows() then.
+  bool pack_gqa = false;
+  SplitKeys splits = {};  // of the forward pass, which keeps a part of the keys a CTA, and of combine
   Scan scan = Scan::ascending;
   Grid grid;
 
+  /// Heads that q tiles are cut from, and rows of each.
+  std::int64_t q_heads() const { return pack_gqa ? problem.heads_kv : problem.heads; }
+  std::int64_t q_rows() const { return problem.seqlen_q * (problem.heads / q_heads()); }
+  /// Those of the problem, or of the same memory as packed heads; partial results with their splits.
+  TensorExtent extent(TensorName tensor) const;
+  /// Whether each CTA leaves a partial result, of its split of the keys.
+  bool stores_partials() const { return name == PassName::forward && splits.count > 1; }
   int num_blocks() const;  // tiles of the owned axis
   std::int64_t num_ctas() const { return grid.size(); }
   /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
@@ -215,13 +187,24 @@ struct TileProgram {
   /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA
   /// makes a walk for each of its blocks.
   int inner_tile(const CtaWork& work, const TileRange& range, int block, int step) const {
-    return scan_tile(scan, range, whole_head ? block : work.turn, step);
+    return scan_tile(scan, range, whole_head ? block : work.wave_parity, step);
   }
-  /// Inner tiles that block `block` visits in a batch entry.
+  /// Inner tiles that block `block` visits in a batch entry, in all splits; of combine the splits.
   TileRange inner_tiles(int batch, int block) const;
+  /// Those that a CTA visits of one of its blocks.
+  TileRange inner_tiles(const CtaWork& work, int block) const {
+    return split_tiles(inner_tiles(work.batch, block), work.split);
+  }
+  /// Those of one split.
+  TileRange split_tiles(const TileRange& all, int split) const {
+    return stores_partials() ? splits.part_of(all, split) : all;
+  }
   /// The slices of inner tiles that it accesses, counted from the first tile's first: all of its tiles, but
   /// for those of masked tiles that the mask hides whole.
   TileRange inner_slices(int batch, int block) const;
+  TileRange inner_slices(const CtaWork& work, int block) const {
+    return split_tiles(inner_slices(work.batch, block), work.split);
+  }
   /// What a tile of which tensors are accessed is made of: a slice of an inner tile, or a block.
   TileShape access_tile() const;
   /// Query heads that a CTA loops over: the group of a kv head, or one.
@@ -233,6 +216,10 @@ struct TileProgram {
   std::int64_t computed_entries() const;
   /// Whether the prologue is run for `block` of a batch entry: there is something to do with what it loads.
   bool has_prologue(int batch, int block) const;
+  /// The same of one CTA.
+  bool has_prologue(const CtaWork& work, int block) const {
+    return stores_partials() ? !inner_tiles(work, block).empty() : has_prologue(work.batch, block);
+  }
   /// Bytes of one full tile of a tensor.
   std::int64_t tile_bytes(TensorName tensor) const;
   /// An estimate for kernels that state no launch shape: each tile that a CTA loads has a buffer, streamed
@@ -241,7 +228,7 @@ struct TileProgram {
   /// What crosses, where `tensor` is loaded by boxes, beside the bytes of rows [begin, end) of the
   /// `head`-th of its (batch, head) pairs, which are tiles of access_tile() from `begin` on; 0 elsewhere.
   std::int64_t filled_bytes(TensorName tensor, std::int64_t head, std::int64_t begin, std::int64_t end) const;
-  /// Of the whole pass, with so many accesses of kind `sum` that store and that reduce.
+  /// Those of the whole pass, with so many accesses of kind store_then_reduce that store and that reduce.
   WordAccesses word_accesses(std::int64_t first_sums, std::int64_t later_sums) const {
     return words.pass + words.cta * num_ctas() + words.first_sum * first_sums + words.later_sum * later_sums;
   }
@@ -255,11 +242,11 @@ std::string_view to_string(Algorithm algorithm);
 
 /// The orders of FlashAttention-2's backward pass.
 enum class BackwardOrder : std::uint8_t {
-  split,    // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
-  fused,    // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
-  rows,     // init, dqdkdv (q outer, dK and dV reduced into fp32), convert
-  joined,   // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
-  ordered,  // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
+  split,          // delta, dkdv, dq: seven matmuls, no reductions, deterministic on any machine
+  fused,          // delta, dkdvdq (dQ reduced into fp32), convert: five matmuls
+  q_outer,        // init, dqdkdv (dK and dV reduced into fp32), convert
+  single_launch,  // the passes of split, with dkdv and dq in one launch: a CTA has keys, and then queries
+  ordered,        // as fused, but kv tiles add to dQ one after the other: deterministic on any machine
 };
 std::string_view to_string(BackwardOrder order);
 BackwardOrder parse_backward_order(std::string_view text);
@@ -288,18 +275,21 @@ struct ProgramOptions {
   std::array<PassOptions, kNumPasses> passes;
   BackwardOrder backward = BackwardOrder::split;
   TileOrder order = TileOrder::row_major;
-  int heads_per_section = 1;  // for TileOrder::head_swizzled
+  int swizzled_heads = 1;  // for TileOrder::head_swizzled
   /// The same of dkdvdq where kv tiles add to dQ as they come; 0: no other than that of all passes.
-  int fused_heads_per_section = 0;
+  int fused_swizzled_heads = 0;
   Scan scan = Scan::ascending;
-  int ctas_per_turn = 1;  // for Scan::sawtooth
+  int ctas_per_wave = 1;  // for Scan::sawtooth
   Fp8Sums fp8_sums = Fp8Sums::fp32;
   bool work_counter = false;  // of the forward pass, see TileProgram
-  /// Of the fused backward pass; the ordered one begins in order. With parts of tiles, both clear.
+  /// How dQ begins in the fused backward pass; the ordered one begins in order. With parts of tiles, both
+  /// clear.
   DqStart dq_start = DqStart::cleared;
   int dq_flags = 1;  // of both
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
+  SplitPolicy splits = {};  // of the forward pass
+  bool pack_gqa = false;    // of the forward pass, see TileProgram
 
   PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }
   const PassOptions& operator[](PassName pass) const { return passes[static_cast<std::size_t>(pass)]; }

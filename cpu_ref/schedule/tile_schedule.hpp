@@ -94,19 +94,38 @@ TILESCOPE_HOST_DEVICE constexpr TileRange tile_range(int begin, int end, int ful
 }
 }  // namespace detail
 
+namespace detail {
+/// The kv tiles that queries [first_row, last_row] must visit.
+/// @param ragged  whether they are fewer than a tile has rows: then none is full
+TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles_of_rows(const VisibleBand& band, TileShape tile,
+                                                           int first_row, int last_row, bool ragged) {
+  const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
+  const int last = band.last_key(last_row);
+  if (last < first) return {};
+  const int full_keys = ragged ? 0 : max_of(0, band.last_key(first_row) + 1);
+  const int begin = first / tile.block_n;
+  const int end = last / tile.block_n + 1;
+  return tile_range(begin, end, ceil_div(band.first_key(last_row), tile.block_n), full_keys / tile.block_n);
+}
+}  // namespace detail
+
 /// The kv tiles that q tile `m_block` must visit.
 TILESCOPE_HOST_DEVICE constexpr TileRange kv_tiles(const VisibleBand& band, TileShape tile, int m_block) {
   const int first_row = m_block * tile.block_m;
   const int last_row = min_of(band.seqlen_q, first_row + tile.block_m) - 1;
-  const int first = band.first_key(first_row);  // rows shift by one key each: the union has no gap
-  const int last = band.last_key(last_row);
-  if (last < first) return {};
-  const bool ragged = first_row + tile.block_m > band.seqlen_q;
-  const int full_keys = ragged ? 0 : max_of(0, band.last_key(first_row) + 1);
-  const int begin = first / tile.block_n;
-  const int end = last / tile.block_n + 1;
-  return detail::tile_range(begin, end, ceil_div(band.first_key(last_row), tile.block_n),
-                            full_keys / tile.block_n);
+  return detail::kv_tiles_of_rows(band, tile, first_row, last_row, first_row + tile.block_m > band.seqlen_q);
+}
+
+/// The same of a q tile of packed rows, band.seqlen_q of each of several heads one after the other. Where one
+/// holds the end of a head and the beginning of the next, it visits what all queries must.
+TILESCOPE_HOST_DEVICE constexpr TileRange packed_kv_tiles(const VisibleBand& band, TileShape tile,
+                                                          int packed_rows, int m_block) {
+  const int first = m_block * tile.block_m;
+  const int last = min_of(packed_rows, first + tile.block_m) - 1;
+  const bool one_head = first / band.seqlen_q == last / band.seqlen_q;
+  const int first_query = one_head ? first % band.seqlen_q : 0;
+  const int last_query = one_head ? last % band.seqlen_q : band.seqlen_q - 1;
+  return detail::kv_tiles_of_rows(band, tile, first_query, last_query, first + tile.block_m > packed_rows);
 }
 
 /// The q tiles that kv tile `n_block` must visit: the transpose of kv_tiles.
@@ -158,33 +177,34 @@ enum class Axis : std::uint8_t { q, kv };
 enum class TileOrder : std::uint8_t {
   row_major,      // block fastest, then head, then batch
   longest_first,  // head fastest; the blocks with most work first (longest processing time first)
-  head_swizzled,  // longest_first inside sections of heads small enough to share the L2 (FlashAttention-3)
+  head_swizzled,  // L2 swizzle: longest_first within as many heads as share the L2 (FlashAttention-3)
 };
 
 /// The order in which a CTA walks its inner tiles. A sawtooth goes up and down in turn, so that each wave of
 /// CTAs begins with what the one before left in L2 (arXiv:2601.16032).
 enum class Scan : std::uint8_t { ascending, descending, sawtooth };
 
-/// A place in the grid: `head` counts over batch * heads of the pass, `turn` over the waves of CTAs.
+/// A place in the grid: `head` counts over batch * heads of the pass, `wave_parity` over the waves of CTAs.
 struct WorkItem {
   int head = 0;
   int block = 0;
-  int turn = 0;  // 0 or 1: the way that a sawtooth scan goes
+  int wave_parity = 0;  // the way that a sawtooth scan goes
   constexpr bool operator==(const WorkItem&) const = default;
 };
 
 /// The grid of a pass and the order in which it is issued.
 struct Grid {
-  int num_blocks = 1;         // tiles of the owned axis
-  int num_heads = 1;          // batch * heads
-  int heads_per_section = 1;  // head_swizzled only
+  int num_blocks = 1;      // tiles of the owned axis
+  int num_heads = 1;       // batch * heads * splits of the keys
+  int swizzled_heads = 1;  // head_swizzled only
   TileOrder order = TileOrder::row_major;
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
-  int ctas_per_turn = 1;         // of a sawtooth scan: CTAs that run at once
+  int ctas_per_wave = 1;         // of a sawtooth scan: CTAs that run at once
+  int num_splits = 1;            // of the keys: those of a head stand side by side
 
   /// Whether all blocks of a head come before those of the next.
   constexpr bool heads_in_turn() const {
-    return order == TileOrder::row_major || (order == TileOrder::head_swizzled && heads_per_section == 1);
+    return order == TileOrder::row_major || (order == TileOrder::head_swizzled && swizzled_heads == 1);
   }
   TILESCOPE_HOST_DEVICE constexpr std::int64_t size() const {
     return static_cast<std::int64_t>(num_blocks) * num_heads;
@@ -193,19 +213,18 @@ struct Grid {
   /// size() allows one, spares a GPU the 64-bit divisions.
   template <typename Index>
   TILESCOPE_HOST_DEVICE constexpr WorkItem item(Index index) const {
-    const int turn = static_cast<int>(index / ctas_per_turn % 2);
+    const int wave_parity = static_cast<int>(index / ctas_per_wave % 2);
     if (order == TileOrder::row_major) {
-      return {static_cast<int>(index / num_blocks), static_cast<int>(index % num_blocks), turn};
+      return {static_cast<int>(index / num_blocks), static_cast<int>(index % num_blocks), wave_parity};
     }
-    const int section_heads =
-        order == TileOrder::longest_first ? num_heads : min_of(num_heads, heads_per_section);
-    const Index section_size = static_cast<Index>(section_heads) * num_blocks;
-    const int first_head = static_cast<int>(index / section_size) * section_heads;
-    const int heads = min_of(section_heads, num_heads - first_head);  // the last section may be smaller
-    const Index inside = index % section_size;
+    const int swizzled = order == TileOrder::longest_first ? num_heads : min_of(num_heads, swizzled_heads);
+    const Index swizzle_size = static_cast<Index>(swizzled) * num_blocks;
+    const int first_head = static_cast<int>(index / swizzle_size) * swizzled;
+    const int heads = min_of(swizzled, num_heads - first_head);  // the last swizzle may be smaller
+    const Index inside = index % swizzle_size;
     const int rank = static_cast<int>(inside / heads);
     return {first_head + static_cast<int>(inside % heads), longest_is_last ? num_blocks - 1 - rank : rank,
-            turn};
+            wave_parity};
   }
 };
 
@@ -227,16 +246,20 @@ struct CtaWork {
   int kv_head = 0;
   int first_head = 0, end_head = 0;
   int first_block = 0, end_block = 0;
-  int turn = 0;  // of a sawtooth scan
+  int wave_parity = 0;  // of a sawtooth scan
+  int split = 0;        // of the keys
   constexpr bool operator==(const CtaWork&) const = default;
 };
 
 /// The one decoding of a grid, on host and device: what belongs to its `index`-th work item. `blocks` of the
 /// owned axis each: one, or all of them where one CTA works through a whole head.
-template <typename Index>
+/// @tparam kSplits  whether the keys may be split: a kernel that never does spares itself a division
+template <bool kSplits = false, typename Index>
 TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts heads, CtaHeads counted,
                                                  int blocks, Index index) {
-  const WorkItem item = grid.item(index);
+  WorkItem item = grid.item(index);
+  const int split = kSplits ? item.head % grid.num_splits : 0;
+  if (kSplits) item.head /= grid.num_splits;
   const bool by_kv_head = counted == CtaHeads::kv;
   const int heads_here = by_kv_head ? heads.kv : heads.query;
   const int head = item.head % heads_here;
@@ -248,13 +271,14 @@ TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts he
           first_head + (by_kv_head ? heads.group_size() : 1),
           item.block * blocks,
           (item.block + 1) * blocks,
-          item.turn};
+          item.wave_parity,
+          split};
 }
 
 /// The inner tile at position `step` of a walk over `range`.
-/// @param turn  of the CTA; where one CTA makes many walks, their number
-TILESCOPE_HOST_DEVICE constexpr int scan_tile(Scan scan, const TileRange& range, int turn, int step) {
-  const bool down = scan == Scan::descending || (scan == Scan::sawtooth && turn % 2 == 1);
+/// @param wave  the CTA's, or its parity; where one CTA makes many walks, their number
+TILESCOPE_HOST_DEVICE constexpr int scan_tile(Scan scan, const TileRange& range, int wave, int step) {
+  const bool down = scan == Scan::descending || (scan == Scan::sawtooth && wave % 2 == 1);
   return down ? range.end - 1 - step : range.begin + step;
 }
 

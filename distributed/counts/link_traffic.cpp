@@ -28,7 +28,7 @@ class LinkFormula {
   }
 
  private:
-  /// Of one token's row in a rank's share of the heads.
+  /// Bytes of one token's row in a rank's share of the heads.
   std::int64_t row_bytes(std::int64_t heads, int element) const {
     return problem_.batch * (heads / grid_.ulysses) * problem_.head_dim * element;
   }

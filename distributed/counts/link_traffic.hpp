@@ -10,7 +10,7 @@
 
 namespace tilescope {
 
-/// Of one rank and pass. [bytes]
+/// What one rank sends and receives in one pass. [bytes]
 struct LinkBytes {
   std::int64_t sent = 0, received = 0;
   LinkBytes& operator+=(const LinkBytes& other);

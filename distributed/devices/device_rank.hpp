@@ -44,7 +44,7 @@ class DeviceRank final : public RankQueue {
   void fill();
   std::int64_t memory_bytes() const;
 
-  /// Of the next run: what is enqueued, and the repetition from which on time is taken.
+  /// What the next run enqueues, and the repetition from which on time is taken.
   void set_run(WorkShare share, int repetitions, int timed_from);
   /// From the first timed repetition to the end of the last.
   double elapsed_seconds() const;
@@ -81,7 +81,7 @@ class DeviceRank final : public RankQueue {
   static DeviceTensor packed(const DeviceBuffer& memory, std::int64_t heads, std::int64_t rows,
                              std::int64_t cols);
   PassRows extent(const BufferBlock& block) const;
-  /// Of that buffer of one launch of a compute stream.
+  /// The largest extent of that buffer in one launch of a compute stream.
   std::int64_t most_bytes(TensorName name, int compute_stream) const;
 
   void clear();

@@ -44,11 +44,11 @@ const GpuKernel& choose_kernel(const DistributedProgram& program, const DeviceRa
     throw BadInput("kernel", std::string(options.kernel->row.name), *refusal);
   }
   std::string reasons;
-  for (const std::string_view name : kRankKernels) {
-    const GpuKernel& kernel = find_gpu_kernel(name);
+  for (const Kernel* row : rank_kernels()) {
+    const GpuKernel& kernel = find_gpu_kernel(row->name);
     const auto refusal = refusal_of(kernel, program, chip);
     if (!refusal) return kernel;
-    reasons += (reasons.empty() ? "" : "; ") + std::string(name) + " " + *refusal;
+    reasons += (reasons.empty() ? "" : "; ") + std::string(row->name) + " " + *refusal;
   }
   throw BadInput("problem", describe(program.problem), "no kernel takes its launches: " + reasons);
 }

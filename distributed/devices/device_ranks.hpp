@@ -23,15 +23,12 @@ std::shared_ptr<NcclRanks> connect_nccl(int ranks);
 /// The same where each process has one rank. @throws RankFailure naming one that does not come
 std::shared_ptr<NcclRanks> connect_nccl(ProcessGroup& processes);
 
-/// The first that takes a program is what its ranks launch.
-inline constexpr std::string_view kRankKernels[] = {"gpu:flash3", "gpu:flash2-mma"};
-
 struct DeviceRankOptions {
   Transport transport = Transport::copy_engine;
   std::shared_ptr<NcclRanks> nccl = nullptr;  // of this transport; null: connected anew
   /// Where each process has one rank, and NCCL carries what they exchange; null: this one has all.
   std::shared_ptr<ProcessGroup> processes = nullptr;
-  /// One whose backward pass is the fused one; null: of kRankKernels.
+  /// One whose backward pass is the fused one; null: of rank_kernels().
   const GpuKernel* kernel = nullptr;
   /// Without a sign of progress; then all ranks end.
   std::chrono::milliseconds time_limit = std::chrono::seconds(60);

@@ -15,7 +15,7 @@ namespace tilescope {
 class RankFailure : public std::runtime_error {
  public:
   RankFailure(int rank, int step, const std::string& why);
-  /// Of a process, of which no step is known.
+  /// The failure of a process whose step is not known.
   RankFailure(int rank, const std::string& why);
   int rank() const { return rank_; }
   int step() const { return step_; }

@@ -57,7 +57,7 @@ class Exchange {
 };
 
 struct RankOptions {
-  /// Of flash2, whose backward pass takes the merged out and lse. Null: cpu:flash2.
+  /// A kernel of flash2, whose backward pass takes the merged out and lse. Null: cpu:flash2.
   const Kernel* kernel = nullptr;
   std::optional<TileShape> tile = std::nullopt;  // of every launch, in place of the kernel's own
   /// Without an operation of any rank ending: then the program is ended.

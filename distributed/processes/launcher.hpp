@@ -22,9 +22,9 @@ struct ProcessPlace {
   std::filesystem::path folder;  // where all of them meet, made by rank 0
 };
 
-/// Of torchrun (RANK), Open MPI (OMPI_COMM_WORLD_RANK), MPICH (PMI_RANK) or Slurm (SLURM_PROCID). They meet
-/// below TILESCOPE_RENDEZVOUS, a folder that all hosts see; on one host, without it, below that for temporary
-/// files, under the launcher's number of the job.
+/// The process as torchrun (RANK), Open MPI (OMPI_COMM_WORLD_RANK), MPICH (PMI_RANK) or Slurm (SLURM_PROCID)
+/// numbers it. Processes meet below TILESCOPE_RENDEZVOUS, a folder that all hosts see; on one host, without
+/// it, below that for temporary files, under the launcher's number of the job.
 /// @throws BadInput where none of them is set, or a number is none; MachineLacks where several hosts have no
 /// folder
 ProcessPlace launched_process();

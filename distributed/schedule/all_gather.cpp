@@ -59,7 +59,7 @@ class AllGatherBuilder {
     return attends_[at(group)][at(rank)].buffers[static_cast<std::size_t>(tensor)];
   }
   std::int64_t heads_kv(int group) const { return groups_[at(group)].count(); }
-  /// Of a group in the whole tensor.
+  /// Where the heads of a group begin in the whole tensor.
   std::int64_t first_head(int group, TensorName tensor) const {
     return groups_[at(group)].begin * (has_query_rows(tensor) ? build_.problem().group_size() : 1);
   }

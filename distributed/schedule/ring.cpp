@@ -90,12 +90,12 @@ class RingOfHeads {
   const Shard& shard_of(TensorName tensor, int group) const {
     return (has_query_rows(tensor) ? q_shards_ : kv_shards_)[at(group)];
   }
-  /// Of a head of K and V, in that tensor.
+  /// Heads of that tensor for one head of K and V.
   std::int64_t heads_of_one(TensorName tensor) const {
     return has_query_rows(tensor) ? build_.problem().group_size() : 1;
   }
   std::int64_t heads_of(TensorName tensor) const { return heads_kv_.count() * heads_of_one(tensor); }
-  /// Of a member's, in the whole tensor.
+  /// Where the heads of a member begin in the whole tensor.
   std::int64_t first_head(TensorName tensor, int member) const {
     return (member * (build_.problem().heads_kv / ulysses_) + heads_kv_.begin) * heads_of_one(tensor);
   }

@@ -13,7 +13,7 @@
 namespace tilescope {
 
 struct RankRates {
-  /// Of one GPU with the whole problem, all its passes together, by useful FLOP.
+  /// The rate of one GPU with the whole problem, all its passes together, by useful FLOP.
   double flops_per_second = 0;
   double memory_bytes_per_second = 0;  // of what merges, widens and rounds: bytes read and written
   double link_bytes_per_second = 0;    // one direction
@@ -44,12 +44,12 @@ struct RankTimeline {
   std::vector<RankTime> ranks;
   double seconds = 0;
   double one_gpu_seconds = 0;  // with the whole problem
-  /// Of so many GPUs without links: one GPU's time over that of all together.
+  /// What so many GPUs without links would reach: one GPU's time over that of all together.
   double efficiency = 0;
-  /// Of the rank that ends last, with nothing to compute: until bytes came, or another rank had done its
+  /// How long the rank that ends last had nothing to compute: until bytes came, or another rank had done its
   /// part. [seconds]
   double exposed_seconds = 0;
-  /// Of the rank that ends last, what is more than a P-th of one GPU's; their total is what P GPUs lose.
+  /// What the rank that ends last takes above a P-th of one GPU's time; their total is what P GPUs lose.
   TimeSplit lost;
 
   /// The one that ends last.

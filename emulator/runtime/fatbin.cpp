@@ -24,7 +24,7 @@ struct Header {
 };
 constexpr std::uint32_t kMagic = 0xba55ed50;
 
-/// Of one entry, as far as it matters here; the fields behind are options and names.
+/// The header of one entry, as far as it matters here; the fields behind are options and names.
 struct Entry {
   std::uint16_t kind, version;
   std::uint32_t header_bytes;

@@ -200,7 +200,7 @@ void for_each_box_row(const TensorMap& map, std::span<const std::int32_t> at,
     throw Fault("a copy with another number of coordinates than the map has dimensions");
   }
   const auto extent = [&](std::size_t i) { return static_cast<std::int64_t>(map.extent[i]); };
-  // Of dimension 0, the elements from `begin` of the box to `end` exist.
+  // Along dimension 0, the elements from `begin` of the box to `end` exist.
   const std::int64_t begin = std::clamp<std::int64_t>(-std::int64_t{at[0]}, 0, map.box[0]);
   const std::int64_t end = std::clamp<std::int64_t>(extent(0) - at[0], begin, map.box[0]);
   const std::uint32_t rows = map.box_bytes() / map.row_bytes();

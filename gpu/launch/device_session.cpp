@@ -67,7 +67,7 @@ void require_taken(const Kernel& row, const AttentionProblem& problem, Direction
   }
 }
 
-/// LSE from the statistics that flash1 keeps in its place.
+/// LSE from the maxima and sums that flash1 keeps in its place.
 void write_lse(TensorSet& tensors) {
   const float scale = KernelScale(tensors.problem()).magnitude;
   Tensor& lse = tensors.allocate(TensorName::lse);
@@ -77,7 +77,7 @@ void write_lse(TensorSet& tensors) {
   }
 }
 
-/// Of one CTA: tiles that it visits.
+/// The most tiles that one CTA visits.
 std::int64_t most_steps(const TileProgram& program) {
   std::int64_t most = 0;
   program.problem.for_each_length([&](std::int64_t, std::int64_t entry) {
@@ -138,7 +138,7 @@ DeviceTensor DeviceSession::device_tensor(TensorName name) const {
   if (found == buffers_.end()) return {};
   const TensorExtent extent = tensor_extent(problem_, name);
   const std::int64_t per_batch = extent.heads * extent.rows * extent.cols;
-  // Only the (B, H, N, D) operands of a model come in two layouts; statistics and N x N matrices do not.
+  // Only the (B, H, N, D) operands of a model come in two layouts; LSE, delta and N x N matrices do not.
   const bool by_row = layout_ == TensorLayout::bnhd && extent.cols == problem_.head_dim &&
                       extent.indexing != TileIndexing::mn;
   if (by_row) return {found->second.data(), per_batch, extent.cols, extent.heads * extent.cols};
@@ -327,7 +327,7 @@ class SmClockNotes {
   explicit SmClockNotes(cudaStream_t stream) { buffer_.zero(stream); }
   void note_before(cudaStream_t stream) { note_moments(moments(), stream); }
   void note_after(cudaStream_t stream) { note_moments(moments() + 1, stream); }
-  /// Of each SM, by its id, from before to after. Waits for nothing.
+  /// What each SM's clock counted from before to after, by the SM's id. Waits for nothing.
   std::map<int, SmMoment> between() {
     std::vector<SmMoments> noted(2);
     check_cuda(cudaMemcpy(noted.data(), buffer_.data(), kBytes, cudaMemcpyDeviceToHost),

@@ -45,6 +45,16 @@ std::span<const Kernel> gpu_kernels() {
   return rows;
 }
 
+std::vector<const Kernel*> rank_kernels() {
+  std::vector<const Kernel*> kernels;
+  for (const Kernel& row : gpu_kernels()) {
+    if (row.on_ranks) kernels.push_back(&row);
+  }
+  std::sort(kernels.begin(), kernels.end(),
+            [](const Kernel* a, const Kernel* b) { return a->rung > b->rung; });
+  return kernels;
+}
+
 const GpuKernel& find_gpu_kernel(std::string_view name) {
   std::string names;
   for (const GpuKernel& rung : gpu_kernel_rungs()) {
@@ -79,6 +89,8 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
     if (other->name == kernel.name) continue;  // by itself it may take it
     ProgramOptions own = other->default_options(problem);
     own.diagonal_slices = options.diagonal_slices;
+    own.splits = options.splits;
+    own.pack_gqa = options.pack_gqa;
     if (other->refusal(problem, direction, own)) continue;
     able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
   }
@@ -86,7 +98,7 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
 }
 
 bool is_runnable(const Kernel& kernel) {
-  return kernel.run != nullptr && !(kernel.name.starts_with("gpu:") && device_lack());
+  return kernel.run != nullptr && !(kernel.on_gpu() && device_lack());
 }
 
 void require_runnable(const Kernel& kernel) {

@@ -20,6 +20,10 @@ std::span<const GpuKernel> gpu_kernel_rungs();
 /// Those of the ladder, in its order: without those that stand beside it.
 std::span<const GpuKernel> gpu_ladder();
 
+/// Those that the GPUs of a distributed program launch, the highest rung first: the first that takes a
+/// program is what its ranks launch.
+std::vector<const Kernel*> rank_kernels();
+
 /// @throws BadInput if no GPU kernel has that name.
 const GpuKernel& find_gpu_kernel(std::string_view name);
 

@@ -15,9 +15,9 @@ namespace tilescope {
 class PeerProcess;
 
 struct DeviceBenchmarkSettings {
-  /// Of a round; peers follow it but for the clock, which they do not see, and for the rest: they idle as
-  /// long while their host enqueues (SPIN_CYCLES of peers.py, before and after). At 700 W it counts: on an
-  /// H200 one and the same kernel of 5 ms took 4 to 6 % longer without.
+  /// How a round is timed; peers follow it but for the clock, which they do not see, and for the rest: they
+  /// idle as long while their host enqueues (SPIN_CYCLES of peers.py, before and after). At 700 W it counts:
+  /// on an H200 one and the same kernel of 5 ms took 4 to 6 % longer without.
   TimerOptions timing{
       .min_samples = 5, .max_samples = 20, .min_time_s = 0.005, .time_limit_s = 0.5, .rest_s = 500e-6};
   /// A problem's kernels and peers are sampled in turn, this often, so that all of them see the same clocks.

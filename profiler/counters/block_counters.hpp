@@ -30,7 +30,7 @@ class BlockCounters {
   void open();
   /// Waits for the device, ends the counting, and says what was counted.
   KernelMeasurement close(const std::string& name);
-  /// Of the record.
+  /// What the record says of how it was counted.
   CollectionFacts facts() const;
   /// The file of the libcupti that counts.
   std::string library() const;

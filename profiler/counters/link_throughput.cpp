@@ -11,7 +11,7 @@
 namespace tilescope {
 namespace {
 
-// Of nvml.h, which a machine without NVIDIA's tools lacks.
+// What nvml.h declares, which a machine without NVIDIA's tools lacks.
 using NvmlDevice = struct NvmlDeviceObject*;
 struct NvmlField {
   unsigned id, scope;

@@ -76,7 +76,7 @@ class DriverLibrary {
 
 /// "NVIDIA H200"
 std::string device_name(const DriverLibrary& driver, CUdevice device);
-/// Of CUDA that the driver supports: "13.0".
+/// The version of CUDA that the driver supports: "13.0".
 std::string driver_version(const DriverLibrary& driver);
 
 /// Calls a function of a DriverLibrary and throws on failure.

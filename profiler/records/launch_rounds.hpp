@@ -30,7 +30,8 @@ struct Spread {
   double relative() const { return median == 0 ? 0 : (max - min) / median; }
 };
 
-/// Of a metric, or of a counter where a measurement has not the metric; nothing if one has neither.
+/// The spread of a metric, or of a counter where a measurement has not the metric; nothing if one has
+/// neither.
 std::optional<Spread> spread_of(const LaunchRounds& launch, const std::string& metric,
                                 const std::string& counter);
 

@@ -55,6 +55,39 @@ void copy_in(TensorSet& tensors, TensorName name, const HostArray& array) {
   tensors[name] = std::move(tensor);
 }
 
+/// Whether a CPU kernel can compute on it where it is: the elements of a row stand side by side, and so do
+/// rows of one element, which are taken many at once.
+bool in_place(const Kernel& kernel, const TensorExtent& extent, const HostArray& array) {
+  const auto& [address, strides] = array;
+  const bool forwards = strides[0] >= 0 && strides[1] >= 0 && strides[2] >= 0;
+  const bool side_by_side = strides[3] == 1 && (extent.cols > 1 || strides[2] == 1);
+  return !kernel.on_gpu() && given(array) && side_by_side && forwards &&
+         address % static_cast<std::uintptr_t>(extent.element_bytes) == 0;
+}
+
+/// Copies nothing, where the kernel can do without: of a large problem copies, and pages touched for them,
+/// cost more than the products.
+void view(TensorSet& tensors, TensorName name, const HostArray& array) {
+  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+  const auto& [address, strides] = array;
+  tensors[name] = Tensor::view({extent.batch, extent.heads, extent.rows, extent.cols}, extent.dtype,
+                               reinterpret_cast<void*>(address), {strides[0], strides[1], strides[2]});
+}
+
+/// Lets results be written where they belong.
+void view_output(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
+  if (in_place(kernel, tensor_extent(tensors.problem(), name), array)) view(tensors, name, array);
+}
+
+void take_input(const Kernel& kernel, TensorSet& tensors, TensorName name, const HostArray& array) {
+  const TensorExtent extent = tensor_extent(tensors.problem(), name);
+  if (in_place(kernel, extent, array)) {
+    view(tensors, name, array);
+  } else {
+    copy_in(tensors, name, array);
+  }
+}
+
 /// @param data in C order
 void copy_out(const Shape& shape, const void* data, int bytes, const HostArray& array) {
   if (!given(array)) return;
@@ -64,8 +97,10 @@ void copy_out(const Shape& shape, const void* data, int bytes, const HostArray& 
   });
 }
 
+/// Unless the results are there already.
 void copy_out(const TensorSet& tensors, TensorName name, const HostArray& array) {
   const Tensor& tensor = tensors[name];
+  if (!tensor.owns_memory()) return;
   copy_out(tensor.shape(), tensor.data(), element_bytes(tensor.dtype()), array);
 }
 
@@ -87,6 +122,14 @@ const Kernel& ready_kernel(const AttentionProblem& problem, const KernelUse& use
   return kernel;
 }
 
+void take_inputs(const Kernel& kernel, TensorSet& tensors, const HostArray& q, const HostArray& k,
+                 const HostArray& v) {
+  take_input(kernel, tensors, TensorName::q, q);
+  take_input(kernel, tensors, TensorName::k, k);
+  take_input(kernel, tensors, TensorName::v, v);
+}
+
+/// For the judge, which reads in C order.
 void copy_inputs(TensorSet& tensors, const HostArray& q, const HostArray& k, const HostArray& v) {
   copy_in(tensors, TensorName::q, q);
   copy_in(tensors, TensorName::k, k);
@@ -148,8 +191,10 @@ void attention_forward(const AttentionProblem& problem, const KernelUse& use, co
   ProgramOptions options;
   const Kernel& kernel = ready_kernel(problem, use, Direction::forward, options);
   TensorSet tensors(problem);
-  copy_inputs(tensors, q, k, v);
+  take_inputs(kernel, tensors, q, k, v);
   take_descales(tensors, descales);
+  view_output(kernel, tensors, TensorName::out, out);
+  view_output(kernel, tensors, TensorName::lse, lse);
   kernel.run(options, Direction::forward, tensors, nullptr);
   copy_out(tensors, TensorName::out, out);
   copy_out(tensors, TensorName::lse, lse);
@@ -161,14 +206,17 @@ void attention_backward(const AttentionProblem& problem, const KernelUse& use, c
   ProgramOptions options;
   const Kernel& kernel = ready_kernel(problem, use, Direction::backward, options);
   TensorSet tensors(problem);
-  copy_inputs(tensors, q, k, v);
+  take_inputs(kernel, tensors, q, k, v);
   if (kernel.algorithm == Algorithm::flash2) {
-    copy_in(tensors, TensorName::out, out);
-    copy_in(tensors, TensorName::lse, lse);
+    take_input(kernel, tensors, TensorName::out, out);
+    take_input(kernel, tensors, TensorName::lse, lse);
   } else {
     kernel.run(options, Direction::forward, tensors, nullptr);
   }
-  copy_in(tensors, TensorName::dout, dout);
+  take_input(kernel, tensors, TensorName::dout, dout);
+  view_output(kernel, tensors, TensorName::dq, dq);
+  view_output(kernel, tensors, TensorName::dk, dk);
+  view_output(kernel, tensors, TensorName::dv, dv);
   kernel.run(options, Direction::backward, tensors, nullptr);
   copy_out(tensors, TensorName::dq, dq);
   copy_out(tensors, TensorName::dk, dk);

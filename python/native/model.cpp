@@ -15,7 +15,6 @@
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/report/report.hpp"
 #include "analysis/studies/study.hpp"
-#include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 #include "profiler/records/json_fields.hpp"
 
@@ -88,19 +87,18 @@ std::pair<std::string, std::vector<std::string>> simulate_gpus(const RankRequest
     for (const std::string& name : request.schedules)
       schedules.push_back({parse_link_schedule(name), gpus, request.ulysses});
   }
-  std::vector<const Kernel*> kernels;
-  for (const std::string_view name : kRankKernels) kernels.push_back(&find_kernel(std::string(name)));
   const std::vector<Direction> directions = parse_passes(request.passes);
-  const RankModel model = rank_model(load_machine(request.machine), request.problem, directions,
-                                     {request.link_bytes_per_second, request.flops_per_second}, kernels);
+  const RankModel model =
+      rank_model(load_machine(request.machine), request.problem, directions,
+                 {request.link_bytes_per_second, request.flops_per_second}, rank_kernels());
   std::vector<std::string> refusals;
-  const Json record = simulate_ranks(
+  const DistributedRecord record = simulate_ranks(
       request.argv, request.problem, directions, schedules, model, [](const ProgramAccount&) {},
       [&](const DistributedOptions& options, const BadInput& refusal) {
         refusals.push_back(
             fmt::format("{} on {} GPUs: {}", to_string(options.schedule), options.ranks, refusal.what()));
       });
-  return {record.dump(1) + "\n", refusals};
+  return {to_json_text(record), refusals};
 }
 
 std::string study(const std::vector<std::string>& argv, const std::string& name, const std::string& machine,
@@ -123,14 +121,21 @@ std::string study(const std::vector<std::string>& argv, const std::string& name,
   return to_json_text(record);
 }
 
+std::string record_of_csv(const std::string& source, const std::string& text) {
+  return to_json_text(read_kernels(source, text).front().kernels);
+}
+
 std::string explain(const std::vector<std::string>& argv, const std::string& source,
                     const std::string& record, const AttentionProblem& problem, const std::string& passes,
                     const std::string& filter, std::int64_t skip, std::int64_t count) {
-  require_kind(source, parse_json(source, record), {kKernelsSchema});
   KernelChoice choice{filter, skip};
   if (count != -1) choice.count = count;
-  return to_json_text(explain_record(argv, source, parse_kernel_record(source, record), choice, problem,
-                                     parse_passes(passes)));
+  const std::vector<KernelsOfProblem> all = read_kernels(source, record);
+  if (all.size() > 1) {
+    throw BadInput(source, std::to_string(all.size()) + " runs", "must be a record of one run");
+  }
+  return to_json_text(
+      explain_record(argv, source, all.front().kernels, choice, {problem, parse_passes(passes)}));
 }
 
 std::pair<std::string, bool> diff(const std::string& base_source, const std::string& base,

@@ -45,6 +45,8 @@ std::pair<std::string, std::vector<std::string>> simulate_gpus(const RankRequest
 std::string study(const std::vector<std::string>& argv, const std::string& name, const std::string& machine,
                   const nanobind::object& progress);
 
+/// A table of Nsight Compute as a record of kernels.
+std::string record_of_csv(const std::string& source, const std::string& text);
 /// A record of kernels, explained by a problem. @param count -1: all
 std::string explain(const std::vector<std::string>& argv, const std::string& source,
                     const std::string& record, const AttentionProblem& problem, const std::string& passes,

@@ -243,6 +243,7 @@ void bind_model(nb::module_& module) {
       "argv"_a, "problem"_a, "gpus"_a, "schedules"_a, "ulysses"_a, "machine"_a, "passes"_a,
       "link_rate"_a.none(), "flop_rate"_a.none());
   module.def("study", &study, "argv"_a, "name"_a, "machine"_a, "progress"_a.none());
+  module.def("record_of_csv", &record_of_csv, "source"_a, "text"_a);
   module.def("explain", &explain, "argv"_a, "source"_a, "record"_a, "problem"_a, "passes"_a, "filter"_a,
              "skip"_a, "count"_a);
   module.def("diff", &diff, "base_source"_a, "base"_a, "new_source"_a, "new"_a, "budgets"_a, "allow_gone"_a);
@@ -315,7 +316,8 @@ void bind_emulation(nb::module_& module) {
       "shared"_a, "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
   module.def("kernel_parameters", &kernel_parameters, "ptx"_a, "kernel"_a);
   module.def("address_of",
-             [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); });
+             [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); },
+             "memory"_a);
   module.def(
       "tensor_map",
       [](std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,

@@ -185,7 +185,7 @@ def attention(
     tile : (block_m, block_n)
         Rows of q and of k in a tile; default: the kernel's choice.
     backward : str
-        Order of the backward pass that will be asked for: fused, split, rows or joined. Forward does not depend on it.
+        Order of the backward pass that will be asked for: fused, split, q-outer or single-launch. Forward does not depend on it.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def attention_backward(
     """Gradients (dq, dk, dv), shaped as q, k and v, from that of the output.
 
     dout and out are shaped as q, lse is (B, H, Nq) float32: what `attention` gave with ``return_lse=True`` and the
-    same arguments. ``backward``: fused (default), split (deterministic on any machine), rows, joined (split's
+    same arguments. ``backward``: fused (default), split (deterministic on any machine), q-outer, single-launch (split's
     two passes in one launch) or ordered (fused, with reductions in a fixed order: deterministic on any machine).
     Raises as `attention`, BadInput too for a dout, out or lse of another shape or type.
     """

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from . import _native
 from .errors import CountersUnavailable, MachineLacks, bad_input
+from .problem import Problem
 from .records import Record
 from .traces import Timeline
 
@@ -138,6 +139,15 @@ class Count:
                     )
         for message in self._record.json.get("messages", ()) if self._record else ():
             warnings.warn(f"tilescope.count: {message}", stacklevel=2)
+
+    def explain(self, problem: Problem, **options: Any) -> Record:
+        """What the counted kernels must move, moved, and why, by the problem that they computed: `tilescope.explain` of
+        ``.record``, with its options. Of kernels counted by="kernel"."""
+        if self._settings[1] == "block":
+            raise bad_input("by", repr("block"), 'must be "kernel": a block is counted as a whole')
+        from .model import explain
+
+        return explain(self.record, problem, **options)
 
     @property
     def record(self) -> Record:

@@ -173,7 +173,7 @@ def tensor(array: Any, dtype: str = "") -> Tensor:
     """A numpy array for `emulate_triton`, or for Triton's TensorDescriptor.from_tensor, as elements of a type that numpy
     may lack: "bf16" in an array of uint16, "fp8e4m3" or "fp8e5m2" in one of uint8.
 
-    dtype : its own where nothing is said; of as many bytes. Nothing is copied
+    dtype : its own where nothing is said; of as many bytes. Nothing is copied. Raises BadInput for one of another width
     """
     name = dtype or array.dtype.name
     name = _TRITON_NAMES.get(name, name)

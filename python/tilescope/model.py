@@ -7,6 +7,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -95,7 +96,7 @@ def closed_form(
     kernel : a name of ``tilescope.kernels()``, or several; default: cpu:flash2
     passes : ``fwd``, ``bwd`` or ``fwd+bwd``
     tile : (block_m, block_n); default: each kernel's own
-    backward : fused, split, rows or joined, where the kernel has several orders
+    backward : fused, split, q-outer or single-launch, where the kernel has several orders
     order : row-major, longest-first or head-swizzled: in which CTAs are issued
     diagonal_slices : N: tiles on the mask's edge in N x N parts, of which the hidden ones are left out
 
@@ -199,6 +200,14 @@ def study(name: str, machine: str | os.PathLike[str] | None = None, *, progress:
     return Record(_native.study(argv, name, model, progress), source=f"study {name}")
 
 
+def _kernels(path: str | os.PathLike[str]) -> Record:
+    """A record, or the table that Nsight Compute wrote."""
+    text = os.fspath(path)
+    if text.endswith(".csv"):
+        return Record(_native.record_of_csv(text, Path(text).read_text()), source=text)
+    return load(path)
+
+
 def explain(
     record: Record | str | os.PathLike[str],
     problem: Problem,
@@ -208,16 +217,18 @@ def explain(
     skip: int = 0,
     count: int | None = None,
 ) -> Record:
-    """The tile programs and block sizes behind other people's kernels.
+    """What other people's kernels must move, moved, and why: by the tile programs and block sizes behind them.
 
-    record : what ``tilescope profile --metrics traffic,causes --json FILE -- COMMAND`` wrote, or `count`
+    record : what ``tilescope profile --metrics traffic,causes --json FILE -- COMMAND`` wrote, or `count`, or
+        ``ncu --csv --page raw --print-units base``
     problem : what the kernels computed
     kernel_filter : a regular expression that the kernels' names contain a match of; skip, count : of the launches
 
     A row's ``agreement`` is explained, not certain (another number of query heads over the batch, ``other_heads``, fits
-    clearly better), reads, writes or unexplained. Raises BadInput where no kernel is left, or lacks SM<->L2 bytes.
+    clearly better, or more than 2 % of falsified counts would be explained too, ``by_chance``), reads, writes,
+    unexplained or no attention. ``.json`` has the causes and the next steps. Raises BadInput where no kernel is left, or lacks SM<->L2 bytes.
     """
-    kernels = record if isinstance(record, Record) else load(record)
+    kernels = record if isinstance(record, Record) else _kernels(record)
     if count is not None and count < 1:
         raise bad_input("count", count, "must be at least 1")
     argv = _argv("explain", kernels._source, problem, **_given(kernel_filter=kernel_filter or None))

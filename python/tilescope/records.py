@@ -305,6 +305,11 @@ def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             row["other_heads"] = better["heads_over_batch"]
         row["program"] = ", ".join(program["program"] for program in fit["programs"]) or None
         row["block_m"] = tuple(sorted({tile[0] for program in fit["programs"] for tile in program["tiles"]}))
+        if answer := fit.get("answer"):
+            must = {key: value for key, value in answer.get("must", {}).items() if key != "from"}
+            row["verdict"] = answer["verdict"]
+            row.update(_numbers("must.", must) | _numbers("multiple.", answer.get("multiple", {})))
+            row.update(_numbers("", {"by_chance": fit["by_chance"]} if "by_chance" in fit else {}))
         row.update(_numbers("left_over.", {key: fit[key] for key in ("read_residual_bytes", "write_residual_bytes")}))
     row.update(_numbers("measured.", kernel.get("measured", {})))
     row.update(_numbers("time.", kernel.get("time", {})))

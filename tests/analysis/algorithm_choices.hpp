@@ -23,7 +23,7 @@ inline constexpr AlgorithmChoice kAlgorithmChoices[] = {
     {Algorithm::flash2, Direction::forward},
     {Algorithm::flash2, Direction::backward, BackwardOrder::split},
     {Algorithm::flash2, Direction::backward, BackwardOrder::fused},
-    {Algorithm::flash2, Direction::backward, BackwardOrder::rows},
+    {Algorithm::flash2, Direction::backward, BackwardOrder::q_outer},
 };
 
 inline std::vector<TileProgram> programs_of(const AlgorithmChoice& choice, const AttentionProblem& problem,

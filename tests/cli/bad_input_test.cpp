@@ -54,7 +54,8 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
       {
           {{"--kernel", "cpu:flash9"}, {"kernel", "cpu:flash9", "did you mean cpu:flash"}},
           {{"--tile", "0x64"}, {"tile", "0x64", "1 ... 4096"}},
-          {{"--backward", "sideways"}, {"backward", "sideways", "split, fused, rows, joined or ordered"}},
+          {{"--backward", "sideways"},
+           {"backward", "sideways", "split, fused, q-outer, single-launch or ordered"}},
           {{"--order", "random"}, {"order", "random", "row-major"}},
           {{"--scan", "random"}, {"scan", "random", "ascending"}},
           {{"--dtype", "fp8e4m3", "--descale-q", "2", "--kernel", "cpu:flash1"},
@@ -98,6 +99,33 @@ TEST_CASE("without a device GPU kernels are simulated, and not run: exit code 3,
     CHECK(result.err.find("cpu: kernels") != std::string::npos);
   }
   CHECK(folder.empty());
+}
+
+TEST_CASE("slips that are often made are answered in the user's words") {
+  const TemporaryFolder folder;
+  const std::string other = (folder.path() / "other.json").string();
+  std::ofstream(other) << R"({"a": 1})";
+  const BadCommand cases[] = {
+      {{"simulate", "--l2-bytes", "50"}, {"l2-bytes = 50: is 50 bytes: say the unit, as in 50MB or 50MiB"}},
+      {{"simulate", "--sweep", "causal=maybe"}, {"sweep causal = 'maybe': must be yes or no"}},
+      {{"simulate", "--frobnicate"},
+       {"simulate has no option --frobnicate: tilescope simulate --help lists"}},
+      {{"verify", "--machine", "h200"}, {"verify has no option --machine"}},
+      {{"verify", "--quick", "--kernel", "cpu:flash2", "--dtype", "fp16"},
+       {"--quick must stand without options of one problem"}},
+      {{"diff", other, other}, {"other.json is not a record of TileScope's"}},
+      {{"report", other}, {"other.json is not a record of TileScope's"}},
+      {{"explain", other, "--seqlen", "1k"}, {"other.json is not a record of TileScope's"}},
+      {{"compare", "cpu:flash1", "cpu:flash2", "--machine", "h200", "--machine", "h200"},
+       {"--machine is given 2 times: it may be given once"}},
+  };
+  for (const BadCommand& bad : cases) check_refused(bad);
+  const auto heads = [](const char* values) {
+    return run_program(
+               {"simulate", "--kernel", "cpu:flash2", "--closed-form", "--seqlen", "256", "--sweep", values})
+        .out;
+  };
+  CHECK(heads("causal=0,1") == heads("causal=no,yes"));
 }
 
 TEST_CASE("unknown machines are refused with the nearest") {

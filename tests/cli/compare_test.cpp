@@ -71,7 +71,7 @@ TEST_CASE("diff --explain names the tensor and the choice, and --format md makes
   CHECK(contains(md.out, "| metric | of | base | new |"));
   CHECK(contains(md.out, "REGRESSION"));
   CHECK(contains(md.out, "forward: NEW moves"));
-  check_refused({{"diff", "a", "b", "--format", "html"}, {"format", "text, md"}});
+  check_refused({{"diff", "a", "b", "--format", "html"}, {"format", "text, markdown, csv, latex"}});
 }
 
 TEST_CASE("a budget takes units, those of its metric") {

@@ -89,6 +89,48 @@ TEST_CASE("a gate does not pass what it cannot judge") {
                  {"--budget = simulated=5%", "zero times", "simulated on h200, now on a100-80gb"}});
 }
 
+TEST_CASE("diff names what is new, tells a change once, marks gains, and judges what --only leaves") {
+  const TemporaryFolder folder;
+  const auto simulated = [&folder](const char* tile, const char* pass, const char* name) {
+    REQUIRE(run_program({"simulate", "--kernel", "cpu:flash2", "--seqlen", "512", "--tile", tile, "--pass",
+                         pass, "--json", name},
+                        folder.path())
+                .exit_code == 0);
+  };
+  simulated("128x64", "fwd", "base.json");
+  simulated("64x64", "fwd", "worse.json");
+  simulated("128x64", "fwd+bwd", "more.json");
+  const auto diff = [&folder](std::vector<std::string> words) {
+    words.insert(words.begin(), "diff");
+    return run_program(words, folder.path());
+  };
+  const auto count = [](const std::string& text, const std::string& part) {
+    int found = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++found;
+    return found;
+  };
+  const ProgramResult worse = diff({"base.json", "worse.json"});
+  CAPTURE(worse.out);
+  CHECK(worse.exit_code == 1);
+  CHECK(count(worse.out, "sm_l2_read_bytes") == 1);
+  CHECK(contains(worse.out, "1 beyond the budget"));
+  CHECK(contains(worse.out, "of TileScope's tile programs: no kernel ran."));
+  const ProgramResult better = diff({"worse.json", "base.json"});
+  CHECK(better.exit_code == 0);
+  CHECK(count(better.out, "  gain\n") == 1);
+  const ProgramResult more = diff({"base.json", "more.json"});
+  CAPTURE(more.out);
+  CHECK(more.exit_code == 0);
+  CHECK(contains(more.out, "10 metrics  backward  new, judged by nothing\n"));
+  CHECK(contains(more.out, "0 moved, 10 new, 0 gone: no regression"));
+  const auto json = nlohmann::json::parse(diff({"base.json", "more.json", "--json", "-"}).out);
+  CHECK(json.at("runs")[0].at("new").size() == 10);
+  const ProgramResult only = diff({"base.json", "worse.json", "--only", "--budget", "dram_read_bytes=5%"});
+  CHECK(only.exit_code == 0);
+  CHECK(contains(only.out, "1 value compared, 0 moved"));
+  check_refused({{"diff", "a", "b", "--only"}, {"--only must stand with --budget"}});
+}
+
 TEST_CASE("diff compares the kernels of a command over all their launches") {
   KernelMeasurement kernel;
   kernel.name = "void my_attention<128>(float*)";

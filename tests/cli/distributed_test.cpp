@@ -42,7 +42,9 @@ TEST_CASE("simulate --gpus prints and records link bytes, memory, balance and ti
                  "transfers takes 42.00 us more"));
   std::vector<std::string> with_json = command;
   with_json.insert(with_json.end(), {"--json", "-"});
-  const Json record = Json::parse(run_program(with_json).out);
+  const std::string written = run_program(with_json).out;
+  CHECK(to_json_text(parse_distributed_record("simulated", written)) == written);
+  const Json record = Json::parse(written);
   CHECK(record.at("schema") == "tilescope.distributed/1");
   constexpr std::int64_t kShard = 8192 / 4 * 8 * 2 * 128 * 2;
   const Json& passes = record.at("runs").at(0).at("passes");
@@ -145,12 +147,15 @@ TEST_CASE("verify --gpus judges ranks that are threads, one schedule after the o
         CHECK(gpu.at("link_sent_bytes") == gpu.at("closed_form").at("link_sent_bytes"));
     }
   }
-  for (const DistributedRun& run : parse_distributed_record("verified", result.out).runs) {
+  const DistributedRecord read = parse_distributed_record("verified", result.out);
+  CHECK(to_json_text(read) == result.out);
+  for (const DistributedRun& run : read.runs) {
     for (const DistributedPass& pass : run.passes) {
-      REQUIRE(pass.link_formula.size() == 3);
-      for (std::size_t r = 0; r < 3; ++r) {
-        CHECK(pass.link_formula[r].sent_bytes == pass.link[r].sent_bytes);
-        CHECK(pass.link_formula[r].received_bytes == pass.link[r].received_bytes);
+      REQUIRE(pass.gpus.size() == 3);
+      for (const GpuRecord& gpu : pass.gpus) {
+        REQUIRE(gpu.closed_form);
+        CHECK(gpu.closed_form->sent_bytes == gpu.link.data.sent_bytes);
+        CHECK(gpu.closed_form->received_bytes == gpu.link.data.received_bytes);
       }
     }
   }

@@ -188,12 +188,11 @@ TEST_CASE("emulate: what cannot be run is refused in one sentence, and nothing i
           "below 1 TiB");
   refused(
       [](Emulation& e) {
-        e.launch = replaced(e.launch, "[4, 4]", "[2000000000]");
-        e.launch = replaced(e.launch, "\"value\": 128", "\"value\": 0");
-        e.launch = replaced(e.launch, "[128, 128]", "[1, 3000]");
+        e.ptx = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+        e.launch = R"({"grid": 2000000000, "block": 32, "arguments": []})";
         e.more.insert(e.more.end(), {"--most-seconds", "1"});
       },
-      "");
+      "its 2000000000 CTAs or clusters would take about");
   check_refused({{"emulate"}, {"KERNEL", "--help"}});
   check_refused({{"emulate", "nothing.ptx"}, {"--launch", "--help"}});
   check_refused({{"emulate", "nothing.ptx", "--launch", "nothing.json"}, {"nothing.json"}});

@@ -73,7 +73,7 @@ TEST_CASE("bad kernel options are refused by field, value and what is allowed") 
       {{"--tile", "64x4097"}, {"tile", "64x4097", "1 ... 4096"}},
       {{"--tile", "64x-1"}, {"tile", "64x-1", "1 ... 4096"}},
       {{"--tile", "99999999999999999999x1"}, {"tile", "99999999999999999999x1", "1 ... 4096"}},
-      {{"--backward", "splt"}, {"backward", "splt", "split, fused, rows, joined or ordered"}},
+      {{"--backward", "splt"}, {"backward", "splt", "split, fused, q-outer, single-launch or ordered"}},
       {{"--kernel", "cpu:flash1", "--backward", "split"}, {"backward", "split", "cpu:flash1 has only one"}},
       {{"--order", "random"}, {"order", "random", "row-major"}},
       {{"--scan", "sideways"}, {"scan", "sideways", "ascending"}},

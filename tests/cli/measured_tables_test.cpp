@@ -18,7 +18,7 @@ TEST_CASE("a command's kernels are printed with the counters that were asked for
   kernel.counters = {{"lts__t_sectors.sum", 12345}};
   kernel.measured = {{"sm_l2_read_bytes", 2e9}};
   record.kernels = {kernel};
-  const std::string table = cli::kernel_table(record);
+  const std::string table = cli::kernel_table(record).text();
   CAPTURE(table);
   CHECK(table.find("lts__t_sectors.sum") != std::string::npos);
   CHECK(table.find("12345") != std::string::npos);
@@ -30,7 +30,7 @@ TEST_CASE("a command's kernels are printed with the counters that were asked for
 TEST_CASE("counters that were asked for by name are printed, and those behind metrics are not") {
   RunEntry run = run_of("gpu:a");
   run.passes[0].counters = {{"lts__t_sectors.sum", std::int64_t{12345}}, {"dram__bytes_read.sum", 2.5}};
-  const std::string table = cli::counter_table(run, Direction::forward, "traffic,lts__t_sectors.sum");
+  const std::string table = cli::counter_table(run, Direction::forward, "traffic,lts__t_sectors.sum").text();
   CHECK(table.find("forward  lts__t_sectors.sum    12345") != std::string::npos);
   CHECK(table.find("dram__bytes_read") == std::string::npos);
   CHECK(cli::counter_table(run, Direction::forward, "traffic").empty());
@@ -47,11 +47,11 @@ TEST_CASE("so are those of a command's kernels: their means over the launches th
     record.kernels.push_back(kernel);
   }
   record.kernels.push_back({.name = "uncounted", .launch = {}, .counters = {}, .measured = {}, .time = {}});
-  const std::string table = cli::kernel_table(record);
+  const std::string table = cli::kernel_table(record).text();
   CHECK(table.find("gemm       lts__t_sectors.sum  17.5") != std::string::npos);
   CHECK(table.find("dram__bytes_read") == std::string::npos);
   record.metrics = "traffic";
-  CHECK(cli::kernel_table(record).find("lts__t_sectors") == std::string::npos);
+  CHECK(cli::kernel_table(record).text().find("lts__t_sectors") == std::string::npos);
 }
 
 }  // namespace tilescope::testing

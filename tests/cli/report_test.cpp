@@ -49,6 +49,40 @@ TEST_CASE("report refuses what it cannot read or write, and writes nothing") {
   check_refused({{"report", damaged}, {damaged}});
 }
 
+TEST_CASE("report writes one section alone, and what changed against a baseline") {
+  const TemporaryFolder folder;
+  const auto path = [&](const char* name) { return (folder.path() / name).string(); };
+  RunEntry less = run_of("cpu:flash2");
+  for (PassRecord& pass : less.passes) pass.closed_form->sm_l2_read_bytes -= 1;
+  write_run_record(record_of({run_of("cpu:flash2")}), path("old.json"));
+  write_run_record(record_of({less}), path("new.json"));
+  const auto report = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"report", "new.json", "--out", "pages"});
+    return run_program(words, folder.path());
+  };
+  CHECK(report({"--baseline", "old.json", "--section", "changes"}).exit_code == 0);
+  const std::string page = contents(folder.path() / "pages/report.html");
+  CHECK(page.find("<td class=\"good\">-") != std::string::npos);
+  CHECK(page.find("id=\"summary\"") == std::string::npos);
+  const ProgramResult refused = report({"--section", "changse"});
+  CHECK(refused.exit_code == 2);
+  CHECK(contains(refused.err, "--section = changse: must be one of those that the records give: summary"));
+}
+
+TEST_CASE("figures become PDF by a program, whose package is named where it is missing") {
+  const TemporaryFolder folder;
+  write_run_record(record_of({run_of("cpu:flash2")}), (folder.path() / "run.json").string());
+  const std::vector<std::string> words = {"report", "run.json", "--out", "pages", "--pdf"};
+  const ProgramResult result = run_program(words, folder.path());
+  if (result.exit_code == 3) {  // this machine lacks it
+    CHECK(contains(result.err, "librsvg2-bin"));
+    CHECK_FALSE(std::filesystem::exists(folder.path() / "pages"));
+  } else {
+    CHECK(result.exit_code == 0);
+    CHECK(contents(folder.path() / "pages/figures/bytes-flow.pdf").starts_with("%PDF"));
+  }
+}
+
 TEST_CASE("study runs by name, and refuses others") {
   check_refused({{"study", "seqlem"}, {"study", "seqlem", "seqlen"}});
   check_refused({{"study", "seqlen", "--machine", "h300"}, {"h300", "h200"}});

@@ -26,14 +26,14 @@ TEST_CASE("simulate prints a table and writes a record that reads back") {
   CHECK(result.exit_code == 2);  // flash1 has no such order
   CHECK(folder.empty());
 
-  const ProgramResult both = run_program(
-      {"simulate", "--preset", "small", "--pass", "fwd+bwd", "--kernel", "cpu:flash2", "--json", "run.json"},
-      folder.path());
+  const ProgramResult both = run_program({"simulate", "--preset", "small", "--pass", "fwd+bwd", "--kernel",
+                                          "cpu:flash2", "--detail", "--explain-model", "--json", "run.json"},
+                                         folder.path());
   CHECK(both.exit_code == 0);
   CHECK(both.err.empty());
   for (const char* part :
-       {"SM<->L2 read, closed form", "DRAM read, simulated", "L2 hit rate", "compulsory read",
-        "FLOP/B at DRAM", "limited by", "the least", "dkdvdq", "measured"}) {
+       {"SM<->L2 read, closed form", "DRAM read, simulated", "L2 hit rate", "must read", "FLOP/B at DRAM",
+        "time bound", "limited by", "the lower bound of", "dkdvdq", "measured"}) {
     CAPTURE(part);
     CHECK(contains(both.out, part));
   }
@@ -100,8 +100,8 @@ TEST_CASE("a record of an ordered backward pass is simulated in the order and th
 
 TEST_CASE("simulate says what of the bytes belongs to no tile") {
   const auto out_of = [](const char* kernel, const char* head_dim) {
-    return run_program(
-               {"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel", kernel, "--head-dim", head_dim})
+    return run_program({"simulate", "--seqlen", "1k", "--dtype", "fp16", "--kernel", kernel, "--head-dim",
+                        head_dim, "--detail"})
         .out;
   };
   const std::string forward = out_of("gpu:flash3", "64");
@@ -115,7 +115,7 @@ TEST_CASE("simulate says what of the bytes belongs to no tile") {
   // 64 heads of 16 q tiles, which 1 + 1 + 2 + 2 ... 8 + 8 = 72 kv tiles visit, with two flags each.
   const std::string backward =
       run_program({"simulate", "--batch", "4", "--heads", "16", "--seqlen", "1024", "--head-dim", "128",
-                   "--dtype", "fp16", "--causal", "--pass", "bwd", "--kernel", "gpu:flash3"})
+                   "--dtype", "fp16", "--causal", "--pass", "bwd", "--kernel", "gpu:flash3", "--detail"})
           .out;
   CAPTURE(backward);
   CHECK(contains(backward,
@@ -133,17 +133,17 @@ TEST_CASE("simulate --json - writes nothing but the record") {
 
 TEST_CASE("--pages random says how DRAM reads range, and is kept in the record") {
   const testing::TemporaryFolder folder;
-  const ProgramResult result =
-      run_program({"simulate", "--seqlen", "512", "--pages", "random", "--json", "run.json"}, folder.path());
+  const ProgramResult result = run_program(
+      {"simulate", "--seqlen", "512", "--pages", "random", "--detail", "--json", "run.json"}, folder.path());
   CHECK(result.exit_code == 0);
   CHECK(contains(result.out, "pages at random places"));
-  CHECK(contains(result.out, "least ... largest"));
+  CHECK(contains(result.out, "DRAM read, least"));
   const RunRecord record = read_run_record(folder.path() / "run.json");
   CHECK(record.runs[0].pages == PagePlacement::random);
   CHECK(record.runs[0].passes[0].simulated->dram_read_range.has_value());
   const ProgramResult contiguous = run_program({"simulate", "--seqlen", "512"});
   CHECK_FALSE(contains(contiguous.out, "random"));
-  CHECK_FALSE(contains(contiguous.out, "least ... largest"));
+  CHECK_FALSE(contains(contiguous.out, "DRAM read, least"));
 }
 
 TEST_CASE("--closed-form leaves the replay out, --curve adds the L2 sizes") {
@@ -171,7 +171,7 @@ TEST_CASE("a sweep simulates every combination, a line and an entry of the recor
   CHECK(record.runs[11].problem.seqlen_k == 1024);
   const std::string& text = result.out;
   CHECK(std::count(text.begin(), text.end(), '\n') >= 13);
-  for (const char* part : {"SM<->L2  / must", "of it read", "flash1, forward on h200", "N1024", "sawtooth"})
+  for (const char* part : {"SM<->L2  x must", "DRAM read", "flash1, forward on h200", "N1024", "sawtooth"})
     CHECK(contains(text, part));
 }
 

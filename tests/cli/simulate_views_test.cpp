@@ -37,14 +37,14 @@ TEST_CASE("several kernels make one compact table, --detail has the passes") {
   std::vector<std::string> detail = four;
   const std::string curve =
       simulated({"--seqlen", "512", "--kernel", "cpu:flash1", "--kernel", "cpu:flash2", "--curve"});
-  CHECK_FALSE(contains(curve, "L2 hit rate"));
+  CHECK(contains(curve, "LRU from"));
   detail.push_back("--detail");
   CHECK(contains(simulated(detail), "L2 hit rate"));
 }
 
 TEST_CASE("kernels side by side compute one element type, and share what is said of their bytes") {
-  const std::string table =
-      simulated({"--seqlen", "512", "--kernel", "gpu:standard", "--kernel", "gpu:flash2-mma"});
+  const std::string table = simulated(
+      {"--seqlen", "512", "--kernel", "gpu:standard", "--kernel", "gpu:flash2-mma", "--explain-model"});
   CHECK(contains(table, "D64 fp16"));
   CHECK(contains(table, "DRAM bytes of gpu:standard, gpu:flash2-mma on h200: CTAs row-major"));
   check_refused({{"simulate", "--seqlen", "512", "--kernel", "gpu:flash2-simt", "--kernel", "gpu:flash2-mma"},
@@ -78,22 +78,30 @@ TEST_CASE(
                  {"--machine", "one"}});
 }
 
-TEST_CASE("what decides DRAM bytes is printed, and how far to trust it") {
-  const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
-  CHECK(contains(h200, "kernel: gpu:flash2-mma, because no higher rung"));
-  CHECK(contains(h200, "gpu:flash2-mma, forward"));
+TEST_CASE("what decides DRAM bytes is explained where it is asked for, and how far to trust it") {
+  const std::string short_one = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
+  CHECK(contains(short_one, "kernel gpu:flash2-mma, default for h200: newest kernel, measured timing\n"));
+  CHECK(contains(short_one, "forward must move"));
+  CHECK_FALSE(contains(short_one, "calibrated"));
+  CHECK(std::count(short_one.begin(), short_one.end(), '\n') <= 8);
+  const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--explain-model"});
   CHECK(contains(h200, "DRAM bytes of gpu:flash2-mma on h200: CTAs head-swizzled, tiles ascending"));
   CHECK(contains(h200, "calibrated by counters"));
-  const std::string a100 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--machine", "a100-80gb"});
-  CHECK(contains(a100, "kernel: gpu:flash2-mma, because no higher rung"));  // as on any machine
+  const std::string a100 =
+      simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--machine", "a100-80gb", "--explain-model"});
+  CHECK(contains(a100, "kernel gpu:flash2-mma, default for a100-80gb: newest"));  // as on any machine
+  CHECK(contains(a100, "L2 40 MiB, of which 25.60 MiB (64 %, assumed) simulated"));
   CHECK(contains(a100, "LRU cache of 25.60 MiB (assumed)"));
-  CHECK(contains(simulated({"--seqlen", "512", "--l2-bytes", "32MiB"}), "LRU cache of 32 MiB, as asked"));
+  CHECK(contains(simulated({"--seqlen", "512", "--l2-bytes", "32MiB", "--explain-model"}),
+                 "LRU cache of 32 MiB, as asked"));
 }
 
 TEST_CASE("bounds that say nothing are not printed") {
   const std::string text =
       simulated({"--seqlen", "512", "--pass", "fwd+bwd", "--kernel", "cpu:flash2", "--detail"});
-  CHECK(contains(text, "SM<->L2 reads: 5.67x the least, 3.146 MB: every input once"));
+  CHECK(contains(
+      text,
+      "SM<->L2 reads: 5.67x the lower bound of 3.146 MB with 66 MiB on chip (all SMs): every input once"));
   CHECK_FALSE(contains(text, "says less"));
   CHECK_FALSE(contains(text, ": 0 B"));
 }
@@ -101,16 +109,17 @@ TEST_CASE("bounds that say nothing are not printed") {
 TEST_CASE("a kernel that was not named is the same on every machine, and says why it was taken") {
   const std::string two =
       simulated({"--seqlen", "512", "--dtype", "fp16", "--machine", "a100-80gb,h200", "--closed-form"});
-  CHECK(contains(two, "kernel: gpu:flash2-mma, because no higher rung"));
+  CHECK(contains(two, "kernel gpu:flash2-mma, default for a100-80gb, h200: newest kernel"));
   const std::string tile = simulated({"--seqlen", "512", "--dtype", "fp16", "--tile", "256x256"});
-  CHECK(contains(tile, "kernel: cpu:flash2, because gpu:flash2-mma "));
+  CHECK(contains(tile, "kernel cpu:flash2, default where gpu:flash2-mma "));
   CHECK(contains(tile, "256x256"));
-  CHECK(contains(simulated({"--seqlen", "512", "--dtype", "fp32"}),
-                 "kernel: gpu:flash2-simt, because gpu:flash2-mma computes"));
+  CHECK(contains(
+      simulated({"--seqlen", "512", "--dtype", "fp32"}),
+      "kernel gpu:flash2-simt, default for h200: newest kernel, measured timing (gpu:flash2-mma computes"));
   const std::string untyped = simulated({"--seqlen", "512"});
   CHECK(contains(untyped, "B1 H8 N512 D64 fp16\n"));
-  CHECK(contains(untyped, "kernel: gpu:flash2-mma, because no higher rung"));
-  CHECK_FALSE(contains(simulated({"--seqlen", "512", "--kernel", "cpu:flash2"}), "kernel: "));
+  CHECK(contains(untyped, "kernel gpu:flash2-mma, default for h200"));
+  CHECK_FALSE(contains(simulated({"--seqlen", "512", "--kernel", "cpu:flash2"}), "default for"));
 }
 
 TEST_CASE("formulas alone have no columns of DRAM bytes") {
@@ -119,7 +128,7 @@ TEST_CASE("formulas alone have no columns of DRAM bytes") {
         std::vector<std::string>{"--sweep", "seqlen=256,512", "--kernel", "cpu:flash2"}}) {
     std::vector<std::string> formulas = more;
     formulas.emplace_back("--closed-form");
-    const auto table_of = [](const std::string& text) { return text.substr(text.find("SM<->L2  / must")); };
+    const auto table_of = [](const std::string& text) { return text.substr(text.find("SM<->L2  x must")); };
     CHECK(contains(table_of(simulated(more)), "DRAM"));
     CHECK_FALSE(contains(table_of(simulated(formulas)), "DRAM"));
     CHECK_FALSE(contains(table_of(simulated(formulas)), " - "));
@@ -139,7 +148,10 @@ TEST_CASE("what cannot be is warned of under the header, before any table") {
       {{"--preset", "llama3-8b", "--kernel", "gpu:standard", "--seqlen", "256k", "--closed-form"},
        {"warning: the tensors of gpu:standard take ", "more than the 141 GB of h200"}},
       {{"--model", "llama3-70b", "--tp", "8", "--decode"},
-       {"forward has 8 CTAs for the 132 SMs of h200", "CTAs at once                            8\n"}},
+       {"forward has 8 CTAs for the 132 SMs of h200: the time bound takes the rates of all SMs; with the "
+        "share of "
+        "as many SMs the pass takes ",
+        "; 8/132 SMs\n"}},
   };
   for (const Case& one : cases) {
     const std::string text = std::regex_replace(simulated(one.arguments), std::regex(" +"), " ");
@@ -156,7 +168,7 @@ TEST_CASE("what cannot be is warned of under the header, before any table") {
 }
 
 TEST_CASE("a verdict rests on measured ceilings, or says that it does not") {
-  const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k"});
+  const std::string h200 = simulated({"--preset", "llama3-8b", "--seqlen", "1k", "--explain-model"});
   CHECK(contains(h200, "SM<->L2 9.756 TB/s (measured)"));
   CHECK_FALSE(contains(h200, "unverified"));
   const std::string list = std::regex_replace(run_program({"list", "machines"}).out, std::regex("\\s+"), " ");
@@ -164,8 +176,33 @@ TEST_CASE("a verdict rests on measured ceilings, or says that it does not") {
   CHECK(contains(list, "; by which h200 is judged too"));
   const std::vector<std::string> few_bytes = {"--seqlen", "512",       "--dtype",  "fp16",     "--tile",
                                               "16x16",    "--machine", "h100-sxm", "--kernel", "cpu:flash2"};
-  CHECK(contains(simulated(few_bytes), "SM<->L2 bandwidth*"));
-  CHECK(contains(simulated(few_bytes), "no document at hand states: its kind is unverified or assumed"));
+  CHECK(contains(simulated(few_bytes), "  SM<->L2 (unverified)\n"));
+}
+
+TEST_CASE("a machine of a datasheet's numbers says in each line what it lacks, and what is a default") {
+  const TemporaryFolder folder;
+  const auto fact = [](const Json& value) {
+    return Json{{"value", value}, {"kind", "datasheet"}, {"source", "its datasheet"}};
+  };
+  const Json machine{{"name", "b200"},
+                     {"sm_count", fact(148)},
+                     {"shared_bytes_per_sm", fact("228KiB")},
+                     {"l2_bytes", fact("126MiB")},
+                     {"dram_bytes_per_second", fact("8TB/s")},
+                     {"peak_flops_per_second", {{"fp16", fact("2250TFLOP/s")}}}};
+  const std::string path = (folder.path() / "b200.json").string();
+  std::ofstream(path) << machine.dump();
+  const std::string text =
+      simulated({"--seqlen", "1k", "--kernel", "cpu:flash2", "--dtype", "fp16", "--machine", path});
+  CHECK(contains(text, "of which 80.64 MiB (64 %, default) simulated"));
+  CHECK(std::regex_search(text, std::regex(">[0-9.]+ us  [a-z0-9 ]+( \\(default\\))?; no L2 rate")));
+  const std::string numbers =
+      std::regex_replace(run_program({"list", "machines", path}).out, std::regex("\\s+"), " ");
+  CHECK(contains(numbers, "132120576 bytes, datasheet"));
+  CHECK(contains(numbers, "TileScope's default: 64 % of the L2"));
+  CHECK(contains(run_program({"list", "machines", "h200"}).out, "NVIDIA H200"));
+  check_refused({{"simulate", "--machine", "rtx4090"}, {"list machines --template >rtx4090.json", "h200"}});
+  check_refused({{"list", "kernels", "h200"}, {"must stand with machines or schemas"}});
 }
 
 TEST_CASE("one table across machines, by names with commas or --compare and a file") {
@@ -174,6 +211,9 @@ TEST_CASE("one table across machines, by names with commas or --compare and a fi
   CHECK(contains(two, "machine"));
   CHECK(contains(two, " a100-40gb "));
   CHECK(contains(two, " h200 "));
+  CHECK(simulated({"--seqlen", "512", "--machine", "a100-40gb", "--machine", "h200"}) == two);
+  check_refused(
+      {{"compare", "cpu:flash1", "cpu:flash2", "--machine", "h200,a100-80gb"}, {"--machine", "one"}});
   const TemporaryFolder folder;
   Json json = parse_json("h200", read_text_file(TILESCOPE_SOURCE_DIR "/analysis/model/machine/h200.json"));
   json["name"] = "h20";
@@ -274,15 +314,18 @@ TEST_CASE("--tune-bytes by formula alone says nothing of DRAM") {
   CHECK(contains(text, "choices counted by formula"));
 }
 
-TEST_CASE("devices that share a model's heads are at least one; a changed layer is not the model's") {
+TEST_CASE("devices that share a model's heads are at least one; a model's layer has its own heads") {
   for (const char* tp : {"0", "-1", "-9223372036854775807"}) {
     check_refused({{"simulate", "--model", "llama3-70b", "--tp", tp}, {"tp", tp, "must divide"}});
   }
   const std::vector<std::string> layer = {"--model", "llama3-70b", "--seqlen", "256", "--closed-form"};
   CHECK(contains(simulated(layer), "Llama 3 70B forward"));
-  std::vector<std::string> other = layer;
-  other.insert(other.end(), {"--heads", "8"});
-  CHECK_FALSE(contains(simulated(other), "Llama 3 70B forward"));
+  for (const char* option : {"--heads", "--heads-kv", "--head-dim"}) {
+    std::vector<std::string> other = layer;
+    other.insert(other.begin(), "simulate");
+    other.insert(other.end(), {option, "8"});
+    check_refused({other, {std::string(option) + " = 8: must stand without --model"}});
+  }
 }
 
 }  // namespace tilescope::testing

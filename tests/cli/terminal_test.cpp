@@ -56,6 +56,16 @@ TEST_CASE("colour only on a terminal, and never under NO_COLOR") {
     return;
   }
   CHECK(coloured.find("\033[32mok\033[0m") != std::string::npos);
+  const TemporaryFolder folder;
+  for (const auto& [name, tile] : {std::pair("a.json", "64x64"), {"b.json", "128x64"}}) {
+    CHECK(
+        run_program({"simulate", "--kernel", "cpu:flash2", "--seqlen", "512", "--tile", tile, "--json", name},
+                    folder.path())
+            .exit_code == 0);
+  }
+  const std::string in = folder.path().string();
+  const std::string gain = on_terminal("NO_COLOR= TERM=xterm", "diff " + in + "/a.json " + in + "/b.json");
+  CHECK(gain.find("  \033[32mgain\033[0m") != std::string::npos);
   CHECK(on_terminal("NO_COLOR=1 TERM=xterm", verify).find("\033[3") == std::string::npos);
   CHECK(on_terminal("NO_COLOR= TERM=dumb", verify).find("\033[3") == std::string::npos);
 }
@@ -78,8 +88,31 @@ TEST_CASE("a replay of minutes is announced before it begins, and an interrupted
   };
   cut_short("simulate --seqlen 1M --heads 8 --head-dim 128 >" + said);
   CHECK(written_to(said).find("the replay takes about ") != std::string::npos);
-  cut_short("run --seqlen 256k --heads 8 --out " + (folder.path() / "results").string());
+  cut_short("run --seqlen 256k --heads 8 --quiet --out " + (folder.path() / "results").string());
   CHECK_FALSE(std::filesystem::exists(folder.path() / "results"));
+}
+
+TEST_CASE(
+    "long work says how long it takes before it begins, in a pipe too, and Ctrl-C is answered with a line") {
+  const TemporaryFolder folder;
+  const auto interrupted = [&folder](const std::string& seconds, const std::string& arguments) {
+    const std::string said = (folder.path() / "said").string();
+    const std::string shell = "OMP_NUM_THREADS=1 timeout -s INT " + seconds + " " TILESCOPE_PROGRAM " " +
+                              arguments + " >" + said + " 2>&1";
+    CHECK(WEXITSTATUS(std::system(("bash -c 'trap : INT; " + shell + "'").c_str())) == 124);
+    return written_to(said);
+  };
+  const std::string results = (folder.path() / "results").string();
+  for (const std::string& arguments : {"run --seqlen 128k --heads 64 --head-dim 64 --out " + results,
+                                       std::string("verify --kernel cpu:flash2 --seqlen 5k --heads 8"),
+                                       std::string("simulate --seqlen 1M --heads 8 --head-dim 128")}) {
+    const std::string said = interrupted("12", arguments);
+    CAPTURE(arguments);
+    CAPTURE(said);
+    CHECK(said.find(" takes about ") != std::string::npos);
+    CHECK(said.find("tilescope: interrupted; no file is left half written\n") != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(results));
 }
 
 TEST_CASE("tables fit 100 columns") {

@@ -125,7 +125,7 @@ TEST_CASE("the fastest median is chosen; a tile without samples is no candidate"
   CHECK(choose_tile(task, samples, "A").choice == task.candidates.back());
   CHECK_FALSE(task.candidates.back().launch == PassLaunch{});
   CHECK_THROWS_AS(choose_tile(task, std::vector<std::vector<double>>(samples.size()), "A"), MachineLacks);
-  const std::string table = tuning_table({choice});
+  const std::string table = cli::Output(tuning_table({choice})).text();
   CHECK(table.find("chosen") != std::string::npos);
 }
 

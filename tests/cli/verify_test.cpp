@@ -79,7 +79,7 @@ TEST_CASE("without a problem verify runs a sweep over all kernels that run here"
   CHECK(result.err == "");  // no progress line in a pipe
   CHECK(count(result.out, "\nFAIL") == 0);
   for (const char* part :
-       {"cpu:standard", "cpu:flash1", "cpu:flash2 split", "cpu:flash2 fused", "cpu:flash2 rows", "16x24",
+       {"cpu:standard", "cpu:flash1", "cpu:flash2 split", "cpu:flash2 fused", "cpu:flash2 q-outer", "16x24",
         " 64x", "fp8e4m3", "bf16", "causal", "window(", "dropout", "outlier", "equal-rows", "huge-scale",
         "scale -0.25", "Nq1 ", " 0 failed"}) {
     CAPTURE(part);
@@ -107,11 +107,11 @@ TEST_CASE("the kind of inputs can be chosen for one problem") {
 TEST_CASE("verify --repeat compares the bits of many runs") {
   const TemporaryFolder folder;
   const ProgramResult result =
-      run_program({"verify", "--repeat", "3", "--kernel", "cpu:flash2", "--backward", "rows", "--seqlen",
+      run_program({"verify", "--repeat", "3", "--kernel", "cpu:flash2", "--backward", "q-outer", "--seqlen",
                    "50", "--heads", "2", "--pass", "fwd+bwd", "--json", "repeat.json"},
                   folder.path());
   CHECK(result.exit_code == 0);
-  CHECK(result.out.starts_with("ok   cpu:flash2 rows B1 H2 "));
+  CHECK(result.out.starts_with("ok   cpu:flash2 q-outer B1 H2 "));
   CHECK(result.out.find(", 3 runs: dk same dq same dv same lse same o same") != std::string::npos);
   const RunRecord record = read_run_record((folder.path() / "repeat.json").string());
   REQUIRE(record.runs.size() == 1);

@@ -181,8 +181,8 @@ TEST_CASE("refusals say what the kernel has") {
   const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
   AttentionProblem problem = fp16_problem(64);
   ProgramOptions options = row.default_options(problem);
-  options.backward = BackwardOrder::rows;
-  CHECK(row.refusal(problem, Direction::backward, options)->find("fused, split and joined") !=
+  options.backward = BackwardOrder::q_outer;
+  CHECK(row.refusal(problem, Direction::backward, options)->find("fused, split and single-launch") !=
         std::string::npos);
   problem.dtype = ElementType::fp32;
   const auto refusal = row.refusal(problem, Direction::forward, row.default_options(problem));
@@ -190,15 +190,15 @@ TEST_CASE("refusals say what the kernel has") {
   CHECK(*refusal == "computes fp16 and bf16, not fp32");
 }
 
-TEST_CASE("masked problems are issued longest first, short ones in sections of heads that share the L2") {
+TEST_CASE("masked problems are issued longest first, short ones in L2 swizzles") {
   const Kernel& row = find_gpu_kernel("gpu:flash2-mma").row;
   AttentionProblem problem = fp16_problem(128);
   CHECK(row.default_options(problem).order == TileOrder::row_major);
   problem.causal = true;
   CHECK(row.default_options(problem).order == TileOrder::head_swizzled);
-  CHECK(row.default_options(problem).heads_per_section == problem.batch * problem.heads);
+  CHECK(row.default_options(problem).swizzled_heads == problem.batch * problem.heads);
   problem.batch = 1000;
-  CHECK(row.default_options(problem).heads_per_section < problem.batch * problem.heads);
+  CHECK(row.default_options(problem).swizzled_heads < problem.batch * problem.heads);
   problem.seqlen_k = 1 << 20;
   CHECK(row.default_options(problem).order == TileOrder::longest_first);
 }

@@ -102,7 +102,8 @@ void check_backward(const cuda_cores::BackwardLayout& layout) {
   const int scores = layout.tile.block_m * layout.tile.block_n;
   std::vector<Region> regions = {{layout.q(), q},  {layout.dout(), q},       {layout.k(), kv},
                                  {layout.v(), kv}, {layout.probs(), scores}, {layout.dscores(), scores}};
-  for (int i = 0; i < layout.statistics; ++i) regions.push_back({layout.statistic(i), layout.tile.block_m});
+  for (int i = 0; i < layout.values_a_row; ++i)
+    regions.push_back({layout.row_values(i), layout.tile.block_m});
   check_partition(regions, layout.end());
 }
 

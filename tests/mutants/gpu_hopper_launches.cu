@@ -48,7 +48,7 @@ void poison_shared_memory([[maybe_unused]] cudaStream_t stream) {
 #endif
 }
 
-constexpr auto kType = gpu::sm90::ProductType::fp16;
+constexpr auto kType = gpu::sm90::WgmmaType::fp16;
 
 template <typename Forward>
 void launch_forward(const KernelArguments& arguments, cudaStream_t stream) {
@@ -65,7 +65,7 @@ void launch_backward(const TileProgram& program, const KernelArguments& argument
   const auto items =
       static_cast<int>(program.num_ctas());  // few CTAs, where they are persistent: several each
   launch(gpu::flash3_backward_arguments<kType, Backward::shape>(arguments, program.dq_start),
-         Backward::shape.stays ? std::min(items, 2) : items, stream);
+         Backward::shape.persistent ? std::min(items, 2) : items, stream);
 }
 
 /// At head_dim 64 all forms of the backward pass, above it those of its own.
@@ -95,7 +95,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   poison_shared_memory(stream);
   if (is_fp8(program.problem.dtype)) {
     using Choice = Flash3Fp8Choice<128>;
-    constexpr auto kBytes = gpu::sm90::ProductType::e4m3;
+    constexpr auto kBytes = gpu::sm90::WgmmaType::e4m3;
     const auto launch = arguments.log.states ? gpu::launch_flash3_fp8_forward<kBytes, Choice, true>
                                              : gpu::launch_flash3_fp8_forward<kBytes, Choice, false>;
     return launch(gpu::flash3_fp8_arguments<Choice::shape>(arguments, arguments.counter), multiprocessors(),

@@ -120,8 +120,8 @@ std::vector<Case> prepare_cases() {
     add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, fused, cases);
     Case& full = add_case(kernel, Direction::backward, plain, InputKind::outlier, fused, cases);
     if (simt) {
-      add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, BackwardOrder::rows,
-               cases);
+      add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal,
+               BackwardOrder::q_outer, cases);
       add_case(kernel, Direction::backward, windowed(kernel, plain), InputKind::normal, BackwardOrder::split,
                cases);
     } else if (kernel.name == std::string_view("gpu:flash3")) {

@@ -76,6 +76,19 @@ def test_strides_of_any_kind(qkv):
     np.testing.assert_array_equal(ts.attention(one, k, v), ts.attention(one.copy(), k, v))
 
 
+def test_arrays_are_computed_on_where_they_are(python):
+    snippet = """
+import resource, numpy as np, tilescope as ts
+k = np.ones((1, 1, 1 << 18, 64), np.float32)
+v = np.ones_like(k)
+ts.attention(k[:, :, :1], k[:, :, :64], v[:, :, :64])  # threads and what they need
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ts.attention(k[:, :, :1], k, v)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    assert int(python(snippet)) < 32 * 1024  # KiB; copies of k and v are four times that
+
+
 def test_layout_bnhd_is_the_transposed_one(qkv):
     q, k, v = qkv()
     swapped = [np.ascontiguousarray(a.swapaxes(1, 2)) for a in (q, k, v)]

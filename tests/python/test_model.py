@@ -307,6 +307,17 @@ def test_diff_finds_what_grew():
         ts.diff(base, new, budgets={"dram_read_bytes": "5%"})
 
 
+def test_explain_reads_what_nsight_compute_wrote(tmp_path):
+    sectors = (f"lts__t_sectors_srcunit_tex_op_{op}.sum" for op in ("write", "red", "atom"))
+    counters = ("l1tex__m_xbar2l1tex_read_bytes.sum", *sectors)
+    names = ("ID", "Kernel Name", "Block Size", "Grid Size", *counters)
+    values = (0, "attn_fwd", "(256, 1, 1)", "(32, 32, 1)", 2181038080, 1064960, 0, 0)
+    table = tmp_path / "ncu.csv"
+    table.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in (names, [""] * len(names), values)))
+    (row,) = ts.explain(table, ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)).rows()
+    assert row["program"].startswith("forward") and row["left_over.read_residual_bytes"] == 0
+
+
 def test_explain_finds_the_tiles_of_somebodys_kernel():
     problem = ts.Problem(batch=2, heads=16, seqlen_q=4096, head_dim=128)
     explained = ts.explain(REPORTS / "foreign" / "mha.json.gz", problem, kernel_filter="flash_fwd")
@@ -314,9 +325,12 @@ def test_explain_finds_the_tiles_of_somebodys_kernel():
     assert kernel["explanation"]["agreement"] == "explained"
     (row,) = explained.rows()
     assert (row["agreement"], row["program"]) == ("explained", "forward") and row["block_m"] == (128,)
+    assert row["must.write_bytes"] == 34078720 and row["multiple.sm_l2"] == pytest.approx(19.98, rel=1e-3)
+    assert row["by_chance"] < 0.02
+    assert "spills" in [cause["name"] for cause in kernel["explanation"]["answer"]["causes"]]
     doubted = ts.explain(REPORTS / "foreign" / "mha.json.gz", problem.replace(heads=12), kernel_filter="dq_dk_dv_loop")
     (row,) = doubted.rows()
-    assert (row["agreement"], row["other_heads"]) == ("not certain", 32)
+    assert (row["agreement"], row["other_heads"]) == ("unexplained", 32)
     with pytest.raises(ts.BadInput, match="^record.* that kernel_filter, skip and count leave") as caught:
         ts.explain(REPORTS / "foreign" / "mha.json.gz", problem, kernel_filter="nothing like this")
     assert caught.value.field == "record" and "--" not in str(caught.value)

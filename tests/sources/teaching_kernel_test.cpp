@@ -17,7 +17,7 @@ TEST_CASE("the teaching kernel: fp32, 32 x 32 tiles, queries outside, errors of 
       Reference reference(testing::source_inputs(problem, Direction::backward, 0.5f), Direction::backward);
       const Kernel& kernel = find_kernel("cpu:flash2");
       ProgramOptions options = ProgramOptions::with_tile({32, 32});
-      options.backward = BackwardOrder::rows;
+      options.backward = BackwardOrder::q_outer;
       for (const TensorVerdict& tensor : reference.judge(kernel, options, Direction::backward).tensors) {
         CAPTURE(to_string(tensor.tensor));
         CAPTURE(tensor.error.rmse);

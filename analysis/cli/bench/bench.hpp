@@ -119,7 +119,7 @@ std::string bench_plot(const RunRecord& record);
 void require_plottable(const std::vector<BenchmarkCase>& cases, const std::string& path);
 
 struct BenchReport {
-  std::string text;            // tables for people
+  Output text;                 // for people
   std::vector<RunEntry> runs;  // one a kernel and problem
 };
 
@@ -129,7 +129,7 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
 BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceBenchmarkResults& results);
 
 /// A row a stratum: the geometric mean of the rate over the best peer's, and the worst problem.
-std::string strata_table(const std::vector<Stratum>& strata);
+Table strata_table(const std::vector<Stratum>& strata);
 
 /// The direction as one pass of the record, since its launches are not timed apart: "delta+dkdvdq+convert".
 PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples_s);
@@ -163,7 +163,7 @@ TileChoice choose_tile(const TuningTask& task, const std::vector<std::vector<dou
                        const std::string& device);
 
 /// One row a choice tried: which it was, its median, and whether it was chosen.
-std::string tuning_table(const std::vector<TileChoice>& choices);
+Table tuning_table(const std::vector<TileChoice>& choices);
 /// "12 of 40 choices left out before timing: 8 larger than the problem, 4 do not fit the device".
 std::string pruned_text(const std::vector<TuningTask>& tasks);
 /// All of them, those left out too, with what became of each.

@@ -13,7 +13,6 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/log.hpp"
@@ -38,7 +37,7 @@ DeviceBenchmarkResults time_on_device(const std::vector<BenchmarkCase>& cases,
 
 namespace {
 
-bool times_device(const BenchmarkCase& c) { return on_device(*c.kernel); }
+bool times_device(const BenchmarkCase& c) { return c.kernel->on_gpu(); }
 
 void bench_cpu(const std::vector<BenchmarkCase>& cases, BenchmarkSettings settings,
                const CommandContext& context, RunRecord& record) {
@@ -220,6 +219,7 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
                           "--threads", "--repetitions", "--seconds", "--rest", "--tune", "--tune-file",
                           "--csv", "--plot", "--peers", "--no-verify"},
                          true);
+  add_format_option(command, context);
   show_examples(
       command,
       {{"bench --kernel cpu:flash2 --heads 4 --seqlen 2k",

@@ -48,7 +48,7 @@ LineSeries line_of(const RunRecord& record, const AttentionProblem& kind, const 
 }
 
 std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProblem& kind,
-                                    const std::string& what, KernelLooks& looks) {
+                                    const std::string& what, FigureLooks& looks) {
   LineChart chart;
   std::vector<std::int64_t> lengths;
   std::vector<std::string> kernels;
@@ -59,7 +59,8 @@ std::optional<Drawing> rate_drawing(const RunRecord& record, const AttentionProb
     if (line.points.size() < 2) continue;
     const auto ran = std::find_if(record.runs.begin(), record.runs.end(),
                                   [&kernel](const RunEntry& run) { return run.kernel == kernel; });
-    line.look = looks.take(ran->algorithm, kernel);
+    line.look = looks.take(kernel, ran->algorithm);
+    line.label = short_name(kernel);
     for (const ChartPoint& point : line.points) {
       lengths.push_back(std::llround(point.x));
       highest = std::max(highest, 1.05 * point.y);
@@ -151,7 +152,7 @@ std::string bench_plot(const RunRecord& record) {
   std::vector<AttentionProblem> kinds;
   for (const RunEntry& run : record.runs) add_new(kinds, kind_of(run.problem));
   Figure figure{.name = "rates", .title = "Rate against sequence length"};
-  KernelLooks looks;
+  FigureLooks looks;
   for (const AttentionProblem& kind : kinds) {
     for (const char* what : {"forward", "backward", "forward+backward"}) {
       const auto drawing = rate_drawing(record, kind, what, looks);

@@ -17,8 +17,7 @@
 namespace tilescope::cli {
 namespace {
 
-using Rows = std::vector<std::vector<std::string>>;
-const std::vector<bool> kRight = {false, false, false, false, true, true, true, true, true, true};
+using Rows = std::vector<Row>;
 
 TimeRecord time_record(const std::vector<double>& samples_s) {
   std::vector<double> sorted = samples_s;
@@ -39,8 +38,8 @@ constexpr double kWeakBaseline = 0.5;
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 /// Of one sample nobody knows.
-std::string noise_text(const TimeRecord& time) {
-  return time.samples_s.size() > 1 ? percent(time.noise) : "-";
+Cell noise_cell(const TimeRecord& time) {
+  return time.samples_s.size() > 1 ? as_percent(time.noise) : Cell("-");
 }
 
 /// "delta+dkdvdq+convert, ordered": with the choices that neither the tile nor the problem shows.
@@ -81,16 +80,20 @@ std::optional<BenchRate> sum_of(const RunEntry& run) {
 void add_device_pass(Rows& rows, std::vector<RunEntry>& runs, const RunEntry& ran, PassRecord pass) {
   const std::string& kernel = ran.kernel;
   const AttentionProblem& problem = ran.problem;
-  const auto tera = [](double flops_per_second) { return fmt::format("{:.1f}", 1e-12 * flops_per_second); };
+  const auto tera = [](double flops_per_second) {
+    return as_number(fmt::format("{:.1f}", 1e-12 * flops_per_second), 1e-12 * flops_per_second);
+  };
   const std::optional<double> clock_hz = pass.time->sm_clock_hz;
-  rows.push_back({kernel, describe(problem), passes_text(pass), tile_text(pass),
-                  format_seconds(pass.time->median_s), noise_text(*pass.time),
-                  std::to_string(pass.time->samples_s.size()), tera(paper_rate(problem, pass)),
-                  clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *clock_hz) : "-",
-                  clock_hz ? fmt::format("{:.0f}", 1e-3 * pass.time->median_s * *clock_hz) : "-"});
+  const double kcycles = 1e-3 * pass.time->median_s * clock_hz.value_or(0);
+  rows.push_back(
+      {kernel, describe(problem), passes_text(pass), tile_text(pass), in_seconds(pass.time->median_s),
+       noise_cell(*pass.time), as_count(static_cast<std::int64_t>(pass.time->samples_s.size())),
+       tera(paper_rate(problem, pass)),
+       clock_hz ? as_number(fmt::format("{:.0f} MHz", 1e-6 * *clock_hz), *clock_hz, "Hz") : Cell("-"),
+       clock_hz ? as_number(fmt::format("{:.0f}", kcycles), kcycles) : Cell("-")});
   const auto sum = sum_of(add_pass(runs, ran, std::move(pass)));
   if (!sum) return;
-  rows.push_back({kernel, describe(problem), sum->what(), "", format_seconds(sum->median_s), "", "",
+  rows.push_back({kernel, describe(problem), sum->what(), "", in_seconds(sum->median_s), "", "",
                   tera(sum->paper_flops_per_second), "", ""});
 }
 
@@ -103,8 +106,8 @@ PassRecord timed_pass(const BenchmarkCase& c, const std::vector<double>& samples
   pass.tile = programs.front().tile;
   bool goes_on = false;  // in the launch of the program before
   for (const TileProgram& program : programs) {
-    if (!pass.name.empty()) pass.name += goes_on && program.joined ? "&" : "+";
-    goes_on = program.joined;
+    if (!pass.name.empty()) pass.name += goes_on && program.single_launch ? "&" : "+";
+    goes_on = program.single_launch;
     pass.name += to_string(program.name);
     pass.flops += useful_flops(program);
     pass.executed_flops += executed_flops(program);
@@ -134,8 +137,8 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
           product.threads);
     }
     rows.push_back({is_weak ? "weak sgemm" : "sgemm", fmt::format("{0} x {0} x {0}", settings.product_side),
-                    "", "", format_seconds(time.median_s), noise_text(time),
-                    format_flops(*product_rate) + "/s", percent(1)});
+                    "", "", in_seconds(time.median_s), noise_cell(time), in_flops_per_second(*product_rate),
+                    as_percent(1)});
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const BenchmarkCase& c = cases[i];
@@ -143,17 +146,18 @@ BenchReport cpu_report(const std::vector<BenchmarkCase>& cases, const BenchmarkR
     pass.counters["threads"] = std::int64_t{c.threads};
     const std::string kernel(c.kernel->name);
     const auto add_row = [&](const std::string& passes, const std::string& tile, double median_s,
-                             const std::string& noise, double rate) {
-      rows.push_back({kernel, describe(c.problem), passes, tile, format_seconds(median_s), noise,
-                      format_flops(rate) + "/s", product_rate ? percent(rate / *product_rate) : "?"});
+                             const Cell& noise, double rate) {
+      rows.push_back({kernel, describe(c.problem), passes, tile, in_seconds(median_s), noise,
+                      in_flops_per_second(rate),
+                      product_rate ? as_percent(rate / *product_rate) : Cell("-")});
     };
-    add_row(passes_text(pass), tile_text(pass), pass.time->median_s, noise_text(*pass.time),
+    add_row(passes_text(pass), tile_text(pass), pass.time->median_s, noise_cell(*pass.time),
             static_cast<double>(useful_flops(c.problem, c.direction)) / pass.time->median_s);
     if (product_rate) pass.counters["sgemm_flops_per_second"] = *product_rate;
     const auto sum = sum_of(add_pass(report.runs, entry_of(*c.kernel, c.problem), std::move(pass)));
     if (sum) add_row(sum->what(), "", sum->median_s, "", sum->useful_flops_per_second);
   }
-  report.text = align_columns(rows, "", kRight);
+  report.text = Table{rows};
   report.text += fmt::format(
       "\n{}. The rate counts useful FLOP: 2 matrix products forward, 5 backward, over the visible "
       "pairs.\n{}\n",
@@ -208,23 +212,24 @@ BenchReport device_report(const std::vector<BenchmarkCase>& cases, const DeviceB
   }
   for (RunEntry& run : report.runs) run.l2 = "cold";
   if (report.runs.empty()) throw MachineLacks("nothing could be timed\n" + lacks);
-  report.text = align_columns(rows, "", kRight) + lacks +
-                fmt::format(
-                    "\nOn {}, L2 cold. TFLOP/s by the papers' count: 4 N^2 D a head forward, half of "
-                    "it with a causal mask, 2.5 times as much backward. Of the SMs: their clock, and the "
-                    "thousands of cycles that the median is at it; of a peer, the clock right after it.\n",
-                    results.device);
+  report.text = Table{rows};
+  report.text +=
+      lacks + fmt::format(
+                  "\nOn {}, L2 cold. TFLOP/s by the papers' count: 4 N^2 D a head forward, half of "
+                  "it with a causal mask, 2.5 times as much backward. Of the SMs: their clock, and the "
+                  "thousands of cycles that the median is at it; of a peer, the clock right after it.\n",
+                  results.device);
   return report;
 }
 
-std::string strata_table(const std::vector<Stratum>& strata) {
+Table strata_table(const std::vector<Stratum>& strata) {
   Rows rows = {{"stratum", "direction", "problems", "of the best peer", "worst", "which"}};
   for (const Stratum& stratum : strata) {
-    rows.push_back({stratum.name, std::string(to_string(stratum.direction)), std::to_string(stratum.problems),
-                    fmt::format("{:.3f}", stratum.mean), fmt::format("{:.3f}", stratum.worst),
-                    stratum.worst_problem});
+    rows.push_back({stratum.name, to_string(stratum.direction), as_count(stratum.problems),
+                    as_number(fmt::format("{:.3f}", stratum.mean), stratum.mean),
+                    as_number(fmt::format("{:.3f}", stratum.worst), stratum.worst), stratum.worst_problem});
   }
-  return "\n" + align_columns(rows, "", {false, false, true, true, true, false});
+  return {.rows = rows, .title = "\nBy stratum"};
 }
 
 }  // namespace tilescope::cli

@@ -112,16 +112,15 @@ TileChoice choose_tile(const TuningTask& task, const std::vector<std::vector<dou
   return choice;
 }
 
-std::string tuning_table(const std::vector<TileChoice>& choices) {
-  std::vector<std::vector<std::string>> rows = {{"kernel", "problem", "pass", "choice", "median", ""}};
+Table tuning_table(const std::vector<TileChoice>& choices) {
+  Table table{{{"kernel", "problem", "pass", "choice", "median", ""}}};
   for (const TileChoice& choice : choices) {
     for (const TriedTile& tried : choice.tried) {
-      rows.push_back({choice.kernel, choice.problem, std::string(to_string(choice.pass)),
-                      choice_text(tried.choice), format_seconds(tried.median_s),
-                      tried.choice == choice.choice ? "chosen" : ""});
+      table.rows.push_back({choice.kernel, choice.problem, to_string(choice.pass), choice_text(tried.choice),
+                            in_seconds(tried.median_s), tried.choice == choice.choice ? "chosen" : ""});
     }
   }
-  return align_columns(rows, "", {false, false, false, false, true});
+  return table;
 }
 
 std::string pruned_text(const std::vector<TuningTask>& tasks) {

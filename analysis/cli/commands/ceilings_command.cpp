@@ -29,86 +29,95 @@ struct CeilingsArguments {
   std::string from;  // a record to make the machine file of instead of measuring; empty: none
 };
 
-std::string as_table(const Ceilings& measured) {
-  std::vector<std::vector<std::string>> rows = {{"ceiling", "best", "median", "noise", "SM clock", "how"}};
+Table as_table(const Ceilings& measured) {
+  std::vector<Row> rows = {{"ceiling", "best", "median", "noise", "SM clock", "how"}};
   for (const MeasuredCeiling& ceiling : measured.ceilings) {
-    const bool bytes = ceiling.unit == "byte/s";
-    rows.push_back({ceiling.name,
-                    fmt::format("{:.2f} {}", 1e-12 * ceiling.per_second, bytes ? "TB/s" : "TFLOP/s"),
-                    fmt::format("{:.2f}", 1e-12 * ceiling.median_per_second),
-                    fmt::format("{:.2f} %", 100 * ceiling.noise),
-                    fmt::format("{:.0f} MHz", 1e-6 * ceiling.sm_clock_hz), ceiling.method});
+    const std::string unit = ceiling.unit == "byte/s" ? "B/s" : "FLOP/s";
+    rows.push_back(
+        {ceiling.name,
+         as_number(fmt::format("{:.2f} T{}", 1e-12 * ceiling.per_second, unit), ceiling.per_second, unit),
+         as_number(fmt::format("{:.2f}", 1e-12 * ceiling.median_per_second), ceiling.median_per_second, unit),
+         as_percent(ceiling.noise, 2),
+         as_number(fmt::format("{:.0f} MHz", 1e-6 * ceiling.sm_clock_hz), ceiling.sm_clock_hz, "Hz"),
+         ceiling.method});
   }
-  return align_columns(rows, "", {false, true, true, true, true});
+  return {rows};
+}
+
+Cell capacity(std::int64_t bytes) {
+  return as_number(format_capacity(bytes), static_cast<double>(bytes), "B");
 }
 
 /// A row for each footprint, a column for each access.
-std::string l2_table(const Ceilings& measured) {
+Output l2_table(const Ceilings& measured) {
   std::vector<std::string> accesses;
   std::map<std::int64_t, std::map<std::string, double>> kept;
   for (const L2Residency& point : measured.l2) {
     if (kept.empty() || point.access != accesses.back()) accesses.push_back(point.access);
     kept[point.footprint_bytes][point.access] = point.kept;
   }
-  if (accesses.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"kept in L2"}};
+  if (accesses.empty()) return {};
+  std::vector<Row> rows = {{"kept in L2"}};
   rows.front().insert(rows.front().end(), accesses.begin(), accesses.end());
   for (const auto& [footprint, by_access] : kept) {
-    rows.push_back({format_capacity(footprint)});
+    rows.push_back({capacity(footprint)});
     for (const std::string& access : accesses) {
       const auto share = by_access.find(access);
-      rows.back().push_back(share == by_access.end() ? "-" : fmt::format("{:.1f} %", 100 * share->second));
+      rows.back().push_back(share == by_access.end() ? Cell("-") : as_percent(share->second));
     }
   }
-  rows.push_back({"half is kept of"});
+  std::string halves;
   for (const std::string& access : accesses) {
-    rows.back().push_back(format_capacity(half_kept_bytes(measured.l2, access)));
+    halves += fmt::format("{}{} {}", halves.empty() ? "half is kept of: " : ", ", access,
+                          format_capacity(half_kept_bytes(measured.l2, access)));
   }
-  return fmt::format("\nL2 of {}: what the next pass over a footprint finds in it\n{}",
-                     format_capacity(measured.l2_bytes),
-                     align_columns(rows, "", std::vector<bool>(rows.front().size(), true)));
+  return Table{.rows = rows,
+               .title = fmt::format("\nL2 of {}: what the next pass over a footprint finds in it",
+                                    format_capacity(measured.l2_bytes))} +
+         Output(wrapped(halves));
 }
 
-std::string partitions_table(const L2Partitions& partitions) {
-  if (partitions.groups.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"CTAs", "SMs", "partition"}};
+Output partitions_table(const L2Partitions& partitions) {
+  if (partitions.groups.empty()) return {};
+  std::vector<Row> rows = {{"CTAs", "SMs", "partition"}};
   int first = 0;
   for (const SmGroup& group : partitions.groups) {
-    rows.push_back({fmt::format("{} ... {}", first, first + group.sms - 1), std::to_string(group.sms),
-                    std::to_string(group.partition)});
+    rows.push_back({fmt::format("{} ... {}", first, first + group.sms - 1), as_count(group.sms),
+                    as_count(group.partition)});
     first += group.sms;
   }
-  return fmt::format("\nthe partition of the L2 beside which each CTA of a grid of one CTA an SM runs\n{}",
-                     align_columns(rows, "", {true, true, true}));
+  return Table{.rows = rows,
+               .title = "\nthe partition of the L2 beside which each CTA of a grid of one CTA an SM runs"};
 }
 
-std::string noise_floor_table(const std::vector<NoiseFloor>& noise_floor) {
-  if (noise_floor.empty()) return "";
-  const std::vector<std::vector<std::string>> rows = noise_floor_rows(noise_floor);
-  return "\nread from DRAM by the device itself, by what it does meanwhile\n" +
-         align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
+Output noise_floor_table(const std::vector<NoiseFloor>& noise_floor) {
+  if (noise_floor.empty()) return {};
+  Table table{.title = "\nread from DRAM by the device itself, by what it does meanwhile"};
+  for (const std::vector<std::string>& row : noise_floor_rows(noise_floor))
+    table.rows.emplace_back(row.begin(), row.end());
+  return table;
 }
 
 /// A row for each size and number of CTAs, a column for each engine.
-std::string link_table(const std::vector<LinkCeiling>& links) {
-  if (links.empty()) return "";
+Output link_table(const std::vector<LinkCeiling>& links) {
+  if (links.empty()) return {};
   const char* const engines[] = {kCopyEngine, kSmLoads, kSmStores};
-  std::vector<std::vector<std::string>> rows = {{"moved", "CTAs", "ways"}};
+  std::vector<Row> rows = {{"moved", "CTAs", "ways"}};
   rows.front().insert(rows.front().end(), std::begin(engines), std::end(engines));
   std::map<std::tuple<bool, int, std::int64_t>, std::map<std::string, double>> rates;
   for (const LinkCeiling& link : links)
     rates[{link.both_ways, link.ctas, link.bytes}][link.engine] = link.per_second;
   for (const auto& [key, by_engine] : rates) {
     const auto& [both_ways, ctas, bytes] = key;
-    rows.push_back(
-        {format_capacity(bytes), ctas == 0 ? "-" : std::to_string(ctas), both_ways ? "both" : "one"});
+    rows.push_back({capacity(bytes), ctas == 0 ? Cell("-") : as_count(ctas), both_ways ? "both" : "one"});
     for (const char* const engine : engines) {
       const auto rate = by_engine.find(engine);
-      rows.back().push_back(rate == by_engine.end() ? "-" : fmt::format("{:.1f}", 1e-9 * rate->second));
+      rows.back().push_back(rate == by_engine.end()
+                                ? Cell("-")
+                                : as_number(fmt::format("{:.1f}", 1e-9 * rate->second), rate->second, "B/s"));
     }
   }
-  return "\nlink between two GPUs, one direction [GB/s]\n" +
-         align_columns(rows, "", std::vector<bool>(rows.front().size(), true));
+  return Table{.rows = rows, .title = "\nlink between two GPUs, one direction [GB/s]"};
 }
 
 int run_ceilings(const CeilingsArguments& arguments, const CommandContext& context) {
@@ -122,7 +131,7 @@ int run_ceilings(const CeilingsArguments& arguments, const CommandContext& conte
           ? CeilingsRecord{context.argv, utc_now(),
                            measure_ceilings(arguments.links ? CeilingChoice::links : CeilingChoice::all)}
           : parse_ceilings_record(arguments.from, read_text_file(arguments.from));
-  context.print(as_table(record.measured) + l2_table(record.measured) +
+  context.print(Output(as_table(record.measured)) + l2_table(record.measured) +
                 partitions_table(record.measured.l2_partitions) +
                 noise_floor_table(record.measured.noise_floor) + link_table(record.measured.links));
   for (const std::string& reason : record.measured.left_out) context.print("left out: " + reason + "\n");
@@ -152,6 +161,7 @@ void add_ceilings_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--from", arguments->from, "RECORD.json",
             "instead of measuring: the ceilings of a record");
   add_value(command, "--out", arguments->out, "FILE.json", "write a machine file with the measured ceilings");
+  add_format_option(command, context);
   show_examples(command, {{"ceilings --json ceilings.json", "what this device reaches, in a record"},
                           {"ceilings --from ceilings.json --out my-gpu.json",
                            "a machine file from it, for simulate --machine"}});

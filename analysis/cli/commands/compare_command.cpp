@@ -49,6 +49,10 @@ Contender parse_contender(const char* field, const std::string& text) {
 }
 
 int compare(const CompareArguments& arguments, const CommandContext& context) {
+  if (arguments.machine.find(',') != std::string::npos) {
+    throw BadInput("--machine", arguments.machine,
+                   "must be one; simulate --machine A,B puts machines side by side");
+  }
   const std::vector<Machine> machines = {load_machine(arguments.machine)};
   const Machine& machine = machines.front();
   const std::vector<Direction> directions = arguments.problem.directions();
@@ -64,7 +68,7 @@ int compare(const CompareArguments& arguments, const CommandContext& context) {
   context.print(describe(jobs.front().problem) + " on " + machine.title + "\n" + warning_lines(jobs, {}));
   RunRecord record = start_record(context.argv);
   for (const SimulateJob& job : jobs) record.runs.push_back(replay(job, {.l2_curve = false}, context));
-  context.print(comparison_table(record.runs, {with_measured_ceilings(machine)}) + "\n");
+  context.print(comparison_table(record.runs, jobs) + "\n");
   context.print(dram_basis(record.runs, {&machine, &machine}, std::nullopt));
   const ComparedRun one{arguments.one, jobs[0].kernel, &record.runs[0]};
   const ComparedRun other{arguments.other, jobs[1].kernel, &record.runs[1]};
@@ -93,6 +97,7 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
   arguments->problem.add_to(command);
   add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",
             "a machine's name or file; default h200", "Machine");
+  add_format_option(command, context);
   show_examples(
       command, {{"compare cpu:flash1 cpu:flash2 --preset gpt2-medium", "what FlashAttention-2's order saves"},
                 {"compare cpu:flash2,tile=64x64 cpu:flash2,tile=128x64 --seqlen 4k --dtype fp16",

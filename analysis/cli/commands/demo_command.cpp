@@ -95,8 +95,11 @@ std::string verify_summary(const RunRecord& record, int exit_code) {
 }
 
 /// The table that the command itself would print.
-std::string traffic_table(const RunRecord& record, const std::string& machine) {
-  return comparison_table(record.runs, {with_measured_ceilings(load_machine(machine))}) + "\n";
+Output traffic_table(const RunRecord& record, const std::string& machine_name) {
+  const Machine machine = load_machine(machine_name);
+  std::vector<SimulateJob> jobs;
+  for (const RunEntry& run : record.runs) jobs.push_back({.problem = run.problem, .machine = &machine});
+  return comparison_table(record.runs, jobs) + "\n";
 }
 
 /// `--kernel NAME` of each.

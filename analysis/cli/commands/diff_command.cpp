@@ -65,19 +65,49 @@ std::string verdict(const RecordDiff& diff, bool allow_gone) {
                     : "what is gone cannot be judged (--allow-gone lets it pass)";
 }
 
-/// Of a run that both have, what moved and what is gone, a row each.
-std::vector<std::vector<std::string>> rows_of(const RunChange& run) {
-  std::vector<std::vector<std::string>> rows;
+std::string verdict_word(const MetricChange& change) {
+  return change.regressed ? "REGRESSION" : change.now < change.base ? "gain" : "";
+}
+
+/// What BASE lacks: a row a metric, and one for all of a direction or tensor of which BASE has nothing.
+void add_fresh(Table& table, const RunChange& run) {
+  std::vector<std::string> told;
+  for (const GoneMetric& fresh : run.fresh) {
+    const auto there = [&fresh](const auto& value) { return value.where == fresh.where; };
+    const bool known = std::any_of(run.changes.begin(), run.changes.end(), there);
+    const auto all = std::count_if(run.fresh.begin(), run.fresh.end(), there);
+    const std::string name = known ? fresh.metric->name() : counted(all, "metric");
+    if (!known && std::find(told.begin(), told.end(), fresh.where) != told.end()) continue;
+    told.push_back(fresh.where);
+    table.rows.push_back(
+        {name, where_in_words(*run.now, fresh.where), "-", "-", "-", "-", "new, judged by nothing"});
+  }
+}
+
+/// Of a run that both have, what moved, what is gone and what is new, a row each.
+Table table_of(const RunChange& run) {
+  Table table{.rows = {{"metric", "of", "base", "new", "change", "budget", "verdict"}},
+              .indent = "  ",
+              .title = run_name(*run.now),
+              .keys = {{"run", run_name(*run.now)}}};
+  const auto number = [](const std::string& text, double value, std::string_view unit) {
+    return as_number(text, value, std::string(unit));
+  };
   for (const MetricChange& change : run.changes) {
-    if (!change.moved()) continue;
+    if (!change.moved() || change.told_already) continue;
     const auto [base, now] = format_pair(change);
-    rows.push_back({change.metric->name(), where_in_words(*run.now, change.where), base, now,
-                    format_change(change), format_budget(change), change.regressed ? "REGRESSION" : ""});
+    table.rows.push_back(
+        {change.metric->name(), where_in_words(*run.now, change.where),
+         number(base, change.base, change.metric->unit), number(now, change.now, change.metric->unit),
+         number(format_change(change), (change.now - change.base) / std::abs(change.base), ""),
+         format_budget(change), verdict_word(change)});
   }
   for (const GoneMetric& gone : run.gone) {
-    rows.push_back({gone.metric->name(), where_in_words(*run.now, gone.where), gone.reason});
+    table.rows.push_back({gone.metric->name(), where_in_words(*run.now, gone.where), "-", "-", "-", "-",
+                          "gone: " + gone.reason});
   }
-  return rows;
+  add_fresh(table, run);
+  return table;
 }
 
 /// Why the bytes of a run moved, a sentence a direction; empty where nothing of it can be taken apart.
@@ -103,69 +133,66 @@ std::vector<std::string> explanations(const RunChange& run) {
 }
 
 std::string summary_line(const RecordDiff& diff, bool allow_gone) {
-  std::size_t compared = 0, moved = 0, lost = 0;
+  std::size_t compared = 0, moved = 0, lost = 0, fresh = 0;
   for (const RunChange& run : diff.common) {
-    compared += run.changes.size();
     lost += run.gone.size();
-    for (const MetricChange& change : run.changes) moved += change.moved() ? 1 : 0;
+    fresh += run.fresh.size();
+    for (const MetricChange& change : run.changes) {
+      compared += 1;
+      moved += change.moved() && !change.told_already ? 1 : 0;
+    }
   }
-  return fmt::format("{} in both, {} new, {} gone; {} compared, {} moved, {} gone: {}\n",
+  return fmt::format("{} in both, {} new, {} gone; {} compared, {} moved, {} new, {} gone: {}\n",
                      counted(diff.common.size(), "run"), diff.only_now.size(), diff.only_base.size(),
-                     counted(compared, "value"), moved, lost, verdict(diff, allow_gone));
+                     counted(compared, "value"), moved, fresh, lost, verdict(diff, allow_gone));
 }
 
-std::string as_text(const RecordDiff& diff, bool allow_gone, bool explain) {
-  std::string text;
+/// What was judged, where no kernel ran: a gate should not be taken for one of the user's own code.
+std::string what_was_judged(const RecordDiff& diff) {
   for (const RunChange& run : diff.common) {
-    std::vector<std::vector<std::string>> rows = rows_of(run);
-    if (rows.empty()) continue;
-    for (std::vector<std::string>& row : rows) {
-      if (row.size() < 4) continue;
-      row[2] += " ->";
-      row[5] = "budget " + row[5];
-    }
-    text += run_name(*run.now) + "\n" + align_columns(rows, "  ");
-    if (!explain) continue;
-    for (const std::string& sentence : explanations(run)) {
-      for (const std::string& line : wrap_words(sentence, text_width() - 4)) text += "    " + line + "\n";
+    for (const MetricChange& change : run.changes) {
+      const std::string_view account = change.metric->account;
+      if (account != "flops" && account != "closed_form" && account != "simulated") return "";
     }
   }
-  for (const RunEntry* run : diff.only_now) text += "new   " + run_name(*run) + "\n";
-  for (const RunEntry* run : diff.only_base) text += "gone  " + run_name(*run) + "\n";
-  return text + summary_line(diff, allow_gone);
+  return "All of it is by formula and simulation, of TileScope's tile programs: no kernel ran. One of your "
+         "own is "
+         "judged by records of `tilescope profile --json FILE -- COMMAND` on a GPU, or of `tilescope emulate "
+         "KERNEL "
+         "--launch LAUNCH.json --json FILE` without one.";
 }
 
-/// For a pull request: the verdict first, then a table a run.
-std::string as_markdown(const RecordDiff& diff, bool allow_gone, bool explain) {
-  std::string text = fmt::format("**{}**\n\n{}", verdict(diff, allow_gone), summary_line(diff, allow_gone));
+Output as_output(const RecordDiff& diff, bool allow_gone, bool explain, TableFormat format) {
+  const bool markdown = format == TableFormat::markdown;  // for a pull request: the verdict first
+  const std::string summary = summary_line(diff, allow_gone), what = what_was_judged(diff);
+  Output output;
+  if (markdown) output += fmt::format("**{}**\n\n{}\n", verdict(diff, allow_gone), summary);
   for (const RunChange& run : diff.common) {
-    const std::vector<std::vector<std::string>> rows = rows_of(run);
-    if (rows.empty()) continue;
-    text += fmt::format(
-        "\n`{}`\n\n| metric | of | base | new | change | budget | |\n|---|---|---:|---:|---:|---:|---|\n",
-        run_name(*run.now));
-    for (std::vector<std::string> row : rows) {
-      row.resize(7);
-      text += fmt::format("| {} |\n", fmt::join(row, " | "));
+    const Table table = table_of(run);
+    if (table.rows.size() == 1) continue;
+    output += table;
+    for (const std::string& sentence : explain ? explanations(run) : std::vector<std::string>()) {
+      output += markdown ? sentence + "\n\n" : "    " + wrapped(sentence, "    ");
     }
-    if (!explain) continue;
-    for (const std::string& sentence : explanations(run)) text += "\n" + sentence + "\n";
   }
-  for (const RunEntry* run : diff.only_now) text += fmt::format("\n- new: `{}`\n", run_name(*run));
-  for (const RunEntry* run : diff.only_base) text += fmt::format("\n- gone: `{}`\n", run_name(*run));
-  return text;
+  for (const RunEntry* run : diff.only_now)
+    output += fmt::format(fmt::runtime(markdown ? "- new: `{}`\n" : "new   {}\n"), run_name(*run));
+  for (const RunEntry* run : diff.only_base)
+    output += fmt::format(fmt::runtime(markdown ? "- gone: `{}`\n" : "gone  {}\n"), run_name(*run));
+  if (!markdown) output += wrapped(summary);
+  if (!what.empty()) output += markdown ? "\n" + what + "\n" : wrapped(what);
+  return output;
 }
 
 struct DiffOptions {
   std::string base, now;
   std::vector<std::string> budgets;
-  bool allow_gone = false, explain = false;
-  std::string format = "text";
+  bool allow_gone = false, explain = false, only = false;
 };
 
 int diff(const DiffOptions& options, const CommandContext& context) {
-  if (options.format != "text" && options.format != "md")
-    throw unknown_name("format", options.format, {"text", "md"});
+  if (options.only && options.budgets.empty())
+    throw BadInput("--only", "given", "must stand with --budget, which says of which metrics");
   std::vector<NamedBudget> budgets;
   for (const std::string& text : options.budgets) budgets.push_back(parse_budget(text));
   for (const auto& [path, field] : {std::pair(options.base, "BASE"), std::pair(options.now, "NEW")}) {
@@ -173,15 +200,14 @@ int diff(const DiffOptions& options, const CommandContext& context) {
   }
   const RunRecord base = comparable_record(options.base, read_text_file(options.base));
   const RunRecord now = comparable_record(options.now, read_text_file(options.now));
-  const RecordDiff diff = diff_records(base, now, budgets);
+  const RecordDiff diff = diff_records(base, now, budgets, options.only);
   if (diff.common.empty()) {
     throw BadInput("NEW", options.now,
                    "must have a run of the same problem and kernel as BASE = " + options.base);
   }
   require_compared(diff, budgets);
   context.write_json(to_json_text(diff));
-  context.print(options.format == "md" ? as_markdown(diff, options.allow_gone, options.explain)
-                                       : as_text(diff, options.allow_gone, options.explain));
+  context.print(as_output(diff, options.allow_gone, options.explain, context.format));
   return diff.passes(options.allow_gone) ? kFine : kCheckFailed;
 }
 
@@ -204,12 +230,16 @@ void add_diff_command(CLI::App& app, CommandContext& context) {
   command.add_flag("--allow-gone", options->allow_gone,
                    "pass although runs or metrics of BASE are not in NEW, or cannot be compared");
   command.add_flag("--explain", options->explain, "why bytes moved: which tensor, and through which choice");
-  add_value(command, "--format", options->format, "text|md",
-            "text, or Markdown for a pull request; default text");
+  command.add_flag("--only", options->only, "judge the metrics of --budget alone");
+  add_format_option(command, context);
   show_examples(
       command,
       {{"diff base.json new.json --budget dram_read_bytes=5%", "fails where a run reads more"},
-       {"diff base.json new.json --explain --format md", "a comment for a pull request, with the reasons"}});
+       {"diff base.json new.json --explain --format markdown",
+        "a comment for a pull request, with the reasons"}},
+      "Records of simulate and study judge TileScope's tile programs, on any machine. To judge a kernel "
+      "of your own, keep records of `tilescope profile --json FILE -- COMMAND` on a GPU, or of `tilescope "
+      "emulate` without one.");
 }
 
 }  // namespace tilescope::cli

@@ -2,21 +2,20 @@
 // `tilescope explain RECORD --batch ... --pass ...`: which tile programs explain the bytes of somebody's
 // kernels.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <map>
 #include <memory>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/commands/explained.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/options/problem_options.hpp"
 #include "analysis/explain/explain_record.hpp"
+#include "analysis/explain/program_text.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
-#include "analysis/report/sections/checks/foreign_kernels.hpp"
+#include "common/nearest_names.hpp"
 #include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
@@ -24,57 +23,48 @@ namespace {
 
 struct ExplainArguments {
   std::string record;
-  std::optional<std::string> gpus, link_bytes;
+  std::optional<std::string> gpus, link_bytes, reads, writes;
+  std::string program;
+  std::string format = "text";
   KernelChoice choice;
   ProblemOptions problem;
 };
 
-ExplainRecord explain_kernels(const ExplainArguments& arguments, const CommandContext& context) {
-  if (arguments.record.empty()) {
-    throw BadInput("RECORD", "''", "must be a record that `profile -- COMMAND` wrote; see --help");
+AnswerFormat parse_format(const std::string& text) {
+  if (text == "text") return AnswerFormat::text;
+  if (text == "md") return AnswerFormat::markdown;
+  throw unknown_name("--format", text, {"text", "md"});
+}
+
+/// --reads and --writes.
+std::optional<ReadWriteBytes> said_to_move(const ExplainArguments& arguments) {
+  if (!arguments.reads && !arguments.writes) return std::nullopt;
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  const auto bytes = [](const char* name, const std::optional<std::string>& text) {
+    return text ? parse_bytes_in(name, *text, 0, kMost) : 0;
+  };
+  return ReadWriteBytes{bytes("reads", arguments.reads), bytes("writes", arguments.writes)};
+}
+
+/// What the kernels are held against: the problem that was typed, else the one that their record names.
+ExplainInput input_of(const ExplainArguments& arguments, const KernelsOfProblem& kernels) {
+  ExplainInput input;
+  input.must = said_to_move(arguments);
+  if (!arguments.program.empty()) {
+    input.program = read_text_file(arguments.program);
+    parse_program_text(arguments.program, *input.program);
   }
-  const KernelRecord kernels = parse_kernel_record(arguments.record, read_text_file(arguments.record));
-  if (!arguments.problem.shape_given()) {
+  if (!arguments.problem.shape_given() && !kernels.problem && !input.must) {
     throw BadInput("problem", "(none)",
                    "must be what the kernels computed, as in --batch 2 --heads 16 --seqlen 4k --head-dim 128 "
-                   "--dtype fp16, or --preset NAME");
+                   "--dtype fp16, or --preset NAME; of kernels that are no attention, --reads BYTES and "
+                   "--writes BYTES say what they must move");
   }
-  return explain_record(
-      context.argv, arguments.record, kernels, arguments.choice, arguments.problem.problem(),
-      arguments.problem.pass_given() ? arguments.problem.directions()
-                                     : std::vector{Direction::forward, Direction::backward});
-}
-
-/// "\nis B2 H8 ... the right problem? 9 kernels fit better with 32 heads over the batch"; empty where most of
-/// what is explained speaks for it.
-std::string doubt(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
-  std::int64_t explained = 0, most = 0, heads = 0;
-  std::map<std::int64_t, std::int64_t> votes;
-  for (const KernelFit& fit : fits) {
-    explained += fit.agreement == Agreement::explained;
-    if (fit.other_heads && ++votes[fit.other_heads->heads] > most) {
-      most = votes[heads = fit.other_heads->heads];
-    }
-  }
-  if (explained > most) return "";
-  std::string text = "is " + describe(record.problem) + " the right problem?";
-  if (most > 0) text += fmt::format(" {} fit better with {} heads over the batch", most, heads);
-  return text + "\n";
-}
-
-/// What of the problem the bytes leave open, where they explain kernels by it.
-std::string left_open(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
-  if (std::none_of(fits.begin(), fits.end(),
-                   [](const KernelFit& fit) { return fit.agreement == Agreement::explained; })) {
-    return "";
-  }
-  const std::int64_t heads = record.problem.batch * record.problem.heads;
-  std::string text;
-  if (heads > 1) text = fmt::format("another split of the {} heads over batch and heads", heads);
-  if (const auto heads_kv = heads_kv_as_good(record, fits); !heads_kv.empty()) {
-    text += fmt::format("{}--heads-kv {}", text.empty() ? "" : ", or ", fmt::join(heads_kv, ", "));
-  }
-  return text.empty() ? "" : "the same bytes have: " + text + "\n";
+  input.problem =
+      kernels.problem && !arguments.problem.shape_given() ? *kernels.problem : arguments.problem.problem();
+  input.directions = arguments.problem.pass_given() ? arguments.problem.directions()
+                                                    : std::vector{Direction::forward, Direction::backward};
+  return input;
 }
 
 /// --gpus: a schedule, by the bytes of its link.
@@ -93,18 +83,30 @@ int explain_link(const ExplainArguments& arguments, const CommandContext& contex
 
 int run_explain(const ExplainArguments& arguments, const CommandContext& context) {
   if (arguments.gpus || arguments.link_bytes) return explain_link(arguments, context);
-  if (!arguments.record.empty()) {
-    const std::string text = read_text_file(arguments.record);
+  const AnswerFormat format = parse_format(arguments.format);
+  if (arguments.record.empty()) {
+    throw BadInput("RECORD", "''", "must be a record that `profile -- COMMAND` wrote; see --help");
+  }
+  const std::string text = read_text_file(arguments.record);
+  if (text.starts_with('{')) {
     const Json json = parse_json(arguments.record, text);
     const bool peers =
         JsonField(arguments.record, json).has("schema") && json["schema"] == kDistributedPeersSchema;
     if (peers) return explain_peers(context, parse_distributed_peers(arguments.record, text));
-    require_kind(arguments.record, json, {kKernelsSchema});
   }
-  const ExplainRecord record = explain_kernels(arguments, context);
-  context.write_json(to_json_text(record));
-  const std::vector<KernelFit> fits = explain(record);
-  context.print(explanation_text(record) + doubt(record, fits) + left_open(record, fits));
+  const std::vector<KernelsOfProblem> all = read_kernels(arguments.record, text);
+  if (all.size() > 1 && context.wants_json()) {
+    throw BadInput(
+        "--json", context.json,
+        fmt::format("must stand with a record of one run; {} has {}", arguments.record, all.size()));
+  }
+  for (const KernelsOfProblem& kernels : all) {
+    const ExplainRecord record = explain_record(context.argv, arguments.record, kernels.kernels,
+                                                arguments.choice, input_of(arguments, kernels));
+    const std::string said = explained(record, format);
+    context.write_json(to_json_text(record));
+    context.print((&kernels == &all.front() ? "" : "\n") + said);
+  }
   return kFine;
 }
 
@@ -117,12 +119,19 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
                   "the tile programs and block sizes behind the kernels that `profile -- COMMAND` measured",
                   [arguments, &context] { return run_explain(*arguments, context); });
   add_value(command, "record", arguments->record, "RECORD",
-            "what `profile --json FILE -- COMMAND` or `emulate --json FILE` wrote");
+            "what `profile --json FILE` wrote, of a command or of --kernel, `emulate --json FILE`, or "
+            "`ncu --csv --page raw`");
   add_value(command, "--kernel-filter", arguments->choice.filter, "REGEX",
             "only kernels whose name contains a match");
   add_integer(command, "--skip", arguments->choice.skip, 0, kAnyCount,
               "leave out the first matching launches");
   add_integer(command, "--count", arguments->choice.count, 1, kAnyCount, "at most so many launches");
+  add_value(command, "--reads", arguments->reads, "BYTES",
+            "that each of the kernels must read, whatever it is");
+  add_value(command, "--writes", arguments->writes, "BYTES", "that each must write");
+  add_value(command, "--program", arguments->program, "FILE",
+            "a tile program as a text, held against the kernels beside the known ones");
+  add_value(command, "--format", arguments->format, "text|md", "md: Markdown for a pull request (text)");
   add_value(command, "--gpus", arguments->gpus, "N", "with --link-bytes: so many GPUs share the problem");
   add_value(command, "--link-bytes", arguments->link_bytes, "BYTES",
             "instead of a record: user data that the GPU which sends most sends in one pass; says which "
@@ -132,6 +141,8 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
                 {{"explain kernels.json --heads 16 --seqlen 4k --head-dim 128 --dtype fp16",
                   "the tiles behind the kernels of a record"},
                  {"explain kernels.json --preset fa2-16k --kernel-filter flash_fwd", "of some of them"},
+                 {"explain run.json --format md", "of our own, whose record names its problem"},
+                 {"explain ncu.csv --preset gpt2-medium", "what Nsight Compute counted"},
                  {"explain --gpus 2 --link-bytes 16777216 --preset llama3-8b --pass fwd",
                   "the schedule behind the bytes on a link"}});
 }

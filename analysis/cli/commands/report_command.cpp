@@ -11,6 +11,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
+#include "analysis/records/compare/record_diff.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/report/document/report_document.hpp"
 #include "analysis/report/report.hpp"
@@ -26,12 +27,25 @@ struct ReportArguments {
   std::string out = "report";
   std::vector<std::string> fill;
   std::vector<std::string> holdout;
+  std::vector<std::string> baseline;
+  std::string section;
+  bool pdf = false;
 };
 
 /// How a text at `file` reaches `folder`.
 std::string relative_folder(const std::string& file, const fs::path& folder) {
   const fs::path base = fs::absolute(file).lexically_normal().parent_path();
   return fs::absolute(folder).lexically_normal().lexically_relative(base).generic_string();
+}
+
+/// NAME.pdf of each NAME.svg.
+void add_pdf_figures(std::vector<ReportFile>& files) {
+  const std::size_t svg_and_pages = files.size();
+  for (std::size_t i = 0; i < svg_and_pages; ++i) {
+    fs::path path = files[i].path;
+    if (path.extension() == ".svg")
+      files.push_back({path.replace_extension(".pdf").string(), to_pdf(files[i].contents)});
+  }
 }
 
 int run_report(const ReportArguments& arguments, const CommandContext& context) {
@@ -48,14 +62,18 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
   paths = arguments.holdout;
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) records.holdout.push_back(read_run_record(path));
+  for (const std::string& path : arguments.baseline)
+    records.baseline.push_back(comparable_record(path, read_text_file(path)));
   join_simulations(records.runs);
-  const Document document = make_report(records);
+  const Document whole = make_report(records);
+  const Document document = arguments.section.empty() ? whole : with_section_alone(whole, arguments.section);
 
   std::vector<ReportFile> files = report_files(document);
+  if (arguments.pdf) add_pdf_figures(files);
   for (ReportFile& file : files) file.path = (fs::path(arguments.out) / file.path).string();
   for (const std::string& path : arguments.fill) {
     const std::string figures = relative_folder(path, fs::path(arguments.out) / kFigureFolder);
-    files.push_back({path, fill_generated_parts(path, read_text_file(path), document, figures)});
+    files.push_back({path, fill_generated_parts(path, read_text_file(path), whole, figures)});
   }
   const CreatedFolders created =
       require_writable_folder("--out", (fs::path(arguments.out) / kFigureFolder).string());
@@ -74,14 +92,20 @@ int run_report(const ReportArguments& arguments, const CommandContext& context) 
 
 void add_report_command(CLI::App& app, CommandContext& context) {
   const auto arguments = std::make_shared<ReportArguments>();
-  CLI::App& command =
-      add_command(app, context, "report", "figures and tables from records, as HTML and as Markdown with SVG",
-                  [arguments, &context] { return run_report(*arguments, context); });
+  CLI::App& command = add_command(app, context, "report",
+                                  "figures and tables from records, as HTML and as Markdown with SVG or PDF",
+                                  [arguments, &context] { return run_report(*arguments, context); });
   add_value(command, "records", arguments->records, "RECORD",
             "records that other commands wrote with --json");
   add_value(command, "--holdout", arguments->holdout, "RECORD...",
             "measured records of problems that nothing in the model was fitted to; scored by themselves")
       ->expected(1, CLI::detail::expected_max_vector_size);
+  add_value(command, "--baseline", arguments->baseline, "RECORD...",
+            "earlier records: what became less and what became more since, in green and red")
+      ->expected(1, CLI::detail::expected_max_vector_size);
+  add_value(command, "--section", arguments->section, "NAME",
+            "this section alone; its name is its anchor in report.html#NAME");
+  command.add_flag("--pdf", arguments->pdf, "the figures as PDF, too; needs rsvg-convert (librsvg2-bin)");
   add_value(command, "--out", arguments->out, "DIR", "folder to write into; default report")
       ->capture_default_str();
   add_value(command, "--fill", arguments->fill, "FILE",
@@ -89,6 +113,8 @@ void add_report_command(CLI::App& app, CommandContext& context) {
       ->expected(1, CLI::detail::expected_max_vector_size)
       ->allow_extra_args(false);
   show_examples(command, {{"report run.json --out report", "report.html and report.md from one record"},
+                          {"report new.json --baseline old.json", "with what changed between the two"},
+                          {"report run.json --section roofline --out roofline", "one section alone"},
                           {"report reports/data/*.json.gz", "from many, into the folder report/"}});
 }
 

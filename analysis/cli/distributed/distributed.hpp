@@ -68,10 +68,10 @@ RankModel machine_ranks(const std::string& machine, const AttentionProblem& prob
                         const std::vector<Direction>& directions, const GivenRates& given = {});
 
 /// One row a rank, and what holds for all.
-std::string distributed_table(const ProgramAccount& account);
+Output distributed_table(const ProgramAccount& account);
 /// One row a schedule and pass, of the GPU that sends most.
-std::vector<std::string> comparison_heads();
-std::vector<std::string> comparison_row(const ProgramAccount& account);
+Row comparison_heads();
+Row comparison_row(const ProgramAccount& account);
 
 /// What the ranks are, and what they launch: threads of this CPU where --kernel is cpu:flash2, else GPUs, of
 /// this process or of all `processes`.

@@ -5,7 +5,6 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/verify/verify.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/distributed_record.hpp"
 #include "common/number_format.hpp"
 #include "distributed/counts/schedule_fit.hpp"
@@ -111,22 +110,18 @@ std::string exchanged_line(Direction direction, const std::vector<LinkBytes>& se
                      to_string(direction), sent);
 }
 
-Json exchanged_json(Direction direction, const std::vector<LinkBytes>& seen,
-                    const std::vector<LinkBytes>& formula) {
-  Json gpus = Json::array();
-  for (std::size_t r = 0; r < seen.size(); ++r) {
-    gpus.push_back({{"link_sent_bytes", seen[r].sent},
-                    {"link_received_bytes", seen[r].received},
-                    {"closed_form",
-                     {{"link_sent_bytes", formula[r].sent}, {"link_received_bytes", formula[r].received}}}});
-  }
-  return {{"name", to_string(direction)}, {"gpus", gpus}};
+DistributedPass exchanged_pass(Direction direction, const std::vector<LinkBytes>& seen,
+                               const std::vector<LinkBytes>& formula) {
+  DistributedPass pass{.name = std::string(to_string(direction))};
+  for (std::size_t r = 0; r < seen.size(); ++r)
+    pass.gpus.push_back({.link = {link_record(seen[r])}, .closed_form = link_record(formula[r])});
+  return pass;
 }
 
 /// One schedule judged: its line, and its run of the record. @return whether it passed
 bool judge_schedule(Reference& reference, Direction direction, InputKind inputs,
                     const DistributedOptions& options, const ProgramRunner& run, std::string& line,
-                    Json& entry) {
+                    DistributedRun& entry) {
   std::string text;
   bool passed = false;
   try {
@@ -134,8 +129,8 @@ bool judge_schedule(Reference& reference, Direction direction, InputKind inputs,
     passed = result.verdict.passed();
     for (const TensorVerdict& tensor : result.verdict.tensors) {
       text += fmt::format(" {} {:.2f}", record_name(tensor.tensor), tensor.share);
-      entry["error"][record_name(tensor.tensor)] = {
-          {"max_abs", tensor.error.max_abs}, {"rmse", tensor.error.rmse}, {"bound", tensor.bound}};
+      entry.errors[std::string(record_name(tensor.tensor))] = {tensor.error.max_abs, tensor.error.rmse,
+                                                               tensor.bound};
     }
     text += "\n" + failure_lines(reference.problem(), result.verdict, "exact");
     for (const Direction step : {Direction::forward, Direction::backward}) {
@@ -144,15 +139,15 @@ bool judge_schedule(Reference& reference, Direction direction, InputKind inputs,
       const auto formula = link_closed_form(reference.problem(), step, options);
       passed = passed && seen == formula;
       text += exchanged_line(step, seen, formula);
-      entry["passes"].push_back(exchanged_json(step, seen, formula));
+      entry.passes.push_back(exchanged_pass(step, seen, formula));
     }
   } catch (const RankFailure& failure) {
     text = fmt::format("\n       {}\n", failure.what());
-    entry["failure"] = failure.what();
+    entry.failure = failure.what();
   }
   line = fmt::format("{} {} {}, {}:{}", passed ? "ok  " : "FAIL", schedule_line(reference.problem(), options),
                      describe(reference.problem()), to_string(inputs), text);
-  entry["passed"] = passed;
+  entry.passed = passed;
   return passed;
 }
 
@@ -171,7 +166,7 @@ ProgramRunner program_runner(const GpuOptions& gpus, const std::shared_ptr<Proce
                              const std::string& otherwise) {
   const std::vector<const Kernel*> kernels = kernel.kernels({otherwise});
   const Kernel& chosen = *kernels.front();
-  const bool on_devices = on_device(chosen);
+  const bool on_devices = chosen.on_gpu();
   if (kernels.size() > 1 || (!on_devices && chosen.name != "cpu:flash2")) {
     throw BadInput("kernel", std::string(kernels.back()->name),
                    "must be cpu:flash2 or one of the GPU's with --gpus");
@@ -215,9 +210,9 @@ int simulate_distributed(const CommandContext& context, const AttentionProblem& 
   context.print(fmt::format("{}\n{}{}", describe(problem),
                             several ? "" : schedule_line(problem, schedules.front()) + "\n",
                             wrapped(model.line)));
-  std::vector<std::vector<std::string>> rows = {comparison_heads()};
+  std::vector<Row> rows = {comparison_heads()};
   std::string left_out;
-  const Json record = simulate_ranks(
+  const DistributedRecord record = simulate_ranks(
       context.argv, problem, directions, schedules, model,
       [&](const ProgramAccount& account) {
         several ? rows.push_back(comparison_row(account)) : context.print(distributed_table(account));
@@ -226,25 +221,25 @@ int simulate_distributed(const CommandContext& context, const AttentionProblem& 
         left_out += fmt::format("left out: {} on {} GPUs: {}\n", to_string(options.schedule), options.ranks,
                                 refusal.what());
       });
-  if (several) context.print("\n" + fold_columns(rows, "  ", true) + left_out);
-  context.write_json(record.dump(1) + "\n");
+  if (several) context.print(Output("\n") + Table{.rows = rows, .indent = "  "} + left_out);
+  context.write_json(to_json_text(record));
   return kFine;
 }
 
 int verify_distributed(const CommandContext& context, const AttentionProblem& problem, Direction direction,
                        InputKind inputs, const std::vector<DistributedOptions>& schedules,
                        const ProgramRunner& run) {
-  Json record = distributed_record(context.argv);
+  DistributedRecord record = distributed_record(context.argv);
   Reference reference(problem, inputs, direction);
   bool all_passed = true;
   for (const DistributedOptions& options : schedules) {
-    Json entry = distributed_run(problem, options);
+    DistributedRun entry = distributed_run(problem, options);
     std::string line;
     all_passed &= judge_schedule(reference, direction, inputs, options, run, line, entry);
     context.print(line);
-    record["runs"].push_back(entry);
+    record.runs.push_back(std::move(entry));
   }
-  context.write_json(record.dump(1) + "\n");
+  context.write_json(to_json_text(record));
   return all_passed ? kFine : kCheckFailed;
 }
 

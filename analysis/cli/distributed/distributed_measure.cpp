@@ -12,7 +12,6 @@
 
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/text_table.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "common/errors.hpp"
 #include "common/number_format.hpp"
 #include "common/statistics.hpp"
@@ -30,7 +29,7 @@ constexpr std::chrono::milliseconds kUntilNvmlKnows(150);
 
 /// What the links of several GPUs carry meanwhile: by their hardware counters, and by NVML's, where either
 /// can be read.
-struct LinkReading {
+struct MeterReading {
   std::optional<LinkCount> counters, nvml;
 };
 
@@ -40,7 +39,7 @@ class LinkMeter {
   explicit LinkMeter(int gpus);
   void open();
   /// By GPU, since open(). Waits for the devices.
-  std::vector<LinkReading> close();
+  std::vector<MeterReading> close();
   /// Why one of the two cannot be read; "" if both can.
   const std::string& lack() const { return lack_; }
 
@@ -76,8 +75,8 @@ void LinkMeter::open() {
   for (const auto& gpu : counters_) gpu->open();
 }
 
-std::vector<LinkReading> LinkMeter::close() {
-  std::vector<LinkReading> readings(std::max(counters_.size(), nvml_.size()));
+std::vector<MeterReading> LinkMeter::close() {
+  std::vector<MeterReading> readings(std::max(counters_.size(), nvml_.size()));
   for (std::size_t gpu = 0; gpu < counters_.size(); ++gpu) {
     const auto seen = counters_[gpu]->close("GPU " + std::to_string(gpu)).counters;
     readings[gpu].counters = {seen.at("nvltx__bytes_data_user.sum"), seen.at("nvlrx__bytes_data_user.sum"),
@@ -88,11 +87,11 @@ std::vector<LinkReading> LinkMeter::close() {
   return readings;
 }
 
-Json measured_record(const CommandContext& context, const DeviceRuns& runs) {
-  Json record = distributed_record(context.argv);
+DistributedRecord measured_record(const CommandContext& context, const DeviceRuns& runs) {
+  DistributedRecord record = distributed_record(context.argv);
   const DeviceFacts device = device_facts().value();
-  record["machine"] = {{"name", device.name}, {"driver", device.driver}, {"cuda", device.cuda}};
-  record["transport"] = to_string(runs.transport);
+  record.machine = RankMachine{.name = device.name, .driver = device.driver, .cuda = device.cuda};
+  record.transport = to_string(runs.transport);
   return record;
 }
 
@@ -125,21 +124,21 @@ struct Measured {
 };
 /// The record of all problems, schedules and passes, `measure` saying what to keep of each.
 template <typename Measure>
-Json measure_each(const CommandContext& context, const DeviceRuns& runs, Measure&& measure) {
+DistributedRecord measure_each(const CommandContext& context, const DeviceRuns& runs, Measure&& measure) {
   require_all(runs);
   const DeviceRankOptions ranked = rank_options(runs);
-  Json record = measured_record(context, runs);
+  DistributedRecord record = measured_record(context, runs);
   for (const AttentionProblem& problem : runs.problems) {
     for (const DistributedOptions& options : runs.schedules) {
-      Json run = distributed_run(problem, options);
+      DistributedRun run = distributed_run(problem, options);
       for (const Direction direction : runs.directions) {
         const DistributedProgram program = build_distributed(problem, direction, options);
         DeviceRanks ranks(program, ranked);
         ranks.fill();
-        run["kernel"] = ranks.kernel();
-        run["passes"].push_back(measure(Measured{program, options, ranks}));
+        run.kernel = ranks.kernel();
+        run.passes.push_back(measure(Measured{program, options, ranks}));
       }
-      record["runs"].push_back(run);
+      record.runs.push_back(std::move(run));
     }
   }
   return record;
@@ -161,10 +160,10 @@ struct Timed {
 
 /// All four in turn, again and again, and the medians: under sustained load power lowers the clock, so that
 /// what runs first runs faster.
-Timed time_program(const DistributedProgram& program, DeviceRanks& ranks, OneDevice& alone, int turns) {
+Timed time_program(const DistributedProgram& program, DeviceRanks& ranks, OneDevice& alone, int rounds) {
   constexpr int kTimed = 2, kRepetitions = 1 + kTimed;
   std::vector<double> everything, launches, link, one_gpu;
-  for (int turn = 0; turn <= turns; ++turn) {  // the first warms up
+  for (int round = 0; round <= rounds; ++round) {  // the first warms up
     one_gpu.push_back(alone.run(kRepetitions, kTimed));
     everything.push_back(ranks.run(kRepetitions, kTimed));
     launches.push_back(ranks.run(kRepetitions, kTimed, WorkShare::launches));
@@ -190,106 +189,92 @@ RankTimeline model_of(const DistributedProgram& program, const DeviceRuns& runs,
       .timeline;
 }
 
-Json timed_json(const DistributedProgram& program, const DeviceRanks& ranks, const Timed& timed,
-                const RankTimeline& model) {
-  Json gpus = Json::array();
+DistributedPass timed_pass(const DistributedProgram& program, const DeviceRanks& ranks, const Timed& timed,
+                           const RankTimeline& model) {
+  DistributedPass pass{.name = std::string(to_string(program.direction)),
+                       .time_s = timed.everything_s,
+                       .launches_s = timed.launches_s,
+                       .link_s = timed.link_s,
+                       .one_gpu_s = timed.one_gpu_s,
+                       .efficiency = timed.efficiency(),
+                       .hidden_share = timed.hidden(),
+                       .flops_per_second_a_gpu = timed.flops_per_gpu(),
+                       .model = ModelledTimes{model.seconds, model.efficiency}};
   const std::vector<LinkBytes> link = link_traffic(program);
   const std::vector<std::int64_t> memory = ranks.memory_bytes();
-  for (std::size_t r = 0; r < link.size(); ++r) {
-    gpus.push_back({{"link_sent_bytes", link[r].sent},
-                    {"link_received_bytes", link[r].received},
-                    {"memory_bytes", memory[r]}});
-  }
-  Json json{{"name", to_string(program.direction)},
-            {"time_s", timed.everything_s},
-            {"launches_s", timed.launches_s},
-            {"link_s", timed.link_s},
-            {"one_gpu_s", timed.one_gpu_s},
-            {"efficiency", timed.efficiency()},
-            {"flops_per_second_a_gpu", timed.flops_per_gpu()},
-            {"model", {{"time_s", model.seconds}, {"efficiency", model.efficiency}}},
-            {"gpus", gpus}};
-  if (const auto hidden = timed.hidden()) json["hidden_share"] = *hidden;
-  return json;
+  for (std::size_t r = 0; r < link.size(); ++r)
+    pass.gpus.push_back({.link = {link_record(link[r])}, .memory_bytes = memory[r]});
+  return pass;
 }
 
-std::vector<std::string> timed_row(const DistributedProgram& program, const Timed& timed,
-                                   const RankTimeline& model) {
+Row timed_row(const DistributedProgram& program, const Timed& timed, const RankTimeline& model) {
   const auto hidden = timed.hidden();
-  return {std::string(to_string(program.schedule)),
-          std::string(to_string(program.direction)),
-          fmt::format("{:.0f}", static_cast<double>(program.problem.seqlen_k) / program.ranks),
-          format_seconds(timed.everything_s),
-          fmt::format("{:.0f}", timed.flops_per_gpu() / 1e12),
-          percent_text(timed.efficiency()),
-          percent_text(model.efficiency),
-          format_seconds(timed.launches_s),
-          program.ranks > 1 ? format_seconds(timed.link_s) : "-",
-          hidden ? percent_text(*hidden) : "-"};
+  const double teraflops = timed.flops_per_gpu() / 1e12;
+  return {to_string(program.schedule),
+          to_string(program.direction),
+          as_count(program.problem.seqlen_k / program.ranks),
+          in_seconds(timed.everything_s),
+          as_number(fmt::format("{:.0f}", teraflops), teraflops),
+          as_percent(timed.efficiency()),
+          as_percent(model.efficiency),
+          in_seconds(timed.launches_s),
+          program.ranks > 1 ? in_seconds(timed.link_s) : Cell("-"),
+          hidden ? as_percent(*hidden) : Cell("-")};
 }
 
 /// Largest difference between counted and expected, as a share of what is expected.
-double largest_difference(const Json& gpus) {
+double largest_difference(const DistributedPass& pass) {
   double largest = 0;
-  for (const Json& gpu : gpus) {
-    for (const char* way : {"link_sent_bytes", "link_received_bytes"}) {
-      const double expected = gpu.at("closed_form").at(way).get<double>(), seen = gpu.at(way).get<double>();
+  for (const GpuRecord& gpu : pass.gpus) {
+    for (const auto way : {&LinkRecord::sent_bytes, &LinkRecord::received_bytes}) {
+      const double expected = *gpu.closed_form.*way, seen = gpu.link.data.*way;
       if (expected > 0) largest = std::max(largest, std::abs(seen - expected) / expected);
     }
   }
   return largest;
 }
 
-Json reading_json(const LinkCount& count) {
-  return {{"link_sent_bytes", count.sent},
-          {"link_received_bytes", count.received},
-          {"link_sent_with_protocol_bytes", count.raw_sent},
-          {"link_received_with_protocol_bytes", count.raw_received}};
+LinkReading reading_of(const LinkCount& count, int repetitions) {
+  return {{count.sent / repetitions, count.received / repetitions},
+          count.raw_sent / repetitions,
+          count.raw_received / repetitions};
 }
 
 /// Bytes of one repetition, as the counters saw them or, without these, NVML.
-Json count_program(const DistributedProgram& program, const DistributedOptions& options, DeviceRanks& ranks,
-                   LinkMeter& meter) {
+DistributedPass count_program(const DistributedProgram& program, const DistributedOptions& options,
+                              DeviceRanks& ranks, LinkMeter& meter) {
   constexpr int kRepetitions = 8, kWarmUps = 2;  // NVML counts whole KiB
   ranks.run(kWarmUps);                           // connections are made, and what they move is over
   meter.open();
   ranks.run(kRepetitions);
-  const std::vector<LinkReading> readings = meter.close();
+  const std::vector<MeterReading> readings = meter.close();
   const std::vector<LinkBytes> formula = link_closed_form(program.problem, program.direction, options);
-  Json gpus = Json::array();
+  DistributedPass pass{.name = std::string(to_string(program.direction)),
+                       .counted_by = readings.front().counters ? "counters" : "NVML",
+                       .repetitions = kRepetitions};
   for (std::size_t r = 0; r < readings.size(); ++r) {
-    const auto one = [](const LinkCount& all) {
-      return LinkCount{all.sent / kRepetitions, all.received / kRepetitions, all.raw_sent / kRepetitions,
-                       all.raw_received / kRepetitions};
-    };
-    const LinkReading& reading = readings[r];
-    Json gpu = reading_json(one(reading.counters ? *reading.counters : *reading.nvml));
-    gpu["closed_form"] = {{"link_sent_bytes", formula[r].sent}, {"link_received_bytes", formula[r].received}};
-    if (reading.counters && reading.nvml) gpu["nvml"] = reading_json(one(*reading.nvml));
-    gpus.push_back(gpu);
+    const auto& [counters, nvml] = readings[r];
+    GpuRecord& gpu = pass.gpus.emplace_back();
+    gpu.link = reading_of(counters ? *counters : *nvml, kRepetitions);
+    gpu.closed_form = link_record(formula[r]);
+    if (counters && nvml) gpu.nvml = reading_of(*nvml, kRepetitions);
   }
-  return {{"name", to_string(program.direction)},
-          {"counted_by", readings.front().counters ? "counters" : "NVML"},
-          {"repetitions", kRepetitions},
-          {"gpus", gpus}};
+  return pass;
 }
 
-std::string counted_lines(const DistributedProgram& program, const Json& pass) {
+std::string counted_lines(const DistributedProgram& program, const DistributedPass& pass) {
   std::string text = fmt::format("{}: {} {}\n", describe(program.problem), to_string(program.schedule),
                                  to_string(program.direction));
   int rank = 0;
-  for (const Json& gpu : pass.at("gpus")) {
-    const auto bytes = [&](const char* name) { return format_bytes(gpu.at(name).get<double>()); };
-    const auto expected = [&](const char* name) {
-      return format_bytes(gpu.at("closed_form").at(name).get<double>());
-    };
+  for (const GpuRecord& gpu : pass.gpus) {
+    const LinkReading& seen = gpu.link;
     text += fmt::format(
         "  GPU {}: sent {} of {} by the closed form, received {} of {}; with protocol {} and {}\n", rank++,
-        bytes("link_sent_bytes"), expected("link_sent_bytes"), bytes("link_received_bytes"),
-        expected("link_received_bytes"), bytes("link_sent_with_protocol_bytes"),
-        bytes("link_received_with_protocol_bytes"));
+        format_bytes(seen.data.sent_bytes), format_bytes(gpu.closed_form->sent_bytes),
+        format_bytes(seen.data.received_bytes), format_bytes(gpu.closed_form->received_bytes),
+        format_bytes(*seen.sent_with_protocol_bytes), format_bytes(*seen.received_with_protocol_bytes));
   }
-  return text + fmt::format("  differs by at most {:.4f} %\n", 100 * largest_difference(pass.at("gpus")));
+  return text + fmt::format("  differs by at most {:.4f} %\n", 100 * largest_difference(pass));
 }
 
 }  // namespace
@@ -297,29 +282,29 @@ std::string counted_lines(const DistributedProgram& program, const Json& pass) {
 const GpuKernel* device_kernel(const KernelOptions& kernel) {
   if (!kernel.given()) return nullptr;
   const std::vector<const Kernel*> kernels = kernel.kernels({});
-  if (kernels.size() > 1 || !on_device(*kernels.front())) {
+  if (kernels.size() > 1 || !kernels.front()->on_gpu()) {
     throw BadInput("kernel", std::string(kernels.back()->name), "must be one of the GPU's with --gpus");
   }
   return &find_gpu_kernel(kernels.front()->name);
 }
 
 int bench_distributed(const CommandContext& context, const DeviceRuns& runs, int rounds) {
-  std::vector<std::vector<std::string>> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU",
-                                                 "of one GPU", "model", "launches", "link", "hidden"}};
-  const Json record = measure_each(context, runs, [&](const Measured& on) {
+  std::vector<Row> rows = {{"schedule", "pass", "tokens a GPU", "time", "TFLOP/s a GPU", "of one GPU",
+                            "model", "launches", "link", "hidden"}};
+  const DistributedRecord record = measure_each(context, runs, [&](const Measured& on) {
     OneDevice alone(find_gpu_kernel(on.ranks.kernel()), on.program.problem, on.program.direction,
                     runs.processes != nullptr ? device_of(*runs.processes) : 0);
     const Timed timed = time_program(on.program, on.ranks, alone, rounds);
     const RankTimeline model = model_of(on.program, runs, timed);
     rows.push_back(timed_row(on.program, timed, model));
-    return timed_json(on.program, on.ranks, timed, model);
+    return timed_pass(on.program, on.ranks, timed, model);
   });
   context.print(
-      describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n") +
-      fold_columns(rows, "  ", true) +
+      Output(describe(runs.problems.front()) + (runs.problems.size() > 1 ? " and other lengths\n" : "\n")) +
+      Table{.rows = rows, .indent = "  "} +
       "Of one GPU: its time with the whole problem over the GPUs' together, measured in turn. Model: "
       "the same as the timeline predicts it from one GPU's rate.\n");
-  context.write_json(record.dump(1) + "\n");
+  context.write_json(to_json_text(record));
   return kFine;
 }
 
@@ -329,13 +314,13 @@ int profile_distributed(const CommandContext& context, const DeviceRuns& runs) {
   if (!meter.lack().empty()) context.print("one source alone: " + meter.lack() + "\n");
   constexpr double kAllowed = 1e-3;  // of what the closed form says
   bool passed = true;
-  const Json record = measure_each(context, runs, [&](const Measured& on) {
-    const Json pass = count_program(on.program, on.options, on.ranks, meter);
+  const DistributedRecord record = measure_each(context, runs, [&](const Measured& on) {
+    const DistributedPass pass = count_program(on.program, on.options, on.ranks, meter);
     context.print(counted_lines(on.program, pass));
-    passed &= largest_difference(pass.at("gpus")) <= kAllowed;
+    passed &= largest_difference(pass) <= kAllowed;
     return pass;
   });
-  context.write_json(record.dump(1) + "\n");
+  context.write_json(to_json_text(record));
   return passed ? kFine : kCheckFailed;
 }
 

@@ -10,24 +10,22 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
-#include "distributed/devices/device_ranks.hpp"
 #include "gpu/registry/kernel_registry.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
-
 /// Neighbours of which all but the number is the same as one row: "0..7".
-std::vector<std::vector<std::string>> with_equals_joined(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::vector<std::string>> joined;
+std::vector<Row> with_equals_joined(const std::vector<Row>& rows) {
+  std::vector<Row> joined;
   for (auto first = rows.begin(); first != rows.end();) {
-    const auto differs = [&first](const std::vector<std::string>& row) {
-      return !std::equal(row.begin() + 1, row.end(), first->begin() + 1, first->end());
+    const auto differs = [&first](const Row& row) {
+      return !std::equal(row.begin() + 1, row.end(), first->begin() + 1, first->end(),
+                         [](const Cell& a, const Cell& b) { return a.text == b.text; });
     };
     const auto end = std::find_if(first, rows.end(), differs);
     joined.push_back(*first);
-    if (end - first > 1) joined.back().front() += ".." + (end - 1)->front();
+    if (end - first > 1) joined.back().front() = Cell(first->front().text + ".." + (end - 1)->front().text);
     first = end;
   }
   return joined;
@@ -122,31 +120,30 @@ GivenRates TypedRates::given() const {
 
 RankModel machine_ranks(const std::string& machine, const AttentionProblem& problem,
                         const std::vector<Direction>& directions, const GivenRates& given) {
-  std::vector<const Kernel*> kernels;
-  for (const std::string_view name : kRankKernels) kernels.push_back(&find_kernel(std::string(name)));
-  return rank_model(load_machine(machine), problem, directions, given, kernels);
+  return rank_model(load_machine(machine), problem, directions, given, rank_kernels());
 }
 
-std::string distributed_table(const ProgramAccount& account) {
+Output distributed_table(const ProgramAccount& account) {
   const auto& [program, rates, link, loads, timeline, even] = account;
   double mean = 0;
   for (const RankLoad& load : loads) mean += static_cast<double>(load.visible_pairs) / program.ranks;
-  std::vector<std::vector<std::string>> rows = {{"GPU", "link sent", "received", "operands", "buffers",
-                                                 "fp32 sums", "launches", "of mean work", "compute time",
-                                                 "link busy", "ends at"}};
+  std::vector<Row> rows = {{"GPU", "link sent", "received", "operands", "buffers", "fp32 sums", "launches",
+                            "of mean work", "compute time", "link busy", "ends at"}};
   for (const std::size_t r : listed_ranks(account)) {
     const RankLoad& load = loads[r];
     const RankTime& time = timeline.ranks[r];
-    rows.push_back({std::to_string(r), bytes(link[r].sent), bytes(link[r].received),
-                    bytes(load.operand_bytes), bytes(load.received_bytes), bytes(load.state_bytes),
-                    std::to_string(load.launches),
-                    mean > 0 ? percent_text(static_cast<double>(load.visible_pairs) / mean) : "-",
-                    format_seconds(time.attention_seconds + time.elementwise_seconds),
-                    format_seconds(time.link_seconds), format_seconds(time.end_seconds)});
+    const double of_mean = static_cast<double>(load.visible_pairs) / mean;
+    rows.push_back({std::to_string(r), in_bytes(link[r].sent), in_bytes(link[r].received),
+                    in_bytes(load.operand_bytes), in_bytes(load.received_bytes), in_bytes(load.state_bytes),
+                    as_count(load.launches), mean > 0 ? as_percent(of_mean) : Cell("-"),
+                    in_seconds(time.attention_seconds + time.elementwise_seconds),
+                    in_seconds(time.link_seconds), in_seconds(time.end_seconds)});
   }
+  const Table table{.rows = with_equals_joined(rows),
+                    .indent = "  ",
+                    .title = fmt::format("\n{}", to_string(program.direction)),
+                    .keys = {{"direction", to_string(program.direction)}}};
   std::string text =
-      fmt::format("\n{}\n", to_string(program.direction)) +
-      fold_columns(with_equals_joined(rows), "  ", true) +
       told(fmt::format("balance of the work {}; {} if all waited for the slowest in every step",
                        percent_text(even.overall), percent_text(even.lock_step))) +
       told(fmt::format(
@@ -161,29 +158,29 @@ std::string distributed_table(const ProgramAccount& account) {
     text += told(fmt::format("whatever the schedule, some GPU receives of Q, K, V and sends of O {} or more",
                              format_bytes(*least)));
   }
-  return text;
+  return Output(table) + text;
 }
 
-std::vector<std::string> comparison_heads() {
+Row comparison_heads() {
   return {"schedule",  "GPUs",      "pass",    "tokens a GPU",          "link sent",      "memory",
           "link busy", "predicted", "exposed", "of GPUs without links", "most is lost to"};
 }
 
-std::vector<std::string> comparison_row(const ProgramAccount& account) {
+Row comparison_row(const ProgramAccount& account) {
   const auto& [program, rates, link, loads, timeline, even] = account;
   const std::size_t r = account.busiest();
   const std::vector<LostShare> losses = largest_losses(timeline);
   return {
-      std::string(to_string(program.schedule)),
-      std::to_string(program.ranks),
-      std::string(to_string(program.direction)),
-      fmt::format("{:.0f}", static_cast<double>(program.problem.seqlen_k) / program.ranks),
-      bytes(link[r].sent),
-      bytes(loads[r].operand_bytes + loads[r].received_bytes + loads[r].state_bytes),
-      format_seconds(timeline.ranks[r].link_seconds),
-      format_seconds(timeline.seconds),
-      format_seconds(timeline.exposed_seconds),
-      percent_text(timeline.efficiency),
+      to_string(program.schedule),
+      as_count(program.ranks),
+      to_string(program.direction),
+      as_count(program.problem.seqlen_k / program.ranks),
+      in_bytes(link[r].sent),
+      in_bytes(loads[r].operand_bytes + loads[r].received_bytes + loads[r].state_bytes),
+      in_seconds(timeline.ranks[r].link_seconds),
+      in_seconds(timeline.seconds),
+      in_seconds(timeline.exposed_seconds),
+      as_percent(timeline.efficiency),
       losses.empty() ? "-" : fmt::format("{} {}", losses.front().cause, percent_text(losses.front().share))};
 }
 

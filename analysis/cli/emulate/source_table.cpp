@@ -3,7 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "analysis/cli/emulate/emulate.hpp"
-#include "analysis/cli/text_table.hpp"
+#include "analysis/cli/output.hpp"
 #include "analysis/report/sections/checks/emulated_lines.hpp"
 #include "common/number_format.hpp"
 
@@ -12,9 +12,14 @@ namespace {
 
 std::string lines_table(const EmulatedKernel& kernel) {
   constexpr std::size_t kMostText = 48;
-  std::vector<std::vector<std::string>> rows = emulated_rows(kernel);
-  for (std::vector<std::string>& row : rows) row.back() = row.back().substr(0, kMostText);
-  return align_told_columns(rows, "  ", {false, true, true, true, true, true, false, false});
+  constexpr std::size_t kFirstNumber = 1, kLastNumber = 5;
+  Table table{.indent = "  "};
+  for (std::vector<std::string>& row : emulated_rows(kernel)) {
+    row.back() = row.back().substr(0, kMostText);
+    Row& cells = table.rows.emplace_back(row.begin(), row.end());
+    for (std::size_t i = kFirstNumber; i <= kLastNumber; ++i) cells[i] = {row[i], row[i], ""};
+  }
+  return Output(table).text();
 }
 
 }  // namespace

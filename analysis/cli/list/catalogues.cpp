@@ -8,6 +8,7 @@
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
 #include "analysis/records/compare/record_diff.hpp"
+#include "analysis/records/record_schemas.hpp"
 #include "analysis/studies/bench_sweeps.hpp"
 #include "analysis/studies/model_shapes.hpp"
 #include "analysis/studies/study.hpp"
@@ -208,7 +209,40 @@ std::vector<Entry> list_log_levels() {
   return entries;
 }
 
+const std::vector<RecordSchema>& record_schemas() {
+  static const std::vector<RecordSchema> all = {
+      {"ceilings", ceilings_record_schema, "what `ceilings --json` writes"},
+      {"distributed", distributed_record_schema, "what commands with --gpus write with --json"},
+      {"machine", machine_schema, "what --machine FILE.json takes, without a base"},
+      {"run", run_record_schema,
+       "what `bench`, `profile --kernel`, `simulate`, `study`, `run` and `verify` write with --json"}};
+  return all;
+}
+
+std::vector<Entry> list_schemas() {
+  std::vector<Entry> entries;
+  for (const RecordSchema& schema : record_schemas()) entries.push_back({schema.name, "", schema.summary});
+  return entries;
+}
+
 }  // namespace
+
+const RecordSchema& find_schema(const std::string& name) {
+  std::vector<std::string> names;
+  for (const RecordSchema& schema : record_schemas()) {
+    if (schema.name == name) return schema;
+    names.push_back(schema.name);
+  }
+  throw unknown_name("schema", name, names);
+}
+
+std::vector<Entry> list_numbers(const std::string& machine) {
+  std::vector<Entry> entries;
+  for (const MachineNumber& number : numbers_of(load_machine(machine))) {
+    entries.push_back({number.field, fmt::format("{}, {}", number.value, number.kind), number.source});
+  }
+  return entries;
+}
 
 const std::vector<Catalogue>& catalogues() {
   static const std::vector<Catalogue> all = {
@@ -223,6 +257,7 @@ const std::vector<Catalogue>& catalogues() {
       {"models", list_models, "what --model takes"},
       {"problems", list_problems, "what --preset takes"},
       {"schedules", list_schedules, "what --schedule takes: how several GPUs share a problem"},
+      {"schemas", list_schemas, "JSON schemas of records: `list schemas run` prints one"},
       {"studies", list_studies, "what study takes"},
       {"sweeps", list_sweeps, "what bench --sweep takes"}};
   return all;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/records/json_fields.hpp"
+
 namespace tilescope::cli {
 
 struct Entry {
@@ -24,6 +26,18 @@ struct Catalogue {
   std::string_view summary;
   std::string note = "";  // on the columns of its table
 };
+
+/// The numbers of a machine, each with its kind and its source. @throws BadInput as load_machine
+std::vector<Entry> list_numbers(const std::string& machine);
+
+/// A file that has a list of fields.
+struct RecordSchema {
+  std::string name;
+  Json (*schema)();
+  std::string summary;
+};
+/// @throws UnknownName
+const RecordSchema& find_schema(const std::string& name);
 
 /// In the order of their names.
 const std::vector<Catalogue>& catalogues();

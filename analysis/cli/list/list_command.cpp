@@ -51,11 +51,26 @@ std::string entry_table(const std::vector<Entry>& entries) {
   return text;
 }
 
+/// One row an entry, for other tools.
+Table plain_table(const std::vector<Entry>& entries) {
+  Table table{.rows = {{"name"}}};
+  for (const auto& [heading, fact] : entries.front().columns) table.rows[0].emplace_back(heading);
+  if (entries.front().columns.empty()) table.rows[0].emplace_back("detail");
+  table.rows[0].emplace_back("summary");
+  for (const Entry& entry : entries) {
+    Row& row = table.rows.emplace_back(Row{entry.name});
+    for (const auto& [heading, fact] : entry.columns) row.emplace_back(fact);
+    if (entry.columns.empty()) row.emplace_back(entry.detail);
+    row.emplace_back(entry.summary);
+  }
+  return table;
+}
+
 /// The entries, and their columns as a table; of those that say yes of every entry a line is enough.
 std::string as_table(const Catalogue& catalogue, const std::vector<Entry>& entries) {
   if (entries.front().columns.empty()) return entry_table(entries);
   std::vector<std::string> common;
-  std::vector<std::vector<std::string>> facts(1 + entries.size());
+  TextRows facts(1 + entries.size());
   facts[0].emplace_back();
   for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].name);
   for (std::size_t c = 0; c < entries.front().columns.size(); ++c) {
@@ -68,7 +83,7 @@ std::string as_table(const Catalogue& catalogue, const std::vector<Entry>& entri
     facts[0].push_back(heading);
     for (std::size_t i = 0; i < entries.size(); ++i) facts[1 + i].push_back(entries[i].columns[c].second);
   }
-  std::string text = entry_table(entries) + "\n" + fold_columns(facts, "", false) + "\n";
+  std::string text = entry_table(entries) + "\n" + align_columns(facts) + "\n";
   const std::string all = common.empty() ? "" : fmt::format("All take: {}. ", fmt::join(common, ", "));
   return text + wrapped(all + std::string(catalogue.note));
 }
@@ -82,29 +97,51 @@ std::string as_json(const Catalogue& catalogue, const std::vector<Entry>& entrie
   return nlohmann::ordered_json{{catalogue.name, rows}}.dump(2) + "\n";
 }
 
+struct ListArguments {
+  std::string what, name;
+  bool wants_template = false;
+};
+
+int list(const ListArguments& arguments, const CommandContext& context) {
+  const bool machines = arguments.what == "machines";
+  if (arguments.wants_template) {
+    if (!machines) throw BadInput("--template", "given", "must stand with machines");
+    context.print(machine_template());
+    return kFine;
+  }
+  if (!arguments.name.empty() && arguments.what == "schemas") {
+    context.print(find_schema(arguments.name).schema().dump(2) + "\n");
+    return kFine;
+  }
+  if (!arguments.name.empty() && !machines)
+    throw BadInput("list argument", "'" + arguments.name + "'", "must stand with machines or schemas");
+  const Catalogue catalogue =
+      arguments.name.empty() ? find_catalogue(arguments.what) : Catalogue{arguments.name, nullptr, ""};
+  const std::vector<Entry> entries =
+      arguments.name.empty() ? catalogue.entries() : list_numbers(arguments.name);
+  context.print(context.format == TableFormat::text ? Output(as_table(catalogue, entries))
+                                                    : plain_table(entries));
+  context.write_json(as_json(catalogue, entries));
+  return kFine;
+}
+
 }  // namespace
 
 void add_list_command(CLI::App& app, CommandContext& context) {
-  const auto what = std::make_shared<std::string>();
-  const auto wants_template = std::make_shared<bool>(false);
-  CLI::App& command =
-      add_command(app, context, "list", "the names that options take", [what, wants_template, &context] {
-        if (*wants_template) {
-          if (*what != "machines") throw BadInput("--template", "given", "must stand with machines");
-          context.print(machine_template());
-          return kFine;
-        }
-        const Catalogue& catalogue = find_catalogue(*what);
-        const std::vector<Entry> entries = catalogue.entries();
-        context.print(as_table(catalogue, entries));
-        context.write_json(as_json(catalogue, entries));
-        return kFine;
-      });
+  const auto arguments = std::make_shared<ListArguments>();
+  CLI::App& command = add_command(app, context, "list", "the names that options take",
+                                  [arguments, &context] { return list(*arguments, context); });
   std::string choices;
   for (const Catalogue& catalogue : catalogues()) choices += (choices.empty() ? "" : "|") + catalogue.name;
-  add_value(command, "what", *what, choices, "which names; without it, what there is to list");
-  command.add_flag("--template", *wants_template, "of machines: a file to fill in, for --machine FILE.json");
-  show_examples(command, {{"list kernels", "what each can"}, {"list machines --json -", "as JSON"}});
+  add_value(command, "what", arguments->what, choices, "which names; without it, what there is to list");
+  add_value(command, "name", arguments->name, "NAME",
+            "of machines: the numbers of one, and where each comes from; of schemas: one");
+  command.add_flag("--template", arguments->wants_template,
+                   "of machines: a file to fill in, for --machine FILE.json");
+  add_format_option(command, context);
+  show_examples(command, {{"list kernels", "what each can"},
+                          {"list machines h200", "the numbers of a machine, with their sources"},
+                          {"list machines --json -", "as JSON"}});
 }
 
 }  // namespace tilescope::cli

@@ -15,7 +15,8 @@ constexpr KernelChoiceOption kChoices[] = {
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.tile = parse_tile(field, value);
      }},
-    {"backward", "split|fused|rows|joined|ordered", "order of the backward pass; default: the kernel's first",
+    {"backward", "split|fused|q-outer|single-launch|ordered",
+     "order of the backward pass; default: the kernel's first",
      [](KernelChoices& choices, const std::string&, const std::string& value) {
        choices.backward = parse_backward_order(value);
      }},
@@ -136,7 +137,8 @@ ProgramOptions KernelOptions::tuned_options(const Kernel& kernel, const Attentio
   const ProgramOptions own = options;
   options = read_tile_table(path).apply(kernel.name, problem, device->name, options,
                                         [&](PassName pass) { return kernel.pass_choices(problem, pass); });
-  if (options.backward == BackwardOrder::joined) {  // in one launch, which has the kernel's own tiles alone
+  if (options.backward ==
+      BackwardOrder::single_launch) {  // in one launch, which has the kernel's own tiles alone
     for (const PassName pass : {PassName::dkdv, PassName::dq}) options[pass] = own[pass];
   }
   return told(options == own ? "the kernel's own; " + path + " prefers none for " + device->name

@@ -89,6 +89,12 @@ double parse_number(const std::string& field, std::string_view text) {
   return read_or_refuse<double>(field, text, "must be a number");
 }
 
+bool parse_yes(const std::string& field, std::string_view text) {
+  if (text == "yes" || text == "1" || text == "true") return true;
+  if (text == "no" || text == "0" || text == "false") return false;
+  throw BadInput(field, "'" + std::string(text) + "'", "must be yes or no");
+}
+
 TileShape parse_tile(const std::string& field, std::string_view text) {
   const auto sides = read_pair(text, 'x');
   const auto bad = [](std::int64_t rows) { return rows < 1 || rows > 4096; };

@@ -52,6 +52,8 @@ std::uint64_t parse_unsigned(const std::string& field, std::string_view text);
 /// @throws BadInput unless all of `text` is a number. "inf" and "nan" are numbers here: who needs a finite
 /// one says so.
 double parse_number(const std::string& field, std::string_view text);
+/// "yes", "no"; also as "1" and "0", "true" and "false". @throws BadInput
+bool parse_yes(const std::string& field, std::string_view text);
 /// "128x64". @throws BadInput unless both sides are integers in 1 ... 4096
 TileShape parse_tile(const std::string& field, std::string_view text);
 /// "128,-1": two integers. @throws BadInput

@@ -162,6 +162,12 @@ AttentionProblem ProblemOptions::base() const {
     return kDefaultProblem;
   }
   if (preset) throw BadInput("model", *model, "must stand without --preset");
+  for (const char* const of_the_model : {"heads", "heads_kv", "head_dim"}) {
+    if (const std::string* const value = text(of_the_model)) {
+      throw BadInput(flag_of(of_the_model), *value,
+                     "must stand without --model, whose layer has its own; --tp N shares its heads out");
+    }
+  }
   constexpr std::int64_t kPrompt = 8192;
   const std::string* const seqlen = text("seqlen");
   return layer_problem(find_model(*model), tp ? parse_integer("tp", *tp) : 1, 1,
@@ -169,8 +175,7 @@ AttentionProblem ProblemOptions::base() const {
 }
 
 const ModelShape* ProblemOptions::model() const {
-  const bool other = text("heads") || text("heads_kv") || text("head_dim");
-  return text("model") && !other ? &find_model(*text("model")) : nullptr;
+  return text("model") ? &find_model(*text("model")) : nullptr;
 }
 
 AttentionProblem ProblemOptions::problem() const {

@@ -56,8 +56,7 @@ class ProblemOptions {
   AttentionProblem problem_of(AttentionProblem shapes) const;
   /// What --pass asks for; forward without it. @throws BadInput
   std::vector<Direction> directions() const;
-  /// The model that --model named, of which the problem is one layer on one device; null without it, and
-  /// where other options changed the layer's heads.
+  /// The model that --model named, of which the problem is one layer on one device; null without it.
   const ModelShape* model() const;
   bool pass_given() const { return pass_.has_value(); }
   bool dtype_given() const { return text("dtype") != nullptr; }

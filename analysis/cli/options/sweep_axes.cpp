@@ -58,26 +58,23 @@ Axis choice_axis(const KernelChoiceOption& choice) {
 }
 
 std::vector<Axis> make_axes() {
-  std::vector<Axis> axes = {problem_axis("seqlen"),
-                            {"seqlen_q",  // which --seqlen-q sets of the keys, too
-                             [](Draft& draft, const std::string& field, const std::string& value) {
-                               draft.point.problem.seqlen_q = parse_integer(field, value);
-                             }},
-                            problem_axis("seqlen_k"),
-                            problem_axis("batch"),
-                            problem_axis("head_dim"),
-                            problem_axis("heads"),
-                            problem_axis("heads_kv"),
-                            {"group", set_derived<&Draft::group>},
-                            {"tokens", set_derived<&Draft::tokens>},
-                            {"hidden", set_derived<&Draft::hidden>},
-                            {"causal",
-                             [](Draft& draft, const std::string& field, const std::string& value) {
-                               if (value != "yes" && value != "no")
-                                 throw BadInput(field, value, "must be yes or no");
-                               draft.point.problem.causal = value == "yes";
-                             }},
-                            problem_axis("dtype")};
+  std::vector<Axis> axes = {
+      problem_axis("seqlen"),
+      {"seqlen_q",  // which --seqlen-q sets of the keys, too
+       [](Draft& draft, const std::string& field, const std::string& value) {
+         draft.point.problem.seqlen_q = parse_integer(field, value);
+       }},
+      problem_axis("seqlen_k"),
+      problem_axis("batch"),
+      problem_axis("head_dim"),
+      problem_axis("heads"),
+      problem_axis("heads_kv"),
+      {"group", set_derived<&Draft::group>},
+      {"tokens", set_derived<&Draft::tokens>},
+      {"hidden", set_derived<&Draft::hidden>},
+      {"causal", [](Draft& draft, const std::string& field,
+                    const std::string& value) { draft.point.problem.causal = parse_yes(field, value); }},
+      problem_axis("dtype")};
   for (const KernelChoiceOption& choice : kernel_choice_options()) axes.push_back(choice_axis(choice));
   return axes;
 }

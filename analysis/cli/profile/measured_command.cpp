@@ -170,28 +170,33 @@ std::optional<double> mean_of(const KernelRecord& record, const KernelGroup& gro
 
 }  // namespace
 
-std::string kernel_table(const KernelRecord& record) {
+Output kernel_table(const KernelRecord& record) {
   constexpr std::size_t kNameLength = 100;
-  std::vector<std::vector<std::string>> table = {
-      {"", "launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write", "time", "grid", "block"}};
+  std::vector<Row> table = {
+      {"kernel", "launches", "SM<-L2", "SM->L2", "DRAM read", "DRAM write", "time", "grid", "block"}};
   const std::vector<std::string> asked = asked_for(record.metrics);
-  std::vector<std::vector<std::string>> counted = {{"kernel", "asked for", "mean"}};
+  std::vector<Row> counted = {{"kernel", "asked for", "mean"}};
   for (const KernelGroup& group : group_launches(record.kernels)) {
-    std::vector<std::string> row = {group.name.substr(0, kNameLength), std::to_string(group.launches)};
-    for (const char* metric : kTrafficColumns) row.push_back(mean_bytes_text(group, metric));
+    Row row = {group.name.substr(0, kNameLength), as_count(group.launches)};
+    for (const char* metric : kTrafficColumns) {
+      const auto mean = group.measured.find(metric);
+      row.push_back(mean == group.measured.end() ? Cell("-") : in_bytes(mean->second));
+    }
     const auto seconds = median_seconds(record.kernels, group);
-    row.push_back(seconds ? format_seconds(*seconds) : "-");
+    row.push_back(seconds ? in_seconds(*seconds) : Cell("-"));
     row.push_back(fmt::format("{}", fmt::join(group.launch.grid, "x")));
     row.push_back(fmt::format("{}", fmt::join(group.launch.block, "x")));
     table.push_back(std::move(row));
     for (const std::string& name : asked) {
       const std::optional<double> mean = mean_of(record, group, name);
-      counted.push_back(
-          {short_kernel_name(group.name).substr(0, 40), name, mean ? fmt::format("{}", *mean) : "-"});
+      counted.push_back({short_kernel_name(group.name).substr(0, 40), name,
+                         mean ? as_number(fmt::format("{}", *mean), *mean) : Cell("-")});
     }
   }
-  const std::string text = "Means over a kernel's launches, median time:\n\n" + align_below(table);
-  return asked.empty() ? text : text + "\n" + align_columns(counted, "", {false, false, true});
+  Output output = "Means over a kernel's launches, median time:\n\n";
+  output += Table{.rows = table, .layout = Table::Layout::below};
+  if (!asked.empty()) output += Output("\n") + Table{counted};
+  return output;
 }
 
 std::string conclusion(const KernelRecord& record) {

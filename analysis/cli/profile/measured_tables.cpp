@@ -57,22 +57,21 @@ std::vector<Boundary> boundaries(const PassRecord& pass) {
   };
 }
 
-std::string bytes(const Bytes& count) { return count ? format_bytes(static_cast<double>(*count)) : "-"; }
+Cell bytes(const Bytes& count) { return count ? in_bytes(*count) : Cell("-"); }
 
 /// "+0.012 %": near 1 a ratio would hide what is looked for.
-std::string off_by(const Bytes& over, const Bytes& under) {
+Cell off_by(const Bytes& over, const Bytes& under) {
+  if (!over || !under || (*under == 0 && *over != 0)) return "-";
+  const double off = *under == 0 ? 0 : static_cast<double>(*over) / static_cast<double>(*under) - 1;
+  return as_number(fmt::format("{:+.3f} %", 100 * off), off);
+}
+
+Cell ratio(const Bytes& over, const Bytes& under) {
   if (!over || !under) return "-";
-  if (*under == 0) return *over == 0 ? "+0.000 %" : "-";
-  return fmt::format("{:+.3f} %", 100 * (static_cast<double>(*over) / static_cast<double>(*under) - 1));
+  return as_ratio(static_cast<double>(*over), static_cast<double>(*under));
 }
 
-std::string ratio(const Bytes& over, const Bytes& under) {
-  if (!over || !under || *under == 0) return "-";
-  return format_ratio(static_cast<double>(*over) / static_cast<double>(*under));
-}
-
-void add_rows(std::vector<std::vector<std::string>>& rows, const std::string& title,
-              const std::vector<Boundary>& all) {
+void add_rows(std::vector<Row>& rows, const std::string& title, const std::vector<Boundary>& all) {
   for (const Boundary& b : all) {
     rows.push_back({&b == &all.front() ? title : "", b.title, bytes(b.closed_form), bytes(b.simulated),
                     bytes(b.measured), off_by(b.measured, b.closed_form), off_by(b.measured, b.simulated),
@@ -96,10 +95,9 @@ TileShape tile_of_most_work(const RunEntry& run, Direction direction) {
 
 }  // namespace
 
-std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
-                           const Machine& machine) {
-  std::vector<std::vector<std::string>> rows = {{"pass", "boundary", "closed form", "simulated", "measured",
-                                                 "/ closed", "/ simul.", "/ must", "/ bound"}};
+Table measured_table(const RunEntry& run, Direction direction, Algorithm algorithm, const Machine& machine) {
+  std::vector<Row> rows = {{"pass", "boundary", "closed form", "simulated", "measured", "/ closed form",
+                            "/ simulated", "x must", "x lower bound"}};
   const PassRecord total = direction_total(run, direction).value();
   std::vector<Boundary> whole = boundaries(total);
   whole[0].lower_bound = read_bound(run.problem, direction, algorithm, sm_memory(machine)).bytes();
@@ -109,55 +107,62 @@ std::string measured_table(const RunEntry& run, Direction direction, Algorithm a
     if (pass.direction == direction && !is_whole) add_rows(rows, pass.name, boundaries(pass));
   }
   add_rows(rows, std::string(to_string(direction)), whole);
-  return align_columns(rows, "  ", {false, false, true, true, true, true, true, true, true});
+  return {
+      .rows = rows, .indent = "  ", .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}}};
 }
 
-std::string counter_table(const RunEntry& run, Direction direction, const std::string& metrics) {
-  std::vector<std::vector<std::string>> rows = {{"pass", "counter", "counted"}};
+Output counter_table(const RunEntry& run, Direction direction, const std::string& metrics) {
+  std::vector<Row> rows = {{"pass", "counter", "counted"}};
   for (const PassRecord& pass : run.passes) {
     if (pass.direction != direction) continue;
     std::istringstream names(metrics);
     for (std::string name; std::getline(names, name, ',');) {
       const auto counter = pass.counters.find(name);
       if (counter == pass.counters.end()) continue;
-      rows.push_back({pass.name, name,
-                      std::visit([](auto value) { return fmt::format("{}", value); }, counter->second)});
+      rows.push_back(
+          {pass.name, name,
+           std::visit([](auto value) { return as_number(fmt::format("{}", value), double(value)); },
+                      counter->second)});
     }
   }
-  return rows.size() == 1 ? "" : align_columns(rows, "  ", {false, false, true});
+  if (rows.size() == 1) return {};
+  return Table{.rows = rows, .indent = "  ", .keys = {{"kernel", run.kernel}}};
 }
 
-std::string time_table(const RunEntry& run, Direction direction) {
-  std::vector<std::vector<std::string>> rows = {
+Table time_table(const RunEntry& run, Direction direction) {
+  std::vector<Row> rows = {
       {"pass", "median", "noise", "samples", "rate", "SM clock", "CTAs", "threads", "registers", "shared"}};
   for (const PassRecord& pass : run.passes) {
     if (pass.direction != direction || !pass.time) continue;
     const TimeRecord& time = *pass.time;
-    std::vector<std::string> row = {
+    Row row = {
         pass.name,
-        format_seconds(time.median_s),
-        fmt::format("{:.1f} %", 100 * time.noise),
-        fmt::format("{}", time.samples_s.size()),
-        rate(pass.flops, time.median_s),
-        time.sm_clock_hz ? fmt::format("{:.0f} MHz", 1e-6 * *time.sm_clock_hz) : "-"};
+        in_seconds(time.median_s),
+        as_percent(time.noise),
+        as_count(static_cast<std::int64_t>(time.samples_s.size())),
+        pass.flops > 0 ? in_flops_per_second(static_cast<double>(pass.flops) / time.median_s) : Cell("-"),
+        time.sm_clock_hz
+            ? as_number(fmt::format("{:.0f} MHz", 1e-6 * *time.sm_clock_hz), *time.sm_clock_hz, "Hz")
+            : Cell("-")};
     if (pass.launch) {
       const auto count = [](const std::array<std::int64_t, 3>& sides) {
-        return fmt::format("{}", sides[0] * sides[1] * sides[2]);
+        return as_count(sides[0] * sides[1] * sides[2]);
       };
       const auto known = [](const std::optional<std::int64_t>& value) {
-        return value ? fmt::format("{}", *value) : std::string("-");
+        return value ? as_count(*value) : Cell("-");
       };
       row.insert(row.end(), {count(pass.launch->grid), count(pass.launch->block),
                              known(pass.launch->registers), known(pass.launch->shared_bytes)});
     }
     rows.push_back(std::move(row));
   }
-  return align_columns(rows, "  ", {false, true, true, true, true, true, true, true, true, true});
+  return {
+      .rows = rows, .indent = "  ", .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}}};
 }
 
-std::string sweep_table(const std::vector<RunEntry>& runs) {
-  std::vector<std::vector<std::string>> rows = {{"", "SM<-L2", "/ closed", "SM->L2", "/ closed", "DRAM read",
-                                                 "/ simul.", "/ must", "DRAM write", "time"}};
+Table sweep_table(const std::vector<RunEntry>& runs) {
+  std::vector<Row> rows = {{"run", "SM<-L2", "/ closed", "SM->L2", "/ closed", "DRAM read", "/ simul.",
+                            "x must", "DRAM write", "time"}};
   for (const RunEntry& run : runs) {
     for (const Direction direction : {Direction::forward, Direction::backward}) {
       const std::optional<PassRecord> total = direction_total(run, direction);
@@ -170,10 +175,10 @@ std::string sweep_table(const std::vector<RunEntry>& runs) {
                       bytes(b[0].measured), off_by(b[0].measured, b[0].closed_form), bytes(b[1].measured),
                       off_by(b[1].measured, b[1].closed_form), bytes(b[2].measured),
                       off_by(b[2].measured, b[2].simulated), ratio(b[2].measured, b[2].compulsory),
-                      bytes(b[3].measured), total->time ? format_seconds(total->time->median_s) : "-"});
+                      bytes(b[3].measured), total->time ? in_seconds(total->time->median_s) : Cell("-")});
     }
   }
-  return align_below(rows);
+  return {.rows = rows, .title = "", .layout = Table::Layout::below};
 }
 
 }  // namespace tilescope::cli

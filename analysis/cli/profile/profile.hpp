@@ -123,7 +123,7 @@ void profile_timeline(const TimelineOptions& options, const std::function<void()
 void plot_timeline(const TimelineOptions& options, const CommandContext& context);
 
 /// One line a kernel and grid: means over its launches, and then of the counters that were asked for by name.
-std::string kernel_table(const KernelRecord& record);
+Output kernel_table(const KernelRecord& record);
 /// How it was measured, and what is missing.
 std::string conclusion(const KernelRecord& record);
 /// Prints declared against measured and writes the record. @returns the exit code
@@ -140,17 +140,16 @@ int compare_with_ncu(const NcuArguments& arguments, const std::string& filter, c
 /// A line for each pass and boundary, and for their sum: bytes, and what was measured over the closed form,
 /// over the compulsory floor and, where the direction is whole, over the lower bound on `machine`. The run
 /// has passes of that direction.
-std::string measured_table(const RunEntry& run, Direction direction, Algorithm algorithm,
-                           const Machine& machine);
+Table measured_table(const RunEntry& run, Direction direction, Algorithm algorithm, const Machine& machine);
 
 /// The counters that `metrics`, as choose_metrics takes them, asks for by CUPTI's own names; empty where
 /// there are none.
-std::string counter_table(const RunEntry& run, Direction direction, const std::string& metrics);
+Output counter_table(const RunEntry& run, Direction direction, const std::string& metrics);
 
 /// A line for each pass: time, rate and launch.
-std::string time_table(const RunEntry& run, Direction direction);
+Table time_table(const RunEntry& run, Direction direction);
 
 /// A line for each direction of each run.
-std::string sweep_table(const std::vector<RunEntry>& runs);
+Table sweep_table(const std::vector<RunEntry>& runs);
 
 }  // namespace tilescope::cli

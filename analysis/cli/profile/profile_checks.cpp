@@ -136,14 +136,15 @@ int compare_with_ncu(const NcuArguments& arguments, const std::string& filter,
 }
 
 int report_self_test(const SelfTest& test, const CommandContext& context) {
-  std::vector<std::vector<std::string>> table = {{"kernel", "metric", "declared", "measured", "off by", ""}};
+  std::vector<Row> table = {{"kernel", "metric", "declared", "measured", "off by", ""}};
   auto checks = nlohmann::ordered_json::array();
   bool holds = true;
   for (const CalibrationCheck& check : test.checks) {
     holds &= check.holds;
-    table.push_back({check.kernel, check.metric, fmt::format("{}", check.declared),
-                     fmt::format("{:.0f}", check.measured), fmt::format("{:.3f} %", 100 * check.deviation),
-                     check.holds ? "" : "FAILS"});
+    table.push_back({check.kernel, check.metric,
+                     as_number(fmt::format("{}", check.declared), double(check.declared)),
+                     as_number(fmt::format("{:.0f}", check.measured), check.measured),
+                     as_percent(check.deviation, 3), check.holds ? "" : "FAILS"});
     checks.push_back({{"kernel", check.kernel},
                       {"metric", check.metric},
                       {"declared", check.declared},
@@ -151,7 +152,7 @@ int report_self_test(const SelfTest& test, const CommandContext& context) {
                       {"deviation", check.deviation},
                       {"holds", check.holds}});
   }
-  context.print(align_columns(table, "", {false, false, true, true, true}));
+  context.print(Table{table});
   context.print(fmt::format("{} ({}), {} passes; each within {:g} % of the bytes that its kernel moves: {}\n",
                             test.device, test.chip, test.passes, 100 * kSelfTestTolerance,
                             holds ? "yes" : "NO"));

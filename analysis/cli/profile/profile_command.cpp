@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/commands/explained.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -28,6 +29,7 @@ struct ProfileArguments {
   TimelineOptions timeline;
   std::string l2 = "cold";
   bool self_test = false;
+  bool explain = false;
   NcuArguments ncu;
 };
 
@@ -135,6 +137,29 @@ int profile_own_kernels(ProfileArguments& arguments, L2State l2, const CommandCo
   return kFine;
 }
 
+/// --explain: what explains the command's kernels by the problem.
+std::string explained_by(const ProblemOptions& problem, const KernelRecord& record,
+                         const CommandContext& context) {
+  ExplainInput input;
+  input.problem = problem.problem();
+  input.directions =
+      problem.pass_given() ? problem.directions() : std::vector{Direction::forward, Direction::backward};
+  return explained(explain_record(context.argv, "the command", record, {}, std::move(input)),
+                   AnswerFormat::text);
+}
+
+void require_explainable(ProfileArguments& arguments) {
+  if (arguments.command.words.empty() || arguments.kernels.kernel.given() ||
+      arguments.kernels.sweep.given() || !arguments.kernels.problem.shape_given()) {
+    throw BadInput(
+        "--explain", "given",
+        "must stand with a command and with the problem that it computes, as in: tilescope profile "
+        "--explain --heads 16 --seqlen 4k --head-dim 128 --dtype fp16 -- python3 script.py");
+  }
+  if (arguments.command.request.metrics == ProfileRequest{}.metrics)
+    arguments.command.request.metrics = "traffic,causes";
+}
+
 /// Every kernel that the command launches. @return the command's exit code
 int profile_command(const ProfileArguments& arguments, const CommandContext& context) {
   require_countable(arguments.command);
@@ -145,6 +170,9 @@ int profile_command(const ProfileArguments& arguments, const CommandContext& con
   if (nothing_measured && !told.messages.empty()) told.messages.erase(told.messages.begin());  // told below
   context.print(conclusion(told));
   context.write_json(to_json_text(record));
+  if (arguments.explain && !record.kernels.empty()) {
+    context.print("\n" + explained_by(arguments.kernels.problem, record, context));
+  }
   if (nothing_measured) {
     fmt::print(stderr, "tilescope: no kernel was measured{}\n",
                record.messages.empty() ? "" : ": " + record.messages.front());
@@ -167,8 +195,9 @@ int run_profile(ProfileArguments& arguments, const CommandContext& context) {
                    "must follow --, as in: tilescope profile -- python3 script.py; or --kernel must name a "
                    "kernel of TileScope");
   }
+  if (arguments.explain) require_explainable(arguments);
   require_known_metrics(arguments.command.request.metrics);
-  if (arguments.kernels.given()) return profile_own_kernels(arguments, l2, context);
+  if (arguments.kernels.given() && !arguments.explain) return profile_own_kernels(arguments, l2, context);
   if (!arguments.timeline.plot.empty()) return timeline_of_command(arguments, context);
   arguments.command.request.l2 = l2;
   return profile_command(arguments, context);
@@ -190,6 +219,8 @@ void add_choice_options(ProfileArguments& arguments, CLI::App& command) {
               "matching launches to measure; default all");
   add_value(command, "--replay", arguments.command.replay, "kernel|application",
             "what to repeat for counters that need several passes (kernel)");
+  command.add_flag("--explain", arguments.explain,
+                   "say at once what explains the command's kernels, by the problem options");
   command.add_flag("--time", arguments.command.time,
                    "run the command a second time, without counters, for times");
 }
@@ -242,6 +273,7 @@ void add_profile_command(CLI::App& app, CommandContext& context) {
        "--launches", "--placements", "--cta-progress", "--l2", "--metrics", "--timeline", "--self-test"},
       true);
   add_value(command, "command", arguments->command.words, "-- COMMAND", "what to run, after --");
+  add_format_option(command, context);
   show_examples(
       command,
       {{"profile --metrics traffic --json k.json -- python3 script.py", "bytes of every kernel of a script"},

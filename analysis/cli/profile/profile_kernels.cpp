@@ -27,11 +27,11 @@ std::vector<Direction> taken_directions(const ProfileKernelOptions& arguments, c
   std::vector<Direction> taken;
   for (const Direction direction : arguments.problem.directions()) {
     auto reason = job.kernel->row.refusal(job.problem, direction, job.options);
-    if (!reason && direction == Direction::backward && job.options.backward == BackwardOrder::joined) {
+    if (!reason && direction == Direction::backward && job.options.backward == BackwardOrder::single_launch) {
       const char* const why =
           "launches two passes at once, and passes are measured one by one; bench times it";
-      if (!arguments.sweep.given()) throw BadInput("backward", "joined", why);
-      reason = std::string("joined ") + why;
+      if (!arguments.sweep.given()) throw BadInput("backward", "single-launch", why);
+      reason = std::string("single-launch ") + why;
     }
     if (!reason) {
       taken.push_back(direction);
@@ -276,15 +276,17 @@ int profile_kernels(ProfileKernelOptions& arguments, const std::string& metrics,
   }
   context.print(how_measured(profiler, metrics, l2, counted));
   if (arguments.sweep.given()) {
-    context.print("\n" + sweep_table(record.runs));
+    context.print("\n");
+    context.print(sweep_table(record.runs));
     for (const std::string& reason : plan.left_out) context.print("left out: " + reason + "\n");
   } else {
     for (std::size_t i = 0; i < record.runs.size(); ++i) {
       for (const Direction direction : plan.jobs[i].directions) {
-        context.print(fmt::format(
-            "\n{}, {}\n{}\n{}{}", plan.jobs[i].title(), to_string(direction),
-            measured_table(record.runs[i], direction, plan.jobs[i].kernel->row.algorithm, machine),
-            counter_table(record.runs[i], direction, metrics), time_table(record.runs[i], direction)));
+        const RunEntry& run = record.runs[i];
+        Table measured = measured_table(run, direction, plan.jobs[i].kernel->row.algorithm, machine);
+        measured.title = fmt::format("\n{}, {}", plan.jobs[i].title(), to_string(direction));
+        context.print(Output(measured) + "\n" + counter_table(run, direction, metrics) +
+                      time_table(run, direction));
       }
     }
   }

@@ -61,19 +61,19 @@ std::optional<PassRecord> measured_pass(PassRunner& runner, std::size_t index, D
 constexpr const char* kHeads[] = {"kernel",         "pass",       "problem",  "tile",    "CTAs an SM", "step",
                                   "younger's rate", "rate alone", "steps CV", "TPCs CV", "clocks CV"};
 
-std::vector<std::string> progress_row(const RunEntry& run, const PassRecord& pass) {
+Row progress_row(const RunEntry& run, const PassRecord& pass) {
   const auto& [ctas_per_sm, step_cycles, rates] = *pass.progress;
   return {run.kernel,
           pass.name,
           describe(run.problem),
           fmt::format("{}x{}", pass.tile.block_m, pass.tile.block_n),
-          std::to_string(ctas_per_sm),
-          step_cycles > 0 ? fmt::format("{:.0f} cycles", step_cycles) : "-",
-          fmt::format("{:.3f}", rates.younger_rate),
-          fmt::format("{:.3f}", rates.alone_rate),
-          fmt::format("{:.1f} %", 100 * rates.step_cv),
-          fmt::format("{:.3f} %", 100 * rates.tpc_cv),
-          fmt::format("{:.3f} %", 100 * rates.clock_cv)};
+          as_count(ctas_per_sm),
+          step_cycles > 0 ? as_number(fmt::format("{:.0f} cycles", step_cycles), step_cycles) : Cell("-"),
+          as_number(fmt::format("{:.3f}", rates.younger_rate), rates.younger_rate),
+          as_number(fmt::format("{:.3f}", rates.alone_rate), rates.alone_rate),
+          as_percent(rates.step_cv),
+          as_percent(rates.tpc_cv, 3),
+          as_percent(rates.clock_cv, 3)};
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
   record.machine.chip = device.chip.name();
   record.machine.cuda = device.driver;
   record.machine.source = "the driver of this machine";
-  std::vector<std::vector<std::string>> table;
+  std::vector<Row> table;
   table.emplace_back(std::begin(kHeads), std::end(kHeads));
   Progress progress(context, "measuring", static_cast<std::int64_t>(plan.jobs.size()));
   for (const Job& job : plan.jobs) {
@@ -111,8 +111,7 @@ int profile_progress(ProfileKernelOptions& arguments, const CommandContext& cont
     record.runs.push_back(std::move(run));
   }
   arguments.rows.note_in(record.runs);
-  context.print(
-      align_columns(table, "", {false, false, false, true, true, true, true, true, true, true, true}));
+  context.print(Table{table});
   context.write_record(record);
   return kFine;
 }

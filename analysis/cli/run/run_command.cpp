@@ -10,6 +10,7 @@
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/distributed/distributed.hpp"
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/cli/options/parse_text.hpp"
@@ -167,6 +168,15 @@ int run(const CommandContext& context, const RunOptions& options) {
   // Here only to refuse it before the work: what is interrupted leaves no folder.
   { const CreatedFolders tried = require_writable_folder("out", *options.out); }
 
+  if (!plan.kernel->on_gpu() && !options.gpus.given()) {
+    context.print(
+        announcement("run", plan.problem, plan.directions.back(), [&plan](const AttentionProblem& small) {
+          TensorSet tensors(small);
+          fill_random_inputs(tensors, plan.directions.back(), plan.kind);
+          for (const Direction direction : plan.directions)
+            plan.kernel->run(plan.options, direction, tensors, nullptr);
+        }));
+  }
   const Progress progress(context, what);
   TensorSet tensors(plan.problem);
   load_inputs(context, plan.files, tensors);

@@ -4,6 +4,7 @@
 
 #include <CLI/App.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,14 +32,15 @@ struct SimulateArguments {
   Shard shard;
   GpuOptions gpus;
   std::optional<std::string> link_rate, flop_rate;
-  std::string machine = kDefaultMachine;
-  std::vector<std::string> compare;
+  std::vector<std::string> machine, compare;
   std::string pages = "contiguous";
   std::optional<std::string> l2_bytes, ctas_per_sm, sram_bytes;
   std::string record;
+  std::string program;
   bool closed_form_only = false;
   bool curve = false;
   bool detail = false;
+  bool explain_model = false;
   bool tune_bytes = false;
   bool dry_run = false;
 
@@ -49,15 +51,24 @@ struct SimulateArguments {
   AttentionProblem simulated_problem() const;
   /// Those of --machine, with commas between them, and of --compare.
   std::vector<Machine> machines() const;
+  /// @throws BadInput where there are several, which option `with` does not take
+  std::string one_machine(const char* with) const;
   /// @throws BadInput for what one of the machines cannot be
   SimulationOptions simulation_options(const std::vector<Machine>& machines) const;
 };
 
+/// A tile program's text as a row beside the kernels.
+struct ProgramKernel {
+  std::string name;
+  Kernel row;
+};
+
 struct SimulateJob {
   const Kernel* kernel = nullptr;
-  AttentionProblem problem;
+  AttentionProblem problem = {};
   const Machine* machine = nullptr;
-  std::vector<PlannedPass> passes;
+  std::vector<PlannedPass> passes = {};
+  std::shared_ptr<const ProgramKernel> program = nullptr;  // what `kernel` is, where a text is simulated
 };
 
 /// @throws BadInput where a kernel refuses the problem in some direction, or counts overflow
@@ -90,7 +101,7 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
 /// Those of this process, where --shard says that there are others.
 std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& shard, bool curve);
 
-/// Says what takes a minute or more before it begins.
+/// Says what takes kWorthSaying or longer before it begins.
 std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
 
 /// --dry-run: each run and how long it may take.
@@ -98,7 +109,9 @@ std::string plan_text(const std::vector<SimulateJob>& jobs, const SimulationOpti
 
 /// Why jobs could not run as simulated, or not at the machine's full rates: lines that open with "warning: ",
 /// of many the first few; none where they could.
-std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how);
+/// @param timed  whether time bounds are printed, of which a small grid makes little
+std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how,
+                          bool timed = true);
 
 /// --tune-bytes: which tiles, orders and scans move least, at either boundary. @return an ExitCode
 int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const CommandContext& context);
@@ -108,10 +121,10 @@ int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const
 /// @return an ExitCode @throws BadInput where --json names the record itself
 int simulate_record(const SimulateArguments& arguments, const CommandContext& context);
 
-/// Kernels, or machines, side by side: a block for each direction with a line for each run, all of one
-/// problem.
-/// @param machines  those that were simulated, with the ceilings to judge by
-std::string comparison_table(const std::vector<RunEntry>& runs, const std::vector<Machine>& machines);
+/// A block for each direction with a line for each run: kernels, or machines, side by side, or one of them;
+/// all of one problem.
+/// @param jobs  of the runs
+Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs);
 
 /// What decides the runs' DRAM bytes beside their tiles, and how far to trust them: the orders of CTAs and
 /// tiles, the model of the L2; once for kernels of which it is the same. @param machines  of each run @param
@@ -125,23 +138,23 @@ std::string model_line(const RunEntry& run, const ModelShape& model, bool name_m
 
 /// One column a pass, and one for their sum where there are several.
 /// @param planned the passes of the run
-std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine,
-                       const std::vector<PlannedPass>& planned);
+Output pass_table(const RunEntry& run, Direction direction, const Machine& machine,
+                  const std::vector<PlannedPass>& planned);
 
 /// A line for each direction of each run: bytes at both boundaries, and over what must be moved.
-std::string simulated_sweep_table(const std::vector<RunEntry>& runs);
+Output simulated_sweep_table(const std::vector<RunEntry>& runs);
 
-/// The lower bounds on what the direction reads at each boundary, and how far above them the run is.
+/// What the direction reads at each boundary, over the lower bound of a theorem for the memory before it.
 std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,
                         const Machine& machine);
 
 /// "on NVIDIA H200: 132 SMs, L2 60.0 MiB in two partitions"
 std::string machine_line(const Machine& machine, const SimulationOptions& how);
 
-/// The peaks and bandwidths that the tables use, each with its kind of evidence.
+/// The peaks and bandwidths that time bounds use, each with its kind of evidence.
 std::string ceiling_line(const Machine& machine, ElementType dtype);
 
 /// DRAM bytes of the direction against L2 size; sizes that change nothing are left out.
-std::string curve_table(const RunEntry& run, Direction direction);
+Table curve_table(const RunEntry& run, Direction direction);
 
 }  // namespace tilescope::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope simulate`: bytes and FLOPs of a kernel's passes on a machine model, by formula and by replay.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
+#include "analysis/cli/text_table.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -29,12 +31,18 @@ void add_subject_options(SimulateArguments& arguments, CLI::App& command) {
   add_value(command, "--record", arguments.record, "FILE",
             "instead of a problem: the runs of a measured record, simulated in their own memory; "
             "--json gets the simulation alone, which names that record");
+  add_value(command, "--program", arguments.program, "FILE",
+            "a tile program as a text (examples/programs), alone or beside --kernel")
+      ->excludes("--record");
 }
 
 void add_machine_options(SimulateArguments& arguments, CLI::App& command) {
   add_value(command, "--machine", arguments.machine, "MACHINE|FILE.json",
-            "a machine's name (tilescope list machines) or a file, or several with commas; default h200",
-            kMachineGroup);
+            "a machine's name (tilescope list machines) or a file; several with commas, or by repeating it; "
+            "default h200")
+      ->expected(1, CLI::detail::expected_max_vector_size)
+      ->allow_extra_args(false)
+      ->group(kMachineGroup);
   add_value(command, "--compare", arguments.compare, "MACHINE|FILE.json",
             "another machine beside it; may be repeated")
       ->expected(1, CLI::detail::expected_max_vector_size)
@@ -43,18 +51,20 @@ void add_machine_options(SimulateArguments& arguments, CLI::App& command) {
       ->excludes("--record");
   add_value(command, "--l2-bytes", arguments.l2_bytes, "BYTES",
             "capacity of an LRU cache in place of the machine's L2", kMachineGroup);
-  add_value(command, "--pages", arguments.pages, "contiguous|random",
-            "where the tensors' pages lie in memory: each tensor in one piece, or every page at a random "
-            "place (contiguous)",
-            kMachineGroup)
+  add_value(
+      command, "--pages", arguments.pages, "contiguous|random",
+      "where the tensors' pages lie in memory: each tensor in one piece (the default), or every page at a "
+      "random place",
+      kMachineGroup)
       ->excludes("--record");
   // Its former name.
   command.add_option("--memory", arguments.pages)->group("")->excludes("--record")->excludes("--pages");
   add_value(command, "--ctas-per-sm", arguments.ctas_per_sm, "N",
             "CTAs that run at once on an SM; default: what shared memory allows", kMachineGroup);
-  add_value(command, "--sram-bytes", arguments.sram_bytes, "BYTES|machine",
-            "tile by FlashAttention's rule for M of so many bytes; machine: a CTA's shared memory",
-            kMachineGroup)
+  add_value(
+      command, "--sram-bytes", arguments.sram_bytes, "BYTES|machine",
+      "choose the tile by FlashAttention's rule for so much on-chip memory; machine: a CTA's shared memory",
+      kMachineGroup)
       ->excludes("--tile")
       ->excludes("--sweep");
 }
@@ -69,18 +79,21 @@ void add_replay_options(SimulateArguments& arguments, CLI::App& command) {
                 "which tiles, orders and scans move least: the Pareto front of SM<->L2 and DRAM bytes")
       ->group(kMachineGroup)
       ->excludes("--record");
-  command.add_flag("--dry-run", arguments.dry_run, "what would be simulated, and how long it may take");
-  command.add_flag("--detail", arguments.detail,
-                   "every pass, where several kernels or machines stand side by side");
+  command.add_flag("--dry-run", arguments.dry_run,
+                   "what would be simulated and how long it takes, without doing it");
+  command.add_flag("--detail", arguments.detail, "every number of every pass");
+  command.add_flag("--explain-model", arguments.explain_model,
+                   "what the numbers rest on: rates, the model of the L2, the progress of CTAs");
 }
 
 void add_gpu_options(SimulateArguments& arguments, CLI::App& command) {
-  arguments.gpus.add_to(command, {"--kernel",      "--tile",       "--backward",        "--order",
-                                  "--scan",        "--fp8-sums",   "--diagonal-slices", "--sweep",
-                                  "--record",      "--compare",    "--l2-bytes",        "--pages",
-                                  "--ctas-per-sm", "--sram-bytes", "--closed-form",     "--curve",
-                                  "--tune-bytes",  "--dry-run",    "--detail",          "--shard"},
-                        false);
+  arguments.gpus.add_to(
+      command,
+      {"--kernel",          "--tile",       "--backward",     "--order",   "--scan",       "--fp8-sums",
+       "--diagonal-slices", "--sweep",      "--record",       "--compare", "--l2-bytes",   "--pages",
+       "--ctas-per-sm",     "--sram-bytes", "--closed-form",  "--curve",   "--tune-bytes", "--dry-run",
+       "--detail",          "--shard",      "--explain-model"},
+      false);
   add_value(command, "--flop-rate", arguments.flop_rate, "TFLOPS",
             "TFLOP/s of a GPU's launches, in place of the machine's peak", kSeveralGpusGroup);
   add_value(command, "--link-rate", arguments.link_rate, "BYTES",
@@ -113,15 +126,38 @@ std::vector<Machine> SimulateArguments::machines() const {
       if (std::none_of(machines.begin(), machines.end(), same)) machines.push_back(std::move(loaded));
     }
   };
-  add(machine);
+  if (machine.empty()) add(kDefaultMachine);
+  for (const std::string& names : machine) add(names);
   for (const std::string& names : compare) add(names);
-  if (machines.empty()) throw BadInput("machine", "'" + machine + "'", "must name one");
+  if (machines.empty()) throw BadInput("machine", "'" + machine.front() + "'", "must name one");
   return machines;
+}
+
+namespace {
+
+/// 0 is none; a number that is likely to have lost its unit is refused.
+std::int64_t parse_l2_bytes(const std::string& text) {
+  constexpr std::int64_t kLeast = 1 << 10;
+  const std::int64_t bytes = parse_bytes_in("l2-bytes", text, 0, std::int64_t{1} << 50);
+  if (bytes == 0 || bytes >= kLeast) return bytes;
+  throw BadInput(
+      "l2-bytes", text,
+      fmt::format("is {} bytes: say the unit, as in {}MB or {}MiB; 0 is no L2, and the least is 1 KiB", bytes,
+                  bytes, bytes));
+}
+
+}  // namespace
+
+std::string SimulateArguments::one_machine(const char* with) const {
+  const std::string all = fmt::format("{}", fmt::join(machine, ","));
+  if (all.find(',') != std::string::npos)
+    throw BadInput("--machine", all, fmt::format("must be one with {}", with));
+  return machine.empty() ? kDefaultMachine : all;
 }
 
 SimulationOptions SimulateArguments::simulation_options(const std::vector<Machine>& on) const {
   SimulationOptions how;
-  if (l2_bytes) how.l2_bytes = parse_bytes_in("l2-bytes", *l2_bytes, 0, std::int64_t{1} << 50);
+  if (l2_bytes) how.l2_bytes = parse_l2_bytes(*l2_bytes);
   if (ctas_per_sm) {
     std::int64_t most = on.front().ctas_per_sm.value;  // that every machine can hold
     for (const Machine& each : on) most = std::min(most, each.ctas_per_sm.value);
@@ -139,7 +175,7 @@ namespace {
 int simulate_ranks(const SimulateArguments& arguments, const CommandContext& context) {
   const Progress progress(context, "simulating several GPUs");
   return simulate_distributed(context, arguments.simulated_problem(), arguments.problem.directions(),
-                              arguments.gpus.across(), arguments.machine,
+                              arguments.gpus.across(), arguments.one_machine("--gpus"),
                               {arguments.link_rate, arguments.flop_rate});
 }
 
@@ -149,27 +185,24 @@ void print_details(const std::vector<SimulateJob>& jobs, const std::vector<RunEn
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const Machine rated = with_measured_ceilings(*jobs[i].machine);
     for (const Direction direction : arguments.problem.directions()) {
-      context.print(fmt::format("\n{}, {}\n{}{}", runs[i].kernel, to_string(direction),
-                                pass_table(runs[i], direction, rated, jobs[i].passes),
-                                bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated)));
+      context.print(pass_table(runs[i], direction, rated, jobs[i].passes));
+      context.print(bound_lines(runs[i], direction, jobs[i].kernel->algorithm, rated));
       if (arguments.curve && how.replay) context.print(curve_table(runs[i], direction));
     }
-    if (how.replay) context.print(dram_basis({runs[i]}, {jobs[i].machine}, how.l2_bytes));
   }
 }
 
-void print_comparison(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
-                      const std::vector<Machine>& machines, const SimulationOptions& how,
-                      const CommandContext& context) {
-  std::vector<Machine> rated;
-  for (const Machine& machine : machines) rated.push_back(with_measured_ceilings(machine));
-  context.print(comparison_table(runs, rated));
-  if (how.replay) {
-    std::vector<const Machine*> simulated;
-    for (const SimulateJob& job : jobs) simulated.push_back(job.machine);
-    context.print("\n" + dram_basis(runs, simulated, how.l2_bytes));
+/// --explain-model: what the numbers of the tables rest on.
+std::string model_lines(const std::vector<SimulateJob>& jobs, const std::vector<RunEntry>& runs,
+                        const std::vector<Machine>& machines, const SimulationOptions& how) {
+  std::string text = "\n";
+  for (const Machine& machine : machines) {
+    text += ceiling_line(with_measured_ceilings(machine), jobs.front().problem.dtype);
   }
-  context.print("--detail has every pass.\n");
+  if (!how.replay) return text;
+  std::vector<const Machine*> simulated;
+  for (const SimulateJob& job : jobs) simulated.push_back(job.machine);
+  return text + dram_basis(runs, simulated, how.l2_bytes);
 }
 
 /// Where the problem is a layer of a published model: what its runs make of the model.
@@ -187,11 +220,15 @@ void print_results(const SimulateArguments& arguments, const std::vector<Simulat
                    const std::vector<RunEntry>& runs, const std::vector<Machine>& machines,
                    const SimulationOptions& how, const CommandContext& context) {
   if (arguments.sweep.given()) {
-    context.print("\n" + simulated_sweep_table(runs));
-  } else if (jobs.size() == 1 || arguments.detail) {
+    context.print(simulated_sweep_table(runs));
+  } else if (arguments.detail || arguments.curve) {
     print_details(jobs, runs, arguments, how, context);
   } else {
-    print_comparison(jobs, runs, machines, how, context);
+    context.print(comparison_table(runs, jobs));
+  }
+  if (arguments.explain_model) context.print(model_lines(jobs, runs, machines, how));
+  if (!arguments.sweep.given() && !arguments.detail && !arguments.explain_model) {
+    context.print(wrapped("--detail has every pass, --explain-model what the numbers rest on."));
   }
   if (const ModelShape* model = arguments.problem.model())
     print_model(runs, *model, machines.size() > 1, context);
@@ -212,10 +249,9 @@ int simulate_runs(const SimulateArguments& arguments, const std::vector<Machine>
     return kFine;
   }
   std::string heading = arguments.sweep.given() ? "" : describe(first_problem) + "\n";
-  for (const Machine& machine : machines)
-    heading +=
-        machine_line(machine, how) + ceiling_line(with_measured_ceilings(machine), first_problem.dtype);
-  context.print(heading + plan.remarks + warning_lines(jobs, how) + announcement(jobs, how));
+  for (const Machine& machine : machines) heading += machine_line(machine, how);
+  context.print(heading + plan.remarks + warning_lines(jobs, how, !arguments.sweep.given()) +
+                announcement(jobs, how));
   const auto start = std::chrono::steady_clock::now();
   RunRecord record = start_record(context.argv);
   record.shard = arguments.shard.name();
@@ -234,7 +270,7 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
   if (arguments.link_rate) throw BadInput("--link-rate", *arguments.link_rate, "must stand with --gpus N");
   const std::vector<Machine> machines = arguments.machines();
   if (!arguments.tune_bytes) return simulate_runs(arguments, machines, context);
-  if (machines.size() > 1) throw BadInput("--machine", arguments.machine, "must be one with --tune-bytes");
+  if (machines.size() > 1) arguments.one_machine("--tune-bytes");
   return tune_bytes(arguments, machines.front(), context);
 }
 
@@ -242,19 +278,21 @@ int simulate(const SimulateArguments& arguments, const CommandContext& context) 
 
 void add_simulate_command(CLI::App& app, CommandContext& context) {
   const auto arguments = std::make_shared<SimulateArguments>();
-  CLI::App& command =
-      add_command(app, context, "simulate", "bytes and FLOPs of a kernel's passes on a machine model",
-                  [arguments, &context] { return simulate(*arguments, context); });
+  CLI::App& command = add_command(app, context, "simulate",
+                                  "bytes of a kernel on a GPU that need not be here, over what it must move",
+                                  [arguments, &context] { return simulate(*arguments, context); });
   arguments->add_to(command, context.json);
+  add_format_option(command, context);
   show_examples(
       command,
-      {{"simulate --preset llama3-8b --pass fwd+bwd", "every pass of one layer on an H200"},
+      {{"simulate --preset llama3-8b --pass fwd+bwd", "one layer on an H200, forward and backward"},
        {"simulate --preset gpt2-medium --kernel cpu:flash1 --kernel cpu:flash2", "two kernels side by side"},
        {"simulate --model llama3-70b --tp 8 --decode --seqlen 32k",
         "bytes of a layer, of the model and of a token"},
        {"simulate --preset llama3-8b --machine a100-80gb,h200", "two machines side by side"},
        {"simulate --preset llama3-8b --gpus 4 --schedule zigzag --pass fwd+bwd",
         "link bytes, memory, balance and time of four GPUs"},
+       {"simulate --preset llama3-8b --program mine.tiles --kernel cpu:flash2", "a schedule of your own"},
        {"simulate --preset llama3-8b --tune-bytes", "which tile, order and scan would move less"},
        {"simulate --sweep seqlen=1k..16k --heads 16 --dtype fp16 --machine a100-80gb",
         "bytes against length"}});

@@ -96,21 +96,21 @@ const PassRecord& main_pass(const RunEntry& run) {
                            });
 }
 
-std::vector<std::string> tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
+Row tuning_row(const RunEntry& run, Direction direction, const std::string& what) {
   const PassRecord total = direction_total(run, direction).value();
   const auto must = static_cast<double>(total.closed_form->compulsory_read_bytes +
                                         total.closed_form->compulsory_write_bytes);
   const MovedBytes bytes = bytes_of(run, direction);
-  const auto ratio = [must](std::int64_t count) { return format_ratio(static_cast<double>(count) / must); };
+  const auto ratio = [must](std::int64_t count) { return as_ratio(static_cast<double>(count), must); };
   const PassRecord& main = main_pass(run);
   return {what,
           fmt::format("{}x{}", main.tile.block_m, main.tile.block_n),
-          std::string(to_string(run.order.value_or(TileOrder::row_major))),
-          std::string(to_string(run.scan.value_or(Scan::ascending))),
-          format_bytes(static_cast<double>(bytes.sm_l2)),
+          to_string(run.order.value_or(TileOrder::row_major)),
+          to_string(run.scan.value_or(Scan::ascending)),
+          in_bytes(bytes.sm_l2),
           ratio(bytes.sm_l2),
-          bytes.dram ? format_bytes(static_cast<double>(*bytes.dram)) : "-",
-          bytes.dram ? ratio(*bytes.dram) : "-"};
+          bytes.dram ? in_bytes(*bytes.dram) : Cell("-"),
+          bytes.dram ? ratio(*bytes.dram) : Cell("-")};
 }
 
 /// The options that choose a run, to be typed again.
@@ -166,23 +166,24 @@ ByteTuning try_choices(const Kernel& kernel, const AttentionProblem& problem, Di
 }
 
 /// The front, fewest bytes at SM<->L2 first, and how far the kernel's own choice is from it.
-std::string tuning_text(const ByteTuning& tuning, Direction direction) {
-  std::vector<std::vector<std::string>> rows = {
-      {std::string(to_string(direction)), "tile", "CTAs", "tiles", "SM<->L2", "/ must", "DRAM", "/ must"}};
-  for (const RunEntry& run : tuning.front) rows.push_back(tuning_row(run, direction, "Pareto front"));
-  rows.push_back(tuning_row(tuning.own, direction, "own choice"));
-  std::string text = align_told_columns(rows, "  ", {false, false, false, false, true, true, true, true});
+Output tuning_text(const std::string& kernel, const ByteTuning& tuning, Direction direction) {
+  Table table{.rows = {{"choice", "tile", "CTAs", "tiles", "SM<->L2", "x must", "DRAM", "x must"}},
+              .indent = "  ",
+              .title = fmt::format("\n{}", to_string(direction)),
+              .keys = {{"kernel", kernel}, {"direction", to_string(direction)}}};
+  for (const RunEntry& run : tuning.front) table.rows.push_back(tuning_row(run, direction, "Pareto front"));
+  table.rows.push_back(tuning_row(tuning.own, direction, "own choice"));
   const MovedBytes own = bytes_of(tuning.own, direction);
   const bool on_front = std::any_of(tuning.front.begin(), tuning.front.end(), [&](const RunEntry& run) {
     const MovedBytes bytes = bytes_of(run, direction);
     return bytes.sm_l2 == own.sm_l2 && bytes.dram == own.dram;
   });
-  text += fmt::format(
+  const std::string text = fmt::format(
       "  {} choices {}{}\n  {}\n", tuning.tried, own.dram ? "replayed" : "counted by formula",
       tuning.too_large == 0 ? "" : fmt::format(", {} too large for a CTA's shared memory", tuning.too_large),
       on_front ? "the kernel's own choice is on the Pareto front"
                : "another choice moves less than the kernel's own");
-  return text + winners_text(tuning.front, own.dram.has_value());
+  return Output(table) + Output(text + winners_text(tuning.front, own.dram.has_value()));
 }
 
 }  // namespace
@@ -203,7 +204,7 @@ int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const
       const ByteTuning tuning =
           try_choices(*kernel, problem, direction, arguments.kernel.program_options(*kernel, problem),
                       machine, how, context);
-      context.print("\n" + tuning_text(tuning, direction));
+      context.print(tuning_text(std::string(kernel->name), tuning, direction));
       record.runs.insert(record.runs.end(), tuning.front.begin(), tuning.front.end());
     }
   }
@@ -214,15 +215,14 @@ int tune_bytes(const SimulateArguments& arguments, const Machine& machine, const
 namespace {
 
 /// Measured and simulated DRAM bytes of a pass, where both are there.
-std::optional<std::vector<std::string>> comparison_row(const RunEntry& run, const PassRecord& pass) {
+std::optional<Row> comparison_row(const RunEntry& run, const PassRecord& pass) {
   if (!pass.measured || !pass.measured->dram_read_bytes || !pass.simulated) return std::nullopt;
   const std::int64_t measured = *pass.measured->dram_read_bytes;
   const double ratio = static_cast<double>(pass.simulated->dram_read_bytes) / static_cast<double>(measured);
   const char* placement = run.pages == PagePlacement::random ? " random pages" : "";
-  return {{run.kernel, pass.name, describe(run.problem) + placement,
-           format_bytes(static_cast<double>(measured)),
-           format_bytes(static_cast<double>(pass.simulated->dram_read_bytes)),
-           fmt::format("{:+.1f} %", 100 * (ratio - 1))}};
+  return {{run.kernel, pass.name, describe(run.problem) + placement, in_bytes(measured),
+           in_bytes(pass.simulated->dram_read_bytes),
+           as_number(fmt::format("{:+.1f} %", 100 * (ratio - 1)), ratio - 1)}};
 }
 
 /// A record of this simulation, which measured ones are not changed by.
@@ -231,7 +231,7 @@ RunRecord simulation_record(const RunRecord& measured, const SimulateArguments& 
   RunRecord record = start_record(context.argv);
   record.simulation_of = measured.simulation_of.value_or(
       SimulationSource{arguments.record, measured.argv, measured.when, measured.git, {}});
-  record.simulation_of->machine_file = arguments.machine;
+  record.simulation_of->machine_file = arguments.one_machine("--record");
   for (const RunEntry& run : measured.runs) record.runs.push_back(without_measurements(run));
   return record;
 }
@@ -243,7 +243,7 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
   if (std::filesystem::equivalent(arguments.record, context.json, ignored)) {
     throw BadInput("--json", context.json, "must be another file than the record, which does not change");
   }
-  const Machine machine = load_machine(arguments.machine);
+  const Machine machine = load_machine(arguments.one_machine("--record"));
   RunRecord record = read_run_record(arguments.record);
   for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
   {
@@ -254,8 +254,7 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
       run = simulate_again(run, find_kernel(run.kernel), machine, {.replay = !arguments.closed_form_only});
     });
   }
-  std::vector<std::vector<std::string>> rows = {
-      {"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
+  std::vector<Row> rows = {{"kernel", "pass", "DRAM reads of", "measured", "simulated", "off by"}};
   for (const RunEntry& run : record.runs) {
     for (const PassRecord& pass : run.passes) {
       if (auto row = comparison_row(run, pass)) rows.push_back(std::move(*row));
@@ -263,7 +262,7 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
   }
   context.print(
       rows.size() > 1
-          ? align_columns(rows, "", {false, false, false, true, true, true})
+          ? Output(Table{rows})
           : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
                                 arguments.record)));
   context.write_json(to_json_text(simulation_record(record, arguments, context)));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -8,8 +9,10 @@
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/explain/program_text.hpp"
 #include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 
@@ -37,7 +40,7 @@ std::optional<std::string> hindrance(const Kernel& kernel, const std::vector<Mac
 
 struct DefaultKernel {
   const Kernel* kernel = nullptr;
-  std::string reason;  // half a sentence
+  std::string reason;  // in a few words
 };
 
 /// GPU kernels that could be simulated by default, the highest rung first.
@@ -55,19 +58,27 @@ std::vector<const Kernel*> measured_rungs(const std::vector<Machine>& machines) 
   return rungs;
 }
 
+std::string names_of(const std::vector<Machine>& machines) {
+  std::vector<std::string> names;
+  for (const Machine& machine : machines) names.push_back(machine.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 /// What is simulated where no kernel was named, on every machine by the same rule: the highest rung of
 /// FlashAttention-2 whose CTAs were measured on the default machine or on one of `machines`, that runs on all
 /// of them and takes the problem and the choices; else FlashAttention-2 as the CPU has it.
 DefaultKernel default_kernel(const std::vector<Machine>& machines, const AttentionProblem& problem,
                              const std::vector<Direction>& directions, const KernelOptions& choices) {
-  std::string reason = "no higher rung has a measured CTA timing";
-  bool passed_over = false;
+  std::string passed_over;
   for (const Kernel* kernel : measured_rungs(machines)) {
     const auto lack = hindrance(*kernel, machines, problem, directions, choices);
-    if (!lack) return {kernel, reason};
-    if (!std::exchange(passed_over, true)) reason = fmt::format("{} {}", kernel->name, *lack);
+    if (!lack) {
+      return {kernel, fmt::format("default for {}: newest kernel, measured timing{}", names_of(machines),
+                                  passed_over.empty() ? "" : " (" + passed_over + ")")};
+    }
+    if (passed_over.empty()) passed_over = fmt::format("{} {}", kernel->name, *lack);
   }
-  return {&find_kernel("cpu:flash2"), reason};
+  return {&find_kernel("cpu:flash2"), fmt::format("default where {}", passed_over)};
 }
 
 }  // namespace
@@ -129,6 +140,24 @@ std::optional<PaperTile> paper_tile(const SimulateArguments& arguments, const At
                 needed <= m ? "which fits" : "MORE than M (the rule is asymptotic; it fits from M = 8 d^2)")};
 }
 
+/// --program: the passes of a text, under its file's name.
+SimulateJob program_job(const std::string& path, const AttentionProblem& problem,
+                        const std::vector<Direction>& directions, const Machine& machine) {
+  const ProgramText text = parse_program_text(path, read_text_file(path));
+  const auto kernel = std::make_shared<ProgramKernel>();
+  kernel->name = path.substr(path.rfind('/') + 1);
+  kernel->row = find_kernel("cpu:flash2");
+  kernel->row.name = kernel->name;
+  SimulateJob job{&kernel->row, problem, &machine, {}, kernel};
+  for (const Direction direction : directions) {
+    for (TileProgram& program : text.programs(direction, problem)) {
+      executed_flops(program);  // refuses what overflows
+      job.passes.push_back({direction, std::move(program)});
+    }
+  }
+  return job;
+}
+
 double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
   return how.replay ? replay_seconds(job.passes, how.l2_curve) : 0;
 }
@@ -138,12 +167,12 @@ double seconds_of(const SimulateJob& job, const SimulationOptions& how) {
 ChosenKernels chosen_kernels(const SimulateArguments& arguments, const AttentionProblem& problem,
                              const std::vector<Machine>& machines) {
   if (arguments.kernel.given()) return {arguments.kernel.kernels({}), ""};
+  if (!arguments.program.empty()) return {};
   const DefaultKernel chosen =
       arguments.sram_bytes
-          ? DefaultKernel{&find_kernel("cpu:flash2"), "it takes the tile of --sram-bytes"}
+          ? DefaultKernel{&find_kernel("cpu:flash2"), "default with --sram-bytes, whose tile it takes"}
           : default_kernel(machines, problem, arguments.problem.directions(), arguments.kernel);
-  return {{chosen.kernel},
-          wrapped(fmt::format("kernel: {}, because {}", chosen.kernel->name, chosen.reason))};
+  return {{chosen.kernel}, wrapped(fmt::format("kernel {}, {}", chosen.kernel->name, chosen.reason))};
 }
 
 SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Machine>& machines) {
@@ -157,6 +186,9 @@ SimulatePlan plan_jobs(const SimulateArguments& arguments, const std::vector<Mac
     AttentionProblem problem = point.problem;
     if (!arguments.sweep.sets("dtype")) problem = arguments.problem.in_type_of(kernels, problem);
     for (const Machine& machine : machines) {
+      if (!arguments.program.empty()) {
+        plan.jobs.push_back(program_job(arguments.program, problem, directions, machine));
+      }
       const std::optional<PaperTile> paper =
           paper_tile(arguments, point.problem, machine, machines.size() > 1);
       if (paper) remark(paper->remark);
@@ -181,7 +213,7 @@ std::vector<SimulateJob> own_jobs(std::vector<SimulateJob> jobs, const Shard& sh
 std::string announcement(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
   double seconds = 0;
   for (const SimulateJob& job : jobs) seconds += seconds_of(job, how);
-  if (seconds < 60) return "";
+  if (seconds < kWorthSaying) return "";
   return fmt::format("the replay takes {}; --closed-form leaves it out\n", about_seconds(seconds));
 }
 

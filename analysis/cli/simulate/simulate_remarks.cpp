@@ -10,7 +10,9 @@
 
 #include "analysis/cli/simulate/simulate.hpp"
 #include "analysis/cli/text_table.hpp"
+#include "analysis/model/counts/closed_form.hpp"
 #include "analysis/model/counts/direction_total.hpp"
+#include "analysis/model/counts/roofline.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope::cli {
@@ -70,41 +72,33 @@ std::string memory_warning(const SimulateJob& job) {
                      format_bytes(static_cast<double>(job.machine->dram_bytes->value)), job.machine->name);
 }
 
-struct SmallGrid {
-  const Kernel* kernel;
-  std::string_view pass;
-  std::int64_t ctas;
-};
-
-/// Of each kernel the pass of fewest CTAs, where they are fewer than the SMs.
-std::vector<SmallGrid> small_grids(const std::vector<SimulateJob>& jobs, const Machine& machine) {
-  std::vector<SmallGrid> grids;
-  for (const SimulateJob& job : jobs) {
-    if (job.machine->name != machine.name) continue;
-    for (const PlannedPass& pass : job.passes) {
-      const SmallGrid grid{job.kernel, to_string(pass.program.name), pass.program.num_ctas()};
-      if (pass.program.matmuls == 0 || grid.ctas >= machine.sm_count.value) continue;
-      const auto known = std::find_if(grids.begin(), grids.end(), [&grid](const SmallGrid& other) {
-        return other.kernel == grid.kernel;
-      });
-      if (known == grids.end()) {
-        grids.push_back(grid);
-      } else if (grid.ctas < known->ctas) {
-        *known = grid;
-      }
-    }
+/// What a grid of fewer CTAs than SMs makes of the time bound, which takes the rates of all SMs; of the
+/// kernel's pass of fewest CTAs.
+std::string grid_warning(const SimulateJob& job) {
+  const std::int64_t sms = job.machine->sm_count.value;
+  const TileProgram* smallest = nullptr;
+  for (const PlannedPass& pass : job.passes) {
+    const TileProgram& program = pass.program;
+    if (program.matmuls == 0 || program.num_ctas() >= sms) continue;
+    if (smallest == nullptr || program.num_ctas() < smallest->num_ctas()) smallest = &program;
   }
-  return grids;
-}
-
-std::string grid_warning(const std::vector<SimulateJob>& jobs, const Machine& machine) {
-  std::string text;
-  for (const auto& [kernel, pass, ctas] : small_grids(jobs, machine)) {
-    text += fmt::format("{}{} {} has {}", text.empty() ? "" : ", ", kernel->name, pass, counted(ctas, "CTA"));
+  if (smallest == nullptr) return "";
+  const ClosedFormBytes bytes = closed_form_bytes(*smallest);
+  const KernelWork of_sms{useful_flops(*smallest), bytes.sm_l2_read_bytes + bytes.sm_l2_write_bytes,
+                          std::nullopt, exponentials(*smallest)};
+  std::vector<Ceiling> ceilings = ceilings_of(with_measured_ceilings(*job.machine), job.problem.dtype);
+  for (Ceiling& ceiling : ceilings) {
+    ceiling.per_second *= static_cast<double>(smallest->num_ctas()) / static_cast<double>(sms);
   }
-  if (text.empty()) return "";
-  return fmt::format("{} for the {} SMs of {}: the rates and times below assume that all SMs work", text,
-                     machine.sm_count.value, machine.name);
+  const Roofline share = roofline(of_sms, ceilings);
+  std::string warning = fmt::format(
+      "{} {} has {} for the {} SMs of {}: the time bound takes the rates of all SMs", job.kernel->name,
+      to_string(smallest->name), counted(smallest->num_ctas(), "CTA"), sms, job.machine->name);
+  if (find(ceilings, CeilingKind::sm_l2) != nullptr && share.least_seconds) {
+    warning += fmt::format("; with the share of as many SMs the pass takes {} or more, by {}",
+                           format_seconds(*share.least_seconds), share.limit);
+  }
+  return warning;
 }
 
 /// Each once, in the order in which they come first.
@@ -152,19 +146,21 @@ std::string machine_line(const Machine& machine, const SimulationOptions& how) {
   const auto& given_l2_bytes = how.l2_bytes;
   if (!given_l2_bytes && machine.split_l2()) {
     const bool random = how.pages == PagePlacement::random;
-    return fmt::format("on {}: {} SMs, L2 {} in two partitions{}\n", machine.title, machine.sm_count.value,
-                       format_capacity(machine.l2_bytes.value),
-                       random ? "; pages at random places, DRAM bytes are medians over layouts" : "");
+    return wrapped(
+        fmt::format("on {}: {} SMs, L2 {} in two partitions{}", machine.title, machine.sm_count.value,
+                    format_capacity(machine.l2_bytes.value),
+                    random ? "; pages at random places, DRAM bytes are medians over layouts" : ""));
   }
   const std::int64_t l2_bytes = given_l2_bytes.value_or(machine.l2_effective_bytes.value);
   const double share = static_cast<double>(l2_bytes) / static_cast<double>(machine.l2_bytes.value);
-  return fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %) simulated\n", machine.title,
-                     machine.sm_count.value, format_capacity(machine.l2_bytes.value),
-                     format_capacity(l2_bytes), 100 * share);
+  return wrapped(fmt::format("on {}: {} SMs, L2 {}, of which {} ({:.0f} %, {}) simulated", machine.title,
+                             machine.sm_count.value, format_capacity(machine.l2_bytes.value),
+                             format_capacity(l2_bytes), 100 * share,
+                             given_l2_bytes ? "as asked" : machine.l2_effective_bytes.kind));
 }
 
 std::string ceiling_line(const Machine& machine, ElementType dtype) {
-  std::string text = "ceilings: ";
+  std::string text = machine.name + ": ";
   const auto found = machine.peak_flops_per_second.find(std::string(to_string(dtype)));
   if (found == machine.peak_flops_per_second.end()) {
     text += fmt::format("no {} products", to_string(dtype));
@@ -176,21 +172,21 @@ std::string ceiling_line(const Machine& machine, ElementType dtype) {
     text += fmt::format(", SM<->L2 {}/s ({})", format_bytes(machine.l2_bytes_per_second->value),
                         machine.l2_bytes_per_second->kind);
   } else {
-    text += ", SM<->L2 unknown, so that it limits nothing";
+    text += ", SM<->L2 unknown, so that it bounds no time";
   }
   text += fmt::format(", DRAM {}/s ({})", format_bytes(machine.dram_bytes_per_second.value),
                       machine.dram_bytes_per_second.kind);
   return wrapped(text);
 }
 
-std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how) {
+std::string warning_lines(const std::vector<SimulateJob>& jobs, const SimulationOptions& how, bool timed) {
   Warnings warnings;
   for (const SimulateJob& job : jobs) {
     warnings.add(chip_warning(job));
     warnings.add(shared_warning(job, how));
     warnings.add(memory_warning(job));
   }
-  for (const SimulateJob& job : jobs) warnings.add(grid_warning(jobs, *job.machine));
+  for (const SimulateJob& job : timed ? jobs : std::vector<SimulateJob>()) warnings.add(grid_warning(job));
   return warnings.lines();
 }
 

@@ -2,6 +2,7 @@
 #include "analysis/cli/simulate/simulate.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +24,7 @@ namespace {
 double sm_l2_bytes(const PassRecord& pass) {
   return static_cast<double>(pass.closed_form->sm_l2_read_bytes + pass.closed_form->sm_l2_write_bytes);
 }
-double compulsory(const PassRecord& pass) {
+double must_move(const PassRecord& pass) {
   return static_cast<double>(pass.closed_form->compulsory_read_bytes +
                              pass.closed_form->compulsory_write_bytes);
 }
@@ -31,45 +32,51 @@ double dram_bytes(const PassRecord& pass) {
   return static_cast<double>(pass.simulated->dram_read_bytes + pass.simulated->dram_write_bytes);
 }
 
-std::string bytes(std::int64_t count) { return format_bytes(static_cast<double>(count)); }
-
-std::string ratio(double over, double under) { return under > 0 ? format_ratio(over / under) : "-"; }
-
-using Cell = std::function<std::string(const PassRecord&)>;
+using CellOf = std::function<Cell(const PassRecord&)>;
 
 /// Empty for a total, which has no tile, no residency and no hit rate of its own.
-Cell pass_only(const Cell& cell) {
-  return [cell](const PassRecord& pass) { return pass.tile == kUnknownTile ? std::string() : cell(pass); };
+CellOf pass_only(const CellOf& cell) {
+  return [cell](const PassRecord& pass) { return pass.tile == kUnknownTile ? Cell("") : cell(pass); };
 }
 
-/// A table with a column for each pass of a direction, and one for their total where there are several.
-class PassColumns {
+/// A table with a row for each pass of a direction, and one for their total where there are several; as text
+/// it is turned.
+class PassRows {
  public:
-  PassColumns(const RunEntry& run, Direction direction) {
+  PassRows(const RunEntry& run, Direction direction) : run_(run), direction_(direction), rows_(1) {
     const PassRecord total = direction_total(run, direction).value();
     for (const PassRecord& pass : run.passes) {
-      if (pass.direction == direction) columns_.push_back(pass);
+      if (pass.direction == direction) passes_.push_back(pass);
     }
-    if (columns_.size() > 1) columns_.push_back(total);
-    add("", [&](const PassRecord& c) {
-      return c.name == total.name ? std::string(to_string(direction)) : c.name;
+    if (passes_.size() > 1) passes_.push_back(total);
+    rows_.resize(1 + passes_.size());
+    add("pass", [&](const PassRecord& pass) {
+      return Cell(pass.name == total.name ? to_string(direction) : std::string_view(pass.name));
     });
   }
 
-  bool replayed() const { return columns_.front().simulated.has_value(); }
+  bool replayed() const { return passes_.front().simulated.has_value(); }
   /// Whether DRAM reads of each pass have a range.
-  bool random_pages() const { return replayed() && columns_.front().simulated->dram_read_range.has_value(); }
+  bool random_pages() const { return replayed() && passes_.front().simulated->dram_read_range.has_value(); }
 
-  void add(const std::string& label, const Cell& cell) {
-    std::vector<std::string>& row = rows_.emplace_back(1, label);
-    for (const PassRecord& column : columns_) row.push_back(cell(column));
+  void add(const std::string& heading, const CellOf& cell) {
+    rows_[0].emplace_back(heading);
+    for (std::size_t i = 0; i < passes_.size(); ++i) rows_[1 + i].push_back(cell(passes_[i]));
   }
 
-  std::string text() const { return fold_columns(rows_, "  ", true); }
+  Table table() const {
+    return {.rows = rows_,
+            .indent = "  ",
+            .title = fmt::format("\n{}, {}", run_.kernel, to_string(direction_)),
+            .keys = {{"kernel", run_.kernel}, {"direction", to_string(direction_)}},
+            .layout = Table::Layout::turned};
+  }
 
  private:
-  std::vector<PassRecord> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  const RunEntry& run_;
+  Direction direction_;
+  std::vector<PassRecord> passes_;
+  std::vector<Row> rows_;
 };
 
 /// Those that have a place on an SM, or all that there are.
@@ -82,82 +89,104 @@ std::int64_t ctas_at_once(const PassRecord& pass, const std::vector<PlannedPass>
   return ctas;
 }
 
-void add_byte_rows(PassColumns& table, const std::vector<PlannedPass>& planned) {
+void add_byte_rows(PassRows& table, const std::vector<PlannedPass>& planned) {
   using Pass = PassRecord;
   const bool replayed = table.replayed();
-  table.add("tile", pass_only(tile_text));
+  table.add("tile", pass_only([](const Pass& c) { return Cell(tile_text(c)); }));
   if (replayed) {
-    table.add("CTAs at once",
-              pass_only([&](const Pass& c) { return fmt::format("{}", ctas_at_once(c, planned)); }));
+    table.add("CTAs at once", pass_only([&](const Pass& c) { return as_count(ctas_at_once(c, planned)); }));
   }
   table.add("SM<->L2 read, closed form",
-            [](const Pass& c) { return bytes(c.closed_form->sm_l2_read_bytes); });
-  if (replayed) table.add("  simulated", [](const Pass& c) { return bytes(c.simulated->sm_l2_read_bytes); });
+            [](const Pass& c) { return in_bytes(c.closed_form->sm_l2_read_bytes); });
+  if (replayed)
+    table.add("SM<->L2 read, simulated",
+              [](const Pass& c) { return in_bytes(c.simulated->sm_l2_read_bytes); });
   table.add("SM<->L2 written, closed form",
-            [](const Pass& c) { return bytes(c.closed_form->sm_l2_write_bytes); });
+            [](const Pass& c) { return in_bytes(c.closed_form->sm_l2_write_bytes); });
   if (replayed) {
-    table.add("  simulated", [](const Pass& c) { return bytes(c.simulated->sm_l2_write_bytes); });
-    table.add("DRAM read, simulated", [](const Pass& c) { return bytes(c.simulated->dram_read_bytes); });
+    table.add("SM<->L2 written, simulated",
+              [](const Pass& c) { return in_bytes(c.simulated->sm_l2_write_bytes); });
+    table.add("DRAM read, simulated", [](const Pass& c) { return in_bytes(c.simulated->dram_read_bytes); });
     if (table.random_pages()) {
-      table.add("  least ... largest", pass_only([](const Pass& c) {
-                  const auto& range = *c.simulated->dram_read_range;
-                  return fmt::format("{} ... {}", bytes(range[0]), bytes(range[1]));
-                }));
+      for (const std::size_t end : {0, 1}) {
+        table.add(end == 0 ? "DRAM read, least" : "DRAM read, most",
+                  pass_only([end](const Pass& c) { return in_bytes((*c.simulated->dram_read_range)[end]); }));
+      }
     }
-    table.add("DRAM written, simulated", [](const Pass& c) { return bytes(c.simulated->dram_write_bytes); });
-    table.add("L2 hit rate",
-              pass_only([](const Pass& c) { return fmt::format("{:.2f} %", 100 * c.simulated->hit_rate); }));
+    table.add("DRAM written, simulated",
+              [](const Pass& c) { return in_bytes(c.simulated->dram_write_bytes); });
+    table.add("L2 hit rate", pass_only([](const Pass& c) { return as_percent(c.simulated->hit_rate, 2); }));
   }
-  table.add("compulsory read", [](const Pass& c) { return bytes(c.closed_form->compulsory_read_bytes); });
-  table.add("compulsory written", [](const Pass& c) { return bytes(c.closed_form->compulsory_write_bytes); });
-  table.add("SM<->L2 / compulsory", [](const Pass& c) { return ratio(sm_l2_bytes(c), compulsory(c)); });
+  table.add("must read", [](const Pass& c) { return in_bytes(c.closed_form->compulsory_read_bytes); });
+  table.add("must write", [](const Pass& c) { return in_bytes(c.closed_form->compulsory_write_bytes); });
+  table.add("SM<->L2 x must", [](const Pass& c) { return as_ratio(sm_l2_bytes(c), must_move(c)); });
   if (replayed) {
-    table.add("DRAM / compulsory", [](const Pass& c) { return ratio(dram_bytes(c), compulsory(c)); });
+    table.add("DRAM x must", [](const Pass& c) { return as_ratio(dram_bytes(c), must_move(c)); });
   }
 }
 
-constexpr const char* kFootnote =
-    "* rests on a ceiling that no document at hand states: its kind is unverified or assumed\n";
-
-std::string with_footnote(std::string text) {
-  return text.find('*') == std::string::npos ? text : text + kFootnote;
-}
-
+/// The ceilings of a machine that a pass, or all of a direction's, meets.
 struct Reach {
-  std::string limit;
-  std::optional<double> least_seconds, attainable;
+  std::string limit;  // and what of it no document states, or what is not known
+  std::optional<double> bound_seconds, attainable;
+  bool complete =
+      true;  // otherwise a rate is not known, and another machine's bound may be the larger for that
+
+  Cell bound() const {
+    if (!bound_seconds) return "-";
+    return as_number((complete ? "" : ">") + format_seconds(*bound_seconds), *bound_seconds, "s");
+  }
 };
 
-/// What the machine allows a pass, or all of a direction's. A limit that no document states says so.
-Reach reach_of(const PassRecord& pass, const AttentionProblem& problem, const Machine& machine) {
-  const auto dram = pass.simulated ? std::optional(std::llround(dram_bytes(pass))) : std::nullopt;
-  const std::vector<Ceiling> ceilings = ceilings_of(machine, problem.dtype);
-  const Roofline roof =
-      roofline({pass.flops, std::llround(sm_l2_bytes(pass)), dram, pass.exponentials}, ceilings);
-  const bool firm = std::none_of(ceilings.begin(), ceilings.end(), [&roof](const Ceiling& ceiling) {
-    return ceiling.name == roof.limit && !ceiling.documented;
-  });
-  return {roof.limit + (firm ? "" : "*"), roof.least_seconds, roof.attainable_flops_per_second};
+/// "; no L2 rate": what the pass does that the machine has no rate for.
+std::string unknown_rates(const KernelWork& work, const std::vector<Ceiling>& ceilings, ElementType dtype) {
+  std::string unknown;
+  for (const auto& [kind, name] : {std::pair(CeilingKind::peak, fmt::format("{} peak", to_string(dtype))),
+                                   {CeilingKind::sm_l2, "L2 rate"},
+                                   {CeilingKind::exponentials, "rate of exponentials"}}) {
+    if (work.amount(kind).value_or(0) > 0 && find(ceilings, kind) == nullptr) unknown += "; no " + name;
+  }
+  return unknown;
 }
 
-void add_work_rows(PassColumns& table, const AttentionProblem& problem, const Machine& machine) {
+KernelWork work_of(const PassRecord& pass) {
+  const auto dram = pass.simulated ? std::optional(std::llround(dram_bytes(pass))) : std::nullopt;
+  return {pass.flops, std::llround(sm_l2_bytes(pass)), dram, pass.exponentials};
+}
+
+Reach reach_of(const PassRecord& pass, const AttentionProblem& problem, const Machine& machine) {
+  const std::vector<Ceiling> ceilings = ceilings_of(machine, problem.dtype);
+  const KernelWork work = work_of(pass);
+  const Roofline roof = roofline(work, ceilings);
+  std::string limit = roof.limit;  // which its column says is one of a rate
+  if (const std::size_t word = limit.find(" bandwidth"); word != std::string::npos) limit.erase(word, 10);
+  for (const Ceiling& ceiling : ceilings) {
+    if (ceiling.name == roof.limit && !ceiling.documented) limit += " (" + ceiling.evidence + ")";
+  }
+  const std::string unknown = unknown_rates(work, ceilings, problem.dtype);
+  return {limit + unknown, roof.least_seconds, roof.attainable_flops_per_second, unknown.empty()};
+}
+
+void add_work_rows(PassRows& table, const AttentionProblem& problem, const Machine& machine) {
   using Pass = PassRecord;
   const auto reach = [&](const Pass& c) { return reach_of(c, problem, machine); };
   const auto intensity = [](const Pass& c, double bytes) {
-    return c.flops == 0 || bytes == 0 ? std::string("-")
-                                      : format_number(static_cast<double>(c.flops) / bytes);
+    const double flops_per_byte = static_cast<double>(c.flops) / bytes;
+    return c.flops == 0 || bytes == 0 ? Cell("-")
+                                      : as_number(format_number(flops_per_byte), flops_per_byte, "FLOP/B");
   };
-  table.add("useful work", [](const Pass& c) { return format_flops(static_cast<double>(c.flops)); });
+  table.add("useful work", [](const Pass& c) { return in_flops(static_cast<double>(c.flops)); });
   table.add("work of visited tiles",
-            [](const Pass& c) { return format_flops(static_cast<double>(c.executed_flops)); });
+            [](const Pass& c) { return in_flops(static_cast<double>(c.executed_flops)); });
   table.add("FLOP/B at SM<->L2", [&](const Pass& c) { return intensity(c, sm_l2_bytes(c)); });
   if (table.replayed()) {
     table.add("FLOP/B at DRAM", [&](const Pass& c) { return intensity(c, dram_bytes(c)); });
   }
-  table.add("limited by", [&](const Pass& c) { return c.flops == 0 ? "bytes alone" : reach(c).limit; });
+  table.add("time bound", [&](const Pass& c) { return reach(c).bound(); });
+  table.add("limited by", [&](const Pass& c) { return Cell(reach(c).limit); });
   table.add("attainable", [&](const Pass& c) {
     const auto rate = reach(c).attainable;
-    return rate && c.flops > 0 ? format_flops(*rate) + "/s" : std::string("-");
+    return rate && c.flops > 0 ? in_flops_per_second(*rate) : Cell("-");
   });
 }
 
@@ -173,50 +202,58 @@ std::string main_tile(const RunEntry& run, Direction direction) {
 
 const std::string& machine_name_of(const RunEntry& run) { return run.passes.front().simulated->machine; }
 
-/// The run's machine; the only one where nothing was replayed.
-const Machine& machine_behind(const RunEntry& run, const std::vector<Machine>& machines) {
-  for (const Machine& machine : machines) {
-    if (run.passes.front().simulated && machine.name == machine_name_of(run)) return machine;
+/// "; 8/132 SMs" where a pass with products has fewer CTAs than the machine has SMs.
+std::string idle_sms(const SimulateJob& job, Direction direction) {
+  std::int64_t fewest = job.machine->sm_count.value;
+  for (const auto& [planned_direction, program] : job.passes) {
+    if (planned_direction == direction && program.matmuls > 0) fewest = std::min(fewest, program.num_ctas());
   }
-  return machines.front();
+  if (fewest == job.machine->sm_count.value) return "";
+  return fmt::format("; {}/{} SMs", fewest, job.machine->sm_count.value);
 }
 
-std::vector<std::string> comparison_row(const RunEntry& run, Direction direction, const PassRecord& total,
-                                        const Machine& machine, bool several_machines) {
-  const Reach reach = reach_of(total, run.problem, machine);
-  std::vector<std::string> row = {
-      run_label(run, direction, false), several_machines ? machine.name : main_tile(run, direction),
-      bytes(std::llround(sm_l2_bytes(total))), ratio(sm_l2_bytes(total), compulsory(total))};
-  row.push_back(total.simulated ? bytes(std::llround(dram_bytes(total))) : "-");
-  row.push_back(total.simulated ? ratio(dram_bytes(total), compulsory(total)) : "-");
-  row.push_back(reach.least_seconds ? format_seconds(*reach.least_seconds) : "-");
-  std::string limit = reach.limit;  // which its column says is one of a rate
-  if (const std::size_t word = limit.find(" bandwidth"); word != std::string::npos) limit.erase(word, 10);
-  row.push_back(limit);
-  return row;
+Row comparison_row(const RunEntry& run, Direction direction, const PassRecord& total, const SimulateJob& job,
+                   bool several_machines) {
+  const Reach reach = reach_of(total, run.problem, with_measured_ceilings(*job.machine));
+  const bool replayed = total.simulated.has_value();
+  const double dram = replayed ? dram_bytes(total) : 0;
+  return {run_label(run, direction, false),
+          several_machines ? job.machine->name : main_tile(run, direction),
+          in_bytes(sm_l2_bytes(total)),
+          as_ratio(sm_l2_bytes(total), must_move(total)),
+          replayed ? in_bytes(dram) : Cell("-"),
+          replayed ? as_ratio(dram, must_move(total)) : Cell("-"),
+          reach.bound(),
+          reach.limit + idle_sms(job, direction)};
+}
+
+/// Whether there are several.
+bool on_several_machines(const std::vector<SimulateJob>& jobs) {
+  return std::any_of(jobs.begin(), jobs.end(), [&jobs](const SimulateJob& job) {
+    return job.machine->name != jobs.front().machine->name;
+  });
 }
 
 }  // namespace
 
-std::string comparison_table(const std::vector<RunEntry>& runs, const std::vector<Machine>& machines) {
-  std::string text;
+Output comparison_table(const std::vector<RunEntry>& runs, const std::vector<SimulateJob>& jobs) {
+  Output output;
+  const bool several_machines = on_several_machines(jobs);
   for (const Direction direction : {Direction::forward, Direction::backward}) {
-    std::vector<std::vector<std::string>> rows;
-    std::string must_move;
-    for (const RunEntry& run : runs) {
-      const std::optional<PassRecord> total = direction_total(run, direction);
+    Table table{.rows = {{"kernel", several_machines ? "machine" : "tile", "SM<->L2", "x must", "DRAM",
+                          "x must", "time bound", "limited by"}},
+                .indent = "  "};
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const std::optional<PassRecord> total = direction_total(runs[i], direction);
       if (!total) continue;
-      must_move = bytes(std::llround(compulsory(*total)));
-      rows.push_back(
-          comparison_row(run, direction, *total, machine_behind(run, machines), machines.size() > 1));
+      const Cell must = in_bytes(must_move(*total));
+      table.title = fmt::format("\n{} must move {}", to_string(direction), must.text);
+      table.keys = {{"direction", to_string(direction)}, {"must move", must}};
+      table.rows.push_back(comparison_row(runs[i], direction, *total, jobs[i], several_machines));
     }
-    if (rows.empty()) continue;
-    rows.insert(rows.begin(), {std::string(to_string(direction)), machines.size() > 1 ? "machine" : "tile",
-                               "SM<->L2", "/ must", "DRAM", "/ must", "least time", "limited by"});
-    text += fmt::format("\n{} must move {}\n", to_string(direction), must_move) +
-            align_told_columns(rows, "  ", {false, false, true, true, true, true, true, false});
+    if (table.rows.size() > 1) output += table;
   }
-  return with_footnote(text);
+  return output;
 }
 
 namespace {
@@ -240,11 +277,11 @@ std::string beside_tiles_lines(const RunEntry& run, Direction direction,
         text += fmt::format(
             "  {}: {} of these reads are zeros beyond tensors and parts of sectors, which "
             "the copy engine's boxes bring\n",
-            pass.name, bytes(filled));
+            pass.name, in_bytes(filled).text);
       }
       if (asked + told > 0) {
         text += fmt::format("  {}: flags and counters of CTAs take {} of these reads, {} of the writes\n",
-                            pass.name, bytes(asked), bytes(told));
+                            pass.name, in_bytes(asked).text, in_bytes(told).text);
       }
     }
   }
@@ -253,17 +290,16 @@ std::string beside_tiles_lines(const RunEntry& run, Direction direction,
 
 }  // namespace
 
-std::string pass_table(const RunEntry& run, Direction direction, const Machine& machine,
-                       const std::vector<PlannedPass>& planned) {
-  PassColumns table(run, direction);
+Output pass_table(const RunEntry& run, Direction direction, const Machine& machine,
+                  const std::vector<PlannedPass>& planned) {
+  PassRows table(run, direction);
   add_byte_rows(table, planned);
   add_work_rows(table, run.problem, machine);
-  return with_footnote(table.text() + beside_tiles_lines(run, direction, planned));
+  return table.table() + Output(beside_tiles_lines(run, direction, planned));
 }
 
-std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
-  // By kernel and direction, in the order in which they come first.
-  std::vector<std::pair<std::string, std::vector<std::vector<std::string>>>> blocks;
+Output simulated_sweep_table(const std::vector<RunEntry>& runs) {
+  std::vector<Table> blocks;  // by kernel and direction, in the order in which they come first
   for (const RunEntry& run : runs) {
     const std::string choices = (run.order ? fmt::format(" {}", to_string(*run.order)) : "") +
                                 (run.scan ? fmt::format(" {}", to_string(*run.scan)) : "");
@@ -271,59 +307,72 @@ std::string simulated_sweep_table(const std::vector<RunEntry>& runs) {
       const std::optional<PassRecord> total = direction_total(run, direction);
       if (!total) continue;
       const bool simulated = total->simulated.has_value();
-      const double must = compulsory(*total);
-      const std::string heading =
-          fmt::format("{}, {}{}", run_label(run, direction, false), to_string(direction), choices) +
-          (simulated ? " on " + machine_name_of(run) : "");
+      const std::string kernel = run_label(run, direction, false);
+      const std::string title = fmt::format("\n{}, {}{}", kernel, to_string(direction), choices) +
+                                (simulated ? " on " + machine_name_of(run) : "");
       auto block = std::find_if(blocks.begin(), blocks.end(),
-                                [&heading](const auto& other) { return other.first == heading; });
+                                [&title](const Table& other) { return other.title == title; });
       if (block == blocks.end()) {
-        blocks.push_back({heading, {{"", "tile", "SM<->L2", "/ must", "DRAM", "/ must", "of it read"}}});
+        blocks.push_back(
+            {.rows = {{"problem", "tile", "must move", "SM<->L2", "x must", "DRAM", "x must", "DRAM read"}},
+             .indent = "  ",
+             .title = title,
+             .keys = {{"kernel", kernel},
+                      {"direction", to_string(direction)},
+                      {"choices", choices.substr(choices.empty() ? 0 : 1)},
+                      {"machine", simulated ? machine_name_of(run) : "-"}}});
         block = blocks.end() - 1;
       }
-      block->second.push_back({describe(run.problem), main_tile(run, direction),
-                               bytes(std::llround(sm_l2_bytes(*total))), ratio(sm_l2_bytes(*total), must),
-                               simulated ? bytes(std::llround(dram_bytes(*total))) : "-",
-                               simulated ? ratio(dram_bytes(*total), must) : "-",
-                               simulated ? bytes(total->simulated->dram_read_bytes) : "-"});
+      const double must = must_move(*total), dram = simulated ? dram_bytes(*total) : 0;
+      block->rows.push_back({describe(run.problem), main_tile(run, direction), in_bytes(must),
+                             in_bytes(sm_l2_bytes(*total)), as_ratio(sm_l2_bytes(*total), must),
+                             simulated ? in_bytes(dram) : Cell("-"),
+                             simulated ? as_ratio(dram, must) : Cell("-"),
+                             simulated ? in_bytes(total->simulated->dram_read_bytes) : Cell("-")});
     }
   }
-  std::string text;
-  for (const auto& [heading, rows] : blocks) {
-    text += (text.empty() ? "" : "\n") + heading + "\n" +
-            align_told_columns(rows, "  ", {false, false, true, true, true, true, true});
-  }
-  return text;
+  Output output;
+  for (const Table& block : blocks) output += block;
+  return output;
 }
 
 std::string bound_lines(const RunEntry& run, Direction direction, Algorithm algorithm,
                         const Machine& machine) {
   const PassRecord total = direction_total(run, direction).value();
   std::string text;
-  const auto add = [&](const char* boundary, std::int64_t read_bytes, const FastMemory& memory) {
+  const auto add = [&](const char* boundary, const std::string& where, std::int64_t read_bytes,
+                       const FastMemory& memory) {
     const ReadBound bound = read_bound(run.problem, direction, algorithm, memory);
     const std::string on_chip = format_capacity(memory.processors * memory.bytes_per_processor);
-    const std::string least = bound.score_bound_vacuous()
-                                  ? fmt::format("every input once, with {} on chip", on_chip)
-                                  : fmt::format("forming the scores with {} on chip (every input once: {})",
-                                                on_chip, bytes(bound.compulsory_bytes));
-    text += fmt::format("  {} reads: {} the least, {}: {}\n", boundary,
-                        ratio(static_cast<double>(read_bytes), static_cast<double>(bound.bytes())),
-                        bytes(bound.bytes()), least);
+    const std::string of = bound.score_bound_vacuous()
+                               ? "every input once"
+                               : fmt::format("what forming the scores takes; every input once is {}",
+                                             in_bytes(bound.compulsory_bytes).text);
+    const double over = static_cast<double>(read_bytes), under = static_cast<double>(bound.bytes());
+    text +=
+        "  " + wrapped(fmt::format("{} reads: {} the lower bound of {} with {} on chip ({}): {}", boundary,
+                                   as_ratio(over, under).text, in_bytes(under).text, on_chip, where, of),
+                       "    ");
   };
-  add("SM<->L2", total.closed_form->sm_l2_read_bytes, sm_memory(machine));
-  if (total.simulated) add("DRAM", total.simulated->dram_read_bytes, chip_memory(machine));
+  const Fact<std::int64_t>& of_sm = machine.on_chip_bytes_per_sm;
+  const std::string mark = of_sm.kind == kDefaultKind ? "; default" : "";
+  add("SM<->L2", "all SMs" + mark, total.closed_form->sm_l2_read_bytes, sm_memory(machine));
+  if (total.simulated)
+    add("DRAM", "all SMs and the L2" + mark, total.simulated->dram_read_bytes, chip_memory(machine));
   return text;
 }
 
-std::string curve_table(const RunEntry& run, Direction direction) {
-  std::vector<std::vector<std::string>> rows{{"LRU from", "DRAM read", "DRAM written"}};
+Table curve_table(const RunEntry& run, Direction direction) {
+  Table table{.rows = {{"LRU from", "DRAM read", "DRAM written"}},
+              .indent = "  ",
+              .keys = {{"kernel", run.kernel}, {"direction", to_string(direction)}}};
   ReadWriteBytes last;
   for (const auto& [l2_bytes, dram] : total_l2_curve(run, direction)) {
     if (std::exchange(last, dram) == dram) continue;
-    rows.push_back({format_capacity(l2_bytes), bytes(dram.read_bytes), bytes(dram.write_bytes)});
+    table.rows.push_back({as_number(format_capacity(l2_bytes), static_cast<double>(l2_bytes), "B"),
+                          in_bytes(dram.read_bytes), in_bytes(dram.write_bytes)});
   }
-  return align_columns(rows, "  ", {true, true, true});
+  return table;
 }
 
 }  // namespace tilescope::cli

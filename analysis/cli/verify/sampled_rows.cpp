@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "analysis/model/counts/tensor_bytes.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/sampled_rows.hpp"
 #include "gpu/launch/pass_runner.hpp"
@@ -52,7 +51,7 @@ Verdict judge_sampled_rows(const Kernel& kernel, const AttentionProblem& problem
   // with the kernel's own tiles, since those of the options may be meant for the backward pass.
   ProgramOptions forward = options;
   if (direction == Direction::backward) forward.passes = kernel.default_options(problem).passes;
-  const auto run = on_device(kernel) ? run_on_gpu : run_on_cpu;
+  const auto run = kernel.on_gpu() ? run_on_gpu : run_on_cpu;
   run(kernel, problem, direction, forward, options, judge);
   return judge.verdict();
 }
@@ -82,7 +81,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::int64_t device_bytes(const RowsJob& job) {
-  if (!on_device(*job.kernel)) return 0;
+  if (!job.kernel->on_gpu()) return 0;
   return tensor_bytes(*job.kernel, job.problem, job.direction, job.options);
 }
 

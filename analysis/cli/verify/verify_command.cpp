@@ -15,12 +15,12 @@
 #include <tuple>
 
 #include "analysis/cli/command.hpp"
+#include "analysis/cli/expected_time.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/cli/verify/verify.hpp"
 #include "analysis/model/counts/tensor_bytes.hpp"
-#include "analysis/model/counts/what_ran.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/memory_budget.hpp"
 #include "cpu_ref/judge/equivalence.hpp"
@@ -55,7 +55,7 @@ std::vector<VerifyJob> problem_jobs(const VerifyOptions& options, const std::vec
 
 void note_device(MachineInfo& machine, const std::vector<const Kernel*>& kernels) {
   const bool any =
-      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return on_device(*kernel); });
+      std::any_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) { return kernel->on_gpu(); });
   if (!any) return;
   const DeviceFacts device = device_facts().value();
   machine.name = device.name;
@@ -213,6 +213,18 @@ std::string without_passed(const std::string& text) {
   return kept;
 }
 
+/// Shares of the time that jobs take: reference and kernels take what grows as the scores do.
+std::vector<double> work_of(const std::vector<VerifyJob>& jobs) {
+  constexpr double kAnyProblem = 1e4;  // even an empty one
+  std::vector<double> work;
+  for (const VerifyJob& job : jobs) {
+    const AttentionProblem& p = job.verify_case.problem;
+    const auto scores = static_cast<double>(p.batch * p.heads * p.seqlen_q * p.seqlen_k);
+    work.push_back((kAnyProblem + scores) * static_cast<double>(1 + job.runs.size()));
+  }
+  return work;
+}
+
 bool names_one_problem(const VerifyOptions& options) {
   return options.problem.given() || options.problem.pass_given() || options.inputs;
 }
@@ -252,7 +264,16 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
   const bool every_line = options.verbose || options.locate || jobs.size() == 1;
   int passed = 0, failed = 0, refused = 0;
   double share_between_kernels = 0;
+  if (jobs.size() == 1 && !options.repeat) {
+    VerifyJob small = jobs.front();
+    context.print(announcement("verify", small.verify_case.problem, small.verify_case.direction,
+                               [&small](const AttentionProblem& problem) {
+                                 small.verify_case.problem = problem;
+                                 judge(small, false);
+                               }));
+  }
   {
+    TimeOfParts sweep_time(context, "verify", work_of(jobs));
     Progress progress(context, "verify", static_cast<std::int64_t>(jobs.size()));
     const auto judge_one = [&](const VerifyJob& job) {
       return options.repeat ? judge_repeats(job, static_cast<int>(repeat)) : judge(job, options.locate);
@@ -266,6 +287,7 @@ int verify(const CommandContext& context, const VerifyOptions& options) {
       refused += outcome.refused;
       share_between_kernels = std::max(share_between_kernels, outcome.largest_share_between_kernels);
       progress.step();
+      sweep_time.step();
     });
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -208,11 +208,11 @@ namespace {
 std::set<TensorName> unordered_outputs(const Kernel& kernel, const AttentionProblem& problem,
                                        const ProgramOptions& options) {
   std::set<TensorName> names;
-  if (!on_device(kernel)) return names;
+  if (!kernel.on_gpu()) return names;
   for (const TileProgram& program : kernel.programs(Direction::backward, problem, options)) {
     for (const auto& phase : program.phases) {
       for (const Operand& operand : phase) {
-        if (operand.kind != AccessKind::reduce && operand.kind != AccessKind::sum) continue;
+        if (operand.kind != AccessKind::reduce && operand.kind != AccessKind::store_then_reduce) continue;
         names.insert(operand.tensor == TensorName::dq_accum   ? TensorName::dq
                      : operand.tensor == TensorName::dk_accum ? TensorName::dk
                                                               : TensorName::dv);

@@ -137,7 +137,7 @@ int verify_gradients(const CommandContext& context, const VerifyOptions& options
 
 int verify_ranks(const CommandContext& context, const VerifyOptions& options) {
   const AttentionProblem problem = options.problem.problem();
-  const bool on_devices = on_device(*options.kernel.kernels({"cpu:flash2"}).front());
+  const bool on_devices = options.kernel.kernels({"cpu:flash2"}).front()->on_gpu();
   const std::shared_ptr<ProcessGroup> processes = options.gpus.processes(on_devices);
   const ProgramRunner run = program_runner(options.gpus, processes, options.kernel, problem, "cpu:flash2");
   const VerifyJob job = problem_jobs(options, options.kernel.kernels({"cpu:flash2"})).front();

@@ -112,7 +112,7 @@ std::vector<EqualEntries> entries_of(const TileProgram& program) {
   return all;
 }
 
-/// Of some entries.
+/// Bytes of one tensor that these batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
                            Part part) {
   const AttentionProblem& p = program.problem;
@@ -139,7 +139,7 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
           (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};
 }
 
-/// Of all.
+/// Bytes of one tensor that all batch entries move.
 OperandBytes operand_bytes(const TileProgram& program, const std::vector<EqualEntries>& all,
                            TensorName tensor, Part part) {
   OperandBytes sum;
@@ -219,7 +219,8 @@ std::vector<TensorTraffic> tensor_traffic(const TileProgram& program) {
       const OperandBytes bytes = operand_bytes(program, entries, operand.tensor, part);
       TensorTraffic& traffic = all[index];
       traffic.tensor = operand.tensor;
-      const bool sum = operand.kind == AccessKind::sum, stored = sum || operand.kind == AccessKind::store;
+      const bool sum = operand.kind == AccessKind::store_then_reduce,
+                 stored = sum || operand.kind == AccessKind::store;
       if (operand.kind == AccessKind::load)
         traffic.filled_bytes += filled_bytes(program, operand.tensor, part);
       const std::int64_t stores = sum ? bytes.distinct : stored ? bytes.moved : 0;

@@ -21,7 +21,7 @@ struct NamedCause {
 /// @param metrics by name, of the sets `traffic` and `causes`; those that are missing name no cause
 std::vector<NamedCause> counted_causes(const std::map<std::string, double>& metrics);
 
-/// Of one side.
+/// Bytes of all causes that read, or that write.
 std::int64_t sum_of(const std::vector<NamedCause>& causes, bool reads);
 
 }  // namespace tilescope

@@ -49,7 +49,7 @@ void add(std::optional<Part>& sum, const std::optional<Part>& pass) {
   }
 }
 
-/// Of the largest size that is no larger than `l2_bytes`; below all, of the smallest.
+/// The point of the largest size that is no larger than `l2_bytes`; below all, that of the smallest.
 const L2CurvePoint& point_at(const std::vector<L2CurvePoint>& curve, std::int64_t l2_bytes) {
   auto above =
       std::upper_bound(curve.begin(), curve.end(), l2_bytes,

@@ -14,7 +14,7 @@ namespace tilescope {
 /// The passes as if they were one, "delta+dkdv+dq", without a tile; nothing where the direction has none.
 /// What some pass lacks is absent: a sum over the others would mislead. Compulsory bytes and useful FLOPs are
 /// those of the direction, which needs neither what its passes hand each other nor what they compute twice.
-/// Of simulations only bytes are summed, of times only the median and the least.
+/// Simulations contribute their bytes alone, times their median and their least.
 std::optional<PassRecord> direction_total(const RunEntry& run, Direction direction);
 
 /// DRAM bytes of the passes together by L2 size, at every size that some pass has. Between its sizes, and

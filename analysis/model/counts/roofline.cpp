@@ -27,8 +27,8 @@ std::optional<double> KernelWork::amount(CeilingKind kind) const {
 namespace {
 
 Ceiling ceiling_from(CeilingKind kind, std::string name, double per_second, const std::string& evidence) {
-  return {kind, std::move(name), per_second, evidence == "measured",
-          evidence != "assumed" && evidence != "unverified"};
+  const bool documented = evidence != "assumed" && evidence != "unverified" && evidence != kDefaultKind;
+  return {kind, std::move(name), per_second, evidence == "measured", documented, evidence};
 }
 
 }  // namespace
@@ -67,7 +67,8 @@ const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind) {
   return found == ceilings.end() ? nullptr : &*found;
 }
 
-std::vector<Ceiling> firmest(const std::vector<Ceiling>& stated, const std::vector<Ceiling>& measured) {
+std::vector<Ceiling> best_documented(const std::vector<Ceiling>& stated,
+                                     const std::vector<Ceiling>& measured) {
   std::vector<Ceiling> chosen = stated;
   for (const Ceiling& ceiling : measured) {
     if (!ceiling.measured) continue;

@@ -31,21 +31,23 @@ struct Ceiling {
   std::string name;        // "fp16 peak", "SM<->L2 bandwidth", "DRAM bandwidth", "exponentials"
   double per_second = 0;   // FLOP, bytes or exponentials
   bool measured = false;   // otherwise from a datasheet, or derived
-  bool documented = true;  // false for a figure that is assumed or unverified
+  bool documented = true;  // false for a figure that is assumed, unverified or a default
+  std::string evidence;    // the kind of its source: "datasheet", "assumed"
 };
 
 /// The ceilings that `machine` has for inputs of `dtype`, in the order of CeilingKind.
 std::vector<Ceiling> ceilings_of(const Machine& machine, ElementType dtype);
 
-/// Of the link to other GPUs, one direction, which a run on one GPU has no use for; nothing where the machine
-/// has none.
+/// The ceiling of the link to other GPUs, one direction, which a run on one GPU has no use for; nothing where
+/// the machine has no link.
 std::optional<Ceiling> link_ceiling(const Machine& machine);
 
 /// The ceiling of that kind; null if there is none.
 const Ceiling* find(const std::vector<Ceiling>& ceilings, CeilingKind kind);
 
-/// Of each kind the measured ceiling, or the stated one where none was measured.
-std::vector<Ceiling> firmest(const std::vector<Ceiling>& stated, const std::vector<Ceiling>& measured);
+/// The best documented ceiling of each kind: the measured one, or the stated one where none was measured.
+std::vector<Ceiling> best_documented(const std::vector<Ceiling>& stated,
+                                     const std::vector<Ceiling>& measured);
 
 /// What a kernel can reach: min over the ceilings (Williams, Waterman, Patterson 2009; one intensity a memory
 /// boundary: Yang, Kurth, Williams; exponentials as a ceiling of their own: after Ding and Williams).

@@ -13,7 +13,7 @@ namespace tilescope {
 /// Size of all tensors that these passes touch, each counted once. [bytes]
 std::int64_t tensor_bytes(std::span<const TileProgram> programs);
 
-/// Of the tensors that a direction's passes hold; backward: with those of the forward passes before it.
+/// What the tensors of a direction's passes take; backward: with those of the forward passes before it.
 /// [bytes]
 std::int64_t tensor_bytes(const Kernel& kernel, const AttentionProblem& problem, Direction direction,
                           const ProgramOptions& options);

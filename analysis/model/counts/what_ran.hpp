@@ -7,16 +7,13 @@
 
 namespace tilescope {
 
-/// Whether it runs on a GPU, as rows with a launch shape do.
-inline bool on_device(const Kernel& kernel) { return kernel.launch_shape != nullptr; }
-
 /// A run of the kernel, without passes.
 inline RunEntry entry_of(const Kernel& kernel, const AttentionProblem& problem) {
   RunEntry run;
   run.problem = problem;
   run.kernel = kernel.name;
   run.algorithm = kernel.algorithm;
-  run.runs_on = on_device(kernel) ? "gpu" : "cpu";
+  run.runs_on = kernel.on_gpu() ? "gpu" : "cpu";
   if (kernel.rung > 0) run.rung = kernel.rung;
   return run;
 }
@@ -27,12 +24,12 @@ inline std::optional<BackwardOrder> backward_order(const TileProgram& program) {
   switch (program.name) {
     case PassName::dkdv:
     case PassName::dq:
-      return program.joined ? joined : split;
+      return program.single_launch ? single_launch : split;
     case PassName::dkdvdq:
       if (program.whole_head) return std::nullopt;  // FlashAttention-1's
       return program.ordered ? ordered : fused;
     case PassName::dqdkdv:
-      return rows;
+      return q_outer;
     default:
       return std::nullopt;
   }

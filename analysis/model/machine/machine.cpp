@@ -69,9 +69,23 @@ std::optional<double> Machine::peak_flops(ElementType type) const {
   return found->second.value;
 }
 
+namespace {
+const std::string kMeasuredSuffix = "-measured";
+}
+
+std::optional<Machine> machine_of_device(const std::string& device) {
+  if (device.empty()) return std::nullopt;
+  for (const std::string& name : machine_names()) {
+    if (name.ends_with(kMeasuredSuffix)) continue;
+    Machine machine = load_machine(name);
+    if (machine.title.starts_with(device)) return machine;
+  }
+  return std::nullopt;
+}
+
 Machine with_measured_ceilings(Machine machine) {
   const std::vector<std::string> names = machine_names();
-  const std::string name = machine.name + "-measured";
+  const std::string name = machine.name + kMeasuredSuffix;
   if (std::find(names.begin(), names.end(), name) == names.end()) return machine;
   const Machine measured = load_machine(name);
   machine.dram_bytes_per_second = measured.dram_bytes_per_second;
@@ -81,7 +95,7 @@ Machine with_measured_ceilings(Machine machine) {
 }
 
 Machine measured_machine(Machine machine, const CeilingsRecord& record) {
-  machine.name += "-measured";
+  machine.name += kMeasuredSuffix;
   machine.title = record.measured.device + ", ceilings measured " + record.when;
   for (const MeasuredCeiling& ceiling : record.measured.ceilings) {
     const Fact<double> fact{

@@ -15,12 +15,16 @@
 
 namespace tilescope {
 
+/// The kind of a number that stands where a file has none.
+inline constexpr std::string_view kDefaultKind = "default";
+
 /// A number and its evidence.
 template <typename T>
 struct Fact {
   T value{};
   std::string source;
-  /// datasheet, measured, derived, assumed, or unverified (from general knowledge, no document at hand).
+  /// datasheet, measured, derived, assumed, unverified (from general knowledge, no document at hand),
+  /// default.
   std::string kind;
   bool operator==(const Fact&) const = default;
 };
@@ -46,7 +50,7 @@ struct SplitL2Shape {
   static constexpr std::int64_t kLineBytes = 128;
   static constexpr std::int64_t kHomeBytes = 4096;  // that follow each other and have one home
   static constexpr std::int64_t kLeastSets = 128;   // of a partition: so many are replayed
-  /// Of a partition: whole pairs of homes.
+  /// Sets of a partition, in whole pairs of homes.
   std::int64_t sets() const {
     constexpr std::int64_t kLinesOfPair = kL2Partitions * kHomeBytes / kLineBytes;
     return partition_bytes / (kLineBytes * ways * kLinesOfPair) * kLinesOfPair;
@@ -68,7 +72,7 @@ struct Machine {
   /// Standard deviation of the clocks of the SM groups below, over their mean, in a pass that was not
   /// measured; absent: 0.
   std::optional<Fact<double>> clock_cv;
-  /// Of passes that were measured; in others an SM's CTAs keep step.
+  /// How CTAs drift apart in the passes that were measured; in others an SM's CTAs keep step.
   std::optional<Fact<std::vector<PassProgress>>> cta_progress;
   /// Lines of a set of the L2, and the groups of SMs in the order in which they are given CTAs, the first one
   /// always first; together they say that the L2 is in two equal partitions (SplitL2). Absent: one partition,
@@ -106,7 +110,7 @@ struct Machine {
   bool knows_progress_of(std::string_view kernel) const;
   /// Peak for a kernel whose inputs have that type, or nothing if the chip lacks the type.
   std::optional<double> peak_flops(ElementType type) const;
-  /// Of all SMs; nothing when the file does not say.
+  /// The rate of all SMs together; nothing when the file does not say.
   std::optional<double> exponentials_per_second() const;
   bool operator==(const Machine&) const = default;
 };
@@ -117,9 +121,12 @@ Machine load_machine(const std::string& name_or_path);
 /// `machine` with the ceilings of NAME-measured in place of those stated, where TileScope ships such a file:
 /// a verdict rests on what was measured.
 Machine with_measured_ceilings(Machine machine);
+/// The shipped machine whose title begins with the device's name: "NVIDIA H200" is "NVIDIA H200 SXM, 141 GB".
+/// Its figures are those of its makers, not measured ones.
+std::optional<Machine> machine_of_device(const std::string& device);
 /// A file holds a whole machine or, with a field "base", what it adds to one that TileScope ships. Refused
-/// are fields that nothing reads, missing ones (all in one sentence), and numbers that cannot be in their
-/// unit.
+/// are fields that nothing reads, missing ones that have no default (all in one sentence), and numbers that
+/// cannot be in their unit.
 /// @param source what error messages call the text
 /// @throws BadInput
 Machine parse_machine(const std::string& source, std::string_view text);
@@ -129,6 +136,13 @@ std::string to_json_text(const Machine& machine);
 std::string to_json_text(const Machine& machine, const Machine& base);
 /// A file with every field that a machine may have and none filled in.
 std::string machine_template();
+/// A number of a machine, as its file has it.
+struct MachineNumber {
+  std::string field;  // "sm_count", "peak_flops_per_second.fp16"
+  std::string value;  // with its unit; of a list how long it is
+  std::string kind, source;
+};
+std::vector<MachineNumber> numbers_of(const Machine& machine);
 /// Names of the machines that TileScope ships, sorted.
 std::vector<std::string> machine_names();
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine files: one list of fields for their reader, their writer and the template.
+// Machine files: their reader and their writer.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "analysis/model/machine/machine.hpp"
+#include "analysis/model/machine/machine_defaults.hpp"
+#include "analysis/model/machine/machine_fields.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
 #include "analysis/records/record_parts.hpp"
@@ -22,44 +25,6 @@ using Names = std::vector<std::string>;
 using Entries = std::vector<std::pair<std::string, JsonField>>;
 
 constexpr const char* kBase = "base";  // the machine to which a file adds
-constexpr const char* kPeaks = "peak_flops_per_second";
-
-/// Names the fields of a list.
-class FieldNames {
- public:
-  static constexpr bool kReads = false;
-  struct Field {
-    std::string name, unit;  // the unit of a codec that has one
-    bool required;
-  };
-
-  template <typename Codec, typename T>
-  void required(const char* key, const Codec& codec, const T&) {
-    add(key, codec, true);
-  }
-  template <typename Codec, typename T>
-  void optional(const char* key, const Codec& codec, const T&) {
-    add(key, codec, false);
-  }
-  template <typename Codec, typename T>
-  void unless(const T&, const char* key, const Codec& codec, const T&) {
-    add(key, codec, false);
-  }
-  template <typename Codec, typename T>
-  void entries(const char* key, const Codec& codec, const T&) {
-    add(key, codec, false);
-  }
-
-  std::vector<Field> all;
-
- private:
-  template <typename Codec>
-  void add(const char* key, const Codec& codec, bool required) {
-    std::string unit;
-    if constexpr (requires { codec.unit; }) unit = codec.unit;
-    all.push_back({key, unit, required});
-  }
-};
 
 void require_known(const JsonField& object, const std::string& where, const Names& names) {
   for (const auto& [key, value] : object.entries()) {
@@ -68,126 +33,11 @@ void require_known(const JsonField& object, const std::string& where, const Name
   }
 }
 
-/// A value with evidence. Least and most are no specification: they tell bytes from MiB and Hz from MHz.
-template <typename T, typename Codec>
-struct FactOf {
-  Codec codec;
-  const char* unit = "";
-  double least = 0, most = 1e300;
-
-  Json write(const Fact<T>& fact) const {
-    return {{"value", codec.write(fact.value)}, {"kind", fact.kind}, {"source", fact.source}};
-  }
-  Fact<T> read(const JsonField& field) const {
-    static const Names kinds = {"datasheet", "measured", "derived", "assumed", "unverified"};
-    const JsonField value = field.at("value");
-    Fact<T> fact{codec.read(value), field.at("source").text(), field.at("kind").text()};
-    if constexpr (std::is_arithmetic_v<T>) {
-      const double number = static_cast<double>(fact.value);
-      if (number < least || number > most)
-        value.refuse(fmt::format("must be in {}: {:g} ... {:g} is credible", unit, least, most));
-    }
-    if (std::find(kinds.begin(), kinds.end(), fact.kind) == kinds.end())
-      field.at("kind").refuse(fmt::format("must be one of {}", fmt::join(kinds, ", ")));
-    if (fact.source.empty()) field.at("source").refuse("must say where the number came from");
-    return fact;
-  }
-};
-
-FactOf<std::int64_t, Integer> count_of(const char* unit, double least, double most) {
-  return {{1}, unit, least, most};
-}
-FactOf<double, Positive> number_of(const char* unit, double least, double most) {
-  return {{}, unit, least, most};
-}
-
 template <typename T>
 Names field_names() {
-  FieldNames fields;
-  list(fields, T{});
   Names names;
-  for (const FieldNames::Field& field : fields.all) names.emplace_back(field.name);
+  for (const FieldNames::Field& field : fields_of<T>().all) names.push_back(field.name);
   return names;
-}
-
-template <typename T>
-struct PartsOf {
-  Json write(const std::vector<T>& parts) const {
-    Json json = Json::array();
-    for (const T& part : parts) json.push_back(Part<T>{}.write(part));
-    return json;
-  }
-  std::vector<T> read(const JsonField& field) const {
-    std::vector<T> parts;
-    for (const JsonField& part : field.items()) parts.push_back(Part<T>{}.read(part));
-    return parts;
-  }
-};
-
-}  // namespace
-
-template <typename Fields>
-static void list(Fields& fields, Of<Fields, PassProgress>& pass) {
-  fields.required("kernel", Text{}, pass.kernel);
-  fields.required("pass", Text{}, pass.pass);
-  fields.required("head_dim", Integer{1, kMaxHeadDim}, pass.head_dim);
-  fields.required("dtype", Named(parse_element_type), pass.dtype);
-  fields.required("younger_rate", StepRate{}, pass.rates.younger_rate);
-  fields.required("alone_rate", StepRate{}, pass.rates.alone_rate);
-  fields.unless(0.0, "step_cv", Positive{}, pass.rates.step_cv);
-  fields.unless(0.0, "tpc_cv", Positive{}, pass.rates.tpc_cv);
-  fields.unless(0.0, "clock_cv", Positive{}, pass.rates.clock_cv);
-}
-
-template <typename Fields>
-static void list(Fields& fields, Of<Fields, Machine>& machine) {
-  constexpr std::int64_t kMostWays = 1024;
-  const FactOf<std::int64_t, Integer> ways{{1, kMostWays}};
-  fields.required("name", Text{}, machine.name);
-  fields.required("title", Text{}, machine.title);
-  fields.required("chip", Text{}, machine.chip);
-  fields.required("sm_count", count_of("SMs", 1, 4096), machine.sm_count);
-  fields.required("shared_bytes_per_sm", count_of("bytes", 0x1p13, 0x1p26), machine.shared_bytes_per_sm);
-  fields.required("shared_bytes_per_cta", count_of("bytes", 0x1p13, 0x1p26), machine.shared_bytes_per_cta);
-  fields.required("on_chip_bytes_per_sm", count_of("bytes", 0x1p15, 0x1p28), machine.on_chip_bytes_per_sm);
-  fields.required("ctas_per_sm", count_of("CTAs", 1, 1024), machine.ctas_per_sm);
-  fields.required("l2_bytes", count_of("bytes", 0x1p17, 0x1p36), machine.l2_bytes);
-  fields.required("l2_effective_bytes", count_of("bytes", 0, 0x1p36), machine.l2_effective_bytes);
-  fields.optional("clock_cv", FactOf<double, Positive>{{}, "", 0, 1}, machine.clock_cv);
-  fields.optional("cta_progress", FactOf<std::vector<PassProgress>, PartsOf<PassProgress>>{},
-                  machine.cta_progress);
-  fields.optional("l2_ways", ways, machine.l2_ways);
-  fields.optional("l2_dirty_ways", ways, machine.l2_dirty_ways);
-  fields.optional("sm_groups", FactOf<std::vector<SmGroup>, PartsOf<SmGroup>>{}, machine.sm_groups);
-  fields.optional("dram_bytes", count_of("bytes", 1e9, 1e13), machine.dram_bytes);
-  fields.required("dram_bytes_per_second", number_of("bytes a second", 1e9, 1e15),
-                  machine.dram_bytes_per_second);
-  fields.optional("l2_bytes_per_second", number_of("bytes a second", 1e10, 1e16),
-                  machine.l2_bytes_per_second);
-  fields.optional("link_bytes_per_second", number_of("bytes a second, in one direction", 1e8, 1e14),
-                  machine.link_bytes_per_second);
-  fields.optional("link_latency_seconds", number_of("seconds a transfer", 1e-9, 1),
-                  machine.link_latency_seconds);
-  fields.optional("launch_seconds", number_of("seconds a launch", 1e-9, 1), machine.launch_seconds);
-  fields.required("sm_clock_hz", number_of("Hz", 1e8, 1e10), machine.sm_clock_hz);
-  fields.optional("exponentials_per_clock_per_sm", count_of("a clock", 1, 1024),
-                  machine.exponentials_per_clock_per_sm);
-  fields.entries(kPeaks, number_of("FLOP a second", 1e9, 1e18), machine.peak_flops_per_second);
-}
-
-namespace {
-
-FieldNames machine_fields() {
-  FieldNames fields;
-  list(fields, Machine{});
-  return fields;
-}
-
-/// Nothing, null, or a fact without a value: as the template has it.
-bool missing(const Json& object, const std::string& key) {
-  const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) return true;
-  return found->is_object() && found->contains("value") && found->at("value").is_null();
 }
 
 /// Refuses a file with a field that nothing reads, or with fields missing: all of them in one sentence.
@@ -207,9 +57,9 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
   for (const auto& [type, peak] : machine.has(kPeaks) ? machine.at(kPeaks).entries() : Entries{})
     require_known(peak, source + ": " + kPeaks + "." + type + " ", {"value", "kind", "source"});
   Names lacking;
-  for (const FieldNames::Field& field : machine_fields().all) {
-    const bool needed = field.required || field.name == kPeaks;
-    if (needed && missing(machine.value(), field.name)) lacking.emplace_back(field.name);
+  for (const FieldNames::Field& field : fields_of<Machine>().all) {
+    const bool needed = (field.required && !has_default(field.name)) || field.name == kPeaks;
+    if (needed && !machine.has(field.name.c_str())) lacking.emplace_back(field.name);
   }
   if (lacking.empty()) return;
   throw BadInput(fmt::format("{}: {} {} missing (tilescope list machines --template prints a whole file)",
@@ -219,7 +69,8 @@ void require_machine_fields(const std::string& source, const JsonField& machine)
 /// What fields that are credible each by itself must be together.
 void require_one_machine(const JsonField& field, const Machine& machine) {
   const auto value = [&field](const char* name) { return field.at(name).at("value"); };
-  value("l2_effective_bytes").integer(1, machine.l2_bytes.value);
+  if (const std::int64_t l2 = machine.l2_bytes.value; machine.l2_effective_bytes.value > l2)
+    value("l2_effective_bytes").refuse(fmt::format("must be in 1 ... {}, the whole L2", l2));
   for (const auto& [type, peak] : field.at(kPeaks).entries()) {
     try {
       parse_element_type(type);
@@ -252,12 +103,26 @@ fs::path machine_folder() {
                      ", and --machine FILE.json takes one from anywhere");
 }
 
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 /// @throws BadInput on a name that TileScope does not ship
 std::string shipped_file(const std::string& name) {
   const Names names = machine_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return machine_folder() / (name + ".json");
-  const UnknownName unknown = unknown_name("machine", name, names);
-  throw UnknownName("machine", unknown.value(), unknown.allowed() + "; or FILE.json", unknown.nearest());
+  Names alike;  // an edit away stands another GPU: b200 is no slip of h200
+  for (const std::string& near : nearest_names(name, names)) {
+    if (near.find(lower_case(name)) != std::string::npos) alike.push_back(near);
+  }
+  const std::string guess = alike.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(alike, " or "));
+  throw UnknownName(
+      "machine", "'" + name + "'",
+      fmt::format("{0}must be one of {1}; for another GPU `tilescope list machines --template "
+                  ">{2}.json` prints a file to fill in from its datasheet, which --machine {2}.json takes",
+                  guess, fmt::join(names, ", "), name),
+      alike);
 }
 
 /// The whole machine of a file that holds what it adds to another; peaks are added type by type.
@@ -287,14 +152,11 @@ void require_own_name(const std::string& path, const Machine& machine) {
                  "must be a name of its own: the machine of that name that TileScope ships is another");
 }
 
-std::string file_text(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
 
 Machine parse_machine(const std::string& source, std::string_view text) {
-  const Json json = with_base(source, parse_json(source, text));
+  Json json = with_base(source, parse_json(source, text));
+  if (json.is_object()) fill_in_defaults(json);
   const JsonField field(source, json);
   require_machine_fields(source, field);
   Machine machine = Part<Machine>{}.read(field);
@@ -302,7 +164,7 @@ Machine parse_machine(const std::string& source, std::string_view text) {
   return machine;
 }
 
-std::string to_json_text(const Machine& machine) { return file_text(Part<Machine>{}.write(machine)); }
+std::string to_json_text(const Machine& machine) { return machine_text(Part<Machine>{}.write(machine)); }
 
 std::string to_json_text(const Machine& machine, const Machine& base) {
   const Json whole = Part<Machine>{}.write(machine), common = Part<Machine>{}.write(base);
@@ -310,26 +172,7 @@ std::string to_json_text(const Machine& machine, const Machine& base) {
   for (const auto& [key, value] : whole.items()) {
     if (!common.contains(key) || common.at(key) != value) added[key] = value;
   }
-  return file_text(added);
-}
-
-std::string machine_template() {
-  const auto fact = [](const std::string& unit) {
-    return Json{{"value", nullptr},
-                {"kind", "datasheet, measured, derived, assumed or unverified"},
-                {"source", "where the number came from; in " + unit}};
-  };
-  Json machine;
-  for (const FieldNames::Field& field : machine_fields().all) {
-    if (field.name == kPeaks) {
-      for (const char* type : {"fp32", "fp16", "bf16"}) machine[kPeaks][type] = fact(field.unit);
-    } else if (!field.unit.empty()) {
-      machine[field.name] = fact(field.unit + (field.required ? "" : "; may be left out"));
-    } else if (field.required) {
-      machine[field.name] = nullptr;
-    }
-  }
-  return file_text(machine);
+  return machine_text(added);
 }
 
 Names machine_names() {

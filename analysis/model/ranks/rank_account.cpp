@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "analysis/records/record_parts.hpp"
 #include "analysis/records/run_record.hpp"
 
 namespace tilescope {
@@ -27,26 +26,40 @@ RankTimeline timeline_of(const DistributedProgram& program, const RankModel& mod
   return predict_timeline(program, model.rates, kernel ? &*kernel : nullptr);
 }
 
-Json lost_json(const TimeSplit& lost) {
-  Json json;
-  for (const auto& cause : kCauses) json[cause.field] = lost.*cause.seconds;
-  return json;
-}
-
-Json rank_json(const ProgramAccount& account, std::size_t r) {
+GpuRecord rank_record(const ProgramAccount& account, std::size_t r) {
   const RankTime& time = account.timeline.ranks[r];
   const RankLoad& load = account.loads[r];
-  return {{"link_sent_bytes", account.link[r].sent},
-          {"link_received_bytes", account.link[r].received},
-          {"operand_bytes", load.operand_bytes},
-          {"received_buffer_bytes", load.received_bytes},
-          {"state_bytes", load.state_bytes},
-          {"launches", load.launches},
-          {"visible_pairs", load.visible_pairs},
-          {"attention_s", time.attention_seconds},
-          {"elementwise_s", time.elementwise_seconds},
-          {"link_s", time.link_seconds},
-          {"end_s", time.end_seconds}};
+  return {.link = {link_record(account.link[r])},
+          .operand_bytes = load.operand_bytes,
+          .received_buffer_bytes = load.received_bytes,
+          .state_bytes = load.state_bytes,
+          .launches = load.launches,
+          .visible_pairs = load.visible_pairs,
+          .attention_s = time.attention_seconds,
+          .elementwise_s = time.elementwise_seconds,
+          .link_s = time.link_seconds,
+          .end_s = time.end_seconds};
+}
+
+DistributedPass predicted_pass(const ProgramAccount& account) {
+  const auto& [program, rates, link, loads, timeline, even] = account;
+  DistributedPass pass{
+      .name = std::string(to_string(program.direction)),
+      .steps = program.steps(),
+      .balance = even.overall,
+      .lock_step_balance = even.lock_step,
+      .least_link_bytes = least_link_bytes(program.problem, program.direction, program.ranks),
+      .predicted = PredictedTimes{.time_s = timeline.seconds,
+                                  .efficiency = timeline.efficiency,
+                                  .exposed_s = timeline.exposed_seconds,
+                                  .one_gpu_s = timeline.one_gpu_seconds}};
+  for (const auto& cause : kCauses) pass.predicted->lost_s[cause.field] = timeline.lost.*cause.seconds;
+  if (loads.size() > kMostListedRanks) {
+    pass.gpus.push_back(rank_record(account, account.busiest()));
+  } else {
+    for (std::size_t r = 0; r < loads.size(); ++r) pass.gpus.push_back(rank_record(account, r));
+  }
+  return pass;
 }
 
 }  // namespace
@@ -71,68 +84,45 @@ std::vector<LostShare> lost_shares(const RankTimeline& timeline) {
   return shares;
 }
 
-Json distributed_json(const ProgramAccount& account) {
-  const auto& [program, rates, link, loads, timeline, even] = account;
-  Json ranks = Json::array();
-  if (loads.size() > kMostListedRanks) {
-    ranks.push_back(rank_json(account, account.busiest()));
-  } else {
-    for (std::size_t r = 0; r < loads.size(); ++r) ranks.push_back(rank_json(account, r));
-  }
-  Json json{{"name", to_string(program.direction)},
-            {"steps", program.steps()},
-            {"balance", even.overall},
-            {"lock_step_balance", even.lock_step},
-            {"predicted",
-             {{"time_s", timeline.seconds},
-              {"exposed_s", timeline.exposed_seconds},
-              {"one_gpu_s", timeline.one_gpu_seconds},
-              {"efficiency", timeline.efficiency},
-              {"lost", lost_json(timeline.lost)}}}};
-  if (const auto least = least_link_bytes(program.problem, program.direction, program.ranks))
-    json["least_link_bytes"] = *least;
-  json["gpus"] = ranks;
-  return json;
+LinkRecord link_record(const LinkBytes& bytes) {
+  return {static_cast<double>(bytes.sent), static_cast<double>(bytes.received)};
 }
 
-Json distributed_record(const std::vector<std::string>& argv) {
-  const RunRecord started = start_record(argv);
-  return {
-      {"schema", "tilescope.distributed/1"}, {"argv", argv}, {"when", started.when}, {"runs", Json::array()}};
+DistributedRecord distributed_record(const std::vector<std::string>& argv) {
+  return {.argv = argv, .when = start_record(argv).when};
 }
 
-Json distributed_run(const AttentionProblem& problem, const DistributedOptions& options) {
+DistributedRun distributed_run(const AttentionProblem& problem, const DistributedOptions& options) {
   const RankGrid grid = rank_grid(problem, options);
-  return {{"problem", problem_json(problem)},
-          {"schedule", to_string(options.schedule)},
-          {"gpus", options.ranks},
-          {"ulysses", grid.ulysses},
-          {"ring", grid.ring}};
+  return {.problem = problem,
+          .schedule = std::string(to_string(options.schedule)),
+          .gpus = options.ranks,
+          .ulysses = grid.ulysses,
+          .ring = grid.ring};
 }
 
-Json simulate_ranks(const std::vector<std::string>& argv, const AttentionProblem& problem,
-                    const std::vector<Direction>& directions,
-                    const std::vector<DistributedOptions>& schedules, const RankModel& model,
-                    const std::function<void(const ProgramAccount&)>& visit,
-                    const std::function<void(const DistributedOptions&, const BadInput&)>& refuse) {
-  Json record = distributed_record(argv);
-  record["machine"] = {{"name", model.machine},
-                       {"flops_per_second", model.rates.flops_per_second},
-                       {"link_bytes_per_second", model.rates.link_bytes_per_second},
-                       {"link_latency_s", model.rates.link_latency_seconds},
-                       {"launch_s", model.rates.launch_seconds}};
+DistributedRecord simulate_ranks(
+    const std::vector<std::string>& argv, const AttentionProblem& problem,
+    const std::vector<Direction>& directions, const std::vector<DistributedOptions>& schedules,
+    const RankModel& model, const std::function<void(const ProgramAccount&)>& visit,
+    const std::function<void(const DistributedOptions&, const BadInput&)>& refuse) {
+  DistributedRecord record = distributed_record(argv);
+  record.machine = RankMachine{.name = model.machine,
+                               .flops_per_second = model.rates.flops_per_second,
+                               .link_bytes_per_second = model.rates.link_bytes_per_second,
+                               .link_latency_s = model.rates.link_latency_seconds,
+                               .launch_s = model.rates.launch_seconds};
   for (const DistributedOptions& options : schedules) {
     try {
-      Json run = distributed_run(problem, options);
-      if (model.kernel != nullptr) run["kernel"] = model.kernel->name;
-      run["passes"] = Json::array();
+      DistributedRun run = distributed_run(problem, options);
+      if (model.kernel != nullptr) run.kernel = model.kernel->name;
       for (const Direction direction : directions) {
         const DistributedProgram program = build_distributed(problem, direction, options);
         const ProgramAccount account(program, model);
         visit(account);
-        run["passes"].push_back(distributed_json(account));
+        run.passes.push_back(predicted_pass(account));
       }
-      record["runs"].push_back(run);
+      record.runs.push_back(std::move(run));
     } catch (const BadInput& refusal) {
       if (schedules.size() == 1) throw;
       refuse(options, refusal);

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "analysis/model/ranks/rank_model.hpp"
+#include "analysis/records/distributed_record.hpp"
 #include "distributed/counts/link_traffic.hpp"
 #include "distributed/counts/rank_load.hpp"
-#include "profiler/records/json_fields.hpp"
 
 namespace tilescope {
 
@@ -37,18 +37,18 @@ struct LostShare {
 /// All causes; their shares and the efficiency add up to 1.
 std::vector<LostShare> lost_shares(const RankTimeline& timeline);
 
-/// A record of schema tilescope.distributed/1, without its runs.
-Json distributed_record(const std::vector<std::string>& argv);
+/// A record that begins now, without its runs.
+DistributedRecord distributed_record(const std::vector<std::string>& argv);
 /// The start of a run: problem and schedule.
-Json distributed_run(const AttentionProblem& problem, const DistributedOptions& options);
-Json distributed_json(const ProgramAccount& account);
+DistributedRun distributed_run(const AttentionProblem& problem, const DistributedOptions& options);
+LinkRecord link_record(const LinkBytes& bytes);
 
 /// The record of schedules on a model, all passes of each.
 /// @param visit  called with each account @param refuse  of several, with those that cannot split the problem
-Json simulate_ranks(const std::vector<std::string>& argv, const AttentionProblem& problem,
-                    const std::vector<Direction>& directions,
-                    const std::vector<DistributedOptions>& schedules, const RankModel& model,
-                    const std::function<void(const ProgramAccount&)>& visit,
-                    const std::function<void(const DistributedOptions&, const BadInput&)>& refuse);
+DistributedRecord simulate_ranks(
+    const std::vector<std::string>& argv, const AttentionProblem& problem,
+    const std::vector<Direction>& directions, const std::vector<DistributedOptions>& schedules,
+    const RankModel& model, const std::function<void(const ProgramAccount&)>& visit,
+    const std::function<void(const DistributedOptions&, const BadInput&)>& refuse);
 
 }  // namespace tilescope

@@ -65,7 +65,7 @@ void LaunchReplay::access(const OperandTiles& operand, NumberedTile tile, const 
   if (seen != will_be) {
     seen_[tile.number] = will_be;
     if (first && !lines_.placed_at_once()) lines_.place(operand.tensor, group, tile.number);
-    const bool begins = first && operand.kind == AccessKind::sum;
+    const bool begins = first && operand.kind == AccessKind::store_then_reduce;
     if (begins) asked_.begin_sums(1, tile.bytes);
     if (first && !begins && operand.kind != AccessKind::store) first_read_bytes_ += tile.bytes;
     if ((will_be & ~seen) & kWritten) {

@@ -31,7 +31,7 @@ class LaunchReplay {
     return written_bytes_ + (keeps_all_ ? 0 : bytes_of(l2_.num_written() - written_lines_));
   }
 
-  /// Of a launch on so many tiles, without their lines. [bytes]
+  /// What a launch on so many tiles takes, without their lines. [bytes]
   static std::int64_t memory_bytes(std::int64_t num_tiles) {
     return num_tiles * static_cast<std::int64_t>(sizeof(Seen));
   }

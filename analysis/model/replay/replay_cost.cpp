@@ -31,8 +31,9 @@ std::string about_seconds(double seconds) {
     const double step = value < 20 ? 1 : std::pow(10.0, std::floor(std::log10(value)));
     return std::round(value / step) * step;
   };
-  return seconds < 90 ? fmt::format("about {:.0f} s", rounded(seconds))
-                      : fmt::format("about {:.0f} min", rounded(seconds / 60));
+  if (seconds < 90) return fmt::format("about {:.0f} s", rounded(seconds));
+  if (seconds < 2 * 3600) return fmt::format("about {:.0f} min", rounded(seconds / 60));
+  return fmt::format("about {:.0f} h", rounded(seconds / 3600));
 }
 
 }  // namespace tilescope

@@ -18,7 +18,7 @@ inline constexpr double kAccessesPerSecond = 2.4e7, kAccessesPerSecondWithCurve 
 /// Tiles that a pass loads, stores or reduces.
 std::int64_t tile_accesses(const TileProgram& program);
 
-/// Of a replay of the passes on one core.
+/// How long a replay of the passes takes on one core.
 double replay_seconds(std::span<const PlannedPass> passes, bool l2_curve);
 
 /// "about 40 s", "about 7 min", "less than a second": an estimate, and printed as one.

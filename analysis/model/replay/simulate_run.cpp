@@ -87,13 +87,13 @@ std::int64_t launched_together(const Kernel& kernel, const TileProgram& program,
 
 ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,
                           Direction direction, ProgramOptions options) {
-  if (options.order == TileOrder::head_swizzled && options.heads_per_section <= 1) {
-    options.heads_per_section = heads_sharing_l2(problem, machine);
+  if (options.order == TileOrder::head_swizzled && options.swizzled_heads <= 1) {
+    options.swizzled_heads = heads_sharing_l2(problem, machine);
   }
-  if (options.scan != Scan::sawtooth || options.ctas_per_turn > 1) return options;
+  if (options.scan != Scan::sawtooth || options.ctas_per_wave > 1) return options;
   for (const TileProgram& program : kernel.programs(direction, problem, options)) {
     if (program.phases.empty()) continue;
-    options.ctas_per_turn = static_cast<int>(launched_together(kernel, program, machine));
+    options.ctas_per_wave = static_cast<int>(launched_together(kernel, program, machine));
     break;
   }
   return options;

@@ -21,8 +21,8 @@ struct SmTraffic {
     accesses += count;
     if (kind == AccessKind::load) load_bytes += bytes;
     if (kind == AccessKind::store) store_bytes += bytes;
-    if (kind == AccessKind::sum) sums += count;
-    if (kind == AccessKind::reduce || kind == AccessKind::sum) reduce_bytes += bytes;
+    if (kind == AccessKind::store_then_reduce) sums += count;
+    if (kind == AccessKind::reduce || kind == AccessKind::store_then_reduce) reduce_bytes += bytes;
   }
   void add(const RunTiles& run) {
     for (const OperandTiles& tiles : run.operands()) {

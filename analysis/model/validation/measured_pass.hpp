@@ -46,7 +46,7 @@ struct MeasuredPass {
   bool dram_within(double tolerance, const std::vector<NoiseFloor>& noise_floor) const;
 
  private:
-  /// Of the pass without counters, else of the run with them.
+  /// The time of the pass without counters, else of the run with them.
   std::optional<double> seconds() const;
 };
 

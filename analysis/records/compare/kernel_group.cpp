@@ -56,6 +56,12 @@ std::optional<double> mean_counter(std::span<const KernelMeasurement> kernels, c
   return sum / static_cast<double>(launches);
 }
 
+std::optional<std::int64_t> metric_of(const KernelGroup& group, const std::string& metric) {
+  const auto mean = group.measured.find(metric);
+  if (mean == group.measured.end()) return std::nullopt;
+  return std::llround(mean->second);
+}
+
 std::string mean_bytes_text(const KernelGroup& group, const std::string& metric) {
   const auto mean = group.measured.find(metric);
   return mean == group.measured.end() ? "-" : format_bytes(mean->second);

@@ -38,6 +38,8 @@ std::optional<double> median_seconds(std::span<const KernelMeasurement> kernels,
 std::optional<double> mean_counter(std::span<const KernelMeasurement> kernels, const KernelGroup& group,
                                    const std::string& counter);
 
+/// A metric's mean, rounded; nothing where no launch has it.
+std::optional<std::int64_t> metric_of(const KernelGroup& group, const std::string& metric);
 /// A metric's mean as bytes, or a dash where no launch has it.
 std::string mean_bytes_text(const KernelGroup& group, const std::string& metric);
 

@@ -70,22 +70,52 @@ bool regressed(double base, double now, Budget budget) {
   return now > base + allowed;
 }
 
-RunChange compare(const RunEntry& base, const RunEntry& now, const std::vector<NamedBudget>& budgets) {
-  RunChange change{&base, &now, {}, {}};
-  const std::vector<MetricValue> new_values = metric_values(now);
-  const std::string other = other_cache(base, now);
-  for (const MetricValue& old : metric_values(base)) {
-    const auto match = std::find_if(new_values.begin(), new_values.end(), [&old](const MetricValue& value) {
-      return value.metric == old.metric && value.where == old.where;
+/// The value of the same metric and place; null where there is none.
+const MetricValue* find_value(const std::vector<MetricValue>& values, const MetricValue& like) {
+  const auto found = std::find_if(values.begin(), values.end(), [&like](const MetricValue& value) {
+    return value.metric == like.metric && value.where == like.where;
+  });
+  return found == values.end() ? nullptr : &*found;
+}
+
+/// Those of a run that are judged.
+std::vector<MetricValue> judged_values(const RunEntry& run, const std::vector<NamedBudget>& budgets,
+                                       bool only_budgeted) {
+  std::vector<MetricValue> values = metric_values(run);
+  if (!only_budgeted) return values;
+  std::erase_if(values, [&budgets](const MetricValue& value) {
+    return std::none_of(budgets.begin(), budgets.end(), [&value](const NamedBudget& budget) {
+      return value.metric->answers_to(budget.name);
     });
+  });
+  return values;
+}
+
+RunChange compare(const RunEntry& base, const RunEntry& now, const std::vector<NamedBudget>& budgets,
+                  bool only_budgeted) {
+  RunChange change{&base, &now, {}, {}, {}};
+  const std::vector<MetricValue> old_values = judged_values(base, budgets, only_budgeted),
+                                 new_values = judged_values(now, budgets, only_budgeted);
+  const std::string other = other_cache(base, now);
+  for (const MetricValue& old : old_values) {
+    const MetricValue* const match = find_value(new_values, old);
     const bool incomparable = old.metric->account == "simulated" && !other.empty();
-    if (match == new_values.end() || incomparable) {
+    if (match == nullptr || incomparable) {
       change.gone.push_back({old.metric, old.where, incomparable ? other : "no longer there"});
       continue;
     }
     const Budget budget = budget_of(*old.metric, budgets);
-    change.changes.push_back(
-        {old.metric, old.where, old.value, match->value, budget, regressed(old.value, match->value, budget)});
+    MetricChange moved{old.metric,   old.where, old.value,
+                       match->value, budget,    regressed(old.value, match->value, budget)};
+    moved.told_already =
+        std::any_of(change.changes.begin(), change.changes.end(), [&moved](const MetricChange& told) {
+          return told.metric->key == moved.metric->key && told.where == moved.where &&
+                 told.base == moved.base && told.now == moved.now && told.regressed == moved.regressed;
+        });
+    change.changes.push_back(moved);
+  }
+  for (const MetricValue& value : new_values) {
+    if (find_value(old_values, value) == nullptr) change.fresh.push_back({value.metric, value.where, "new"});
   }
   return change;
 }
@@ -175,7 +205,7 @@ bool MetricChange::moved() const { return base != now && !(std::isnan(base) && s
 int RecordDiff::regressions() const {
   int count = 0;
   for (const RunChange& run : common) {
-    for (const MetricChange& change : run.changes) count += change.regressed ? 1 : 0;
+    for (const MetricChange& change : run.changes) count += change.regressed && !change.told_already ? 1 : 0;
   }
   return count;
 }
@@ -185,8 +215,8 @@ bool RecordDiff::lost_anything() const {
          std::any_of(common.begin(), common.end(), [](const RunChange& run) { return !run.gone.empty(); });
 }
 
-RecordDiff diff_records(const RunRecord& base, const RunRecord& now,
-                        const std::vector<NamedBudget>& budgets) {
+RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets,
+                        bool only_budgeted) {
   RecordDiff diff;
   for (const RunEntry& run : now.runs) diff.only_now.push_back(&run);
   for (const RunEntry& run : base.runs) {
@@ -196,7 +226,7 @@ RecordDiff diff_records(const RunRecord& base, const RunRecord& now,
     if (match == diff.only_now.end()) {
       diff.only_base.push_back(&run);
     } else {
-      diff.common.push_back(compare(run, **match, budgets));
+      diff.common.push_back(compare(run, **match, budgets, only_budgeted));
       diff.only_now.erase(match);
     }
   }

@@ -69,14 +69,17 @@ struct MetricChange {
   double base = 0, now = 0;
   Budget budget;
   bool regressed = false;
+  /// Whether another account of the same bytes moved from and to the same numbers, and was judged alike:
+  /// formula and simulation agree on SM<->L2 bytes, and one line tells both.
+  bool told_already = false;
   bool moved() const;
 };
 
-/// One metric of a run that only the base has, or that cannot be compared.
+/// One metric of a run that one record alone has, or that cannot be compared.
 struct GoneMetric {
   const RecordMetric* metric = nullptr;
   std::string where;
-  std::string reason;  // "no longer there", "simulated on h200, now on a100-80gb"
+  std::string reason;  // "no longer there", "simulated on h200, now on a100-80gb", "new"
   /// "measured.dram_read_bytes forward"
   std::string name() const { return metric->name() + " " + where; }
 };
@@ -85,8 +88,8 @@ struct GoneMetric {
 struct RunChange {
   const RunEntry* base = nullptr;
   const RunEntry* now = nullptr;
-  std::vector<MetricChange> changes;  // every metric that both have, moved or not
-  std::vector<GoneMetric> gone;
+  std::vector<MetricChange> changes;    // every metric that both have, moved or not
+  std::vector<GoneMetric> gone, fresh;  // of the base alone, of the new record alone
 };
 
 struct RecordDiff {
@@ -107,7 +110,9 @@ RunRecord comparable_record(const std::string& source, std::string_view text);
 /// the machine that was simulated. Of budgets that fit a metric the most exact name counts (account.key, then
 /// key, then account), of equals the last. A value that is no longer finite is a regression whatever the
 /// budget. The result points into the records.
-RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets);
+/// @param only_budgeted  leaves out the metrics that no budget names
+RecordDiff diff_records(const RunRecord& base, const RunRecord& now, const std::vector<NamedBudget>& budgets,
+                        bool only_budgeted = false);
 
 /// Refuses a budget that nothing was held to.
 /// @throws BadInput naming the budget, and why its metrics were not compared

@@ -38,9 +38,11 @@ std::string to_json_text(const RecordDiff& diff) {
     Json entry = run_json(*run.now);
     entry["gone"] = Json::array();
     for (const GoneMetric& gone : run.gone) entry["gone"].push_back(gone.name() + ": " + gone.reason);
+    entry["new"] = Json::array();
+    for (const GoneMetric& fresh : run.fresh) entry["new"].push_back(fresh.name());
     entry["changes"] = Json::array();
     for (const MetricChange& change : run.changes) {
-      if (!change.moved()) continue;
+      if (!change.moved() || change.told_already) continue;
       entry["changes"].push_back({{"metric", change.metric->name()},
                                   {"where", where_in_words(*run.now, change.where)},
                                   {"unit", change.metric->unit},

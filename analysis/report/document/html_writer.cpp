@@ -42,6 +42,8 @@ std::string svg_element(const Drawing& drawing, const std::string& label) {
                      kDrawingWidth, drawing.height, escape_markup(label), drawing.elements);
 }
 
+std::string group_anchor(SectionGroup group) { return fmt::format("group-{}", static_cast<int>(group) + 1); }
+
 struct HtmlWriter {
   std::string html;
   std::string section_title;
@@ -93,20 +95,74 @@ struct HtmlWriter {
       html += "<th scope=\"col\">" + inline_html(column.header) + "</th>";
     }
     html += "</tr></thead>\n<tbody>\n";
-    for (const auto& row : table.rows) add_row(table, row);
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      add_row(table, table.rows[i], i < table.outcomes.size() ? table.outcomes[i] : Outcome::informational);
+    }
     html += "</tbody>\n</table>\n</div>\n";
     if (folded) html += "</details>\n";
   }
 
   void operator()(const Figure& figure) {
-    html += fmt::format("<figure id=\"{}\">\n<h3>{}</h3>\n<div class=\"panels{}\">\n", figure.name,
+    html += fmt::format("<figure id=\"{}\">\n<h4>{}</h4>\n<div class=\"panels{}\">\n", figure.name,
                         inline_html(figure.title), figure.panels.size() > 1 ? "" : " one");
     for (const Panel& panel : figure.panels) add_panel(figure, panel);
     if (figure.legend.height > 0) {
       html += "<div class=\"legend\">" + svg_element(figure.legend, "Legend of " + figure.title) + "</div>\n";
     }
     html += "</div>\n";
-    html += fmt::format("<figcaption>{}\n", inline_html(caption_text(figure)));
+    add_caption(figure, caption_text(figure));
+  }
+
+  /// The panels of a figure, of which one is shown at a time: that of the chosen button. Without a script.
+  void add_picture(const Figure& figure) {
+    html += fmt::format("<figure class=\"picture\" id=\"{}\">\n<h2>{}</h2>\n<div class=\"choices\">\n",
+                        figure.name, inline_html(figure.title));
+    for (std::size_t i = 0; i < figure.panels.size(); ++i) {
+      const std::string id = fmt::format("{}-{}", figure.name, i + 1);
+      if (figure.panels.size() > 1) {
+        html +=
+            fmt::format("<input type=\"radio\" name=\"{}\" id=\"{}\"{}>\n<label for=\"{}\">{}</label>\n",
+                        figure.name, id, i == 0 ? " checked" : "", id, inline_html(figure.panels[i].title));
+      } else {
+        html += fmt::format("<p>{}</p>\n", inline_html(figure.panels[i].title));
+      }
+      html += "<div class=\"shown\">" +
+              svg_element(figure.panels[i].drawing, figure.title + " " + figure.panels[i].title) + "</div>\n";
+    }
+    html += "</div>\n";
+    add_caption(figure, figure.caption);
+  }
+
+  void add_verdict(const Finding& verdict) {
+    html += fmt::format(
+        "<section class=\"verdict {}\">\n<h2>{}</h2>\n{}<p>{}{}</p>\n</section>\n", class_of(verdict.outcome),
+        escape_markup(verdict.question), figures_of(verdict), inline_html(verdict.sentence),
+        verdict.section.empty() ? "" : fmt::format(" <a href=\"#{}\">More</a>", verdict.section));
+  }
+
+ private:
+  static const char* class_of(Outcome outcome) {
+    constexpr const char* classes[] = {"good", "mixed", "bad", "informational"};
+    return classes[static_cast<std::size_t>(outcome)];
+  }
+
+  static std::string figures_of(const Finding& verdict) {
+    std::string lines = "<div class=\"lines\">\n";
+    for (const FindingLine& line : verdict.lines) {
+      lines += line.of.empty() ? "<p class=\"line\">"
+                               : "<p class=\"line of\"><span>" + inline_html(line.of) + "</span>";
+      for (const Amount& amount : line.amounts) {
+        lines += fmt::format(" <b class=\"{}\">{}{}</b>", class_of(amount.outcome),
+                             amount.of.empty() ? "" : "<small>" + inline_html(amount.of) + "</small> ",
+                             inline_html(amount.value));
+      }
+      lines += "</p>\n";
+    }
+    return lines + "</div>\n";
+  }
+
+  void add_caption(const Figure& figure, const std::string& caption) {
+    html += fmt::format("<figcaption>{}\n", inline_html(caption));
     if (!figure.commands.empty()) {
       add_commands({reproduction(figure.commands)},
                    has_records ? "<a href=\"#records\">Commit, time and machine of these records</a>" : "");
@@ -114,28 +170,22 @@ struct HtmlWriter {
     html += "</figcaption>\n</figure>\n";
   }
 
-  void add_verdict(const Finding& verdict) {
-    constexpr const char* outcomes[] = {"good", "mixed", "bad", "informational"};
-    html += fmt::format(
-        "<section class=\"verdict {}\">\n<h2>{}</h2>\n<p class=\"figure\">{}</p>\n<p>{}{}</p>\n</section>\n",
-        outcomes[static_cast<std::size_t>(verdict.outcome)], escape_markup(verdict.question),
-        inline_html(verdict.number), inline_html(verdict.sentence),
-        verdict.section.empty() ? "" : fmt::format(" <a href=\"#{}\">More</a>", verdict.section));
-  }
-
- private:
   static bool is_heading(const Table& table, const std::vector<std::string>& row) {
     return row.size() == 1 && table.columns.size() > 1;
   }
 
   /// What HTML does without would be a quarter of a page: end tags, and the scope of a first cell, which
   /// heads its row as a column of headers alone.
-  void add_row(const Table& table, const std::vector<std::string>& row) {
+  void add_row(const Table& table, const std::vector<std::string>& row, Outcome of_last) {
     html += is_heading(table, row)
                 ? fmt::format("<tr class=\"group\"><th colspan=\"{}\">", table.columns.size())
                 : "<tr><th>";
     html += inline_html(row.front());
-    for (std::size_t i = 1; i < row.size(); ++i) html += "<td>" + inline_html(row[i]);
+    for (std::size_t i = 1; i < row.size(); ++i) {
+      const bool thought_of = i + 1 == row.size() && of_last != Outcome::informational;
+      html +=
+          (thought_of ? fmt::format("<td class=\"{}\">", class_of(of_last)) : "<td>") + inline_html(row[i]);
+    }
     html += "\n";
   }
 
@@ -146,11 +196,48 @@ struct HtmlWriter {
     if (commands.size() > 1) command += fmt::format("\nand {} more commands", commands.size() - 1);
     html += fmt::format("<div class=\"panel\" data-p=\"{}\" data-c=\"{}\"{}>\n", escape_markup(panel.title),
                         escape_markup(command), panel.steps ? " data-steps" : "");
-    if (!panel.title.empty() && !one) html += fmt::format("<h4>{}</h4>\n", inline_html(panel.title));
+    if (!panel.title.empty() && !one) html += fmt::format("<h5>{}</h5>\n", inline_html(panel.title));
     html += svg_element(panel.drawing, one ? figure.title : figure.title + " " + panel.title);
     html += "</div>\n";
   }
 };
+
+/// Where in the page which group and section stands; empty where there is little to find.
+std::string contents_html(const Document& document) {
+  if (document.sections.size() <= kFewSections) return "";
+  std::string html =
+      "<nav class=\"contents\" aria-label=\"Contents\">\n<details open><summary>Contents</summary>\n<ul>\n";
+  const Section* before = nullptr;
+  for (const Section& section : document.sections) {
+    if (before == nullptr || before->group != section.group) {
+      html += fmt::format("{}<li><a href=\"#{}\">{}</a>\n<ul>\n", before ? "</ul>\n" : "",
+                          group_anchor(section.group), title_of(section.group));
+    }
+    // What machines a section is of stands in its heading.
+    html += fmt::format("<li><a href=\"#{}\">{}</a>\n", section.name,
+                        escape_markup(section.title.substr(0, section.title.find(" ("))));
+    before = &section;
+  }
+  return html + "</ul>\n</ul>\n</details>\n</nav>\n";
+}
+
+void add_sections(HtmlWriter& writer, const Document& document) {
+  const Section* before = nullptr;
+  for (const Section& section : document.sections) {
+    if (before == nullptr || before->group != section.group) {
+      writer.html += fmt::format("<h2 class=\"group\" id=\"{}\">{}</h2>\n", group_anchor(section.group),
+                                 title_of(section.group));
+    }
+    before = &section;
+    writer.section_title = section.title;
+    // The anchor lies inside, so that browsers open the fold when they go to it.
+    writer.html += fmt::format(
+        "<details class=\"section\"{}>\n<summary><h3>{}</h3></summary>\n<div class=\"body\" id=\"{}\">\n",
+        section.open ? " open" : "", escape_markup(section.title), section.name);
+    for (const Block& block : section.blocks) std::visit(writer, block);
+    writer.html += "</div>\n</details>\n";
+  }
+}
 
 }  // namespace
 
@@ -165,29 +252,30 @@ std::string to_html(const Document& whole) {
       "<style>\n{}{}</style>\n</head>\n<body>\n<header>\n<h1>{}</h1>\n",
       escape_markup(document.title), embedded_file("templates/report.css"),
       embedded_file("templates/figure.css"), escape_markup(document.title));
+  writer.has_records = std::any_of(document.sections.begin(), document.sections.end(),
+                                   [](const Section& section) { return section.name == "records"; });
+  const bool first_screen = document.picture || !document.verdicts.empty();
+  if (first_screen)
+    writer.html += document.picture ? "<div class=\"first\">\n" : "<div class=\"first plain\">\n";
+  if (document.picture) writer.add_picture(*document.picture);
+  if (first_screen) writer.html += "<div class=\"beside\">\n";
   if (!document.verdicts.empty()) {
     writer.html += "<div class=\"verdicts\">\n";
     for (const Finding& verdict : document.verdicts) writer.add_verdict(verdict);
     writer.html += "</div>\n";
   }
-  writer.html += fmt::format("<p class=\"lead\">{}</p>\n</header>\n<main>\n", inline_html(document.lead));
-  writer.has_records = std::any_of(document.sections.begin(), document.sections.end(),
-                                   [](const Section& section) { return section.name == "records"; });
-  for (const Section& section : document.sections) {
-    writer.section_title = section.title;
-    // The anchor lies inside, so that browsers open the fold when they go to it.
-    writer.html += fmt::format(
-        "<details class=\"section\"{}>\n<summary><h2>{}</h2></summary>\n<div class=\"body\" id=\"{}\">\n",
-        section.open ? " open" : "", escape_markup(section.title), section.name);
-    for (const Block& block : section.blocks) std::visit(writer, block);
-    writer.html += "</div>\n</details>\n";
-  }
+  if (!document.lead.empty())
+    writer.html += fmt::format("<p class=\"lead\">{}</p>\n", inline_html(document.lead));
+  if (first_screen) writer.html += "</div>\n</div>\n";
+  writer.html += "</header>\n<div class=\"page\">\n" + contents_html(document) + "<main>\n";
+  add_sections(writer, document);
   // A page's names are its own: each marker stands once for all figures.
   const std::string markers = take_markers(writer.html);
-  return writer.html + fmt::format(
-                           "</main>\n<svg class=\"fig\" id=\"markers\" aria-hidden=\"true\">\n{}</svg>\n"
-                           "<script>\n{}</script>\n</body>\n</html>\n",
-                           markers, embedded_file("templates/report.js"));
+  return writer.html +
+         fmt::format(
+             "</main>\n</div>\n<svg class=\"fig\" id=\"markers\" aria-hidden=\"true\">\n{}</svg>\n"
+             "<script>\n{}</script>\n</body>\n</html>\n",
+             markers, embedded_file("templates/report.js"));
 }
 
 }  // namespace tilescope

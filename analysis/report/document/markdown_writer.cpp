@@ -67,17 +67,21 @@ struct MarkdownWriter {
     const bool begun = table.rows.size() > kMostPrintedRows;
     const bool folded = table.rows.size() > kMostOpenRows && !begun;
     if (folded) text += fmt::format("<details><summary>{} rows</summary>\n\n", table.rows.size());
-    for (const Table::Column& column : table.columns) text += "| " + cell(column.header) + " ";
-    text += "|\n";
-    for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
-    text += "|\n";
     const std::size_t printed = begun ? kMostOpenRows : table.rows.size();
-    for (std::size_t i = 0; i < printed; ++i) add_row(table.rows[i], table.columns.size());
+    add_table(table, printed);
     text += folded ? "\n</details>\n\n" : "\n";
     if (begun) {
       text += fmt::format("The other {} rows stand in report.html, which `tilescope report` writes too.\n\n",
                           table.rows.size() - printed);
     }
+  }
+
+  void add_table(const Table& table, std::size_t rows) {
+    for (const Table::Column& column : table.columns) text += "| " + cell(column.header) + " ";
+    text += "|\n";
+    for (const Table::Column& column : table.columns) text += column.numeric ? "|---:" : "|---";
+    text += "|\n";
+    for (std::size_t i = 0; i < rows; ++i) add_row(table.rows[i], table.columns.size());
   }
 
   void add_row(const std::vector<std::string>& row, std::size_t columns) {
@@ -95,6 +99,21 @@ struct MarkdownWriter {
   }
 };
 
+/// A line a group.
+std::string contents_lines(const Document& document) {
+  if (document.sections.size() <= kFewSections) return "";
+  std::string text;
+  const Section* before = nullptr;
+  for (const Section& section : document.sections) {
+    const bool first = before == nullptr || before->group != section.group;
+    text += first ? fmt::format("{}- **{}**: ", before ? "\n" : "", title_of(section.group)) : ", ";
+    text += fmt::format("[{}](#{})", escape_markdown(section.title.substr(0, section.title.find(" ("))),
+                        section.name);
+    before = &section;
+  }
+  return text.empty() ? text : text + "\n\n";
+}
+
 }  // namespace
 
 std::string to_markdown(const Block& block, std::string_view figure_folder) {
@@ -107,11 +126,17 @@ std::string to_markdown(const Block& block, std::string_view figure_folder) {
 std::string to_markdown(const Document& whole, std::string_view figure_folder) {
   const Document document = without_repetition(whole);
   MarkdownWriter writer{figure_folder, "# " + escape_markdown(document.title) + "\n\n"};
+  if (document.picture) writer(*document.picture);
   if (!document.verdicts.empty()) writer(verdict_table(document));
-  writer.text += escape_markdown(document.lead) + "\n\n";
+  if (!document.lead.empty()) writer.text += escape_markdown(document.lead) + "\n\n";
+  writer.text += contents_lines(document);
+  const Section* before = nullptr;
   for (const Section& section : document.sections) {
+    if (before == nullptr || before->group != section.group)
+      writer.text += fmt::format("## {}\n\n", title_of(section.group));
+    before = &section;
     writer.text +=
-        fmt::format("<a id=\"{}\"></a>\n\n## {}\n\n", section.name, escape_markdown(section.title));
+        fmt::format("<a id=\"{}\"></a>\n\n### {}\n\n", section.name, escape_markdown(section.title));
     for (const Block& block : section.blocks) std::visit(writer, block);
   }
   writer.text.pop_back();
@@ -124,11 +149,22 @@ constexpr std::string_view kOpen = "<!-- generated: ";
 constexpr std::string_view kOpenEnd = " -->";
 constexpr std::string_view kClose = "<!-- /generated -->";
 
+/// Open however long it is.
+std::string as_table(const Table& table) {
+  MarkdownWriter writer;
+  writer.add_table(table, table.rows.size());
+  return writer.text + "\n";
+}
+
 std::string part_of(const std::string& source, const Document& document, std::string_view name,
                     std::string_view figure_folder) {
   if (name == "verdicts" && document.verdicts.empty()) return "The records give no verdict.\n\n";
   if (name == "verdicts") return to_markdown(Block{verdict_table(document)}, figure_folder) + "\n";
-  std::vector<std::string> names = {"verdicts"};
+  if (name == "glossary") return as_table(glossary_table());
+  std::vector<std::string> names = {"verdicts", "glossary"};
+  if (document.picture && document.picture->name == name)
+    return to_markdown(Block{*document.picture}, figure_folder) + "\n";
+  if (document.picture) names.push_back(document.picture->name);
   for (const Section& section : document.sections) {
     if (section.name == name) {
       std::string text;

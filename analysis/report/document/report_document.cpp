@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <sstream>
 
 #include "analysis/report/document/report_document.hpp"
+#include "common/errors.hpp"
 
 namespace tilescope {
 namespace {
@@ -92,9 +94,56 @@ std::vector<std::string> reproduction(const std::vector<std::string>& commands) 
 Table verdict_table(const Document& document) {
   Table table{"", {{"question"}, {"figure", true}, {"verdict"}}, {}};
   for (const Finding& verdict : document.verdicts) {
-    table.rows.push_back({verdict.question, "**" + verdict.number + "**", verdict.sentence});
+    table.rows.push_back({verdict.question, "**" + verdict.figures() + "**", verdict.sentence});
   }
   return table;
+}
+
+Table glossary_table() {
+  Table table{"", {{"word"}, {"means"}}, {}};
+  std::istringstream lines{std::string(embedded_file("templates/glossary.txt"))};
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t bar = line.find(" | ");
+    table.rows.push_back({line.substr(0, bar), line.substr(bar + 3)});
+  }
+  return table;
+}
+
+std::string Finding::figures() const {
+  std::string text;
+  for (const FindingLine& line : lines) {
+    text += (text.empty() ? "" : "; ") + (line.of.empty() ? "" : line.of + ": ");
+    for (const Amount& amount : line.amounts) {
+      if (&amount != &line.amounts.front()) text += ", ";
+      text += amount.of.empty() ? amount.value : amount.of + " " + amount.value;
+    }
+  }
+  return text;
+}
+
+const char* title_of(SectionGroup group) {
+  constexpr const char* titles[kSectionGroups] = {"Bytes", "Model and counters", "Speed",
+                                                  "Correctness and the papers",
+                                                  "Several GPUs, other kernels, sources"};
+  return titles[static_cast<std::size_t>(group)];
+}
+
+Document with_section_alone(Document document, std::string_view name) {
+  std::vector<std::string> names;
+  for (const Section& section : document.sections) names.push_back(section.name);
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    throw BadInput("--section", std::string(name),
+                   names.empty() ? "the records give no section"
+                                 : fmt::format("must be one of those that the records give: {}",
+                                               fmt::join(names, ", ")));
+  }
+  std::erase_if(document.sections, [name](const Section& section) { return section.name != name; });
+  document.sections.front().open = true;
+  document.title = document.sections.front().title;
+  document.verdicts.clear();
+  document.picture.reset();
+  document.lead.clear();
+  return document;
 }
 
 bool take_until(std::string_view& rest, std::string_view end, std::string_view& taken) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 #include <vector>
 
 namespace tilescope {
+
+/// What to think of a figure; pages colour it so.
+enum class Outcome : std::uint8_t { good, mixed, bad, informational };
 
 /// Running text. Inline marks: **strong**, `code`, [text](address) where may_link_to(address); everything
 /// else is literal, whatever format is written: texts of records stand in it.
@@ -43,6 +47,8 @@ struct Table {
   /// Header of a column that repeats those headings in each of their rows, where readers can sort; if there
   /// are any.
   std::string group_header = "problem";
+  /// What to think of the last cell of each row; empty where there is nothing to think.
+  std::vector<Outcome> outcomes = {};
 };
 
 /// Tables with more rows stand behind a fold.
@@ -78,22 +84,45 @@ std::vector<std::string> reproduction(const std::vector<std::string>& commands);
 
 using Block = std::variant<Paragraph, Bullets, CommandLines, Table, Figure>;
 
+/// What sections stand together, in this order.
+enum class SectionGroup : std::uint8_t { bytes, model, speed, checks, others };
+inline constexpr std::size_t kSectionGroups = 5;
+const char* title_of(SectionGroup group);
+
+/// So many have no contents: a reader sees them.
+inline constexpr std::size_t kFewSections = 3;
+
 struct Section {
   std::string name;  // anchor
   std::string title;
   std::vector<Block> blocks;
   bool open = false;  // to be seen without a click
+  SectionGroup group = SectionGroup::bytes;
 };
 
-enum class Outcome { good, mixed, bad, informational };
+/// "DRAM 1.00x": a figure, what it is of, and what to think of it.
+struct Amount {
+  std::string value;
+  std::string of = {};
+  Outcome outcome = Outcome::informational;
+};
 
-/// A question that opens a report: a number, and what it says in one sentence.
+/// Figures of one thing, such as a kernel.
+struct FindingLine {
+  std::vector<Amount> amounts;
+  std::string of = {};  // inline text; empty where the finding is of one thing
+};
+
+/// A question that opens a report: figures, and what they say in two sentences.
 struct Finding {
   std::string question;
-  std::string number;
+  std::vector<FindingLine> lines;
   std::string sentence;  // inline text, with its machine
   Outcome outcome = Outcome::informational;
   std::string section;  // that shows more
+
+  /// "`gpu:flash2`: DRAM 1.00x, SM<->L2 4.55x"
+  std::string figures() const;
 };
 
 struct Document {
@@ -101,6 +130,9 @@ struct Document {
   std::string lead;  // inline text
   std::vector<Section> sections;
   std::vector<Finding> verdicts = {};
+  /// Opens the report: panels of which a page shows one at a time, the first one unless a reader chooses
+  /// another.
+  std::optional<Figure> picture = {};
 };
 
 /// One page with its style, its script and every figure inside; nothing is fetched, and all is there without
@@ -115,12 +147,21 @@ std::string to_markdown(const Document& document, std::string_view figure_folder
 /// The questions that the report opens with, a row each.
 Table verdict_table(const Document& document);
 
+/// What the words of reports and commands mean, a row each, in the order in which one meets them.
+Table glossary_table();
+
+/// The document with one of its sections alone. @throws BadInput on another name, naming those it has
+Document with_section_alone(Document document, std::string_view name);
+
 /// One block alone, as it stands inside to_markdown().
 std::string to_markdown(const Block& block, std::string_view figure_folder);
 
 /// A whole SVG document of the figure: its panels side by side, its legend below, without what a script
 /// reads.
 std::string to_svg(const Figure& figure);
+
+/// The same as PDF. @throws MachineLacks without the program that converts it, naming its package
+std::string to_pdf(const std::string& svg);
 
 /// The caption, which the title of a single panel opens: what is drawn, where no panel beside it needs a
 /// heading.

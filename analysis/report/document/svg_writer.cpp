@@ -42,7 +42,8 @@ std::vector<std::string> heading_lines(const std::string& heading) {
 }  // namespace
 
 std::string to_svg(const Figure& figure) {
-  constexpr double kMargin = 12, kGap = 28, kBelowTitle = 6, kTitleLine = 16, kScale = 1.5;
+  constexpr double kMargin = 12, kGap = 28, kBelowTitle = 6, kTitleLine = 16,
+                   kScale = 1.28;  // text as large as that round it
   const bool several = figure.panels.size() > 1;
   const std::size_t columns = several ? 2 : 1;
   std::string body;

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three kinds of chart in a report, as data, and how kernels and boundaries look in all of them: one
-// colour and shape a kernel, solid lines and filled markers at SM<->L2, dashed lines and open markers at
-// DRAM.
+// The kinds of chart in a report, as data.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "analysis/model/counts/run_summary.hpp"
 #include "analysis/report/document/report_document.hpp"
+#include "analysis/report/figures/looks.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
@@ -24,29 +21,12 @@ struct ChartPoint {
   double y = 0;
 };
 
-/// Classes c0 ... of templates/figure.css: Okabe and Ito's colours, darker on white and lighter on black, so
-/// that each stands out from its ground.
-enum class Color { dark, grey, blue, vermilion, green, purple, sky, amber, ink };
-
-/// Line styles that stay apart in grey.
-enum class Dash { solid, dashed, dotted, dash_dotted };
-
-/// Marker shapes; filled and open variants of one shape belong together.
-enum class Marker { none, circle, square, triangle, triangle_down, diamond, pentagon, cross, plus, star };
-
-struct Look {
-  Color color = Color::ink;
-  Marker marker = Marker::none;
-  bool filled = true;
-  Dash dash = Dash::solid;
-  bool line = true;  // or markers alone
-};
-
 struct LineSeries {
   std::string title;
   Look look;
   std::vector<ChartPoint> points;
-  int marker_every = 1;  // points from one marker to the next
+  int marker_every = 1;    // points from one marker to the next
+  std::string label = {};  // where the line ends; empty: the legend alone says what it is
 };
 
 using Ticks = std::vector<std::pair<std::string, double>>;
@@ -132,55 +112,23 @@ struct StackedChart {
 Drawing draw(const StackedChart& chart);
 Drawing draw_legend(const std::vector<BarPart>& parts);
 
-/// Hands out looks: the algorithms keep theirs, a second kernel of an algorithm takes the next spare one.
-class KernelLooks {
- public:
-  /// The one that `kernel` was given before, if it was.
-  Look take(std::optional<Algorithm> algorithm, const std::string& kernel) {
-    const auto known = by_kernel_.find(kernel);
-    if (known != by_kernel_.end()) return known->second;
-    return by_kernel_[kernel] = take(algorithm);
-  }
-  /// Those handed out by name.
-  const std::map<std::string, Look>& known() const { return by_kernel_; }
-
-  Look take(std::optional<Algorithm> algorithm) {
-    static const std::vector<Look> own = {{.color = Color::dark, .marker = Marker::circle},
-                                          {.color = Color::vermilion, .marker = Marker::triangle},
-                                          {.color = Color::blue, .marker = Marker::square}};
-    static const std::vector<Look> spare = {{.color = Color::purple, .marker = Marker::diamond},
-                                            {.color = Color::green, .marker = Marker::pentagon},
-                                            {.color = Color::amber, .marker = Marker::triangle_down},
-                                            {.color = Color::sky, .marker = Marker::star}};
-    if (algorithm) {
-      bool& used = used_[static_cast<std::size_t>(*algorithm)];
-      if (!used) {
-        used = true;
-        return own[static_cast<std::size_t>(*algorithm)];
-      }
-    }
-    Look look = spare[next_spare_ % spare.size()];
-    if (next_spare_++ >= spare.size()) {  // the colours again
-      look.dash = Dash::dotted;
-      look.filled = false;
-    }
-    return look;
-  }
-
- private:
-  std::map<std::string, Look> by_kernel_;
-  bool used_[3] = {};
-  std::size_t next_spare_ = 0;
+/// What crosses a boundary, read and written, and the part of it that must.
+struct FlowBytes {
+  std::optional<double> read, written;  // [bytes]; nothing where that was not counted
+  std::optional<double> must_read = {}, must_write = {};
+  std::string multiple = {};  // "26.6x" of what must move; empty where that is not known
+  Outcome outcome = Outcome::informational;
 };
 
-inline Look at_dram(Look look) {
-  look.dash = Dash::dashed;
-  look.filled = false;
-  return look;
-}
-
-inline const Look kFloorLook = {.dash = Dash::dash_dotted};
-inline const Look kBoundLook = {.dash = Dash::dotted};
+/// SMs, L2 and DRAM, and what a pass moves between them, as wide as it is much.
+struct FlowChart {
+  std::optional<FlowBytes> sm_l2, dram;
+  Color color = Color::ink;
+  double widest = 0;  // what is drawn at full width, [bytes]: that of all charts to be compared
+};
+Drawing draw(const FlowChart& chart);
+/// Gives all the same scale.
+void share_width(std::vector<FlowChart>& charts);
 
 /// A logarithmic axis of bytes round all points of `series`, of which they are y or x.
 inline ChartAxis byte_axis(const std::string& label, const std::vector<LineSeries>& series,

@@ -55,14 +55,33 @@ std::string draw_series(const LineSeries& series, const LineChart& chart, const 
   return drawn + "</g>\n";
 }
 
+/// @param place of a point in the drawing
+template <typename Place>
+std::vector<EndLabel> end_labels(const LineChart& chart, Place place) {
+  std::vector<EndLabel> labels;
+  for (const LineSeries& series : chart.series) {
+    if (series.label.empty() || series.points.empty()) continue;
+    const auto [x, y] = place(series.points.back());
+    labels.push_back({x, y, series.label, series.look.color});
+  }
+  return labels;
+}
+
 }  // namespace
 
 Drawing draw(const LineChart& chart, bool with_legend) {
-  const Frame frame(chart.x, chart.y, chart.plot_height);
+  const double beside = room_for(end_labels(chart, [](const ChartPoint&) { return std::pair(0.0, 0.0); }));
+  const Frame frame(chart.x, chart.y, chart.plot_height, beside);
   Drawing drawing{frame.end(), frame.draw()};
   for (const LineSeries& series : chart.series) drawing.elements += draw_series(series, chart, frame);
+  drawing.elements += draw_labels(
+      end_labels(chart,
+                 [&frame](const ChartPoint& point) { return std::pair(frame.x(point.x), frame.y(point.y)); }),
+      frame);
   for (const ChartNote& note : chart.notes) {
-    drawing.elements += svg_text(frame.x(note.at.x) + 8, frame.y(note.at.y), note.text);
+    drawing.elements +=
+        fmt::format("<text class=\"q\" x=\"{}\" y=\"{}\">{}</text>\n", coordinate(frame.x(note.at.x) + 8),
+                    coordinate(frame.y(note.at.y)), escape_markup(note.text));
   }
   if (!with_legend) return drawing;
   const Drawing below = draw_legend(chart.series);
@@ -73,7 +92,9 @@ Drawing draw(const LineChart& chart, bool with_legend) {
 
 Drawing draw_legend(const std::vector<LineSeries>& series) {
   std::vector<LegendEntry> entries;
-  for (const LineSeries& one : series) entries.push_back(legend_entry(one));
+  for (const LineSeries& one : series) {
+    if (one.label.empty()) entries.push_back(legend_entry(one));  // the others bear their names
+  }
   return legend(entries, 0);
 }
 
@@ -142,7 +163,7 @@ std::pair<ChartAxis, ChartAxis> axes(const RooflineChart& chart) {
   x_high *= 1.7;
   y_low /= 2.2;
   y_high *= 1.9;
-  return {{chart.x_label, logarithmic_ticks(x_low, x_high, format_number), x_low, x_high},
+  return {{chart.x_label, logarithmic_ticks(x_low, x_high, format_tick), x_low, x_high},
           {chart.y_label, logarithmic_ticks(y_low, y_high, chart.format_rate), y_low, y_high}};
 }
 
@@ -211,16 +232,23 @@ std::string draw_arrow(const RooflineArrow& arrow, const RooflineChart& chart, c
 
 Drawing draw(const RooflineChart& chart) {
   const auto [x, y] = axes(chart);
-  const Frame frame(x, y, kPlotHeight);
+  std::vector<EndLabel> labels;
+  for (const RooflineKernel& kernel : chart.kernels)
+    labels.push_back({0, 0, short_name(kernel.title), kernel.look.color});
+  const Frame frame(x, y, kPlotHeight, room_for(labels));
   std::string elements = frame.draw();
   for (const Roof& roof : chart.roofs) elements += draw_roof(roof, frame, x, y);
   for (const RooflineArrow& arrow : chart.arrows) elements += draw_arrow(arrow, chart, frame);
   std::vector<LegendEntry> entries;
   for (const RooflineKernel& kernel : chart.kernels) {
     elements += draw_kernel(kernel, chart, frame);
-    entries.push_back({kernel.title, fmt::format("<g class=\"{}\">{}</g>", color_class(kernel.look.color),
-                                                 marker(kernel.look, 12, 0))});
+    EndLabel& label = labels[static_cast<std::size_t>(&kernel - chart.kernels.data())];
+    label.y = frame.y(kernel.work_per_second);
+    for (const auto& intensity : kernel.intensities) {
+      if (intensity) label.x = std::max(label.x, frame.x(*intensity));
+    }
   }
+  elements += draw_labels(labels, frame);
   for (std::size_t b = 0; b < chart.boundaries.size(); ++b) {
     const Look look = at_boundary({.color = Color::grey, .marker = Marker::circle}, b);
     entries.push_back({chart.boundaries[b],
@@ -231,8 +259,8 @@ Drawing draw(const RooflineChart& chart) {
     entries.push_back({roof.label, fmt::format("<g class=\"{}\"><path class=\"{}\" d=\"M0 0H24\"/></g>",
                                                color_class(roof.color), roof_class(roof))});
   }
-  const Drawing below = legend(entries, frame.end());
-  return {frame.end() + below.height, elements + below.elements};
+  const Drawing below = legend(entries, frame.end() + 6);
+  return {frame.end() + 6 + below.height, elements + below.elements};
 }
 
 }  // namespace tilescope

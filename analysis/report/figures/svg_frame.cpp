@@ -64,11 +64,11 @@ std::string color_class(Color color) { return fmt::format("c{}", static_cast<int
 
 std::string marker_class(const Look& look) { return look.filled ? "m" : "m o"; }
 
-Frame::Frame(const ChartAxis& x, const ChartAxis& y, double plot_height) : x_(x), y_(y) {
+Frame::Frame(const ChartAxis& x, const ChartAxis& y, double plot_height, double beside) : x_(x), y_(y) {
   double labels = 0;
   for (const auto& [label, value] : y.ticks) labels = std::max(labels, text_width(label));
   left = labels + 8;
-  right = kDrawingWidth - 10;
+  right = kDrawingWidth - 10 - beside;
   top = 24;
   bottom = top + plot_height;
 }
@@ -88,7 +88,7 @@ std::string Frame::draw() const {
     const double half = text_width(label) / 2;
     const double centre = std::min(at, kDrawingWidth - half);
     if (centre - half < free_from) continue;
-    free_from = centre + half + 10;
+    free_from = centre + half + 5;
     labels += svg_text(centre, bottom + 17, label, Anchor::middle);
   }
   double free_above = 1e9;
@@ -105,6 +105,41 @@ std::string Frame::draw() const {
   return fmt::format("<path class=\"g\" d=\"{}\"/>\n<path class=\"a\" d=\"M{} {}V{}H{}\"/>\n", grid,
                      coordinate(left), coordinate(top), coordinate(bottom), coordinate(right)) +
          labels;
+}
+
+double room_for(const std::vector<EndLabel>& labels) {
+  constexpr double kMostRoom = 150;
+  double widest = 0;
+  for (const EndLabel& label : labels) widest = std::max(widest, text_width(label.text));
+  return std::min(widest, kMostRoom);
+}
+
+std::string draw_labels(std::vector<EndLabel> labels, const Frame& frame) {
+  constexpr double kTogether = 7, kFar = 3, kLead = 8;
+  std::ranges::stable_sort(labels, {}, &EndLabel::y);
+  const auto same = [](const EndLabel& a, const EndLabel& b) {
+    return a.text == b.text && a.color == b.color && std::abs(a.y - b.y) < kTogether;
+  };
+  labels.erase(std::unique(labels.begin(), labels.end(), same), labels.end());
+  std::vector<double> places;
+  for (const EndLabel& label : labels)
+    places.push_back(places.empty() ? label.y : std::max(label.y, places.back() + kTextHeight));
+  double lowest = frame.bottom;
+  for (std::size_t i = places.size(); i-- > 0; lowest = places[i] - kTextHeight)
+    places[i] = std::min(places[i], lowest);
+  std::string drawn;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const EndLabel& label = labels[i];
+    const double at = frame.right + kLead;
+    drawn += fmt::format("<g class=\"{}\">", color_class(label.color));
+    if (std::abs(places[i] - label.y) > kFar || frame.right - label.x > kLead) {
+      drawn += fmt::format("<path class=\"lead\" d=\"M{} {}L{} {}\"/>", coordinate(label.x + 4),
+                           coordinate(label.y), coordinate(at - 2), coordinate(places[i]));
+    }
+    drawn += fmt::format("<text class=\"k\" x=\"{}\" y=\"{}\">{}</text></g>\n", coordinate(at),
+                         coordinate(places[i] + 4), escape_markup(label.text));
+  }
+  return drawn;
 }
 
 Drawing legend(const std::vector<LegendEntry>& entries, double top) {

@@ -34,7 +34,8 @@ std::string marker_class(const Look& look);
 /// A rectangle of the drawing, with the values of its sides.
 class Frame {
  public:
-  Frame(const ChartAxis& x, const ChartAxis& y, double plot_height);
+  /// @param beside room at the right for labels()
+  Frame(const ChartAxis& x, const ChartAxis& y, double plot_height, double beside = 0);
 
   double x(double value) const { return position(x_, value, left, right); }
   double y(double value) const { return position(y_, value, bottom, top); }
@@ -49,6 +50,18 @@ class Frame {
   static double position(const ChartAxis& axis, double value, double from, double to);
   const ChartAxis &x_, &y_;
 };
+
+/// A name beside the end of a line.
+struct EndLabel {
+  double x = 0, y = 0;  // where the line ends
+  std::string text;
+  Color color = Color::ink;
+};
+/// Room for the widest of them beside a frame.
+double room_for(const std::vector<EndLabel>& labels);
+/// At the right of the frame, pushed apart where they would overlap, each led to from its line. Equal names
+/// of one colour whose lines end together stand once.
+std::string draw_labels(std::vector<EndLabel> labels, const Frame& frame);
 
 struct LegendEntry {
   std::string title;

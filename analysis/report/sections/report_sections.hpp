@@ -18,6 +18,12 @@
 
 namespace tilescope {
 
+/// What a report opens with: between SMs, L2 and DRAM what each kernel of the most representative problem
+/// moves, a panel each, the one that moves most above what it must first.
+std::optional<Figure> bytes_picture(const std::vector<RunSummary>& runs);
+/// The same of kernels of other commands, which may be held against a problem.
+std::optional<Figure> foreign_picture(const std::vector<KernelRecord>& records,
+                                      const std::vector<ExplainRecord>& explained);
 /// One problem's kernels: what they must move, what the models say, what counters saw.
 std::optional<Section> overview_section(const std::vector<RunSummary>& runs);
 /// A row for every run with bytes.
@@ -79,14 +85,20 @@ std::optional<Section> progress_section(const std::vector<RunRecord>& records);
 std::optional<Section> kernel_section(const std::vector<KernelRecord>& records);
 /// The same kernels held against a problem, from `explain`.
 std::optional<Section> explain_section(const std::vector<ExplainRecord>& records);
+/// What became less and what became more of the runs that both sides hold; nothing without a baseline.
+std::optional<Section> changes_section(const std::vector<RunRecord>& base, const std::vector<RunRecord>& now);
+std::optional<Finding> changes_verdict(const std::vector<RunRecord>& base, const std::vector<RunRecord>& now);
 /// The commands, commits and machines behind the report.
-Section record_section(const std::vector<RunRecord>& records);
+std::optional<Section> record_section(const std::vector<RunRecord>& records);
 
 /// Cases within their bound, from `verify`.
 std::optional<Finding> error_verdict(const std::vector<RunRecord>& records);
-/// DRAM and SM<->L2 bytes of the last algorithm against what is compulsory, on the most representative
-/// problem.
+/// DRAM and SM<->L2 bytes of the last algorithm, and of the worst beside it, against what must move, on the
+/// most representative problem.
 std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs);
+/// The same of kernels of other commands.
+std::optional<Finding> foreign_verdict(const std::vector<KernelRecord>& records,
+                                       const std::vector<ExplainRecord>& explained);
 /// DRAM reads against the model: of problems that nothing was fitted to where there are any, else of all.
 std::optional<Finding> model_verdict(const std::vector<RunSummary>& runs,
                                      const std::vector<RunSummary>& holdout);

@@ -10,6 +10,23 @@
     return element;
   };
 
+  // Contents: folded where they stand above the text; where they stand beside it, the section that is read is marked.
+  const contents = document.querySelector('.contents');
+  if (contents) {
+    const fold = contents.querySelector('details'), beside = matchMedia('(min-width: 64rem)');
+    beside.onchange = () => { fold.open = beside.matches; };
+    beside.onchange();
+    const links = new Map(all('a', contents).map(link => [link.hash.slice(1), link]));
+    const bodies = all('.body').filter(body => links.has(body.id));
+    contents.onclick = event => { if (event.target.closest('a') && !beside.matches) fold.open = false; };
+    const mark = () => {
+      const read = bodies.filter(body => body.parentNode.getBoundingClientRect().top < innerHeight / 3).pop();
+      for (const [name, link] of links) link.ariaCurrent = name === read?.id ? 'true' : null;
+    };
+    addEventListener('scroll', mark, {passive: true});
+    mark();
+  }
+
   // Figures: the nearest point says its value, problem and command.
   const tip = document.body.appendChild(make('div', {id: 'tip', hidden: true}));
   tip.setAttribute('role', 'status');

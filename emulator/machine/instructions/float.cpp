@@ -67,7 +67,7 @@ struct MultiplyAdd {
     return std::fma(a, b, c);
   }
 };
-/// Of a number and a NaN, the number; -0 is less than 0.
+/// A number before a NaN; -0 is less than 0.
 struct Minimum {
   template <class T>
   T operator()(T a, T b) const {

@@ -80,10 +80,10 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
     DeltaRows<BlockM, Dim, Element> delta_rows;
     const auto land = [&] {
       ahead.land(either(first, shared.dout, shared.q), rows_of(streamed));
-      const TensorName statistic = first ? TensorName::row_max : TensorName::row_sum;
-      load_statistic<BlockM>(
+      const TensorName name = first ? TensorName::row_max : TensorName::row_sum;
+      load_row_values<BlockM>(
           first ? row_max_of : row_sum_of,
-          statistic_rows<const float>(args, statistic, batch, tiles.head, tiles.m_block() * BlockM));
+          row_values<const float>(args, name, batch, tiles.head, tiles.m_block() * BlockM));
     };
     if (steps > 0) {
       ahead.fetch(rows_of(streamed));
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
       }
       const auto dq_rows = query_rows<float>(args, TensorName::dq_accum, batch, head, first_query);
       const RowsBefore<typename Tiles::QGradient> dq_before(Lane::in_cta(), dq_rows);
-      __syncthreads();  // dS is whole; Q, dO and the statistics have been read by all
+      __syncthreads();  // dS is whole; Q, dO and the rows' m and l have been read by all
       if (more) land();
       // After dq_before, which would wait for it too.
       if (more) delta_rows.fetch(Lane::in_cta(), rows_of(TensorName::out));

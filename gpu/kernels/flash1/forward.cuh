@@ -48,8 +48,8 @@ struct RunningRows {
       : out(query_rows<float>(args,
                               args[TensorName::out_accum].data ? TensorName::out_accum : TensorName::out,
                               batch, head, first_query)),
-        sum(statistic_rows<float>(args, TensorName::row_sum, batch, head, first_query)),
-        max(statistic_rows<float>(args, TensorName::row_max, batch, head, first_query)) {}
+        sum(row_values<float>(args, TensorName::row_sum, batch, head, first_query)),
+        max(row_values<float>(args, TensorName::row_max, batch, head, first_query)) {}
 };
 
 /// Line 2: O = 0, l = 0, m = -inf, for the whole head.

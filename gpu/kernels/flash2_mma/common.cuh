@@ -124,8 +124,8 @@ __device__ __forceinline__ void on_computed(Full full, const Blocks& blocks, Mul
   multiply(AllBlocks{});
 }
 
-/// Row `row` of a head of an fp32 statistic (lse, delta).
-__device__ __forceinline__ float* statistic(const KernelArguments& args, TensorName name, int batch, int head,
+/// Row `row` of a head of LSE or delta.
+__device__ __forceinline__ float* row_value(const KernelArguments& args, TensorName name, int batch, int head,
                                             int row) {
   const DeviceTensor& tensor = args[name];
   return tensor.head<float>(batch, head) + row * tensor.row_stride;
@@ -174,7 +174,7 @@ __device__ __forceinline__ void finish_row(const KernelArguments& args, int batc
   const float normaliser = sum == 0.0f ? 0.0f : __fdividef(1.0f, sum);
   scale_half_row(row_blocks, half, normaliser);
   if (lane % 4 == 0 && query < args.band.seqlen_q) {
-    *statistic(args, TensorName::lse, batch, head, query) = row_lse(max, fabsf(args.softmax_scale), sum);
+    *row_value(args, TensorName::lse, batch, head, query) = row_lse(max, fabsf(args.softmax_scale), sum);
   }
 }
 

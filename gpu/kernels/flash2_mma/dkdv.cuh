@@ -21,7 +21,7 @@
 
 namespace tilescope::sm80 {
 
-/// The tiles of the pass in shared memory, and the addresses of its statistics.
+/// The tiles of the pass in shared memory, and the addresses of its LSE and delta.
 template <int kHeadDim, MmaDkdvShape kShape>
 struct DkdvSharedMemory {
   TILESCOPE_HOST_DEVICE static constexpr MmaDkdvLayout layout() {
@@ -43,28 +43,31 @@ struct DkdvSharedMemory {
 };
 
 /// Adds the part of a warp's dQ that lies inside the matrix: `rows` rows and `cols` columns from its corner
-/// on.
+/// on. A lane has two neighbouring columns of each row. Lanes of neighbouring rows exchange one of them, so
+/// that a request adds all eight columns of four rows: whole sectors, each once.
 /// @param target this lane's first row, the corner's column
 /// @param is_reduced  tells which of the two rows of blocks are
 template <int kColBlocks, typename IsReduced>
 __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>& dq, float* target,
                                             std::int64_t row_stride, int rows, int cols, int lane,
                                             IsReduced is_reduced) {
+  const int odd = lane >> 2 & 1;  // of two neighbouring rows
+  float* const even_row = target - odd * row_stride;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (!is_reduced(i)) continue;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (16 * i + 8 * half >= rows) continue;
+      const int row = 16 * i + 8 * half;
 #pragma unroll
       for (int j = 0; j < 2 * kColBlocks; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int col = 8 * j + 2 * (lane & 3) + e;
-          if (col < cols) {
-            atomicAdd(target + (16 * i + 8 * half) * row_stride + col, dq.tile[i][j].x[2 * half + e]);
-          }
-        }
+        const float left = dq.tile[i][j].x[2 * half], right = dq.tile[i][j].x[2 * half + 1];
+        const float others = __shfl_xor_sync(0xFFFFFFFFu, odd ? left : right, 4);
+        const int col = 8 * j + 2 * (lane & 3) + odd;
+        if (col >= cols) continue;
+        float* const at = even_row + row * row_stride + col;
+        if (row < rows + odd) atomicAdd(at, odd ? others : left);
+        if (row + 1 < rows + odd) atomicAdd(at + row_stride, odd ? right : others);
       }
     }
   }
@@ -83,9 +86,9 @@ struct DefaultDkdv {
 /// A warp's share of a tile's scores: 32 keys and some queries.
 struct DkdvBlock {
   int batch_head;
-  int first_key, first_query;     // of the warp
-  int key_block, query_chunk;     // in the tile: of 16 keys, of 8 queries
-  std::uint32_t lane_statistics;  // bytes to the lane's first LSE or delta
+  int first_key, first_query;  // of the warp
+  int key_block, query_chunk;  // in the tile: of 16 keys, of 8 queries
+  std::uint32_t lane_rows;     // bytes to the lane's first LSE or delta
   int lane;
 };
 
@@ -102,7 +105,7 @@ __device__ __forceinline__ void make_dscores(const KernelArguments& args, const 
   double dprobs_sum = 0.0;
 #pragma unroll
   for (int j = 0; j < 2 * kQueryBlocks; ++j) {
-    const float2 delta = load_shared_float2(shared.delta(stage) + block.lane_statistics + 32 * j);
+    const float2 delta = load_shared_float2(shared.delta(stage) + block.lane_rows + 32 * j);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       Accumulator& prob = p.tile[i][j];
@@ -203,7 +206,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     }
   };
   const auto load_q = [&](const Step& step, int stage) {
-    const int first_query = scan_tile(args.scan, range, work.turn, step.position) * kTile.block_m;
+    const int first_query = scan_tile(args.scan, range, work.wave_parity, step.position) * kTile.block_m;
     const auto rows_of = [&](TensorName name) {
       return streamed_rows<kFeatures>(head_rows(args, name, batch, step.head, args.band.seqlen_q), seen);
     };
@@ -222,16 +225,16 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
         const int query = first_query + 4 * (place % (kTile.block_m / 4));
         copy_async_floats(
             shared.lse(stage) + 16 * place,
-            statistic(args, second ? TensorName::delta : TensorName::lse, batch, step.head, query),
+            row_value(args, second ? TensorName::delta : TensorName::lse, batch, step.head, query),
             is_seen(query) ? args.band.seqlen_q - query : 0);
       }
     } else if (thread < kTile.block_m) {
       const int query = first_query + thread;
       const bool valid = query < args.band.seqlen_q && is_seen(query);
-      copy_async_4(shared.lse(stage) + 4 * thread, statistic(args, TensorName::lse, batch, step.head, query),
+      copy_async_4(shared.lse(stage) + 4 * thread, row_value(args, TensorName::lse, batch, step.head, query),
                    valid);
       copy_async_4(shared.delta(stage) + 4 * thread,
-                   statistic(args, TensorName::delta, batch, step.head, query), valid);
+                   row_value(args, TensorName::delta, batch, step.head, query), valid);
     }
     commit_copies();
   };
@@ -253,7 +256,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
   int stage = 0;
 #pragma unroll 1
   for (Step step = next; !range.empty() && step.head < work.end_head; step = next) {
-    const int m_block = scan_tile(args.scan, range, work.turn, step.position);
+    const int m_block = scan_tile(args.scan, range, work.wave_parity, step.position);
     const int first_query = m_block * kTile.block_m;
     advance(next);
     // load: this tile has arrived for every thread, and every warp is done with the step before
@@ -284,7 +287,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     }
 
     // dP^T = V dO^T, with P^T = exp2(S^T - LSE) between its steps
-    const std::uint32_t lane_statistics = 4 * (kShape.warp_queries() * warp_m + 2 * (lane & 3));
+    const std::uint32_t lane_rows = 4 * (kShape.warp_queries() * warp_m + 2 * (lane & 3));
     constexpr int kProbTiles = 4 * kQueryBlocks;
     constexpr int kDepthSteps = kHeadDim / 16;
     const auto exponentiate = [&](int k) {
@@ -292,7 +295,7 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
 #pragma unroll
       for (int t = k * kTilesAStep; t < min_of(kProbTiles, (k + 1) * kTilesAStep); ++t) {
         const int j = t / 2;
-        const float2 lse = load_shared_float2(shared.lse(stage) + lane_statistics + 32 * j);
+        const float2 lse = load_shared_float2(shared.lse(stage) + lane_rows + 32 * j);
         Accumulator& tile = p.tile[t % 2][j];
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
@@ -311,8 +314,8 @@ __device__ __forceinline__ void dkdv_cta(const KernelArguments& args, WorkOf wor
     });
 
     Fragment p_own[kQueryBlocks][2], ds_own[kQueryBlocks][2];
-    const DkdvBlock block{batch * args.heads + step.head, warp_key,        warp_query, 2 * warp_n,
-                          2 * kQueryBlocks * warp_m,      lane_statistics, lane};
+    const DkdvBlock block{batch * args.heads + step.head, warp_key,  warp_query, 2 * warp_n,
+                          2 * kQueryBlocks * warp_m,      lane_rows, lane};
     make_dscores<kType, kDropout>(args, shared, stage, block, band(), entry, p, ds, p_own, ds_own);
 
     // dV += P^T dO and dK += dS^T Q over the warp's own queries, before the others' are there

@@ -60,7 +60,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
   };
   const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % kStages), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % kStages), v_rows, first_key, thread);
     commit_copies();
@@ -89,8 +89,8 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
       for (int half = 0; half < 2; ++half) {
         const int query = warp_query + 16 * i + 8 * half + (lane >> 2);
         if (query < args.band.seqlen_q) {
-          lse[i][half] = lse_exponent(*statistic(args, TensorName::lse, batch, head, query));
-          delta[i][half] = *statistic(args, TensorName::delta, batch, head, query);
+          lse[i][half] = lse_exponent(*row_value(args, TensorName::lse, batch, head, query));
+          delta[i][half] = *row_value(args, TensorName::delta, batch, head, query);
         }
       }
     }
@@ -101,7 +101,7 @@ __device__ __forceinline__ void dq_cta(const KernelArguments& args, WorkOf work_
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int stage = step % kStages;
     // load
     wait_for_copies<kAhead - 1>();

@@ -13,8 +13,8 @@ namespace {
 /// section "40 GB HBM2 and 40 MB L2 Cache").
 constexpr std::int64_t kSmallestL2Bytes = 40 << 20;
 
-/// Heads whose tensors stay in L2 while the CTAs of a section stream them: q, k, v, dout and the fp32
-/// dq_accum of the backward pass are the most. Without sections, longest_first takes all heads in turn and
+/// Heads whose tensors stay in L2 while the CTAs of an L2 swizzle stream them: q, k, v, dout and the fp32
+/// dq_accum of the backward pass are the most. Without the swizzle, longest_first takes all heads in turn and
 /// reads everything from DRAM once for each block.
 int heads_that_share_l2(const AttentionProblem& problem) {
   constexpr std::int64_t kSectionBytes = kSmallestL2Bytes / 5 * 3;
@@ -27,7 +27,7 @@ int heads_that_share_l2(const AttentionProblem& problem) {
 }  // namespace
 
 std::vector<BackwardOrder> Flash2Mma::backward_orders() {
-  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::joined};
+  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::single_launch};
 }
 
 ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
@@ -42,7 +42,7 @@ ProgramOptions Flash2Mma::default_options(const AttentionProblem& problem) {
   if (problem.masked() && problem.seqlen_k > 1024) options.order = TileOrder::longest_first;
   if (problem.masked() && problem.seqlen_k <= 1024) {
     options.order = TileOrder::head_swizzled;
-    options.heads_per_section = heads_that_share_l2(problem);
+    options.swizzled_heads = heads_that_share_l2(problem);
   }
   return options;
 }
@@ -87,10 +87,10 @@ LaunchShape flash2_mma_launch_shape(const TileProgram& program, int compute_capa
       return program.problem.dropout > 0 ? launch_shape(mma_forward_shape(dim, true))
                                          : of_tile(mma_forward_choices(dim));
     case PassName::dkdv:
-      if (program.joined) {  // the dq pass has the same CTAs
+      if (program.single_launch) {  // the dq pass has the same CTAs
         LaunchShape shape = launch_shape(mma_dkdv_shape(dim));
         shape.shared_bytes =
-            std::max(shape.shared_bytes, launch_shape(mma_joined_dq_shape(dim)).shared_bytes);
+            std::max(shape.shared_bytes, launch_shape(mma_single_launch_dq_shape(dim)).shared_bytes);
         return shape;
       }
       return of_tile(mma_dkdv_choices(dim));

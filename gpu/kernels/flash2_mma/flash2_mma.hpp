@@ -14,6 +14,7 @@ struct Flash2Mma {
       "FlashAttention-2 on sm_80 tensor cores, fp16 and bf16: mma.sync, ldmatrix, cp.async";
   static constexpr Algorithm algorithm = Algorithm::flash2;
   static constexpr int rung = 4;
+  static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,         Feature::bf16,          Feature::causal,
                                         Feature::window,       Feature::grouped_heads, Feature::dropout,
                                         Feature::signed_scale, Feature::key_padding,   Feature::bnhd_rows};

@@ -19,7 +19,7 @@ namespace tilescope::sm80 {
 /// Running maximum (of unscaled scores) and sum of a lane's rows: row lane / 4 + 8 half of row block i. Sums
 /// are the lane's own until the end; maxima are the row's.
 template <int kMBlocks>
-struct RowStatistics {
+struct SoftmaxState {
   float max[kMBlocks][2];
   float sum[kMBlocks][2];
 };
@@ -28,7 +28,7 @@ struct RowStatistics {
 /// un-normalised probabilities.
 template <int kMBlocks, int kNBlocks, int kDBlocks>
 __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>& s,
-                                             RowStatistics<kMBlocks>& rows,
+                                             SoftmaxState<kMBlocks>& rows,
                                              WarpAccumulator<kMBlocks, kDBlocks>& out, float scale) {
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
@@ -46,9 +46,9 @@ __device__ __forceinline__ void softmax_step(WarpAccumulator<kMBlocks, kNBlocks>
   }
 }
 
-/// Adds a warp's row statistics and O to the tile log. `rows_inside` and `cols_inside` count from its corner.
+/// Adds a warp's maxima, sums and O to the tile log. `rows_inside` and `cols_inside` count from its corner.
 template <int kMBlocks, int kDBlocks>
-__device__ __forceinline__ void log_rows(const TileLogEntry& entry, const RowStatistics<kMBlocks>& rows,
+__device__ __forceinline__ void log_rows(const TileLogEntry& entry, const SoftmaxState<kMBlocks>& rows,
                                          const WarpAccumulator<kMBlocks, kDBlocks>& out, int rows_inside,
                                          int cols_inside, int lane) {
 #pragma unroll
@@ -115,7 +115,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
   };
   const auto k_rows = rows_of(TensorName::k), v_rows = rows_of(TensorName::v);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
     const int stage = step % kStages;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(stage), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(stage), v_rows, first_key, thread);
@@ -124,7 +124,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 
   WarpAccumulator<kMBlocks, kDBlocks> out;
   out.clear();
-  RowStatistics<kMBlocks> rows;
+  SoftmaxState<kMBlocks> rows;
 #pragma unroll
   for (int i = 0; i < kMBlocks; ++i) {
     rows.max[i][0] = rows.max[i][1] = kMinusInfinity;
@@ -149,7 +149,7 @@ __global__ __launch_bounds__(Choice::shape.threads(), Choice::shape.ctas_per_sm)
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int stage = step % kStages;
     // load: this tile has arrived for every thread, and every warp is past the tile before
     wait_for_copies<kAhead - 1>();

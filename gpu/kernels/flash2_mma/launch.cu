@@ -73,18 +73,19 @@ void Flash2Mma::launch(const TileProgram& program, const KernelArguments& argume
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   const sm80::Features features = needed_features(program, arguments);
-  // Observed, the two passes of a joined launch are launched one by one: each has a log of its own.
-  if (program.joined && !arguments.log.states) {
+  // Observed, the two passes of a single launch are launched one by one: each has a log of its own.
+  if (program.single_launch && !arguments.log.states) {
     if (choice_of(program) > 0) {
       throw BadInput("tile",
                      std::to_string(program.tile.block_m) + "x" + std::to_string(program.tile.block_n),
-                     "the joined order is compiled for the kernel's own tiles alone");
+                     "the single-launch order is compiled for the kernel's own tiles alone");
     }
     if (program.name == PassName::dq) return;  // the dkdv pass before took it along
     const LaunchShape shape = flash2_mma_launch_shape(program, compute_capability_major());
-    return features == sm80::Features::plain
-               ? sm80::launch_flash2_mma_joined<sm80::Features::plain>(program, shape, arguments, stream)
-               : sm80::launch_flash2_mma_joined<sm80::Features::all>(program, shape, arguments, stream);
+    return features == sm80::Features::plain ? sm80::launch_flash2_mma_single_launch<sm80::Features::plain>(
+                                                   program, shape, arguments, stream)
+                                             : sm80::launch_flash2_mma_single_launch<sm80::Features::all>(
+                                                   program, shape, arguments, stream);
   }
   const bool tuned = choice_of(program) > 0;
   if (tuned && features != sm80::Features::plain) {

@@ -30,7 +30,7 @@ void launch_flash2_mma_dq(const TileProgram&, LaunchShape, const KernelArguments
 /// Passes dkdv and dq in one launch. Instantiated for `plain` and for `all`, which serves the others but
 /// those that cut tiles.
 template <Features kFeatures>
-void launch_flash2_mma_joined(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
+void launch_flash2_mma_single_launch(const TileProgram&, LaunchShape, const KernelArguments&, CUstream_st*);
 
 /// Whether every row of the tensors that a pass copies is made of 16-byte chunks.
 inline bool operands_in_chunks(const KernelArguments& args) {

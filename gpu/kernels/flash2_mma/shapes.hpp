@@ -51,15 +51,15 @@ struct MmaDkdvLayout {
   constexpr int dout(int stage) const { return q(stage) + q_bytes(); }
   constexpr int probs() const { return q(stages); }
   constexpr int dscores() const { return probs() + score_bytes(); }
-  constexpr int lse(int stage) const { return dscores() + score_bytes() + stage * 2 * statistic_bytes(); }
-  constexpr int delta(int stage) const { return lse(stage) + statistic_bytes(); }
+  constexpr int lse(int stage) const { return dscores() + score_bytes() + stage * 2 * row_value_bytes(); }
+  constexpr int delta(int stage) const { return lse(stage) + row_value_bytes(); }
   constexpr int end() const { return lse(stages); }
 
  private:
   constexpr int kv_bytes() const { return 2 * tile.block_n * head_dim; }
   constexpr int q_bytes() const { return 2 * tile.block_m * head_dim; }
   constexpr int score_bytes() const { return 2 * tile.block_m * tile.block_n; }
-  constexpr int statistic_bytes() const { return 4 * tile.block_m; }
+  constexpr int row_value_bytes() const { return 4 * tile.block_m; }
 };
 
 /// The forward pass: each warp owns block_m / warps rows of Q and O, and reads all of K and V. Q stays in
@@ -144,7 +144,7 @@ constexpr MmaDqShape mma_dq_shape(int head_dim) {
 }
 
 /// The same tiles in a CTA that has computed dK and dV before, and has as many warps as that takes.
-constexpr MmaDqShape mma_joined_dq_shape(int head_dim) {
+constexpr MmaDqShape mma_single_launch_dq_shape(int head_dim) {
   return {mma_dq_shape(head_dim).tile, mma_dkdv_shape(head_dim).warps, 1};
 }
 

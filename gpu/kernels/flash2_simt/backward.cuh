@@ -27,16 +27,16 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   const Role role = role_of_thread();
   const bool first = role == Role::probs;
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
-  QueryTiles tiles{range, args.scan, work.turn, work.first_head};
+  QueryTiles tiles{range, args.scan, work.wave_parity, work.first_head};
   // A group loads what its last product has read.
   const auto load_rows = [&](const QueryTiles& at) {
     const int query = at.m_block() * BlockM;
     load_tile<BlockM>(
         either(first, shared.dout, shared.q),
         query_rows<const float>(args, first ? TensorName::dout : TensorName::q, batch, at.head, query));
-    load_statistic<BlockM>(first ? shared.lse : shared.delta,
-                           statistic_rows<const float>(args, first ? TensorName::lse : TensorName::delta,
-                                                       batch, at.head, query));
+    load_row_values<BlockM>(
+        first ? shared.lse : shared.delta,
+        row_values<const float>(args, first ? TensorName::lse : TensorName::delta, batch, at.head, query));
   };
   if (steps > 0) {
     load_tile<BlockN>(
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   const BackwardShared<Dim, BlockM, BlockN> shared(shared_memory());
   const auto load_keys = [&](TensorName name, const SharedTile<Dim>& tile, int step) {
     if (step >= range.count()) return;
-    const int key = scan_tile(args.scan, range, work.turn, step) * BlockN;
+    const int key = scan_tile(args.scan, range, work.wave_parity, step) * BlockN;
     load_tile<BlockN>(tile, key_rows<const float>(args, band, name, batch, kv_head, key));
   };
   if (!range.empty()) {
@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
         either(first, shared.q, shared.dout),
         query_rows<const float>(args, first ? TensorName::q : TensorName::dout, batch, head, first_query));
     if (first) {
-      load_statistic<BlockM>(shared.lse,
-                             statistic_rows<const float>(args, TensorName::lse, batch, head, first_query));
+      load_row_values<BlockM>(shared.lse,
+                              row_values<const float>(args, TensorName::lse, batch, head, first_query));
     } else if (!ReduceKv) {
-      load_statistic<BlockM>(shared.delta,
-                             statistic_rows<const float>(args, TensorName::delta, batch, head, first_query));
+      load_row_values<BlockM>(shared.delta,
+                              row_values<const float>(args, TensorName::delta, batch, head, first_query));
     }
   }
   load_keys(first ? TensorName::k : TensorName::v, either(first, shared.k, shared.v), 0);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kBackwardGroups* kThreads, kBackwardCtasPerSm)
   typename Tiles::QGradient dq{};
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int first_key = n_block * BlockN;
     const TileLogEntry entry(AllFeatures ? args.log : DeviceTileLog{}, step, batch, head, m_block, n_block);
     __pipeline_commit();

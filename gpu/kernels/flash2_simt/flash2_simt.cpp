@@ -4,7 +4,7 @@
 namespace tilescope {
 
 std::vector<BackwardOrder> Flash2Simt::backward_orders() {
-  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::rows};
+  return {BackwardOrder::fused, BackwardOrder::split, BackwardOrder::q_outer};
 }
 
 ProgramOptions Flash2Simt::default_options(const AttentionProblem& problem) {

@@ -93,16 +93,18 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
   return flash3_fp8_shape(static_cast<int>(problem.head_dim), sums, Flash3::short_rows(problem));
 }
 
-bool can_stay(const AttentionProblem& problem) {
+bool can_persist(const AttentionProblem& problem) {
   return !low_kv_tiles(problem) &&
-         flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).stays &&
-         flash3_backward_stays(problem.visible_pairs(), problem.batch * problem.heads * problem.seqlen_q);
+         flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
+         flash3_backward_persistent(problem.visible_pairs(),
+                                    problem.batch * problem.heads * problem.seqlen_q);
 }
 
-/// Where CTAs stay, in the default order: in another, long and short kv tiles might not come in turn.
+/// claimed is for persistent CTAs in the default order: in another, long and short kv tiles might not come in
+/// turn.
 DqStart dq_start(const AttentionProblem& problem, const ProgramOptions& options) {
-  const bool in_turn = !problem.masked() || options.fused_heads_per_section == 1;
-  if (can_stay(problem) && in_turn) return DqStart::claimed;
+  const bool in_turn = !problem.masked() || options.fused_swizzled_heads == 1;
+  if (can_persist(problem) && in_turn) return DqStart::claimed;
   return flash3_stores_in_order(static_cast<int>(problem.head_dim), problem.masked()) ? DqStart::in_order
                                                                                       : DqStart::cleared;
 }
@@ -130,12 +132,12 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
     const std::int64_t pairs = std::max<std::int64_t>(problem.visible_pairs(), 1);
     const auto [keys, queries] = most_seen(problem);
     options.order = TileOrder::head_swizzled;
-    options.heads_per_section =
-        flash3_heads_per_section(static_cast<int>(problem.head_dim), problem.seqlen_k,
-                                 problem.batch * problem.heads, problem.group_size(),
-                                 flash3_least_heads(keys * options[PassName::forward].tile.block_m, pairs,
-                                                    problem.batch * problem.heads));
-    options.fused_heads_per_section = flash3_backward_heads_per_section(
+    options.swizzled_heads =
+        flash3_swizzled_heads(static_cast<int>(problem.head_dim), problem.seqlen_k,
+                              problem.batch * problem.heads, problem.group_size(),
+                              flash3_least_heads(keys * options[PassName::forward].tile.block_m, pairs,
+                                                 problem.batch * problem.heads));
+    options.fused_swizzled_heads = flash3_backward_swizzled_heads(
         static_cast<int>(problem.head_dim), problem.seqlen_q, problem.batch * problem.heads_kv,
         problem.group_size(), short_rows(problem),
         flash3_least_heads(queries * options[PassName::dkdvdq].tile.block_n * problem.group_size(), pairs,
@@ -146,8 +148,8 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
   return options;
 }
 
-bool Flash3::stays(const TileProgram& program) {
-  return can_stay(program.problem) && program.grid.heads_in_turn();
+bool Flash3::persistent(const TileProgram& program) {
+  return can_persist(program.problem) && program.grid.heads_in_turn();
 }
 
 std::vector<Boxes> Flash3::boxes(const TileProgram& program) {

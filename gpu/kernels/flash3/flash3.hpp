@@ -18,6 +18,7 @@ struct Flash3 {
       "for those that compute";
   static constexpr Algorithm algorithm = Algorithm::flash2;
   static constexpr int rung = 5;
+  static constexpr bool on_ranks = true;
   static constexpr FeatureSet kFeatures{Feature::fp16,     Feature::bf16,          Feature::causal,
                                         Feature::window,   Feature::grouped_heads, Feature::signed_scale,
                                         Feature::bnhd_rows};
@@ -29,7 +30,7 @@ struct Flash3 {
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};
-  static constexpr Arithmetic arithmetic{.maxima = Maxima::lagging, .fp8_sum_error = 0x1p-11};
+  static constexpr Arithmetic arithmetic{.rescaling = Rescaling::conditional, .fp8_sum_error = 0x1p-11};
   static std::vector<Fp8Sums> fp8_sums() { return {Fp8Sums::two_level, Fp8Sums::fast}; }
   /// Where kv tiles wait for each other they ask again and again: bytes that no closed form has, ordered
   /// above all.
@@ -38,8 +39,8 @@ struct Flash3 {
   }
   /// See flash3_short_rows().
   static bool short_rows(const AttentionProblem&);
-  /// Of a backward pass whose sums are cleared: see flash3_backward_stays().
-  static bool stays(const TileProgram&);
+  /// Whether a backward pass whose sums are cleared has persistent CTAs: see flash3_backward_persistent().
+  static bool persistent(const TileProgram&);
   static ProgramOptions default_options(const AttentionProblem&);
   /// What produce() and produce_tiles() load.
   static std::vector<Boxes> boxes(const TileProgram&);

@@ -17,9 +17,9 @@ namespace tilescope {
 #ifdef TILESCOPE_HAS_SM90
 namespace {
 
-using gpu::sm90::ProductType;
+using gpu::sm90::WgmmaType;
 
-template <ProductType kType, typename Choice>
+template <WgmmaType kType, typename Choice>
 void launch_forward(const KernelArguments& arguments, CUstream_st* stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_forward<kType, Choice, true>
                                            : gpu::launch_flash3_forward<kType, Choice, false>;
@@ -27,17 +27,17 @@ void launch_forward(const KernelArguments& arguments, CUstream_st* stream) {
          stream);
 }
 
-template <ProductType kType, typename Choice>
+template <WgmmaType kType, typename Choice>
 void launch_backward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const auto launch = arguments.log.states ? gpu::launch_flash3_dkdvdq<kType, Choice, true>
                                            : gpu::launch_flash3_dkdvdq<kType, Choice, false>;
   const std::int64_t items = cta_for_each_item(program).size();
   const int ctas =
-      static_cast<int>(Choice::shape.stays ? std::min<std::int64_t>(items, multiprocessors()) : items);
+      static_cast<int>(Choice::shape.persistent ? std::min<std::int64_t>(items, multiprocessors()) : items);
   launch(gpu::flash3_backward_arguments<kType, Choice::shape>(arguments, program.dq_start), ctas, stream);
 }
 
-template <ProductType kType, typename Choice>
+template <WgmmaType kType, typename Choice>
 void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
   auto* launch = gpu::launch_flash3_fp8_forward<kType, Choice, false>;
   if (arguments.log.states) {
@@ -54,32 +54,32 @@ void launch_fp8(const KernelArguments& arguments, CUstream_st* stream) {
 
 void launch_fp8_forward(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   const AttentionProblem& problem = program.problem;
-  const auto by_tile = [&]<ProductType kType, int kHeadDim, Fp8Sums kSums>() {
+  const auto by_tile = [&]<WgmmaType kType, int kHeadDim, Fp8Sums kSums>() {
     using Short = Flash3Fp8Choice<kHeadDim, kSums, true>;
     if constexpr (Short::shape != Flash3Fp8Choice<kHeadDim, kSums>::shape) {
       if (program.tile == Short::shape.tile) return launch_fp8<kType, Short>(arguments, stream);
     }
     return launch_fp8<kType, Flash3Fp8Choice<kHeadDim, kSums>>(arguments, stream);
   };
-  const auto by_sums = [&]<ProductType kType, int kHeadDim>() {
+  const auto by_sums = [&]<WgmmaType kType, int kHeadDim>() {
     if (program.fp8_sums == Fp8Sums::fast) {
       return by_tile.template operator()<kType, kHeadDim, Fp8Sums::fast>();
     }
     return by_tile.template operator()<kType, kHeadDim, Fp8Sums::two_level>();
   };
-  const auto by_dim = [&]<ProductType kType>() {
+  const auto by_dim = [&]<WgmmaType kType>() {
     if (problem.head_dim <= 64) return by_sums.template operator()<kType, 64>();
     if (problem.head_dim <= 128) return by_sums.template operator()<kType, 128>();
     return by_sums.template operator()<kType, 256>();
   };
-  if (problem.dtype == ElementType::fp8e4m3) return by_dim.template operator()<ProductType::e4m3>();
-  return by_dim.template operator()<ProductType::e5m2>();
+  if (problem.dtype == ElementType::fp8e4m3) return by_dim.template operator()<WgmmaType::e4m3>();
+  return by_dim.template operator()<WgmmaType::e5m2>();
 }
 
 /// Calls body.template operator()<type, compiled head dimension>().
 template <typename Body>
 void dispatch(const AttentionProblem& problem, Body&& body) {
-  const auto by_dim = [&]<ProductType kType>() {
+  const auto by_dim = [&]<WgmmaType kType>() {
     if (problem.head_dim <= 64) return body.template operator()<kType, 64>();
     if (problem.head_dim <= 96) return body.template operator()<kType, 96>();
     if (problem.head_dim <= 128) return body.template operator()<kType, 128>();
@@ -87,8 +87,8 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
     if (problem.head_dim <= 192) return body.template operator()<kType, 192>();
     return body.template operator()<kType, 256>();
   };
-  if (problem.dtype == ElementType::fp16) return by_dim.template operator()<ProductType::fp16>();
-  return by_dim.template operator()<ProductType::bf16>();
+  if (problem.dtype == ElementType::fp16) return by_dim.template operator()<WgmmaType::fp16>();
+  return by_dim.template operator()<WgmmaType::bf16>();
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
-  dispatch(program.problem, [&]<ProductType kType, int kHeadDim>() {
+  dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {
     if (program.name == PassName::dkdvdq) {
       if constexpr (64 < kHeadDim && kHeadDim <= 128) {
         if (program.tile.block_n == 64) {
@@ -109,11 +109,11 @@ void Flash3::launch(const TileProgram& program, const KernelArguments& arguments
       if (program.ordered) {
         return launch_backward<kType, Flash3BackwardChoice<kHeadDim, true>>(program, arguments, stream);
       }
-      const bool stay = program.dq_start == DqStart::claimed ||
-                        (program.dq_start == DqStart::cleared && Flash3::stays(program));
-      if constexpr (Flash3BackwardChoice<kHeadDim, false, true>::shape.stays) {
-        using Stays = Flash3BackwardChoice<kHeadDim, false, true>;
-        if (stay) return launch_backward<kType, Stays>(program, arguments, stream);
+      const bool persistent = program.dq_start == DqStart::claimed ||
+                              (program.dq_start == DqStart::cleared && Flash3::persistent(program));
+      if constexpr (Flash3BackwardChoice<kHeadDim, false, true>::shape.persistent) {
+        using Persistent = Flash3BackwardChoice<kHeadDim, false, true>;
+        if (persistent) return launch_backward<kType, Persistent>(program, arguments, stream);
       }
       return launch_backward<kType, Flash3BackwardChoice<kHeadDim>>(program, arguments, stream);
     }

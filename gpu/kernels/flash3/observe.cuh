@@ -28,7 +28,7 @@ __device__ __forceinline__ void log_masked(const TileLogEntry& entry, TileField 
 }
 
 /// The same of rounded pairs.
-template <sm90::ProductType kType, int kCount>
+template <sm90::WgmmaType kType, int kCount>
 __device__ __forceinline__ void log_pairs(const TileLogEntry& entry, TileField field,
                                           const std::uint32_t (&pairs)[kCount], int rows_inside, int thread) {
   double sum = 0.0;
@@ -42,7 +42,7 @@ __device__ __forceinline__ void log_pairs(const TileLogEntry& entry, TileField f
 }
 
 /// The same of rounded bytes, in the order of left_byte_entry().
-template <sm90::ProductType kType, int kCount>
+template <sm90::WgmmaType kType, int kCount>
 __device__ __forceinline__ void log_bytes(const TileLogEntry& entry, TileField field,
                                           const std::uint32_t (&bytes)[kCount], int rows_inside, int thread) {
   double sum = 0.0;

@@ -172,7 +172,7 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
   const GlobalRows k_rows = head_rows(args, TensorName::k, batch, work.kv_head, args.band.seqlen_k);
   const GlobalRows v_rows = head_rows(args, TensorName::v, batch, work.kv_head, args.band.seqlen_k);
   const auto load_kv = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.turn, step) * kTile.block_n;
+    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * kTile.block_n;
     load_tile<kAccess, kTile.block_n, kThreads>(k_tile(step % 2), k_rows, first_key, thread);
     load_tile<kAccess, kTile.block_n, kThreads>(v_tile(step % 2), v_rows, first_key, thread);
     commit_copies();
@@ -193,7 +193,7 @@ __global__ __launch_bounds__(kThreads, SplitK::kCtasPerSm) void split_k_forward(
 #pragma unroll 1
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     wait_for_copies<0>();
     __syncthreads();
     if (step + 1 < range.count()) load_kv(step + 1);

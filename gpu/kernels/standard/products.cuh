@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
   const SharedTile<BlockN> product_tile{shared_memory() + kLayout.matrix()};
   load_tile<BlockM>(left, query_rows<const Element>(args, names.left, batch, head, first_query));
   const auto right_rows = [&](int step) {
-    const int first_key = scan_tile(args.scan, range, work.turn, step) * BlockN;
+    const int first_key = scan_tile(args.scan, range, work.wave_parity, step) * BlockN;
     return key_rows<const Element>(args, visible, names.right, batch, work.kv_head, first_key);
   };
   TileAhead<BlockN, Dim, Element> right_ahead;
   right_ahead.fetch(right_rows(0));
   for (int step = 0; step < range.count(); ++step) {
     note_step(args, step);
-    const int n_block = scan_tile(args.scan, range, work.turn, step);
+    const int n_block = scan_tile(args.scan, range, work.wave_parity, step);
     const int first_key = n_block * BlockN;
     right_ahead.land(right, right_rows(step));
     __pipeline_commit();
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, Standard::kProductCtasPerSm)
     __device__ int first_key() const { return n_block * BlockN; }
   };
   const auto place_of = [&](int step) -> Place {
-    const int inner = scan_tile(args.scan, range, work.turn, step % range.count());
+    const int inner = scan_tile(args.scan, range, work.wave_parity, step % range.count());
     const int in_group = step / range.count();
     return {first_head + in_group, kByQuery ? block : inner, kByQuery ? inner : block};
   };

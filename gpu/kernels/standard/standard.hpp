@@ -18,7 +18,7 @@ struct Standard : EarlyRung {
   static LaunchShape launch_shape(const TileProgram&);
   static void launch(const TileProgram&, const KernelArguments&, CUstream_st*);
 
-  /// Of all passes. Two CTAs fit an SM of sm_90.
+  /// The tile of all passes. Two CTAs fit an SM of sm_90.
   static constexpr TileShape tile(int padded_dim) {
     if (padded_dim == 64) return {128, 64};  // Q, K and S: 80 KiB
     if (padded_dim == 128) return {64, 64};  // 80 KiB

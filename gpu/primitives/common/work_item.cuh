@@ -16,11 +16,6 @@ __device__ inline Index work_item() {
   return static_cast<Index>(blockIdx.x);
 }
 
-/// The same in a grid of up to three dimensions, x fastest.
-__device__ inline unsigned work_item_3d() {
-  return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-}
-
 /// What the CTA owns in a pass whose grid counts query heads, and in one that counts key/value heads.
 /// @param blocks  of the owned axis: one, or all of them where one CTA works through a whole head
 template <typename Index = unsigned>

@@ -33,11 +33,11 @@ __device__ inline SharedTile<Cols> either(bool first, SharedTile<Cols> one, Shar
 struct QueryTiles {
   TileRange range;
   Scan scan;
-  int turn;
+  int wave_parity;
   int head;
   int inner = 0;
 
-  __device__ int m_block() const { return scan_tile(scan, range, turn, inner); }
+  __device__ int m_block() const { return scan_tile(scan, range, wave_parity, inner); }
   __device__ void advance() {  // divisions of a step's number would take longer
     if (++inner < range.count()) return;
     inner = 0;
@@ -67,9 +67,9 @@ struct BackwardShared {
         v{base + layout().v()},
         probs{base + layout().probs()},
         dscores{base + layout().dscores()},
-        lse(base + layout().statistic(0)),
-        delta(base + layout().statistic(1)),
-        row_sum(base + layout().statistic(2)) {}
+        lse(base + layout().row_values(0)),
+        delta(base + layout().row_values(1)),
+        row_sum(base + layout().row_values(2)) {}
 
  private:
   __device__ static constexpr BackwardLayout layout() { return {{BlockM, BlockN}, Dim}; }
@@ -154,10 +154,10 @@ __device__ inline void multiply_gradient(Role role, const BackwardShared<Dim, Bl
                       either(first, shared.dout, shared.q), sum);
 }
 
-/// A group copies a row statistic of a q tile; zeros beyond the matrix. 16 bytes a thread, past L1, where the
+/// A group copies LSE or delta of a q tile; zeros beyond the matrix. 16 bytes a thread, past L1, where the
 /// rows start at such a boundary.
 template <int Rows>
-__device__ inline void load_statistic(float* destination, const GlobalRows<const float>& source) {
+__device__ inline void load_row_values(float* destination, const GlobalRows<const float>& source) {
   const int thread = thread_in_group();
   const auto shared = static_cast<std::uint32_t>(__cvta_generic_to_shared(destination));
   if (source.row_stride == 1 && reinterpret_cast<std::uintptr_t>(source.data) % 16 == 0) {

@@ -25,10 +25,10 @@ struct ForwardLayout {
   constexpr int bytes() const { return 4 * end(); }
 };
 
-/// A backward pass: Q, dO, K, V, P, dS, and statistics of each query.
+/// A backward pass: Q, dO, K, V, P, dS, and values of each query.
 struct BackwardLayout {
   TileShape tile;
-  int dim = 0, statistics = 2;  // LSE and delta; or l, delta and m
+  int dim = 0, values_a_row = 2;  // LSE and delta; or l, delta and m
 
   constexpr int q() const { return 0; }
   constexpr int dout() const { return tile.block_m * dim; }
@@ -36,8 +36,8 @@ struct BackwardLayout {
   constexpr int v() const { return k() + tile.block_n * dim; }
   constexpr int probs() const { return v() + tile.block_n * dim; }
   constexpr int dscores() const { return probs() + tile.block_m * tile.block_n; }
-  constexpr int statistic(int index) const { return dscores() + tile.block_m * (tile.block_n + index); }
-  constexpr int end() const { return statistic(statistics); }
+  constexpr int row_values(int index) const { return dscores() + tile.block_m * (tile.block_n + index); }
+  constexpr int end() const { return row_values(values_a_row); }
   constexpr int bytes() const { return 4 * end(); }
 };
 

@@ -128,17 +128,17 @@ struct SharedProbs<ThreadTile<Rows, Cols, WarpRows, 1>> {
 
 /// Running softmax of the rows that a thread shares with the seven others of its row group.
 template <int RowsHere>
-struct RowStatistics {
+struct SoftmaxState {
   float max[RowsHere];  // of the unscaled scores
   float sum[RowsHere];  // this thread's columns only; added up over the group once, at the end
 };
 
-/// Scores become P (un-normalised); the statistics and the accumulator take the tile in.
+/// Scores become P (un-normalised); maxima, sums and the accumulator take the tile in.
 /// Source: FlashAttention-2, Algorithm 1, lines 9 and 10.
 template <bool Masked, typename Scores, typename Accum>
 __device__ inline void softmax_step(const ScorePlace<Scores>& place, const KernelArguments& args,
                                     const VisibleBand& band, Scores& scores,
-                                    RowStatistics<Scores::kRowsHere>& statistics, Accum& accum) {
+                                    SoftmaxState<Scores::kRowsHere>& state, Accum& accum) {
   const float scale = args.softmax_scale_log2;
 #pragma unroll
   for (int a = 0; a < place.kQueriesHere; ++a) {
@@ -148,7 +148,7 @@ __device__ inline void softmax_step(const ScorePlace<Scores>& place, const Kerne
     for (int b = 0; b < place.kKeysHere; ++b) {
       if (!Masked || sees(place.key_offset(b))) tile_max = fmaxf(tile_max, scores.x[a][b]);
     }
-    const float old_max = statistics.max[a];
+    const float old_max = state.max[a];
     const float new_max = fmaxf(old_max, row_max(tile_max));
     const float shift = exponent_shift<!Masked>(new_max, scale);
     const float rescale = rescale_factor(old_max, scale, shift);
@@ -160,8 +160,8 @@ __device__ inline void softmax_step(const ScorePlace<Scores>& place, const Kerne
       scores.x[a][b] = p;
       sum += p;
     }
-    statistics.max[a] = new_max;
-    statistics.sum[a] = fmaf(statistics.sum[a], rescale, sum);
+    state.max[a] = new_max;
+    state.sum[a] = fmaf(state.sum[a], rescale, sum);
 #pragma unroll
     for (float& x : accum.x[a]) x *= rescale;
   }

@@ -120,15 +120,15 @@ struct GlobalRows {
   __device__ bool quads() const { return cols % 4 == 0 && row_stride % 4 == 0; }
 };
 
-/// Rows of a tensor of queries from `first_query` on, head_dim wide, and of a row statistic.
+/// Rows of a tensor of queries from `first_query` on, head_dim wide, and of LSE, delta, m or l.
 template <typename Element>
 __device__ inline GlobalRows<Element> query_rows(const KernelArguments& args, TensorName name, int batch,
                                                  int head, int first_query) {
   return {args[name], batch, head, first_query, args.band.seqlen_q, args.head_dim};
 }
 template <typename Element>
-__device__ inline GlobalRows<Element> statistic_rows(const KernelArguments& args, TensorName name, int batch,
-                                                     int head, int first_query) {
+__device__ inline GlobalRows<Element> row_values(const KernelArguments& args, TensorName name, int batch,
+                                                 int head, int first_query) {
   return {args[name], batch, head, first_query, args.band.seqlen_q, 1};
 }
 /// Rows of a tensor of keys from `first_key` on.
@@ -227,8 +227,8 @@ __device__ inline void zero_rows(const GlobalRows<Element>& rows, int threads) {
   }
 }
 
-/// A statistic of `Rows` neighbouring rows, 2 or 4, of which the first is a multiple of that. Eight lanes
-/// that ask for the same rows, and four that ask for others, touch whole sectors.
+/// LSE, delta, m or l of `Rows` neighbouring rows, 2 or 4, of which the first is a multiple of that. Eight
+/// lanes that ask for the same rows, and four that ask for others, touch whole sectors.
 template <int Rows>
 struct RowRun {
   using Vector = std::conditional_t<Rows == 4, float4, float2>;

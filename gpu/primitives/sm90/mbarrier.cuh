@@ -34,15 +34,6 @@ __device__ __forceinline__ void arrive_expecting(SharedAddress barrier, std::uin
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-/// Arrives at the barrier at the same place in CTA `rank` of the cluster.
-__device__ __forceinline__ void arrive_in_cluster(SharedAddress barrier, std::uint32_t rank) {
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
-      "r"(rank)
-      : "memory");
-}
-
 /// Whether the phase of the given parity is over. May wait for a while.
 __device__ __forceinline__ bool phase_is_over(SharedAddress barrier, std::uint32_t parity) {
   std::uint32_t over;

@@ -46,7 +46,7 @@ struct PanelTile {
   TILESCOPE_SM90_HOST_DEVICE constexpr int panels() const { return (cols + panel_cols() - 1) / panel_cols(); }
   TILESCOPE_SM90_HOST_DEVICE constexpr int panel_bytes() const { return rows * panel_row_bytes(swizzle); }
   TILESCOPE_SM90_HOST_DEVICE constexpr int bytes() const { return panels() * panel_bytes(); }
-  /// Of element (row, col), from the tile's start.
+  /// Where element (row, col) lies, from the tile's start.
   TILESCOPE_SM90_HOST_DEVICE constexpr std::uint32_t offset(int row, int col) const {
     const int in_panel = row * panel_row_bytes(swizzle) + col % panel_cols() * element_bytes;
     return static_cast<std::uint32_t>(col / panel_cols() * panel_bytes()) +

@@ -11,10 +11,10 @@
 namespace tilescope::gpu::sm90 {
 
 /// Two numbers, rounded to the nearest of the type; `low` in the low half.
-template <ProductType kType>
+template <WgmmaType kType>
 __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
   std::uint32_t pair;
-  if constexpr (kType == ProductType::fp16) {
+  if constexpr (kType == WgmmaType::fp16) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   } else {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
@@ -23,10 +23,10 @@ __device__ __forceinline__ std::uint32_t pack_pair(float low, float high) {
 }
 
 /// The two numbers again.
-template <ProductType kType>
+template <WgmmaType kType>
 __device__ __forceinline__ float2 unpack_pair(std::uint32_t pair) {
   float2 numbers;
-  if constexpr (kType == ProductType::fp16) {
+  if constexpr (kType == WgmmaType::fp16) {
     asm("{\n.reg .f16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
         : "=f"(numbers.x), "=f"(numbers.y)
         : "r"(pair));
@@ -36,8 +36,8 @@ __device__ __forceinline__ float2 unpack_pair(std::uint32_t pair) {
   return numbers;
 }
 
-/// An accumulator as the left operands of the products that follow, its registers in place.
-template <ProductType kType, int kCount>
+/// An accumulator as the left operands of the WGMMAs that follow, its registers in place.
+template <WgmmaType kType, int kCount>
 __device__ __forceinline__ void pack_operands(const float (&d)[kCount], std::uint32_t (&packed)[kCount / 2]) {
 #pragma unroll
   for (int i = 0; i < kCount / 2; ++i) packed[i] = pack_pair<kType>(d[2 * i], d[2 * i + 1]);
@@ -50,7 +50,7 @@ __device__ __forceinline__ void store_pair(std::uint32_t address, float low, flo
 
 /// Rounds a warp's 16 rows of an accumulator, kCols columns from register kFirst on, into the tile whose row
 /// 0 is the warp's first, at `address`.
-template <ProductType kType, PanelTile kTile, int kCols, int kFirst = 0, int kCount>
+template <WgmmaType kType, PanelTile kTile, int kCols, int kFirst = 0, int kCount>
 __device__ __forceinline__ void stage_rows(const float (&d)[kCount], std::uint32_t address, int lane) {
   static_assert(kFirst + kCols / 2 <= kCount);
   const Entry stored = stored_row(lane);
@@ -66,7 +66,7 @@ __device__ __forceinline__ void stage_rows(const float (&d)[kCount], std::uint32
 /// so that each lane holds eight neighbouring columns.
 /// @param rows, cols  that exist, of the 16 and of 2 kCount; cols and row_stride multiples of 8, target
 /// 16-byte aligned
-template <ProductType kType, int kCount>
+template <WgmmaType kType, int kCount>
 __device__ __forceinline__ void store_rows_direct(const float (&d)[kCount], std::uint16_t* target,
                                                   std::int64_t row_stride, int rows, int cols, int lane) {
   const bool odd = lane & 1, upper = lane & 2;

@@ -20,26 +20,7 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-/// Loads the box at column x of row y into shared memory; `barrier` is told of its bytes.
-__device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap& map, std::uint32_t barrier,
-                                         int x, int y, CacheHint hint) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(target),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "l"(static_cast<std::uint64_t>(hint))
-      : "memory");
-}
-/// The same, at the same place in every CTA of the cluster that `ctas` has a bit for.
-__device__ __forceinline__ void load_box_to_all(std::uint32_t target, const CUtensorMap& map,
-                                                std::uint32_t barrier, int x, int y, std::uint16_t ctas,
-                                                CacheHint hint) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
-      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(target),
-      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(ctas), "l"(static_cast<std::uint64_t>(hint))
-      : "memory");
-}
-/// A box of a (B, H, N, D) tensor.
+/// Loads a box of a (B, H, N, D) tensor into shared memory; `barrier` is told of its bytes.
 __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap& map, std::uint32_t barrier,
                                          int col, int row, int head, int batch, CacheHint hint) {
   asm volatile(
@@ -51,11 +32,6 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
 }
 
 /// Stores a box from shared memory. Its writes must have passed fence_async_proxy() and a barrier.
-__device__ __forceinline__ void store_box(const CUtensorMap& map, std::uint32_t source, int x, int y) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
-               "r"(source), "r"(x), "r"(y)
-               : "memory");
-}
 __device__ __forceinline__ void store_box(const CUtensorMap& map, std::uint32_t source, int col, int row,
                                           int head, int batch) {
   asm volatile(

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroup's matrix product: D (64 x N, fp32, registers) += A (64 x K) B (N x K)^T, K = 16 elements of
-// 16 bits. A lies in shared memory ("SS") or in registers ("RS"), B in shared memory.
+// The warpgroup's matrix multiply-accumulate: D (64 x N, fp32, registers) += A (64 x K) B (N x K)^T, K = 16
+// elements of 16 bits. A lies in shared memory ("SS") or in registers ("RS"), B in shared memory.
 //
-// Order: touch registers -> begin_products() -> products -> commit_products() -> wait_for_products(). From
-// the first to the last, no register of a product may be touched; else ptxas makes them wait for each other,
+// Order: touch registers -> fence_wgmma() -> multiply() -> commit_wgmma() -> wait_for_wgmma(). From
+// the first to the last, no register of a WGMMA may be touched; else ptxas makes them wait for each other,
 // and says so (C7510 to C7520), which the build takes as an error. Source: PTX ISA, "wgmma.mma_async".
 #pragma once
 
@@ -13,22 +13,22 @@
 
 namespace tilescope::gpu::sm90 {
 
-enum class ProductType : std::uint8_t { fp16, bf16, e4m3, e5m2 };
-/// Of bytes, both operands lie along K, and an instruction takes 32 of K in place of 16.
-constexpr bool of_bytes(ProductType type) { return type == ProductType::e4m3 || type == ProductType::e5m2; }
+enum class WgmmaType : std::uint8_t { fp16, bf16, e4m3, e5m2 };
+/// Whether operands are bytes: both lie along K then, and an instruction takes 32 of K in place of 16.
+constexpr bool of_bytes(WgmmaType type) { return type == WgmmaType::e4m3 || type == WgmmaType::e5m2; }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() {
+__device__ __forceinline__ void fence_wgmma() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void commit_wgmma() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 /// Until all but the newest kGroups groups are done.
 template <int kGroups>
-__device__ __forceinline__ void wait_for_products() {
+__device__ __forceinline__ void wait_for_wgmma() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
 
 template <int kN>
-struct ProductWidth {
+struct WgmmaWidth {
   static constexpr bool exists = false;
 };
 
@@ -103,29 +103,29 @@ struct ProductWidth {
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate))
 #define TS_WIDTH(N, S, R0, R1, R2, R3, R4, R5, R6)                                                       \
   template <>                                                                                            \
-  struct ProductWidth<N> {                                                                               \
+  struct WgmmaWidth<N> {                                                                                 \
     static constexpr bool exists = true;                                                                 \
-    template <ProductType kType, Major kMajorA, Major kMajorB>                                           \
+    template <WgmmaType kType, Major kMajorA, Major kMajorB>                                             \
     static __device__ __forceinline__ void multiply(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, \
                                                     int accumulate) {                                    \
-      if constexpr (kType == ProductType::fp16) {                                                        \
+      if constexpr (kType == WgmmaType::fp16) {                                                          \
         TS_SS(N, S, "f16", R0, R1, R2, R3, R4);                                                          \
-      } else if constexpr (kType == ProductType::bf16) {                                                 \
+      } else if constexpr (kType == WgmmaType::bf16) {                                                   \
         TS_SS(N, S, "bf16", R0, R1, R2, R3, R4);                                                         \
-      } else if constexpr (kType == ProductType::e4m3) {                                                 \
+      } else if constexpr (kType == WgmmaType::e4m3) {                                                   \
         TS_SS_BYTES(N, S, "e4m3", R0, R1, R2);                                                           \
       } else {                                                                                           \
         TS_SS_BYTES(N, S, "e5m2", R0, R1, R2);                                                           \
       }                                                                                                  \
     }                                                                                                    \
-    template <ProductType kType, Major kMajorB>                                                          \
+    template <WgmmaType kType, Major kMajorB>                                                            \
     static __device__ __forceinline__ void multiply(float (&d)[N / 2], const std::uint32_t* a,           \
                                                     std::uint64_t b, int accumulate) {                   \
-      if constexpr (kType == ProductType::fp16) {                                                        \
+      if constexpr (kType == WgmmaType::fp16) {                                                          \
         TS_RS(N, S, "f16", R0, R1, R2, R3, R4, R5, R6);                                                  \
-      } else if constexpr (kType == ProductType::bf16) {                                                 \
+      } else if constexpr (kType == WgmmaType::bf16) {                                                   \
         TS_RS(N, S, "bf16", R0, R1, R2, R3, R4, R5, R6);                                                 \
-      } else if constexpr (kType == ProductType::e4m3) {                                                 \
+      } else if constexpr (kType == WgmmaType::e4m3) {                                                   \
         TS_RS_BYTES(N, S, "e4m3", R0, R1, R2, R3, R4, R5);                                               \
       } else {                                                                                           \
         TS_RS_BYTES(N, S, "e5m2", R0, R1, R2, R3, R4, R5);                                               \
@@ -148,20 +148,20 @@ TS_WIDTH(256, 16, 128, 129, 130, 131, 132, 133, 134)
 #undef TS_SS
 
 /// d += A B^T (d = A B^T if not `accumulate`), both operands from shared memory.
-template <int kN, ProductType kType, Major kMajorA = Major::k, Major kMajorB = Major::k>
+template <int kN, WgmmaType kType, Major kMajorA = Major::k, Major kMajorB = Major::k>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], std::uint64_t a, std::uint64_t b,
                                          bool accumulate) {
-  static_assert(ProductWidth<kN>::exists, "this N has no wrapper yet");
+  static_assert(WgmmaWidth<kN>::exists, "this N has no wrapper yet");
   static_assert(!of_bytes(kType) || (kMajorA == Major::k && kMajorB == Major::k));
-  ProductWidth<kN>::template multiply<kType, kMajorA, kMajorB>(d, a, b, accumulate);
+  WgmmaWidth<kN>::template multiply<kType, kMajorA, kMajorB>(d, a, b, accumulate);
 }
 /// The same with A's four registers, in the order of left_operand_entry(), of bytes left_byte_entry().
-template <int kN, ProductType kType, Major kMajorB = Major::k>
+template <int kN, WgmmaType kType, Major kMajorB = Major::k>
 __device__ __forceinline__ void multiply(float (&d)[kN / 2], const std::uint32_t* a, std::uint64_t b,
                                          bool accumulate) {
-  static_assert(ProductWidth<kN>::exists, "this N has no wrapper yet");
+  static_assert(WgmmaWidth<kN>::exists, "this N has no wrapper yet");
   static_assert(!of_bytes(kType) || kMajorB == Major::k);
-  ProductWidth<kN>::template multiply<kType, kMajorB>(d, a, b, accumulate);
+  WgmmaWidth<kN>::template multiply<kType, kMajorB>(d, a, b, accumulate);
 }
 
 /// Where an operand lies, in wgmma's terms: the first K step's descriptor, its low word apart, since that is

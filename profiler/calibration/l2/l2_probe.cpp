@@ -79,7 +79,7 @@ class OnePerSm {
   ScratchBuffer ids_;
 };
 
-/// Of each SM, in the order of `sms`.
+/// Latencies from each SM, in the order of `sms`.
 std::vector<std::vector<double>> measure_latencies(const OnePerSm& grid, const std::vector<int>& sms) {
   const ScratchBuffer lines(kLatencyLines * kLatencyStride);
   const ScratchBuffer clocks(bytes_of(kLatencyLines));

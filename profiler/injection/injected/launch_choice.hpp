@@ -15,7 +15,7 @@
 
 namespace tilescope {
 
-/// Of this process. NVTX may be used before CUDA is, so that the ranges are not the injection's.
+/// The ranges of this process. NVTX may be used before CUDA is, so that the ranges are not the injection's.
 NvtxRanges& nvtx_ranges();
 
 class LaunchChoice {

@@ -12,7 +12,7 @@
 namespace tilescope {
 namespace {
 
-/// Of this thread, by domain: whether each open range matches, outermost first.
+/// Whether each open range of this thread matches, outermost first, by domain.
 std::vector<bool>& nesting(const void* domain) {
   thread_local std::map<const void*, std::vector<bool>> stacks;
   return stacks[domain];

@@ -12,7 +12,7 @@
 namespace tilescope {
 namespace {
 
-CeilingsRecord full_record() {
+CeilingsRecord full_ceilings() {
   CeilingsRecord record{{"tilescope", "ceilings"}, "2026-01-01T00:00:00Z", {}};
   record.measured.device = "Toy";
   record.measured.architecture = "sm_90";
@@ -26,7 +26,7 @@ CeilingsRecord full_record() {
   return record;
 }
 
-Json written() { return parse_json("written", to_json_text(full_record())); }
+Json written() { return parse_json("written", to_json_text(full_ceilings())); }
 
 std::string ceilings_complaint(const Json& json) {
   try {
@@ -38,7 +38,7 @@ std::string ceilings_complaint(const Json& json) {
 }
 
 TEST_CASE("what was measured is read as it was written") {
-  const CeilingsRecord record = full_record();
+  const CeilingsRecord record = full_ceilings();
   const CeilingsRecord again = parse_ceilings_record("again", to_json_text(record));
   CHECK(again.measured.l2_partitions == record.measured.l2_partitions);
   CHECK(again.measured.noise_floor == record.measured.noise_floor);

@@ -21,7 +21,7 @@ TEST_CASE("verdicts have a section, and a failed case stands out in it") {
   CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | fp16 | 1 | **1** | 1.50 |"));
   CHECK(contains(to_markdown(verdicts, "f"), "| cpu:flash2 | **right in 0 of 1 cases** | 1.50 | fp16 |"));
   REQUIRE(verdicts.verdicts.size() == 1);
-  CHECK(verdicts.verdicts[0].number == "0 of 1");
+  CHECK(verdicts.verdicts[0].figures() == "0 of 1");
   CHECK(contains(verdicts.verdicts[0].sentence, "**No. 0 of 1** cases of 1 kernels"));
   CHECK(verdicts.verdicts[0].outcome == Outcome::bad);
 }

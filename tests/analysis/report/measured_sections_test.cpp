@@ -212,7 +212,7 @@ TEST_CASE("the table of DRAM reads counts what agrees, and launches that differ 
   CHECK(cell(table, 0, "largest") == "-16.7 %");
   CHECK(cell(table, 1, "within") == "**3 of 4**");
   CHECK(cell(table, 1, "launches differ") == "1 of 2");
-  CHECK(contains(table.caption, "the least and the largest reads of its launches"));
+  CHECK(contains(table.caption, "the smallest and the largest reads of its launches"));
   CHECK_FALSE(contains(table.caption, "load"));
   CHECK(contains(dram_reads(runs, {{kAsleep, 1, 100}, {"busy", 1, 200}}).caption, "the load that makes"));
   const Table older = dram_reads({off_by_200()}, {});
@@ -261,7 +261,7 @@ TEST_CASE("held-out problems are scored, the worst first, beside two baselines")
   records.holdout = {fixed_record({off_by(3000), off_by(2000), off_by(4000), once, at_floor})};
   const Document document = make_report(records);
   REQUIRE(document.verdicts.size() == 1);
-  CHECK(document.verdicts[0].number == "1 of 3");
+  CHECK(document.verdicts[0].figures() == "1 of 3, at worst +50.0 %");
   CHECK(document.verdicts[0].outcome == Outcome::bad);
   CHECK(document.sections[0].name == "holdout");
   const std::string text = to_markdown(document, "f");
@@ -269,7 +269,7 @@ TEST_CASE("held-out problems are scored, the worst first, beside two baselines")
        {"**1 of 3 passes are within 15 %** of the measured DRAM reads, half are within 25.0 %, and the worst "
         "is off by +50.0 %",
         "Left out are 1 pass that read every byte once",
-        "and 1 whose reads stay at the compulsory floor, as the model says", "| forward | **+50.0 %** |",
+        "and 1 whose reads stay at what must be read, as the model says", "| forward | **+50.0 %** |",
         "| 3 kB | -50.0 % | +350.0 % |", "younger_rate", "NVIDIA H200 SXM"}) {
     CAPTURE(part);
     CHECK(contains(text, part));

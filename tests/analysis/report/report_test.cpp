@@ -74,7 +74,7 @@ TEST_CASE("of many problems the largest have charts, and all a row") {
   }
   const std::string markdown = to_markdown(document, "f");
   const std::size_t roofline = markdown.find("## Roofline (NVIDIA H200"),
-                    end = markdown.find("\n## ", roofline + 1);
+                    end = markdown.find("\n### ", roofline + 1);
   const std::string section = markdown.substr(roofline, end - roofline);
   for (int heads = 1; heads <= 6; ++heads) {
     CHECK(contains(section, "| **B1 H" + std::to_string(heads) + " N64 D64 fp16** |"));
@@ -107,67 +107,6 @@ TEST_CASE("a limit that rests on an unverified number says so") {
   CHECK_FALSE(contains(roofline_of("h200"), "unverified"));
 }
 
-TEST_CASE("a verdict on bytes has the problem on which most is moved beside the one that it tells of") {
-  RunEntry longest = simulated(Algorithm::flash2, 256, {24, 24});
-  const std::vector<RunEntry> both = {simulated(Algorithm::standard, 100, {24, 24}),
-                                      simulated(Algorithm::flash2, 100, {24, 24})};
-  const auto verdict = [&](const RunEntry& more) {
-    return make_report({{fixed_record(both), fixed_record({more})}}).verdicts.at(0);
-  };
-  CHECK(verdict(longest).number == "1.00x");
-  SimulatedBytes& bytes = *longest.passes.at(0).simulated;
-  bytes.dram_read_bytes = 10 * bytes.dram_read_bytes;
-  const Finding found = verdict(longest);
-  CHECK(found.number.starts_with("1.00x ... "));
-  CHECK(contains(found.sentence, "**Forward hardly more, as long as the L2 holds what is streamed.**"));
-  CHECK(contains(found.sentence, "N256"));
-}
-
-TEST_CASE("one kernel, two records of it, and a sweep have a verdict on bytes and a row for every run") {
-  const RunEntry short_run = simulated(Algorithm::flash2, 64, {16, 16});
-  std::vector<RunEntry> sweep;
-  for (const std::int64_t seqlen : {64, 128, 256, 512})
-    sweep.push_back(simulated(Algorithm::flash2, seqlen, {16, 16}));
-  RunEntry backward = short_run;
-  std::erase_if(backward.passes, [](const PassRecord& pass) { return pass.direction == Direction::forward; });
-  RunEntry counted = short_run;
-  for (PassRecord& pass : counted.passes) pass.simulated.reset();
-  const std::vector<std::vector<RunRecord>> cases = {{fixed_record({short_run})},
-                                                     {fixed_record({short_run}), fixed_record({sweep[1]})},
-                                                     {fixed_record(sweep)},
-                                                     {fixed_record({backward})},
-                                                     {fixed_record({counted})}};
-  for (const std::vector<RunRecord>& records : cases) {
-    const Document document = make_report({records});
-    REQUIRE(document.verdicts.size() == 1);
-    const Finding& verdict = document.verdicts[0];
-    CHECK(verdict.question == "Do they move more than they must?");
-    CHECK(contains(verdict.sentence, &records == &cases[4]   ? "At SM<->L2 `cpu:flash2`'s forward pass moves"
-                                     : &records == &cases[3] ? "At DRAM `cpu:flash2`'s backward pass moves"
-                                                             : "At DRAM `cpu:flash2`'s forward pass moves"));
-    const std::string text = to_markdown(document, "f");
-    for (const RunRecord& record : records) {
-      for (const RunEntry& run : record.runs)
-        CHECK(contains(text, "| **B1 H2 N" + std::to_string(run.problem.seqlen_q) + " D64 fp16, "));
-    }
-  }
-}
-
-TEST_CASE("a comparison of two algorithms stays the verdict when records of one are added") {
-  const RunRecord both = fixed_record(
-      {simulated(Algorithm::standard, 100, {24, 24}), simulated(Algorithm::flash2, 100, {24, 24})});
-  const RunRecord sweep = fixed_record(
-      {simulated(Algorithm::standard, 64, {16, 16}), simulated(Algorithm::flash2, 64, {16, 16}),
-       simulated(Algorithm::standard, 128, {16, 16}), simulated(Algorithm::flash2, 128, {16, 16}),
-       simulated(Algorithm::standard, 256, {16, 16}), simulated(Algorithm::flash2, 256, {16, 16})});
-  const RunRecord alone = fixed_record({simulated(Algorithm::flash2, 100, {32, 32})});
-  for (const RunRecord& compared : {both, sweep}) {
-    const Document document = make_report({{compared, alone}});
-    REQUIRE(document.verdicts.size() == 1);
-    CHECK(contains(document.verdicts[0].sentence, "; `cpu:standard`'s "));
-  }
-}
-
 TEST_CASE("an L2 curve is drawn of the points that axes have a place for, whatever a record holds") {
   constexpr std::int64_t kMost = (std::int64_t{1} << 53) - 1;
   const auto curve_of = [](std::vector<L2CurvePoint> points) {
@@ -195,7 +134,7 @@ TEST_CASE("cards and rooflines compare kernels of one record, not those of a stu
   both.runs = {study, alike};
   const Document without = make_report(one), with = make_report(both);
   REQUIRE(with.verdicts.size() == 1);
-  CHECK(contains(with.verdicts[0].sentence, "its backward pass"));
+  CHECK(contains(with.verdicts[0].figures(), "`cpu:flash2` backward: DRAM"));
   CHECK(with.verdicts[0].sentence == without.verdicts[0].sentence);
   const auto roofline_of = [](const Document& document) {
     for (const ReportFile& file : report_files(document)) {

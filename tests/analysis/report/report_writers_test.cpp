@@ -31,7 +31,7 @@ TEST_CASE("HTML escapes text, keeps inline marks and tells each panel its proble
         "<div class=\"panel\" data-p=\"left\" data-c=\"run it\">", "data-c=\"other\nand 1 more commands\"",
         "viewBox=\"0 0 400 10\"", "aria-label=\"A &lt;figure&gt;. right\"",
         "<table class=\"n2\" data-group=\"problem\">",
-        "<tr><th>x|y<td>1\n<tr class=\"group\"><th colspan=\"2\">heading\n", "<h2>One</h2>"}) {
+        "<tr><th>x|y<td>1\n<tr class=\"group\"><th colspan=\"2\">heading\n", "<h3>One</h3>"}) {
     CAPTURE(part);
     CHECK(contains(html, part));
   }
@@ -141,11 +141,72 @@ TEST_CASE("the mark that lines bear at their points stands once a page, and once
 
 TEST_CASE("verdicts come first") {
   Document document = small_document();
-  document.verdicts = {{"Is it?", "1 of 2", "**Half.** So it is.", Outcome::mixed, "one"}};
+  document.verdicts = {{"Is it?", {{{{"1 of 2"}}}}, "**Half.** So it is.", Outcome::mixed, "one"},
+                       {"Is `b`?",
+                        {{{{"1.00x", "DRAM", Outcome::good}, {"26.6x", "SM<->L2", Outcome::bad}}, "`b`"}},
+                        "So it is.",
+                        Outcome::good,
+                        "two"}};
   const std::string html = to_html(document), markdown = to_markdown(document, "f");
   CHECK(html.find("verdict mixed") < html.find("Lead"));
+  CHECK(contains(html, "<b class=\"good\"><small>DRAM</small> 1.00x</b> <b class=\"bad\"><small>"));
+  CHECK(contains(markdown, "| Is `b`? | **`b`: DRAM 1.00x, SM<->L2 26.6x** |"));
   CHECK(contains(html, "<strong>Half.</strong> So it is. <a href=\"#one\">More</a>"));
   CHECK(markdown.find("| Is it? | **1 of 2** | **Half.** So it is. |") < markdown.find("Lead"));
+}
+
+TEST_CASE("sections stand in groups, which many of them have contents of") {
+  Document document{"t", "", {}};
+  for (const auto& [name, group] : {std::pair("a", SectionGroup::bytes),
+                                    {"b", SectionGroup::bytes},
+                                    {"c", SectionGroup::speed},
+                                    {"d", SectionGroup::others}}) {
+    document.sections.push_back(
+        {name, std::string("On ") + name + " (NVIDIA H200)", {Paragraph{"x"}}, false, group});
+  }
+  const std::string html = to_html(document), markdown = to_markdown(document, "f");
+  CHECK(contains(
+      html, "<li><a href=\"#group-1\">Bytes</a>\n<ul>\n<li><a href=\"#a\">On a</a>\n<li><a href=\"#b\">"));
+  CHECK(html.find("id=\"group-1\"") < html.find("id=\"a\""));
+  CHECK(html.find("id=\"b\"") < html.find("id=\"group-3\""));
+  CHECK_FALSE(contains(html, "group-2"));  // no section
+  CHECK(contains(markdown, "- **Bytes**: [On a](#a), [On b](#b)\n- **Speed**: [On c](#c)\n"));
+  CHECK(contains(markdown, "## Speed\n\n<a id=\"c\"></a>\n\n### On c (NVIDIA H200)\n"));
+  document.sections.pop_back();
+  CHECK_FALSE(contains(to_html(document), "<nav"));
+}
+
+TEST_CASE("one section alone, by its name") {
+  const Document one = with_section_alone(small_document(), "two");
+  CHECK(one.title == "Two");
+  CHECK(one.sections.size() == 1);
+  CHECK(one.sections[0].open);
+  CHECK_THROWS_WITH_AS(with_section_alone(small_document(), "tow"),
+                       "--section = tow: must be one of those that the records give: one, two", BadInput);
+}
+
+TEST_CASE("of a picture one panel is shown at a time, chosen without a script") {
+  Document document = small_document();
+  document.picture =
+      Figure{"flow", "What moves.", "Bytes.", {"run it"}, {{"first", {10, ""}}, {"second", {20, ""}}}};
+  const std::string html = to_html(document);
+  CHECK(contains(html,
+                 "id=\"flow-1\" checked>\n<label for=\"flow-1\">first</label>\n<div class=\"shown\"><svg"));
+  CHECK(contains(html, "id=\"flow-2\">\n<label for=\"flow-2\">second</label>"));
+  CHECK(html.find("class=\"picture\"") < html.find("class=\"lead\""));
+  CHECK(contains(to_markdown(document, "f"), "![What moves.](f/flow.svg)"));
+  document.picture->panels.pop_back();
+  CHECK_FALSE(contains(to_html(document), "type=\"radio\""));  // nothing to choose
+  CHECK(contains(fill_generated_parts("t", "<!-- generated: flow -->\n<!-- /generated -->", document, "f"),
+                 "![What moves.](f/flow.svg)"));
+}
+
+TEST_CASE("what to think of a row's last cell is seen in the page") {
+  Table table{"", {{"a"}, {"change", true}}, {{"x", "-1 %"}, {"y", "+1 %"}, {"z", "0"}}};
+  table.outcomes = {Outcome::good, Outcome::bad};
+  const std::string html = to_html({"", "", {{"s", "S", {table}}}});
+  CHECK(
+      contains(html, "<tr><th>x<td class=\"good\">-1 %\n<tr><th>y<td class=\"bad\">+1 %\n<tr><th>z<td>0\n"));
 }
 
 TEST_CASE("Markdown escapes bars in cells and links figures") {
@@ -169,7 +230,8 @@ TEST_CASE("texts of records are text in every format") {
     const Table table{text, {{text}, {text}}, {{text, "1"}, {text}}};
     const Figure figure{"fig", text, text, {}, {{text, {10, ""}}, {text, {20, ""}}}};
     Document document{text, text, {{"one", text, {Paragraph{text}, table, figure, Bullets{{text}}}}}};
-    document.verdicts = {{text, text, text, Outcome::good, "one"}};
+    document.verdicts = {{text, {{{{text, text}}, text}}, text, Outcome::good, "one"}};
+    document.picture = figure;
     const std::string html = to_html(document), svg = to_svg(figure), markdown = to_markdown(document, "f");
     for (const char* live : {"href=\"javascript", "href=\"data:t", "<script>alert", "<b>", "<i>", "<u>"}) {
       CHECK_FALSE(contains(html, live));

@@ -64,7 +64,7 @@ TEST_CASE("a simulated run stands at what the ceilings allow") {
   CHECK_FALSE(subject->dram_measured);
   CHECK(subject->work.dram_bytes == 2 * kBytes);
   double most = 0;
-  for (const Ceiling& ceiling : firmest(ceilings->stated, ceilings->measured)) {
+  for (const Ceiling& ceiling : best_documented(ceilings->stated, ceilings->measured)) {
     most = std::max(most, share_of(ceiling, subject->work, subject->seconds).value_or(0));
   }
   CHECK(most == doctest::Approx(1));  // it touches the ceiling that limits it, and passes none

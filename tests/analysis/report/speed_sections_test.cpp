@@ -27,7 +27,7 @@ TEST_CASE("a time on the CPU stands beside the rate of a matrix product in the s
   const Document speed = make_report({{fixed_record({timed})}});
   CHECK(section_names(speed) == std::set<std::string>{"speed", "records"});
   REQUIRE(speed.verdicts.size() == 1);
-  CHECK(speed.verdicts[0].number == "50 %");
+  CHECK(speed.verdicts[0].figures() == "of sgemm 50 %");
   const std::string markdown = to_markdown(speed, "f");
   for (const char* part : {"| flash2 fused |", "| 2 | 2 ms | 5.0 % |", "| 50.0 % |"}) {
     CAPTURE(part);
@@ -66,7 +66,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   const Document document = make_report({{record}});
   CHECK(section_names(document) == std::set<std::string>{"device-speed", "device-rates", "records"});
   REQUIRE(document.verdicts.size() == 1);
-  CHECK(document.verdicts[0].number == "0.79x fwd");  // 0.5 and 1 and 1 of the fastest
+  CHECK(document.verdicts[0].figures() == "forward 0.79x");  // 0.5 and 1 and 1 of the fastest
   const std::string markdown = to_markdown(document, "f");
   for (const char* part :
        {"PyTorch 9", "3 problems", "| gpu:flash2-mma | 128 | none | 1.59 | 0.50 |",  // 4^(1/3)
@@ -82,7 +82,7 @@ TEST_CASE("rates on a device stand beside the peers' of the same record, with ge
   }
   const std::string uneven = make_report({{record}}).verdicts[0].sentence;
   CHECK(contains(uneven, "**Faster on the mean, not everywhere.**"));
-  CHECK(contains(uneven, "0.90x at worst"));
+  CHECK(contains(uneven, "At worst it is 0.90x forward."));
   const auto verdict_if_brief_takes = [&record](double factor) {
     RunRecord changed = record;
     for (RunEntry& run : changed.runs) {

@@ -100,6 +100,21 @@ TEST_CASE("descales of data store the largest magnitude of each block as the typ
   }
 }
 
+TEST_CASE("descales of a tile that are 0 make its scores and values 0, and leave the others as they are") {
+  AttentionProblem problem = descaled({kByChance, kByChance, kByChance, kBlock});
+  for (const Fp8Sums sums : {Fp8Sums::two_level, Fp8Sums::fast}) {
+    TensorSet inputs(problem);
+    fill_random_inputs(inputs, Direction::forward);
+    inputs.descales(k).floats()[1] = inputs.descales(v).floats()[1] = 0.0f;
+    Reference reference(std::move(inputs), Direction::forward);
+    ProgramOptions options = flash2().default_options(problem);
+    options.set_tile(Direction::forward, kBlock);
+    options.fp8_sums = sums;
+    reference.run(flash2(), options, Direction::forward);
+    CHECK(wrong_outputs(reference.judge(Direction::forward)).empty());
+  }
+}
+
 /// cpu:flash2 that is handed other descales than the judge knows.
 template <TensorName of, bool swapped>
 void run_with_wrong_descales(const ProgramOptions& options, Direction direction, TensorSet& tensors,

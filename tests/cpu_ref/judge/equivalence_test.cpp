@@ -273,7 +273,7 @@ TEST_CASE("where results are subnormal, a unit is the spacing of subnormals") {
   CHECK(MirrorBound{.dtype = ElementType::bf16}.at(1e-6) < 1e-8);
 }
 
-TEST_CASE("maxima that lag behind a mirror's round P otherwise, and excuse nothing else") {
+TEST_CASE("conditional rescaling rounds P otherwise than a mirror, and excuse nothing else") {
   for (ElementType dtype : {ElementType::fp16, ElementType::bf16}) {
     CAPTURE(to_string(dtype));
     AttentionProblem problem = small_problem(dtype);
@@ -287,14 +287,14 @@ TEST_CASE("maxima that lag behind a mirror's round P otherwise, and excuse nothi
     const TensorSet mirror = reference.take_outputs();
     options.scan = Scan::descending;  // other tiles have been seen: most rows take P relative to other maxima
     reference.run(flash2, options, Direction::backward);
-    const auto judged = [&](Maxima maxima) {
-      return refused(
-          judge_mirror(reference, reference.tensors(), mirror, Direction::backward, {.maxima = maxima}));
+    const auto judged = [&](Rescaling rescaling) {
+      return refused(judge_mirror(reference, reference.tensors(), mirror, Direction::backward,
+                                  {.rescaling = rescaling}));
     };
-    CHECK(!judged(Maxima::running).empty());
-    CHECK(judged(Maxima::lagging).empty());
+    CHECK(!judged(Rescaling::always).empty());
+    CHECK(judged(Rescaling::conditional).empty());
     reference.run(damaged_kernel<out, Damage::scaled>(), options, Direction::backward);
-    CHECK(judged(Maxima::lagging).front() == out);
+    CHECK(judged(Rescaling::conditional).front() == out);
   }
 }
 

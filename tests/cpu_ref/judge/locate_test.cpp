@@ -186,9 +186,9 @@ TEST_CASE("a wrong tensor is blamed on the pass that wrote it, in that pass's ti
   check(divergence_of<dk>(BackwardOrder::fused), PassName::dkdvdq, dk, -1, 1);
   check(divergence_of<dq>(BackwardOrder::fused), PassName::convert, dq, 1, -1);
   check(divergence_of<dq, dq_accum>(BackwardOrder::fused), PassName::dkdvdq, dq_accum, 1, -1);
-  check(divergence_of<dq>(BackwardOrder::rows), PassName::dqdkdv, dq, 1, -1);
-  check(divergence_of<dv>(BackwardOrder::rows), PassName::convert, dv, -1, 1);
-  check(divergence_of<dv, dv_accum>(BackwardOrder::rows), PassName::dqdkdv, dv_accum, -1, 1);
+  check(divergence_of<dq>(BackwardOrder::q_outer), PassName::dqdkdv, dq, 1, -1);
+  check(divergence_of<dv>(BackwardOrder::q_outer), PassName::convert, dv, -1, 1);
+  check(divergence_of<dv, dv_accum>(BackwardOrder::q_outer), PassName::dqdkdv, dv_accum, -1, 1);
 }
 
 TEST_CASE("a missing access and a missing pass are located") {

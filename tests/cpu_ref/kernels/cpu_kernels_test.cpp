@@ -233,8 +233,8 @@ TEST_CASE("results are bitwise the same for every thread count") {
     if (seed % 3 == 1) options.order = TileOrder::longest_first;
     if (seed % 3 == 2) {
       options.order = TileOrder::head_swizzled;
-      options.heads_per_section = 2;
-      options.ctas_per_turn = 3;
+      options.swizzled_heads = 2;
+      options.ctas_per_wave = 3;
       options.scan = Scan::sawtooth;
     }
     for (const KernelCase& c : testing::kernel_cases()) {
@@ -290,8 +290,8 @@ void check_same_as(BackwardOrder order, BackwardOrder usual, bool TileProgram::*
                       static_cast<std::size_t>(expected[name].bytes())) == 0);
   }
 }
-TEST_CASE("the joined order has the passes and the bits of the split one, two of them in one launch") {
-  check_same_as(BackwardOrder::joined, BackwardOrder::split, &TileProgram::joined, 1, 2);
+TEST_CASE("the single-launch order has the passes and the bits of the split one, two of them in one launch") {
+  check_same_as(BackwardOrder::single_launch, BackwardOrder::split, &TileProgram::single_launch, 1, 2);
 }
 TEST_CASE("the ordered order has the passes and the bits of the fused one, which a CPU orders as well") {
   check_same_as(BackwardOrder::ordered, BackwardOrder::fused, &TileProgram::ordered, 1, 1);

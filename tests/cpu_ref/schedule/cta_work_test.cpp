@@ -17,7 +17,7 @@ template <typename Visit>
 void for_each_program(const AttentionProblem& problem, ProgramOptions options, Visit&& visit) {
   for (Algorithm algorithm : {Algorithm::standard, Algorithm::flash1, Algorithm::flash2}) {
     for (Direction direction : {Direction::forward, Direction::backward}) {
-      for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::rows}) {
+      for (BackwardOrder order : {BackwardOrder::split, BackwardOrder::fused, BackwardOrder::q_outer}) {
         options.backward = order;
         for (const TileProgram& program : build_programs(algorithm, direction, problem, options)) {
           visit(program);
@@ -34,7 +34,7 @@ TEST_CASE("every block of every query head belongs to one CTA, which has its key
     const AttentionProblem problem = random.problem(tile);
     ProgramOptions options = ProgramOptions::with_tile(tile);
     options.order = static_cast<TileOrder>(seed % 3);
-    options.heads_per_section = 1 + static_cast<int>(seed % 4);
+    options.swizzled_heads = 1 + static_cast<int>(seed % 4);
     for_each_program(problem, options, [&](const TileProgram& program) {
       CAPTURE(seed);
       CAPTURE(describe(problem));
@@ -67,10 +67,10 @@ TEST_CASE("every block of every query head belongs to one CTA, which has its key
 TEST_CASE("a 32-bit index, as GPU kernels have it, is decoded as a 64-bit one") {
   const Grid grid{.num_blocks = 7,
                   .num_heads = 12,
-                  .heads_per_section = 5,
+                  .swizzled_heads = 5,
                   .order = TileOrder::head_swizzled,
                   .longest_is_last = true,
-                  .ctas_per_turn = 4};
+                  .ctas_per_wave = 4};
   for (CtaHeads counted : {CtaHeads::query, CtaHeads::kv}) {
     for (int index = 0; index < grid.size(); ++index) {
       const HeadCounts heads{6, 2};

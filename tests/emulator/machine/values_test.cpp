@@ -184,7 +184,7 @@ TEST_CASE("emulator: conversions round as their modifiers say, and saturate") {
 
 TEST_CASE("emulator: a form of an instruction that is not known is refused with its line") {
   for (const std::string ptx :
-       {"add.sat.f64 %rd1, %rd1, %rd1;", "cvt.rz.f16.f32 %h1, %f1;", "tex.1d %r1;", "mul.s32 %r1, %r1;"}) {
+       {"add.rq.f32 %f1, %f1, %f1;", "cvt.rz.f16.f32 %h1, %f1;", "tex.1d %r1;", "mul.s32 %r1, %r1;"}) {
     CAPTURE(ptx);
     CHECK_THROWS_WITH_AS(PtxRun{}("mov.u32 %r1, 0;\n" + ptx), doctest::Contains("PTX line 17: "),
                          std::runtime_error);

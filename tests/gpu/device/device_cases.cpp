@@ -64,8 +64,8 @@ ProgramOptions draw_options(ProblemGenerator& random, const Kernel& kernel, cons
   }
   if (device_options.only_backward) options.backward = *device_options.only_backward;
   options.order = static_cast<TileOrder>(random.between(0, 2));
-  options.heads_per_section = random.between(1, 3);
-  options.ctas_per_turn = random.between(1, 5);
+  options.swizzled_heads = random.between(1, 3);
+  options.ctas_per_wave = random.between(1, 5);
   options.scan = static_cast<Scan>(random.between(0, 2));
   options.diagonal_slices = 1 << random.between(0, 3);
   for (const Direction direction : {Direction::forward, Direction::backward}) {

@@ -31,7 +31,7 @@ __global__ void visit_items(KernelArguments args, const __grid_constant__ Parame
 }
 
 __global__ void visit_place(int* visits) {
-  if (threadIdx.x == 0) atomicAdd(visits + work_item_3d(), 1);
+  if (threadIdx.x == 0) atomicAdd(visits + (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x, 1);
 }
 
 template <typename T>

@@ -79,7 +79,7 @@ TEST_CASE("dK, dV and dQ in one launch, and padding, are right at every compiled
         problem.key_lengths = padded ? lengths : std::vector<std::int64_t>{};
         for (const BackwardOrder order : kernel.backward_orders) {
           if (device_options.only_backward && order != *device_options.only_backward) continue;
-          if (!padded && order != BackwardOrder::joined) continue;  // other tests have these
+          if (!padded && order != BackwardOrder::single_launch) continue;  // other tests have these
           options = kernel.default_options(problem);
           options.backward = order;
           judge_on_device(kernel, problem, options, Direction::backward, false);
@@ -166,7 +166,8 @@ TEST_CASE("every tile shape that a kernel can be tuned to gives the CPU mirror's
       options[tuned.pass].launch = tuned.launch;
       for (const BackwardOrder order : tuned.kernel.backward_orders) {
         if (device_options.only_backward && order != *device_options.only_backward) continue;
-        if (order == BackwardOrder::joined && tuned.pass != PassName::forward) continue;  // own tiles alone
+        if (order == BackwardOrder::single_launch && tuned.pass != PassName::forward)
+          continue;  // own tiles alone
         options.backward = order;
         judge_on_device(tuned.kernel, problem, options, Direction::backward, false);
       }

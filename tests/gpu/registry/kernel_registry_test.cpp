@@ -85,6 +85,25 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("ranks launch the highest rung first, of kernels whose launches can add to the same dQ") {
+  const std::vector<const Kernel*> kernels = rank_kernels();
+  REQUIRE(kernels.size() > 1);
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    CAPTURE(kernels[i]->name);
+    CHECK((i == 0 || kernels[i - 1]->rung > kernels[i]->rung));
+    CHECK(kernels[i]->on_gpu());
+    const AttentionProblem problem{.head_dim = 64, .dtype = ElementType::fp16};
+    const ProgramOptions options = options_with_shared_dq(*kernels[i], problem);
+    CHECK(!kernels[i]->refusal(problem, Direction::backward, options));
+    bool fused = false;
+    for (const TileProgram& pass : kernels[i]->programs(Direction::backward, problem, options)) {
+      fused |= pass.name == PassName::dkdvdq;
+      CHECK(pass.dq_start == DqStart::cleared);
+    }
+    CHECK(fused);
+  }
+}
+
 TEST_CASE("the ladder has one kernel a rung, and those beside it have a tile that a rung has too") {
   int rung = 0;
   for (const GpuKernel& kernel : gpu_ladder()) CHECK(kernel.row.rung == ++rung);
@@ -299,8 +318,8 @@ TEST_CASE("a refusal names the kernel, the reason and what takes the problem ins
     in_parts.diagonal_slices = 2;
     CHECK_THROWS_WITH_AS(require_supported(simt, problem, Direction::forward, in_parts),
                          doctest::Contains("runs on cpu:flash2, gpu:flash2-mma"), BadInput);
-    CHECK(refusal(mma, 2, Direction::backward, BackwardOrder::joined) ==
-          "computes the tiles that a mask cuts whole in the joined order, not with diagonal-slices 2");
+    CHECK(refusal(mma, 2, Direction::backward, BackwardOrder::single_launch) ==
+          "computes the tiles that a mask cuts whole in the single-launch order, not with diagonal-slices 2");
     problem.dropout = 0.1;
     CHECK(refusal(mma, 2, Direction::forward) ==
           "cuts tiles finer only without dropout, not with diagonal-slices 2");

@@ -58,7 +58,7 @@ void LruOfEverySize::access(const RunTiles& run) {
 void LruOfEverySize::access(AccessKind kind, NumberedTile tile, std::int64_t times) {
   const std::int64_t distance = stack_.touch(tile.number, tile.bytes);
   const bool first = distance == ReuseStack::kNever;
-  const bool begins = first && kind == AccessKind::sum;
+  const bool begins = first && kind == AccessKind::store_then_reduce;
   begun_tiles_ += begins;
   begun_bytes_ += begins ? tile.bytes : 0;
   if (kind != AccessKind::store && !begins) {

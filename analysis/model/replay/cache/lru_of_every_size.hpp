@@ -44,7 +44,7 @@ class LruOfEverySize {
 
   std::int64_t cold_read_bytes() const { return cold_read_bytes_; }
   std::int64_t flush_write_bytes() const { return flush_write_bytes_; }
-  /// Of sums, that were first stored.
+  /// Tiles of sums, and their bytes, that were stored first and reduced after.
   std::int64_t begun_tiles() const { return begun_tiles_; }
   std::int64_t begun_bytes() const { return begun_bytes_; }
   std::vector<ReusePoint> histogram() const { return distances_.sorted(); }

@@ -24,7 +24,7 @@ void LruOfOneSize::access(AccessKind kind, NumberedTile numbered) {
     tile.held = true;
     tile.bytes = numbered.bytes;
     room_ -= tile.bytes;
-    const bool begins = kind == AccessKind::sum && !tile.seen;
+    const bool begins = kind == AccessKind::store_then_reduce && !tile.seen;
     begun_tiles_ += begins;
     begun_bytes_ += begins ? tile.bytes : 0;
     if (kind != AccessKind::store && !begins) read_bytes_ += tile.bytes;

@@ -20,11 +20,11 @@ class LruOfOneSize {
   /// With those that a flush would write.
   std::int64_t write_bytes() const { return write_bytes_ + dirty_bytes_; }
 
-  /// Of sums, that were first stored.
+  /// Tiles of sums, and their bytes, that were stored first and reduced after.
   std::int64_t begun_tiles() const { return begun_tiles_; }
   std::int64_t begun_bytes() const { return begun_bytes_; }
 
-  /// Of a cache of so many tiles, at most. [bytes]
+  /// What a cache of so many tiles takes at most. [bytes]
   static std::int64_t memory_bytes(std::int64_t num_tiles) {
     return num_tiles * static_cast<std::int64_t>(sizeof(Tile));
   }

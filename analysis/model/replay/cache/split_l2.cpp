@@ -26,7 +26,8 @@ std::int64_t SplitL2::access(AccessKind kind, LineSample::Range lines, int parti
     const LineSample::Line line = (*sample_)[number];
     const bool far = line.home != partition;
     const Set home = set_of(line.home, line);
-    switch (kind == AccessKind::sum ? (are_new ? AccessKind::store : AccessKind::reduce) : kind) {
+    switch (kind == AccessKind::store_then_reduce ? (are_new ? AccessKind::store : AccessKind::reduce)
+                                                  : kind) {
       case AccessKind::load:
         if (take(set_of(near, line), number)) continue;
         if (!far || !take(home, number)) ++missed;

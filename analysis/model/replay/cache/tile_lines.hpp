@@ -24,7 +24,7 @@ class TileLines {
   bool placed_at_once() const { return placed_at_once_; }
   /// Those of the tile of `tensor` that `group` touches for the first time.
   LineSample::Range place(TensorName tensor, const AccessGroup& group, std::uint32_t tile);
-  /// Of a tile that was placed.
+  /// The lines of a tile that was placed.
   LineSample::Range operator[](std::uint32_t tile) const { return ranges_[tile]; }
   const LineSample& sample() const { return sample_; }
 
@@ -32,7 +32,7 @@ class TileLines {
   /// Precondition: placed_at_once()
   bool all_fit(const SplitL2Shape& shape) const;
 
-  /// Of those of a pass, about. [bytes]
+  /// What the lines of a pass's tiles take, about. [bytes]
   static std::int64_t memory_bytes(const TileProgram& program, const TileNumbering& numbers,
                                    const SplitL2Shape& shape);
 

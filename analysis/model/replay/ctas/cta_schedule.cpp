@@ -125,7 +125,7 @@ bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
   if (program_.whole_head) return false;
   const CtaWork last = program_.work(cta - 1), its = program_.work(cta);
   if (its.batch_head != last.batch_head || its.first_block != last.first_block + 1) return false;
-  if (program_.scan == Scan::sawtooth && its.turn != last.turn) return false;
+  if (program_.scan == Scan::sawtooth && its.wave_parity != last.wave_parity) return false;
   if (program_.phases.empty()) {
     return program_.has_prologue(its.batch, its.first_block) ==
            program_.has_prologue(last.batch, last.first_block);

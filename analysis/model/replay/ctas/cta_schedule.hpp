@@ -78,7 +78,7 @@ class CoResidentCtas {
     std::int64_t cta = kNone;  // its number, also its age: CTAs are issued in order
     std::uint32_t steps = 0;   // that this CTA has made
   };
-  /// Of the CTAs of an SM, enough to tell a CTA's age among them.
+  /// What tells a CTA's age among those of its SM.
   struct Sm {
     int running = 0;
     std::int64_t oldest = 0;

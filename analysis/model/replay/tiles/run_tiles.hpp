@@ -24,7 +24,7 @@ struct OperandTiles {
     return {first.number + static_cast<std::uint32_t>(cta) * stride,
             cta + 1 == ctas ? bytes_of_last : first.bytes};
   }
-  /// Of all CTAs together.
+  /// Bytes of all CTAs together.
   std::int64_t bytes(int ctas) const { return (ctas - 1) * first.bytes + bytes_of_last; }
 };
 

@@ -51,9 +51,11 @@ ChartAxis l2_axis(const std::vector<LineSeries>& lines, const std::optional<Mach
 Figure l2_figure(const std::vector<const RunSummary*>& runs) {
   Figure figure;
   LineChart chart;
-  KernelLooks palette;
+  FigureLooks palette;
   for (const RunSummary* run : runs) {
-    LineSeries line{title_in(runs, *run), palette.take(run->algorithm), curve_of(*run)};
+    const std::string title = title_in(runs, *run);
+    LineSeries line{title, palette.take(title, run->algorithm), curve_of(*run)};
+    line.label = short_name(title);
     line.marker_every = std::max<int>(1, static_cast<int>(line.points.size()) / 7);
     chart.series.push_back(std::move(line));
     add_command(figure, *run);
@@ -68,7 +70,8 @@ Figure l2_figure(const std::vector<const RunSummary*>& runs) {
     line.points.push_back({chart.x.high, at_last});  // a larger L2 changes nothing more
   }
   const double floor = static_cast<double>(first.compulsory.total());
-  chart.series.push_back({"compulsory", kFloorLook, {{chart.x.low, floor}, {chart.x.high, floor}}});
+  chart.series.push_back(
+      {"must move", kFloorLook, {{chart.x.low, floor}, {chart.x.high, floor}}, 1, "must move"});
   chart.y = byte_axis("DRAM bytes read and written", chart.series);
   const ChartAxis y = chart.y;
   const auto mark_capacity = [&chart, &y](const std::string& title, std::int64_t bytes, Dash dash) {
@@ -141,13 +144,12 @@ Figure dram_figure(const std::vector<const RunSummary*>& runs) {
   Figure figure;
   LineChart chart;
   std::vector<std::int64_t> marks;
-  LineSeries closed{"SM<->L2 read, closed form", {.color = Color::blue}, {}};
-  LineSeries sm_l2{
-      "SM<->L2 read, measured", {.color = Color::blue, .marker = Marker::square, .line = false}, {}};
-  LineSeries model{"DRAM read, simulated", {.color = Color::vermilion, .dash = Dash::dashed}, {}};
-  LineSeries dram{
-      "DRAM read, measured", {.color = Color::vermilion, .marker = Marker::circle, .line = false}, {}};
-  LineSeries floor{"compulsory", kFloorLook, {}};
+  const Color color = look_of(runs.front()->label, runs.front()->algorithm).color;
+  LineSeries closed{"SM<->L2 read, closed form", {.color = color}, {}, 1, "SM<->L2"};
+  LineSeries sm_l2{"SM<->L2 read, measured", {.color = color, .marker = Marker::plus, .line = false}, {}};
+  LineSeries model{"DRAM read, simulated", {.color = color, .dash = Dash::dashed}, {}, 1, "DRAM"};
+  LineSeries dram{"DRAM read, measured", {.color = color, .marker = Marker::cross, .line = false}, {}};
+  LineSeries floor{"must be read", kFloorLook, {}, 1, "must be read"};
   for (const RunSummary* run : runs) {
     marks.push_back(run->problem().seqlen_q);
     const auto add = [&](LineSeries& series, std::int64_t bytes) {
@@ -167,12 +169,17 @@ Figure dram_figure(const std::vector<const RunSummary*>& runs) {
   figure.title = fmt::format("Bytes read against sequence length, {}.", device_of(*runs.back()));
   figure.caption = fmt::format(
       "{} tokens and heads in all, so that what must be read stays the same. SM<->L2 bytes grow with N and "
-      "lie on the closed form. DRAM reads stay at the floor while the K and V in use fit the L2, and then "
+      "lie on the closed form. DRAM reads stay at what must be read while the K and V in use fit the L2, and "
+      "then "
       "grow by one sweep of them for each wave of CTAs.",
       format_length(runs.back()->problem().batch * runs.back()->problem().heads *
                     runs.back()->problem().seqlen_q));
   figure.panels = {{sweep_text(runs), draw(chart, false)}};
-  figure.legend = draw_legend(chart.series);
+  figure.legend =
+      draw_legend({{"closed form", {.color = Color::grey}, {}},
+                   {"simulated", {.color = Color::grey, .dash = Dash::dashed}, {}},
+                   {"SM<->L2, measured", {.color = Color::grey, .marker = Marker::plus, .line = false}, {}},
+                   {"DRAM, measured", {.color = Color::grey, .marker = Marker::cross, .line = false}, {}}});
   return figure;
 }
 
@@ -198,7 +205,7 @@ void add_dram_sweeps(Section& section, const std::vector<RunSummary>& runs) {
                {"SM<->L2 read", true},
                {"from the closed form", true},
                {"DRAM read", true},
-               {"x compulsory", true},
+               {"x must", true},
                {"simulated", true},
                {"difference", true}},
               {},

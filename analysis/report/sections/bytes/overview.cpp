@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether kernels move more than they must: a verdict, and one figure of what a problem's kernels must move,
-// what the models say that they move, and what counters saw, at both boundaries.
+// One figure of what a problem's kernels must move, what the models say that they move, and what counters
+// saw, at both boundaries.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <set>
 #include <tuple>
@@ -19,130 +18,6 @@ namespace tilescope {
 namespace {
 
 using Runs = std::vector<const RunSummary*>;
-
-/// The run of an algorithm that moves least at DRAM, or null.
-const RunSummary* least(const Runs& runs, std::optional<Algorithm> algorithm, Direction direction) {
-  const RunSummary* found = nullptr;
-  for (const RunSummary* run : runs) {
-    if (run->algorithm != algorithm || run->direction != direction || !dram_ratio(*run) ||
-        !sm_l2_ratio(*run)) {
-      continue;
-    }
-    if (found == nullptr || *dram_ratio(*run) < *dram_ratio(*found)) found = run;
-  }
-  return found;
-}
-
-/// Runs of one problem: the last algorithm in the papers' order, forward where that is known, its backward
-/// pass beside the forward one, and the first algorithm, if it is another. Each may be null.
-struct Compared {
-  const RunSummary *last = nullptr, *backward = nullptr, *first = nullptr;
-};
-
-Compared compared(const Runs& members) {
-  for (const Direction direction : {Direction::forward, Direction::backward}) {
-    std::set<std::optional<Algorithm>> algorithms;
-    for (const RunSummary* run : members) {
-      if (least({run}, run->algorithm, direction) != nullptr) algorithms.insert(run->algorithm);
-    }
-    if (algorithms.size() > 1) algorithms.erase(std::nullopt);
-    if (algorithms.empty()) continue;
-    const auto first = *algorithms.begin(), last = *algorithms.rbegin();
-    return {least(members, last, direction),
-            direction == Direction::forward ? least(members, last, Direction::backward) : nullptr,
-            first != last ? least(members, first, direction) : nullptr};
-  }
-  return {};
-}
-
-/// The most representative problem in one record, if possible with two algorithms and measured.
-Compared representative_comparison(const std::vector<RunSummary>& runs) {
-  std::vector<Runs> problems;  // of one record each
-  const auto keep = [&problems](auto wanted) {
-    if (std::any_of(problems.begin(), problems.end(), wanted)) std::erase_if(problems, std::not_fn(wanted));
-  };
-  for (const Runs& shown : {headline_runs(runs), tabled_runs(runs)}) {
-    for (const Runs& problem : group_by_problem(shown)) {
-      std::ranges::copy_if(group_by_record(problem), std::back_inserter(problems),
-                           [](const Runs& members) { return compared(members).last != nullptr; });
-    }
-    keep([](const Runs& members) { return compared(members).first != nullptr; });
-    if (!problems.empty() && compared(problems.front()).first != nullptr) break;
-  }
-  if (problems.empty()) return {};
-  keep([](const Runs& members) { return members.front()->measured_dram.has_value(); });
-  return compared(most_representative(problems, 1).front());
-}
-
-/// The pass of the same algorithm and direction that moves most at DRAM against what it must, counted as
-/// `run` is.
-const RunSummary& most(const std::vector<RunSummary>& runs, const RunSummary& run) {
-  const RunSummary* found = &run;
-  for (const RunSummary& other : runs) {
-    if (other.algorithm != run.algorithm || other.direction != run.direction || !dram_ratio(other) ||
-        other.measured_dram.has_value() != run.measured_dram.has_value()) {
-      continue;
-    }
-    if (*dram_ratio(other) > *dram_ratio(*found)) found = &other;
-  }
-  return *found;
-}
-
-constexpr const char* kBytesQuestion = "Do they move more than they must?";
-
-/// Where no record knows DRAM bytes.
-std::optional<Finding> verdict_at_sm_l2(const std::vector<RunSummary>& runs) {
-  const Runs known = tabled_runs(runs);
-  const auto run =
-      std::ranges::find_if(known, [](const RunSummary* each) { return sm_l2_ratio(*each).has_value(); });
-  if (run == known.end()) return std::nullopt;
-  const std::string ratio = format_ratio(*sm_l2_ratio(**run));
-  return Finding{kBytesQuestion, ratio,
-                 fmt::format("At SM<->L2 `{}`'s {} pass moves {} the {} that it must. {}, {}. No record has "
-                             "DRAM bytes.",
-                             (*run)->run->kernel, to_string((*run)->direction), ratio,
-                             format_bytes(static_cast<double>((*run)->compulsory.total())),
-                             problem_text(**run), machine_text(**run)),
-                 Outcome::informational, "summary"};
-}
-
-}  // namespace
-
-std::optional<Finding> bytes_verdict(const std::vector<RunSummary>& runs) {
-  const auto [last, backward, first] = representative_comparison(runs);
-  if (!last) return verdict_at_sm_l2(runs);
-  const double dram = *dram_ratio(*last);
-  const RunSummary& worst = most(runs, *last);
-  const std::string low = format_ratio(dram), high = format_ratio(*dram_ratio(worst));
-  constexpr double kNearly = 1.1;
-  const bool backward_more = backward && *dram_ratio(*backward) > kNearly;
-  const bool nearly = dram <= kNearly, grows = *dram_ratio(worst) > kNearly;
-  const auto ratios = [](const RunSummary& run) {
-    return fmt::format("{} ({} at SM<->L2)", format_ratio(*dram_ratio(run)), format_ratio(*sm_l2_ratio(run)));
-  };
-  return Finding{
-      kBytesQuestion, low == high ? low : low + " ... " + high,
-      fmt::format(
-          "**{}{}** At DRAM `{}`'s {} pass moves {} the {} that it must ({} at SM<->L2){}{}. {}, {}, {}.{}",
-          !nearly         ? "More."
-          : backward_more ? "Forward hardly more"
-                          : "Hardly more",
-          !nearly ? ""
-          : grows ? ", as long as the L2 holds what is streamed."
-                  : ".",
-          last->run->kernel, to_string(last->direction), low,
-          format_bytes(static_cast<double>(last->compulsory.total())), format_ratio(*sm_l2_ratio(*last)),
-          backward ? ", its backward pass " + format_ratio(*dram_ratio(*backward)) : "",
-          first ? fmt::format("; `{}`'s {}", first->run->kernel, ratios(*first)) : "", problem_text(*last),
-          machine_text(*last), last->measured_dram ? "measured" : "simulated",
-          low == high ? ""
-                      : fmt::format(" {} at most {}: `{}`, {}.",
-                                    last->direction == Direction::forward ? "Forward" : "Backward", high,
-                                    worst.label, problem_text(worst))),
-      nearly ? Outcome::good : Outcome::mixed, "summary"};
-}
-
-namespace {
 
 /// Forward, in one piece of memory, known to formula, simulation and counters.
 bool known_to_all(const RunSummary& run) {
@@ -238,9 +113,9 @@ Drawing draw_rungs(const Runs& rungs) {
   chart.y.logarithmic = false;
   chart.plot_height = kRow * top;
   chart.series.push_back({"must move", kFloorLook, {{must, 0}, {must, top}}});
-  KernelLooks looks;
+  FigureLooks looks;
   for (const RunSummary* run : rungs) {
-    for (LineSeries& series : rung_series(*run, looks.take(run->algorithm), top - kMarks)) {
+    for (LineSeries& series : rung_series(*run, looks.take(run->label, run->algorithm), top - kMarks)) {
       chart.series.push_back(std::move(series));
     }
     chart.notes.push_back({{must, top - kNote}, run->label + ": " + times_text(*run, must)});

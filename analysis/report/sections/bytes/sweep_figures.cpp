@@ -46,28 +46,38 @@ std::string series_title(const Sweep& sweep, const SweepSeries& series) {
   return ambiguous ? series.label + " " + to_string(series.tile) : series.label;
 }
 
-/// Lines of every kernel at every boundary that the records know, over `x`.
-std::vector<LineSeries> boundary_lines(const Sweep& sweep, ValueOf x, KernelLooks& palette) {
+enum class Boundary : std::uint8_t { sm_l2, dram };
+
+/// Lines of every kernel at a boundary, as the model gives it and as markers what was measured, over `x`.
+std::vector<LineSeries> boundary_lines(const Sweep& sweep, Boundary boundary, ValueOf x,
+                                       FigureLooks& palette) {
   std::vector<LineSeries> lines;
-  std::vector<Look> looks;
-  for (const SweepSeries& series : sweep.series) {
-    looks.push_back(palette.take(series.points.front()->algorithm, series_title(sweep, series)));
-  }
-  const auto add = [&](const char* boundary, BytesOf bytes, bool dram, bool measured) {
-    for (std::size_t i = 0; i < sweep.series.size(); ++i) {
-      LineSeries line{fmt::format("{}, {}", series_title(sweep, sweep.series[i]), boundary),
-                      dram ? at_dram(looks[i]) : looks[i], totals(sweep.series[i], bytes, x)};
+  const bool dram = boundary == Boundary::dram;
+  const auto add = [&](const char* account, BytesOf bytes, bool measured) {
+    for (const SweepSeries& series : sweep.series) {
+      const std::string title = series_title(sweep, series);
+      const Look look = palette.take(title, series.points.front()->algorithm);
+      LineSeries line{fmt::format("{}, {}", title, account), dram ? at_dram(look) : look,
+                      totals(series, bytes, x)};
+      if (line.points.empty()) continue;
+      const bool named = std::ranges::any_of(lines, [&](const LineSeries& other) {
+        return other.label == short_name(title) && other.look.color == look.color;
+      });
+      if (!measured || !named) line.label = short_name(title);
       if (measured) {
         line.look.marker = dram ? Marker::cross : Marker::plus;
         line.look.line = false;
       }
-      if (!line.points.empty()) lines.push_back(std::move(line));
+      lines.push_back(std::move(line));
     }
   };
-  add("SM<->L2", &RunSummary::closed_form, false, false);
-  add("SM<->L2 measured", &RunSummary::measured_sm_l2, false, true);
-  add("DRAM simulated", &RunSummary::simulated_dram, true, false);
-  add("DRAM measured", &RunSummary::measured_dram, true, true);
+  if (dram) {
+    add("DRAM simulated", &RunSummary::simulated_dram, false);
+    add("DRAM measured", &RunSummary::measured_dram, true);
+  } else {
+    add("SM<->L2", &RunSummary::closed_form, false);
+    add("SM<->L2 measured", &RunSummary::measured_sm_l2, true);
+  }
   return lines;
 }
 
@@ -78,7 +88,7 @@ const SweepSeries& longest_series(const Sweep& sweep) {
 }
 
 LineSeries floor_line(const Sweep& sweep, ValueOf x) {
-  LineSeries line{"compulsory", kFloorLook, {}};
+  LineSeries line{"must move", kFloorLook, {}, 1, "must move"};
   for (const RunSummary* run : longest_series(sweep).points) {
     line.points.push_back({static_cast<double>(x(*run)), static_cast<double>(run->compulsory.total())});
   }
@@ -103,11 +113,12 @@ const RunSummary* point_at(const Sweep& sweep, Algorithm algorithm, std::int64_t
   return nullptr;
 }
 
-/// The least that any kernel moves at SM<->L2: the bound on its reads, and its outputs once.
+/// What no kernel stays below at SM<->L2 with so much memory on chip: the bound on its reads, and its outputs
+/// once.
 std::optional<LineSeries> bound_line(const Sweep& sweep) {
   const std::optional<Machine> machine = machine_of(*sweep.series.front().points.front());
   if (!machine) return std::nullopt;
-  LineSeries line{"lower bound, SM<->L2", kBoundLook, {}};
+  LineSeries line{"lower bound", kBoundLook, {}, 1, "lower bound"};
   for (const RunSummary* run : longest_series(sweep).points) {
     const ReadBound bound =
         read_bound(run->problem(), run->direction, Algorithm::flash2, sm_memory(*machine));
@@ -115,6 +126,15 @@ std::optional<LineSeries> bound_line(const Sweep& sweep) {
                            static_cast<double>(bound.bytes() + run->compulsory.write_bytes)});
   }
   return line;
+}
+
+/// ", for 66 MiB of registers and shared memory": what the bound holds for.
+std::string memory_of(const Sweep& sweep) {
+  const std::optional<Machine> machine = machine_of(*sweep.series.front().points.front());
+  if (!machine) return "";
+  const FastMemory memory = sm_memory(*machine);
+  return fmt::format(", for {} of registers and shared memory",
+                     format_capacity(memory.processors * memory.bytes_per_processor));
 }
 
 /// "At N = 64K flash2 moves 3.00x less than standard at SM<->L2 and 35x less at DRAM." or nothing.
@@ -173,33 +193,20 @@ bool is_measured(const Sweep& sweep) {
   });
 }
 
-/// Kernels by their colours and markers, boundaries by their lines, and what is drawn beside them.
-std::vector<LineSeries> legend_lines(const KernelLooks& palette, const std::vector<LineSeries>& drawn,
-                                     bool measured) {
-  std::vector<LineSeries> lines;
-  for (const auto& [kernel, look] : palette.known()) lines.push_back({kernel, look, {}});
+/// What the lines and markers of boundary_lines() mean.
+std::vector<LineSeries> legend_lines(bool measured) {
   const Look grey{.color = Color::grey, .marker = Marker::circle};
-  lines.push_back({"SM<->L2, closed form", grey, {}});
-  lines.push_back({"DRAM, simulated", at_dram(grey), {}});
-  if (measured) {
-    lines.push_back({"SM<->L2, measured", {.color = Color::grey, .marker = Marker::plus, .line = false}, {}});
-    lines.push_back({"DRAM, measured", {.color = Color::grey, .marker = Marker::cross, .line = false}, {}});
-  }
-  for (const LineSeries& line : drawn) {
-    const bool beside = line.look.color == kFloorLook.color;
-    const bool known = std::any_of(lines.begin(), lines.end(),
-                                   [&line](const LineSeries& other) { return other.title == line.title; });
-    if (beside && !known) lines.push_back({line.title, line.look, {}});
-  }
+  std::vector<LineSeries> lines = {{"closed form", grey, {}}, {"simulated", at_dram(grey), {}}};
+  if (!measured) return lines;
+  lines.push_back({"SM<->L2, measured", {.color = Color::grey, .marker = Marker::plus, .line = false}, {}});
+  lines.push_back({"DRAM, measured", {.color = Color::grey, .marker = Marker::cross, .line = false}, {}});
   return lines;
 }
 
-/// What the looks of boundary_lines() mean.
+/// What the panels show.
 std::string legend_of(const Sweep& sweep) {
-  std::string text =
-      "Solid lines with filled markers: SM<->L2 by closed form. Dashed lines with open markers: DRAM, "
-      "simulated; where the two coincide, the L2 saves nothing.";
-  return is_measured(sweep) ? text + " Upright and slanting crosses: both as counters measured them." : text;
+  std::string text = "SM<->L2 by closed form, and DRAM, simulated, on the same axes.";
+  return is_measured(sweep) ? text + " Crosses: both as counters measured them." : text;
 }
 
 /// "tile 128x64", or that kernels differ in it.
@@ -260,17 +267,27 @@ Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, in
                     const std::string& x_label, ValueOf x, std::string (*x_text)(std::int64_t)) {
   const bool by_length = x == seqlen_of;
   const Sweep& first = sweeps.front();
-  KernelLooks palette;
-  std::vector<LineChart> charts;
+  struct Plot {
+    const Sweep* sweep;
+    Boundary boundary;
+    LineChart chart;
+  };
+  std::vector<Plot> plots;
   std::vector<LineSeries> all;
   std::vector<std::int64_t> values;
   for (const Sweep& sweep : sweeps) {
-    std::vector<LineSeries>& lines = charts.emplace_back().series = boundary_lines(sweep, x, palette);
-    if (by_length) {
-      if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
+    FigureLooks palette;  // of the two plots: what lies in another is told apart by its heading
+    for (const Boundary boundary : {Boundary::sm_l2, Boundary::dram}) {
+      std::vector<LineSeries> lines = boundary_lines(sweep, boundary, x, palette);
+      if (lines.empty()) continue;
+      if (by_length && boundary == Boundary::sm_l2) {
+        if (std::optional<LineSeries> bound = bound_line(sweep)) lines.push_back(std::move(*bound));
+      }
+      lines.push_back(floor_line(sweep, x));
+      all.insert(all.end(), lines.begin(), lines.end());
+      plots.push_back({&sweep, boundary, {}});
+      plots.back().chart.series = std::move(lines);
     }
-    lines.push_back(floor_line(sweep, x));
-    all.insert(all.end(), lines.begin(), lines.end());
     const std::vector<std::int64_t> own = values_of(sweep, x);
     values.insert(values.end(), own.begin(), own.end());
   }
@@ -278,15 +295,17 @@ Figure sweep_figure(const Section& section, const std::vector<Sweep>& sweeps, in
   figure.name = fmt::format("bytes-against-{}-{}-{}", section.name, to_string(first.direction), number);
   figure.title = fmt::format("{}, {} pass{}.", section.title, to_string(first.direction),
                              is_measured(first) ? ", with what counters saw" : "");
-  for (std::size_t i = 0; i < sweeps.size(); ++i) {
-    charts[i].x = doubling_axis(x_label, values, x_text);
-    charts[i].y = byte_axis("Bytes read and written", all);
+  for (auto& [sweep, boundary, chart] : plots) {
+    const char* const where = boundary == Boundary::sm_l2 ? "SM<->L2" : "DRAM";
+    chart.x = doubling_axis(x_label, values, x_text);
+    chart.y = byte_axis(fmt::format("{} bytes read and written", where), all);
     Figure one;
-    add_commands(one, sweeps[i]);
+    add_commands(one, *sweep);
     for (const std::string& command : one.commands) add_new(figure.commands, command);
-    figure.panels.push_back({describe_fixed(sweeps[i], !by_length), draw(charts[i], false), one.commands});
+    figure.panels.push_back(
+        {fmt::format("{}: {}", where, describe_fixed(*sweep, !by_length)), draw(chart, false), one.commands});
   }
-  figure.legend = draw_legend(legend_lines(palette, all, is_measured(first)));
+  figure.legend = draw_legend(legend_lines(is_measured(first)));
   const std::int64_t last = last_common(first, x);
   figure.caption =
       legend_of(first) +
@@ -305,10 +324,9 @@ std::optional<Section> seqlen_section(const std::vector<RunSummary>& runs) {
                      "Sequence length N (tokens)", seqlen_of, format_length);
     figure.caption = fmt::format(
         "{} At SM<->L2 all grow as N².{} That stays low while what concurrent CTAs stream together fits the "
-        "L2; flash1 runs one CTA a head, so that each head streams its own. {} The lower bound on reads is "
-        "that of Hong and Kung and of Saha and Ye, with all registers and shared memory as fast memory; the "
-        "outputs are added.",
-        tile_of(sweeps.front()), flash_at_dram(sweeps), figure.caption);
+        "L2; flash1 runs one CTA a head, so that each head streams its own. {} The lower bound at SM<->L2 "
+        "is that of Hong and Kung and of Saha and Ye on reads{}; the outputs are added.",
+        tile_of(sweeps.front()), flash_at_dram(sweeps), figure.caption, memory_of(sweeps.front()));
     section.blocks.emplace_back(std::move(figure));
   }
   if (section.blocks.empty()) return std::nullopt;

@@ -62,13 +62,11 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   };
   const bool simulated = any(&RunSummary::simulated_dram), measured = any(&RunSummary::measured_sm_l2),
              timed = any(&RunSummary::median_seconds);
-  Table table{
-      "Bytes read plus bytes written, by boundary, and how often that is the compulsory traffic.",
-      {{"pass"}, {"kernel"}, {"tile"}, {"compulsory", true}, {"SM<->L2", true}, {"x compulsory", true}},
-      {}};
+  Table table{"Bytes read plus bytes written, by boundary, and how often that is what must move.",
+              {{"pass"}, {"kernel"}, {"tile"}, {"must move", true}, {"SM<->L2", true}, {"x must", true}},
+              {}};
   if (measured) table.columns.insert(table.columns.end(), {{"SM<->L2 measured", true}, {"off by", true}});
-  if (simulated)
-    table.columns.insert(table.columns.end(), {{"DRAM simulated", true}, {"x compulsory", true}});
+  if (simulated) table.columns.insert(table.columns.end(), {{"DRAM simulated", true}, {"x must", true}});
   if (measured) table.columns.push_back({"DRAM measured", true});
   if (timed) table.columns.push_back({"time", true});
   for (const auto& members : group_by_problem(rows)) {
@@ -101,8 +99,21 @@ std::optional<Section> summary_section(const std::vector<RunSummary>& runs) {
   return Section{"summary", with_machines("Every kernel, problem by problem", rows), {table}};
 }
 
+namespace {
+
+std::size_t passes_of(const std::vector<const RunSummary*>& runs) {
+  std::size_t passes = 0;
+  for (const RunSummary* run : runs) passes += run->passes.size();
+  return passes;
+}
+
+}  // namespace
+
 std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
-  const std::vector<const RunSummary*> shown = tabled_runs(runs);
+  constexpr std::size_t kVeryLong = 1000;
+  std::vector<const RunSummary*> shown = tabled_runs(runs);
+  const std::size_t all = passes_of(shown);
+  if (all > kVeryLong) shown = headline_runs(runs);
   Section section{"passes", with_machines("Every pass", shown), {}};
   section.blocks.push_back(
       Paragraph{"One kernel launch a row. A reduction (atomic add) counts as written at SM<->L2. DRAM bytes "
@@ -114,8 +125,8 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
                {"useful", true},
                {"SM<->L2 read", true},
                {"SM<->L2 written", true},
-               {"compulsory read", true},
-               {"compulsory written", true},
+               {"must read", true},
+               {"must write", true},
                {"DRAM read", true},
                {"DRAM written", true},
                {"hit rate", true}},
@@ -132,11 +143,18 @@ std::optional<Section> pass_section(const std::vector<RunSummary>& runs) {
     }
   }
   if (table.rows.empty()) return std::nullopt;
+  if (const std::size_t left_out = all - passes_of(shown); left_out > 0) {
+    table.caption = fmt::format(
+        "{} of {} passes are left out: they are points of sweeps, whose sums by direction stand with every "
+        "kernel.",
+        left_out, all);
+  }
   section.blocks.push_back(std::move(table));
   return section;
 }
 
-Section record_section(const std::vector<RunRecord>& records) {
+std::optional<Section> record_section(const std::vector<RunRecord>& records) {
+  if (records.empty()) return std::nullopt;
   Table table{"", {{"command"}, {"commit"}, {"when"}, {"machine"}, {"runs", true}}, {}};
   for (const RunRecord& record : records) {
     std::string commit = record.git.sha.substr(0, 12);
@@ -147,11 +165,12 @@ Section record_section(const std::vector<RunRecord>& records) {
     table.rows.push_back({fmt::format("`{}`", command_text(record.argv)), commit, record.when, where,
                           std::to_string(record.runs.size())});
   }
-  return {"records",
-          "Where the numbers come from",
-          {Paragraph{"Every figure and table above is a function of these records. A record is JSON; the "
-                     "commands write it with `--json FILE`."},
-           table}};
+  return Section{
+      "records",
+      "Where the numbers come from",
+      {Paragraph{"Every figure and table above is a function of these records. A record is JSON; the "
+                 "commands write it with `--json FILE`."},
+       table}};
 }
 
 namespace {
@@ -164,10 +183,10 @@ struct TensorGroup {
 const std::vector<TensorGroup>& tensor_groups() {
   using enum TensorName;
   static const std::vector<TensorGroup> groups = {
-      {{"K, V", Color::blue}, {k, v}},
-      {{"Q, O, dO", Color::sky}, {q, out, dout}},
-      {{"dQ, dK, dV", Color::green}, {dq, dk, dv}},
-      {{"fp32 sums of O, dQ, dK, dV", Color::vermilion}, {out_accum, dq_accum, dk_accum, dv_accum}},
+      {{"K, V", Color::teal}, {k, v}},
+      {{"Q, O, dO", Color::amber}, {q, out, dout}},
+      {{"dQ, dK, dV", Color::olive}, {dq, dk, dv}},
+      {{"fp32 sums of O, dQ, dK, dV", Color::brown}, {out_accum, dq_accum, dk_accum, dv_accum}},
       {{"S, P, dP, dS", Color::grey}, {scores, probs, dprobs, dscores}},
       {{"LSE, delta, m, l", Color::ink}, {lse, delta, row_max, row_sum}},
   };

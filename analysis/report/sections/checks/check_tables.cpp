@@ -126,11 +126,12 @@ std::optional<Finding> error_verdict(const std::vector<RunRecord>& records) {
   }
   return Finding{
       "Are the kernels right?",
-      failed == 0 ? fmt::format("all {}", cases) : fmt::format("{} of {}", cases - failed, cases),
+      {{{{failed == 0 ? fmt::format("all {}", cases) : fmt::format("{} of {}", cases - failed, cases)}}}},
       fmt::format("**{}** cases of {} kernels lie within their bound around exact attention in fp64 ({}).",
                   failed == 0 ? "Yes. All" : fmt::format("No. {} of {}", cases - failed, cases),
                   kernels.size(), fmt::join(all.machines, ", ")),
-      failed == 0 ? Outcome::good : Outcome::bad, "errors"};
+      failed == 0 ? Outcome::good : Outcome::bad,
+      "errors"};
 }
 
 std::optional<Section> error_section(const std::vector<RunRecord>& records) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The explanation of somebody's kernels as a table, for the report and for the terminal.
+// The explanation of somebody's kernels as a table of the report.
 #pragma once
 
 #include "analysis/explain/explain_record.hpp"
@@ -9,8 +9,5 @@ namespace tilescope {
 
 /// A row a kernel: the program with its tile, the bytes of both sides with what is left over, the causes.
 Table explanation_table(const ExplainRecord& record);
-
-/// The same for a terminal: some lines a kernel.
-std::string explanation_text(const ExplainRecord& record);
 
 }  // namespace tilescope

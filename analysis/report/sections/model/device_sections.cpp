@@ -21,10 +21,10 @@ constexpr double kMebi = 1 << 20;
 constexpr struct {
   const char* access;
   Look look;
-} kLooks[] = {{kReadByAll, {.color = Color::blue, .marker = Marker::circle}},
-              {kReadByOne, {.color = Color::vermilion, .marker = Marker::square}},
-              {kReducedByOne, {.color = Color::green, .marker = Marker::triangle}},
-              {kReadByPartition, {.color = Color::purple, .marker = Marker::diamond, .dash = Dash::dashed}},
+} kLooks[] = {{kReadByAll, {.color = Color::teal, .marker = Marker::circle}},
+              {kReadByOne, {.color = Color::brown, .marker = Marker::square}},
+              {kReducedByOne, {.color = Color::olive, .marker = Marker::triangle}},
+              {kReadByPartition, {.color = Color::dark, .marker = Marker::diamond, .dash = Dash::dashed}},
               {kReadRandom, {.color = Color::amber, .marker = Marker::triangle_down, .dash = Dash::dashed}}};
 
 bool has(const CeilingsRecord& record, const std::string& access) {

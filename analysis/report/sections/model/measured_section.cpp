@@ -44,7 +44,8 @@ std::map<PassKey, std::vector<MeasuredPass>> by_pass(const std::vector<MeasuredP
 
 Table sm_l2_table(const std::vector<MeasuredPass>& passes) {
   Table table{
-      "Measured SM<->L2 bytes against the closed form: the least and the largest difference of any case. The "
+      "Measured SM<->L2 bytes against the closed form: the smallest and the largest difference of any case. "
+      "The "
       "last column is what a thread writes beyond the formula; one and the same figure in every case of a "
       "kernel is what a spilled register looks like.",
       {{"kernel"},
@@ -158,7 +159,8 @@ std::string more_on_within(const std::vector<MeasuredPass>& passes, bool launche
   text += ".";
   if (launches) {
     text +=
-        " A pass also counts as within where its simulated reads lie between the least and the largest reads "
+        " A pass also counts as within where its simulated reads lie between the smallest and the largest "
+        "reads "
         "of its launches; \"within by its median\" is without this rule. \"Launches differ\" counts the "
         "cases whose launches lie further apart than the tolerance, relative to their median.";
   }
@@ -213,8 +215,8 @@ std::vector<Deviation> sm_l2_deviations(const std::vector<MeasuredPass>& passes)
 Table dram_table(const std::vector<MeasuredPass>& passes, const std::vector<NoiseFloor>& noise_floor) {
   const bool launches = any_repeated(passes);
   Table table{
-      "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times its "
-      "compulsory reads; within: at most 5 % off where it fits, 15 % where it does not. Passes that read "
+      "Simulated against measured DRAM reads. A pass fits when the model gives at most 1.05 times the "
+      "reads that it must; within: at most 5 % off where it fits, 15 % where it does not. Passes that read "
       "every byte once are left out: any model is right about them. A case in several records counts once." +
           more_on_within(passes, launches, noise_floor) + more_on_random_pages(passes),
       {{"kernel"},

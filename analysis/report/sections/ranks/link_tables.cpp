@@ -29,7 +29,8 @@ struct LinkRoofs {
 };
 
 std::optional<LinkRoofs> link_roofs(const DistributedRecord& record, ElementType dtype) {
-  const std::optional<Machine> stated = machine_of_device(record.machine);
+  const std::optional<Machine> stated =
+      record.machine ? machine_of_device(record.machine->name) : std::nullopt;
   if (!stated) return std::nullopt;
   const Machine machine = with_measured_ceilings(*stated);
   const std::optional<Ceiling> link = link_ceiling(machine);
@@ -45,10 +46,9 @@ std::vector<LinkSubject> link_subjects(const DistributedRecord& record) {
   if (record.transport != "copy-engine") return subjects;
   for (const DistributedRun& run : record.runs) {
     for (const DistributedPass& pass : run.passes) {
-      if (!pass.time_s || !pass.flops_per_second_a_gpu || pass.link.empty()) continue;
-      double sent = 0;
-      for (const LinkRecord& gpu : pass.link) sent = std::max(sent, gpu.sent_bytes);
-      if (sent <= 0) continue;
+      const GpuRecord* const busiest = pass.busiest();
+      const double sent = busiest ? busiest->link.data.sent_bytes : 0;
+      if (!pass.time_s || !pass.flops_per_second_a_gpu || sent <= 0) continue;
       subjects.push_back({run.schedule, pass.name, run.problem.seqlen_k / run.gpus,
                           *pass.flops_per_second_a_gpu, *pass.flops_per_second_a_gpu * *pass.time_s / sent});
     }
@@ -137,19 +137,14 @@ std::optional<Figure> link_roofline_figure(const std::vector<DistributedRecord>&
     const auto roofs = link_roofs(record, record.runs.front().problem.dtype);
     if (!roofs) continue;
     std::map<std::pair<std::string, std::string>, LineSeries> lines;
-    std::map<std::string, std::size_t> seen;
-    constexpr Color kColors[] = {Color::blue,  Color::vermilion, Color::green,
-                                 Color::amber, Color::purple,    Color::sky};
     double most = 10 * roofs->peak / roofs->link;
     for (const LinkSubject& subject : subjects) {
-      const std::size_t number = seen.emplace(subject.schedule, seen.size()).first->second;
       const bool forward = subject.pass == "forward";
       LineSeries& line = lines[{subject.schedule, subject.pass}];
       line.title = subject.schedule + ", " + subject.pass;
-      line.look = {.color = kColors[number % std::size(kColors)],
-                   .marker = forward ? Marker::circle : Marker::square,
-                   .filled = forward,
-                   .dash = forward ? Dash::solid : Dash::dashed};
+      line.look = look_of(subject.schedule);
+      line.look.filled = forward;
+      line.look.dash = forward ? Dash::solid : Dash::dashed;
       line.points.push_back({subject.intensity, subject.flops_per_second});
       most = std::max(most, 2 * subject.intensity);
     }
@@ -193,7 +188,7 @@ PredictedSchedules predicted_schedules(const std::vector<DistributedRecord>& rec
   PredictedSchedules found;
   for_each_ranked_pass(records, [&](const auto&, const auto& run, const auto& pass) {
     constexpr std::int64_t kMostGpus = 4;  // more are the scaling table's
-    if (pass.predicted_lost_s.empty() || !pass.predicted_efficiency || run.gpus > kMostGpus) return;
+    if (!pass.predicted || pass.predicted->lost_s.empty() || run.gpus > kMostGpus) return;
     const RankedPassKey key = ranked_key(run, pass);
     const SharedProblem problem{run.gpus, std::get<0>(key), std::get<2>(key), pass.name};
     const auto seen = measured.find(key);
@@ -236,7 +231,7 @@ Table predicted_schedules_table(const std::vector<DistributedRecord>& records) {
     std::vector<std::string> row = {std::to_string(std::get<2>(problem)), std::get<3>(problem)};
     for (const std::string& schedule : schedules) {
       const auto found = of.find(schedule);
-      row.push_back(found == of.end() ? "-" : share_text(*found->second.pass->predicted_efficiency));
+      row.push_back(found == of.end() ? "-" : share_text(found->second.pass->predicted->efficiency));
       if (found != of.end() && found->second.measured)
         row.back() += fmt::format(" ({})", share_text(*found->second.measured));
     }
@@ -258,17 +253,16 @@ Table lost_time_table(const std::vector<DistributedRecord>& records) {
   std::string title;
   for (const auto& [problem, of] : predicted_schedules(records)) {
     const auto& [schedule, best] = *std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) {
-      return *a.second.pass->predicted_efficiency < *b.second.pass->predicted_efficiency;
+      return a.second.pass->predicted->efficiency < b.second.pass->predicted->efficiency;
     });
     add_title(table, problem, title);
+    const PredictedTimes& predicted = *best.pass->predicted;
     std::vector<std::string> row = {std::to_string(std::get<2>(problem)), std::get<3>(problem), schedule,
-                                    share_text(*best.pass->predicted_efficiency),
+                                    share_text(predicted.efficiency),
                                     best.measured ? share_text(*best.measured) : "-"};
     for (const auto& cause : kCauses) {
-      const auto lost = best.pass->predicted_lost_s.find(cause.cause);
-      row.push_back(lost == best.pass->predicted_lost_s.end()
-                        ? "-"
-                        : share_text(lost->second / *best.pass->predicted_s));
+      const auto lost = predicted.lost_s.find(cause.cause);
+      row.push_back(lost == predicted.lost_s.end() ? "-" : share_text(lost->second / predicted.time_s));
     }
     table.rows.push_back(row);
   }

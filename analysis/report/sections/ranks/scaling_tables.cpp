@@ -26,7 +26,7 @@ using ScalingPoints = std::map<std::pair<std::string, std::int64_t>,
 ScalingPoints scaling_points(const std::vector<DistributedRecord>& records) {
   ScalingPoints points;
   for (const DistributedRecord& record : records) {
-    if (!record.link_bytes_per_second) continue;
+    if (!record.machine || !record.machine->link_bytes_per_second) continue;
     std::set<std::int64_t> gpus;
     for (const DistributedRun& run : record.runs) gpus.insert(run.gpus);
     if (gpus.size() < 3) continue;
@@ -35,7 +35,7 @@ ScalingPoints scaling_points(const std::vector<DistributedRecord>& records) {
           points[{ranked_shape(run.problem), run.problem.seqlen_k}][{run.schedule, run.gpus}];
       point.run = &run;
       for (const DistributedPass& pass : run.passes) {
-        if (pass.predicted_efficiency) point.passes[{*record.link_bytes_per_second, pass.name}] = &pass;
+        if (pass.predicted) point.passes[{*record.machine->link_bytes_per_second, pass.name}] = &pass;
       }
     }
   }
@@ -60,6 +60,11 @@ const DistributedPass* pass_at(const ScalingPoint& point, double rate, const cha
   return found == point.passes.end() ? nullptr : found->second;
 }
 
+double predicted_memory_bytes(const GpuRecord& gpu) {
+  return static_cast<double>(gpu.operand_bytes.value_or(0) + gpu.received_buffer_bytes.value_or(0) +
+                             gpu.state_bytes.value_or(0));
+}
+
 }  // namespace
 
 Table scaling_table(const std::vector<DistributedRecord>& records) {
@@ -81,15 +86,15 @@ Table scaling_table(const std::vector<DistributedRecord>& records) {
     for (const auto& [key, point] : of) {
       const DistributedPass* forward = nullptr;
       for (const double rate : rates) forward = forward ? forward : pass_at(point, rate, "forward");
+      const GpuRecord* const busiest = forward ? forward->busiest() : nullptr;
       std::vector<std::string> row = {
           key.first, std::to_string(key.second), std::to_string(problem.second / key.second),
-          forward && !forward->link.empty() ? format_bytes(forward->link[forward->busiest()].sent_bytes)
-                                            : "-",
-          forward && forward->memory_bytes ? format_bytes(*forward->memory_bytes) : "-"};
+          busiest ? format_bytes(busiest->link.data.sent_bytes) : "-",
+          busiest && busiest->operand_bytes ? format_bytes(predicted_memory_bytes(*busiest)) : "-"};
       for (const double rate : rates) {
         for (const char* const name : {"forward", "backward"}) {
           const DistributedPass* const pass = pass_at(point, rate, name);
-          row.push_back(pass ? share_text(*pass->predicted_efficiency) : "-");
+          row.push_back(pass ? share_text(pass->predicted->efficiency) : "-");
         }
       }
       table.rows.push_back(row);
@@ -111,13 +116,13 @@ std::optional<Figure> scaling_figure(const std::vector<DistributedRecord>& recor
         const DistributedPass* const pass = pass_at(point, rate, "forward");
         if (pass != nullptr)
           lines[key.first].points.push_back(
-              {static_cast<double>(key.second), 100 * *pass->predicted_efficiency});
+              {static_cast<double>(key.second), 100 * pass->predicted->efficiency});
       }
       LineChart chart;
-      KernelLooks looks;
+      FigureLooks looks;
       for (auto& [schedule, line] : lines) {
-        line.title = schedule;
-        line.look = looks.take(std::nullopt, schedule);
+        line.title = line.label = schedule;
+        line.look = looks.take(schedule);
         chart.series.push_back(line);
       }
       chart.x = doubling_axis("GPUs", {marks.begin(), marks.end()},

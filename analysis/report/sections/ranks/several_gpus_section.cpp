@@ -17,13 +17,12 @@ namespace {
 
 std::string time_text(const std::optional<double>& time) { return time ? format_seconds(*time) : "-"; }
 
-LinkRecord most_link_bytes(const std::vector<LinkRecord>& gpus) {
-  LinkRecord most;
-  for (const LinkRecord& gpu : gpus) {
-    most.sent_bytes = std::max(most.sent_bytes, gpu.sent_bytes);
-    most.received_bytes = std::max(most.received_bytes, gpu.received_bytes);
-  }
-  return most;
+/// Of the GPU that sends most, by closed form or as counted with protocol or without; "-" where none says it.
+template <typename Sent>
+std::string most_sent(const DistributedPass& pass, Sent&& sent) {
+  std::optional<double> most;
+  for (const GpuRecord& gpu : pass.gpus) most = std::max<std::optional<double>>(most, sent(gpu));
+  return most ? format_bytes(*most) : "-";
 }
 
 /// The largest difference of any GPU, sent or received. [share of what must move]
@@ -33,9 +32,10 @@ double link_difference(const DistributedPass& pass) {
     const double difference = formula > 0 ? (seen - formula) / formula : 0;
     if (std::abs(difference) > std::abs(worst)) worst = difference;
   };
-  for (std::size_t i = 0; i < pass.link_formula.size(); ++i) {
-    consider(pass.link[i].sent_bytes, pass.link_formula[i].sent_bytes);
-    consider(pass.link[i].received_bytes, pass.link_formula[i].received_bytes);
+  for (const GpuRecord& gpu : pass.gpus) {
+    if (!gpu.closed_form) continue;
+    consider(gpu.link.data.sent_bytes, gpu.closed_form->sent_bytes);
+    consider(gpu.link.data.received_bytes, gpu.closed_form->received_bytes);
   }
   return worst;
 }
@@ -54,17 +54,16 @@ Table link_table(const std::vector<DistributedRecord>& records) {
       {}};
   std::string problem;
   for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
-    if (pass.link_formula.empty()) return;
+    if (pass.gpus.empty() || !pass.gpus.front().closed_form) return;
     const std::string title = fmt::format("{} GPUs, {}, {} tokens a GPU", run.gpus, ranked_shape(run.problem),
                                           run.problem.seqlen_k / run.gpus);
     if (title != problem) table.rows.push_back({problem = title});
-    table.rows.push_back({run.schedule, pass.name, record.transport,
-                          format_bytes(most_link_bytes(pass.link_formula).sent_bytes),
-                          format_bytes(most_link_bytes(pass.link).sent_bytes),
-                          fmt::format("{:+.4f} %", 100 * link_difference(pass)),
-                          pass.link_with_protocol.empty()
-                              ? "-"
-                              : format_bytes(most_link_bytes(pass.link_with_protocol).sent_bytes)});
+    table.rows.push_back(
+        {run.schedule, pass.name, record.transport,
+         most_sent(pass, [](const GpuRecord& gpu) { return gpu.closed_form->sent_bytes; }),
+         most_sent(pass, [](const GpuRecord& gpu) { return gpu.link.data.sent_bytes; }),
+         fmt::format("{:+.4f} %", 100 * link_difference(pass)),
+         most_sent(pass, [](const GpuRecord& gpu) { return gpu.link.sent_with_protocol_bytes; })});
   });
   return table;
 }
@@ -106,8 +105,8 @@ Table rank_time_table(const std::vector<DistributedRecord>& records) {
   // The earliest of several predictions, which is older than the measurement.
   std::map<RankedPassKey, std::pair<std::string, double>> predicted;
   for_each_ranked_pass(records, [&](const auto& record, const auto& run, const auto& pass) {
-    if (!pass.predicted_efficiency) return;
-    const std::pair<std::string, double> found{record.when, *pass.predicted_efficiency};
+    if (!pass.predicted) return;
+    const std::pair<std::string, double> found{record.when, pass.predicted->efficiency};
     auto& earliest = predicted.try_emplace(ranked_key(run, pass), found).first->second;
     if (found.first < earliest.first) earliest = found;
   });
@@ -249,7 +248,7 @@ std::string ranks_judged(const std::vector<DistributedRecord>& records) {
       if (!run.passed) continue;
       ++judged;
       passed += *run.passed;
-      share = std::max(share, run.largest_error_share);
+      share = std::max(share, run.largest_error_share());
     }
   }
   return judged == 0 ? ""

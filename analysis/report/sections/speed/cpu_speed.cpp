@@ -42,12 +42,14 @@ std::optional<Finding> cpu_speed_verdict(const std::vector<RunSummary>& runs) {
   }
   if (!fastest) return std::nullopt;
   return Finding{
-      "How fast are they?", fmt::format("{:.0f} %", 100 * best),
+      "How fast are they?",
+      {{{{fmt::format("{:.0f} %", 100 * best), "of sgemm"}}}},
       fmt::format("`{}` reaches {:.0f} % of the rate of a single-precision matrix product on the same "
                   "threads: {}, {}, {}.",
                   fastest->run->kernel, 100 * best, problem_text(*fastest), to_string(fastest->direction),
                   machine_text(*fastest)),
-      Outcome::informational, "speed"};
+      Outcome::informational,
+      "speed"};
 }
 
 std::optional<Section> speed_section(const std::vector<RunSummary>& runs) {

@@ -150,7 +150,7 @@ constexpr std::int64_t kHeadDimOfFigures = 128;  // the commonest
 /// Rates against length for one head dimension and mask.
 std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim, bool causal) {
   LineChart chart;
-  KernelLooks looks;
+  FigureLooks looks;
   std::vector<std::int64_t> lengths;
   double highest = 0;
   for (const std::string& label : group.labels()) {
@@ -165,7 +165,8 @@ std::optional<Figure> rate_figure(const DeviceRuns& group, std::int64_t head_dim
       highest = std::max(highest, line.points.back().y);
     }
     if (line.points.size() < 3) continue;
-    line.look = looks.take(algorithm);
+    line.look = looks.take(label, algorithm);
+    line.label = short_name(label);
     chart.series.push_back(std::move(line));
   }
   if (chart.series.size() < 2) return std::nullopt;
@@ -284,36 +285,44 @@ AgainstPeers against_fastest_peer(const DeviceRuns& group) {
   return result;
 }
 
+constexpr double kNearlyAsFast = 0.9;
+Outcome outcome_of(double ratio) { return ratio >= kNearlyAsFast ? Outcome::good : Outcome::mixed; }
+
 }  // namespace
 
 std::optional<Finding> speed_verdict(const std::vector<RunSummary>& runs) {
   double slowest = 0, worst_of_all = HUGE_VAL;
-  std::vector<std::string> ratios, passes;
+  int problems = 0;
+  FindingLine ratios;
+  std::vector<std::string> worsts;
   std::string device;
   for (const DeviceRuns& group : runs_beside_peers(runs)) {
     const auto [ratio, worst, count] = against_fastest_peer(group);
     if (count == 0) continue;
-    slowest = ratios.empty() ? ratio : std::min(slowest, ratio);
+    slowest = ratios.amounts.empty() ? ratio : std::min(slowest, ratio);
     worst_of_all = std::min(worst_of_all, worst);
-    ratios.push_back(
-        fmt::format("{} {}", format_ratio(ratio), group.direction == Direction::forward ? "fwd" : "bwd"));
-    passes.push_back(fmt::format("{} {} over {} problems, {} at worst", format_ratio(ratio),
-                                 to_string(group.direction), count, format_ratio(worst)));
+    ratios.amounts.push_back(
+        {format_ratio(ratio), std::string(to_string(group.direction)), outcome_of(ratio)});
+    worsts.push_back(fmt::format("{} {}", format_ratio(worst), to_string(group.direction)));
+    problems = std::max(problems, count);
     device = group.record->machine.name.value_or("unknown device");
   }
-  if (ratios.empty()) return cpu_speed_verdict(runs);
+  if (ratios.amounts.empty()) return cpu_speed_verdict(runs);
   constexpr double kLevel = 0.95;  // of a problem: what two runs of one kernel may differ by
-  const char* verdict = slowest >= 1     ? worst_of_all >= 1        ? "Faster."
-                                           : worst_of_all >= kLevel ? "Faster on the mean, level at worst."
-                                                                    : "Faster on the mean, not everywhere."
-                        : slowest >= 0.9 ? "Nearly as fast."
-                                         : "Slower.";
+  const char* verdict = slowest >= 1               ? worst_of_all >= 1        ? "Faster."
+                                                     : worst_of_all >= kLevel ? "Faster on the mean, level at worst."
+                                                                              : "Faster on the mean, not everywhere."
+                        : slowest >= kNearlyAsFast ? "Nearly as fast."
+                                                   : "Slower.";
   return Finding{
-      "How fast are they?", fmt::to_string(fmt::join(ratios, ", ")),
-      fmt::format("**{}** Our fastest kernel's rate over that of the fastest library beside it, geometric "
-                  "means: {} ({}).",
-                  verdict, fmt::join(passes, "; "), device),
-      slowest >= 0.9 ? Outcome::good : Outcome::mixed, "device-speed"};
+      "How fast are they?",
+      {ratios},
+      fmt::format(
+          "**{}** The rate of our fastest kernel over that of the fastest library, geometric means over "
+          "{} problems ({}). At worst it is {}.",
+          verdict, problems, device, fmt::join(worsts, ", ")),
+      outcome_of(slowest),
+      "device-speed"};
 }
 
 }  // namespace tilescope

@@ -24,15 +24,6 @@ std::optional<Machine> machine_behind(const RunSummary& run) {
 
 }  // namespace
 
-std::optional<Machine> machine_of_device(const std::string& device) {
-  for (const std::string& name : machine_names()) {
-    if (name.ends_with(kMeasuredSuffix)) continue;
-    Machine machine = load_machine(name);
-    if (machine.title.starts_with(device)) return machine;
-  }
-  return std::nullopt;
-}
-
 std::optional<RunCeilings> run_ceilings(const RunSummary& run) {
   const std::optional<Machine> machine = machine_behind(run);
   if (!machine) return std::nullopt;
@@ -62,7 +53,7 @@ std::optional<RooflineSubject> roofline_subject(const RunSummary& run, const Run
                           ""};
   subject.work.sm_l2_bytes = total(run.measured_sm_l2 ? run.measured_sm_l2 : run.closed_form);
   subject.work.dram_bytes = total(run.measured_dram ? run.measured_dram : run.simulated_dram);
-  const Roofline reach = roofline(subject.work, firmest(ceilings.stated, ceilings.measured));
+  const Roofline reach = roofline(subject.work, best_documented(ceilings.stated, ceilings.measured));
   subject.limit = reach.limit;
   subject.seconds = run.median_seconds.value_or(reach.least_seconds.value_or(0));
   if (subject.seconds <= 0) return std::nullopt;
@@ -108,7 +99,7 @@ std::vector<Roof> roofs_of(const RunCeilings& ceilings, CeilingKind level, doubl
     for (const Ceiling* ceiling : drawn(ceilings, kind)) {
       slanted.push_back({fmt::format("{} {}/s", name, format_bytes(ceiling->per_second)),
                          level_of(!ceiling->measured), ceiling->per_second, !ceiling->measured, false,
-                         kind == CeilingKind::dram ? Color::amber : Color::purple});
+                         kind == CeilingKind::dram ? Color::brown : Color::teal});
     }
   }
   std::stable_sort(slanted.begin(), slanted.end(),
@@ -137,12 +128,13 @@ std::vector<std::string> boundary_names(const Subjects& subjects) {
   const char* how = measured == 0                 ? "simulated"
                     : measured == subjects.size() ? "measured"
                                                   : "measured or simulated";
-  return {"at SM<->L2", fmt::format("at DRAM, {}", how), "compulsory traffic"};
+  return {"at SM<->L2", fmt::format("at DRAM, {}", how), "at what must move"};
 }
 
 /// @param work the kernel's amount of what the axes count
 template <typename Work>
-RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, KernelLooks& looks, Work work) {
+RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Work work) {
+  FigureLooks looks;
   std::vector<const RunSummary*> runs;
   for (const RooflineSubject& subject : subjects) runs.push_back(subject.run);
   RooflineChart chart;
@@ -152,7 +144,7 @@ RooflineChart chart_of(const Subjects& subjects, std::vector<Roof> roofs, Kernel
     const double amount = work(subject);
     const double compulsory = static_cast<double>(subject.run->compulsory.total());
     chart.kernels.push_back({title_in(runs, *subject.run),
-                             looks.take(subject.run->algorithm, subject.run->label),
+                             looks.take(subject.run->label, subject.run->algorithm),
                              amount / subject.seconds,
                              {subject.intensity(amount, CeilingKind::sm_l2),
                               subject.intensity(amount, CeilingKind::dram), amount / compulsory}});
@@ -176,13 +168,13 @@ Figure named_figure(const char* name, const char* title, const Subjects& subject
 
 std::string flops_rate(double value) { return format_flops(value) + "/s"; }
 
-Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, KernelLooks& looks) {
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings) {
   Figure figure = named_figure("roofline", "Roofline", subjects, ceilings);
   figure.caption =
       "Higher is faster, further right the same work with fewer bytes; a bar that touches a roof is limited "
       "by it.";
   RooflineChart chart =
-      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate), looks,
+      chart_of(subjects, roofs_of(ceilings, CeilingKind::peak, 1, flops_rate),
                [](const RooflineSubject& subject) { return static_cast<double>(subject.work.flops); });
   chart.x_label = "Operational intensity (FLOP per byte at the boundary)";
   chart.y_label = "Useful FLOP per second";
@@ -198,7 +190,7 @@ Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, Ke
   return figure;
 }
 
-std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, KernelLooks& looks) {
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings) {
   std::erase_if(subjects, [](const RooflineSubject& subject) { return subject.work.exponentials == 0; });
   std::vector<Roof> roofs =
       roofs_of(ceilings, CeilingKind::exponentials, 1.0 / kThreadsPerWarp, instruction_rate);
@@ -207,7 +199,7 @@ std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& c
   figure.caption =
       "The work is exponentials alone, under the rate at which the SMs compute them; a bar far below every "
       "roof is limited by something else.";
-  RooflineChart chart = chart_of(subjects, std::move(roofs), looks, [](const RooflineSubject& subject) {
+  RooflineChart chart = chart_of(subjects, std::move(roofs), [](const RooflineSubject& subject) {
     return static_cast<double>(subject.work.exponentials) / kThreadsPerWarp;
   });
   chart.x_label = "Exponentials (warp instructions) per byte at the boundary";

@@ -20,10 +20,6 @@ struct RunCeilings {
   std::vector<Ceiling> stated, measured;
 };
 
-/// The shipped machine whose title begins with the device's name: "NVIDIA H200" is "NVIDIA H200 SXM, 141 GB".
-/// Its figures are those of its makers, not measured ones.
-std::optional<Machine> machine_of_device(const std::string& device);
-
 /// Nothing for a run on an unknown machine. The machine is the one that was simulated, or else the one that
 /// was measured.
 std::optional<RunCeilings> run_ceilings(const RunSummary& run);
@@ -52,13 +48,12 @@ using Subjects = std::vector<RooflineSubject>;
 std::string flops_rate(double flops_per_second);
 
 /// The hierarchical roofline of runs of one problem and direction: a bar a kernel, a point a boundary, arrows
-/// from standard to flash2. One panel. @param looks one for all figures, so that a kernel looks the same in
-/// each
-Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings, KernelLooks& looks);
+/// from standard to flash2. One panel.
+Figure roofline_figure(const Subjects& subjects, const RunCeilings& ceilings);
 
 /// The same for the exponentials of a softmax, in instructions of a warp, under the ceiling of the unit that
 /// computes them; runs without exponentials are left out. Nothing where none is left, or the ceiling is not
 /// known.
-std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings, KernelLooks& looks);
+std::optional<Figure> instruction_figure(Subjects subjects, const RunCeilings& ceilings);
 
 }  // namespace tilescope

@@ -90,7 +90,7 @@ std::vector<Group> groups_of(const std::vector<std::vector<const RunSummary*>>& 
 Table empty_limit_table(const std::vector<Ceiling>& ceilings) {
   Table table{
       "",
-      {{"pass"}, {"kernel"}, {"FLOP/B SM<->L2", true}, {"DRAM", true}, {"compulsory", true}, {"rate", true}},
+      {{"pass"}, {"kernel"}, {"FLOP/B SM<->L2", true}, {"DRAM", true}, {"must move", true}, {"rate", true}},
       {}};
   for (const Ceiling& ceiling : ceilings) table.columns.push_back({column_name(ceiling.kind), true});
   table.columns.push_back({"limit"});
@@ -146,12 +146,12 @@ Subjects run_alike(const Subjects& subjects) {
   return alike;
 }
 
-void add_figures(Section& section, const Group& group, KernelLooks& looks) {
+void add_figures(Section& section, const Group& group) {
   for (const Subjects* side : {&group.forward, &group.backward}) {
     if (side->empty()) continue;
     const Subjects subjects = run_alike(*side);
-    add_to_figure(section, roofline_figure(subjects, group.ceilings, looks));
-    if (auto figure = instruction_figure(subjects, group.ceilings, looks)) {
+    add_to_figure(section, roofline_figure(subjects, group.ceilings));
+    if (auto figure = instruction_figure(subjects, group.ceilings)) {
       add_to_figure(section, std::move(*figure));
     }
   }
@@ -161,7 +161,7 @@ void add_figures(Section& section, const Group& group, KernelLooks& looks) {
 void add_tables(Section& section, const std::vector<Group>& groups) {
   std::vector<std::pair<std::string, Table>> tables;  // by machine and peak
   for (const Group& group : groups) {
-    const std::vector<Ceiling> ceilings = firmest(group.ceilings.stated, group.ceilings.measured);
+    const std::vector<Ceiling> ceilings = best_documented(group.ceilings.stated, group.ceilings.measured);
     const std::string key = group.ceilings.machine_title + ceilings.front().name;
     auto place =
         std::find_if(tables.begin(), tables.end(), [&key](const auto& entry) { return entry.first == key; });
@@ -185,15 +185,14 @@ std::optional<Section> roofline_section(const std::vector<RunSummary>& runs) {
       Paragraph{"Useful FLOP are 2 products forward and 5 backward over the visible (query, key) pairs, "
                 "however many a kernel executes; exponentials are one for each visible pair and pass that "
                 "computes P from the scores. A kernel is a horizontal bar: filled marker, its intensity "
-                "at SM<->L2; open marker, at DRAM; cross, what compulsory traffic would give. The gap "
+                "at SM<->L2; open marker, at DRAM; cross, at what must move. The gap "
                 "between the first two is reuse in the L2. A bar stands at the measured rate or, where no "
                 "time was measured, at the rate that the ceilings allow: the ceiling that it touches is its "
                 "limit. Arrows lead from standard to flash2 at both boundaries. Dashed ceilings come from "
                 "datasheets and the literature, solid ones were measured. The tables name the ceiling that "
                 "takes a kernel's work longest, and the share of each that the kernel reaches."});
-  KernelLooks looks;
   for (const Group& group : groups_of(most_representative(group_by_problem(drawn_runs(runs)), kMostDrawn)))
-    add_figures(section, group, looks);
+    add_figures(section, group);
   const std::vector<Group> groups = groups_of(group_by_problem(tabled_runs(runs)));
   add_tables(section, groups);
   std::vector<std::string> machines;

@@ -20,7 +20,7 @@ struct Flash3BackwardArguments {
   unsigned flag_batch_stride = 0, flag_head_stride = 0, flag_tile_stride = 0;  // [16 bytes]
   const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements
   const float* delta = nullptr;  // likewise
-  std::int64_t statistic_batch_stride = 0, statistic_head_stride = 0;
+  std::int64_t lse_batch_stride = 0, lse_head_stride = 0;
   Grid grid;  // kv tiles of batch x key/value heads
   Scan scan = Scan::ascending;
   VisibleBand band;

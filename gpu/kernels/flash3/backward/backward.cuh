@@ -7,82 +7,7 @@
 // engine's additions, which a warp asks for that computes nothing. Source: FlashAttention-3,
 // arXiv:2407.08608, section B.1; FlashAttention-2, arXiv:2307.08691, Algorithm 2.
 //
-// On an H200 (fp16, 16,384 tokens of hidden size 2048, this pass alone; TFLOP/s at 512, 2048, 8192 keys; the
-// whole of cuDNN 9.19's backward beside it: head_dim 64 242, 391, 451; 128 292, 475, 561; 256 210, 333, 367):
-//   full                                     64             96             128            192            256
-//   warps send their own dQ            345 425 467   337 418 458   395 484 532   281 326 348   294 349 364
-//   a warp of the loading ones does    389 531 576   385 502 545   451 587 626   306 362 391   310 364 379
-//   dV of columns before dS                                                      313 376 409   317 376 393
-//   dQ before dV, three Q buffers                    420 524 555   481 604 642
-//   three Q buffers, one of P and dS                                             339 410 431
-//   (another day)                                                  441 586 623   332 408 430   324 391 412
-//   boxes of dQ without a buffer go later                                        350 430 452   356 441 466
-// dQ a step behind, the whole backward pass in us (before): head_dim 64 full at 1024, 2048, 16384 keys 841,
-// 1430, 10549 (845, 1430, 10890), causal at 16384 5269 (5361); 128 full at 1024, 2048, 8192 738, 1279, 4703
-// (747, 1301, 5076), causal at 2048, 8192 769, 2364 (775, 2406). In cycles 4.3 % less at 128, 3.4 % at 64:
-// the clock takes some of it back, since power bounds these. Nobody waits at a barrier then, and nothing
-// spills at 64. One arrival a warp instead of one a lane, LSE and delta apart: 64 1.7 % fewer cycles at
-// 16384, 128 none; LSE and delta asked for together: 128 1 %.
-//
-// A CTA at 1024 keys (128, 16 steps) took 73,000 cycles: 1100 until it asks for K, 2500 until K and V are
-// there, 3300 from the last product until dK and dV have left, 540 until the next one begins.
-//
-// Short rows (causal, microseconds of this pass at 512 keys, head_dim 64, 128, 256):
-//   sections of heads as large as the forward pass's        380 315 565
-//   one head after the other (shapes.hpp)                   318 256 331
-//   CTAs that stay, where K and V wait for dK and dV        301 255 326   (head_dim 64 alone has it)
-//   dK and dV leave through dS, K and V come meanwhile      286
-//   dK through dS, dV through dQ's boxes                        253       (271 without; full 346 of 389)
-// A kv tile of head_dim 64 has 2.5 steps of 2.4 us there, and cost 4.3 us besides.
-//
-// Who is first to a q tile stores its dQ, and delta clears none (DqStart, flash3_stores_in_order()): of the
-// whole backward pass 9 to 12 % at 512 keys of head_dim 64, 1 to 7 % at 128, 2 to 4 % of long causal rows.
-//
-// head_dim 256 by roles: roles.cuh.
-// Ordered, heads in sections and q tiles walked down: head_dim 128 605 full and 566 causal at 8192 keys, of
-// 642 and 604. As long as warps told others of their own sums within a step, it was 352 of 528. What a step
-// of head_dim 128 (2560 cycles of the tensor cores) cost without one of its parts told where to look: 5085
-// cycles whole, 4591 without loads, 5237 without exponentials, 5099 without the barrier, 4331 with dQ put in
-// shared memory but not sent, 3475 without either. So a warp that computes nothing sends it, for 64 queries
-// at once, and lanes put dQ where no two meet in a bank.
-//
-// Tried and left out (against the version of its time, 8192 keys, full):
-// - CTAs that stay with dQ behind: 128 at 2048 keys causal 1091 us of 769, full at 1024 751 of 738; 64 at 512
-//   causal 437 of 414 without
-// - the second warpgroup half a step after the first, with dQ behind: 128 4773 us of 4703, 64 within 1 %
-// - q tiles of 80 (128, with dQ transposed and one box a warpgroup): 4646 us of 5076, but 749 of 747 at 1024;
-//   with dQ behind it spills, 4814 of 4703
-// - the next CTA's K, V, first Q and dO brought to L2 early: within 0.5 %
-// - K, first Q, V, dO in this order, V waited for before the first dP: 128 1292 us of 1267 at 2048, 64 none
-// - dQ added from registers (red.global.add.v4.f32, which spares 32 KiB of shared memory): 64 469 of 485, 128
-//   526 of 528, 256 364 of 370
-// - the next tile's S behind this one's dK: 64 430 of 467, 128 485 of 532; with a third Q buffer 515 of 532
-// - dV before dS, dK then from shared memory: 64 461 of 467, 128 518 of 532; later 607 of 626
-// - one buffer of dS, two barriers a step: 64 458 of 485, 128 513 of 528, 256 360 of 370; 128 with a third dO
-//   buffer instead 609 of 642
-// - dQ before dV: 64 560 of 576, 192 385 of 391, 256 338 of 379
-// - dQ handed over by 32 columns: 64 521 of 576
-// - CTAs that stay at 256: 329 us of 331 at 512 keys causal; anywhere 2 to 4 % slower at 8192, since the walk
-//   over kv tiles takes registers
-// - one box of dQ later: 256 440 of 466, 128 613 of 623; three: 256 464 of 466; half of dQ added from
-//   registers: 256 331 of 412
-// - dQ of the tile before behind dP, which would fill the wait for dS: registers do not do at 64, 128 and 256
-//   (C7512)
-// - the three passes on a part of the batch after the other, so that dQ's sums stay in L2 (us of all, 128,
-//   512 keys causal): whole 393, halves 419, quarters 479; with delta of the next part beside: 406, 447
-// - dQ rounded in this pass: the first kv tile of a q tile stores its dQ, so that nobody zeroes, and the last
-//   one has a warp of the loading ones round the sum. The whole backward at 512, 2048, 8192 keys, us: 64
-//   1015, 1814, 6189 (526, 1398, 4883 without), 128 1034, 1821, 6423 (470, 1289, 4526), although delta and
-//   convert take a quarter of it at 512: a tile counts only once its additions are in memory, and who sends
-//   waits for that, tile after tile. One sender for both warpgroups by itself: 1 %
-// - whichever kv tile comes first to a q tile claims it and stores its dQ, where CTAs do not stay: who is in
-//   front changes from tile to tile, and each time all wait for its answer, its store and its word. us at
-//   2048, 8192 keys: 64 causal 862, 2540 (895, 2727 where the word is looked at before), 128 783, 2447 (822,
-//   2579), 256 962, 3362; cleared 872, 2543, 756, 2289, 899, 2795; stored in order 853, 2518, 736, 2293, 930,
-//   3122
-// - LSE and delta given back at named barriers: racecheck sees no order in them
-// - K waited for before the first S, V before the first dP: 256 394 of 423 (the same instructions, in another
-//   rhythm: what stood here before, one barrier for both, had 391), 192 354 of 366; others within 1 %
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
 #include "gpu/kernels/flash3/backward/arguments.cuh"
@@ -147,10 +72,10 @@ __device__ __forceinline__ void log_visible(const TileLogEntry& entry, TileField
   entry.add(field, sum);
 }
 
-/// The same number, in a register that no product has written. ptxas takes a plain copy for the product's own
-/// register, and lets whoever reads it wait for all products in flight.
+/// The same number, in a register that no WGMMA has written. ptxas takes a plain copy for the WGMMA's own
+/// register, and lets whoever reads it wait for all WGMMAs in flight.
 /// @param zero  0, which the compiler must not know
-__device__ __forceinline__ float away_from_products(float x, std::uint32_t zero) {
+__device__ __forceinline__ float away_from_wgmma(float x, std::uint32_t zero) {
   return __uint_as_float(__float_as_uint(x) | zero);
 }
 
@@ -168,7 +93,7 @@ __device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPair
 
 /// A warpgroup that computes; Flash3Split says what is its own.
 /// @tparam kCols, kDqCols  of dK and dV, and of dQ, that it computes
-template <sm90::ProductType kType, Flash3BackwardShape kShape, int kCols, int kDqCols, bool kObserved>
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kCols, int kDqCols, bool kObserved>
 __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& args,
                                                  Flash3BackwardShared<kShape> shared,
                                                  const unsigned char* bytes, int group, int thread) {
@@ -176,7 +101,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   constexpr int kBlockM = kShape.tile.block_m, kBlockN = kShape.tile.block_n;
   constexpr int kScoreQueries = kShape.score_queries(), kScores = kScoreQueries / 2;
   constexpr bool kByColumns = kShape.by_columns();
-  static_assert(!kShape.dq_behind || (!kByColumns && !kShape.stays && kShape.ds_stages == 2));
+  static_assert(!kShape.dq_behind || (!kByColumns && !kShape.persistent && kShape.ds_stages == 2));
   constexpr int kEveryone = 1;  // the named barrier of all computing warpgroups
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile(), kDsTile = kShape.ds_tile(),
                             kDqTile = kShape.dq_box();
@@ -227,7 +152,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       sm90::multiply<kScoreQueries, kType>(d, left.at(k_step(kKvTile, Major::k, i)),
                                            right.at(k_step(kQTile, Major::k, i)), i > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   // dV += P^T dO or dK += dS^T Q: this warpgroup's keys and columns
   const auto multiply_queries = [&](float(&d)[kCols / 2], const std::uint32_t* registers, std::uint32_t keys,
@@ -244,7 +169,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         sm90::multiply<kCols, kType, Major::mn>(d, registers + 4 * i, rows, true);
       }
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   // dQ = dS K: 64 queries and some columns, over all keys
   const auto multiply_keys = [&](float(&dq)[kDqCols / 2], std::uint32_t ds) {
@@ -255,13 +180,13 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       sm90::multiply<kDqCols, kType, Major::mn, Major::mn>(dq, left.at(k_step(kDsTile, Major::mn, i)),
                                                            right.at(k_step(kKvTile, Major::mn, i)), i > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   // The same of a dS that both warpgroups may have stored long ago.
   const auto multiply_stored_ds = [&](float(&dq)[kDqCols / 2],
                                       const sm90::RingPlace<kShape.ds_stages>& place) {
     sm90::wait(shared.ds_full(place.stage), place.full_parity(), "dS");
-    sm90::begin_products();
+    sm90::fence_wgmma();
     multiply_keys(dq, shared.ds(place.stage));
   };
   // A warp puts its 16 queries, a box of columns after the other, where another warp sends them from.
@@ -289,7 +214,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     }
     if constexpr (kTo == kBoxes) dq_round.advance();
   };
-  constexpr bool kDqLate = kBoxesNow < kBoxes, kLeaveByDq = kShape.stays && !kShape.leave_by_one_ds();
+  constexpr bool kDqLate = kBoxesNow < kBoxes, kLeaveByDq = kShape.persistent && !kShape.leave_by_one_ds();
   float late_dq[kDqLate ? (kBoxes - kBoxesNow) * kBoxNumbers : 1];
   const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
   const auto put_late_dq = [&] { put_dq.template operator()<kBoxesNow, kBoxes>(late_dq); };
@@ -320,10 +245,10 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       // load is the producer's part; compute: S and dP, P beside dP, then dS
       float scores[kScores], dprobs[kScores];
       sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
-      sm90::begin_products();
+      sm90::fence_wgmma();
       multiply_transposed(scores, shared.k(), shared.q(q.stage));
       sm90::wait(shared.dout_full(dout.stage), dout.full_parity(), "dO");
-      sm90::begin_products();
+      sm90::fence_wgmma();
       multiply_transposed(dprobs, shared.v(), shared.dout(dout.stage));
       if constexpr (kDqLate) {
         if (!first) put_late_dq();
@@ -332,7 +257,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       const auto next_q = q.next();
       const bool q_ready =
           tile == tiles || sm90::phase_was_over(shared.q_full(next_q.stage), next_q.full_parity());
-      sm90::wait_for_products<1>();
+      sm90::wait_for_wgmma<1>();
       const auto log_tile = [&](TileField field, const float(&values)[kScores], float factor) {
         const TileLogEntry entry(args.log, tile - 1, stream.batch, head, m_block, stream.n_block,
                                  item.index(), group == 0 && thread == 0);
@@ -368,10 +293,10 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       // A place where control flow meets: ptxas would move the wait for dP above the exponentials if the two
       // stood in one block.
       if (!q_ready) sm90::wait(shared.q_full(next_q.stage), next_q.full_parity(), "the next Q");
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       const auto begin_dv = [&] { multiply_queries(dv, probs, probs_tile, shared.dout(dout.stage)); };
       if constexpr (kByColumns) {
-        sm90::begin_products();
+        sm90::fence_wgmma();
         begin_dv();
       } else {
         sm90::pack_operands<kType>(scores, probs);
@@ -406,16 +331,17 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         sm90::wait(shared.ds_empty(this_ds.stage), this_ds.empty_parity(), "a free dS buffer");
         store_ds();
         arrive_as_warp(shared.ds_full(this_ds.stage));
-        // Of a first tile its own, for nothing: in a branch, the products would be serialised (C7512).
+        // A first tile multiplies its own dS, for nothing: in a branch, the WGMMAs would be serialised
+        // (C7512).
         multiply_stored_ds(dq, first ? this_ds : this_ds.before());
         begin_dv();
         multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
-        sm90::wait_for_products<2>();
+        sm90::wait_for_wgmma<2>();
         if (!first) {
           arrive_as_warp(shared.ds_empty(this_ds.before().stage));
           put_dq.template operator()<0, kBoxes>(dq);
         }
-        sm90::wait_for_products<1>();
+        sm90::wait_for_wgmma<1>();
         release_dout();
       } else {
         if constexpr (kShape.ds_stages == 1 && !kByColumns) sync_everyone();
@@ -425,33 +351,33 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         }
         store_ds();
         // After the next barrier the buffer through which dK and dV before left is written again.
-        if (kShape.stays && !kLeaveByDq && first && lane == 0) sm90::wait_for_store_reads<0>();
+        if (kShape.persistent && !kLeaveByDq && first && lane == 0) sm90::wait_for_store_reads<0>();
         constexpr bool kDvFirst = !kByColumns && !kShape.dq_first;
         if constexpr (kDvFirst) {
-          sm90::begin_products();
+          sm90::fence_wgmma();
           begin_dv();
         }
         sync_everyone();
-        if constexpr (!kDvFirst) sm90::begin_products();
+        if constexpr (!kDvFirst) sm90::fence_wgmma();
         multiply_keys(dq, ds_tile);
         if constexpr (kShape.dq_first) begin_dv();
         multiply_queries(dk, dscores, ds_tile, shared.q(q.stage));
-        sm90::wait_for_products<2>();
+        sm90::wait_for_wgmma<2>();
         if constexpr (!kShape.dq_first) {
           release_dout();
-          sm90::wait_for_products<1>();
+          sm90::wait_for_wgmma<1>();
         }
         put_dq.template operator()<0, kBoxesNow>(dq);
         if constexpr (kShape.dq_first) {
-          sm90::wait_for_products<1>();
+          sm90::wait_for_wgmma<1>();
           release_dout();
         }
       }
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       if constexpr (kDqLate) {
 #pragma unroll
         for (int i = 0; i < (kBoxes - kBoxesNow) * kBoxNumbers; ++i) {
-          late_dq[i] = away_from_products(dq[kBoxesNow * kBoxNumbers + i], zero);
+          late_dq[i] = away_from_wgmma(dq[kBoxesNow * kBoxNumbers + i], zero);
         }
       }
       arrive_as_lane(shared.q_empty(q.stage));
@@ -470,7 +396,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       if (tiles > 0) {
         float dq[kDqCols / 2];
         multiply_stored_ds(dq, ds.before());
-        sm90::wait_for_products<0>();
+        sm90::wait_for_wgmma<0>();
         put_dq.template operator()<0, kBoxes>(dq);
       }
     }
@@ -484,13 +410,13 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
       }
     }
     sync_everyone();
-    if (kShape.stays && lane == 0) sm90::arrive(shared.kv_empty());
+    if (kShape.persistent && lane == 0) sm90::arrive(shared.kv_empty());
     const std::uint32_t last_ds = shared.ds(kLeaveByDq ? 0 : ds.stage ^ 1);
-    const std::uint32_t dk_tile = kShape.stays ? last_ds : shared.k();
-    const std::uint32_t dv_tile = kLeaveByDq     ? shared.dq(0, 0)
-                                  : kShape.stays ? last_ds + kKvTile.bytes()
-                                                 : shared.v();
-    if (kShape.stays && tiles == 0) {  // those of the kv tile before may be there still
+    const std::uint32_t dk_tile = kShape.persistent ? last_ds : shared.k();
+    const std::uint32_t dv_tile = kLeaveByDq          ? shared.dq(0, 0)
+                                  : kShape.persistent ? last_ds + kKvTile.bytes()
+                                                      : shared.v();
+    if (kShape.persistent && tiles == 0) {  // those of the kv tile before may be there still
       if (lane == 0) sm90::wait_for_store_reads<0>();
       __syncwarp();
     }
@@ -513,23 +439,23 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
         }
       }
       sm90::commit_stores();
-      if (!kShape.stays) sm90::wait_for_store_reads<0>();
+      if (!kShape.persistent) sm90::wait_for_store_reads<0>();
     }
   });
-  if (kShape.stays && lane == 0) sm90::wait_for_store_reads<0>();
+  if (kShape.persistent && lane == 0) sm90::wait_for_store_reads<0>();
 }
 
-/// The same of Flash3Split::roles: roles.cuh.
-template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
-__device__ __forceinline__ void consume_by_roles(const Flash3BackwardArguments& args,
-                                                 Flash3BackwardShared<kShape> shared,
-                                                 const unsigned char* bytes, int group, int thread);
+/// The same of Flash3Split::specialised: specialised.cuh.
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_specialised(const Flash3BackwardArguments& args,
+                                                    Flash3BackwardShared<kShape> shared,
+                                                    const unsigned char* bytes, int group, int thread);
 
 }  // namespace detail
 
-/// CTA: one kv tile of one key/value head; Flash3BackwardShape::stays: one after the other. Grid: args.grid,
-/// or as many as run at once. Dynamic shared memory: Flash3BackwardLayout.
-template <sm90::ProductType kType, typename Choice, bool kObserved>
+/// CTA: one kv tile of one key/value head; Flash3BackwardShape::persistent: one after the other. Grid:
+/// args.grid, or as many as run at once. Dynamic shared memory: Flash3BackwardLayout.
+template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(),
                              1) void flash3_dkdvdq(const __grid_constant__ Flash3BackwardArguments args) {
   constexpr Flash3BackwardShape kShape = Choice::shape;
@@ -548,7 +474,7 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::init_barrier(shared.v_full(), 1);
     sm90::init_barrier(shared.kv_empty(), kShape.warps());
     for (int stage = 0; stage < kShape.q_stages; ++stage) {
-      sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and who brings the statistics
+      sm90::init_barrier(shared.q_full(stage), 1 + 32);  // the copies, and who brings LSE
       sm90::init_barrier(shared.q_empty(stage), 32 * kShape.warps());
     }
     for (int stage = 0; stage < kShape.dout_stages; ++stage) {
@@ -557,10 +483,10 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     }
     sm90::init_barrier(shared.everyone(), kShape.warps());
     for (int stage = 0; stage < kShape.ds_stages; ++stage) {
-      sm90::init_barrier(shared.ds_full(stage), kShape.by_roles() ? 4 : kShape.warps());  // who stores dS
+      sm90::init_barrier(shared.ds_full(stage), kShape.specialised() ? 4 : kShape.warps());  // who stores dS
       sm90::init_barrier(shared.ds_empty(stage), kShape.warps());
     }
-    if constexpr (kShape.by_roles()) {
+    if constexpr (kShape.specialised()) {
       sm90::init_barrier(shared.probs_full(), 128);
       sm90::init_barrier(shared.probs_empty(), 128);
     }
@@ -579,15 +505,16 @@ __global__ __launch_bounds__(Choice::shape.threads(),
     sm90::give_up_registers<kShape.producer_registers()>();
     const int warp = __shfl_sync(0xFFFFFFFFu, thread / 32, 0);
     if (thread == 0) detail::produce_tiles<kShape>(args, shared);
-    if (warp == 1) detail::produce_statistics<kShape>(args, shared, shared_bytes);
+    if (warp == 1) detail::produce_lse_and_delta<kShape>(args, shared, shared_bytes);
     if (thread == 64) detail::send_dq<kShape, 0>(args, shared);
     if (thread == 96) detail::send_dq<kShape, 1>(args, shared);
     if (thread == 127) watchdog.watch(kShape.threads() - 128);
   } else {
     const int thread = static_cast<int>(threadIdx.x) % 128;
     sm90::take_registers<kShape.consumer_registers()>();
-    if constexpr (kShape.by_roles()) {
-      detail::consume_by_roles<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1, thread);
+    if constexpr (kShape.specialised()) {
+      detail::consume_specialised<kType, kShape, kObserved>(args, shared, shared_bytes, warpgroup - 1,
+                                                            thread);
     } else if (!kShape.two_programs() || warpgroup == 1) {
       detail::consume_backward<kType, kShape, kShape.own_cols(0), kShape.dq_cols(0), kObserved>(
           args, shared, shared_bytes, warpgroup - 1, thread);

@@ -4,12 +4,12 @@
 
 #include "gpu/kernels/flash3/backward/backward.cuh"
 #include "gpu/kernels/flash3/backward/launch.cuh"
-#include "gpu/kernels/flash3/backward/roles.cuh"
+#include "gpu/kernels/flash3/backward/specialised.cuh"
 #include "gpu/launch/launch.cuh"
 
 namespace tilescope::gpu {
 
-template <sm90::ProductType kType, typename Choice, bool kObserved>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, int ctas, cudaStream_t stream) {
   constexpr Flash3BackwardShape kShape = Choice::shape;
   // It waits for the kernel before it by itself.

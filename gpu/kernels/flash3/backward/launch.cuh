@@ -7,12 +7,11 @@
 
 namespace tilescope::gpu {
 
-/// Of the fused backward pass. dq_accum is converted after it.
+/// The arguments of the fused backward pass. dq_accum is converted after it.
 /// @param start  what must be cleared before: dq_accum, or flags in dq
-template <sm90::ProductType kType, Flash3BackwardShape kShape>
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape>
 Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, DqStart start) {
-  constexpr auto kElement =
-      kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
+  constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int batch = args.grid.num_heads / args.heads_kv;
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
@@ -41,8 +40,8 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);
   out.delta = static_cast<const float*>(args[TensorName::delta].data);
-  out.statistic_batch_stride = lse.batch_stride;
-  out.statistic_head_stride = lse.head_stride;
+  out.lse_batch_stride = lse.batch_stride;
+  out.lse_head_stride = lse.head_stride;
   out.grid = args.grid;
   out.scan = args.scan;
   out.band = args.band;
@@ -58,7 +57,7 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
 
 /// Enqueues the pass with so many CTAs. Compiled once for each type and Flash3BackwardChoice, and to be
 /// observed, for sm_90a.
-template <sm90::ProductType kType, typename Choice, bool kObserved = false>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
 void launch_flash3_dkdvdq(const Flash3BackwardArguments& arguments, int ctas, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

@@ -55,7 +55,7 @@ struct Flash3BackwardShared {
   __device__ __forceinline__ std::uint32_t ds_empty(int stage) const {
     return base + kLayout.ds_empty + 8 * stage;
   }
-  // Of a computing warpgroup.
+  // What a computing warpgroup has for itself.
   __device__ __forceinline__ std::uint32_t dq(int group, int stage) const {
     return base + kLayout.dq + (group * kShape.dq_stages() + stage) * kShape.dq_box().bytes();
   }
@@ -67,8 +67,8 @@ struct Flash3BackwardShared {
   }
 };
 
-/// A kv tile of a CTA: its only one; or, where CTAs stay, one of every so-many-th, there and back, so that
-/// long and short ones of a causal mask come in turn.
+/// A kv tile of a CTA: its only one; or, of a persistent CTA, one of every so-many-th, there and back, so
+/// that long and short ones of a causal mask come in turn.
 struct Flash3KvItem {
   int round = 0;
 
@@ -76,7 +76,7 @@ struct Flash3KvItem {
     const int ctas = static_cast<int>(gridDim.x), cta = static_cast<int>(blockIdx.x);
     return round * ctas + (round % 2 == 0 ? cta : ctas - 1 - cta);
   }
-  /// Of the barriers of K and V.
+  /// The phase of the barriers of K and V.
   __device__ __forceinline__ std::uint32_t full_parity() const {
     return static_cast<std::uint32_t>(round) % 2;
   }
@@ -85,7 +85,7 @@ struct Flash3KvItem {
 /// Calls visit(item) for each kv tile of the CTA.
 template <Flash3BackwardShape kShape, typename Visit>
 __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, Visit&& visit) {
-  if constexpr (kShape.stays) {
+  if constexpr (kShape.persistent) {
     const int items = static_cast<int>(args.grid.size());
     for (Flash3KvItem item; item.index() < items; ++item.round) visit(item);
   } else {
@@ -95,7 +95,7 @@ __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, V
 
 /// The q tiles that a kv tile is met by: those of `range`, for each query head of the group.
 struct Flash3Stream {
-  int batch, kv_head, n_block, turn;
+  int batch, kv_head, n_block, wave_parity;
   TileRange range;
 
   __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, TileShape tile, int index) {
@@ -103,7 +103,7 @@ struct Flash3Stream {
     batch = work.head / args.heads_kv;
     kv_head = work.head % args.heads_kv;
     n_block = work.block;
-    turn = work.turn;
+    wave_parity = work.wave_parity;
     range = q_tiles(args.band, tile, n_block);
   }
   /// Calls visit(query head, q tile) in the order of the walk.
@@ -111,7 +111,7 @@ struct Flash3Stream {
   __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) const {
     for (int h = 0; h < args.group_size; ++h) {
       for (int step = 0; step < range.count(); ++step) {
-        visit(kv_head * args.group_size + h, scan_tile(args.scan, range, turn, step));
+        visit(kv_head * args.group_size + h, scan_tile(args.scan, range, wave_parity, step));
       }
     }
   }
@@ -146,7 +146,7 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
       }
     };
     const auto load_kv = [&] {
-      if (kShape.stays) sm90::wait(shared.kv_empty(), item.empty_parity(), "free K and V buffers");
+      if (kShape.persistent) sm90::wait(shared.kv_empty(), item.empty_parity(), "free K and V buffers");
       if (stream.range.empty()) {
         sm90::arrive(shared.k_full());
         sm90::arrive(shared.v_full());
@@ -156,7 +156,7 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
       load(shared.k(), args.k, shared.k_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
       load(shared.v(), args.v, shared.v_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
     };
-    bool kv_later = kShape.stays && item.round > 0 && !stream.range.empty();
+    bool kv_later = kShape.persistent && item.round > 0 && !stream.range.empty();
     if (!kv_later) load_kv();
     stream.each_tile(args, [&](int head, int m_block) {
       const int first_query = m_block * kShape.tile.block_m;
@@ -191,9 +191,9 @@ __device__ __forceinline__ int lane_of_warp() {
 /// One warp. LSE in powers of two; rows beyond the matrix have P = 0, and so has what a mask hides from all
 /// keys.
 template <Flash3BackwardShape kShape>
-__device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments& args,
-                                                   Flash3BackwardShared<kShape> shared,
-                                                   unsigned char* bytes) {
+__device__ __forceinline__ void produce_lse_and_delta(const Flash3BackwardArguments& args,
+                                                      Flash3BackwardShared<kShape> shared,
+                                                      unsigned char* bytes) {
   constexpr int kBlockM = kShape.tile.block_m;
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<kShape.dout_stages> dout;
@@ -201,27 +201,27 @@ __device__ __forceinline__ void produce_statistics(const Flash3BackwardArguments
     const int lane = lane_of_warp();
     const int first_query = m_block * kBlockM;
     const std::int64_t first =
-        stream.batch * args.statistic_batch_stride + head * args.statistic_head_stride + first_query;
+        stream.batch * args.lse_batch_stride + head * args.lse_head_stride + first_query;
     // Past L1, so that the bytes are those of the tiles, whatever CTA was there before. One after the other
     // where there are no registers for both.
-    constexpr int kTurns = kBlockM / 32;
-    constexpr bool kTogether = kTurns <= 2;
-    float lse[kTurns], delta[kTurns];
+    constexpr int kRowsALane = kBlockM / 32;
+    constexpr bool kTogether = kRowsALane <= 2;
+    float lse[kRowsALane], delta[kRowsALane];
     const auto load_delta = [&] {
 #pragma unroll
-      for (int i = 0; i < kTurns; ++i) {
+      for (int i = 0; i < kRowsALane; ++i) {
         const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
         delta[i] = inside ? __ldcg(&args.delta[first + 32 * i + lane]) : 0.0f;
       }
     };
-    const auto hand_over = [&](const float(&rows)[kTurns], int offset, int stage, std::uint32_t full) {
+    const auto hand_over = [&](const float(&rows)[kRowsALane], int offset, int stage, std::uint32_t full) {
       auto* target = reinterpret_cast<float*>(bytes + offset) + stage * kBlockM;
 #pragma unroll
-      for (int i = 0; i < kTurns; ++i) target[32 * i + lane] = rows[i];
+      for (int i = 0; i < kRowsALane; ++i) target[32 * i + lane] = rows[i];
       sm90::arrive(full);  // each lane for what it has stored
     };
 #pragma unroll
-    for (int i = 0; i < kTurns; ++i) {
+    for (int i = 0; i < kRowsALane; ++i) {
       const bool inside = first_query + 32 * i + lane < args.band.seqlen_q;
       lse[i] = inside ? __ldcg(&args.lse[first + 32 * i + lane]) : -kMinusInfinity;
     }
@@ -252,9 +252,9 @@ struct DqRound {
   __device__ __forceinline__ void advance() { round ^= kBoxes / kStages & 1; }
 };
 
-/// What a kv tile does with its part of a q tile's dQ, and when: DqStart.
+/// The semaphore of a q tile's dQ: what a kv tile does with its part, and when (DqStart).
 template <Flash3BackwardShape kShape, int kGroup>
-struct DqTurn {
+struct DqSemaphore {
   const Flash3BackwardArguments& args;
   const Flash3Stream& stream;
   int head, m_block;
@@ -273,18 +273,18 @@ struct DqTurn {
   }
   /// While dQ is being computed: who is first has stored a step ago, as a rule.
   __device__ __forceinline__ void begin() {
-    if constexpr (!kShape.stays) {
+    if constexpr (!kShape.persistent) {
       stores = (kShape.ordered || args.dq_flags) && before() == 0;
       find_place();
       if (!kShape.ordered && args.dq_flags && !stores) sm90::wait_for_count(flag(), 1);
     }
   }
-  /// Where CTAs stay, two launches could wait for each other's first kv tiles. There whoever comes claims the
-  /// q tile, and others wait only for one that is storing.
+  /// Two launches of persistent CTAs could wait for each other's first kv tiles. There whoever comes claims
+  /// the q tile, and others wait only for one that is storing.
   __device__ __forceinline__ void wait() {
     if constexpr (kShape.ordered) {
       if (!stores) sm90::wait_for_count(flag(), before());
-    } else if constexpr (kShape.stays) {
+    } else if constexpr (kShape.persistent) {
       if (!args.dq_flags) return;
       find_place();
       const int state = sm90::claim(flag());
@@ -292,7 +292,7 @@ struct DqTurn {
       if (state == 1) sm90::wait_for_count(flag(), 2);
     }
   }
-  __device__ __forceinline__ void pass_on() const {
+  __device__ __forceinline__ void release() const {
     if (!kShape.ordered && !stores) return;
     sm90::wait_for_stores<0>();
     sm90::count_up(flag());
@@ -308,20 +308,20 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
   DqRound<kBoxes, kShape.dq_stages()> round;
   static_assert(kShape.dq_stages() > 1 || kBoxes == 1, "a box is given back when the next one has been sent");
   each_tile<kShape>(args, [&](const Flash3Stream& stream, int head, int m_block) {
-    DqTurn<kShape, kGroup> turn{args, stream, head, m_block};
-    turn.begin();
+    DqSemaphore<kShape, kGroup> semaphore{args, stream, head, m_block};
+    semaphore.begin();
     const int first_query = m_block * kShape.tile.block_m + (kShape.dq_by_queries() ? 64 * kGroup : 0);
 #pragma unroll
     for (int i = 0; i < kBoxes; ++i) {
       sm90::wait(shared.dq_full(kGroup, round.stage(i)), round.full_parity(i), "dQ");
-      if (i == 0) turn.wait();
+      if (i == 0) semaphore.wait();
 #pragma unroll
       for (int panel = 0; panel < kShape.dq_box().panels(); ++panel) {
         const int col = 64 * kShape.first_dq_panel(kGroup) + i * kShape.dq_box().cols +
                         panel * kShape.dq_box().panel_cols();
         if (col >= args.head_dim || first_query >= args.band.seqlen_q) continue;
         const std::uint32_t box = shared.dq(kGroup, round.stage(i)) + panel * kShape.dq_box().panel_bytes();
-        if (turn.stores) {
+        if (semaphore.stores) {
           sm90::store_box(args.dq_accum, box, col, first_query, head, stream.batch);
         } else {
           sm90::add_box(args.dq_accum, box, col, first_query, head, stream.batch);
@@ -336,7 +336,7 @@ __device__ __forceinline__ void send_dq(const Flash3BackwardArguments& args,
     sm90::wait_for_store_reads<0>();
     sm90::arrive(shared.dq_empty(kGroup, round.stage(kBoxes - 1)));
     round.advance();
-    turn.pass_on();
+    semaphore.release();
   });
 }
 

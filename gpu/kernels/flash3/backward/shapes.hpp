@@ -15,7 +15,7 @@ enum class Flash3Split : std::uint8_t {
   keys,     // 64 keys of S, dK and dV, which see all columns: P and dS turn into left operands in registers
   columns,  // half of the queries of S, and then half of the columns of dK and dV, which are too wide for
             // one: P and dS pass through shared memory
-  roles,    // P and dV, or dS and dK, of all columns: roles.cuh
+  specialised,  // P and dV, or dS and dK, of all columns: specialised.cuh
 };
 
 /// A CTA owns block_n keys and streams tiles of block_m queries.
@@ -23,14 +23,14 @@ struct Flash3BackwardShape {
   TileShape tile;
   int head_dim = 0;  // compiled for; smaller ones run padded up on chip
   Flash3Split split = Flash3Split::keys;
-  int q_stages = 2;        // of Q with its LSE
-  int dout_stages = 2;     // of dO with its delta
-  int ds_stages = 2;       // of dS (and P); 2: one barrier a step fewer
-  bool dq_first = false;   // dQ = dS K is computed before dV, and added to memory beside it
-  int dq_box_cols = 32;    // of dQ, handed over at once
-  bool dq_late = false;    // boxes of dQ beyond the buffers for them are handed over beside the next tile's S
-  bool stays = false;      // a CTA takes one kv tile after the other, as many CTAs as run at once
-  bool ordered = false;    // kv tiles add to dQ in their order, so that its bits are the same every time
+  int q_stages = 2;       // of Q with its LSE
+  int dout_stages = 2;    // of dO with its delta
+  int ds_stages = 2;      // of dS (and P); 2: one barrier a step fewer
+  bool dq_first = false;  // dQ = dS K is computed before dV, and added to memory beside it
+  int dq_box_cols = 32;   // of dQ, handed over at once
+  bool dq_late = false;   // boxes of dQ beyond the buffers for them are handed over beside the next tile's S
+  bool persistent = false;  // a CTA takes one kv tile after the other, as many CTAs as run at once
+  bool ordered = false;     // kv tiles add to dQ in their order, so that its bits are the same every time
   bool dq_behind = false;  // dQ of a tile is computed in the next step, when nobody has to wait for the other
                            // warpgroup's dS any more
 
@@ -40,7 +40,7 @@ struct Flash3BackwardShape {
   static constexpr int producer_registers() { return 24; }
   static constexpr int consumer_registers() { return 240; }
   constexpr bool by_columns() const { return split == Flash3Split::columns; }
-  constexpr bool by_roles() const { return split == Flash3Split::roles; }
+  constexpr bool specialised() const { return split == Flash3Split::specialised; }
 
   constexpr gpu::sm90::PanelTile kv_tile() const { return {tile.block_n, head_dim}; }
   constexpr gpu::sm90::PanelTile q_tile() const { return {tile.block_m, head_dim}; }
@@ -63,23 +63,23 @@ struct Flash3BackwardShape {
     if (!by_columns()) return head_dim;
     return group == 0 ? 64 * first_panel(1) : head_dim - 64 * first_panel(1);
   }
-  /// Of unequal columns, with code of its own for each warpgroup.
+  /// Whether each warpgroup has code of its own, for unequal columns.
   constexpr bool two_programs() const { return own_cols(0) != own_cols(1); }
-  /// Of dQ it computes 64 queries and some of the columns: the same as of dK and dV; or, all keys being
-  /// needed, one panel; or, where a tile has 128 queries, half of those.
+  /// A warpgroup computes 64 queries and some of the columns of dQ: the same as of dK and dV; or, all keys
+  /// being needed, one panel; or, where a tile has 128 queries, half of those.
   constexpr bool dq_by_queries() const { return tile.block_m == 128; }
   constexpr int dq_cols(int group) const {
-    if (by_roles()) return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
+    if (specialised()) return 64 * (group == 0 ? first_dq_panel(1) : kv_tile().panels() - first_dq_panel(1));
     return by_columns() ? own_cols(group) : 64;
   }
   constexpr int first_dq_panel(int group) const {
-    if (by_roles()) return (kv_tile().panels() + 1) / 2 * group;
+    if (specialised()) return (kv_tile().panels() + 1) / 2 * group;
     return by_columns() ? first_panel(group) : dq_by_queries() ? 0 : group;
   }
-  /// Where CTAs stay, dK and dV leave while the next K and V come: both through one buffer of dS; or else dK
-  /// through all of dS, and dV through those of dQ.
+  /// In persistent CTAs, dK and dV leave while the next K and V come: both through one buffer of dS; or else
+  /// dK through all of dS, and dV through those of dQ.
   constexpr bool leave_by_one_ds() const { return ds_tile().bytes() >= 2 * kv_tile().bytes(); }
-  constexpr bool can_stay() const {
+  constexpr bool can_persist() const {
     if (ds_stages != 2) return false;
     return leave_by_one_ds() || (2 * ds_tile().bytes() >= kv_tile().bytes() &&
                                  consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
@@ -93,9 +93,9 @@ struct Flash3BackwardLayout {
   int lse = 0, delta = 0;                    // fp32, block_m a stage
   int k_full = 0, v_full = 0, kv_empty = 0;  // barriers of 8 bytes
   int q_full = 0, q_empty = 0, dout_full = 0, dout_empty = 0;
-  int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, and by roles
+  int ds_full = 0, ds_empty = 0;        // of dS: where dQ is behind, or warpgroups are specialised
   int dq_full = 0, dq_empty = 0;        // a warpgroup
-  int probs_full = 0, probs_empty = 0;  // by roles
+  int probs_full = 0, probs_empty = 0;  // of specialised warpgroups
   int everyone = 0;                     // where the computing warpgroups run different programs
   int end = 0;
 
@@ -106,9 +106,9 @@ struct Flash3BackwardLayout {
     q = shared.take(shape.q_stages * shape.q_tile().bytes());
     dout = shared.take(shape.dout_stages * shape.q_tile().bytes());
     ds = shared.take(shape.ds_stages * shape.ds_tile().bytes());
-    const int probs_bytes = shape.by_columns() ? shape.ds_stages * shape.ds_tile().bytes()
-                            : shape.by_roles() ? 4 * shape.tile.block_m * shape.tile.block_n
-                                               : 0;
+    const int probs_bytes = shape.by_columns()    ? shape.ds_stages * shape.ds_tile().bytes()
+                            : shape.specialised() ? 4 * shape.tile.block_m * shape.tile.block_n
+                                                  : 0;
     probs = shared.take(probs_bytes);
     const int boxes = Flash3BackwardShape::consumers() * shape.dq_stages();
     dq = shared.take(boxes * shape.dq_box().bytes());
@@ -138,48 +138,51 @@ struct Flash3BackwardLayout {
 /// few tiles: see low_kv_tiles() of flash3.cpp
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false, bool low = false) {
-  constexpr Flash3Split kKeys = Flash3Split::keys;
-  const bool stays = short_rows && !ordered;
+  constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
+  const bool persistent = short_rows && !ordered;
   if (head_dim > 64 && head_dim <= 128 && low) {
-    return {{64, 64}, 128, Flash3Split::roles, 3, 1, 2, false, 32, true, false, ordered};
+    return {{64, 64}, 128, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};
   }
-  if (head_dim <= 64) return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, stays, ordered, !stays};
+  if (head_dim <= 64)
+    return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, persistent, ordered, !persistent};
   if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, false, ordered};
-  if (head_dim <= 128) return {{64, 128}, 128, kKeys, 3, 2, 2, stays, 32, false, stays, ordered, !stays};
-  if (head_dim <= 160) return {{64, 64}, 160, Flash3Split::roles, 3, 1, 2, false, 32, true, false, ordered};
-  if (head_dim <= 192) return {{64, 64}, 192, Flash3Split::roles, 3, 1, 2, false, 32, true, false, ordered};
-  return {{64, 64}, 256, Flash3Split::roles, 2, 1, 2, false, 32, true, false, ordered};
+  if (head_dim <= 128)
+    return {{64, 128}, 128, kKeys, 3, 2, 2, persistent, 32, false, persistent, ordered, !persistent};
+  if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};
+  if (head_dim <= 192) return {{64, 64}, 192, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};
+  return {{64, 64}, 256, kSpecialised, 2, 1, 2, false, 32, true, false, ordered};
 }
-/// Heads of a section of TileOrder::head_swizzled, for masked problems: a section's Q, dO and dQ in fp32,
+/// Heads of an L2 swizzle (TileOrder::head_swizzled), for masked problems: its Q, dO and dQ in fp32,
 /// which its kv tiles go through one after the other, should stay in L2, and be there for the next pass.
 /// Where rows are short one head after the other does best; where they are long, single heads would end in
-/// long tiles. On an H200 (causal, this pass alone, TFLOP/s with sections of 1 head, 8, 16, 32 MiB, and as
+/// long tiles. On an H200 (causal, this pass alone, TFLOP/s with swizzles of 1 head, 8, 16, 32 MiB, and as
 /// large as the forward pass's): head_dim 64 at 512 keys 262, 258, 251, 247, 226; 128 at 2048 keys 477, 486,
 /// 500, 483, 482, at 8192 keys 516, -, 543, 548, 548; 256 at 512 keys 264, 267, 265, 254, 152, at 2048 keys
 /// 366, 373, 377, 376, 314.
 /// @param heads  batch x key/value heads; group  query heads that share K and V; least  see
 /// flash3_least_heads()
-constexpr int flash3_backward_heads_per_section(int head_dim, std::int64_t seqlen_q, std::int64_t heads,
-                                                std::int64_t group, bool short_rows, std::int64_t least = 1) {
+constexpr int flash3_backward_swizzled_heads(int head_dim, std::int64_t seqlen_q, std::int64_t heads,
+                                             std::int64_t group, bool short_rows, std::int64_t least = 1) {
   if (short_rows) return 1;
   const std::int64_t fitting = (std::int64_t{16} << 20) / ((2 + 2 + 4) * seqlen_q * head_dim * group);
   const std::int64_t few = head_dim > 128 ? 2 : 4;
-  return flash3_even_sections(fitting, least > few ? least : few, heads);
+  return flash3_even_swizzles(fitting, least > few ? least : few, heads);
 }
-static_assert(flash3_backward_heads_per_section(128, 8192, 32, 1, false) == 4);
-static_assert(flash3_backward_heads_per_section(256, 2048, 64, 1, false) == 4);
-static_assert(flash3_backward_heads_per_section(256, 512, 256, 1, true) == 1);
-/// Whether CTAs stay: where keys see so few queries that the ends of kv tiles weigh more than a dQ behind
-/// gains. On an H200 (us of the whole backward pass, staying and not): head_dim 64 causal at 512 keys 414,
-/// 462, at 1024 569, 599; full at 1024 845, 841; 128 causal at 1024 523, 534; full at 1024 747, 738.
+static_assert(flash3_backward_swizzled_heads(128, 8192, 32, 1, false) == 4);
+static_assert(flash3_backward_swizzled_heads(256, 2048, 64, 1, false) == 4);
+static_assert(flash3_backward_swizzled_heads(256, 512, 256, 1, true) == 1);
+/// Whether CTAs are persistent: where keys see so few queries that the ends of kv tiles weigh more than a dQ
+/// behind gains. On an H200 (us of the whole backward pass, persistent and not): head_dim 64 causal at 512
+/// keys 414, 462, at 1024 569, 599; full at 1024 845, 841; 128 causal at 1024 523, 534; full at 1024 747,
+/// 738.
 /// @param visible_pairs, rows  of all heads
-constexpr bool flash3_backward_stays(std::int64_t visible_pairs, std::int64_t rows) {
+constexpr bool flash3_backward_persistent(std::int64_t visible_pairs, std::int64_t rows) {
   return visible_pairs <= 768 * rows;
 }
-/// Whether the first kv tile of a q tile stores its dQ where CTAs do not stay. On an H200 (us of the whole
-/// backward pass at 1024 ... 8192 keys, clearing and so, those that stay in brackets): head_dim 64 causal
-/// [571 526], 870 836, 1416 1385, 2536 2490; 128 causal [496 487], 747 712, 1250 1209, 2268 2231; but 96
-/// causal 435 438, 645 652, 1105 1109, 1988 1959. Without a mask all kv tiles of a head go through its q
+/// Whether the first kv tile of a q tile stores its dQ where CTAs are not persistent. On an H200 (us of the
+/// whole backward pass at 1024 ... 8192 keys, clearing and so, persistent ones in brackets): head_dim 64
+/// causal [571 526], 870 836, 1416 1385, 2536 2490; 128 causal [496 487], 747 712, 1250 1209, 2268 2231; but
+/// 96 causal 435 438, 645 652, 1105 1109, 1988 1959. Without a mask all kv tiles of a head go through its q
 /// tiles in step, and those that wait lose what delta gains (64 full at 2048 keys 1385 1372, at 8192 4789
 /// 5062; 128 1249 1251, 4384 4482); so do those of 256 (causal at 2048 899 930, at 8192 2795 3122).
 constexpr bool flash3_stores_in_order(int head_dim, bool masked) {
@@ -194,8 +197,8 @@ template <bool kOrdered>
 struct Flash3LowBackwardChoice {
   static constexpr Flash3BackwardShape shape = flash3_backward_shape(128, kOrdered, false, true);
 };
-static_assert(flash3_backward_shape(64, false, true).can_stay());
-static_assert(flash3_backward_shape(128, false, true).can_stay());
+static_assert(flash3_backward_shape(64, false, true).can_persist());
+static_assert(flash3_backward_shape(128, false, true).can_persist());
 static_assert(Flash3BackwardLayout(flash3_backward_shape(64)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(96)).end <= kSm90SharedBytes);
 static_assert(Flash3BackwardLayout(flash3_backward_shape(128)).end <= kSm90SharedBytes);

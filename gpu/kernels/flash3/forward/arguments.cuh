@@ -45,9 +45,9 @@ struct Flash3Item {
   int head;
   int block;  // -1: there are no more
   std::uint32_t
-      place;  // four times its index in the grid, plus twice whether rows are flipped, plus its turn
+      place;  // four times its index in the grid, plus twice whether rows are flipped, plus its wave's parity
 
-  __device__ __forceinline__ int turn() const { return static_cast<int>(place & 1); }
+  __device__ __forceinline__ int wave_parity() const { return static_cast<int>(place & 1); }
   __device__ __forceinline__ bool flipped() const { return place & 2; }
   __device__ __forceinline__ unsigned index() const { return place >> 2; }
   /// The 64 rows that a warpgroup computes. Under a mask those of one end take longer: they change their

@@ -4,48 +4,13 @@
 //
 // Against gpu:flash2-mma: the copy engine (TMA) loads whole tiles for one thread that
 // does nothing else; warpgroups multiply by wgmma straight from shared memory, without registers or
-// instructions for the operands; products run while the same warpgroup (next S beside this P V) and the
-// others (by turns) are at their softmax; CTAs stay, take one tile after the other, and load the next while
-// they end this one. That should win about twice the rate: 360 TFLOP/s were 0.4 of the tensor cores at
+// instructions for the operands; WGMMAs run while the same warpgroup (next S beside this P V) and the
+// others (ping-pong) are at their softmax; persistent CTAs take one tile after the other, and load the next
+// while they end this one. That should win about twice the rate: 360 TFLOP/s were 0.4 of the tensor cores at
 // head_dim 128; 752 are 0.86 of them at the clock that power leaves (1.58 GHz). The rest is a warpgroup's
 // chain of one step. Source: FlashAttention-3, arXiv:2407.08608, Algorithms 1 and 2.
 //
-// What each step gave on an H200 (fp16, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full /
-// causal; cuDNN 9.19 beside it: head_dim 64 490 / 455, 128 665 / 600, 256 719 / 620):
-//   head_dim                                                          64         128         256
-//   all of the above                                               523 / 447  651 / 595  734 / 663
-//   the next item's first S beside this one's end, Q freed early   535 / 462  672 / 617  740 / 618
-//   maxima may lag by 2^8: no exchange, no rescale of O            562 / 522  700 / 671  784 / 691
-//   sums of P tell when they may not: no look at the scores        577 / 524  740 / 709  794 / 699
-//   the item after this one is decoded while buffers are full      573 / 534  745 / 700  795 / 687
-//   sections of as many heads as fit L2 (shapes.hpp)        575 / 541  752 / 718  797 / 734
-// The third step came from a step's times by clock: 620 cycles for the products to be issued, 550 for maxima
-// and their exchange, 700 to 980 for exponentials and sums, 130 for a barrier that had long been complete,
-// 150 to 330 for O and P; together 2700 for 2048 of the tensor cores. Now they are about 2350.
-//
-// Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
-// - exponentials by polynomial, 1/8, 2/8, 3/8 of them: head_dim 64 511, 488, 460 of 535; 128 653, 639 of 672
-// - sums of P apart from the exponentials: 64 510 of 530; 128 662 of 672
-// - a vote to skip factors of 1, maxima exact: 64 515 of 535; 128 659 of 672 (but 256 765 of 748)
-// - 128: block_n 160 or 176, whose O then goes straight from registers: 689, 676 of 700; 144: 736 of 742
-// - 192: block_n 112, whose scores cannot be kept: 775 of 785; 256: 80, likewise: 785 to 792 of 794
-// - 64: 192 x 96 with scores kept 535 of 563; 128 x 160 509 of 563; 128 x 192 471 of 526
-// - no turns: within 1 % at 2048 keys and more, 2 % slower at 512
-// - kv tiles walked up, or in sawtooth: within 1 % of down
-// - the next item's first boxes prefetched into L2 by the loading thread: 128 at 512 keys 445 of 486
-// - setmaxnreg 32 / 240 waits for ever: a CTA owns what its entry took, 384 x 168 registers, not all 65,536
-// - 192: 128 x 64 with two Q 548 / 733 of 565 / 744 (causal, 2048 and 8192 keys); 256: 128 x 32 likewise 491
-// /
-//   638 of 596 / 744; 96: 128 x 160 with one Q 629 of 637
-// - 64, short rows: 128 x 64 303 of 360 at 512 keys, 217 of 228 causal with one Q and tiles left out
-// Taken: tiles left out that a warpgroup's rows do not see (Flash3ForwardShape::skips), with 192: 128 x 64
-// and a third buffer of K and V, 524 and 298 causal at 512 keys, where 128 x 96 had 490 and 270 (8192: 778 /
-// 746 of 796 / 744); not with 256 (525 of 535, 293 of 289). 64, short rows: four buffers of K and V, 385 of
-// 360 and 238 of 228 causal. head_dim 96: 637 / 603, cuDNN 519 / 460. ptxas serialised (C7513 to C7515,
-// C7518):
-// - P packed into operand registers while products run, even into a second set used by turns
-// - scores in flight round the back edge of a loop
-// - a loop between two groups in flight
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
 #include "gpu/kernels/flash3/forward/arguments.cuh"
@@ -66,7 +31,7 @@ namespace tilescope::gpu {
 namespace detail {
 
 /// A warp's 16 rows of O, from row `query` on, and their LSE.
-template <sm90::ProductType kType, Flash3ForwardShape kShape>
+template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
 __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
                                            const Flash3Item& item, const Flash3Rows& rows,
                                            const float (&out)[kShape.head_dim / 2], int query, int warp,
@@ -103,7 +68,7 @@ __device__ __forceinline__ void store_rows(const Flash3ForwardArguments& args, F
 }
 
 /// The same for rows that see no key.
-template <sm90::ProductType kType>
+template <sm90::WgmmaType kType>
 __device__ __forceinline__ void store_empty_rows(const Flash3ForwardArguments& args, const Flash3Item& item,
                                                  int query, int lane) {
   for (int row = query; row < min(query + 16, args.band.seqlen_q); ++row) {
@@ -125,9 +90,9 @@ __device__ __forceinline__ float load_number(std::uint32_t address) {
 }
 
 /// A warpgroup that computes 64 rows of each tile, or of its part of the tile's keys.
-/// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that no maximum lags: its P is
-/// relative to a row's own maximum, as the tile's replay has it. Keys are then not split.
-template <sm90::ProductType kType, Flash3ForwardShape kShape, bool kObserved>
+/// @tparam kObserved  logs the tiles that it visits. It masks each of them, so that every maximum is exact:
+/// its P is relative to a row's own maximum, as the tile's replay has it. Keys are then not split.
+template <sm90::WgmmaType kType, Flash3ForwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flash3Shared<kShape> shared,
                                         const Flash3Item* items, int group, int thread) {
   constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
@@ -136,20 +101,21 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   constexpr int kKeys = kSplits ? kShape.own_keys() : kBlockN, kScores = kKeys / 2, kOutputs = kHeadDim / 2;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKvTile = kShape.kv_tile();
   constexpr bool kKept = kShape.scores == Flash3Scores::kept;
-  constexpr int kFirstTurn = 1, kFirstVote = 8;  // of the named barriers
+  constexpr int kFirstPingPong = 1, kFirstVote = 8;  // of the named barriers
   using sm90::Major;
   const int lane = thread % 32;
 
-  // A warpgroup waits for its own barrier and, its products issued, arrives at the next one's.
-  const auto take_turn = [&] {
-    if constexpr (kShape.turns) sm90::sync_named(kFirstTurn + group, 256);
+  // Ping-pong: a warpgroup waits for its own barrier and, its WGMMAs issued, arrives at the next one's.
+  const auto await_ping_pong = [&] {
+    if constexpr (kShape.ping_pong) sm90::sync_named(kFirstPingPong + group, 256);
   };
-  const auto pass_turn = [&] {
-    if constexpr (kShape.turns) sm90::arrive_named(kFirstTurn + (group + 1) % kShape.consumers(), 256);
+  const auto pass_ping_pong = [&] {
+    if constexpr (kShape.ping_pong)
+      sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
   };
-  if (group == kShape.consumers() - 1) pass_turn();
+  if (group == kShape.consumers() - 1) pass_ping_pong();
 
-  // A warp arrives once it is done with a buffer: its products have waited for it ...
+  // A warp arrives once it is done with a buffer: its WGMMAs have waited for it ...
   const auto release = [&](std::uint32_t empty) {
     if (lane == 0) sm90::arrive(empty);
   };
@@ -176,7 +142,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       sm90::multiply<kKeys, kType>(scores, left.at(k_step(kQTile, Major::k, step)),
                                    right.at(k_step(kKvTile, Major::k, step)), step > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   const auto multiply_values = [&] {
     const sm90::Operand right(kKvTile, Major::mn, shared.v(v.stage) + own_key_bytes);
@@ -185,7 +151,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
       sm90::multiply<kHeadDim, kType, Major::mn>(out, probs + 4 * step,
                                                  right.at(k_step(kKvTile, Major::mn, step)), true);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   // ... and each of its lanes has read the item that came with Q.
   const auto release_q = [&] {
@@ -203,7 +169,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   // Steps [full_begin, full_end) of the walk need no mask; this warpgroup's rows see those in [own_begin,
   // own_end).
   constexpr bool kSkips = kShape.skips && !kObserved;
-  static_assert(!kSkips || !kShape.turns);
+  static_assert(!kSkips || !kShape.ping_pong);
   int full_begin = 0, full_end = 0, own_begin = 0, own_end = 0;
   const auto needs_mask = [&](int step) { return step < full_begin || step >= full_end; };
   const auto open_entry = [&](const Flash3Item& of, int step, int n_block) {
@@ -211,7 +177,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
                         group == 0 && thread == 0);
   };
   const auto mask_tile = [&](int step) {
-    const int n_block = scan_tile(args.scan, range, item.turn(), step);
+    const int n_block = scan_tile(args.scan, range, item.wave_parity(), step);
     mask_scores(scores, args.score_sign, args.band, first_query(item), n_block * kBlockN + own_key, thread);
     if constexpr (kObserved) {
       log_masked(open_entry(item, step, n_block), &DeviceTileState::scores, scores,
@@ -257,7 +223,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     if (range.empty()) return false;
     // The mask gives scores their sign.
     if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
-    const bool down = scan_tile(args.scan, range, item.turn(), 0) != range.begin;
+    const bool down = scan_tile(args.scan, range, item.wave_parity(), 0) != range.begin;
     full_begin = down ? range.end - range.full_end : range.full_begin - range.begin;
     full_end = full_begin + range.full_end - range.full_begin;
     own_end = range.count();
@@ -330,11 +296,11 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   const auto begin_item = [&] {
     if constexpr (kSkips) skip_tiles(own_begin);
     sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
-    take_turn();
-    sm90::begin_products();
+    await_ping_pong();
+    sm90::fence_wgmma();
     multiply_scores(k.stage);
-    pass_turn();
-    sm90::wait_for_products<0>();
+    pass_ping_pong();
+    sm90::wait_for_wgmma<0>();
     first_softmax();
   };
 
@@ -343,18 +309,18 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   /// runs beside the latter.
   const auto compute_step = [&](int step) {
     if (!v_ready) sm90::wait(shared.v_full(v.stage), v.full_parity(), "V");
-    take_turn();
-    sm90::begin_products();
+    await_ping_pong();
+    sm90::fence_wgmma();
     const int k_stage = k.stage;
     multiply_scores(k_stage);
     multiply_values();
-    pass_turn();
+    pass_ping_pong();
     // Asked early, since the answer takes a while.
     k.advance();
     const auto next_v = v.next();
     const bool k_ready = step + 1 == own_end || sm90::phase_was_over(shared.k_full(k.stage), k.full_parity());
     v_ready = sm90::phase_was_over(shared.v_full(next_v.stage), next_v.full_parity());
-    sm90::wait_for_products<1>();
+    sm90::wait_for_wgmma<1>();
     float tile_sum[2];
     bool raised = false;     // a maximum: what was summed before takes factors
     if (needs_mask(step)) {  // rare, and where rows see their first keys
@@ -367,29 +333,29 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     if constexpr (kKept) {
       release(shared.k_empty(k_stage));
       rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
-      again = __any_sync(0xFFFFFFFFu, !rows.will_do(tile_sum)) && !raised;
+      again = __any_sync(0xFFFFFFFFu, !rows.maxima_suffice(tile_sum)) && !raised;
       if (again) {
         rows.raise_to(scores, args.exponent_scale);
         rows.template exponentiate_into<kType>(next_probs, scores, args.exponent_scale, tile_sum);
       }
     } else {
       rows.exponentiate(scores, args.exponent_scale, tile_sum);
-      // A product is for the whole warpgroup to do again. (The vote tells the compiler that a warp agrees.)
-      again = __any_sync(0xFFFFFFFFu,
-                         sm90::any_at_named(kFirstVote + group, 128, !raised && !rows.will_do(tile_sum)));
+      // A WGMMA is for the whole warpgroup to do again. (The vote tells the compiler that a warp agrees.)
+      again = __any_sync(0xFFFFFFFFu, sm90::any_at_named(kFirstVote + group, 128,
+                                                         !raised && !rows.maxima_suffice(tile_sum)));
       if (!again) release(shared.k_empty(k_stage));
     }
     // A place where control flow meets: ptxas would move the wait for P V above the exponentials if the two
     // stood in one block.
     if (!k_ready) sm90::wait(shared.k_full(k.stage), k.full_parity(), "the next K");
-    sm90::wait_for_products<0>();
+    sm90::wait_for_wgmma<0>();
     release_v();
     if constexpr (kObserved) log_output(item, step - 1);
     if constexpr (!kKept) {
       if (again) {
-        sm90::begin_products();
+        sm90::fence_wgmma();
         multiply_scores(k_stage);
-        sm90::wait_for_products<0>();
+        sm90::wait_for_wgmma<0>();
         release(shared.k_empty(k_stage));
         rows.raise_to(scores, args.exponent_scale);
         rows.exponentiate(scores, args.exponent_scale, tile_sum);
@@ -398,7 +364,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     rows.add(tile_sum);
     if (raised || again) rows.rescale(out);
     if constexpr (kKept) {
-      // ptxas takes no definition of an operand while products run, not even of the next one's: hence a copy,
+      // ptxas takes no definition of an operand while WGMMAs run, not even of the next one's: hence a copy,
       // which it must not see through.
 #pragma unroll
       for (int i = 0; i < kScores / 2; ++i) {
@@ -431,22 +397,22 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
     if (beside) {
       if constexpr (kSkips) skip_k(own_begin);
       sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
-      take_turn();
-      sm90::begin_products();
+      await_ping_pong();
+      sm90::fence_wgmma();
       multiply_values();
       multiply_scores(k.stage);
-      pass_turn();
-      sm90::wait_for_products<1>();
+      pass_ping_pong();
+      sm90::wait_for_wgmma<1>();
       release_v();
       if constexpr (kSkips) skip_v(unseen + own_begin);
       if constexpr (kObserved) log_output(done, last_step);
       finish(done);
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       first_softmax();
     } else {
-      sm90::begin_products();
+      sm90::fence_wgmma();
       multiply_values();
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       release_v();
       if constexpr (kSkips) skip_v(unseen);
       if constexpr (kObserved) log_output(done, last_step);
@@ -458,7 +424,7 @@ __device__ __forceinline__ void consume(const Flash3ForwardArguments& args, Flas
   if (lane == 0) sm90::wait_for_store_reads<0>();
 }
 
-/// Of loads 1 arrival and their bytes; of releases one a warp, of Q one a thread.
+/// Loads make 1 arrival and their bytes; releases one a warp, those of Q one a thread.
 /// @param consumers  warpgroups that compute
 template <auto kShape, typename Shared>
 __device__ __forceinline__ void init_q_and_k_barriers(Shared shared, int consumers) {
@@ -476,7 +442,7 @@ __device__ __forceinline__ void init_q_and_k_barriers(Shared shared, int consume
 
 /// CTA: one q tile after the other, from the counter. Grid: as many as run at once. Dynamic shared memory:
 /// Flash3ForwardLayout.
-template <sm90::ProductType kType, typename Choice, bool kObserved>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(),
                              1) void flash3_forward(const __grid_constant__ Flash3ForwardArguments args) {
   constexpr Flash3ForwardShape kShape = Choice::shape;

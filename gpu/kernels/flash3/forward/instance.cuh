@@ -8,7 +8,7 @@
 
 namespace tilescope::gpu {
 
-template <sm90::ProductType kType, typename Choice, bool kObserved>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream) {
   launch_ctas(flash3_forward<kType, Choice, kObserved>, PassName::forward,
               persistent_ctas(arguments.grid.size(), sms),

@@ -46,10 +46,9 @@ inline Flash3ForwardArguments flash3_common_arguments(const KernelArguments& arg
 }
 
 /// @param counter  0; used by one launch at a time
-template <sm90::ProductType kType, Flash3ForwardShape kShape>
+template <sm90::WgmmaType kType, Flash3ForwardShape kShape>
 Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, WorkCounter* counter) {
-  constexpr auto kElement =
-      kType == sm90::ProductType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
+  constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
   const int batch = args.grid.num_heads / args.heads;
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
@@ -65,7 +64,7 @@ Flash3ForwardArguments flash3_forward_arguments(const KernelArguments& args, Wor
 
 /// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3ForwardChoice, and to be
 /// observed, for sm_90a.
-template <sm90::ProductType kType, typename Choice, bool kObserved = false>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
 void launch_flash3_forward(const Flash3ForwardArguments& arguments, int sms, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

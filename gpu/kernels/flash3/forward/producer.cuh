@@ -53,7 +53,7 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
       ahead.batch = work.head / args.heads;
       ahead.head = work.head % args.heads;
       ahead.block = work.block;
-      ahead.place = 4u * static_cast<unsigned>(index) + flipped + static_cast<unsigned>(work.turn);
+      ahead.place = 4u * static_cast<unsigned>(index) + flipped + static_cast<unsigned>(work.wave_parity);
       flipped ^= 2u;
     } else {
       ahead.block = -1;
@@ -68,15 +68,15 @@ __device__ __forceinline__ auto produce(const Flash3ForwardArguments& args, Shar
     const auto load_k = [&](int step) {
       sm90::wait(shared.k_empty(k.stage), k.empty_parity(), "a free K buffer");
       load_tile(shared.k(k.stage), args.k, shared.k_full(k.stage), kKvTile,
-                scan_tile(args.scan, range, item.turn(), step) * kShape.tile.block_n, kv_head, item.batch,
-                CacheHint::evict_last);
+                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head,
+                item.batch, CacheHint::evict_last);
       k.advance();
     };
     const auto load_v = [&](int step) {
       sm90::wait(shared.v_empty(v.stage), v.empty_parity(), "a free V buffer");
       load_tile(shared.v(v.stage), args.v, shared.v_full(v.stage), kKvTile,
-                scan_tile(args.scan, range, item.turn(), step) * kShape.tile.block_n, kv_head, item.batch,
-                CacheHint::evict_last);
+                scan_tile(args.scan, range, item.wave_parity(), step) * kShape.tile.block_n, kv_head,
+                item.batch, CacheHint::evict_last);
       v.advance();
     };
     if (!range.empty()) load_k(0);

@@ -32,16 +32,16 @@ struct Flash3ForwardShape {
   int kv_stages = 2;  // tiles of K, and of V, in flight or in use
   int q_stages = 1;   // 2: the next q tile arrives while this one is computed
   Flash3Output output = Flash3Output::staged;
-  bool turns = true;  // the warpgroups issue their products in turn
+  bool ping_pong = true;  // the warpgroups issue their WGMMAs in turn
   Flash3Scores scores = Flash3Scores::kept;
-  bool skips = false;        // a warpgroup computes no tile that its own rows do not see; without turns
+  bool skips = false;        // a warpgroup computes no tile that its own rows do not see; without ping-pong
   bool splits_keys = false;  // the warpgroups share 64 rows, and each sees its part of a tile's keys
 
   constexpr int v_stages() const { return kv_stages; }
   constexpr int row_groups() const { return tile.block_m / 64; }
   constexpr int consumers() const { return splits_keys ? 2 : row_groups(); }
   constexpr int threads() const { return 128 * (1 + consumers()); }
-  /// Of a tile, those that a warpgroup computes with.
+  /// The keys of a tile that a warpgroup computes with.
   constexpr int own_keys() const { return splits_keys ? tile.block_n / consumers() : tile.block_n; }
   /// What setmaxnreg leaves to loading threads and gives to computing ones: as much as a CTA had at entry.
   constexpr int producer_registers() const { return consumers() == 2 ? 40 : 32; }
@@ -88,20 +88,20 @@ struct Flash3ForwardLayout {
 /// The head dimensions that have instances of their own.
 inline constexpr int kFlash3HeadDims[] = {64, 96, 128, 160, 192, 256};
 
-/// Heads of a section: as many as fit, but no fewer than `least`, and all sections alike, since a small last
-/// one would end in long tiles.
-constexpr int flash3_even_sections(std::int64_t fitting, std::int64_t least, std::int64_t heads) {
+/// Heads of an L2 swizzle: as many as fit, but no fewer than `least`, and all swizzles alike, since a small
+/// last one would end in long tiles.
+constexpr int flash3_even_swizzles(std::int64_t fitting, std::int64_t least, std::int64_t heads) {
   const std::int64_t wanted = fitting < least ? least : fitting;
   const std::int64_t most = wanted < heads ? wanted : heads;
   const std::int64_t wished = (heads + most - 1) / most, allowed = heads / least > 1 ? heads / least : 1;
-  const std::int64_t sections = wished < allowed ? wished : allowed;
-  return static_cast<int>((heads + sections - 1) / sections);
+  const std::int64_t swizzles = wished < allowed ? wished : allowed;
+  return static_cast<int>((heads + swizzles - 1) / swizzles);
 }
 
 inline constexpr int kHopperMultiprocessors = 132;  // of the H100 and H200 that shapes and orders are for
 
-/// Heads of a last section whose longest tile, begun when those before are done, still ends with the others.
-/// Up to a seventh of the whole, what sections win in L2 is more.
+/// Heads of a last swizzle whose longest tile, begun when those before are done, still ends with the others.
+/// Up to a seventh of the whole, what the swizzle wins in L2 is more.
 /// @param longest, all  pairs of queries and keys, of a tile and of all heads
 constexpr std::int64_t flash3_least_heads(std::int64_t longest, std::int64_t all, std::int64_t heads) {
   const double share = static_cast<double>(longest) * kHopperMultiprocessors / static_cast<double>(all);
@@ -109,25 +109,25 @@ constexpr std::int64_t flash3_least_heads(std::int64_t longest, std::int64_t all
   return share >= 1.0 ? heads : 1 + static_cast<std::int64_t>(share * static_cast<double>(heads));
 }
 
-/// Heads of a section of TileOrder::head_swizzled, for masked problems: their K and V fit L2 while their q
-/// tiles are computed, longest first. On an H200 (causal, TFLOP/s by heads a section): head_dim 128 at 8192
+/// Heads of an L2 swizzle (TileOrder::head_swizzled), for masked problems: their K and V fit L2 while their q
+/// tiles are computed, longest first. On an H200 (causal, TFLOP/s by heads a swizzle): head_dim 128 at 8192
 /// keys 4: 704, 8: 718, 16: 705, 32: 679; head_dim 256 2: 672, 4: 714, 8: 734, 16: 730; head_dim 64 8: 517,
 /// 16: 541, 32: 531, 64: 493. Where a head has few q tiles, Q and O take as much of L2 as K and V: at 512
 /// keys head_dim 128 32: 338, 64: 346, 128: 327, 256: 300; 256 32: 340, 64: 344, 128: 298; at 1024 keys 128
 /// 16: 461, 32: 472, 64: 466; 256 16: 473, 32: 492, 64: 446.
 /// @param heads  batch x query heads; group  query heads that share K and V; least  see
 /// flash3_least_heads()
-constexpr int flash3_heads_per_section(int head_dim, std::int64_t seqlen_k, std::int64_t heads,
-                                       std::int64_t group, std::int64_t least = 1) {
+constexpr int flash3_swizzled_heads(int head_dim, std::int64_t seqlen_k, std::int64_t heads,
+                                    std::int64_t group, std::int64_t least = 1) {
   const int mebibytes = (head_dim > 128 ? 64 : 32) / (seqlen_k <= 1024 ? 2 : 1);
   const std::int64_t bytes = std::int64_t{mebibytes} << 20;
   const std::int64_t head_bytes = 2 * 2 * seqlen_k * head_dim;
-  return flash3_even_sections(bytes / head_bytes * group, least > group ? least : group, heads);
+  return flash3_even_swizzles(bytes / head_bytes * group, least > group ? least : group, heads);
 }
-static_assert(flash3_heads_per_section(128, 8192, 32, 1) == 8);
-static_assert(flash3_heads_per_section(256, 8192, 16, 1) == 8);
-static_assert(flash3_heads_per_section(64, 8192, 64, 1) == 16);
-static_assert(flash3_heads_per_section(256, 512, 256, 1) == 64);
+static_assert(flash3_swizzled_heads(128, 8192, 32, 1) == 8);
+static_assert(flash3_swizzled_heads(256, 8192, 16, 1) == 8);
+static_assert(flash3_swizzled_heads(64, 8192, 64, 1) == 16);
+static_assert(flash3_swizzled_heads(256, 512, 256, 1) == 64);
 
 /// Whether rows see so few keys, on the mean, that the ends of tiles weigh more than their inside.
 /// @param visible_pairs, rows  of all heads

@@ -13,12 +13,12 @@ namespace tilescope::gpu {
 /// Running maximum (of unscaled scores) and sum of a thread's two rows. Sums are the thread's own until the
 /// end.
 ///
-/// A maximum only keeps exponents in range, so it may lag behind the scores: P of a tile is made from the
-/// maxima as they are, and if its sums stay below a bound (which they show at no cost), so does P, and
-/// nothing has to be exchanged between lanes, compared or rescaled. Else, mostly in a row's first tiles, the
-/// tile is done again with maxima raised to its own. The bound leaves fp16 a factor of 16 and costs no
-/// accuracy: P, its sums and O grow by the same power. (FlashAttention-4, arXiv:2603.05451, skips rescales by
-/// a bound on the maxima.)
+/// Rescaling is conditional. A maximum only keeps exponents in range, so it may lag behind the scores: P of a
+/// tile is made from the maxima as they are, and if its sums stay below a bound (which they show at no cost),
+/// so does P, and nothing has to be exchanged between lanes, compared or rescaled. Else, mostly in a row's
+/// first tiles, the tile is done again with maxima raised to its own. The bound leaves fp16 a factor of 16
+/// and costs no accuracy: P, its sums and O grow by the same power. (FlashAttention-4, arXiv:2603.05451,
+/// skips rescales by a bound on the maxima.)
 ///
 /// @tparam kPower  a P of 1 is kept as 2^kPower, and O and the sums with it, to use the range of 8-bit types
 template <int kPower>
@@ -46,7 +46,7 @@ struct Flash3ScaledRows {
     tile_sum[1] = chains[2] + chains[3];
   }
   /// The same as operands of P V, beside the scores.
-  template <sm90::ProductType kType, int kScores>
+  template <sm90::WgmmaType kType, int kScores>
   __device__ __forceinline__ void exponentiate_into(std::uint32_t (&probs)[kScores / 2],
                                                     const float (&scores)[kScores], float exponent_scale,
                                                     float (&tile_sum)[2]) const {
@@ -63,8 +63,8 @@ struct Flash3ScaledRows {
     tile_sum[0] = chains[0][0] + chains[0][1];
     tile_sum[1] = chains[1][0] + chains[1][1];
   }
-  /// Whether the maxima of this thread's rows will do. Never those of a row that has seen no key.
-  __device__ __forceinline__ bool will_do(const float (&tile_sum)[2]) const {
+  /// Whether the maxima of this thread's rows keep P in range. Never those of a row that has seen no key.
+  __device__ __forceinline__ bool maxima_suffice(const float (&tile_sum)[2]) const {
     const auto small = [&](int half) { return tile_sum[half] <= kLargestSum && max[half] != kMinusInfinity; };
     return small(0) && small(1);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu:flash3, forward, fp8: e4m3 and e5m2 in, bf16 out, head_dim a multiple of 16 up to 256.
 //
-// Against the 16-bit pass: products take half the time, exponentials the same, so that at head_dim 128 the
+// Against the 16-bit pass: WGMMAs take half the time, exponentials the same, so that at head_dim 128 the
 // special function unit is as busy as the tensor cores. Three things are new.
 // - V. The tensor cores take bytes along K alone, so that three warps of the loading warpgroup, idle before,
 //   transpose each tile of V in shared memory (byte_layout.hpp: no exchange between lanes, no bank twice).
@@ -9,67 +9,17 @@
 //   rule, and the mirror sums by it), which long rows feel. So the P V of a kv tile is summed by them, and
 //   the tiles in fp32 by whom its registers belong to: O = O factor + part, beside the next S, where a raised
 //   maximum's factor costs nothing. Fp8Sums::fast leaves that out.
-// - P. e4m3 holds 17 binary orders: P of 1 is kept as 2^5, a maximum may lag until a P reaches 448, and two
+// - P. e4m3 holds 17 binary orders: P of 1 is kept as 2^5, rescaling waits until a P reaches 448, and two
 //   instructions for four P tell.
 // A warpgroup's step: wait for K and V; P V of the tile before and S are issued together; O += part beside S;
 // softmax, while the other warpgroup multiplies. (The 16-bit pass puts its softmax beside its own P V. That
 // takes scores, both P, part and O in registers at once: 224. Fast sums, without a part, do so at 256.)
 // Source: FlashAttention-3, arXiv:2407.08608, section 3.3.
 //
-// On an H200 (e4m3, 16,384 tokens of hidden size 2048, 8192 a sequence; TFLOP/s, full / causal):
-//   head_dim                                             64         128          256
-//   O = O + part, or O factor + part, by predicate   491 / 481   812 / 799    850 / 831
-//   O = O factor + part, always: half the adds       522 / 487   877 / 831    992 / 965
-//   full steps in a loop of their own, tiles'
-//   descales in scales and factors, no spills        541 / 505   898 / 850   1069 / 1042
-//   three warpgroups, where rows are long            603 / 570
-//   fast sums                                        603 / 563   919 / 872   1134 / 1056
-//   fast sums, the softmax beside P V                                        1193 / 1125
-// (Fast sums before that loop: 931 / 874 and 1185 / 1107. These and the three rows before the last are of one
-// run; the last is of another, which has 1113 / 1055 for the row before it. With 1024 a sequence these two
-// are 807 / 569 and 869 / 613, with 2048 946 / 754 and 1018 / 817, with 16,384 1159 / 1129 and 1230 / 1185.)
-// Fast sums lose most of long rows: with the same value in 65,536 keys, O is 55 to 78 % too small; two levels
-// are exact.
-// Exponentials alone bound it at 980 (64), 1950 and 3900. What does: a warpgroup's step at 128 is its
-// products, 512 cycles and 90 until the first and from the last, and then its softmax, 645 alone, but 940
-// while the other warpgroup multiplies (the exponentials of it 520 and 680): the tensor cores take from the
-// others' way to the registers. That is 1540 of a step's 2230; 120 are two barriers, 70 the parts' sum, the
-// rest branches and products that meet the other's. And arithmetic without a gap keeps another warp's
-// products from being issued: beside nothing but FFMA they take six times as long. What a part of it costs,
-// by leaving it out (full; 874 and 996 as it was):
-//                                                      128    256
-//   the sum of the tiles in fp32 (its registers, too)  1042   1416
-//   V's transposition                                   917   1040
-//   the test for P that is the type's largest number    885     -
-//   three of four additions to the row's sum            879     -
-//   P's conversion (by bytes of fp32 in its place)      874     -
-//   masks, the second try at P, descales                930   1054
-// Tried and left out (TFLOP/s against the version of its time, full, 8192 a sequence):
-// - turns: passed when products are issued 786 of 803, when P V is done 792 of 812, when all is done 846 of
-//   875; 256: 875 of 980. Taken at 64 with two warpgroups, where exponentials bind: 524 of 491. By turns at
-//   the softmax instead: 64 444 of 521, 128 815 of 872, 256 963 of 992
-// - S in halves of 64 keys, the exponentials of the first beside the second's products: 128 881 of 898. P V
-// of
-//   the first half beside the exponentials of the second, too, as the SASS shows: 809 of 898, 64 570 of 603
-// - the barriers of the next step looked at before the softmax: 128 811 of 875
-// - 128: three buffers of K and V 805 of 803; S after P V, not beside 790 of 816; three warpgroups with 64
-//   keys and O by 64 columns 697 of 875, with 96 keys and 32 columns 767
-// - the adds held beside S, where the compiler puts them behind its wait: a wait that is over between them,
-//   which ends a block, 861 of 874; with turns 848. (They are beside S since full steps have a loop.)
-// - longer tiles, the adds beside S issued after P V: block_n 160 779, 192 601 of 874; they spill
-// - 256: parts of 64 columns by turns, one added while the next is multiplied, 600 of 996: 1.1 KB of spills,
-//   with 240 registers still 0.9 KB; parts of 128 columns more; block_n 64 760 of 990; 128, which spills 720
-//   bytes, 801 with turns where 96 has 743; 240 registers 935 of 985, as transposing warps spill in 24; S
-//   beside the last part of P V 1055 of 1069
-// - the softmax beside P V of the tile before, in two levels, which takes parts of 64 columns or scores that
-//   are multiplied again where a maximum has to rise: 128 parts 894 of 907, again 870, with three buffers of
-//   K 888, with turns, too, 875; 256 block_n 64 950 of 1045, again 975, with 240 registers 921; 64, two
-//   warpgroups 525 of 609, with block_n 192 572, three with 96 565
-// - likewise fast sums: 128 883 of 914; 256 scores multiplied again 1073 of 1193; a second Q 1157, but 879 of
-//   869 at 1024 a sequence
-// - 64, short rows: three warpgroups 352 of 390 at 512 a sequence; block_n 256 551 of 523, 192 524
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
+#include "cpu_ref/primitives/score_constants.hpp"
 #include "gpu/kernels/flash3/forward/forward.cuh"
 #include "gpu/kernels/flash3/fp8/arguments.cuh"
 #include "gpu/kernels/flash3/fp8/softmax.cuh"
@@ -80,8 +30,8 @@ namespace tilescope::gpu {
 namespace detail {
 
 /// A warpgroup that computes 64 rows of each tile.
-/// @tparam kObserved  logs the tiles that it visits; no maximum lags: see consume() of the 16-bit pass
-template <sm90::ProductType kType, Flash3Fp8Shape kShape, bool kObserved>
+/// @tparam kObserved  logs the tiles that it visits; every maximum is exact: see consume() of the 16-bit pass
+template <sm90::WgmmaType kType, Flash3Fp8Shape kShape, bool kObserved>
 __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Flash3Fp8Shared<kShape> shared,
                                               const Flash3Item* items, int group, int thread) {
   constexpr int kBlockN = kShape.tile.block_n, kHeadDim = kShape.head_dim;
@@ -90,9 +40,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   constexpr bool kTwoLevel = kShape.sums == Fp8Sums::two_level;
   constexpr sm90::PanelTile kQTile = kShape.q_tile(), kKTile = kShape.kv_tile();
   constexpr sm90::PanelTile kVTile = kShape.transposed_tile();
-  constexpr int kFirstTurn = 1;  // of the named barriers
-  // A descale of a tile that is 0 makes no number of what is multiplied or divided by it.
-  constexpr float kLeastScale = 1.17549435e-38f, kLeastUnit = 1e-20f;
+  constexpr int kFirstPingPong = 1;  // of the named barriers
   using sm90::Major;
   const int lane = thread % 32;
 
@@ -102,14 +50,14 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(number));
     return number % 128;
   };
-  const auto take_turn = [&] {
-    if constexpr (kShape.turns != Flash3Turns::none) sm90::sync_named(kFirstTurn + group, 256);
+  const auto await_ping_pong = [&] {
+    if constexpr (kShape.ping_pong) sm90::sync_named(kFirstPingPong + group, 256);
   };
-  const auto pass_turn = [&](Flash3Turns now) {
-    if (now != Flash3Turns::none && kShape.turns == now)
-      sm90::arrive_named(kFirstTurn + (group + 1) % kShape.consumers(), 256);
+  const auto pass_ping_pong = [&] {
+    if constexpr (kShape.ping_pong)
+      sm90::arrive_named(kFirstPingPong + (group + 1) % kShape.consumers(), 256);
   };
-  if (kShape.turns != Flash3Turns::none && group == kShape.consumers() - 1) pass_turn(kShape.turns);
+  if (group == kShape.consumers() - 1) pass_ping_pong();
   const auto release = [&](std::uint32_t empty) {
     if (lane == 0) sm90::arrive(empty);
   };
@@ -132,7 +80,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     return of.block * kShape.tile.block_m + sm90::kWarpgroupRows * group;
   };
   const auto needs_mask = [&](int step) { return step < full_begin || step >= full_end; };
-  const auto n_block = [&](int step) { return scan_tile(args.scan, range, item.turn(), step); };
+  const auto n_block = [&](int step) { return scan_tile(args.scan, range, item.wave_parity(), step); };
   const auto batch_head = [&](const Flash3Item& of) { return of.batch * args.heads + of.head; };
 
   const auto multiply_scores = [&] {
@@ -143,7 +91,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
       sm90::multiply<kBlockN, kType>(scores, left.at(k_step(kQTile, Major::k, step)),
                                      right.at(k_step(kKTile, Major::k, step)), step > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   /// P V into `sum`, of the columns from `first` on.
   const auto multiply_values = [&](auto& sum, int first, bool accumulate) {
@@ -155,7 +103,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
       sm90::multiply<kCols, kType>(sum, probs + 4 * step, right.at(k_step(kVTile, Major::k, step)),
                                    accumulate || step > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   };
   const auto release_q = [&] {
     sm90::arrive(shared.q_empty(q_buffer()));
@@ -195,7 +143,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
       range = kv_tiles(args.band, kShape.tile, item.block);
       if (!range.empty()) break;
       const int here = thread_again();
-      store_empty_rows<sm90::ProductType::bf16>(args, item, first_query(item) + 16 * (here / 32), here % 32);
+      store_empty_rows<sm90::WgmmaType::bf16>(args, item, first_query(item) + 16 * (here / 32), here % 32);
       release_q();
     }
     if (kObserved || args.score_sign < 0.0f) range.full_end = range.full_begin;
@@ -204,18 +152,19 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     full_end = full_begin + range.full_end - range.full_begin;
     float descale = args.descale_q.at(batch_head(item), item.block);
     if (args.descale_k.blocks == 1) descale *= args.descale_k.at(batch_head(item), 0);
-    exponent_scale = fmaxf(args.exponent_scale * descale, kLeastScale);
+    exponent_scale = fmaxf(args.exponent_scale * descale, kLeastExponentScale);
     softmax_scale = args.softmax_scale * descale;
     return true;
   };
 
-  /// Probabilities of step `step` from its scores, and the factors that what was summed before takes. Maxima
-  /// lag where it is not `careful`, a std::bool_constant: that is for steps that may need a mask.
+  /// Probabilities of step `step` from its scores, and the factors that what was summed before takes.
+  /// Rescaling is conditional where it is not `careful`, a std::bool_constant: that is for steps that may
+  /// need a mask.
   const auto softmax = [&](int step, auto careful, Probs& made) {
     float descale = 1.0f, scale = exponent_scale;
     if (args.descale_k.blocks > 1) [[unlikely]] {
       descale = args.descale_k.at(batch_head(item), n_block(step));
-      scale = fmaxf(exponent_scale * descale, kLeastScale);
+      scale = fmaxf(exponent_scale * descale, kLeastExponentScale);
     }
     if constexpr (careful) {
       if (needs_mask(step)) {
@@ -253,7 +202,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   /// Where V's tiles have descales of their own, O is kept in units of the newest tile's.
   const auto take_unit = [&](const Flash3Item& of, int block_of_v) {
     if (args.descale_v.blocks > 1) [[unlikely]] {
-      const float unit = fmaxf(args.descale_v.at(batch_head(of), block_of_v), kLeastUnit);
+      const float unit = fmaxf(args.descale_v.at(batch_head(of), block_of_v), kLeastValueUnit);
       const float ratio = v_unit / unit;
       rows.factor[0] *= ratio;
       rows.factor[1] *= ratio;
@@ -269,7 +218,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     if constexpr (!kTwoLevel) {
       if (rows.factor[0] != 1.0f || rows.factor[1] != 1.0f) rows.rescale(out);
     }
-    sm90::begin_products();
+    sm90::fence_wgmma();
     if constexpr (!kTwoLevel) {
       multiply_values(out, 0, true);
     } else if constexpr (kBeside) {
@@ -277,27 +226,25 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     } else {
 #pragma unroll
       for (int index = 0; index < kParts; ++index) {
-        if (index > 0) sm90::begin_products();
+        if (index > 0) sm90::fence_wgmma();
         multiply_values(part, index * kPartCols, false);
-        sm90::wait_for_products<0>();
+        sm90::wait_for_wgmma<0>();
         add_part(index * kPartCols);
       }
       release_v();
-      if constexpr (with_scores) sm90::begin_products();
+      if constexpr (with_scores) sm90::fence_wgmma();
     }
     if constexpr (with_scores) multiply_scores();
-    pass_turn(Flash3Turns::issued);
     if constexpr (kBeside || !kTwoLevel) {
-      sm90::wait_for_products<with_scores ? 1 : 0>();
+      sm90::wait_for_wgmma<with_scores ? 1 : 0>();
       release_v();
     }
-    pass_turn(Flash3Turns::values);
-    if constexpr (!with_scores) pass_turn(Flash3Turns::done);
+    if constexpr (!with_scores) pass_ping_pong();
     if constexpr (kBeside && kTwoLevel) add_part(0);
   };
   const auto wait_for_scores = [&] {
-    sm90::wait_for_products<0>();
-    pass_turn(Flash3Turns::done);
+    sm90::wait_for_wgmma<0>();
+    pass_ping_pong();
   };
 
   /// The first tile of an item, its scores being there.
@@ -312,11 +259,9 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   };
   const auto begin_item = [&] {
     sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
-    take_turn();
-    sm90::begin_products();
+    await_ping_pong();
+    sm90::fence_wgmma();
     multiply_scores();
-    pass_turn(Flash3Turns::issued);
-    pass_turn(Flash3Turns::values);
     wait_for_scores();
     first_softmax();
   };
@@ -327,7 +272,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   };
   const auto compute_step = [&](int step, auto careful) {
     wait_for_step(step);
-    take_turn();
+    await_ping_pong();
     add_values(n_block(step - 1), item, std::true_type{});
     if constexpr (kObserved) log_output(item, step - 1);
     wait_for_scores();
@@ -339,19 +284,19 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     wait_for_step(step);
     take_unit(item, n_block(step - 1));
     if (rows.factor[0] != 1.0f || rows.factor[1] != 1.0f) rows.rescale(out);
-    sm90::begin_products();
+    sm90::fence_wgmma();
     multiply_scores();
     multiply_values(out, 0, true);
-    sm90::wait_for_products<1>();
+    sm90::wait_for_wgmma<1>();
     release_k();
     Probs next;
     softmax(step, careful, next);
     // A place where control flow meets, since it is long complete: ptxas would move the wait for P V above
     // the exponentials if the two stood in one block.
     sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "V, again");
-    sm90::wait_for_products<0>();
+    sm90::wait_for_wgmma<0>();
     release_v();
-    // ptxas takes no definition of an operand while products run: hence a copy, which it must not see
+    // ptxas takes no definition of an operand while WGMMAs run: hence a copy, which it must not see
     // through.
 #pragma unroll
     for (int i = 0; i < kScores / 4; ++i) {
@@ -361,7 +306,7 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
   const auto compute = [&](int step, auto careful) {
     if constexpr (kShape.order == Flash3Fp8Order::lag) {
       // Parts would take registers beside both P, and nobody observes fast sums.
-      static_assert(!kTwoLevel && !kObserved && kShape.turns == Flash3Turns::none);
+      static_assert(!kTwoLevel && !kObserved && !kShape.ping_pong);
       compute_lagging_step(step, careful);
     } else {
       compute_step(step, careful);
@@ -398,14 +343,14 @@ __device__ __forceinline__ void consume_bytes(const Flash3Fp8Arguments& args, Fl
     sm90::wait(shared.transposed_full(v.stage), v.full_parity(), "the last V");
     if (kShape.q_stages > 1 && more) {
       sm90::wait(shared.k_full(k.stage), k.full_parity(), "the first K");
-      take_turn();
+      await_ping_pong();
       add_values(last_block, done, std::true_type{});
       if constexpr (kObserved) log_output(done, last_step);
       finish(done, done_scale);
       wait_for_scores();
       first_softmax();
     } else {
-      take_turn();
+      await_ping_pong();
       add_values(last_block, done, std::false_type{});
       if constexpr (kObserved) log_output(done, last_step);
       finish(done, done_scale);
@@ -436,7 +381,7 @@ __device__ __forceinline__ void init_fp8_barriers(Flash3Fp8Shared<kShape> shared
 
 /// CTA: one q tile after the other, from the counter. Grid: as many as run at once. Dynamic shared memory:
 /// Flash3Fp8Layout.
-template <sm90::ProductType kType, typename Choice, bool kObserved>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved>
 __global__ __launch_bounds__(Choice::shape.threads(),
                              1) void flash3_fp8_forward(const __grid_constant__ Flash3Fp8Arguments args) {
   constexpr Flash3Fp8Shape kShape = Choice::shape;

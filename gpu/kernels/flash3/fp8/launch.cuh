@@ -29,7 +29,7 @@ Flash3Fp8Arguments flash3_fp8_arguments(const KernelArguments& args, WorkCounter
 
 /// Enqueues the pass on `sms` multiprocessors. Compiled once for each type and Flash3Fp8Choice, and to be
 /// observed, for sm_90a.
-template <sm90::ProductType kType, typename Choice, bool kObserved = false>
+template <sm90::WgmmaType kType, typename Choice, bool kObserved = false>
 void launch_flash3_fp8_forward(const Flash3Fp8Arguments& arguments, int sms, cudaStream_t stream);
 
 }  // namespace tilescope::gpu

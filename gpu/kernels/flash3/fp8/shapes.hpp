@@ -10,14 +10,6 @@
 
 namespace tilescope {
 
-/// When a warpgroup that multiplies lets the other do so.
-enum class Flash3Turns : std::uint8_t {
-  none,
-  issued,  // once its products are issued
-  values,  // once P V is done, S being under way
-  done,    // once all are done: one multiplies while the other is at its softmax
-};
-
 /// When a warpgroup multiplies P V of a tile.
 enum class Flash3Fp8Order : std::uint8_t {
   after,   // before S of the next tile, which takes fewest registers
@@ -33,7 +25,7 @@ struct Flash3Fp8Shape {
   int raw_stages = 2;  // tiles of V as it was loaded
   int q_stages = 2;    // 2: the next q tile arrives while this one is computed
   Flash3Fp8Order order = Flash3Fp8Order::beside;
-  Flash3Turns turns = Flash3Turns::none;
+  bool ping_pong = false;  // one warpgroup multiplies while the other is at its softmax
   Fp8Sums sums = Fp8Sums::two_level;
 
   static constexpr int transposing_warps() { return 3; }
@@ -97,7 +89,7 @@ constexpr Flash3Fp8Shape flash3_fp8_shape(int head_dim, Fp8Sums sums = Fp8Sums::
   shape.head_dim = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   shape.sums = sums;
   if (head_dim <= 64 && short_rows) {
-    shape.turns = Flash3Turns::done;
+    shape.ping_pong = true;
   } else if (head_dim <= 64) {
     shape.tile.block_m = 192;
   } else if (head_dim > 128) {

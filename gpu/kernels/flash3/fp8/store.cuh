@@ -25,8 +25,8 @@ __device__ __forceinline__ void store_byte_ordered_rows(const Flash3ForwardArgum
       for (int i = 0; i < 4; ++i) x[i] = out[sm90::accumulator_of_column(group, half, i)];
       if (16 * group < args.head_dim) {
         *reinterpret_cast<uint2*>(target + 16 * group) =
-            make_uint2(sm90::pack_pair<sm90::ProductType::bf16>(x[0], x[1]),
-                       sm90::pack_pair<sm90::ProductType::bf16>(x[2], x[3]));
+            make_uint2(sm90::pack_pair<sm90::WgmmaType::bf16>(x[0], x[1]),
+                       sm90::pack_pair<sm90::WgmmaType::bf16>(x[2], x[3]));
       }
     }
   }

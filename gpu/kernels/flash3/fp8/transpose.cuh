@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transposing side of flash3's forward pass in fp8: three warps between the copy engine, which brings V
-// as it lies in memory, and the products, which take it along its keys.
+// as it lies in memory, and the WGMMAs, which take it along its keys.
 #pragma once
 
 #include "gpu/kernels/flash3/fp8/arguments.cuh"
@@ -38,7 +38,7 @@ __device__ __forceinline__ void transpose(Flash3Fp8Shared<kShape> shared, const 
       sm90::transpose_strip<kSource, kTarget, kAtOnce>(shared.v(raw.stage), shared.transposed(done.stage),
                                                        strip, lane);
     }
-    // Its reads before the copy engine's next write, its writes before the products' reads.
+    // Its reads before the copy engine's next write, its writes before the WGMMAs' reads.
     sm90::fence_async_proxy();
     __syncwarp();
     if (lane == 0) {

@@ -30,7 +30,8 @@ std::map<TensorName, TensorTraffic> walked_traffic(const TileProgram& program) {
       traffic.load_bytes += access.bytes;
       traffic.filled_bytes += access.filled_bytes;
     }
-    const bool stores = access.kind == AccessKind::store || (access.kind == AccessKind::sum && first);
+    const bool stores =
+        access.kind == AccessKind::store || (access.kind == AccessKind::store_then_reduce && first);
     if (stores) traffic.store_bytes += access.bytes;
     if (access.kind != AccessKind::load && !stores) traffic.reduce_bytes += access.bytes;
     if (first && !stores) traffic.compulsory_read_bytes += access.bytes;
@@ -46,7 +47,7 @@ WordAccesses walked_words(const TileProgram& program) {
   std::int64_t first = 0, later = 0;
   std::set<std::tuple<int, int, int>> begun;
   for_each_access(program, [&](const TileAccess& access) {
-    if (access.kind != AccessKind::sum) return;
+    if (access.kind != AccessKind::store_then_reduce) return;
     ++(begun.insert({access.batch, access.head, access.m_block}).second ? first : later);
   });
   return program.word_accesses(first, later);

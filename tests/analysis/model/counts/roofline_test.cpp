@@ -57,7 +57,7 @@ TEST_CASE("a measured ceiling takes the place of a stated one, and only that") {
   other.dram_bytes_per_second = {90.0, "test", "measured"};
   other.l2_bytes_per_second = Fact<double>{300.0, "test", "assumed"};
   const std::vector<Ceiling> ceilings =
-      firmest(ceilings_of(toy(), ElementType::fp16), ceilings_of(other, ElementType::fp16));
+      best_documented(ceilings_of(toy(), ElementType::fp16), ceilings_of(other, ElementType::fp16));
   REQUIRE(ceilings.size() == 4);
   for (const Ceiling& ceiling : ceilings) {
     CHECK(ceiling.measured == (ceiling.kind == CeilingKind::dram));

@@ -21,7 +21,7 @@ TEST_CASE("a pass that stands for several programs has the choices of each, and 
   using enum BackwardOrder;
   AttentionProblem problem;
   ProgramOptions options = ProgramOptions::with_tile({32, 32});
-  for (const BackwardOrder order : {fused, split, rows, joined}) {
+  for (const BackwardOrder order : {fused, split, q_outer, single_launch}) {
     options.backward = order;
     CHECK(noted(Direction::backward, problem, options) == PassChoices{.backward = order});
   }

@@ -85,7 +85,7 @@ TEST_CASE("a machine file is held to its fields, to their units, and to a name o
   json.erase("sm_count");
   json.erase("chip");
   json["l2_bytes"]["value"] = nullptr;
-  refused(json, {"chip, sm_count, l2_bytes are missing", "--template"});
+  refused(json, {"sm_count, l2_bytes are missing", "--template"});
 
   const TemporaryFolder folder;
   const std::string path = (folder.path() / "mine.json").string();
@@ -123,13 +123,44 @@ TEST_CASE("a file may hold what it adds to a machine that TileScope ships") {
 
 TEST_CASE("the template of a machine file becomes one when its numbers are filled in") {
   Json json = parse_json("template", machine_template());
-  CHECK(machine_complaint(json).find("name, title, chip, sm_count") != std::string::npos);
+  CHECK(machine_complaint(json).find("name, sm_count, shared_bytes_per_sm, l2_bytes, ") != std::string::npos);
   const Json h200 = shipped("h200");
   for (const auto& [key, value] : h200.items()) {
     if (json.contains(key)) json[key] = value;
   }
   json["name"] = "mine";
   CHECK(machine_complaint(json) == "");
+}
+
+TEST_CASE("five numbers of a datasheet are enough: what is left empty has defaults that say so") {
+  Json json = parse_json("template", machine_template());
+  json["name"] = "b200";
+  const auto fill = [](Json& fact, const Json& value) {
+    fact["value"] = value;
+    fact["kind"] = "datasheet";
+  };
+  fill(json["sm_count"], 148);
+  fill(json["shared_bytes_per_sm"], "228KiB");
+  fill(json["l2_bytes"], "126MiB");
+  fill(json["dram_bytes_per_second"], "8TB/s");
+  fill(json["peak_flops_per_second"]["fp16"], "2250TFLOP/s");
+  const Machine machine = parse_machine("b200.json", json.dump());
+  CHECK(machine.l2_bytes.value == 126 << 20);
+  CHECK(machine.dram_bytes_per_second.value == 8e12);
+  CHECK(machine.peak_flops(ElementType::fp16) == 2.25e15);
+  CHECK_FALSE(machine.peak_flops(ElementType::fp32).has_value());
+  CHECK(machine.shared_bytes_per_cta.value == 227 << 10);
+  CHECK(machine.on_chip_bytes_per_sm.value == 512 << 10);
+  for (const Fact<std::int64_t>& fact :
+       {machine.shared_bytes_per_cta, machine.on_chip_bytes_per_sm, machine.ctas_per_sm,
+        machine.l2_effective_bytes, machine.exponentials_per_clock_per_sm.value()}) {
+    CHECK(fact.kind == kDefaultKind);
+    CHECK(fact.source.starts_with("TileScope's default: "));
+  }
+  CHECK_FALSE(machine.l2_bytes_per_second.has_value());
+  CHECK(parse_machine("again", to_json_text(machine)) == machine);
+  fill(json["l2_bytes"], "126 of them");
+  CHECK(machine_complaint(json).find("with its unit, as in") != std::string::npos);
 }
 
 TEST_CASE("an element type that a chip lacks has no peak") {
@@ -157,6 +188,11 @@ TEST_CASE("an unknown name is refused with the known ones") {
   const std::string message = machine_complaint(std::string("h20O"));
   CHECK(message.find("h20O") != std::string::npos);
   CHECK(message.find("a100-40gb") != std::string::npos);
+  const std::string b200 = machine_complaint(std::string("b200"));  // no slip of h200
+  CHECK(b200.find("did you mean") == std::string::npos);
+  CHECK(b200.find("list machines --template >b200.json") != std::string::npos);
+  CHECK(machine_complaint(std::string("a100")).find("did you mean a100-40gb or a100-80gb?") !=
+        std::string::npos);
   CHECK(machine_complaint(std::string("/absent/gpu.json")).find("/absent/gpu.json") != std::string::npos);
 }
 

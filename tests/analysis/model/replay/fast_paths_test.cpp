@@ -26,10 +26,10 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   }
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.order = static_cast<TileOrder>(random.between(0, 2));
-  options.heads_per_section = random.between(1, 3);
+  options.swizzled_heads = random.between(1, 3);
   options.scan = static_cast<Scan>(random.between(0, 2));
   options.diagonal_slices = slices;
-  options.ctas_per_turn = random.between(1, 4);
+  options.ctas_per_wave = random.between(1, 4);
   if (seed % 2 == 0) options.dq_start = DqStart::claimed;
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);

@@ -226,12 +226,12 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
         const auto [entry, first] = tiles.try_emplace(
             {access.tensor, access.batch, access.head, access.m_block, access.n_block}, Tile{});
         Tile& tile = entry->second;
-        const AccessKind kind = operand.kind != AccessKind::sum ? operand.kind
-                                : first                         ? AccessKind::store
-                                                                : AccessKind::reduce;
+        const AccessKind kind = operand.kind != AccessKind::store_then_reduce ? operand.kind
+                                : first                                       ? AccessKind::store
+                                                                              : AccessKind::reduce;
         if (kind == AccessKind::load) traffic.load_bytes += access.bytes;
         if (kind == AccessKind::load) traffic.filled_bytes += access.filled_bytes;
-        if (operand.kind == AccessKind::sum) {
+        if (operand.kind == AccessKind::store_then_reduce) {
           ++traffic.sums;
           traffic.first_sums += first;
         }

@@ -21,6 +21,8 @@ TEST_CASE("durations are estimates and read so") {
   CHECK(about_seconds(7.4) == "about 7 s");
   CHECK(about_seconds(56) == "about 60 s");
   CHECK(about_seconds(430) == "about 7 min");
+  CHECK(about_seconds(7000) == "about 100 min");
+  CHECK(about_seconds(50000) == "about 14 h");
 }
 
 }  // namespace tilescope

@@ -11,8 +11,8 @@ inline ProgramOptions random_options(ProblemGenerator& random, TileShape tile) {
   ProgramOptions options = ProgramOptions::with_tile(tile);
   options.order = static_cast<TileOrder>(random.between(0, 2));
   options.scan = static_cast<Scan>(random.between(0, 2));
-  options.heads_per_section = random.between(1, 3);
-  options.ctas_per_turn = random.between(1, 5);
+  options.swizzled_heads = random.between(1, 3);
+  options.ctas_per_wave = random.between(1, 5);
   return options;
 }
 

@@ -117,11 +117,11 @@ TEST_CASE("head-swizzled sections hold the heads whose K and V share the usable 
   options.order = TileOrder::head_swizzled;
   const Direction forward[] = {Direction::forward};
   // 4 key/value heads, each read by 4 query heads.
-  CHECK(plan_passes(kernel, p, forward, options, machine)[0].program.grid.heads_per_section == 16);
+  CHECK(plan_passes(kernel, p, forward, options, machine)[0].program.grid.swizzled_heads == 16);
   const auto passes = plan_passes(kernel, p, forward, options, machine);
   CHECK(simulate_run(kernel, p, passes, machine, {.replay = false}).order == TileOrder::head_swizzled);
-  options.heads_per_section = 3;
-  CHECK(plan_passes(kernel, p, forward, options, machine)[0].program.grid.heads_per_section == 3);
+  options.swizzled_heads = 3;
+  CHECK(plan_passes(kernel, p, forward, options, machine)[0].program.grid.swizzled_heads == 3);
 }
 
 }  // namespace

@@ -57,9 +57,9 @@ TEST_CASE(
     "co-resident CTAs gain from a sawtooth that turns with each wave, and lose from one that does not") {
   constexpr int kCtas = 4;
   const OneHead head(24, 40);
-  const auto reads = [&](Scan scan, int ctas_per_turn) {
+  const auto reads = [&](Scan scan, int ctas_per_wave) {
     TileProgram program = head.forward(scan);
-    program.grid.ctas_per_turn = ctas_per_turn;
+    program.grid.ctas_per_wave = ctas_per_wave;
     return simulate_pass(program, {kCtas}).dram_read_bytes(head.kv_bytes / 2);
   };
   const std::int64_t ascending = reads(Scan::ascending, 1);

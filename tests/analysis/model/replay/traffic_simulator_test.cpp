@@ -37,7 +37,8 @@ class DirectCache {
       line = *found->second;
       lines_.erase(found->second);
       used_ -= line.bytes;
-    } else if (access.kind != AccessKind::store && (access.kind != AccessKind::sum || seen_.contains(key))) {
+    } else if (access.kind != AccessKind::store &&
+               (access.kind != AccessKind::store_then_reduce || seen_.contains(key))) {
       read_bytes += access.bytes;
     }
     seen_.insert(key);

@@ -95,7 +95,7 @@ TEST_CASE("flash3's backward products take their warpgroup's keys, queries and c
 }
 
 TEST_CASE("the shares of flash3's two backward warpgroups are the whole tile, each part once") {
-  // By roles, one has all of S and dV, the other all of dP and dK.
+  // Of specialised warpgroups, one has all of S and dV, the other all of dP and dK.
   for (const int head_dim : kHeadDims) {
     CAPTURE(head_dim);
     const Flash3BackwardShape shape = flash3_backward_shape(head_dim);
@@ -116,7 +116,7 @@ TEST_CASE("the shares of flash3's two backward warpgroups are the whole tile, ea
       }
     }
     const auto [block_m, block_n] = shape.tile;
-    const int times = shape.by_roles() ? 2 : 1;
+    const int times = shape.specialised() ? 2 : 1;
     CHECK(scores.size() == static_cast<std::size_t>(block_m * block_n));
     CHECK(computed_scores == times * block_m * block_n);
     CHECK(dk.size() == static_cast<std::size_t>(block_n * head_dim));

@@ -22,11 +22,11 @@ namespace flash3_choices_test {
 
 constexpr int kSms = 3;  // that persistent CTAs are told of
 
-template <sm90::ProductType kType>
-constexpr ElementType kElementOf = kType == sm90::ProductType::fp16 ? ElementType::fp16 : ElementType::bf16;
+template <sm90::WgmmaType kType>
+constexpr ElementType kElementOf = kType == sm90::WgmmaType::fp16 ? ElementType::fp16 : ElementType::bf16;
 
 /// The passes of flash3 by these instances.
-template <sm90::ProductType kType, typename Forward, typename Backward>
+template <sm90::WgmmaType kType, typename Forward, typename Backward>
 void launch(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, args, stream);
   if (program.name == PassName::convert) return launch_convert(program, args, stream, true);
@@ -37,7 +37,7 @@ void launch(const TileProgram& program, const KernelArguments& args, CUstream_st
   const auto items = static_cast<int>(program.num_ctas());
   launch_flash3_dkdvdq<kType, Backward>(
       flash3_backward_arguments<kType, Backward::shape>(args, program.dq_start),
-      Backward::shape.stays ? std::min(items, kSms) : items, stream);
+      Backward::shape.persistent ? std::min(items, kSms) : items, stream);
 }
 
 /// flash3's row with that launch, of any tile.
@@ -59,7 +59,7 @@ struct Case {
   int less = 0;  // of the head dimension that the instance is compiled for
 };
 
-template <sm90::ProductType kType, typename Choice>
+template <sm90::WgmmaType kType, typename Choice>
 AttentionProblem problem_of(const Case& c) {
   AttentionProblem problem{.heads = c.heads,
                            .heads_kv = c.heads_kv,
@@ -75,7 +75,7 @@ AttentionProblem problem_of(const Case& c) {
 }
 
 /// Lengths {1, n - 1, n, n + 1, 2 n + 3} of both sides, every mask.
-template <sm90::ProductType kType, typename Choice>
+template <sm90::WgmmaType kType, typename Choice>
 void check_forward() {
   constexpr TileShape kTile = Choice::shape.tile;
   const Kernel row = row_of<launch<kType, Choice, Flash3BackwardChoice<Choice::shape.head_dim>>>();
@@ -106,7 +106,7 @@ void check_forward() {
 
 template <typename Choice>
 void check_backward(const Case& c, DqStart start) {
-  constexpr auto kType = sm90::ProductType::bf16;
+  constexpr auto kType = sm90::WgmmaType::bf16;
   using Forward = Flash3ForwardChoice<flash3_forward_shape(Choice::shape.head_dim, true).head_dim, true>;
   CAPTURE(to_string(start));
   const AttentionProblem problem = problem_of<kType, Choice>(c);
@@ -129,7 +129,7 @@ void check_backward() {
         Case{3, 3, 70, 6 * kN, -1, 0},  // most kv tiles are seen by nobody
         Case{3, 3, 6 * kN, 5 * kN, -1, 0}, Case{2, 1, 1, 1}, Case{2, 1, 70, 90, -1, 5, 0.3, 24}}) {
     if (!Choice::shape.ordered) check_backward<Choice>(c, DqStart::cleared);
-    check_backward<Choice>(c, Choice::shape.stays ? DqStart::claimed : DqStart::in_order);
+    check_backward<Choice>(c, Choice::shape.persistent ? DqStart::claimed : DqStart::in_order);
   }
 }
 template <int kHeadDim>
@@ -168,7 +168,7 @@ template <int kHeadDim, bool kLow = false>
 using Forward = Flash3ForwardChoice<kHeadDim, kLow>;
 
 TEST_CASE("flash3 forward: one small problem") {
-  constexpr auto kType = sm90::ProductType::bf16;
+  constexpr auto kType = sm90::WgmmaType::bf16;
   const Case c{.seqlen_q = 130, .seqlen_k = 140, .right = 0};
   const auto check = [&]<typename Choice>() {
     const AttentionProblem problem = problem_of<kType, Choice>(c);
@@ -181,25 +181,25 @@ TEST_CASE("flash3 forward: one small problem") {
   check.operator()<Forward<128>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 64") {
-  check_forward<sm90::ProductType::bf16, Forward<64>>();
-  check_forward<sm90::ProductType::fp16, Forward<64, true>>();
+  check_forward<sm90::WgmmaType::bf16, Forward<64>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<64, true>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 96 and 128") {
-  check_forward<sm90::ProductType::fp16, Forward<96>>();
-  check_forward<sm90::ProductType::fp16, Forward<128>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<96>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<128>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 192 and 256") {
-  check_forward<sm90::ProductType::bf16, Forward<192>>();
-  check_forward<sm90::ProductType::bf16, Forward<256>>();
+  check_forward<sm90::WgmmaType::bf16, Forward<192>>();
+  check_forward<sm90::WgmmaType::bf16, Forward<256>>();
 }
 TEST_CASE("flash3 forward: the edges of the tile, head_dim 160") {
-  check_forward<sm90::ProductType::fp16, Forward<160>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<160>>();
 }
 TEST_CASE("flash3 forward: 64 rows whose keys two warpgroups share") {
-  check_forward<sm90::ProductType::fp16, Forward<96, true>>();
-  check_forward<sm90::ProductType::bf16, Forward<128, true>>();
-  check_forward<sm90::ProductType::fp16, Forward<192, true>>();
-  check_forward<sm90::ProductType::bf16, Forward<256, true>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<96, true>>();
+  check_forward<sm90::WgmmaType::bf16, Forward<128, true>>();
+  check_forward<sm90::WgmmaType::fp16, Forward<192, true>>();
+  check_forward<sm90::WgmmaType::bf16, Forward<256, true>>();
 }
 TEST_CASE("flash3 backward: head_dim 64") { check_both_orders<64>(); }
 TEST_CASE("flash3 backward: persistent CTAs") {
@@ -222,7 +222,7 @@ TEST_CASE("flash3 backward: the ordered pass repeats its bits") {
 }
 TEST_CASE("flash3: a launch that the device refuses is a device error that names the pass") {
   const auto refused = [] {
-    launch_flash3_forward<sm90::ProductType::bf16, Forward<64>>(Flash3ForwardArguments{}, 0, nullptr);
+    launch_flash3_forward<sm90::WgmmaType::bf16, Forward<64>>(Flash3ForwardArguments{}, 0, nullptr);
   };
   CHECK_THROWS_WITH_AS(refused(), doctest::Contains("launching pass forward"), DeviceError);
 }

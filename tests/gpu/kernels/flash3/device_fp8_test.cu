@@ -45,7 +45,7 @@ std::vector<std::uint8_t> random_bytes(std::size_t count, unsigned seed) {
 }
 
 /// O of inputs of that type.
-template <typename Choice, sm90::ProductType kType = sm90::ProductType::e4m3>
+template <typename Choice, sm90::WgmmaType kType = sm90::WgmmaType::e4m3>
 std::vector<float> run(const Problem& p, const std::vector<std::uint8_t>& q,
                        const std::vector<std::uint8_t>& k, const std::vector<std::uint8_t>& v) {
   constexpr Flash3Fp8Shape kShape = Choice::shape;
@@ -132,7 +132,7 @@ struct DominatedError {
 /// Largest relative error of O in rows of two keys, one of the first kv tile and one of the next, whose P is
 /// 2^(n / 8) as large: the same n for the rows of a warp, which raise their maxima together, from 0 on. O is
 /// the later key's value times its part of the row.
-template <typename Choice, typename Element, sm90::ProductType kType>
+template <typename Choice, typename Element, sm90::WgmmaType kType>
 DominatedError error_where_a_key_dominates() {
   constexpr int kKeys = 2 * Choice::shape.tile.block_n, kHeadDim = Choice::shape.head_dim;
   constexpr int kWarpRows = 16, kBits = 7, kStepsOfPower = 8, kLargestLagging = 7;
@@ -171,7 +171,7 @@ DominatedError error_where_a_key_dominates() {
 template <typename Choice>
 void check_dominated_rows() {
   constexpr double kOfBf16 = 0x1p-9, kOfSums = 0x1p-11;
-  const DominatedError e5m2 = error_where_a_key_dominates<Choice, __nv_fp8_e5m2, sm90::ProductType::e5m2>();
+  const DominatedError e5m2 = error_where_a_key_dominates<Choice, __nv_fp8_e5m2, sm90::WgmmaType::e5m2>();
   CHECK(e5m2.followed < kOfBf16 + kOfSums);
   CHECK(e5m2.lagging < 0x1p-3 + kOfBf16 + kOfSums);
 }

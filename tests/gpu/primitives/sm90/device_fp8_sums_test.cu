@@ -26,7 +26,7 @@ namespace fp8_sums_test {
 constexpr int kRows = 64, kCols = 32, kDepth = 256;  // eight instructions
 
 /// C (64 x 32) += A (64 x 256) B (32 x 256)^T, a CTA each.
-template <ProductType kType, bool kFromRegisters>
+template <WgmmaType kType, bool kFromRegisters>
 __global__ void add_products(const std::uint8_t* a, const std::uint8_t* b, float* c) {
   constexpr PanelTile kA{kRows, kDepth, 1}, kB{kCols, kDepth, 1};
   __shared__ __align__(1024) unsigned char shared[kA.bytes() + kB.bytes()];
@@ -55,7 +55,7 @@ __global__ void add_products(const std::uint8_t* a, const std::uint8_t* b, float
   __syncthreads();
   const std::uint32_t address = shared_address_of(shared);
   const Operand left(kA, Major::k, address), right(kB, Major::k, address + kA.bytes());
-  begin_products();
+  fence_wgmma();
 #pragma unroll
   for (int step = 0; step < kDepth / 32; ++step) {
     const std::uint64_t b_step = right.at(k_step(kB, Major::k, step));
@@ -65,8 +65,8 @@ __global__ void add_products(const std::uint8_t* a, const std::uint8_t* b, float
       multiply<kCols, kType>(sums, left.at(k_step(kA, Major::k, step)), b_step, true);
     }
   }
-  commit_products();
-  wait_for_products<0>();
+  commit_wgmma();
+  wait_for_wgmma<0>();
   for (int i = 0; i < kCols / 2; ++i) {
     const Entry entry = accumulator_entry(thread, i);
     c[entry.row * kCols + entry.col] = sums[i];
@@ -91,7 +91,7 @@ using Random = std::mt19937;
 /// A number of place `place` of a sum.
 using Draw = std::function<float(Random&, int place)>;
 /// Sums that are not as fp8_dot() has them.
-template <ProductType kType, bool kFromRegisters>
+template <WgmmaType kType, bool kFromRegisters>
 int wrong_sums(ElementType dtype, const Draw& draw, const Draw& draw_start) {
   constexpr int kBlocks = 8;
   Random random(17);
@@ -124,7 +124,7 @@ int wrong_sums(ElementType dtype, const Draw& draw, const Draw& draw_start) {
   return wrong;
 }
 
-template <ProductType kType>
+template <WgmmaType kType>
 void check_sums(ElementType dtype) {
   CAPTURE(to_string(dtype));
   const auto normal = [](Random& random) { return std::normal_distribution<float>()(random); };
@@ -152,6 +152,6 @@ void check_sums(ElementType dtype) {
 }  // namespace fp8_sums_test
 
 TEST_CASE("sums of fp8 products are cut to 13 bits, 32 products and the sum so far at once") {
-  fp8_sums_test::check_sums<ProductType::e4m3>(ElementType::fp8e4m3);
-  fp8_sums_test::check_sums<ProductType::e5m2>(ElementType::fp8e5m2);
+  fp8_sums_test::check_sums<WgmmaType::e4m3>(ElementType::fp8e4m3);
+  fp8_sums_test::check_sums<WgmmaType::e5m2>(ElementType::fp8e5m2);
 }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/errors.hpp"
-#include "gpu/kernels/matrix_product/sm90.cuh"
 #include "gpu/primitives/sm90/encode_tensor_map.hpp"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
@@ -17,6 +16,7 @@
 #include "gpu/primitives/sm90/stage_accumulator.cuh"
 #include "gpu/primitives/sm90/tma.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
+#include "tests/gpu/primitives/sm90/matrix_product.cuh"
 
 using namespace tilescope;
 using namespace tilescope::gpu::sm90;
@@ -49,14 +49,14 @@ class DeviceArray {
   std::size_t size_;
 };
 
-std::uint16_t bits(ProductType type, int value) {
-  return type == ProductType::fp16 ? __half_as_ushort(__float2half(static_cast<float>(value)))
-                                   : __bfloat16_as_ushort(__float2bfloat16(static_cast<float>(value)));
+std::uint16_t bits(WgmmaType type, int value) {
+  return type == WgmmaType::fp16 ? __half_as_ushort(__float2half(static_cast<float>(value)))
+                                 : __bfloat16_as_ushort(__float2bfloat16(static_cast<float>(value)));
 }
 
-TensorMapParameters matrix_map(ProductType type, int rows, int cols, int box_rows) {
+TensorMapParameters matrix_map(WgmmaType type, int rows, int cols, int box_rows) {
   TensorMapParameters map;
-  map.element = type == ProductType::fp16 ? MapElement::fp16 : MapElement::bf16;
+  map.element = type == WgmmaType::fp16 ? MapElement::fp16 : MapElement::bf16;
   map.rank = 2;
   map.extent = {static_cast<std::uint64_t>(cols), static_cast<std::uint64_t>(rows)};
   map.stride_bytes = {2, 2 * static_cast<std::uint64_t>(cols)};
@@ -67,7 +67,7 @@ TensorMapParameters matrix_map(ProductType type, int rows, int cols, int box_row
 constexpr int kDepth = 64;  // K: four steps
 
 /// One warpgroup: C (64 x N) = A B^T. A lies as 64 x K (or K x 64), B as N x K (or K x N).
-template <int kN, ProductType kType, Major kMajorA, Major kMajorB, bool kFromRegisters>
+template <int kN, WgmmaType kType, Major kMajorA, Major kMajorB, bool kFromRegisters>
 __global__ void one_product(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
                             const std::uint16_t* a_rows, float* c) {
   constexpr PanelTile kA = kMajorA == Major::k ? PanelTile{64, kDepth} : PanelTile{kDepth, 64};
@@ -99,7 +99,7 @@ __global__ void one_product(const __grid_constant__ CUtensorMap a, const __grid_
     }
   }
   const Operand left(kA, kMajorA, a_tile), right(kB, kMajorB, b_tile);
-  begin_products();
+  fence_wgmma();
 #pragma unroll
   for (int step = 0; step < kDepth / 16; ++step) {
     const std::uint64_t b_step = right.at(k_step(kB, kMajorB, step));
@@ -109,15 +109,15 @@ __global__ void one_product(const __grid_constant__ CUtensorMap a, const __grid_
       multiply<kN, kType, kMajorA, kMajorB>(d, left.at(k_step(kA, kMajorA, step)), b_step, step > 0);
     }
   }
-  commit_products();
-  wait_for_products<0>();
+  commit_wgmma();
+  wait_for_wgmma<0>();
   for (int i = 0; i < kN / 2; ++i) {
     const Entry entry = accumulator_entry(thread, i);
     c[entry.row * kN + entry.col] = d[i];
   }
 }
 
-template <int kN, ProductType kType, Major kMajorA, Major kMajorB, bool kFromRegisters>
+template <int kN, WgmmaType kType, Major kMajorA, Major kMajorB, bool kFromRegisters>
 void check_product() {
   CAPTURE(kN);
   CAPTURE(static_cast<int>(kType));
@@ -163,7 +163,7 @@ void check_product() {
   CHECK(wrong == 0);
 }
 
-template <int kN, ProductType kType>
+template <int kN, WgmmaType kType>
 void check_width() {
   check_product<kN, kType, Major::k, Major::k, false>();
   check_product<kN, kType, Major::k, Major::k, true>();
@@ -226,14 +226,13 @@ void check_matrix_product(int m, int n, int k) {
   std::uniform_int_distribution<int> small(-2, 2);
   std::vector<int> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(n * k));
   std::vector<std::uint16_t> a_bits, b_bits;
-  for (int& x : a) a_bits.push_back(bits(ProductType::bf16, x = small(random)));
-  for (int& x : b) b_bits.push_back(bits(ProductType::bf16, x = small(random)));
+  for (int& x : a) a_bits.push_back(bits(WgmmaType::bf16, x = small(random)));
+  for (int& x : b) b_bits.push_back(bits(WgmmaType::bf16, x = small(random)));
   DeviceArray<std::uint16_t> a_device(a_bits), b_device(b_bits), c(static_cast<std::size_t>(m * n));
   const Sm90ProductArguments arguments{
-      encode_tensor_map(matrix_map(ProductType::bf16, m, k, kShape.block_m), a_device.data()),
-      encode_tensor_map(matrix_map(ProductType::bf16, n, k, kShape.block_n / kShape.cluster),
-                        b_device.data()),
-      encode_tensor_map(matrix_map(ProductType::bf16, m, n, 16), c.data()),
+      encode_tensor_map(matrix_map(WgmmaType::bf16, m, k, kShape.block_m), a_device.data()),
+      encode_tensor_map(matrix_map(WgmmaType::bf16, n, k, kShape.block_n / kShape.cluster), b_device.data()),
+      encode_tensor_map(matrix_map(WgmmaType::bf16, m, n, 16), c.data()),
       m,
       n,
       k};
@@ -257,7 +256,7 @@ void check_matrix_product(int m, int n, int k) {
       int sum = 0;
       for (int i = 0; i < k; ++i)
         sum += a[static_cast<std::size_t>(row * k + i)] * b[static_cast<std::size_t>(col * k + i)];
-      wrong += result[static_cast<std::size_t>(row * n + col)] != bits(ProductType::bf16, sum);
+      wrong += result[static_cast<std::size_t>(row * n + col)] != bits(WgmmaType::bf16, sum);
     }
   }
   CHECK(wrong == 0);
@@ -268,22 +267,22 @@ void check_matrix_product(int m, int n, int k) {
 using namespace sm90_test;
 
 TEST_CASE("products of small integers are exact at every width, type, major and source of A") {
-  check_width<32, ProductType::bf16>();
-  check_width<64, ProductType::fp16>();
-  check_width<64, ProductType::bf16>();
-  check_width<96, ProductType::fp16>();
-  check_width<128, ProductType::fp16>();
-  check_width<128, ProductType::bf16>();
-  check_width<160, ProductType::bf16>();
-  check_width<192, ProductType::bf16>();
-  check_width<256, ProductType::bf16>();
-  check_width<256, ProductType::fp16>();
+  check_width<32, WgmmaType::bf16>();
+  check_width<64, WgmmaType::fp16>();
+  check_width<64, WgmmaType::bf16>();
+  check_width<96, WgmmaType::fp16>();
+  check_width<128, WgmmaType::fp16>();
+  check_width<128, WgmmaType::bf16>();
+  check_width<160, WgmmaType::bf16>();
+  check_width<192, WgmmaType::bf16>();
+  check_width<256, WgmmaType::bf16>();
+  check_width<256, WgmmaType::fp16>();
 }
 
 TEST_CASE("boxes are clipped at the tensor's ends") {
   constexpr int kBatch = 3, kHeads = 2, kRows = 21, kCols = 104;
   std::vector<std::uint16_t> host(kBatch * kHeads * kRows * kCols);
-  for (std::size_t i = 0; i < host.size(); ++i) host[i] = bits(ProductType::bf16, static_cast<int>(i % 120));
+  for (std::size_t i = 0; i < host.size(); ++i) host[i] = bits(WgmmaType::bf16, static_cast<int>(i % 120));
   for (const int col : {0, 64}) {
     for (const int row : {0, 8, 16}) {
       DeviceArray<std::uint16_t> from(host), to(host.size());
@@ -299,7 +298,7 @@ TEST_CASE("boxes are clipped at the tensor's ends") {
         const int c = static_cast<int>(i) % kCols, r = static_cast<int>(i) / kCols % kRows,
                   head = static_cast<int>(i) / (kCols * kRows);
         const bool inside = head == 2 * kHeads + 1 && row <= r && r < row + 16 && col <= c && c < col + 64;
-        wrong += result[i] != (inside ? bits(ProductType::bf16, static_cast<int>(i % 120) + 1) : 0xFFFF);
+        wrong += result[i] != (inside ? bits(WgmmaType::bf16, static_cast<int>(i % 120) + 1) : 0xFFFF);
       }
       CHECK(wrong == 0);
     }
@@ -329,7 +328,7 @@ TEST_CASE("the copy engine adds") {
 
 TEST_CASE("a tensor that breaks a rule of maps is bad input, with the rule") {
   DeviceArray<float> matrix(std::vector<float>(8 * 64));
-  CHECK_THROWS_WITH_AS(encode_tensor_map(matrix_map(ProductType::bf16, 8, 64, 8),
+  CHECK_THROWS_WITH_AS(encode_tensor_map(matrix_map(WgmmaType::bf16, 8, 64, 8),
                                          reinterpret_cast<const std::byte*>(matrix.data()) + 4),
                        doctest::Contains("no tensor map: "), BadInput);
 }

@@ -1,39 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flash3Split::roles: one warpgroup makes S and P and sums dV, the other makes dP and dS and sums dK, each
-// of all queries and columns. P^T and dS^T are left operands in registers of who made them, so that shared
-// memory carries P once, number by number from a thread to its twin, and dS once, for dQ, of which each
-// warpgroup sums half of the columns, 64 at a time (of 192 the first warpgroup 128). The first walks ahead:
-// it has S and the exponentials of the next tile while the other has dS, dK and dQ of this one, and dO, in
-// its single buffer, is used by both at once and early. All that they wait for are each other's data; there
-// is no barrier of both in the walk.
+// Flash3Split::specialised, warpgroup specialisation: one warpgroup makes S and P and sums dV, the other
+// makes dP and dS and sums dK, each of all queries and columns. P^T and dS^T are left operands in registers
+// of who made them, so that shared memory carries P once, number by number from a thread to its twin, and dS
+// once, for dQ, of which each warpgroup sums half of the columns, 64 at a time (of 192 the first warpgroup
+// 128). The first walks ahead: it has S and the exponentials of the next tile while the other has dS, dK and
+// dQ of this one, and dO, in its single buffer, is used by both at once and early. All that they wait for are
+// each other's data; there is no barrier of both in the walk.
 //
-// A step of 64 x 64 at head_dim 256, in cycles. By columns: the five products 2560 of the tensor cores, 3072
-// with the half width of S and dP (N = 32: a warpgroup's own queries); shared memory, 128 bytes a cycle:
-// operands 2688, P and dS 128, Q and dO arriving 512, dQ staged and sent 1024, together 4352; it took 5356.
-// By roles no product is narrow, 2560; shared memory: of dV and dK only the right operand is read, together
-// 2048, P in fp32 128 to write and 128 to read, dS 64, the rest as before, 3904; it took 4383 with P in 16
-// bits. What bounds it then is the way into L2, which is busy for 0.92 of the time: a step adds 64 KiB to dQ.
-//
-// On an H200 (fp16, 16,384 tokens of hidden size 2048, this pass alone; TFLOP/s at 512, 2048, 8192, 16384
-// keys; two runs, each on a card as warm for all of its rows). P in 16 bits took dQ's error from 2.1e-4 to
-// 2.9e-4; in fp32 dK and dV are by roles what they are by columns, to the bit.
-//                                             full                causal
-//   by columns                                358 440 404 398     267 382 424 418
-//   by roles                                  381 489 494 475     279 433 508 508
-//   by columns, ordered                       265 321 376 373     182 244 323 344
-//   by roles, ordered                         282 350 406 409     185 262 347 374
-//   by columns                                359 415 423 425     266 384 399 416
-//   by roles, P in 16 bits                    384 488 520 532     280 437 478 508
-//   pairs of CTAs, the same                   378 478 494 500     260 416 459 492
-//   pairs that load half of Q and dO each     323 370 380 364     225 326 350 367
-//   pairs, dQ of the tile before behind dV    371 453 477 461     260 403 438 458
-// Pairs: two CTAs of a cluster walk over the same q tiles and send each other dS, 8 KiB a step; each sums
-// half of dQ's columns over the keys of both, and so adds half as much. The way into L2 is then busy for
-// 0.57, but they wait for each other (4631 cycles a step), and of dQ, 32 KiB a step, only 16 KiB have a
-// buffer beside the other's K and dS. dK and dV were wrong in those runs, which takes no time: an address in
-// a cluster has the CTA's rank in bit 24 and above, which a descriptor took for the distance of panels. Tried
-// besides: skipping the first tile's product of dQ, which nobody uses, makes ptxas serialise (C7514); so does
-// a dQ in flight from one step to the next.
+// What each step gave, and what was tried and left out: ../NOTES.md.
 #pragma once
 
 #include "gpu/kernels/flash3/backward/backward.cuh"
@@ -55,8 +29,8 @@ __device__ __forceinline__ float4 load_four(std::uint32_t address) {
 }
 
 /// What both warpgroups have.
-template <sm90::ProductType kType, Flash3BackwardShape kShape, int kGroup>
-struct Flash3Role {
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kGroup>
+struct Flash3Specialised {
   static constexpr int kScores = kShape.tile.block_m / 2, kSums = kShape.head_dim / 2;  // registers
   static constexpr int kPassNumbers = 32;  // 64 queries and 64 columns of dQ
   static constexpr int kBoxNumbers = 16, kBoxes = kShape.dq_cols(kGroup) / kShape.dq_box().cols;
@@ -74,7 +48,7 @@ struct Flash3Role {
 
   __device__ __forceinline__ int lane() const { return thread % 32; }
   __device__ __forceinline__ int warp() const { return thread / 32; }
-  /// Of a warp, from a panel of 128-byte rows.
+  /// Where a warp's rows begin, in a panel of 128-byte rows.
   __device__ __forceinline__ std::uint32_t warp_rows() const {
     return 16u * 128u * static_cast<std::uint32_t>(warp());
   }
@@ -95,7 +69,7 @@ struct Flash3Role {
       sm90::multiply<kShape.tile.block_m, kType>(d, left.at(k_step(kKvTile, sm90::Major::k, i)),
                                                  right.at(k_step(kQTile, sm90::Major::k, i)), i > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   }
   /// dV += P^T dO or dK += dS^T Q
   __device__ __forceinline__ void multiply_queries(float (&d)[kSums],
@@ -108,7 +82,7 @@ struct Flash3Role {
       sm90::multiply<kShape.head_dim, kType, sm90::Major::mn>(
           d, left + 4 * i, right.at(k_step(kQTile, sm90::Major::mn, i)), true);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   }
   /// dQ = dS K: 64 of this warpgroup's columns
   __device__ __forceinline__ void multiply_keys(float (&dq)[kPassNumbers], int pass, std::uint32_t ds) const {
@@ -122,9 +96,9 @@ struct Flash3Role {
           dq, left.at(k_step(kDsTile, sm90::Major::mn, i)), right.at(k_step(kKvTile, sm90::Major::mn, i)),
           i > 0);
     }
-    sm90::commit_products();
+    sm90::commit_wgmma();
   }
-  /// Of P, which a thread has from its twin.
+  /// Where a thread finds four numbers of P from its twin.
   __device__ __forceinline__ std::uint32_t probs(int four) const {
     return shared.probs(0) + static_cast<std::uint32_t>(16 * (128 * four + thread));
   }
@@ -182,11 +156,11 @@ struct Flash3Role {
 };
 
 /// The warpgroup that makes P and sums dV.
-template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& args,
                                               Flash3BackwardShared<kShape> shared, const unsigned char* bytes,
                                               int thread, float (&dv)[kShape.head_dim / 2]) {
-  using Role = Flash3Role<kType, kShape, 0>;
+  using Role = Flash3Specialised<kType, kShape, 0>;
   constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
@@ -206,15 +180,15 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     // load is the producer's part; compute: S, dQ of the tile before beside P, then dV
     float scores[Role::kScores];
     sm90::wait(shared.q_full(q.stage), q.full_parity(), "Q");
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_transposed(scores, shared.k(), shared.q(q.stage));
     if constexpr (kTwoPasses) {
       if (tile > 1) role.template put_dq<1>(late_dq);
     }
     if (tile > 0) sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds_before);  // of the first tile, what nobody uses
-    sm90::wait_for_products<1>();
+    sm90::wait_for_wgmma<1>();
     if constexpr (kObserved) {
       const TileLogEntry entry(args.log, tile, stream.batch, head, m_block, stream.n_block, item.index(),
                                thread == 0);
@@ -247,20 +221,20 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
                        kShape.tile.block_n, thread);
     }
     sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_queries(dv, probs, shared.dout(0));
-    sm90::wait_for_products<1>();
+    sm90::wait_for_wgmma<1>();
     if (tile > 0) role.template put_dq<0>(dq);
     if constexpr (kTwoPasses) {
-      sm90::begin_products();
+      sm90::fence_wgmma();
       role.multiply_keys(dq, 1, ds_before);
     }
-    sm90::wait_for_products<kTwoPasses>();
+    sm90::wait_for_wgmma<kTwoPasses>();
     sm90::arrive(shared.dout_empty(0));
-    sm90::wait_for_products<0>();
+    sm90::wait_for_wgmma<0>();
     if constexpr (kTwoPasses) {
 #pragma unroll
-      for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
+      for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
     }
     if constexpr (kObserved) {
       log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dv, kShape.tile.block_n,
@@ -276,26 +250,26 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
     }
     sm90::wait(shared.ds_full(0), before.full_parity(), "dS");
     const std::uint32_t ds = shared.ds(tile & 1 ^ 1);
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds);
-    sm90::wait_for_products<0>();
+    sm90::wait_for_wgmma<0>();
     role.template put_dq<0>(dq);
     if constexpr (kTwoPasses) {
-      sm90::begin_products();
+      sm90::fence_wgmma();
       role.multiply_keys(dq, 1, ds);
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       role.template put_dq<1>(dq);
     }
   }
 }
 
 /// The warpgroup that makes dS and sums dK.
-template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
 __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& args,
                                                 Flash3BackwardShared<kShape> shared,
                                                 const unsigned char* bytes, int thread,
                                                 float (&dk)[kShape.head_dim / 2]) {
-  using Role = Flash3Role<kType, kShape, 1>;
+  using Role = Flash3Specialised<kType, kShape, 1>;
   constexpr bool kTwoPasses = Role::kPasses == 2;
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
@@ -312,14 +286,14 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     // compute: dP, dQ of the tile before beside dS, then dK and half of this tile's dQ
     float dprobs[Role::kScores];
     sm90::wait(shared.dout_full(0), once.full_parity(), "dO");
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_transposed(dprobs, shared.v(), shared.dout(0));
     if (tile > 0) role.template put_dq<0>(late_dq);
     if constexpr (kTwoPasses) {
-      sm90::begin_products();
+      sm90::fence_wgmma();
       role.multiply_keys(dq, 1, ds_before);  // of the first tile, what nobody uses
     }
-    sm90::wait_for_products<kTwoPasses>();
+    sm90::wait_for_wgmma<kTwoPasses>();
     if constexpr (kObserved) {
       log_visible(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::dprobs, dprobs, 1.0f,
                   args.band, stream.n_block * kShape.tile.block_n, m_block * kShape.tile.block_m, thread);
@@ -353,21 +327,21 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
     store_operand<kShape.ds_tile()>(dscores, ds + role.warp_rows(), 0, role.lane());
     sm90::fence_async_proxy();
     role.arrive(shared.ds_full(0));
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_queries(dk, dscores, shared.q(q.stage));
     if constexpr (kTwoPasses) {
-      sm90::wait_for_products<1>();
+      sm90::wait_for_wgmma<1>();
       if (tile > 0) role.template put_dq<1>(dq);
     }
     sm90::wait(shared.ds_full(0), once.full_parity(), "dS of all warps");
-    sm90::begin_products();
+    sm90::fence_wgmma();
     role.multiply_keys(dq, 0, ds);
-    sm90::wait_for_products<1>();
+    sm90::wait_for_wgmma<1>();
     sm90::arrive(shared.q_empty(q.stage));
     q.advance();
-    sm90::wait_for_products<0>();
+    sm90::wait_for_wgmma<0>();
 #pragma unroll
-    for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_products(dq[i], zero);
+    for (int i = 0; i < Role::kPassNumbers; ++i) late_dq[i] = away_from_wgmma(dq[i], zero);
     if constexpr (kObserved) {
       log_masked(TileLogEntry(args.log, tile, item.index()), &DeviceTileState::accum, dk, kShape.tile.block_n,
                  thread);
@@ -378,9 +352,9 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   if (tile > 0) {
     role.template put_dq<0>(late_dq);
     if constexpr (kTwoPasses) {
-      sm90::begin_products();
+      sm90::fence_wgmma();
       role.multiply_keys(dq, 1, shared.ds(tile & 1 ^ 1));
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       role.template put_dq<1>(dq);
     }
   }
@@ -388,17 +362,17 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   for (float& x : dk) x *= args.softmax_scale;
 }
 
-template <sm90::ProductType kType, Flash3BackwardShape kShape, bool kObserved>
-__device__ __forceinline__ void consume_by_roles(const Flash3BackwardArguments& args,
-                                                 Flash3BackwardShared<kShape> shared,
-                                                 const unsigned char* bytes, int group, int thread) {
+template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
+__device__ __forceinline__ void consume_specialised(const Flash3BackwardArguments& args,
+                                                    Flash3BackwardShared<kShape> shared,
+                                                    const unsigned char* bytes, int group, int thread) {
   float sums[kShape.head_dim / 2] = {};
   if (group == 0) {
     consume_probs<kType, kShape, kObserved>(args, shared, bytes, thread, sums);
   } else {
     consume_dscores<kType, kShape, kObserved>(args, shared, bytes, thread, sums);
   }
-  const Flash3Role<kType, kShape, 0> either{args, shared, bytes, thread};
+  const Flash3Specialised<kType, kShape, 0> either{args, shared, bytes, thread};
   either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? shared.v() : shared.k());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order gpu:flash3 issues the tiles of masked problems, and which CTAs stay.
+// In which order gpu:flash3 issues the tiles of masked problems, and which CTAs are persistent.
 #include <doctest/doctest.h>
 
 #include "gpu/kernels/flash3/flash3.hpp"
@@ -30,57 +30,57 @@ Grid backward_grid(const AttentionProblem& problem, BackwardOrder order) {
 
 }  // namespace
 
-TEST_CASE("flash3's fused backward pass has sections that fit L2, of single heads where rows are short") {
+TEST_CASE("flash3's fused backward pass has L2 swizzles, of single heads where rows are short") {
   const AttentionProblem brief = causal(32, 8, 512, 256), middle = causal(8, 8, 2048, 256);
   CHECK(backward_grid(brief, BackwardOrder::fused).heads_in_turn());
   const Grid grid = backward_grid(middle, BackwardOrder::fused);
   CHECK(!grid.heads_in_turn());
   const std::int64_t head_bytes = (2 + 2 + 4) * middle.seqlen_q * middle.head_dim;  // Q, dO, dQ in fp32
-  CHECK(grid.heads_per_section * head_bytes == 16 << 20);
+  CHECK(grid.swizzled_heads * head_bytes == 16 << 20);
   AttentionProblem grouped = middle;
   grouped.heads_kv = 2;
-  // A longest kv tile begun with a last section of any less would be alone at the end.
-  CHECK(backward_grid(grouped, BackwardOrder::fused).heads_per_section == 16);
+  // A longest kv tile begun with a last swizzle of any less would be alone at the end.
+  CHECK(backward_grid(grouped, BackwardOrder::fused).swizzled_heads == 16);
 }
 
-TEST_CASE("an ordered backward pass and the forward pass keep the sections that K and V allow") {
+TEST_CASE("an ordered backward pass and the forward pass keep the L2 swizzle that K and V allow") {
   const AttentionProblem problem = causal(32, 8, 512, 256);
   const ProgramOptions options = Flash3::default_options(problem);
   const auto forward = build_programs(Flash3::algorithm, Direction::forward, problem, options);
-  CHECK(forward.at(0).grid.heads_per_section == options.heads_per_section);
-  CHECK(options.heads_per_section > 1);
-  CHECK(backward_grid(problem, BackwardOrder::ordered).heads_per_section == options.heads_per_section);
+  CHECK(forward.at(0).grid.swizzled_heads == options.swizzled_heads);
+  CHECK(options.swizzled_heads > 1);
+  CHECK(backward_grid(problem, BackwardOrder::ordered).swizzled_heads == options.swizzled_heads);
 }
 
-TEST_CASE("sections are alike, and none is smaller than asked for where there are heads enough") {
-  CHECK(flash3_even_sections(6, 4, 32) == 6);    // 6 6 6 6 6 2
-  CHECK(flash3_even_sections(12, 4, 32) == 11);  // 11 11 10, not 12 12 8
-  CHECK(flash3_even_sections(0, 4, 32) == 4);
-  CHECK(flash3_even_sections(100, 4, 32) == 32);
+TEST_CASE("L2 swizzles are alike, and none is smaller than asked for where there are heads enough") {
+  CHECK(flash3_even_swizzles(6, 4, 32) == 6);    // 6 6 6 6 6 2
+  CHECK(flash3_even_swizzles(12, 4, 32) == 11);  // 11 11 10, not 12 12 8
+  CHECK(flash3_even_swizzles(0, 4, 32) == 4);
+  CHECK(flash3_even_swizzles(100, 4, 32) == 32);
 }
 
-TEST_CASE("CTAs stay where rows are short, in the shapes that have room for it") {
-  CHECK(flash3_backward_shape(64, false, true).stays);
-  CHECK(!flash3_backward_shape(64, false, false).stays);
-  CHECK(!flash3_backward_shape(64, true, true).stays);
-  CHECK(flash3_backward_shape(128, false, true).stays);
-  CHECK(!flash3_backward_shape(96, false, true).stays);
-  CHECK(!flash3_backward_shape(256, false, true).can_stay());
+TEST_CASE("CTAs are persistent where rows are short, in the shapes that have room for it") {
+  CHECK(flash3_backward_shape(64, false, true).persistent);
+  CHECK(!flash3_backward_shape(64, false, false).persistent);
+  CHECK(!flash3_backward_shape(64, true, true).persistent);
+  CHECK(flash3_backward_shape(128, false, true).persistent);
+  CHECK(!flash3_backward_shape(96, false, true).persistent);
+  CHECK(!flash3_backward_shape(256, false, true).can_persist());
   CHECK(!flash3_backward_shape(128, false, true).dq_behind);  // one or the other
   CHECK(flash3_backward_shape(128, false, false).dq_behind);
   CHECK(flash3_backward_shape(64, true, true).dq_behind);
-  CHECK(flash3_backward_stays(768 * 100, 100));
-  CHECK(!flash3_backward_stays(768 * 100 + 1, 100));
+  CHECK(flash3_backward_persistent(768 * 100, 100));
+  CHECK(!flash3_backward_persistent(768 * 100 + 1, 100));
   CHECK(Flash3::short_rows(causal(1, 1, 1024, 64)));
   CHECK(!Flash3::short_rows(causal(1, 1, 4096, 64)));
 }
 
-TEST_CASE("the last section is large enough for its longest tile to end with the others") {
+TEST_CASE("the last L2 swizzle is large enough for its longest tile to end with the others") {
   AttentionProblem grouped = causal(2, 64, 3000, 128);
   grouped.heads_kv = 8;
   // A head's longest kv tile takes 24 q tiles of 8 heads; all of them, on 132 multiprocessors, 1.5 times as
   // long.
-  CHECK(backward_grid(grouped, BackwardOrder::fused).heads_per_section == 16);
+  CHECK(backward_grid(grouped, BackwardOrder::fused).swizzled_heads == 16);
   CHECK(flash3_least_heads(10, 1320000, 64) == 1);
   CHECK(flash3_least_heads(500, 132000, 64) == 33);
   CHECK(flash3_least_heads(1000, 132000, 64) == 64);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// C = A B^T in bf16 at the rate of Hopper's tensor cores, without a library: one warp loads tiles by TMA, two
-// warpgroups multiply 64 x 256 each by wgmma, CTAs stay and take tile after tile, grouped so that those that
-// run at once share rows of A and B in L2. On an H200 at 8192 cubed, random data, in four runs: 745, 802, 775
-// and 781 TFLOP/s beside cuBLAS's 707, 748, 786 and 791. Two CTAs of a cluster can compute tiles above each
-// other and load half of their common B each, for both. That is slower (614 of 745, 625 of 802, 629 of 781),
-// so the shape that stands here is alone.
+// C = A B^T in bf16 at the rate of Hopper's tensor cores, of the kernels' primitives alone: one warp loads
+// tiles by TMA, two warpgroups multiply 64 x 256 each by wgmma, persistent CTAs take tile after tile, grouped
+// so that those that run at once share rows of A and B in L2. On an H200 at 8192 cubed, random data, in four
+// runs: 745, 802, 775 and 781 TFLOP/s beside cuBLAS's 707, 748, 786 and 791. Two CTAs of a cluster can
+// compute tiles above each other and load half of their common B each, for both. That is slower (614 of 745,
+// 625 of 802, 629 of 781), so the shape that stands here is alone.
 #pragma once
 
 #include <cuda.h>
 
-#include "gpu/primitives/sm90/cluster.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
 #include "gpu/primitives/sm90/mbarrier.cuh"
 #include "gpu/primitives/sm90/register_budget.cuh"
@@ -18,6 +17,51 @@
 #include "gpu/primitives/sm90/wgmma.cuh"
 
 namespace tilescope {
+namespace gpu::sm90 {
+
+__device__ __forceinline__ std::uint32_t rank_in_cluster() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ void sync_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/// Arrives at the barrier at the same place in CTA `rank` of the cluster.
+__device__ __forceinline__ void arrive_in_cluster(SharedAddress barrier, std::uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+
+/// Loads the box at column x of row y into shared memory; `barrier` is told of its bytes.
+__device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap& map, std::uint32_t barrier,
+                                         int x, int y, CacheHint hint) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(target),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "l"(static_cast<std::uint64_t>(hint))
+      : "memory");
+}
+/// The same, at the same place in every CTA of the cluster that `ctas` has a bit for.
+__device__ __forceinline__ void load_box_to_all(std::uint32_t target, const CUtensorMap& map,
+                                                std::uint32_t barrier, int x, int y, std::uint16_t ctas,
+                                                CacheHint hint) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;" ::"r"(target),
+      "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(ctas), "l"(static_cast<std::uint64_t>(hint))
+      : "memory");
+}
+__device__ __forceinline__ void store_box(const CUtensorMap& map, std::uint32_t source, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+               "r"(source), "r"(x), "r"(y)
+               : "memory");
+}
+
+}  // namespace gpu::sm90
 
 struct Sm90ProductShape {
   int block_m = 128, block_n = 256, block_k = 64;  // of a CTA's step
@@ -136,27 +180,27 @@ __global__ __launch_bounds__(Choice::shape.threads(),
         sm90::wait(full(ring.stage), ring.full_parity(), "a stage");
         const sm90::Operand left(kA, sm90::Major::k, a_tile(ring.stage) + group * 64 * 128);
         const sm90::Operand right(kB, sm90::Major::k, b_tile(ring.stage));
-        sm90::begin_products();
+        sm90::fence_wgmma();
 #pragma unroll
         for (int i = 0; i < kShape.block_k / 16; ++i) {
-          sm90::multiply<kShape.block_n, sm90::ProductType::bf16>(
-              sums, left.at(k_step(kA, sm90::Major::k, i)), right.at(k_step(kB, sm90::Major::k, i)),
-              step > 0 || i > 0);
+          sm90::multiply<kShape.block_n, sm90::WgmmaType::bf16>(sums, left.at(k_step(kA, sm90::Major::k, i)),
+                                                                right.at(k_step(kB, sm90::Major::k, i)),
+                                                                step > 0 || i > 0);
         }
-        sm90::commit_products();
+        sm90::commit_wgmma();
         // The products of the step before are done: its stage is free.
-        sm90::wait_for_products<1>();
+        sm90::wait_for_wgmma<1>();
         if (step > 0) release(before);
         before = ring.stage;
         ring.advance();
       }
-      sm90::wait_for_products<0>();
+      sm90::wait_for_wgmma<0>();
       release(before);
 
       const auto store_half = [&]<int kHalf>() {
         if (lane == 0) sm90::wait_for_store_reads<0>();
         __syncwarp();
-        sm90::stage_rows<sm90::ProductType::bf16, kC, 128, 64 * kHalf>(sums, c_rows, lane);
+        sm90::stage_rows<sm90::WgmmaType::bf16, kC, 128, 64 * kHalf>(sums, c_rows, lane);
         sm90::fence_async_proxy();
         __syncwarp();
         if (lane == 0) {

@@ -4,7 +4,7 @@
 // reductions, and under a causal mask as much work for every CTA, since the keys that most queries see are
 // those whose queries see fewest keys. On an H200, causal, 1024 ... 8192 keys, it takes 5 to 20 % longer than
 // the two launches at head_dim 64 and 128, where dq alone has two CTAs an SM and here one, and 3 % less to 4
-// % more at 256 (reports/data/bench-h200-joined.json.gz). Source: the backward kernel of Triton's
+// % more at 256 (reports/data/bench-h200-single-launch.json.gz). Source: the backward kernel of Triton's
 // fused-attention tutorial has this order.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tilescope::sm80 {
 
 template <int kHeadDim>
 struct JoinedDq {
-  static constexpr MmaDqShape shape = mma_joined_dq_shape(kHeadDim);
+  static constexpr MmaDqShape shape = mma_single_launch_dq_shape(kHeadDim);
   static_assert(shape.threads() == mma_dkdv_shape(kHeadDim).threads());
 };
 
@@ -23,7 +23,7 @@ struct JoinedDq {
 /// the group; either may lie beyond its end. Grid: args.grid, with as many blocks as the axis that has more.
 template <ElementType kType, int kHeadDim, Features kFeatures>
 __global__ __launch_bounds__(mma_dkdv_shape(kHeadDim).threads(),
-                             1) void flash2_mma_joined(const __grid_constant__ KernelArguments args) {
+                             1) void flash2_mma_single_launch(const __grid_constant__ KernelArguments args) {
   using DqChoice = JoinedDq<kHeadDim>;
   const CtaWork work = kv_work<int>(args);
   if (work.first_block * mma_dkdv_shape(kHeadDim).tile.block_n < args.band.seqlen_k) {
@@ -43,15 +43,15 @@ __global__ __launch_bounds__(mma_dkdv_shape(kHeadDim).threads(),
 
 /// @param program  dkdv, whose launch takes the dq pass along
 template <Features kFeatures>
-void launch_flash2_mma_joined(const TileProgram& program, LaunchShape shape, const KernelArguments& arguments,
-                              CUstream_st* stream) {
+void launch_flash2_mma_single_launch(const TileProgram& program, LaunchShape shape,
+                                     const KernelArguments& arguments, CUstream_st* stream) {
   dispatch_mma(program.problem, [&]<ElementType kType, int kHeadDim>() {
-    constexpr TileShape kQueries = mma_joined_dq_shape(kHeadDim).tile;
+    constexpr TileShape kQueries = mma_single_launch_dq_shape(kHeadDim).tile;
     TileProgram both = program;
     both.grid.num_blocks = max_of(program.grid.num_blocks, num_m_blocks(arguments.band, kQueries));
     KernelArguments with_grid = arguments;
     with_grid.grid = both.grid;
-    launch_pass(flash2_mma_joined<kType, kHeadDim, kFeatures>, both, shape, with_grid, stream);
+    launch_pass(flash2_mma_single_launch<kType, kHeadDim, kFeatures>, both, shape, with_grid, stream);
   });
 }
 

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/cli/commands/explained.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "analysis/explain/answer.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope::cli {
+namespace {
+
+std::int64_t count_of(const std::vector<KernelFit>& fits, Agreement agreement) {
+  return std::count_if(fits.begin(), fits.end(),
+                       [agreement](const KernelFit& fit) { return fit.agreement == agreement; });
+}
+
+/// What of the problem the bytes leave open, where they explain kernels by it.
+std::string left_open(const ExplainRecord& record, const std::vector<KernelFit>& fits) {
+  if (count_of(fits, Agreement::explained) == 0 || record.program) return "";
+  const std::int64_t heads = record.problem.batch * record.problem.heads;
+  std::string text;
+  if (heads > 1) text = fmt::format("another split of the {} heads over batch and heads", heads);
+  if (const auto heads_kv = heads_kv_as_good(record, fits); !heads_kv.empty()) {
+    text += fmt::format("{}--heads-kv {}", text.empty() ? "" : ", or ", fmt::join(heads_kv, ", "));
+  }
+  return text.empty() ? "" : "the same bytes have: " + text + "\n";
+}
+
+/// "14 of 15 kernels explained; 3 more are no attention"
+std::string tally(const std::vector<KernelFit>& fits) {
+  const std::int64_t others = count_of(fits, Agreement::no_attention);
+  std::string text = fmt::format("{} of {} kernels explained", count_of(fits, Agreement::explained),
+                                 static_cast<std::int64_t>(fits.size()) - others);
+  if (others > 0) {
+    text += fmt::format(
+        "; {} more {} no attention by {}: --reads BYTES and --writes BYTES say what must be moved", others,
+        others == 1 ? "is" : "are", others == 1 ? "its name" : "their names");
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string explained(const ExplainRecord& record, AnswerFormat format) {
+  const std::vector<KernelFit> fits = explain(record);
+  if (const std::string disagrees = doubt(record, fits); !disagrees.empty()) throw BadInput(disagrees);
+  const std::vector<LaunchAnswer> all = answers(record, fits);
+  if (format == AnswerFormat::markdown) {
+    return fmt::format("{}: {}\n{}", describe(record.problem), tally(fits), to_markdown(all));
+  }
+  std::string text = describe(record.problem) + "\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::int64_t launches = all[i].launches;
+    text += fmt::format("\n{}  {} launched as {}\n", short_kernel_name(all[i].kernel),
+                        launches == 1 ? "once" : fmt::format("{} times", launches),
+                        fmt::join(record.kernels[i].launch.grid, "x"));
+    text += to_text(all[i]);
+  }
+  return text + "\n" + tally(fits) + left_open(record, fits);
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers in words: for a terminal, for a pull request, and as JSON.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/explain/answer.hpp"
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+std::string bytes_text(std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); }
+
+/// "+477.1 MB written", "-1.343 MB read"
+std::string cause_amount(const AnswerCause& cause) {
+  const char* verb = cause.reads ? "read" : "written";
+  return fmt::format("{}{} {}", cause.bytes < 0 ? "-" : "+", bytes_text(std::abs(cause.bytes)), verb);
+}
+
+/// "SM<->L2 +477.1 MB written: spills (local_store_bytes)"
+std::string cause_text(const AnswerCause& cause) {
+  std::string text = fmt::format("{} {}: {}", to_string(cause.boundary), cause_amount(cause), cause.name);
+  return cause.source.empty() ? text : fmt::format("{} ({})", text, cause.source);
+}
+
+/// "2.215 GB for 2.692 GB at SM<->L2, 16.4x for 19.9x, by counter"
+std::string step_gain(const LaunchAnswer& answer, const NextStep& step) {
+  std::string text = fmt::format("{} for {} at {}", bytes_text(step.bytes_then), bytes_text(step.bytes_now),
+                                 to_string(step.boundary));
+  if (answer.must && answer.must->total() > 0) {
+    const auto must = static_cast<double>(answer.must->total());
+    text += fmt::format(", {} for {}", format_ratio(static_cast<double>(step.bytes_then) / must),
+                        format_ratio(static_cast<double>(step.bytes_now) / must));
+  }
+  return text + ", " + step.tried;
+}
+
+/// "2.181 GB" and "21.6x", or "-" for what is not known.
+struct Cell {
+  std::string bytes = "-", multiple = "";
+};
+Cell cell(const std::optional<ReadWriteBytes>& moved, const std::optional<ReadWriteBytes>& must,
+          std::int64_t ReadWriteBytes::*side) {
+  if (!moved) return {};
+  Cell cell{bytes_text((*moved).*side), ""};
+  if (must && (*must).*side > 0) {
+    cell.multiple = format_ratio(static_cast<double>((*moved).*side) / static_cast<double>((*must).*side));
+  }
+  return cell;
+}
+
+std::string side_line(const LaunchAnswer& answer, const char* name, std::int64_t ReadWriteBytes::*side) {
+  const Cell sm = cell(answer.sm_l2, answer.must, side), dram = cell(answer.dram, answer.must, side);
+  const bool counted = side == &ReadWriteBytes::read_bytes || answer.dram_writes_counted;
+  const std::string must = answer.must ? bytes_text((*answer.must).*side) : "?";
+  std::string line = fmt::format("  {:<8} {:>10}   {:>10} {:>6}   {:>10} {:>6}", name, must, sm.bytes,
+                                 sm.multiple, counted ? dram.bytes : "-", counted ? dram.multiple : "");
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+constexpr std::size_t kIndent = 11;
+
+/// Words on lines of at most 100 columns, the first behind `label`, the others under it.
+std::string labelled(const std::string& label, const std::string& text) {
+  constexpr std::size_t kWidth = 100;
+  std::string out, line = fmt::format("  {:<{}}", label, kIndent - 2);
+  bool fresh = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    if (!fresh && line.size() + 1 + word.size() > kWidth) {
+      out += line + "\n";
+      line = std::string(kIndent, ' ');
+      fresh = true;
+    }
+    line += (fresh ? "" : " ") + word;
+    fresh = false;
+    at = end + 1;
+  }
+  return out + line + "\n";
+}
+
+/// A thousandth of what crosses there, or more: a terminal shows no less, but for what is left over.
+bool matters(const LaunchAnswer& answer, const AnswerCause& cause) {
+  const std::int64_t moved = answer.moved(cause.boundary).value_or(ReadWriteBytes{}).total();
+  return !cause.source.empty() && 1000 * std::abs(cause.bytes) >= moved;
+}
+
+/// "+27.52 kB (0.001 %)"; "0 B"
+std::string residual_text(std::int64_t residual, std::int64_t measured) {
+  if (residual == 0) return "0 B";
+  const double share = 100 * std::abs(static_cast<double>(residual)) /
+                       static_cast<double>(std::max<std::int64_t>(1, measured));
+  return fmt::format("{}{} ({:.3f} %)", residual > 0 ? "+" : "-", bytes_text(std::abs(residual)), share);
+}
+
+}  // namespace
+
+std::string to_text(const LaunchAnswer& answer) {
+  std::string text = "  " + labelled("", answer.verdict).substr(kIndent);
+  text += fmt::format("  {:<8} {:>10}   {:>17}   {:>17}\n", "", "must move", "SM<->L2", "DRAM");
+  text += side_line(answer, "read", &ReadWriteBytes::read_bytes);
+  text += side_line(answer, "written", &ReadWriteBytes::write_bytes);
+  std::string label = "why";
+  for (const AnswerCause& cause : answer.causes) {
+    if (!matters(answer, cause)) continue;
+    text += labelled(label, cause_text(cause));
+    label = "";
+  }
+  if (answer.must) {
+    text +=
+        labelled(label, fmt::format("left over: {} read, {} written",
+                                    residual_text(answer.left_over.read_bytes, answer.sm_l2.read_bytes),
+                                    residual_text(answer.left_over.write_bytes, answer.sm_l2.write_bytes)));
+  }
+  label = "next";
+  for (const NextStep& step : answer.next_steps) {
+    text += labelled(label, step.action + ": " + step_gain(answer, step));
+    label = "";
+  }
+  label = "see";
+  for (const std::string& remark : answer.remarks) {
+    text += labelled(label, remark);
+    label = "";
+  }
+  if (answer.of_ceiling) {
+    text += labelled("speed",
+                     fmt::format("{:.0f} % of what its first ceiling allows ({}), in the run with counters",
+                                 100 * answer.of_ceiling->second, answer.of_ceiling->first));
+  }
+  return text;
+}
+
+std::string to_markdown(const std::vector<LaunchAnswer>& answers) {
+  std::string text =
+      "| kernel | must move | SM<->L2 | / must | DRAM | / must | why |\n|---|---:|---:|---:|---:|---:|---|\n";
+  const auto multiple = [](const LaunchAnswer& answer, Boundary boundary) {
+    const auto value = answer.multiple(boundary);
+    return value ? format_ratio(*value) : "-";
+  };
+  std::string steps;
+  for (const LaunchAnswer& answer : answers) {
+    const std::string name = short_kernel_name(answer.kernel);
+    std::vector<std::string> causes = {answer.verdict};
+    constexpr std::size_t kShown = 3;
+    for (std::size_t i = 0; i < std::min(kShown, answer.causes.size()); ++i) {
+      causes.push_back(cause_text(answer.causes[i]));
+    }
+    text +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", name,
+                    answer.must ? bytes_text(answer.must->total()) : "-", bytes_text(answer.sm_l2.total()),
+                    multiple(answer, Boundary::sm_l2), answer.dram ? bytes_text(answer.dram->total()) : "-",
+                    multiple(answer, Boundary::dram), fmt::join(causes, "; "));
+    for (const NextStep& step : answer.next_steps) {
+      steps += fmt::format("- `{}`: {}: {}.\n", name, step.action, step_gain(answer, step));
+    }
+  }
+  return steps.empty() ? text : text + "\nWhat would help:\n\n" + steps;
+}
+
+Json to_json(const LaunchAnswer& answer) {
+  const auto sides = [](const ReadWriteBytes& bytes) {
+    return Json{{"read_bytes", bytes.read_bytes}, {"write_bytes", bytes.write_bytes}};
+  };
+  Json json{{"verdict", answer.verdict}};
+  if (answer.must) {
+    json["must"] = sides(*answer.must);
+    json["must"]["from"] = answer.must_from;
+  }
+  json["moved"] = {{"sm_l2", sides(answer.sm_l2)}};
+  if (answer.dram) json["moved"]["dram"] = sides(*answer.dram);
+  for (const Boundary boundary : {Boundary::sm_l2, Boundary::dram}) {
+    if (const auto multiple = answer.multiple(boundary)) {
+      json["multiple"][boundary == Boundary::sm_l2 ? "sm_l2" : "dram"] = *multiple;
+    }
+  }
+  json["causes"] = Json::array();
+  for (const AnswerCause& cause : answer.causes) {
+    json["causes"].push_back({{"name", cause.name},
+                              {"boundary", to_string(cause.boundary)},
+                              {cause.reads ? "read_bytes" : "write_bytes", cause.bytes},
+                              {"source", cause.source}});
+  }
+  json["next_steps"] = Json::array();
+  for (const NextStep& step : answer.next_steps) {
+    json["next_steps"].push_back({{"action", step.action},
+                                  {"boundary", to_string(step.boundary)},
+                                  {"bytes_now", step.bytes_now},
+                                  {"bytes_then", step.bytes_then},
+                                  {"tried", step.tried}});
+  }
+  return json;
+}
+
+}  // namespace tilescope

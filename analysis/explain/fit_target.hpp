@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes that a program must account for: a kernel's counters less the causes that have counters of their
+// own, and by what measure something is left over.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "analysis/explain/program_fit.hpp"
+
+namespace tilescope {
+
+/// What counters of one kernel repeat to; candidates that lie closer together are equally good.
+inline constexpr double kNoise = 5e-5;
+
+/// What is left of the counters when the causes are taken off, and the yardsticks of residuals.
+struct FitTarget {
+  ReadWriteBytes bytes;
+  double read_scale = 1, write_scale = 1;
+  std::int64_t l1_hit_bytes = 0;
+
+  /// Whether the program loads more than was read, and L1 served as much.
+  bool short_by_hits(const ReadWriteBytes& candidate) const {
+    const std::int64_t missing = candidate.read_bytes - bytes.read_bytes;
+    return missing > 0 && missing <= l1_hit_bytes;
+  }
+  double read_error(const CandidateProgram& candidate) const {
+    const double error =
+        std::abs(static_cast<double>(bytes.read_bytes - candidate.bytes.read_bytes)) / read_scale;
+    return short_by_hits(candidate.bytes) ? std::min(error, tolerance_of(candidate)) : error;
+  }
+  double write_error(const CandidateProgram& candidate) const {
+    return std::abs(static_cast<double>(bytes.write_bytes - candidate.bytes.write_bytes)) / write_scale;
+  }
+  bool explained_by(const CandidateProgram& candidate) const {
+    const double tolerance = tolerance_of(candidate);
+    return read_error(candidate) <= tolerance && write_error(candidate) <= tolerance;
+  }
+};
+
+/// @throws BadInput when `kernel` lacks sm_l2_read_bytes or sm_l2_write_bytes
+FitTarget fit_target(const KernelGroup& kernel, const std::vector<NamedCause>& causes);
+
+/// Whether reductions and writes allow the candidate.
+bool counters_allow(const CandidateProgram& candidate, const KernelGroup& kernel, const FitTarget& target);
+
+/// The share of falsified counts that some candidate would explain: reads, and then writes, times a factor
+/// drawn from 0.5 ... 2 (its logarithm evenly, by a fixed seed), the larger share of the two. A fit without
+/// L1's help is asked for one without it.
+/// @param possible the candidates that the launch allows, `best` among them
+double explained_by_chance(const KernelGroup& kernel, const FitTarget& target,
+                           const std::vector<const CandidateProgram*>& possible,
+                           const CandidateProgram& best);
+
+}  // namespace tilescope

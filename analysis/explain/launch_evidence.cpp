@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/explain/launch_evidence.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <regex>
+
+#include "common/number_format.hpp"
+
+namespace tilescope {
+namespace {
+
+/// What a pattern's groups are, in order: m and n of the tile, M and N of a part of it, d for head_dim.
+struct TilePattern {
+  const char* pattern;
+  const char* groups;
+};
+constexpr TilePattern kTilePatterns[] = {
+    {"Flash_(?:fwd|bwd)_kernel_traits<(\\d+), ?(\\d+), ?(\\d+),", "dmn"},
+    // FlashAttention-3 gives tile shapes as tuples, behind that of the cluster.
+    {"flash.*tuple<(?:cute::)?C<\\d+>, ?(?:cute::)?C<\\d+>, ?(?:cute::)?C<\\d+> ?>.*?"
+     "tuple<(?:cute::)?C<(\\d+)>, ?(?:cute::)?C<(\\d+)>, ?(?:cute::)?C<(\\d+)> ?>",
+     "mnd"},
+    {"fmha_cutlass[FB]_\\w*?aligned_(\\d+)x(\\d+)", "mn"},
+    {"cudnn_generated.*flash_fprop_\\w*?knob_\\d+_(\\d+)x(\\d+)x(\\d+)_", "Mnd"},
+    {"cudnn_generated.*flash_bprop_\\w*?knob_\\d+_(\\d+)x(\\d+)x(\\d+)_", "MNd"},
+};
+
+bool holds_any(const std::string& text, std::initializer_list<const char*> words) {
+  return std::any_of(words.begin(), words.end(),
+                     [&text](const char* word) { return text.find(word) != std::string::npos; });
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// Copies, fills, random numbers, reductions, matrix products: what frameworks launch beside attention.
+bool names_other_work(const std::string& name) {
+  return holds_any(name, {"at::native", "elementwise", "memcpy", "memset", "cub::", "thrust::", "philox",
+                          "curand", "gemm", "cublas", "softmax_warp", "layer_norm", "nccl"}) &&
+         !holds_any(name, {"flash", "fmha", "attn", "attention", "sdpa"});
+}
+
+/// Whether the name says that the kernel does what a pass around the products does. Their bytes alone say
+/// little: every copy to a narrower type has those of `convert`.
+bool names_pass(const std::string& name, const std::string& pass) {
+  if (pass == "sum") return holds_any(name, {"reduce", "sum"});
+  if (pass == "convert") return holds_any(name, {"convert", "postprocess"});
+  if (pass == "fill") return holds_any(name, {"clear", "zero", "init"});
+  return holds_any(name, {"delta", "dot_do_o", "preprocess", "do_o", "odo", "row_dot", "rowsum"});
+}
+
+}  // namespace
+
+bool NamedTile::allows(TileShape tile) const {
+  const auto is = [](const std::optional<int>& stated, int size) { return !stated || *stated == size; };
+  const auto has = [](const std::optional<int>& part, int size) { return !part || size % *part == 0; };
+  return is(block_m, tile.block_m) && is(block_n, tile.block_n) && has(of_m, tile.block_m) &&
+         has(of_n, tile.block_n);
+}
+
+NamedTile tile_in_name(const std::string& name) {
+  NamedTile tile;
+  for (const TilePattern& known : kTilePatterns) {
+    std::smatch match;
+    if (!std::regex_search(name, match, std::regex(known.pattern))) continue;
+    for (std::size_t i = 1; i < match.size(); ++i) {
+      constexpr std::size_t kDigits = 6;
+      if (match[i].length() > static_cast<std::ptrdiff_t>(kDigits)) continue;
+      const int value = std::stoi(match[i]);
+      if (value == 0) continue;
+      switch (known.groups[i - 1]) {
+        case 'm':
+          tile.block_m = value;
+          break;
+        case 'n':
+          tile.block_n = value;
+          break;
+        case 'M':
+          tile.of_m = value;
+          break;
+        case 'N':
+          tile.of_n = value;
+          break;
+        default:
+          tile.head_dim = value;
+      }
+    }
+    break;
+  }
+  return tile;
+}
+
+LaunchEvidence::LaunchEvidence(const KernelGroup& kernel, std::optional<std::int64_t> sm_count)
+    : kernel_(kernel),
+      sm_count_(sm_count),
+      ctas_(kernel.launch.grid[0] * kernel.launch.grid[1] * kernel.launch.grid[2]),
+      threads_(kernel.launch.block[0] * kernel.launch.block[1] * kernel.launch.block[2]),
+      named_(tile_in_name(kernel.name)),
+      name_(lower_case(kernel.name)),
+      other_work_(names_other_work(name_)) {}
+
+bool LaunchEvidence::grid_agrees(const CandidateProgram& candidate) const {
+  if (candidate.num_ctas == 0 || candidate.blocks == 0) return false;
+  if (candidate.num_ctas == ctas_) return true;
+  if (!kernel_.launch.cluster) return false;  // a grid has whole clusters
+  const auto& cluster = *kernel_.launch.cluster;
+  const std::int64_t size = std::max<std::int64_t>(1, cluster[0] * cluster[1] * cluster[2]);
+  return (candidate.blocks + size - 1) / size * size * (candidate.num_ctas / candidate.blocks) == ctas_;
+}
+
+/// CTAs that fill the device once or a few times and loop over more work items than they are.
+bool LaunchEvidence::persistent(const CandidateProgram& candidate) const {
+  if (ctas_ >= candidate.num_ctas) return false;
+  constexpr std::int64_t kUnknownDevice = 256, kMostOnSm = 8;
+  if (!sm_count_) return ctas_ <= kUnknownDevice;
+  std::int64_t cluster = 1;
+  if (kernel_.launch.cluster) {
+    for (const std::int64_t extent : *kernel_.launch.cluster) cluster *= std::max<std::int64_t>(1, extent);
+  }
+  const std::int64_t whole = *sm_count_ / cluster * cluster;
+  return whole > 0 && ctas_ % whole == 0 && ctas_ / whole <= kMostOnSm;
+}
+
+std::optional<std::string> LaunchEvidence::memory_against(const CandidateProgram& candidate) const {
+  const LaunchFacts& launch = kernel_.launch;
+  const OnChip& chip = candidate.on_chip;
+  const auto bytes = [](std::int64_t count) { return format_bytes(static_cast<double>(count)); };
+  if (launch.shared_bytes && !chip.in_slices) {
+    const std::int64_t shared = *launch.shared_bytes;
+    if (shared < chip.largest) {
+      return fmt::format("its {} of shared memory do not hold a tile of {}", bytes(shared),
+                         bytes(chip.largest));
+    }
+    // At most a fifth of it is for something else than operands, in up to four stages, and scores.
+    constexpr std::int64_t kStages = 4;
+    constexpr double kMostUsed = 1.25;
+    const std::int64_t used = chip.kept + kStages * chip.streamed + chip.scores;
+    if (static_cast<double>(shared) > kMostUsed * static_cast<double>(used)) {
+      return fmt::format("its tiles would fill {} of {} of shared memory", bytes(used), bytes(shared));
+    }
+  }
+  if (launch.registers && launch.shared_bytes) {
+    constexpr std::int64_t kRegisterBytes = 4;
+    const std::int64_t there =
+        threads_ * (kRegisterBytes * *launch.registers + launch.local_bytes.value_or(0)) +
+        *launch.shared_bytes;
+    const std::int64_t needed = chip.sums + chip.scores + (chip.in_slices ? 0 : chip.kept + chip.largest);
+    if (needed > there) {
+      return fmt::format("its tiles and sums take {}, registers and shared memory of a CTA {}", bytes(needed),
+                         bytes(there));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> LaunchEvidence::against(const CandidateProgram& candidate) const {
+  if (!candidate.tiled()) {
+    if (!candidate.somebodys && !names_pass(name_, candidate.name))
+      return fmt::format("its name says nothing of {}", candidate.name);
+    return std::nullopt;
+  }
+  if (other_work_) return "its name is that of other work";
+  if (!candidate.somebodys && says_other_direction(candidate)) return "its name states the other direction";
+  if (!named_.allows(candidate.tile)) return "its name states another tile";
+  if (!grid_agrees(candidate) && !persistent(candidate)) {
+    return fmt::format("its grid has {} CTAs, the program {}", ctas_, candidate.num_ctas);
+  }
+  return memory_against(candidate);
+}
+
+bool LaunchEvidence::says_other_direction(const CandidateProgram& candidate) const {
+  const bool says_backward =
+      holds_any(name_, {"bwd", "backward", "bprop", "dkdv", "_dq", "dgrad", "cutlassb"});
+  const bool says_forward = holds_any(name_, {"fwd", "forward", "fprop", "cutlassf"});
+  if (says_backward == says_forward) return false;
+  return says_backward != (candidate.direction == Direction::backward);
+}
+
+double LaunchEvidence::log_odds(const CandidateProgram& candidate) const {
+  constexpr double kGrid = 10, kConvention = 3, kOddBlock = 4;
+  double odds = grid_agrees(candidate) ? std::log(kGrid) : 0;
+  const auto power_of_two = [](int size) { return (size & (size - 1)) == 0; };
+  if (!power_of_two(candidate.tile.block_m) || !power_of_two(candidate.tile.block_n))
+    odds -= std::log(kOddBlock);
+  return candidate.convention.empty() ? odds : odds - std::log(kConvention);
+}
+
+}  // namespace tilescope

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Split keys (Flash-Decoding): several CTAs walk a part of the keys of a q tile each, and a pass combines what
+// they leave. The rules by which the parts are cut.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cpu_ref/schedule/tile_schedule.hpp"
+
+namespace tilescope {
+
+inline constexpr int kMaxSplits = 4096;
+
+/// How the keys of a q tile are divided.
+struct SplitPolicy {
+  enum class Kind : std::uint8_t {
+    none,       // one CTA walks them all
+    number,     // into `value` equal shares of the tiles that the q tile visits
+    fixed,      // after every `value` keys, wherever a sequence ends: the shares of one sequence, and with them
+                // the bits of its result, do not depend on what else is in the batch
+    automatic,  // into as many equal shares as fill `value` SMs well; 0: the SMs of whoever runs it
+  };
+  Kind kind = Kind::none;
+  int value = 0;
+  bool operator==(const SplitPolicy&) const = default;
+};
+/// "none", "8", "fixed:2048", "auto" or "auto:132".
+std::string to_string(const SplitPolicy& policy);
+/// The same read. @throws BadInput
+SplitPolicy parse_split_policy(const std::string& field, const std::string& text);
+
+/// A policy applied to a problem.
+struct SplitKeys {
+  int count = 1;
+  int tiles = 0;  // kv tiles of a split of fixed length; 0: equal shares
+
+  /// The tiles of one split of those that a q tile visits; its end, begin and full tiles as those of TileRange.
+  TileRange part_of(const TileRange& all, int split) const {
+    const int share = tiles > 0 ? tiles : ceil_div(all.count(), count);
+    const int first = (tiles > 0 ? 0 : all.begin) + split * share;
+    return detail::tile_range(max_of(all.begin, first), min_of(all.end, first + share), all.full_begin,
+                              all.full_end);
+  }
+  bool operator==(const SplitKeys&) const = default;
+};
+
+/// @param q_tiles  of the whole pass: CTAs without splits
+/// @param kv_tiles  of the longest sequence, of `block_n` keys each
+/// @throws BadInput for a fixed length that is not whole tiles, or too many splits
+SplitKeys split_keys(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles, int block_n);
+
+/// The rule published with FlashAttention-3, of tiles alone: one split where four fifths of the SMs have a q
+/// tile already or there are four kv tiles or fewer, else the fewest splits whose waves are at least 85 % as
+/// full as those of the best number.
+int wave_efficient_splits(std::int64_t q_tiles, int kv_tiles, int sms);
+
+}  // namespace tilescope

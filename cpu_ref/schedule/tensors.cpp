@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu_ref/schedule/tensors.hpp"
+
+namespace tilescope {
+
+TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std::int64_t splits) {
+  const AttentionProblem& p = problem;
+  const auto extent = [&p](std::int64_t heads, std::int64_t rows, std::int64_t cols, ElementType dtype,
+                           TileIndexing indexing) {
+    return TensorExtent{p.batch, heads, rows, cols, element_bytes(dtype), dtype, indexing};
+  };
+  // fp8 kernels read fp8 and write bf16, as FlashAttention-3 does.
+  const ElementType wide = is_fp8(p.dtype) ? ElementType::bf16 : p.dtype;
+  const ElementType fp32 = ElementType::fp32;
+  switch (name) {
+    case TensorName::out_partial:
+    case TensorName::lse_partial: {
+      TensorExtent partial =
+          extent(p.heads, p.seqlen_q, name == TensorName::out_partial ? p.head_dim : 1, fp32, TileIndexing::m);
+      partial.splits = splits;
+      return partial;
+    }
+    case TensorName::q:
+    case TensorName::dout:
+    case TensorName::dq:
+      return extent(p.heads, p.seqlen_q, p.head_dim, p.dtype, TileIndexing::m);
+    case TensorName::out:
+      return extent(p.heads, p.seqlen_q, p.head_dim, wide, TileIndexing::m);
+    case TensorName::out_accum:
+    case TensorName::dq_accum:
+      return extent(p.heads, p.seqlen_q, p.head_dim, fp32, TileIndexing::m);
+    case TensorName::lse:
+    case TensorName::row_max:
+    case TensorName::row_sum:
+    case TensorName::delta:
+      return extent(p.heads, p.seqlen_q, 1, fp32, TileIndexing::m);
+    case TensorName::k:
+    case TensorName::v:
+    case TensorName::dk:
+    case TensorName::dv:
+      return extent(p.heads_kv, p.seqlen_k, p.head_dim, p.dtype, TileIndexing::n);
+    case TensorName::dk_accum:
+    case TensorName::dv_accum:
+      return extent(p.heads_kv, p.seqlen_k, p.head_dim, fp32, TileIndexing::n);
+    case TensorName::scores:
+      return extent(p.heads, p.seqlen_q, p.seqlen_k, wide, TileIndexing::mn);
+    case TensorName::probs:
+    case TensorName::dprobs:
+    case TensorName::dscores:
+      return extent(p.heads, p.seqlen_q, p.seqlen_k, p.dtype, TileIndexing::mn);
+  }
+  throw BadInput("unknown tensor");
+}
+
+}  // namespace tilescope

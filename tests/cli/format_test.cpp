@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables for other tools: the same numbers as text, Markdown, CSV and LaTeX, of every command that prints
+// some.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "analysis/cli/output.hpp"
+#include "tests/cli/diff_records.hpp"
+#include "tests/cli/program.hpp"
+#include "tests/paths.hpp"
+
+namespace tilescope::testing {
+namespace {
+
+using cli::Cell;
+using cli::Table;
+using cli::TableFormat;
+
+Table table_of_two() {
+  return {.rows = {{"kernel", "SM<->L2", "x must", "note"},
+                   {"a_b", cli::in_bytes(std::int64_t{1234567}), cli::as_ratio(3, 2), "-"},
+                   {"c|d, e", cli::in_bytes(std::int64_t{5}), cli::as_ratio(1, 0), "-"}},
+          .title = "forward must move 5 B",
+          .keys = {{"direction", "forward"}, {"must move", cli::in_bytes(std::int64_t{5})}}};
+}
+
+std::string told(const Table& table, TableFormat format) {
+  std::string heading;
+  return to_text(table, format, heading);
+}
+
+std::vector<std::string> text_lines(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::size_t commas(const std::string& line) {
+  bool quoted = false;
+  std::size_t count = 0;
+  for (const char c : line) {
+    if (c == '"') quoted = !quoted;
+    if (c == ',' && !quoted) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("one table in each format: rounded for people, exact with units for programs") {
+  CHECK(told(table_of_two(), TableFormat::text) ==
+        "forward must move 5 B\nkernel   SM<->L2  x must\na_b     1.235 MB   1.50x\nc|d, e       5 B       "
+        "-\n");
+  CHECK(told(table_of_two(), TableFormat::markdown) ==
+        "\n**forward must move 5 B**\n\n| kernel | SM<->L2 | x must |\n|---|---:|---:|\n| a_b | 1.235 MB | "
+        "1.50x |\n"
+        "| c\\|d, e | 5 B | - |\n\n");
+  CHECK(told(table_of_two(), TableFormat::csv) ==
+        "direction,must move [B],kernel,SM<->L2 [B],SM<->L2 x must,note\nforward,5,a_b,1234567,1.5,\n"
+        "forward,5,\"c|d, e\",5,,\n");
+  CHECK(told(table_of_two(), TableFormat::latex) ==
+        "% forward must move 5 B\n\\begin{tabular}{lrr}\n\\hline\nkernel & SM$\\leftrightarrow$L2 & x must "
+        "\\\\\n"
+        "\\hline\na\\_b & 1.235 MB & 1.50x \\\\\nc|d, e & 5 B & - \\\\\n\\hline\n\\end{tabular}\n");
+}
+
+TEST_CASE("tables of the same columns are one in CSV") {
+  std::string heading;
+  const std::string first = to_text(table_of_two(), TableFormat::csv, heading);
+  const std::string second = to_text(table_of_two(), TableFormat::csv, heading);
+  CHECK(first.ends_with(second));
+  CHECK(second.starts_with("forward,5,a_b"));
+}
+
+TEST_CASE("a table that is turned for people has a row for each thing in CSV") {
+  Table table = table_of_two();
+  table.layout = Table::Layout::turned;
+  CHECK(told(table, TableFormat::text) ==
+        "forward must move 5 B\nkernel        a_b  c|d, e\nSM<->L2  1.235 MB     5 B\nx must      1.50x      "
+        " -\n"
+        "note            -       -\n");
+  CHECK(told(table, TableFormat::csv) == told(table_of_two(), TableFormat::csv));
+}
+
+TEST_CASE("every command that prints tables has them in every format, and its sentences elsewhere") {
+  const TemporaryFolder folder;
+  for (const auto& [name, tile] : {std::pair("base.json", "128x64"), {"new.json", "64x64"}}) {
+    REQUIRE(
+        run_program({"simulate", "--kernel", "cpu:flash2", "--seqlen", "256", "--tile", tile, "--json", name},
+                    folder.path())
+            .exit_code == 0);
+  }
+  const std::vector<std::vector<std::string>> commands = {
+      {"simulate", "--seqlen", "256", "--pass", "fwd+bwd"},
+      {"simulate", "--seqlen", "256", "--detail"},
+      {"simulate", "--sweep", "seqlen=128,256", "--kernel", "cpu:flash2"},
+      {"simulate", "--seqlen", "128", "--heads", "1", "--kernel", "cpu:flash2", "--tune-bytes",
+       "--closed-form"},
+      {"simulate", "--gpus", "2", "--schedule", "ring,zigzag", "--seqlen", "1k", "--dtype", "fp16"},
+      {"compare", "cpu:flash1", "cpu:flash2", "--seqlen", "256"},
+      {"diff", "base.json", "new.json", "--allow-gone"},
+      {"bench", "--seqlen", "64", "--kernel", "cpu:flash2", "--seconds", "0.01"},
+      {"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json.gz"},
+      {"list", "machines"},
+      {"list", "machines", "h200"},
+      {"list", "kernels"}};
+  for (const std::vector<std::string>& command : commands) {
+    std::string line;
+    for (const std::string& word : command) line += word + " ";
+    CAPTURE(line);
+    const auto in = [&](const char* format) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), {"--format", format});
+      return run_program(words, folder.path());
+    };
+    const ProgramResult csv = in("csv"), latex = in("latex"), markdown = in("markdown");
+    CAPTURE(csv.err);
+    CHECK((csv.exit_code == 0 || command[0] == "diff"));
+    std::size_t columns = 0;
+    for (const std::string& row : text_lines(csv.out)) {
+      CAPTURE(row);
+      if (row.empty()) columns = 0;  // another table
+      if (row.empty()) continue;
+      if (columns == 0) columns = commas(row);
+      CHECK(columns > 0);
+      CHECK(commas(row) == columns);
+    }
+    CHECK(text_lines(csv.out).size() >= 2);
+    CHECK(latex.out.starts_with(latex.out.starts_with("%") ? "% " : "\\begin{tabular}{"));
+    CHECK(contains(latex.out, "\\end{tabular}"));
+    CHECK(contains(markdown.out, "---|"));
+  }
+  const ProgramResult sentences = run_program({"simulate", "--seqlen", "256", "--format", "csv"});
+  CHECK(contains(sentences.err, "on NVIDIA H200"));
+  CHECK(run_program({"simulate", "--seqlen", "256", "--format", "csv", "--quiet"}).err == "");
+  CHECK(text_lines(run_program({"simulate", "--seqlen", "256", "--pass", "fwd+bwd", "--format", "csv"}).out)
+            .size() == 3);
+  check_refused(
+      {{"simulate", "--seqlen", "256", "--format", "html"}, {"--format", "text, markdown, csv, latex"}});
+}
+
+TEST_CASE("the published schemas are those of this program, and the citation has its version") {
+  const std::string list = run_program({"list", "schemas", "--format", "csv"}).out;
+  for (const char* name : {"run", "ceilings", "distributed", "machine"}) {
+    CAPTURE(name);
+    CHECK(contains(list, std::string("\n") + name + ","));
+    const ProgramResult schema = run_program({"list", "schemas", name});
+    CHECK(schema.out ==
+          read_file(std::string(TILESCOPE_SOURCE_DIR "/reports/schemas/") + name + ".schema.json"));
+  }
+  check_refused({{"list", "schemas", "rnu"}, {"schema", "did you mean run"}});
+  const std::string version = run_program({"--version"}).out;  // "tilescope 0.1.0\n"
+  CHECK(contains(read_file(TILESCOPE_SOURCE_DIR "/CITATION.cff"), "\nversion: " + version.substr(10)));
+}
+
+TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says so") {
+  setenv("COLUMNS", "60", 1);
+  const std::vector<std::vector<std::string>> commands = {
+      {"simulate", "--preset", "gpt2-medium", "--seqlen", "256", "--kernel", "cpu:standard,gpu:flash2-mma",
+       "--pass", "fwd+bwd", "--explain-model"},
+      {"simulate", "--seqlen", "256", "--detail", "--pass", "fwd+bwd"},
+      {"simulate", "--sweep", "seqlen=128,256", "--kernel", "cpu:flash2"},
+      {"list", "kernels"},
+      {"list", "machines"}};
+  for (const std::vector<std::string>& command : commands) {
+    const ProgramResult result = run_program(command);
+    CHECK(result.exit_code == 0);
+    for (const std::string& line : text_lines(result.out)) {
+      CAPTURE(line);
+      CHECK(line.size() <= 60);
+    }
+  }
+  unsetenv("COLUMNS");
+}
+
+}  // namespace tilescope::testing
