@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma.sync: products of matrices in the registers of a warp. Where which number lies: PTX ISA, "Matrix
-// fragments for mma". All shapes follow one rule. Lane 4 g + t holds rows g (and, in every other register, g + 8)
-// of A and columns g of B, of k those from t times as many as a register holds; the next registers those behind.
+// fragments for mma". All shapes follow one rule. Lane 4 g + t holds rows g (and, in every other register, g
+// + 8) of A and columns g of B, of k those from t times as many as a register holds; the next registers those
+// behind.
 #include "emulator/machine/instructions/fragments.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -35,7 +36,7 @@ std::pair<int, int> place_of_sum(int lane, int index, int part) {
   return {lane / 4 + 8 * (number / 2), 2 * (lane % 4) + number % 2};
 }
 template <Type type, int rows>
-constexpr int kSumRegisters = rows * kColumns / kLanes / Packed<type>::kCount;
+constexpr int kSumRegisters = rows* kColumns / kLanes / Packed<type>::kCount;
 
 template <class Value, class Sum, int rows, int depth>
 TILESCOPE_HASWELL_CLONES void add_fragments(const Value (&left)[rows][depth],
@@ -53,7 +54,8 @@ Outcome multiply(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   Value left[rows][depth], right[depth][kColumns];
   each_number<a, rows, depth>(warp, operands[1], [&](int row, int k, Value value) { left[row][k] = value; });
-  each_number<b, 8, depth>(warp, operands[2], [&](int column, int k, Value value) { right[k][column] = value; });
+  each_number<b, 8, depth>(warp, operands[2],
+                           [&](int column, int k, Value value) { right[k][column] = value; });
   Sum sums[rows][kColumns];
   using Numbers = Packed<c>;
   for (int index = 0; index < kSumRegisters<c, rows>; ++index) {
@@ -86,7 +88,8 @@ Execution checked(const Instruction& instruction) {
   using Left = Packed<a>;
   operand_count(instruction, 4, 4);
   const std::size_t sums = kSumRegisters<c, rows>;
-  const std::size_t counts[] = {sums, rows * depth / kLanes / Left::kCount, 8 * depth / kLanes / Left::kCount, sums};
+  const std::size_t counts[] = {sums, rows * depth / kLanes / Left::kCount, 8 * depth / kLanes / Left::kCount,
+                                sums};
   for (std::size_t i = 0; i < 4; ++i) {
     const bool is_sum = i == 0 || i == 3;
     register_list(instruction.operands[i], counts[i],
@@ -135,9 +138,11 @@ Execution select_product(const Instruction& instruction) {
   const Type a = types[1], b = types[2], c = types[0];
   if (c == Type::s32) {
     if (a == Type::s8)
-      return b == Type::s8 ? of_whole<Type::s8, Type::s8>(instruction) : of_whole<Type::s8, Type::u8>(instruction);
+      return b == Type::s8 ? of_whole<Type::s8, Type::s8>(instruction)
+                           : of_whole<Type::s8, Type::u8>(instruction);
     if (a == Type::u8)
-      return b == Type::s8 ? of_whole<Type::u8, Type::s8>(instruction) : of_whole<Type::u8, Type::u8>(instruction);
+      return b == Type::s8 ? of_whole<Type::u8, Type::s8>(instruction)
+                           : of_whole<Type::u8, Type::u8>(instruction);
     unknown_form();
   }
   const bool narrow = c == Type::f16;
