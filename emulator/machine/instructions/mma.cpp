@@ -13,17 +13,35 @@ using ptx::Type;
 
 constexpr int kColumns = 8;
 
+/// The numbers of one register, lane by lane.
+template <Type type>
+void unpack_register(const Warp& warp, const ptx::Operand& operand,
+                     typename Packed<type>::Value (&numbers)[kLanes * Packed<type>::kCount]) {
+  using Numbers = Packed<type>;
+  const auto* const values = warp.read<typename Numbers::Register>(operand);
+  if constexpr (type == Type::f16 || type == Type::bf16) {
+    widen(type == Type::f16 ? ElementType::fp16 : ElementType::bf16, values, numbers,
+          kLanes * Numbers::kCount);
+  } else {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int part = 0; part < Numbers::kCount; ++part)
+        numbers[lane * Numbers::kCount + part] = Numbers::unpack(values[lane], part);
+    }
+  }
+}
+
 /// f(row, k, number) for A of `rows` x `depth`; B is so too, with one row in place of a column.
 template <Type type, int rows, int depth, class F>
 void each_number(const Warp& warp, const ptx::Operand& list, F&& f) {
   using Numbers = Packed<type>;
   constexpr int kHeight = rows / 8, kSpan = 4 * Numbers::kCount, kRegisters = kHeight * depth / kSpan;
+  typename Numbers::Value numbers[kLanes * Numbers::kCount];
   for (int index = 0; index < kRegisters; ++index) {
-    const auto* const values = warp.read<typename Numbers::Register>(register_of(list, index));
+    unpack_register<type>(warp, register_of(list, index), numbers);
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int part = 0; part < Numbers::kCount; ++part) {
         const int k = lane % 4 * Numbers::kCount + part + index / kHeight * kSpan;
-        f(lane / 4 + index % kHeight * 8, k, Numbers::unpack(values[lane], part));
+        f(lane / 4 + index % kHeight * 8, k, numbers[lane * Numbers::kCount + part]);
       }
     }
   }
