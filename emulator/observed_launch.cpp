@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <tuple>
 
 #include "emulator/counts/traffic_counter.hpp"
 #include "emulator/emulator.hpp"
@@ -45,11 +46,16 @@ class SourceLines {
 /// One for each pair of source lines.
 void add_races(std::vector<Finding>& findings, const std::vector<Race>& races, FindingKind kind,
                const SourceLines& lines) {
+  const auto before = [](const SourceLine& a, const SourceLine& b) {
+    return std::tie(a.file, a.line, a.ptx_line) < std::tie(b.file, b.line, b.ptx_line);
+  };
+  const auto same = [](const SourceLine& a, const SourceLine& b) { return a.text() == b.text(); };
   for (const Race& race : races) {
-    const auto [first, second] = std::minmax(race.first_line, race.second_line);
-    Finding finding{kind, lines.of(std::vector<int>{first, second}), race.text};
+    Finding finding{kind, lines.of(std::vector<int>{race.first_line, race.second_line}), race.text};
+    std::sort(finding.lines.begin(), finding.lines.end(), before);
     const bool told = std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
-      return other.kind == kind && other.lines == finding.lines;
+      return other.kind == kind && std::equal(other.lines.begin(), other.lines.end(), finding.lines.begin(),
+                                              finding.lines.end(), same);
     });
     if (!told) findings.push_back(std::move(finding));
   }

@@ -193,7 +193,10 @@ SourceLine source_of(const ptx::Module& module, const ptx::Instruction& instruct
     return file == module.files.end() ? std::string() : file->second;
   };
   ptx::SourcePlace place = instruction.source;
-  if (instruction.inlined_at.line > 0 && is_toolkit_header(path(place))) place = instruction.inlined_at;
+  for (const ptx::SourcePlace& caller : instruction.inlined_at) {
+    if (!is_toolkit_header(path(place))) break;
+    place = caller;
+  }
   if (place.line == 0) return {"", 0, instruction.line};
   return {path(place), place.line, instruction.line};
 }

@@ -61,7 +61,7 @@ void Progress::ended() {
   if (most_seconds_ <= 0) return;
   const double seconds = this->seconds();
   const double all = seconds * static_cast<double>(clusters_) / static_cast<double>(ended);
-  if (seconds < std::min(kLeastSeconds, most_seconds_) || all <= most_seconds_) return;
+  if (seconds < std::min(kLeastSeconds, most_seconds_ / 2) || all <= most_seconds_) return;
   throw TakesTooLong(
       fmt::format("its {} CTAs or clusters would take about {:.0f} s here, of which {:.1f} are "
                   "allowed: {} took {:.1f} s",

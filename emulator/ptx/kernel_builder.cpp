@@ -119,8 +119,7 @@ std::optional<Operand> KernelBuilder::find(const Token& token) {
   for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
     if (const auto found = block->variables.find(token.text); found != block->variables.end()) {
       const Variable& variable = found->second;
-      if (variable.of_call)
-        return constant(static_cast<std::int64_t>(kCallParameters + variable.offset));
+      if (variable.of_call) return constant(static_cast<std::int64_t>(kCallParameters + variable.offset));
       return constant(variable.data
                           ? static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(variable.data.get()))
                           : static_cast<std::int64_t>(variable.offset));

@@ -35,7 +35,9 @@ class KernelBuilder {
   void refer_to_label(const Token& name, std::size_t operand);
   void add(Instruction instruction);
   /// Variables of the module are known to functions too. A function's registers are no one else's.
-  void declare_module_variable(const Variable& variable) { blocks_.front().variables.emplace(variable.name, variable); }
+  void declare_module_variable(const Variable& variable) {
+    blocks_.front().variables.emplace(variable.name, variable);
+  }
   void begin_function(Function& function);
   void end_function();
   /// Ends the kernel.
@@ -65,7 +67,7 @@ class KernelBuilder {
   const Lexer& lexer_;
   std::vector<Block> blocks_;
   std::uint32_t next_register_ = 0;
-  Function* function_ = nullptr;  // that is read
+  Function* function_ = nullptr;                               // that is read
   std::unordered_map<std::int64_t, std::uint32_t> constants_;  // by value, their place
 };
 

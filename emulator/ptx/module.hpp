@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -64,6 +65,7 @@ struct alignas(64) Constant {
 struct SourcePlace {
   int file = 0;  // a number of Module::files
   int line = 0;
+  auto operator<=>(const SourcePlace&) const = default;
 };
 
 struct Instruction {
@@ -73,7 +75,8 @@ struct Instruction {
   std::vector<Operand> operands;            // as written, results first
   Operand guard;                            // a predicate, or none
   int line = 0;                             // of the PTX text, from 1
-  SourcePlace source, inlined_at;           // the latter where a function was inlined
+  SourcePlace source;                       // of the innermost function
+  std::vector<SourcePlace> inlined_at;      // where it was inlined, and where that was, outwards
   std::string_view text;
 
   bool has(std::string_view modifier) const;
@@ -97,16 +100,16 @@ struct SpecialRegister {
   std::uint32_t offset = 0;
 };
 
-/// A function that a kernel calls, or one that it calls. Its instructions stand behind the kernel's; registers and
-/// local memory are its own, so that only one that calls itself has to save them.
+/// A function that a kernel calls, or one that it calls. Its instructions stand behind the kernel's;
+/// registers and local memory are its own, so that only one that calls itself has to save them.
 struct Function {
   struct Registers {
     std::uint32_t offset = 0, count = 0;
     std::uint8_t bytes = 0;  // 0 of predicates
   };
   std::string name;
-  std::uint32_t entry = 0;                     // index of its first instruction
-  std::vector<Variable> results, parameters;   // in local memory
+  std::uint32_t entry = 0;                    // index of its first instruction
+  std::vector<Variable> results, parameters;  // in local memory
   std::vector<Registers> registers;
   std::uint64_t local_begin = 0, local_end = 0;
   std::vector<std::size_t> calls;  // indices of functions

@@ -49,7 +49,8 @@ void read_register(Accumulator& accumulator, int lane, std::size_t index, std::u
     return;
   }
   for (std::size_t half = 0; half < 2; ++half)
-    sum_of(accumulator, lane, 2 * index + half) = fp16_to_fp32(static_cast<std::uint16_t>(bits >> (16 * half)));
+    sum_of(accumulator, lane, 2 * index + half) =
+        fp16_to_fp32(static_cast<std::uint16_t>(bits >> (16 * half)));
 }
 std::uint32_t register_bits(Accumulator& accumulator, int lane, std::size_t index) {
   if (accumulator.format == ResultFormat::words)
@@ -151,7 +152,8 @@ void Accumulators::give_back(Warp& warp, const ResultCopies& copies, std::uint64
       }
       for (const std::uint32_t target : targets) {
         auto* values = warp.write<std::uint32_t>(register_at(target));
-        for (int lane = 0; lane < ptx::kLanes; ++lane) values[lane] = register_bits(*accumulator, lane, index);
+        for (int lane = 0; lane < ptx::kLanes; ++lane)
+          values[lane] = register_bits(*accumulator, lane, index);
         const auto [first, last] = copies.halves.equal_range(target);
         for (auto copy = first; copy != last; ++copy)
           give_halves(warp, copy->second, mark(*accumulator, index), values);

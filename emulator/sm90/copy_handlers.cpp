@@ -104,7 +104,8 @@ void issue_load_to(Warp& warp, Cta& target, const ptx::Instruction& instruction,
   CtaState& state = state_of(target);
   state.barriers.at(load.barrier);
   if (&target == &warp.cta) {
-    if (warp.cta.run.options.fenced_initialisations) state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
+    if (warp.cta.run.options.fenced_initialisations)
+      state.barrier_proxy.check(thread_of(warp, lane), load.barrier, 8, "counted at");
     for_each_box_chunk(load.map, load.target, [&](std::uint32_t, std::uint32_t address) {
       target.shared_bytes(address, kChunk, lane);
       state.proxy.check(thread_of(warp, lane), address, kChunk, "overwritten");

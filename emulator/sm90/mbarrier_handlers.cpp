@@ -44,7 +44,8 @@ Outcome invalidate(Warp& warp, const ptx::Instruction& instruction) {
   return Outcome::next;
 }
 
-/// What arriving does beside it: bytes to await (.expect_tx), one arrival fewer in later phases (arrive_drop).
+/// What arriving does beside it: bytes to await (.expect_tx), one arrival fewer in later phases
+/// (arrive_drop).
 enum class Arrival { plain, expects, drops };
 
 void arrive_as(Warp& warp, int lane, const Named& at, std::uint32_t count, Arrival arrival) {
@@ -57,8 +58,8 @@ void arrive_as(Warp& warp, int lane, const Named& at, std::uint32_t count, Arriv
   if (ordered && barrier.phase() != phase) at.cta.order->complete(at.meeting());
 }
 
-/// Operands: the state, a register or `_`, which arrivals elsewhere in the cluster may leave out; the barrier;
-/// bytes, or a count. The state is how many phases are over.
+/// Operands: the state, a register or `_`, which arrivals elsewhere in the cluster may leave out; the
+/// barrier; bytes, or a count. The state is how many phases are over.
 template <Arrival arrival>
 Outcome arrive(Warp& warp, const ptx::Instruction& instruction) {
   const auto& operands = instruction.operands;
@@ -124,7 +125,8 @@ void add_mbarrier_handlers(HandlerTable& table) {
   table.add("mbarrier.arrive", select_arrive);
   table.add("mbarrier.arrive_drop", select_arrive);
   table.add("mbarrier.expect_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<true>}; });
-  table.add("mbarrier.complete_tx", [](const ptx::Instruction&) -> Execution { return {count_bytes<false>}; });
+  table.add("mbarrier.complete_tx",
+            [](const ptx::Instruction&) -> Execution { return {count_bytes<false>}; });
   table.add("mbarrier.try_wait", select_ask<Outcome::poll>);
   table.add("mbarrier.test_wait", select_ask<Outcome::next>);
 }

@@ -135,14 +135,15 @@ int encode_tensor_map(void* map, const EncodeArguments& arguments) {
 
 void replace_in_tensor_map(void* map, std::string_view field, std::uint32_t dimension, std::uint64_t value) {
   // Kernels number types of 64 and fewer bits otherwise than the driver does (PTX ISA, "tensormap.replace").
-  constexpr MapType kTypes[] = {MapType::uint8,    MapType::uint16,     MapType::uint32,   MapType::int32,
-                                MapType::uint64,   MapType::int64,      MapType::float16,  MapType::float32,
+  constexpr MapType kTypes[] = {MapType::uint8,       MapType::uint16,  MapType::uint32,   MapType::int32,
+                                MapType::uint64,      MapType::int64,   MapType::float16,  MapType::float32,
                                 MapType::float32_ftz, MapType::float64, MapType::bfloat16, MapType::tfloat32,
                                 MapType::tfloat32_ftz};
   OpaqueMap opaque;
   std::memcpy(&opaque, map, sizeof(opaque));
   const auto limit = [&](std::uint64_t end) {
-    if (value >= end) throw Fault("a tensor map takes no " + std::string(field) + " of " + std::to_string(value));
+    if (value >= end)
+      throw Fault("a tensor map takes no " + std::string(field) + " of " + std::to_string(value));
   };
   if (dimension >= static_cast<std::uint32_t>(kMaxRank)) throw Fault("a tensor map has at most 5 dimensions");
   if (field == "global_address") {
@@ -157,7 +158,8 @@ void replace_in_tensor_map(void* map, std::string_view field, std::uint32_t dime
   } else if (field == "global_dim") {
     opaque.extent[dimension] = value;
   } else if (field == "global_stride") {
-    if (dimension + 1 >= static_cast<std::uint32_t>(kMaxRank)) throw Fault("a tensor map has at most 4 strides");
+    if (dimension + 1 >= static_cast<std::uint32_t>(kMaxRank))
+      throw Fault("a tensor map has at most 4 strides");
     opaque.stride[dimension] = value;
   } else if (field == "elemtype") {
     limit(std::size(kTypes));

@@ -65,7 +65,8 @@ struct EncodeArguments {
 /// what this does not have: interleaved layouts, steps beyond one, packed types
 int encode_tensor_map(void* map, const EncodeArguments& arguments);
 
-/// tensormap.replace: writes one field, by its name in the instruction, of a map that may be all zeros before.
+/// tensormap.replace: writes one field, by its name in the instruction, of a map that may be all zeros
+/// before.
 /// @throws Fault at a value that no map has here
 void replace_in_tensor_map(void* map, std::string_view field, std::uint32_t dimension, std::uint64_t value);
 

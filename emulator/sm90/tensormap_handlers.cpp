@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps that a kernel makes: tensormap.replace in shared or global memory, the copy of one to where others
-// read it, and the fences for that.
+// Tensor maps that a kernel makes: tensormap.replace in shared or global memory, the copy of one to where
+// others read it, and the fences for that.
 #include "emulator/machine/instructions/select.hpp"
 #include "emulator/machine/memory_access.hpp"
 #include "emulator/sm90/handlers.hpp"
@@ -14,9 +14,8 @@ constexpr std::uint32_t kMapBytes = kTensorMapBytes;
 std::byte* map_at(Warp& warp, const ptx::Operand& operand, Reach reach, int lane) {
   const std::uint64_t address = warp.address(operand, lane);
   if (address % kMapBytes != 0) throw Fault("a tensor map is not aligned to 128 bytes", lane);
-  return reach == Reach::shared
-             ? warp.cta.shared_range(static_cast<std::uint32_t>(address), kMapBytes, lane)
-             : warp.cta.generic_bytes(address, kMapBytes, lane);
+  return reach == Reach::shared ? warp.cta.shared_range(static_cast<std::uint32_t>(address), kMapBytes, lane)
+                                : warp.cta.generic_bytes(address, kMapBytes, lane);
 }
 
 /// tensormap.replace.tile.FIELD.SPACE.b1024.TYPE [map]{, dimension}, value

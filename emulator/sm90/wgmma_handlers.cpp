@@ -81,7 +81,8 @@ std::vector<std::byte> rows_of_fragments(const Warp& warp, const ptx::Operand& f
         warp.read<std::uint32_t>(fragments.elements[static_cast<std::size_t>(index)]);
     for (int lane = 0; lane < ptx::kLanes; ++lane) {
       const sm90::Entry entry = sm90::left_byte_entry(lane, index, 0);
-      std::memcpy(&rows[static_cast<std::size_t>(entry.row * kProductDepthBytes + entry.col)], &values[lane], 4);
+      std::memcpy(&rows[static_cast<std::size_t>(entry.row * kProductDepthBytes + entry.col)], &values[lane],
+                  4);
     }
   }
   return rows;

@@ -76,7 +76,9 @@ EmulatedKernel part_of(const emulator::KernelResult& result) {
 
 std::string record_of(const std::vector<std::string>& argv, const emulator::ptx::Module& module,
                       const emulator::KernelCall& call, const emulator::KernelResult& result) {
-  const auto extents = [](const emulator::Extent& of) { return std::array<std::int64_t, 3>{of.x, of.y, of.z}; };
+  const auto extents = [](const emulator::Extent& of) {
+    return std::array<std::int64_t, 3>{of.x, of.y, of.z};
+  };
   const emulator::ptx::Kernel& kernel = emulator::choose_kernel(module, call.kernel);
   KernelRecord record;
   KernelMeasurement& measurement = record.kernels.emplace_back();
@@ -135,13 +137,14 @@ EmulationResult emulate(const EmulationRequest& request) {
 }
 
 std::string tensor_map(std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,
-                       const std::vector<std::uint64_t>& strides, const std::vector<std::uint32_t>& box, int swizzle,
-                       bool fill_nan) {
+                       const std::vector<std::uint64_t>& strides, const std::vector<std::uint32_t>& box,
+                       int swizzle, bool fill_nan) {
   alignas(64) char bytes[emulator::kTensorMapBytes];
   const std::vector<std::uint32_t> steps(box.size(), 1);
   if (extents.size() != box.size() || strides.size() + 1 != box.size() ||
-      emulator::encode_tensor_map(bytes, {type, static_cast<std::uint32_t>(box.size()), address, extents.data(),
-                                          strides.data(), box.data(), steps.data(), 0, swizzle, 0, fill_nan}) != 0) {
+      emulator::encode_tensor_map(
+          bytes, {type, static_cast<std::uint32_t>(box.size()), address, extents.data(), strides.data(),
+                  box.data(), steps.data(), 0, swizzle, 0, fill_nan}) != 0) {
     throw BadInput("a tensor map that no device takes: see cuTensorMapEncodeTiled for what it may be");
   }
   return {bytes, sizeof bytes};

@@ -28,7 +28,8 @@ struct EmulationRequest {
 };
 
 /// The kernel that is meant, and the bytes of its parameters. @throws BadInput
-std::pair<std::string, std::vector<std::uint64_t>> kernel_parameters(const std::string& ptx, const std::string& kernel);
+std::pair<std::string, std::vector<std::uint64_t>> kernel_parameters(const std::string& ptx,
+                                                                     const std::string& kernel);
 
 struct EmulationResult {
   std::string record;  // of schema tilescope.kernels/1
@@ -41,7 +42,7 @@ EmulationResult emulate(const EmulationRequest& request);
 
 /// The 128 bytes of a tensor map, numbers as of cuTensorMapEncodeTiled. @throws BadInput where none can be so
 std::string tensor_map(std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,
-                       const std::vector<std::uint64_t>& strides, const std::vector<std::uint32_t>& box, int swizzle,
-                       bool fill_nan);
+                       const std::vector<std::uint64_t>& strides, const std::vector<std::uint32_t>& box,
+                       int swizzle, bool fill_nan);
 
 }  // namespace tilescope::python

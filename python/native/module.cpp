@@ -285,12 +285,25 @@ void bind_emulation(nb::module_& module) {
   using Bytes = std::vector<std::tuple<std::string, std::uintptr_t, std::uint64_t, nb::bytes>>;
   module.def(
       "emulate",
-      [](std::vector<std::string> argv, std::string ptx, std::string kernel, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
-         std::array<unsigned, 3> cluster, const Bytes& arguments, const Bytes& reachable, std::uint32_t shared,
-         std::optional<int> registers, bool races, std::uint64_t seed, double most_seconds) {
-        EmulationRequest request{std::move(argv), std::move(ptx), std::move(kernel), grid, block, cluster, {},   {},
-                                 shared,         registers,         races, seed,  most_seconds};
-        for (const auto& [from, to] : {std::pair(&arguments, &request.arguments), {&reachable, &request.reachable}}) {
+      [](std::vector<std::string> argv, std::string ptx, std::string kernel, std::array<unsigned, 3> grid,
+         std::array<unsigned, 3> block, std::array<unsigned, 3> cluster, const Bytes& arguments,
+         const Bytes& reachable, std::uint32_t shared, std::optional<int> registers, bool races,
+         std::uint64_t seed, double most_seconds) {
+        EmulationRequest request{std::move(argv),
+                                 std::move(ptx),
+                                 std::move(kernel),
+                                 grid,
+                                 block,
+                                 cluster,
+                                 {},
+                                 {},
+                                 shared,
+                                 registers,
+                                 races,
+                                 seed,
+                                 most_seconds};
+        for (const auto& [from, to] :
+             {std::pair(&arguments, &request.arguments), {&reachable, &request.reachable}}) {
           for (const auto& [name, address, bytes, value] : *from)
             to->emplace_back(name, address, bytes, std::string(value.c_str(), value.size()));
         }
@@ -299,10 +312,12 @@ void bind_emulation(nb::module_& module) {
         return std::tuple(result.record, result.instructions,
                           nb::bytes(result.printed.data(), result.printed.size()));
       },
-      "argv"_a, "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a, "shared"_a,
-      "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
+      "argv"_a, "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a,
+      "shared"_a, "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
   module.def("kernel_parameters", &kernel_parameters, "ptx"_a, "kernel"_a);
-  module.def("address_of", [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); });
+  module.def("address_of",
+             [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); },
+             "memory"_a);
   module.def(
       "tensor_map",
       [](std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,

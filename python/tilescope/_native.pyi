@@ -157,3 +157,32 @@ class DeviceLaunch:
     ) -> None: ...
     def workspaces(self) -> list[tuple[tuple[int, ...], str]]: ...
     def enqueue(self, stream: int, addresses: Sequence[int], counter: int, seed: int) -> None: ...
+
+_Argument: TypeAlias = tuple[str, int, int, bytes]
+
+def kernel_parameters(ptx: str, kernel: str) -> tuple[str, list[int]]: ...
+def emulate(
+    argv: Sequence[str],
+    ptx: str,
+    kernel: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
+    arguments: Sequence[_Argument],
+    reachable: Sequence[_Argument],
+    shared: int,
+    registers: int | None,
+    races: bool,
+    seed: int,
+    most_seconds: float,
+) -> tuple[str, int, bytes]: ...
+def address_of(memory: bytearray) -> int: ...
+def tensor_map(
+    address: int,
+    type: int,
+    extents: Sequence[int],
+    strides: Sequence[int],
+    box: Sequence[int],
+    swizzle: int,
+    fill_nan: bool,
+) -> bytes: ...

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 from collections.abc import Mapping, Sequence
@@ -64,7 +65,8 @@ class Emulation:
         self.lines: list[dict[str, Any]] = [_line(line) for line in told["lines"]]
         #: errors first
         self.findings = [
-            Finding(found["kind"], found["is_error"], found["places"], found["text"]) for found in told.get("findings", ())
+            Finding(found["kind"], found["is_error"], found["places"], found["text"])
+            for found in told.get("findings", ())
         ]
         self.notes: list[str] = told.get("notes", [])  #: what of the numbers is modelled, and how
 
@@ -117,7 +119,9 @@ def _extent(name: str, given: Any) -> tuple[int, int, int]:
     if (
         not isinstance(numbers, Sequence)
         or not 1 <= len(numbers) <= 3
-        or not all(isinstance(number, int) and not isinstance(number, bool) and 0 < number < 1 << 31 for number in numbers)
+        or not all(
+            isinstance(number, int) and not isinstance(number, bool) and 0 < number < 1 << 31 for number in numbers
+        )
     ):
         raise bad_input(name, repr(given), "must be one to three positive whole numbers")
     x, y, z = (*numbers, 1, 1)[:3]
@@ -169,7 +173,7 @@ def tensor(array: Any, dtype: str = "") -> Tensor:
     """A numpy array for `emulate_triton`, or for Triton's TensorDescriptor.from_tensor, as elements of a type that numpy
     may lack: "bf16" in an array of uint16, "fp8e4m3" or "fp8e5m2" in one of uint8.
 
-    dtype : its own where nothing is said; of as many bytes. Nothing is copied
+    dtype : its own where nothing is said; of as many bytes. Nothing is copied. Raises BadInput for one of another width
     """
     name = dtype or array.dtype.name
     name = _TRITON_NAMES.get(name, name)
@@ -179,26 +183,64 @@ def tensor(array: Any, dtype: str = "") -> Tensor:
     return Tensor(array, name)
 
 
-def _buffer(name: str, array: Any, keep: list[Any]) -> _Argument | None:
-    """An array in host memory as an argument; None for what is no array."""
-    if isinstance(array, Tensor):
-        array = array.array
-    if hasattr(array, "data_ptr"):
-        if str(getattr(array, "device", "cpu")) != "cpu":
-            raise bad_input(name, f"a tensor on {array.device}", "must lie in host memory")
-        return name, array.data_ptr(), array.numel() * array.element_size(), b""
-    interface = getattr(array, "__array_interface__", None)
-    if interface is None or not hasattr(array, "nbytes"):
-        return None
-    address, read_only = interface["data"]
-    if not array.flags["C_CONTIGUOUS"] and not array.flags["F_CONTIGUOUS"]:
-        raise bad_input(name, "an array with gaps", "must be contiguous: numpy.ascontiguousarray makes a copy")
-    if array.nbytes == 0:
-        raise bad_input(name, "an array without elements", "must have at least one")
-    if read_only:  # whoever writes to it must not write to what others hold as constant
-        keep.append(array.copy())
-        return _buffer(name, keep[-1], keep)
-    return name, address, array.nbytes, b""
+class DeviceMemory:
+    """Copies of arrays where a device would have them: aligned to 256 bytes, which numpy does not, with nothing allocated
+    round them. `give_back` copies what kernels wrote."""
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[int, int], tuple[int, bytearray]] = {}
+
+    def place(self, name: str, array: Any) -> _Argument | None:
+        """An array in host memory as an argument; None for what is no array."""
+        if isinstance(array, Tensor):
+            array = array.array
+        if hasattr(array, "data_ptr"):
+            if str(getattr(array, "device", "cpu")) != "cpu":
+                raise bad_input(name, f"a tensor on {array.device}", "must lie in host memory")
+            whole = array.is_contiguous()
+            address, size = array.data_ptr(), array.numel() * array.element_size()
+        elif hasattr(array, "nbytes") and hasattr(array, "__array_interface__"):
+            whole = array.flags["C_CONTIGUOUS"] or array.flags["F_CONTIGUOUS"]
+            address, size = array.__array_interface__["data"][0], array.nbytes
+        else:
+            return None
+        if not whole:
+            raise bad_input(name, "an array with gaps", "must be contiguous: numpy.ascontiguousarray makes a copy")
+        if size == 0:
+            raise bad_input(name, "an array without elements", "must have at least one")
+        return name, self._copy_of(address, size), size, b""
+
+    def zeros(self, name: str, size: int) -> _Argument:
+        """Memory of the kernel's own; a null pointer where that is none."""
+        if size == 0:
+            return name, 0, 0, bytes(8)
+        memory = bytearray(size + 2 * _GUARD)
+        self._copies[0, len(self._copies)] = 0, memory
+        return name, self._begin(memory), size, b""
+
+    def _begin(self, memory: bytearray) -> int:
+        address = _native.address_of(memory) + _GUARD // 2
+        return address + -address % (_GUARD // 2)
+
+    def _copy_of(self, address: int, size: int) -> int:
+        offset = address % 16  # by which Triton has chosen its instructions
+        if (address, size) not in self._copies:
+            memory = bytearray(size + 2 * _GUARD)
+            self._copies[address, size] = address, memory
+            ctypes.memmove(self._begin(memory) + offset, address, size)
+        return self._begin(self._copies[address, size][1]) + offset
+
+    def give_back(self) -> None:
+        for (address, size), (_, memory) in self._copies.items():
+            if address:
+                written = self._begin(memory) + address % 16
+                if ctypes.string_at(written, size) != ctypes.string_at(
+                    address, size
+                ):  # what is constant stays untouched
+                    ctypes.memmove(address, written, size)
+
+
+_GUARD = 512
 
 
 def _scalar(name: str, value: Any, width: int) -> bytes:
@@ -209,7 +251,7 @@ def _scalar(name: str, value: Any, width: int) -> bytes:
         data = bytes(value.tobytes())
     elif isinstance(value, (bytes, bytearray)):
         data = bytes(value)
-    elif isinstance(value, bool) or isinstance(value, int):
+    elif isinstance(value, int):
         if not -(1 << (8 * width - 1)) <= value < 1 << 8 * width:
             raise bad_input(name, str(value), f"must fit the parameter's {width} bytes")
         data = (value & ((1 << 8 * width) - 1)).to_bytes(width, "little")
@@ -260,26 +302,29 @@ def emulate(
     if ".entry" not in text:
         path = Path(text)
         if "\n" in text or not path.is_file():
-            raise bad_input("ptx_or_file", text[:80].partition("\n")[0], "must be PTX with a kernel (.entry), or a file")
+            raise bad_input(
+                "ptx_or_file", text[:80].partition("\n")[0], "must be PTX with a kernel (.entry), or a file"
+            )
         text = path.read_text(errors="replace")
     name, widths = _native.kernel_parameters(text, kernel or "")
     named = args.items() if isinstance(args, Mapping) else [(f"args[{i}]", arg) for i, arg in enumerate(args)]
     given = list(named)
     if len(given) != len(widths):
         raise bad_input("args", f"{len(given)} arguments", f"must be {len(widths)}, as {name} has parameters")
-    keep: list[Any] = []
+    memory = DeviceMemory()
     arguments = [
-        _buffer(called, value, keep) or (called, 0, 0, _scalar(called, value, width))
+        memory.place(called, value) or (called, 0, 0, _scalar(called, value, width))
         for (called, value), width in zip(given, widths, strict=True)
     ]
     places = _extent("grid", grid), _extent("block", block), _extent("cluster", cluster)
-    return _run(text, name, places, arguments, [], shared, registers, races, emulated_seed, most_seconds)
+    return _run(text, name, places, memory, arguments, [], shared, registers, races, emulated_seed, most_seconds)
 
 
 def _run(
     ptx: str,
     kernel: str,
     places: tuple[tuple[int, int, int], ...],
+    memory: DeviceMemory,
     arguments: Sequence[_Argument],
     reachable: Sequence[_Argument],
     shared: int,
@@ -291,8 +336,8 @@ def _run(
     if not 0 <= shared < 1 << 31:
         raise bad_input("shared", str(shared), "must be 0 ... 232448 B")
     words = ["python3", "-c", f"tilescope.emulate({kernel})"]
-    return Emulation(
-        *_native.emulate(
+    told = _native.emulate(
         words, ptx, kernel, *places, arguments, reachable, shared, registers, races, seed % (1 << 64), most_seconds
-        )
     )
+    memory.give_back()
+    return Emulation(*told)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _native
-from .emulation import Emulation, Tensor, _Argument, _buffer, _extent, _run, _scalar, tensor
+from .emulation import DeviceMemory, Emulation, _Argument, _extent, _run, _scalar, tensor
 from .errors import MissingPackage, bad_input
 
 _WIDTHS = {"1": 1, "8": 1, "16": 2, "32": 4, "64": 8}
@@ -19,8 +19,8 @@ _DRIVERS_TYPE = {8: 10, 9: 8, 10: 9}
 def _triton() -> Any:
     try:
         import triton
-        import triton.compiler
         import triton.backends.compiler
+        import triton.compiler
         import triton.runtime.jit
     except ImportError:
         raise MissingPackage("triton is missing: pip install triton; tilescope.emulate takes PTX without it") from None
@@ -34,7 +34,9 @@ def _as_triton_sees(value: Any) -> Any:
     return value
 
 
-def _compile(fn: Any, target: int, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+def _compile(
+    fn: Any, target: int, arguments: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[Any, Any, dict[str, Any]]:
     """The compiled kernel, its signature without constants, and the arguments by name."""
     triton = _triton()
     if not isinstance(fn, triton.runtime.jit.JITFunction):
@@ -60,44 +62,39 @@ def _number(name: str, kind: str, value: Any) -> _Argument:
     return name, 0, 0, _scalar(name, float(value) if kind[0] in "fb" else int(value), _WIDTHS[digits])
 
 
-def _descriptor(name: str, given: Any, map_facts: Mapping[str, Any] | None, keep: list[Any]) -> Iterator[_Argument]:
+def _descriptor(
+    name: str, given: Any, map_facts: Mapping[str, Any] | None, memory: DeviceMemory
+) -> Iterator[_Argument]:
     """A tensor map and what kernels ask of it, or its parts where the chip has no maps."""
     numbers = [*((size, "i32") for size in given.shape), *((step, "i64") for step in given.strides)]
     if map_facts is None:
-        yield _buffer(name, given.base, keep) or (name, 0, 0, b"")
+        yield memory.place(name, given.base) or (name, 0, 0, b"")
         parts = [*((size, "i64") for size in (*given.shape, *given.strides)), (given.padding == "nan", "i1")]
         numbers = [*parts, (getattr(given, "round_f32_to_tf32", False), "i1"), *numbers]
     else:
         kind = map_facts["elem_type"]
         size = map_facts["elem_size"]
         steps = [step * size for step in given.strides[-2::-1]]
+        _, address, _, _ = memory.place(name, given.base) or (name, 0, 0, b"")
         yield name, 0, 0, _native.tensor_map(
-            given.base.data_ptr(), _DRIVERS_TYPE.get(kind, kind), given.shape[::-1], steps,
+            address, _DRIVERS_TYPE.get(kind, kind), given.shape[::-1], steps,
             map_facts["block_size"][::-1], map_facts["swizzle"], given.padding == "nan",
         )  # fmt: skip
     for value, of_kind in numbers:
         yield _number(name, of_kind, value)
 
 
-def _arguments(signature: Mapping[str, str], bound: Mapping[str, Any], metadata: Any, keep: list[Any]) -> Iterator[_Argument]:
+def _arguments(
+    signature: Mapping[str, str], bound: Mapping[str, Any], metadata: Any, memory: DeviceMemory
+) -> Iterator[_Argument]:
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
     for name, kind in signature.items():
         if kind.startswith("tensordesc"):
-            yield from _descriptor(name, bound[name], next(maps, None), keep)
+            yield from _descriptor(name, bound[name], next(maps, None), memory)
         elif kind.startswith("*"):
-            yield _buffer(name, bound[name], keep) or (name, 0, 0, bytes(8))
+            yield memory.place(name, bound[name]) or (name, 0, 0, bytes(8))
         else:
             yield _number(name, kind, bound[name])
-
-
-def _scratch(name: str, size: int, ctas: int, keep: list[Any]) -> _Argument:
-    """Memory that the compiler asks for, aligned as it may ask; a null pointer where it asks for none."""
-    align = 256
-    if size == 0:
-        return name, 0, 0, bytes(8)
-    keep.append((memory := bytearray(size * ctas + align)))
-    address = _native.address_of(memory)
-    return name, address + -address % align, size * ctas, b""
 
 
 def emulate_triton(
@@ -129,17 +126,29 @@ def emulate_triton(
     x, y, z = _extent("grid", tuple(grid(bound)) if callable(grid) else grid)
     clusters = (metadata.num_ctas, 1, 1)
     ctas = x * y * z * metadata.num_ctas
-    keep: list[Any] = []
+    memory = DeviceMemory()
     arguments = [
-        *_arguments(signature, bound, metadata, keep),
-        _scratch("global scratch", metadata.global_scratch_size, ctas, keep),
-        _scratch("profile scratch", metadata.profile_scratch_size, ctas, keep),
+        *_arguments(signature, bound, metadata, memory),
+        memory.zeros("global scratch", metadata.global_scratch_size * ctas),
+        memory.zeros("profile scratch", metadata.profile_scratch_size * ctas),
     ]
     reachable = [
         buffer
         for name, kind in signature.items()
-        if kind.startswith("tensordesc") and (buffer := _buffer(name, bound[name].base, keep))
+        if kind.startswith("tensordesc") and (buffer := memory.place(name, bound[name].base))
     ]
     places = (x * metadata.num_ctas, y, z), (32 * metadata.num_warps, 1, 1), clusters
     text = compiled.asm["ptx"]
-    return _run(text, metadata.name, places, arguments, reachable, metadata.shared, None, races, emulated_seed, most_seconds)
+    return _run(
+        text,
+        metadata.name,
+        places,
+        memory,
+        arguments,
+        reachable,
+        metadata.shared,
+        None,
+        races,
+        emulated_seed,
+        most_seconds,
+    )

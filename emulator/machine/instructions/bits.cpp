@@ -243,7 +243,8 @@ Execution select_extract(const Instruction& instruction) {
   return {of_integer<Extract>(only_type(instruction))};
 }
 
-/// bfind: the place of the highest bit that differs from the sign, or all ones; .shiftamt counts from the top.
+/// bfind: the place of the highest bit that differs from the sign, or all ones; .shiftamt counts from the
+/// top.
 template <bool from_top>
 struct FindHighest {
   template <class T>

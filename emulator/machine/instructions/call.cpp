@@ -23,11 +23,13 @@ void each_part(Warp& warp, const Function& function, int lane, Visit&& visit) {
       operand.offset = registers.offset + i * (bytes == 0 ? 64 : bytes * kLanes);
       auto* const lanes = warp.write<std::byte>(operand);
       // Predicates are kept as whole masks: of those only the lane's bit is written back.
-      visit(bytes == 0 ? lanes : lanes + bytes * static_cast<unsigned>(lane), bytes == 0 ? 4 : bytes, bytes == 0);
+      visit(bytes == 0 ? lanes : lanes + bytes * static_cast<unsigned>(lane), bytes == 0 ? 4 : bytes,
+            bytes == 0);
     }
   }
   if (const std::uint64_t bytes = function.local_end - function.local_begin; bytes > 0)
-    visit(parameter_target(warp, ptx::kCallParameters + function.local_begin, static_cast<std::uint32_t>(bytes), lane),
+    visit(parameter_target(warp, ptx::kCallParameters + function.local_begin,
+                           static_cast<std::uint32_t>(bytes), lane),
           static_cast<std::uint32_t>(bytes), false);
 }
 
@@ -56,8 +58,8 @@ void restore(Warp& warp, const Function& function, int lane, const std::vector<s
 }
 
 std::vector<std::byte> bytes_at(Warp& warp, std::int64_t parameter, std::uint64_t bytes, int lane) {
-  const std::byte* const from = parameter_target(warp, static_cast<std::uint64_t>(parameter),
-                                                 static_cast<std::uint32_t>(bytes), lane);
+  const std::byte* const from =
+      parameter_target(warp, static_cast<std::uint64_t>(parameter), static_cast<std::uint32_t>(bytes), lane);
   return {from, from + bytes};
 }
 void put_bytes(Warp& warp, std::uint64_t parameter, const std::vector<std::byte>& bytes, int lane) {
@@ -80,7 +82,8 @@ Outcome call(Warp& warp, const Instruction& instruction) {
     for (std::size_t i = 0; i < arguments.size(); ++i)
       values.push_back(bytes_at(warp, arguments[i].value, function.parameters[i].bytes, lane));
     auto& frames = warp.frames[static_cast<std::size_t>(lane)];
-    if (frames.size() >= kMostFrames) throw Fault(std::to_string(kMostFrames) + " calls within one another", lane);
+    if (frames.size() >= kMostFrames)
+      throw Fault(std::to_string(kMostFrames) + " calls within one another", lane);
     frames.push_back({here + 1, &instruction, &function,
                       function.calls_itself ? save(warp, function, lane) : std::vector<std::byte>()});
     for (std::size_t i = 0; i < arguments.size(); ++i)
@@ -100,7 +103,8 @@ Outcome return_from(Warp& warp, const Instruction&) {
     const Function& function = *frame.function;
     std::vector<std::vector<std::byte>> values;
     for (const ptx::Variable& result : function.results)
-      values.push_back(bytes_at(warp, static_cast<std::int64_t>(ptx::kCallParameters + result.offset), result.bytes, lane));
+      values.push_back(bytes_at(warp, static_cast<std::int64_t>(ptx::kCallParameters + result.offset),
+                                result.bytes, lane));
     if (function.calls_itself) restore(warp, function, lane, frame.saved);
     const auto& results = frame.call->operands[1].elements;
     for (std::size_t i = 0; i < results.size(); ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers with a carry (add.cc, addc, sub.cc, subc, mad.cc, madc), sums of products of bytes (dp4a, dp2a), and of
-// absolute differences (sad).
+// Integers with a carry (add.cc, addc, sub.cc, subc, mad.cc, madc), sums of products of bytes (dp4a, dp2a),
+// and of absolute differences (sad).
 #include <type_traits>
 
 #include "emulator/machine/instructions/select.hpp"
@@ -106,7 +106,9 @@ Execution select_dot(const Instruction& instruction) {
   if (instruction.opcode.starts_with("dp4a"))
     return {a ? b ? kDot<S8, S8, 4, 0> : kDot<S8, U8, 4, 0> : b ? kDot<U8, S8, 4, 0> : kDot<U8, U8, 4, 0>};
   if (instruction.has("hi"))
-    return {a ? b ? kDot<S16, S8, 2, 2> : kDot<S16, U8, 2, 2> : b ? kDot<U16, S8, 2, 2> : kDot<U16, U8, 2, 2>};
+    return {a   ? b ? kDot<S16, S8, 2, 2> : kDot<S16, U8, 2, 2>
+              : b ? kDot<U16, S8, 2, 2>
+                : kDot<U16, U8, 2, 2>};
   return {a ? b ? kDot<S16, S8, 2, 0> : kDot<S16, U8, 2, 0> : b ? kDot<U16, S8, 2, 0> : kDot<U16, U8, 2, 0>};
 }
 

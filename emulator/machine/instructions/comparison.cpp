@@ -279,9 +279,11 @@ Execution select_sign(const Instruction& instruction) {
   const bool by_float = instruction.types[1] == Type::f32;
   switch (ptx::bytes_of(instruction.types[0])) {
     case 4:
-      return {by_float ? &select_by_sign<std::uint32_t, float> : &select_by_sign<std::uint32_t, std::int32_t>};
+      return {by_float ? &select_by_sign<std::uint32_t, float>
+                       : &select_by_sign<std::uint32_t, std::int32_t>};
     case 8:
-      return {by_float ? &select_by_sign<std::uint64_t, float> : &select_by_sign<std::uint64_t, std::int32_t>};
+      return {by_float ? &select_by_sign<std::uint64_t, float>
+                       : &select_by_sign<std::uint64_t, std::int32_t>};
     default:
       unknown_form();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floating-point arithmetic, fp32 and fp64. To the bit: add, sub, mul, fma, min, max, abs, neg, div,
-// rcp and sqrt in every rounding. Not to the bit, but nearer to the exact value than the device: div.approx, div.full,
-// rcp.approx, rsqrt.approx, sqrt.approx, ex2.approx, lg2.approx, sin.approx, cos.approx, tanh.approx. Results
-// that are NaN are the canonical one.
+// rcp and sqrt in every rounding. Not to the bit, but nearer to the exact value than the device: div.approx,
+// div.full, rcp.approx, rsqrt.approx, sqrt.approx, ex2.approx, lg2.approx, sin.approx, cos.approx,
+// tanh.approx. Results that are NaN are the canonical one.
 #include <bit>
 #include <cfenv>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in the registers of a warp that hold matrices, for mma and wmma. A product is summed exactly in fp64,
-// accumulator included, and rounded once: PTX leaves order and rounding of the sum open. Whole numbers wrap, or
-// stop at the ends of their range.
+// Numbers in the registers of a warp that hold matrices, for mma and wmma. A product is summed exactly in
+// fp64, accumulator included, and rounded once: PTX leaves order and rounding of the sum open. Whole numbers
+// wrap, or stop at the ends of their range.
 #pragma once
 
 #include <algorithm>

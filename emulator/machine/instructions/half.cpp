@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp16 and bf16, single and in pairs: add, sub, mul, fma, min, max, abs, neg, tanh, ex2, and comparisons. Each
-// result is rounded once: fp32 holds sums and products with more than twice the bits, and what fma sums in
-// fp64 is rounded to odd first.
+// fp16 and bf16, single and in pairs: add, sub, mul, fma, min, max, abs, neg, tanh, ex2, and comparisons.
+// Each result is rounded once: fp32 holds sums and products with more than twice the bits, and what fma sums
+// in fp64 is rounded to odd first.
 #include "emulator/machine/instructions/half.hpp"
 
 #include <cmath>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma.sync: products of matrices in the registers of a warp. Where which number lies: PTX ISA, "Matrix
-// fragments for mma". All shapes follow one rule. Lane 4 g + t holds rows g (and, in every other register, g + 8)
-// of A and columns g of B, of k those from t times as many as a register holds; the next registers those behind.
+// fragments for mma". All shapes follow one rule. Lane 4 g + t holds rows g (and, in every other register, g
+// + 8) of A and columns g of B, of k those from t times as many as a register holds; the next registers those
+// behind.
 #include "emulator/machine/instructions/fragments.hpp"
 
 namespace tilescope::gpu::emulator {
@@ -12,17 +13,35 @@ using ptx::Type;
 
 constexpr int kColumns = 8;
 
+/// The numbers of one register, lane by lane.
+template <Type type>
+void unpack_register(const Warp& warp, const ptx::Operand& operand,
+                     typename Packed<type>::Value (&numbers)[kLanes * Packed<type>::kCount]) {
+  using Numbers = Packed<type>;
+  const auto* const values = warp.read<typename Numbers::Register>(operand);
+  if constexpr (type == Type::f16 || type == Type::bf16) {
+    widen(type == Type::f16 ? ElementType::fp16 : ElementType::bf16, values, numbers,
+          kLanes * Numbers::kCount);
+  } else {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      for (int part = 0; part < Numbers::kCount; ++part)
+        numbers[lane * Numbers::kCount + part] = Numbers::unpack(values[lane], part);
+    }
+  }
+}
+
 /// f(row, k, number) for A of `rows` x `depth`; B is so too, with one row in place of a column.
 template <Type type, int rows, int depth, class F>
 void each_number(const Warp& warp, const ptx::Operand& list, F&& f) {
   using Numbers = Packed<type>;
   constexpr int kHeight = rows / 8, kSpan = 4 * Numbers::kCount, kRegisters = kHeight * depth / kSpan;
+  typename Numbers::Value numbers[kLanes * Numbers::kCount];
   for (int index = 0; index < kRegisters; ++index) {
-    const auto* const values = warp.read<typename Numbers::Register>(register_of(list, index));
+    unpack_register<type>(warp, register_of(list, index), numbers);
     for (int lane = 0; lane < kLanes; ++lane) {
       for (int part = 0; part < Numbers::kCount; ++part) {
         const int k = lane % 4 * Numbers::kCount + part + index / kHeight * kSpan;
-        f(lane / 4 + index % kHeight * 8, k, Numbers::unpack(values[lane], part));
+        f(lane / 4 + index % kHeight * 8, k, numbers[lane * Numbers::kCount + part]);
       }
     }
   }
@@ -35,7 +54,7 @@ std::pair<int, int> place_of_sum(int lane, int index, int part) {
   return {lane / 4 + 8 * (number / 2), 2 * (lane % 4) + number % 2};
 }
 template <Type type, int rows>
-constexpr int kSumRegisters = rows * kColumns / kLanes / Packed<type>::kCount;
+constexpr int kSumRegisters = rows* kColumns / kLanes / Packed<type>::kCount;
 
 template <class Value, class Sum, int rows, int depth>
 TILESCOPE_HASWELL_CLONES void add_fragments(const Value (&left)[rows][depth],
@@ -53,7 +72,8 @@ Outcome multiply(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
   Value left[rows][depth], right[depth][kColumns];
   each_number<a, rows, depth>(warp, operands[1], [&](int row, int k, Value value) { left[row][k] = value; });
-  each_number<b, 8, depth>(warp, operands[2], [&](int column, int k, Value value) { right[k][column] = value; });
+  each_number<b, 8, depth>(warp, operands[2],
+                           [&](int column, int k, Value value) { right[k][column] = value; });
   Sum sums[rows][kColumns];
   using Numbers = Packed<c>;
   for (int index = 0; index < kSumRegisters<c, rows>; ++index) {
@@ -86,7 +106,8 @@ Execution checked(const Instruction& instruction) {
   using Left = Packed<a>;
   operand_count(instruction, 4, 4);
   const std::size_t sums = kSumRegisters<c, rows>;
-  const std::size_t counts[] = {sums, rows * depth / kLanes / Left::kCount, 8 * depth / kLanes / Left::kCount, sums};
+  const std::size_t counts[] = {sums, rows * depth / kLanes / Left::kCount, 8 * depth / kLanes / Left::kCount,
+                                sums};
   for (std::size_t i = 0; i < 4; ++i) {
     const bool is_sum = i == 0 || i == 3;
     register_list(instruction.operands[i], counts[i],
@@ -135,9 +156,11 @@ Execution select_product(const Instruction& instruction) {
   const Type a = types[1], b = types[2], c = types[0];
   if (c == Type::s32) {
     if (a == Type::s8)
-      return b == Type::s8 ? of_whole<Type::s8, Type::s8>(instruction) : of_whole<Type::s8, Type::u8>(instruction);
+      return b == Type::s8 ? of_whole<Type::s8, Type::s8>(instruction)
+                           : of_whole<Type::s8, Type::u8>(instruction);
     if (a == Type::u8)
-      return b == Type::s8 ? of_whole<Type::u8, Type::s8>(instruction) : of_whole<Type::u8, Type::u8>(instruction);
+      return b == Type::s8 ? of_whole<Type::u8, Type::s8>(instruction)
+                           : of_whole<Type::u8, Type::u8>(instruction);
     unknown_form();
   }
   const bool narrow = c == Type::f16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// wmma: matrices whose place in registers PTX leaves open. Here number n of a matrix is held by lane n divided by
-// a lane's share, in the order in which it lies in memory (rows first of accumulators); what more a lane's
-// registers hold repeats that.
+// wmma: matrices whose place in registers PTX leaves open. Here number n of a matrix is held by lane n
+// divided by a lane's share, in the order in which it lies in memory (rows first of accumulators); what more
+// a lane's registers hold repeats that.
 #include <cstring>
 
 #include "emulator/machine/instructions/fragments.hpp"
@@ -46,21 +46,23 @@ template <class Numbers, int share, class F>
 void each_part(const ptx::Operand& list, F&& f) {
   const int registers = list.kind == ptx::Operand::Kind::vector ? static_cast<int>(list.elements.size()) : 1;
   for (int index = 0; index < registers; ++index) {
-    for (int part = 0; part < Numbers::kCount; ++part) f(index, part, (index * Numbers::kCount + part) % share);
+    for (int part = 0; part < Numbers::kCount; ++part)
+      f(index, part, (index * Numbers::kCount + part) % share);
   }
 }
 
 /// One request for each number of a lane's share.
 template <class Fragment, class Visit>
-void each_request(Warp& warp, const Instruction& instruction, std::size_t address, Purpose purpose, Visit&& visit) {
+void each_request(Warp& warp, const Instruction& instruction, std::size_t address, Purpose purpose,
+                  Visit&& visit) {
   const auto& operands = instruction.operands;
   const bool columns_first = by_columns(instruction, 0);
   for (int share = 0; share < Fragment::kShare; ++share) {
     Addresses addresses{};
     for (int lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t stride = operands.size() > 2
-                                       ? warp.value(operands[2], lane)
-                                       : static_cast<unsigned>(columns_first ? Fragment::kRows : Fragment::kColumns);
+      const std::uint64_t stride =
+          operands.size() > 2 ? warp.value(operands[2], lane)
+                              : static_cast<unsigned>(columns_first ? Fragment::kRows : Fragment::kColumns);
       const auto at = Fragment::place(lane, share, columns_first);
       const std::uint64_t major = static_cast<unsigned>(columns_first ? at.column : at.row);
       const std::uint64_t minor = static_cast<unsigned>(columns_first ? at.row : at.column);
@@ -197,7 +199,8 @@ Execution select_load(const Instruction& instruction) {
   operand_count(instruction, 2, 3);
   const Type type = only_type(instruction);
   return of_type(type, [&]<Type t>() {
-    return of_shape(instruction, type, [&]<int m, int n, int k>() { return load_of<t, m, n, k>(instruction); });
+    return of_shape(instruction, type,
+                    [&]<int m, int n, int k>() { return load_of<t, m, n, k>(instruction); });
   });
 }
 

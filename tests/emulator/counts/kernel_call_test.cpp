@@ -176,6 +176,25 @@ TEST_CASE("emulator: a missing wait for cp.async is a race between the copy's li
   }
 }
 
+TEST_CASE("emulator: what was inlined from the toolkit's headers counts where it was called") {
+  const auto kernel = std::make_unique<CalledKernel>();
+  std::string ptx = kernel_ptx(copy_body(1));
+  ptx.insert(ptx.find(".visible"), ".file 2 \"/usr/local/cuda/include/a.h\"\n.file 3 \"/src/mine.h\"\n");
+  const std::string load = ".loc 1 11 1\n";
+  const auto place_of_load = [&](const std::string& places) {
+    std::string changed = ptx;
+    const KernelResult result = (*kernel)(changed.replace(changed.find(load), load.size(), load + places));
+    for (const LineCounts& line : result.counts.lines) {
+      if (line.read_bytes > 0) return line.place.text();
+    }
+    return std::string();
+  };
+  const std::string once = ".loc 2 69 9, function_name f, inlined_at 1 11 1\n";
+  CHECK(place_of_load(once) == "kernel.cu:11");
+  CHECK(place_of_load(once + ".loc 2 7 9, function_name g, inlined_at 2 69 9\n") == "kernel.cu:11");
+  CHECK(place_of_load(".loc 3 5 9, function_name h, inlined_at 1 11 1\n") == "mine.h:5");
+}
+
 TEST_CASE("emulator: lanes that store one value to one place are no race, those that store several are") {
   for (const char* value : {"%r1", "%r3"}) {
     const auto kernel = std::make_unique<CalledKernel>();
@@ -285,7 +304,7 @@ TEST_CASE("emulator: what does not fit is refused with one sentence") {
       nothing, "argument 1 (y) = a buffer, a pointer of 8 bytes: must fit parameter b of 4 bytes");
   refused(
       kernel_ptx(
-          "mov.u32 %r5, 0;\nLOOP:\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 20000;\n@%p1 bra LOOP;\n"),
+          "mov.u32 %r5, 0;\nLOOP:\nadd.u32 %r5, %r5, 1;\nsetp.lt.u32 %p1, %r5, 200;\n@%p1 bra LOOP;\n"),
       [](CalledKernel& k) {
         k.call.grid = {1 << 24};
         k.call.options.most_seconds = 0.2;

@@ -8,51 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "tests/emulator/sm90/run_ptx.hpp"
+#include "tests/emulator/machine/check_values.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
 
 using testing::PtxRun;
 
-/// Instructions that leave a number in %r10, and that number.
-struct Value {
-  std::string ptx;
-  std::uint32_t expected;
-};
-
-/// Runs all in one warp whose lanes are all active, and in one with a lane missing: two ways through the
-/// code.
-void check_values(const std::vector<Value>& values) {
-  std::string body;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    body += values[i].ptx + ";\nst.global.u32 [%rd0+" + std::to_string(4 * i) + "], %r10;\n";
-  for (const unsigned threads : {32u, 31u}) {
-    PtxRun run;
-    run.threads = threads;
-    run(body);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      CAPTURE(values[i].ptx);
-      CAPTURE(threads);
-      CHECK(run.out[i] == values[i].expected);
-    }
-  }
-}
-
-/// The upper word of what is left in %rd10.
-std::string upper(const std::string& ptx) { return ptx + ";\nmov.b64 {%r11, %r10}, %rd10"; }
-std::string lower(const std::string& ptx) { return ptx + ";\ncvt.u32.u64 %r10, %rd10"; }
-/// What is left in %f10, as bits; and a number as PTX writes it.
-std::string bits(const std::string& ptx) { return ptx + ";\nmov.b32 %r10, %f10"; }
-std::string predicate(const std::string& ptx) { return ptx + ";\nselp.u32 %r10, 1, 0, %p1"; }
-std::string number(float value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0f%08X", std::bit_cast<std::uint32_t>(value));
-  return text;
-}
-std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::uint32_t kNan = 0x7fffffff;
+using testing::bits;
+using testing::bits_of;
+using testing::check_values;
+using testing::kInfinity;
+using testing::kNan;
+using testing::lower;
+using testing::number;
+using testing::predicate;
+using testing::upper;
 
 TEST_CASE("emulator: integer arithmetic") {
   check_values({

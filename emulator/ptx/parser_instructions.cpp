@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <optional>
+#include <utility>
+
+#include "emulator/ptx/names.hpp"
+#include "emulator/ptx/parser.hpp"
+
+namespace tilescope::gpu::emulator::ptx {
+
+void Parser::read_instruction(Kernel& kernel, KernelBuilder& builder) {
+  Instruction instruction;
+  const Token first = lexer_.peek();
+  if (lexer_.accept("@")) {
+    const bool negated = lexer_.accept("!");
+    const Token name = lexer_.next();
+    const auto guard = builder.find(name);
+    if (!guard || guard->bytes != 0) lexer_.fail("a predicate expected", name);
+    instruction.guard = *guard;
+    instruction.guard.negated = negated;
+  }
+  const Token opcode = lexer_.next();
+  if (lexer_.accept(":")) {
+    builder.declare_label(opcode.text);
+    return;
+  }
+  instruction.opcode = opcode.text;
+  instruction.line = opcode.line;
+  instruction.source = place_;
+  instruction.inlined_at = inlined_at_;
+  for (std::size_t dot = opcode.text.find('.'); dot != std::string_view::npos;) {
+    const std::size_t end = opcode.text.find('.', dot + 1);
+    instruction.modifiers.push_back(
+        opcode.text.substr(dot + 1, end == std::string_view::npos ? end : end - dot - 1));
+    if (const auto type = type_of(instruction.modifiers.back())) instruction.types.push_back(*type);
+    dot = end;
+  }
+  if (opcode.is("call") || opcode.is("call.uni")) {
+    read_call(kernel, builder, instruction);
+  } else if (!lexer_.peek().is(";")) {
+    do {
+      instruction.operands.push_back(read_operand(builder, instruction.operands.size()));
+    } while (lexer_.accept(","));
+  }
+  lexer_.expect(";");
+  instruction.text = lexer_.text_since(first);
+  builder.add(std::move(instruction));
+}
+
+Operand Parser::read_operand(KernelBuilder& builder, std::size_t index) {
+  Operand operand;
+  if (lexer_.accept("{")) {
+    operand.kind = Operand::Kind::vector;
+    operand.elements = read_list(builder);
+    lexer_.expect("}");
+    return operand;
+  }
+  if (lexer_.accept("[")) return read_address(builder);
+  operand = read_simple(builder, index);
+  if (!lexer_.accept("|")) return operand;
+  Operand pair;
+  pair.kind = Operand::Kind::vector;
+  pair.elements = {operand, read_simple(builder, index)};
+  return pair;
+}
+
+std::vector<Operand> Parser::read_list(KernelBuilder& builder) {
+  std::vector<Operand> list;
+  do {
+    list.push_back(read_simple(builder, 0));
+  } while (lexer_.accept(","));
+  return list;
+}
+
+Operand Parser::read_simple(KernelBuilder& builder, std::size_t index) {
+  const bool negated = lexer_.accept("!");
+  const bool minus = lexer_.accept("-");
+  const Token token = lexer_.next();
+  if (token.is("_")) return {};
+  if (begins_number(token.text) || token.is("WARP_SZ"))
+    return builder.constant(minus ? -number(token) : number(token));
+  if (minus) lexer_.fail("a number expected", token);
+  if (auto found = builder.find(token)) {
+    if (found->kind == Operand::Kind::constant && lexer_.accept("+"))
+      return builder.constant(found->value + read_integer());
+    found->negated = negated;
+    return *found;
+  }
+  Operand label;
+  label.kind = Operand::Kind::label;
+  builder.refer_to_label(token, index);
+  return label;
+}
+
+Operand Parser::read_address(KernelBuilder& builder) {
+  Operand address;
+  address.kind = Operand::Kind::address;
+  const Token token = lexer_.next();
+  const auto base =
+      begins_number(token.text) ? std::optional(builder.constant(number(token))) : builder.find(token);
+  if (!base || base->bytes < 4) lexer_.fail("an address expected", token);
+  address.elements.push_back(*base);
+  if (lexer_.accept("+")) {
+    address.value = read_integer();
+  } else if (lexer_.accept("-")) {
+    address.value = -read_integer();
+  }
+  if (lexer_.accept(",")) {
+    lexer_.expect("{");
+    Operand& coordinates = address.elements.emplace_back();
+    coordinates.kind = Operand::Kind::vector;
+    coordinates.elements = read_list(builder);
+    lexer_.expect("}");
+  }
+  lexer_.expect("]");
+  return address;
+}
+
+}  // namespace tilescope::gpu::emulator::ptx
