@@ -238,7 +238,7 @@ void add_timeline_options(ProfileArguments& arguments, CLI::App& command) {
 void add_check_options(ProfileArguments& arguments, CLI::App& command) {
   command.add_flag("--self-test", arguments.self_test, "instead of a command: kernels that move known bytes");
   add_value(command, "--compare", arguments.ncu.records, "RECORD.json",
-            "instead of a command: a record, held against --ncu; again for more runs")
+            "instead of a command: a record to hold against --ncu; repeatable")
       ->allow_extra_args(false);
   add_value(command, "--ncu", arguments.ncu.csv, "FILE.csv",
             "the same command under ncu --csv --page raw --print-units base; again for more runs")
