@@ -103,9 +103,10 @@ TEST_CASE(
     return written_to(said);
   };
   const std::string results = (folder.path() / "results").string();
-  for (const std::string& arguments : {"run --seqlen 128k --heads 64 --head-dim 64 --out " + results,
-                                       std::string("verify --kernel cpu:flash2 --seqlen 5k --heads 8"),
-                                       std::string("simulate --seqlen 1M --heads 8 --head-dim 128")}) {
+  for (const std::string& arguments :
+       {"run --seqlen 128k --heads 64 --head-dim 64 --out " + results,
+        std::string("verify --kernel cpu:flash2 --seqlen 5k --heads 8 --pass fwd+bwd"),
+        std::string("simulate --seqlen 1M --heads 8 --head-dim 128")}) {
     const std::string said = interrupted("12", arguments);
     CAPTURE(arguments);
     CAPTURE(said);

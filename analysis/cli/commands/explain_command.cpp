@@ -32,8 +32,8 @@ struct ExplainArguments {
 
 AnswerFormat parse_format(const std::string& text) {
   if (text == "text") return AnswerFormat::text;
-  if (text == "md") return AnswerFormat::markdown;
-  throw unknown_name("--format", text, {"text", "md"});
+  if (text == "markdown" || text == "md") return AnswerFormat::markdown;
+  throw unknown_name("--format", text, {"text", "markdown"});
 }
 
 /// --reads and --writes.
@@ -131,7 +131,8 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--writes", arguments->writes, "BYTES", "that each must write");
   add_value(command, "--program", arguments->program, "FILE",
             "a tile program as a text, held against the kernels beside the known ones");
-  add_value(command, "--format", arguments->format, "text|md", "md: Markdown for a pull request (text)");
+  add_value(command, "--format", arguments->format, "text|markdown",
+            "text, or Markdown for a pull request");
   add_value(command, "--gpus", arguments->gpus, "N", "with --link-bytes: so many GPUs share the problem");
   add_value(command, "--link-bytes", arguments->link_bytes, "BYTES",
             "instead of a record: user data that the GPU which sends most sends in one pass; says which "
@@ -141,7 +142,7 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
                 {{"explain kernels.json --heads 16 --seqlen 4k --head-dim 128 --dtype fp16",
                   "the tiles behind the kernels of a record"},
                  {"explain kernels.json --preset fa2-16k --kernel-filter flash_fwd", "of some of them"},
-                 {"explain run.json --format md", "of our own, whose record names its problem"},
+                 {"explain run.json --format markdown", "of our own, whose record names its problem"},
                  {"explain ncu.csv --preset gpt2-medium", "what Nsight Compute counted"},
                  {"explain --gpus 2 --link-bytes 16777216 --preset llama3-8b --pass fwd",
                   "the schedule behind the bytes on a link"}});

@@ -196,15 +196,14 @@ void ProfileKernelOptions::add_to(CLI::App& command) {
                         "medians, and how far DRAM reads ranged (1)",
                         kMostLaunches));
   add_value(command, "--placements", placements_text, "N",
-            fmt::format("every page of the tensors at a random place: placements in "
-                        "which each pass is measured, 1 ... {}; medians and range as of --launches",
+            fmt::format("launch each pass with its pages at so many random placements, 1 ... {}; medians "
+                        "and range as of --launches",
                         kMostLaunches))
       ->excludes("--launches");
   command.add_flag(
       "--cta-progress", cta_progress,
-      "instead of counters: how far the clocks of SMs lie apart, and where each SM has as many CTAs "
-      "at once as there are, how evenly SMs get on; in a build with -D TILESCOPE_STEP_CLOCK=ON "
-      "how unevenly they share themselves between CTAs");
+      "instead of counters: how far the clocks of SMs lie apart, how evenly SMs get on, and in a build with "
+      "-D TILESCOPE_STEP_CLOCK=ON how unevenly they share themselves between CTAs");
   command.add_flag("--paces", cta_progress)->group("");  // its former name
   command.add_flag("--closed-form", closed_form_only, "no simulation beside what is measured")
       ->group("Machine");
