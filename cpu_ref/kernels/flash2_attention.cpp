@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it, or one split
-// of them, and a second pass combines the splits.
+// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it, or one
+// split of them, and a second pass combines the splits.
 #include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <algorithm>
