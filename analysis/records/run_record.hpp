@@ -116,6 +116,8 @@ struct PassChoices {
   std::optional<BackwardOrder> backward = std::nullopt;  // of a pass that computes gradients
   std::optional<std::int64_t> warps = std::nullopt, stages = std::nullopt;  // where not the kernel's own
   std::optional<std::string> dq_start = std::nullopt;  // to_string(DqStart), where the sums are not cleared
+  std::optional<SplitPolicy> splits = std::nullopt;  // of the keys, where there are several: number or fixed
+  bool pack_gqa = false;                             // a group's query heads in one tile
   bool operator==(const PassChoices&) const = default;
 };
 

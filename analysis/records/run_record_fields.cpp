@@ -77,6 +77,8 @@ Algorithm parse_algorithm(std::string_view text) {
   throw BadInput("algorithm", std::string(text), "must be standard, flash1 or flash2");
 }
 
+SplitPolicy parse_splits(std::string_view text) { return parse_split_policy("splits", std::string(text)); }
+
 /// A number of rows, or false.
 struct RowsOrFalse {
   static Json schema() { return {{"anyOf", {schema_of(Integer{1}), {{"const", false}}}}}; }
@@ -214,6 +216,8 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.optional("warps", Integer{1, 64}, pass.choices.warps);
   fields.optional("stages", Integer{1, 64}, pass.choices.stages);
   fields.optional("dq_start", Text{}, pass.choices.dq_start);
+  fields.optional("splits", Named(parse_splits), pass.choices.splits);
+  fields.unless(false, "pack_gqa", Flag{}, pass.choices.pack_gqa);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);
   fields.optional("measured", Part<MeasuredBytes>{}, pass.measured);

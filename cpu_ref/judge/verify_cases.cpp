@@ -230,6 +230,34 @@ void add_diagonal_slices(CaseList& list, TileShape tile) {
   }
 }
 
+/// Split keys and packed heads: few queries and several tiles of them, shares that masks and padding leave
+/// empty.
+void add_splits(CaseList& list, TileShape tile) {
+  using enum SplitPolicy::Kind;
+  int turn = 0;
+  for (const bool pack_gqa : {true, false}) {
+    for (const SplitPolicy& splits : {SplitPolicy{number, 2}, {fixed, 2 * tile.block_n}, {number, 7}, {}}) {
+      if (!pack_gqa && splits.kind == none) continue;
+      for (const Mask& mask : masks_for(tile)) {
+        VerifyCase c = list.several_tiles();
+        c.splits = splits;
+        c.pack_gqa = pack_gqa;
+        c.problem.heads = 6;
+        c.problem.seqlen_q = std::array<std::int64_t, 3>{1, 3, c.problem.seqlen_q}[turn % 3];
+        c.problem.seqlen_k = turn % 7 == 6 ? 2 : 5 * tile.block_n + 3;
+        c.problem.dtype = kElementTypes[turn % 5];
+        if (turn % 4 == 3) c.problem.dropout = 0.25;
+        if (turn % 4 == 1) {
+          c.problem.batch = 2;
+          c.problem.key_lengths = {c.problem.seqlen_k / 2, c.problem.seqlen_k};
+        }
+        list.add(c, mask, 1);
+        ++turn;
+      }
+    }
+  }
+}
+
 /// Descales of heads, and of tiles: numbers by chance, of the data, and one of each tensor alone.
 void add_descales(CaseList& list, TileShape tile) {
   constexpr Descale kRandom{Descale::From::random}, kData{Descale::From::data}, kHalf{.value = 0.5};
@@ -265,6 +293,7 @@ std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_
   add_orders(list);
   add_diagonal_slices(list, tile);
   add_descales(list, tile);
+  add_splits(list, tile);
   return list.take();
 }
 
@@ -284,6 +313,8 @@ ProgramOptions case_options(const VerifyCase& verify_case, const Kernel& kernel)
   if (refused(options)) options = own;
   ProgramOptions cut = options;
   cut.diagonal_slices = verify_case.diagonal_slices;
+  cut.splits = verify_case.splits;
+  cut.pack_gqa = verify_case.pack_gqa;
   return refused(cut) ? options : cut;
 }
 

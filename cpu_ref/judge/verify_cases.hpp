@@ -20,13 +20,15 @@ struct VerifyCase {
   TileOrder order = TileOrder::row_major;
   Scan scan = Scan::ascending;
   int diagonal_slices = 1;
+  SplitPolicy splits = {};
+  bool pack_gqa = false;
 };
 
 enum class SweepSize : std::uint8_t { quick, normal, full };
 
 /// Every length at a tile's edge (1, m - 1, m, m + 1, 2 m + 3, the same for n) under every mask; element
 /// types x masks x head groupings x dropout; input kinds, scales, head sizes, rows that see no key, orders
-/// and scans.
+/// and scans; split keys and packed heads.
 /// @param head_dim of all but the head sizes
 std::vector<VerifyCase> verify_cases(TileShape tile, SweepSize size, std::int64_t head_dim = 16);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it, or one split
-// of them, and a second pass combines the splits.
+// The forward pass: one CTA keeps a tile of Q and its output on chip and streams K and V past it, or one
+// split of them, and a second pass combines the splits.
 #include "cpu_ref/kernels/cpu_kernels.hpp"
 
 #include <algorithm>
@@ -198,12 +198,24 @@ class Combine {
   std::vector<float> part_lse_, max_, sum_;
 };
 
+/// Packed rows lie one head after the other.
+void require_packed(const TensorSet& tensors) {
+  for (const TensorName name : {TensorName::q, TensorName::out, TensorName::lse}) {
+    const Tensor& tensor = tensors[name];
+    if (tensor.shape().heads == 1) continue;
+    if (tensor.row_index(0, 1, 0) == tensor.row_index(0, 0, tensor.shape().rows)) continue;
+    throw BadInput("pack-gqa", "on",
+                   "must be off where the heads of " + std::string(to_string(name)) + " lie apart");
+  }
+}
+
 }  // namespace
 
 void flash2_forward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
   const auto programs = build_programs(Algorithm::flash2, Direction::forward, tensors.problem(), options);
   tensors.allocate(TensorName::out);
   tensors.allocate(TensorName::lse);
+  if (options.pack_gqa) require_packed(tensors);
   const bool combined = programs[0].stores_partials();
   if (combined) {
     for (const TensorName name : {TensorName::out_partial, TensorName::lse_partial}) {

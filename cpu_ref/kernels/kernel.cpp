@@ -145,7 +145,8 @@ BackwardOrder backward_order_of(const Kernel& kernel, const std::string& name) {
 std::optional<std::string> Kernel::refusal(const AttentionProblem& problem, Direction direction,
                                            const ProgramOptions& options) const {
   if (auto missing = missing_feature(can, problem, direction)) return missing;
-  if (auto missing = missing_feature(can.of(direction), required_features(options, direction))) return missing;
+  if (auto missing = missing_feature(can.of(direction), required_features(options, direction)))
+    return missing;
   if (auto refusal = packing_refusal(problem, direction, options)) return refusal;
   if (direction == Direction::backward) {
     if (auto refusal = order_refusal(backward_orders, options.backward)) return refusal;

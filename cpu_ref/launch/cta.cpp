@@ -83,17 +83,17 @@ Cta::Region Cta::access(TensorName name, AccessKind kind, const TileCoord& at) {
   const auto log = [&](int m_block, int n_block, int logged_rows) {
     if (log_ == nullptr) return;
     log_->accesses.push_back({name, kind, work_.batch, head, by_m ? m_block : -1,
-                              by_n || by_split ? n_block : -1,
-                              std::int64_t{logged_rows} * cols * size});
+                              by_n || by_split ? n_block : -1, std::int64_t{logged_rows} * cols * size});
   };
   const auto region = [&](int first, int end) -> Region {
-    return {static_cast<std::byte*>(tensor.row(entry, by_m ? first_query_head(at) : head, first_row + first)) +
-                first_col * size,
-            tensor.row_stride() * size,
-            first,
-            end - first,
-            cols,
-            tensor.dtype()};
+    return {
+        static_cast<std::byte*>(tensor.row(entry, by_m ? first_query_head(at) : head, first_row + first)) +
+            first_col * size,
+        tensor.row_stride() * size,
+        first,
+        end - first,
+        cols,
+        tensor.dtype()};
   };
   if (program_->diagonal_slices == 1 || !streams(indexing)) {
     log(at.m_block, at.n_block, rows);

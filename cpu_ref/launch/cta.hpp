@@ -15,7 +15,8 @@
 
 namespace tilescope {
 
-/// The tile that a CTA works on. `head` is a query head, or one of packed rows; key/value tensors find theirs.
+/// The tile that a CTA works on. `head` is a query head, or one of packed rows; key/value tensors find
+/// theirs.
 struct TileCoord {
   int head = 0;
   int m_block = 0;

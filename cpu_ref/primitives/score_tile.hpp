@@ -28,8 +28,8 @@ struct ScoreTile : ScoreRegion {
     int begin, end;
   };
   Columns visible_columns(int row) const;
-  /// Calls visit(part, column) for the rows of each head: the part of this tile that they are, as a tile of that
-  /// head, and where its columns begin. One part unless rows are packed, which are columns.
+  /// Calls visit(part, column) for the rows of each head: the part of this tile that they are, as a tile of
+  /// that head, and where its columns begin. One part unless rows are packed, which are columns.
   template <typename Visit>
   void for_each_head(Visit&& visit) const {
     if (first_query + queries <= band.seqlen_q) return visit(*this, 0);

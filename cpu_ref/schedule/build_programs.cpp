@@ -144,11 +144,12 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   forward.matmuls = 2;
   forward.pack_gqa = options.pack_gqa;
   const std::int64_t q_tiles = problem.batch * forward.q_heads() * forward.num_blocks();
-  forward.splits = split_keys(options.splits, q_tiles, num_n_blocks(problem.band(), forward.tile),
-                              forward.tile.block_n);
+  forward.splits =
+      split_keys(options.splits, q_tiles, num_n_blocks(problem.band(), forward.tile), forward.tile.block_n);
   if (forward.splits.count == 1) return {forward};
   forward.epilogue = {store(out_partial), store(lse_partial)};
-  TileProgram combine = make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
+  TileProgram combine =
+      make_elementwise_pass(PassName::combine, PassName::forward, problem, Axis::q, options);
   combine.phases = {{load(out_partial), load(lse_partial)}};
   combine.epilogue = {store(out), store(lse)};
   combine.pack_gqa = options.pack_gqa;
@@ -252,7 +253,8 @@ void check_slices(Algorithm algorithm, const TileProgram& program) {
          std::to_string(tile.block_m) + "x" + std::to_string(tile.block_n));
 }
 
-/// What splits keys or packs heads streams the tiles of FlashAttention-2's forward pass, and takes them whole.
+/// What splits keys or packs heads streams the tiles of FlashAttention-2's forward pass, and takes them
+/// whole.
 void check_splits(Algorithm algorithm, const AttentionProblem& problem, const ProgramOptions& options) {
   const bool splits = options.splits.kind != SplitPolicy::Kind::none;
   if (!splits && !options.pack_gqa) return;

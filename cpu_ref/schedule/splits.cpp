@@ -45,7 +45,8 @@ SplitPolicy parse_split_policy(const std::string& field, const std::string& text
   if (text == kAuto) return {automatic, 0};
   SplitPolicy policy{number, number_in(text)};
   if (text.starts_with(kFixed)) policy = {fixed, number_in(text.substr(kFixed.size()))};
-  if (text.starts_with(std::string(kAuto) + ":")) policy = {automatic, number_in(text.substr(kAuto.size() + 1))};
+  if (text.starts_with(std::string(kAuto) + ":"))
+    policy = {automatic, number_in(text.substr(kAuto.size() + 1))};
   const int most = policy.kind == fixed ? kMostKeys : kMaxSplits;
   if (policy.value >= 1 && policy.value <= most) return policy;
   throw BadInput(field, text,
@@ -77,12 +78,19 @@ SplitKeys keys_by(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles,
 
 }  // namespace
 
+SplitPolicy policy_of(const SplitKeys& keys, int block_n) {
+  using enum SplitPolicy::Kind;
+  if (keys.tiles > 0) return {fixed, keys.tiles * block_n};
+  return keys.count > 1 ? SplitPolicy{number, keys.count} : SplitPolicy{};
+}
+
 SplitKeys split_keys(const SplitPolicy& policy, std::int64_t q_tiles, int kv_tiles, int block_n) {
   const SplitKeys keys = keys_by(policy, q_tiles, kv_tiles, block_n);
   if (keys.count > kMaxSplits || q_tiles * keys.count > std::numeric_limits<int>::max()) {
     throw BadInput("splits", to_string(policy),
-                   "must leave at most " + std::to_string(kMaxSplits) + " splits, and 2147483647 CTAs: it makes " +
-                       std::to_string(keys.count) + " of " + std::to_string(q_tiles) + " q tiles");
+                   "must leave at most " + std::to_string(kMaxSplits) +
+                       " splits, and 2147483647 CTAs: it makes " + std::to_string(keys.count) + " of " +
+                       std::to_string(q_tiles) + " q tiles");
   }
   return keys;
 }

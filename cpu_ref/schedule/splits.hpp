@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Split keys (Flash-Decoding): several CTAs walk a part of the keys of a q tile each, and a pass combines what
-// they leave. The rules by which the parts are cut.
+// Split keys (Flash-Decoding): several CTAs walk a part of the keys of a q tile each, and a pass combines
+// what they leave. The rules by which the parts are cut.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ inline constexpr int kMaxSplits = 4096;
 /// How the keys of a q tile are divided.
 struct SplitPolicy {
   enum class Kind : std::uint8_t {
-    none,       // one CTA walks them all
-    number,     // into `value` equal shares of the tiles that the q tile visits
-    fixed,      // after every `value` keys, wherever a sequence ends: the shares of one sequence, and with them
-                // the bits of its result, do not depend on what else is in the batch
+    none,    // one CTA walks them all
+    number,  // into `value` equal shares of the tiles that the q tile visits
+    fixed,   // after every `value` keys, wherever a sequence ends: the shares of one sequence, and with them
+             // the bits of its result, do not depend on what else is in the batch
     automatic,  // into as many equal shares as fill `value` SMs well; 0: the SMs of whoever runs it
   };
   Kind kind = Kind::none;
@@ -35,15 +35,25 @@ struct SplitKeys {
   int count = 1;
   int tiles = 0;  // kv tiles of a split of fixed length; 0: equal shares
 
-  /// The tiles of one split of those that a q tile visits; its end, begin and full tiles as those of TileRange.
+  /// The tiles of one split of those that a q tile visits; its end, begin and full tiles as those of
+  /// TileRange.
   TileRange part_of(const TileRange& all, int split) const {
     const int share = tiles > 0 ? tiles : ceil_div(all.count(), count);
     const int first = (tiles > 0 ? 0 : all.begin) + split * share;
     return detail::tile_range(max_of(all.begin, first), min_of(all.end, first + share), all.full_begin,
                               all.full_end);
   }
+  /// How many of the splits have any.
+  int busy(const TileRange& all) const {
+    if (all.empty()) return 0;
+    if (tiles > 0) return (all.end - 1) / tiles - all.begin / tiles + 1;
+    return ceil_div(all.count(), ceil_div(all.count(), count));
+  }
   bool operator==(const SplitKeys&) const = default;
 };
+
+/// A policy that makes these splits of a problem that has them.
+SplitPolicy policy_of(const SplitKeys& keys, int block_n);
 
 /// @param q_tiles  of the whole pass: CTAs without splits
 /// @param kv_tiles  of the longest sequence, of `block_n` keys each

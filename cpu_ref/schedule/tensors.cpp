@@ -15,8 +15,8 @@ TensorExtent tensor_extent(const AttentionProblem& problem, TensorName name, std
   switch (name) {
     case TensorName::out_partial:
     case TensorName::lse_partial: {
-      TensorExtent partial =
-          extent(p.heads, p.seqlen_q, name == TensorName::out_partial ? p.head_dim : 1, fp32, TileIndexing::m);
+      TensorExtent partial = extent(p.heads, p.seqlen_q, name == TensorName::out_partial ? p.head_dim : 1,
+                                    fp32, TileIndexing::m);
       partial.splits = splits;
       return partial;
     }

@@ -165,8 +165,8 @@ struct TileProgram {
   /// A tile that the mask cuts has so many parts a side, of which those that it leaves something of are
   /// computed; of the streamed tensors, the rows of these are loaded, slice by slice.
   int diagonal_slices = 1;
-  /// The rows of a q tile are those of all query heads of a group, one head after the other, which is how they
-  /// lie in memory: wherever a program counts query heads and their rows, it counts key/value heads and
+  /// The rows of a q tile are those of all query heads of a group, one head after the other, which is how
+  /// they lie in memory: wherever a program counts query heads and their rows, it counts key/value heads and
   /// q_rows() then.
   bool pack_gqa = false;
   SplitKeys splits = {};  // of the forward pass, which keeps a part of the keys a CTA, and of combine

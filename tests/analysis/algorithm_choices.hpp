@@ -29,8 +29,23 @@ inline constexpr AlgorithmChoice kAlgorithmChoices[] = {
 inline std::vector<TileProgram> programs_of(const AlgorithmChoice& choice, const AttentionProblem& problem,
                                             ProgramOptions options) {
   options.backward = choice.backward;
-  if (choice.algorithm != Algorithm::flash2) options.diagonal_slices = 1;  // which alone cuts tiles finer
+  if (choice.algorithm != Algorithm::flash2) options.diagonal_slices = 1;      // which alone cuts tiles finer
+  if (choice.algorithm != Algorithm::flash2 || options.diagonal_slices > 1) {  // and alone splits and packs
+    options.splits = {};
+    options.pack_gqa = false;
+  }
   return build_programs(choice.algorithm, choice.direction, problem, options);
+}
+
+/// Any policy of splitting keys, and packed heads or not.
+inline void draw_splits(ProgramOptions& options, TileShape tile, ProblemGenerator& random) {
+  using enum SplitPolicy::Kind;
+  const SplitPolicy policies[] = {{},
+                                  {number, random.between(1, 9)},
+                                  {fixed, tile.block_n * random.between(1, 4)},
+                                  {automatic, random.between(1, 60)}};
+  options.splits = policies[random.between(0, 3)];
+  options.pack_gqa = random.chance(0.5);
 }
 
 /// Boxes of whole or half tiles load what they can. Rows must be multiples of 16 bytes, without padding.

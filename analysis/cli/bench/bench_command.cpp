@@ -216,8 +216,8 @@ void add_bench_command(CLI::App& app, CommandContext& context) {
   add_peer_options(*arguments, command);
   arguments->gpus.add_to(command,
                          {"--tile", "--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices",
-                          "--threads", "--repetitions", "--seconds", "--rest", "--tune", "--tune-file",
-                          "--csv", "--plot", "--peers", "--no-verify"},
+                          "--splits", "--pack-gqa", "--threads", "--repetitions", "--seconds", "--rest",
+                          "--tune", "--tune-file", "--csv", "--plot", "--peers", "--no-verify"},
                          true);
   add_format_option(command, context);
   show_examples(

@@ -91,7 +91,9 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
                   "two kernels side by side on a machine model, and why they move different bytes",
                   [arguments, &context] { return compare(*arguments, context); });
   const char* type =
-      "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N]";
+      "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N][,"
+      "splits=N]"
+      "[,pack-gqa=on]";
   add_value(command, "A", arguments->one, type, "a kernel, and choices in place of its own");
   add_value(command, "B", arguments->other, type, "another, or the same with other choices");
   arguments->problem.add_to(command);

@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "analysis/cli/options/kernel_options.hpp"
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
@@ -21,6 +25,15 @@
 
 namespace tilescope::cli {
 namespace {
+
+/// Features that few kernels have, and what of: they stand below the table, which is as wide as it may be.
+constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {
+    {Feature::descales, "fp8"}, {Feature::split_keys, "keys"}, {Feature::packed_heads, "heads"}};
+
+bool is_rare(Feature feature) {
+  return std::any_of(std::begin(kRareFeatures), std::end(kRareFeatures),
+                     [feature](const auto& rare) { return rare.first == feature; });
+}
 
 /// "standard", "flash2, backward fused|split|rows"
 std::string kernel_detail(const Kernel& kernel) {
@@ -70,7 +83,7 @@ std::vector<std::pair<std::string, std::string>> kernel_columns(const Kernel& ke
       {"head_dim built", head_dims_of(can)}};
   for (int i = static_cast<int>(std::size(kElementTypes)); i < kNumFeatures; ++i) {
     const auto feature = static_cast<Feature>(i);
-    if (feature == Feature::descales) continue;  // descale_note()
+    if (is_rare(feature)) continue;
     const bool forward = can.forward.has(feature),
                backward = can.backward.has(feature) || can.backward.empty();
     columns.emplace_back(to_string(feature), forward && backward ? "yes" : forward ? "forward" : "-");
@@ -90,13 +103,16 @@ std::vector<Entry> list_kernels() {
   return entries;
 }
 
-/// Few kernels take them, and the table is as wide as it may be.
-std::string descale_note() {
-  std::vector<std::string_view> names;
-  for (const Kernel* kernel : all_kernels()) {
-    if (kernel->can.forward.has(Feature::descales)) names.push_back(kernel->name);
+std::string rare_features_note() {
+  std::string note;
+  for (const auto& [feature, of] : kRareFeatures) {
+    std::vector<std::string_view> names;
+    for (const Kernel* kernel : all_kernels()) {
+      if (kernel->can.forward.has(feature)) names.push_back(kernel->name);
+    }
+    note += fmt::format(" {} of {}: {}.", to_string(feature), of, fmt::join(names, ", "));
   }
-  return fmt::format(" {} of fp8: {}.", to_string(Feature::descales), fmt::join(names, ", "));
+  return note;
 }
 
 std::vector<Entry> list_problems() {
@@ -250,7 +266,7 @@ const std::vector<Catalogue>& catalogues() {
       {"kernels", list_kernels, "what --kernel takes, and what each kernel can",
        std::string("head_dim: what lies between is padded; (8n): multiples of 8 alone. slices: the smallest "
                    "parts that --diagonal-slices may cut. bnhd: tensors as PyTorch lays them out.") +
-           descale_note()},
+           rare_features_note()},
       {"log-levels", list_log_levels, "what --log-level takes, each with those before it"},
       {"machines", list_machines, "what --machine takes"},
       {"metrics", list_metrics, "what diff --budget takes"},

@@ -10,6 +10,8 @@
 namespace tilescope::cli {
 namespace {
 
+constexpr const char* kSwitch = "on|off";  // alone it means on
+
 constexpr KernelChoiceOption kChoices[] = {
     {"tile", "MxN", "block_m x block_n of every pass; default: the kernel's choice",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
@@ -41,6 +43,19 @@ constexpr KernelChoiceOption kChoices[] = {
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.diagonal_slices = static_cast<int>(parse_integer_in(field, value, 1, kMaxDiagonalSlices));
      }},
+    {"splits", "POLICY",
+     "share the keys of a query tile between CTAs, and combine their results: N equal shares, auto as many "
+     "as "
+     "fill the SMs, fixed:KEYS of so many keys each, which no batch changes; default none",
+     [](KernelChoices& choices, const std::string& field, const std::string& value) {
+       choices.splits = parse_split_policy(field, value);
+     }},
+    {"pack-gqa", kSwitch,
+     "the query heads of a group in one tile, so that K and V are loaded once; default off",
+     [](KernelChoices& choices, const std::string& field, const std::string& value) {
+       if (value != "on" && value != "off") throw BadInput(field, value, "must be on or off");
+       choices.pack_gqa = value == "on";
+     }},
 };
 
 /// What runs and why: "cpu:flash2 on B1 H8 N1024 D64 fp32: forward 64x128, dkdvdq 64x128, row-major; tiles:
@@ -58,6 +73,8 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
     if (options.diagonal_slices > 1) {
       text += " " + std::to_string(options.diagonal_slices) + " diagonal slices,";
     }
+    if (options.splits != SplitPolicy{}) text += " splits " + to_string(options.splits) + ",";
+    if (options.pack_gqa) text += " heads packed,";
     return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
            std::string(to_string(options.scan)) + "; tiles: " + reason;
   });
@@ -72,6 +89,8 @@ ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
   if (scan) options.scan = *scan;
   if (fp8_sums) options.fp8_sums = *fp8_sums;
   if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
+  if (splits) options.splits = *splits;
+  if (pack_gqa) options.pack_gqa = *pack_gqa;
   return options;
 }
 
@@ -89,13 +108,15 @@ void KernelOptions::add_to(CLI::App& command, bool several) {
       ->allow_extra_args(false)
       ->group(kGroup);
   for (const KernelChoiceOption& choice : kChoices) {
-    command
-        .add_option_function<std::string>(
-            std::string("--") + choice.name,
-            [this, &choice](const std::string& value) { choice.set(choices_, choice.name, value); },
-            choice.help)
-        ->type_name(choice.type)
-        ->group(kGroup);
+    CLI::Option* const option =
+        command
+            .add_option_function<std::string>(
+                std::string("--") + choice.name,
+                [this, &choice](const std::string& value) { choice.set(choices_, choice.name, value); },
+                choice.help)
+            ->type_name(choice.type)
+            ->group(kGroup);
+    if (std::string_view(choice.type) == kSwitch) option->expected(0, 1)->default_str("on");
   }
 }
 

@@ -20,6 +20,8 @@ struct KernelChoices {
   std::optional<Scan> scan;
   std::optional<Fp8Sums> fp8_sums;
   std::optional<int> diagonal_slices;
+  std::optional<SplitPolicy> splits;
+  std::optional<bool> pack_gqa;
 
   /// `options` with the choices in their place.
   ProgramOptions apply_to(ProgramOptions options) const;
@@ -32,7 +34,8 @@ struct KernelChoiceOption {
 };
 std::span<const KernelChoiceOption> kernel_choice_options();
 
-/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices. Must outlive the parsing.
+/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices, --splits, --pack-gqa. Must
+/// outlive the parsing.
 class KernelOptions {
  public:
   /// With `several`, --kernel may be given more than once.

@@ -27,7 +27,8 @@ void require_countable(const TileProgram& program) {
   for (const auto& phase : program.phases) {
     for (const Operand& operand : phase) step += bytes_of(operand);
   }
-  const double tiles = static_cast<double>(num_m_blocks(p.band(), program.tile)) *
+  const double tiles = static_cast<double>(program.splits.count) *
+                       static_cast<double>(num_m_blocks(p.band(), program.tile)) *
                        static_cast<double>(num_n_blocks(p.band(), program.tile));
   require_countable(p, step * tiles * static_cast<double>(p.batch * p.heads));
 }
@@ -48,6 +49,7 @@ std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) 
 struct HeadSums {
   std::int64_t owned_rows = 0;  // every block once
   std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
+  std::int64_t prologue_rows = 0;    // the same once for each split of the keys that has one
   std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
   std::int64_t inner_step_rows = 0;  // the rows of these slices
   std::int64_t inner_rows = 0;       // distinct inner rows
@@ -62,21 +64,25 @@ HeadSums head_sums(const TileProgram& program, std::int64_t batch, std::int64_t 
   const TileShape tile = program.access_tile();
   const int owned_size = q_axis ? tile.block_m : tile.block_n;
   const int inner_size = q_axis ? tile.block_n : tile.block_m;
-  const std::int64_t owned_total = q_axis ? p.seqlen_q : key_rows;
+  const std::int64_t owned_total = q_axis ? program.q_rows() : key_rows;
   const std::int64_t inner_total = q_axis ? key_rows : p.seqlen_q;
   HeadSums sums;
-  int seen_end = 0;  // ranges only move forward from block to block, so their union is a sum of advances
+  // Ranges only move forward from block to block, so their union is a sum of advances; of packed heads the
+  // first one's is that of all.
+  int seen_end = 0;
   for (int block = 0; block < program.num_blocks(); ++block) {
     const std::int64_t rows = covered_rows(block, block + 1, owned_size, owned_total);
     sums.owned_rows += rows;
     if (program.phases.empty()) {
-      if (program.has_prologue(static_cast<int>(batch), block)) sums.busy_rows += rows;
+      if (program.has_prologue(static_cast<int>(batch), block)) sums.prologue_rows += rows;
+      sums.busy_rows = sums.prologue_rows;
       continue;
     }
     const TileRange inner = program.inner_slices(static_cast<int>(batch), block);
     if (inner.empty()) continue;
     const std::int64_t inner_rows = covered_rows(inner.begin, inner.end, inner_size, inner_total);
     sums.busy_rows += rows;
+    sums.prologue_rows += rows * program.splits.busy(inner);
     sums.owned_step_rows += rows * inner.count();
     sums.inner_step_rows += inner_rows;
     sums.area += rows * inner_rows;
@@ -116,12 +122,12 @@ std::vector<EqualEntries> entries_of(const TileProgram& program) {
 OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entries, TensorName tensor,
                            Part part) {
   const AttentionProblem& p = program.problem;
-  const TensorExtent extent = tensor_extent(p, tensor);
+  const TensorExtent extent = program.extent(tensor);
   const HeadSums& sums = ends_at_padding(tensor) ? entries.unpadded : entries.whole;
   const std::int64_t row_bytes = extent.cols * extent.element_bytes;
-  const std::int64_t query_heads = entries.count * p.heads;
+  const std::int64_t query_heads = entries.count * program.q_heads();
   const std::int64_t cta_heads = program.kv_heads ? entries.count * p.heads_kv : query_heads;
-  const std::int64_t tensor_heads = entries.count * extent.heads;
+  const std::int64_t tensor_heads = entries.count * extent.heads * extent.splits;
   if (part == Part::init) {
     const std::int64_t visits = extent.indexing == TileIndexing::n ? cta_heads : query_heads;
     return {extent.rows * row_bytes * visits, extent.rows * row_bytes * tensor_heads};
@@ -132,8 +138,9 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   }
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
   if (part != Part::phase) {
-    const std::int64_t rows = part == Part::prologue ? sums.busy_rows : sums.owned_rows;
-    return {rows * row_bytes * cta_heads, rows * row_bytes * tensor_heads};
+    const bool prologue = part == Part::prologue;
+    return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * cta_heads * extent.splits,
+            (prologue ? sums.busy_rows : sums.owned_rows) * row_bytes * tensor_heads};
   }
   return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
           (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};

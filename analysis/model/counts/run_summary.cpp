@@ -81,6 +81,8 @@ std::string choices_of(const RunEntry& run, const std::vector<const PassRecord*>
   if (orders && run.scan && *run.scan != Scan::ascending) choices.emplace_back(to_string(*run.scan));
   if (const std::int64_t slices = diagonal_slices(passes); slices > 1)
     choices.push_back(fmt::format("{} diagonal slices", slices));
+  if (const auto& splits = passes.front()->choices.splits) choices.push_back("splits " + to_string(*splits));
+  if (passes.front()->choices.pack_gqa) choices.emplace_back("packed heads");
   if (const auto& sums = passes.front()->choices.fp8_sums) choices.push_back(*sums + " sums");
   if (std::any_of(passes.begin(), passes.end(),
                   [](const PassRecord* pass) { return pass->choices.backward == BackwardOrder::ordered; })) {

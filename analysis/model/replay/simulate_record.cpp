@@ -45,6 +45,8 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
                      static_cast<int>(choices.stages.value_or(0))}};
     }
     if (choices.diagonal_slices) options.diagonal_slices = static_cast<int>(*choices.diagonal_slices);
+    if (choices.splits) options.splits = *choices.splits;
+    if (choices.pack_gqa) options.pack_gqa = true;
     if (choices.fp8_sums) options.fp8_sums = parse_fp8_sums(*choices.fp8_sums);
     if (!choices.backward) continue;
     options.backward = *choices.backward;

@@ -90,6 +90,9 @@ ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const At
   if (options.order == TileOrder::head_swizzled && options.swizzled_heads <= 1) {
     options.swizzled_heads = heads_sharing_l2(problem, machine);
   }
+  if (options.splits.kind == SplitPolicy::Kind::automatic && options.splits.value == 0) {
+    options.splits.value = static_cast<int>(machine.sm_count.value);
+  }
   if (options.scan != Scan::sawtooth || options.ctas_per_wave > 1) return options;
   for (const TileProgram& program : kernel.programs(direction, problem, options)) {
     if (program.phases.empty()) continue;

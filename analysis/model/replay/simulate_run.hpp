@@ -37,7 +37,8 @@ std::int64_t launched_together(const Kernel& kernel, const TileProgram& program,
 /// `options` with what a machine decides, unless they say it already. head_swizzled takes as many heads to an
 /// L2 swizzle as share the machine's effective L2 with their K and V: the largest power of two of key/value
 /// heads, times the query heads that read each (FlashAttention-3, hopper/tile_scheduler.hpp). A sawtooth scan
-/// turns with each wave of co-resident CTAs of the direction's first pass that has inner tiles.
+/// turns with each wave of co-resident CTAs of the direction's first pass that has inner tiles. Automatic
+/// splits fill its SMs.
 ProgramOptions options_on(const Machine& machine, const Kernel& kernel, const AttentionProblem& problem,
                           Direction direction, ProgramOptions options);
 

@@ -10,8 +10,8 @@ StepLines::StepLines(const TileProgram& program, const TileNumbering& numbers, c
   const TileIndexing streamed = program.axis == Axis::q ? TileIndexing::n : TileIndexing::m;
   for (const std::vector<Operand>& operands : program.phases) {
     const bool alike = std::all_of(operands.begin(), operands.end(), [&](const Operand& operand) {
-      const TensorExtent extent = tensor_extent(program.problem, operand.tensor);
-      const TensorExtent of_first = tensor_extent(program.problem, operands[0].tensor);
+      const TensorExtent extent = program.extent(operand.tensor);
+      const TensorExtent of_first = program.extent(operands[0].tensor);
       return extent.indexing == streamed && extent.heads == of_first.heads;
     });
     if (alike && !operands.empty()) add(operands, program, lines);
@@ -20,12 +20,12 @@ StepLines::StepLines(const TileProgram& program, const TileNumbering& numbers, c
 
 void StepLines::add(const std::vector<Operand>& operands, const TileProgram& program,
                     const TileLines& lines) {
-  const TensorExtent extent = tensor_extent(program.problem, operands[0].tensor);
+  const TensorExtent extent = program.extent(operands[0].tensor);
   const bool by_m = extent.indexing == TileIndexing::m;
   const VisibleBand band = program.problem.band();
   const TileShape accessed = program.access_tile();
   const int tiles = by_m ? num_m_blocks(band, accessed) : num_n_blocks(band, accessed);
-  const auto query_heads = static_cast<int>(program.problem.heads / extent.heads);  // to one of the tensor
+  const auto query_heads = static_cast<int>(program.q_heads() / extent.heads);  // to one of the tensor
   phases_.push_back({operands.data(), operands[0].tensor,
                      numbers_.tile(operands[0].tensor, {{}, 0, 0, 0, 0}).number,
                      static_cast<std::int64_t>(steps_.size())});

@@ -49,7 +49,7 @@ TileLines::TileLines(const TileProgram& program, const TileNumbering& numbers, c
                      std::optional<std::uint32_t> layout)
     : numbers_(numbers),
       tile_(program.access_tile()),
-      problem_(program.problem),
+      program_(&program),
       placed_at_once_(!layout),
       memory_(program, layout),
       sample_(shape),
@@ -72,17 +72,23 @@ LineSample::Range TileLines::place(TensorName tensor, const AccessGroup& group, 
 void TileLines::place_all(TensorName tensor) {
   const TensorExtent extent = memory_.extent(tensor);
   const bool by_m = extent.indexing != TileIndexing::n;
-  const int rows_of_tiles =
-      by_m ? num_m_blocks(problem_.band(), tile_) : num_n_blocks(problem_.band(), tile_);
+  const int n_tiles = num_n_blocks(program_->problem.band(), tile_);
+  const int rows_of_tiles = by_m ? ceil_div(static_cast<int>(extent.rows), tile_.block_m) : n_tiles;
   const std::int64_t tile_row_bytes = std::int64_t{tile_.block_n} * extent.element_bytes;
-  LinesByColumn columns(static_cast<std::size_t>(num_n_blocks(problem_.band(), tile_)));
-  const auto query_heads = static_cast<int>(problem_.heads / extent.heads);  // to one of the tensor
+  LinesByColumn columns(static_cast<std::size_t>(n_tiles));
+  const auto query_heads = static_cast<int>(program_->q_heads() / extent.heads);  // to one of the tensor
   for (int batch = 0; batch < extent.batch; ++batch) {
     for (int head = 0; head < extent.heads; ++head) {
       for (int row = 0; row < rows_of_tiles; ++row) {
-        const AccessGroup group{{}, batch, head * query_heads, by_m ? row : 0, by_m ? 0 : row};
+        AccessGroup group{{}, batch, head * query_heads, by_m ? row : 0, by_m ? 0 : row};
         const std::uint32_t first = numbers_.tile(tensor, group).number;
-        if (extent.indexing != TileIndexing::mn) {
+        if (extent.indexing == TileIndexing::m) {
+          for (group.n_block = 0; group.n_block < extent.splits; ++group.n_block) {
+            place(tensor, group, numbers_.tile(tensor, group).number);
+          }
+          continue;
+        }
+        if (extent.indexing == TileIndexing::n) {
           place(tensor, group, first);
           continue;
         }
@@ -119,7 +125,7 @@ std::int64_t TileLines::memory_bytes(const TileProgram& program, const TileNumbe
   std::int64_t bytes = 0;
   for (int name = 0; name < kNumTensors; ++name) {
     const auto tensor = static_cast<TensorName>(name);
-    if (numbers.numbers(tensor)) bytes += tensor_extent(program.problem, tensor).bytes();
+    if (numbers.numbers(tensor)) bytes += program.extent(tensor).bytes();
   }
   const std::int64_t sets = std::max(shape.sets(), LineSample::kSets);  // fewer are refused by LineSample
   const std::int64_t lines = bytes / LineSample::kLineBytes / sets * LineSample::kSets;

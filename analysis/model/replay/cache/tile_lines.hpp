@@ -41,7 +41,7 @@ class TileLines {
 
   const TileNumbering& numbers_;
   TileShape tile_;
-  AttentionProblem problem_;
+  const TileProgram* program_;
   bool placed_at_once_;
   TileMemory memory_;
   LineSample sample_;

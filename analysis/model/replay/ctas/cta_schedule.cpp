@@ -124,14 +124,15 @@ std::vector<CoResidentCtas::Team> CoResidentCtas::issue(std::size_t slots) {
 bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
   if (program_.whole_head) return false;
   const CtaWork last = program_.work(cta - 1), its = program_.work(cta);
-  if (its.batch_head != last.batch_head || its.first_block != last.first_block + 1) return false;
+  const bool same_head = its.batch_head == last.batch_head && its.split == last.split;
+  if (!same_head || its.first_block != last.first_block + 1) return false;
   if (program_.scan == Scan::sawtooth && its.wave_parity != last.wave_parity) return false;
   if (program_.phases.empty()) {
     return program_.has_prologue(its.batch, its.first_block) ==
            program_.has_prologue(last.batch, last.first_block);
   }
-  const TileRange tiles_of_last = program_.inner_slices(last.batch, last.first_block);
-  const TileRange tiles = program_.inner_slices(its.batch, its.first_block);
+  const TileRange tiles_of_last = program_.inner_slices(last, last.first_block);
+  const TileRange tiles = program_.inner_slices(its, its.first_block);
   return tiles.begin == tiles_of_last.begin && tiles.end == tiles_of_last.end;
 }
 

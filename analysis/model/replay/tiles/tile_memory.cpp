@@ -9,7 +9,7 @@ TileMemory::TileMemory(const TileProgram& program, std::optional<std::uint32_t> 
   if (layout) pages_.emplace(*layout);
   std::int64_t address = 0;
   for (std::size_t name = 0; name < kNumTensors; ++name) {
-    extents_[name] = tensor_extent(program.problem, static_cast<TensorName>(name));
+    extents_[name] = program.extent(static_cast<TensorName>(name));
     addresses_[name] = address;
     address += (extents_[name].bytes() + kPage - 1) / kPage * kPage;
   }

@@ -182,6 +182,35 @@ TEST_CASE("flags by which kv tiles begin the sums of dQ are asked and told by se
   }
 }
 
+/// The formulas of each tensor, and of all, against the sums over the accesses.
+void check_against_walk(const TileProgram& program) {
+  for_each_access(program, [&](const TileAccess& access) {
+    CHECK(access.filled_bytes == filled_by_rows(program, access));
+  });
+  const std::map<TensorName, TensorTraffic> walked = walked_traffic(program);
+  const std::vector<TensorTraffic> formula = tensor_traffic(program);
+  ClosedFormBytes sum;
+  REQUIRE(formula.size() == walked.size());
+  for (const TensorTraffic& tensor : formula) {
+    CAPTURE(to_string(tensor.tensor));
+    const TensorTraffic& expected = walked.at(tensor.tensor);
+    CHECK(tensor.load_bytes == expected.load_bytes);
+    CHECK(tensor.filled_bytes == expected.filled_bytes);
+    CHECK(tensor.store_bytes == expected.store_bytes);
+    CHECK(tensor.reduce_bytes == expected.reduce_bytes);
+    CHECK(tensor.compulsory_read_bytes == expected.compulsory_read_bytes);
+    CHECK(tensor.compulsory_write_bytes == expected.compulsory_write_bytes);
+    sum.sm_l2_read_bytes += expected.load_bytes + expected.filled_bytes;
+    sum.sm_l2_write_bytes += expected.store_bytes + expected.reduce_bytes;
+    sum.compulsory_read_bytes += expected.compulsory_read_bytes;
+    sum.compulsory_write_bytes += expected.compulsory_write_bytes;
+  }
+  const WordAccesses words = walked_words(program);
+  sum.sm_l2_read_bytes += words.asked_bytes();
+  sum.sm_l2_write_bytes += words.told_bytes();
+  CHECK(closed_form_bytes(program) == sum);
+}
+
 TEST_CASE("the closed form is the sum over the program's accesses, tensor by tensor") {
   for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
     testing::ProblemGenerator random(seed);
@@ -208,35 +237,65 @@ TEST_CASE("the closed form is the sum over the program's accesses, tensor by ten
         CAPTURE(to_string(choice.algorithm));
         CAPTURE(to_string(choice.direction));
         CAPTURE(to_string(program.name));
-        for_each_access(program, [&](const TileAccess& access) {
-          CHECK(access.filled_bytes == filled_by_rows(program, access));
-        });
-        const std::map<TensorName, TensorTraffic> walked = walked_traffic(program);
-        const std::vector<TensorTraffic> formula = tensor_traffic(program);
-        ClosedFormBytes sum;
-        REQUIRE(formula.size() == walked.size());
-        for (const TensorTraffic& tensor : formula) {
-          CAPTURE(to_string(tensor.tensor));
-          const TensorTraffic& expected = walked.at(tensor.tensor);
-          CHECK(tensor.load_bytes == expected.load_bytes);
-          CHECK(tensor.filled_bytes == expected.filled_bytes);
-          CHECK(tensor.store_bytes == expected.store_bytes);
-          CHECK(tensor.reduce_bytes == expected.reduce_bytes);
-          CHECK(tensor.compulsory_read_bytes == expected.compulsory_read_bytes);
-          CHECK(tensor.compulsory_write_bytes == expected.compulsory_write_bytes);
-          sum.sm_l2_read_bytes += expected.load_bytes + expected.filled_bytes;
-          sum.sm_l2_write_bytes += expected.store_bytes + expected.reduce_bytes;
-          sum.compulsory_read_bytes += expected.compulsory_read_bytes;
-          sum.compulsory_write_bytes += expected.compulsory_write_bytes;
-        }
-        const WordAccesses words = walked_words(program);
-        sum.sm_l2_read_bytes += words.asked_bytes();
-        sum.sm_l2_write_bytes += words.told_bytes();
-        CHECK(closed_form_bytes(program) == sum);
+        check_against_walk(program);
         CHECK(executed_flops(program) == 2 * p.head_dim * program.matmuls * computed_entries(program));
       }
     }
   }
+}
+
+TEST_CASE("the same of split keys and packed heads, which compute what whole ones do") {
+  for (unsigned seed = 0; seed < kRandomProblems; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(16);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = kElementTypes[random.between(0, 4)];
+    if (seed % 3 == 0) p = random.padded(p);
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    testing::draw_splits(options, tile, random);
+    CAPTURE(seed);
+    CAPTURE(describe(p));
+    CAPTURE(to_string(options.splits));
+    CAPTURE(options.pack_gqa);
+    const auto forward = [&] { return build_programs(Algorithm::flash2, Direction::forward, p, options); };
+    const std::vector<TileProgram> split = forward();
+    for (const TileProgram& program : split) {
+      CAPTURE(to_string(program.name));
+      check_against_walk(program);
+    }
+    CHECK(useful_flops(split.front()) == useful_flops(p, Direction::forward));
+    options.splits = {};
+    CHECK(executed_flops(split.front()) == executed_flops(forward().front()));
+    if (split.size() == 1) continue;
+    // The partial results cross once each way.
+    const std::int64_t partials =
+        split[0].splits.count * p.batch * p.heads * p.seqlen_q * (p.head_dim + 1) * 4;
+    const ClosedFormBytes combine = closed_form_bytes(split[1]);
+    CHECK(closed_form_bytes(split[0]).sm_l2_write_bytes == partials);
+    CHECK(combine.sm_l2_read_bytes == partials);
+    CHECK(combine.sm_l2_write_bytes == closed_form_bytes(forward().front()).sm_l2_write_bytes);
+  }
+}
+
+TEST_CASE("a group packed into one tile loads K and V once where heads apart load them g times") {
+  const AttentionProblem p{
+      .batch = 3, .heads = 32, .heads_kv = 4, .seqlen_k = 1000, .head_dim = 128, .dtype = ElementType::bf16};
+  ProgramOptions options = ProgramOptions::with_tile({64, 128});
+  options.splits = {SplitPolicy::Kind::fixed, 256};
+  std::int64_t loaded[2] = {}, compulsory[2] = {};
+  for (const bool pack_gqa : {false, true}) {
+    options.pack_gqa = pack_gqa;
+    const TileProgram forward = build_programs(Algorithm::flash2, Direction::forward, p, options).front();
+    for (const TensorTraffic& tensor : tensor_traffic(forward)) {
+      if (!ends_at_padding(tensor.tensor)) continue;
+      loaded[pack_gqa] += tensor.load_bytes;
+      compulsory[pack_gqa] += tensor.compulsory_read_bytes;
+    }
+  }
+  CHECK(loaded[true] == 2 * 3 * 4 * 1000 * 128 * 2);
+  CHECK(loaded[false] == 8 * loaded[true]);
+  CHECK(compulsory[true] == loaded[true]);
+  CHECK(compulsory[false] == loaded[true]);
 }
 
 }  // namespace

@@ -43,6 +43,20 @@ TEST_CASE("a pass that stands for several programs has the choices of each, and 
         PassChoices{.diagonal_slices = 4, .fp8_sums = "two-level", .warps = 8, .stages = 3});
 }
 
+TEST_CASE("splits are noted as what makes the same ones again, wherever their number came from") {
+  using enum SplitPolicy::Kind;
+  const AttentionProblem problem{.heads = 8, .heads_kv = 2, .seqlen_k = 4096};
+  ProgramOptions options = ProgramOptions::with_tile({64, 128});
+  options.splits = {automatic, 40};  // 8 CTAs of 32 kv tiles each
+  CHECK(noted(Direction::forward, problem, options) == PassChoices{.splits = SplitPolicy{number, 5}});
+  options.pack_gqa = true;
+  options.splits = {fixed, 1024};
+  CHECK(noted(Direction::forward, problem, options) ==
+        PassChoices{.splits = SplitPolicy{fixed, 1024}, .pack_gqa = true});
+  options.splits = {number, 1};
+  CHECK(noted(Direction::forward, problem, options) == PassChoices{.pack_gqa = true});
+}
+
 TEST_CASE("other algorithms' backward passes have no order") {
   for (const Algorithm algorithm : {Algorithm::standard, Algorithm::flash1}) {
     for (const TileProgram& program : build_programs(algorithm, Direction::backward, {}, {})) {

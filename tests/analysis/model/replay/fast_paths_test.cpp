@@ -36,7 +36,10 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   if (random.chance(0.25)) p = random.padded(p);
   const bool by_boxes = p.key_lengths.empty() && seed % 3 == 0;
   if (by_boxes) p.head_dim = 4 * random.between(1, 12);
-  auto programs = testing::programs_of(testing::kAlgorithmChoices[seed % kChoices], p, options);
+  const testing::AlgorithmChoice& choice = testing::kAlgorithmChoices[seed % kChoices];
+  const bool forward = choice.algorithm == Algorithm::flash2 && choice.direction == Direction::forward;
+  if (forward && !by_boxes) testing::draw_splits(options, tile, random);
+  auto programs = testing::programs_of(choice, p, options);
   for (TileProgram& program : programs) {
     if (by_boxes) testing::draw_boxes(program, random);
   }

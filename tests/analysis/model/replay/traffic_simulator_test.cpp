@@ -108,6 +108,7 @@ TEST_CASE("a replay equals a direct LRU simulation at every size, and the closed
     p.dtype = kElementTypes[random.between(0, 4)];
     ProgramOptions options = testing::random_options(random, tile);
     options.diagonal_slices = slices;
+    testing::draw_splits(options, tile, random);
     const int ctas = random.between(1, 9);
     CAPTURE(seed);
     CAPTURE(describe(p));

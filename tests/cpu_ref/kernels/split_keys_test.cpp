@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Split keys and packed heads: other schedules of the same attention, whose bits say what they may change.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "cpu_ref/judge/equivalence.hpp"
+#include "cpu_ref/judge/locate.hpp"
+#include "tests/cpu_ref/kernels/kernel_cases.hpp"
+#include "tests/random_problems.hpp"
+
+namespace tilescope {
+namespace {
+
+using Kind = SplitPolicy::Kind;
+
+const Kernel& splitting_kernel() { return cpu_kernels().back(); }
+
+/// out and lse on the inputs of `tensors`.
+void run_forward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer = nullptr) {
+  splitting_kernel().run(options, Direction::forward, tensors, observer);
+}
+
+TensorSet random_inputs(const AttentionProblem& problem) {
+  TensorSet tensors(problem);
+  fill_random_inputs(tensors, Direction::forward);
+  return tensors;
+}
+
+void copy_row(const Tensor& from, std::int64_t batch, std::int64_t head, std::int64_t row, Tensor& to,
+              std::int64_t to_batch, std::int64_t to_row) {
+  std::memcpy(to.row(to_batch, head, to_row), from.row(batch, head, row),
+              static_cast<std::size_t>(from.shape().cols * element_bytes(from.dtype())));
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.bytes() == b.bytes() && std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.bytes())) == 0;
+}
+
+SplitPolicy random_policy(testing::ProblemGenerator& random, int block_n) {
+  if (random.chance(0.4)) return {Kind::fixed, block_n * random.between(1, 4)};
+  if (random.chance(0.3)) return {Kind::automatic, random.between(1, 40)};
+  return {Kind::number, random.between(1, 9)};
+}
+
+TEST_CASE("split and packed, random problems lie within the judge's bound, and do what their programs say") {
+  for (unsigned seed = 0; seed < 80; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(24);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = kElementTypes[seed % 5];
+    if (random.chance(0.25)) p.dropout = 0.25;
+    if (random.chance(0.3)) p = random.padded(p);
+    if (random.chance(0.3)) p.seqlen_q = random.between(1, 3);
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    options.splits = random_policy(random, tile.block_n);
+    options.pack_gqa = random.chance(0.5);
+    options.order = random.chance(0.5) ? TileOrder::row_major : TileOrder::longest_first;
+    CAPTURE(seed);
+    CAPTURE(describe(p));
+    CAPTURE(to_string(options.splits));
+    CAPTURE(options.pack_gqa);
+    Reference reference(p, InputKind::normal, Direction::forward);
+    TileObserver observer;
+    reference.run(splitting_kernel(), options, Direction::forward, &observer);
+    CHECK(reference.judge(Direction::forward).passed());
+    const auto where = first_divergence(reference, splitting_kernel(), options, Direction::forward, observer);
+    if (where) FAIL_CHECK(describe(*where, p));
+  }
+}
+
+TEST_CASE("one query behind its keys is the last row of dense causal attention, split or not") {
+  const AttentionProblem dense{.batch = 2,
+                               .heads = 4,
+                               .heads_kv = 2,
+                               .seqlen_q = 150,
+                               .seqlen_k = 150,
+                               .head_dim = 16,
+                               .causal = true};
+  AttentionProblem last = dense;
+  last.seqlen_q = 1;
+  const ProgramOptions options = ProgramOptions::with_tile({16, 16});
+  TensorSet all = random_inputs(dense), one(last);
+  run_forward(options, all);
+  one[TensorName::k] = all[TensorName::k].as(dense.dtype);
+  one[TensorName::v] = all[TensorName::v].as(dense.dtype);
+  one.allocate(TensorName::q);
+  for (std::int64_t batch = 0; batch < dense.batch; ++batch) {
+    for (std::int64_t head = 0; head < dense.heads; ++head) {
+      copy_row(all[TensorName::q], batch, head, 149, one[TensorName::q], batch, 0);
+    }
+  }
+  for (const bool pack_gqa : {false, true}) {
+    for (const SplitPolicy splits :
+         {SplitPolicy{}, SplitPolicy{Kind::number, 3}, SplitPolicy{Kind::fixed, 32}}) {
+      CAPTURE(to_string(splits));
+      CAPTURE(pack_gqa);
+      ProgramOptions decode = options;
+      decode.splits = splits;
+      decode.pack_gqa = pack_gqa;
+      run_forward(decode, one);
+      for (std::int64_t batch = 0; batch < dense.batch; ++batch) {
+        for (std::int64_t head = 0; head < dense.heads; ++head) {
+          for (const TensorName name : {TensorName::out, TensorName::lse}) {
+            const Tensor &from = all[name], &to = one[name];
+            for (std::int64_t col = 0; col < from.shape().cols; ++col) {
+              const float expected = from.get(from.row_index(batch, head, 149) + col);
+              const float value = to.get(to.row_index(batch, head, 0) + col);
+              if (splits == SplitPolicy{}) CHECK(value == expected);
+              CHECK(std::abs(value - expected) < 1e-5f);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("splits of fixed length give a sequence the same bits in any batch") {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const std::vector<std::int64_t> lengths = {random.between(1, 90), 90, random.between(0, 30)};
+    AttentionProblem batch{.batch = 3,
+                           .heads = 4,
+                           .heads_kv = 2,
+                           .seqlen_k = 90,
+                           .head_dim = 24,
+                           .dtype = kElementTypes[seed % 3],
+                           .key_lengths = lengths};
+    ProgramOptions options = ProgramOptions::with_tile({8, 8});
+    options.splits = {Kind::fixed, 8 * random.between(1, 4)};
+    options.pack_gqa = seed % 2 == 0;
+    CAPTURE(seed);
+    TensorSet together = random_inputs(batch);
+    run_forward(options, together);
+    for (std::int64_t entry = 0; entry < 3; ++entry) {
+      AttentionProblem alone = batch;
+      alone.batch = 1;
+      alone.seqlen_k = std::max<std::int64_t>(1, lengths[static_cast<std::size_t>(entry)]);
+      alone.key_lengths = {};
+      if (lengths[static_cast<std::size_t>(entry)] == 0) alone.key_lengths = {0};
+      TensorSet tensors(alone);
+      for (const TensorName name : {TensorName::q, TensorName::k, TensorName::v}) {
+        Tensor& to = tensors.allocate(name);
+        for (std::int64_t head = 0; head < to.shape().heads; ++head) {
+          for (std::int64_t row = 0; row < to.shape().rows; ++row) {
+            copy_row(together[name], entry, head, row, to, 0, row);
+          }
+        }
+      }
+      run_forward(options, tensors);
+      for (const TensorName name : {TensorName::out, TensorName::lse}) {
+        const Tensor &its = tensors[name], &all = together[name];
+        CAPTURE(to_string(name));
+        CHECK(std::memcmp(its.data(), all.row(entry, 0, 0), static_cast<std::size_t>(its.bytes())) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("packed heads give the bits of heads apart") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    testing::ProblemGenerator random(seed);
+    const TileShape tile = random.tile(24);
+    AttentionProblem p = random.problem(tile);
+    p.dtype = kElementTypes[seed % 3];
+    if (random.chance(0.3)) p.dropout = 0.25;
+    if (random.chance(0.3)) p = random.padded(p);
+    ProgramOptions options = ProgramOptions::with_tile(tile);
+    // Where a window ends differs from tile to tile, so that shares of equal size would too.
+    if (random.chance(0.5)) options.splits = {Kind::fixed, tile.block_n * random.between(1, 3)};
+    CAPTURE(seed);
+    CAPTURE(describe(p));
+    TensorSet tensors = random_inputs(p);
+    run_forward(options, tensors);
+    const Tensor out = tensors[TensorName::out].as(tensors[TensorName::out].dtype());
+    const Tensor lse = tensors[TensorName::lse].as(ElementType::fp32);
+    options.pack_gqa = true;
+    run_forward(options, tensors);
+    CHECK(same_bits(tensors[TensorName::out], out));
+    CHECK(same_bits(tensors[TensorName::lse], lse));
+  }
+}
+
+TEST_CASE("rows without a key stay 0 and -inf behind empty splits") {
+  // Of 20 queries the last 7 see keys; two of the five splits have none.
+  const AttentionProblem p{
+      .heads = 2, .heads_kv = 1, .seqlen_q = 20, .seqlen_k = 7, .head_dim = 8, .causal = true};
+  ProgramOptions options = ProgramOptions::with_tile({4, 4});
+  options.splits = {Kind::number, 5};
+  for (const bool pack_gqa : {false, true}) {
+    options.pack_gqa = pack_gqa;
+    TensorSet tensors = random_inputs(p);
+    run_forward(options, tensors);
+    const Tensor &out = tensors[TensorName::out], &lse = tensors[TensorName::lse];
+    for (std::int64_t row = 0; row < 40; ++row) {
+      const bool sees = row % 20 >= 13;
+      CHECK(std::isinf(lse.get(row)) == !sees);
+      CHECK((out.get(row * 8) != 0) == sees);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilescope
