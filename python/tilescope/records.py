@@ -308,7 +308,8 @@ def _kernel_rows(kernel: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if answer := fit.get("answer"):
             must = {key: value for key, value in answer.get("must", {}).items() if key != "from"}
             row["verdict"] = answer["verdict"]
-            row.update(_numbers("must.", must) | _numbers("multiple.", answer.get("multiple", {})))
+            row.update(_numbers("must.", must))
+            row.update(_numbers("multiple.", answer.get("multiple", {})))
             row.update(_numbers("", {"by_chance": fit["by_chance"]} if "by_chance" in fit else {}))
         row.update(_numbers("left_over.", {key: fit[key] for key in ("read_residual_bytes", "write_residual_bytes")}))
     row.update(_numbers("measured.", kernel.get("measured", {})))
