@@ -315,9 +315,10 @@ void bind_emulation(nb::module_& module) {
       "argv"_a, "ptx"_a, "kernel"_a, "grid"_a, "block"_a, "cluster"_a, "arguments"_a, "reachable"_a,
       "shared"_a, "registers"_a.none(), "races"_a, "seed"_a, "most_seconds"_a);
   module.def("kernel_parameters", &kernel_parameters, "ptx"_a, "kernel"_a);
-  module.def("address_of",
-             [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); },
-             "memory"_a);
+  module.def(
+      "address_of",
+      [](const nb::bytearray& memory) { return reinterpret_cast<std::uintptr_t>(memory.data()); },
+      "memory"_a);
   module.def(
       "tensor_map",
       [](std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,
