@@ -85,8 +85,8 @@ class TensorSet {
   Tensor& operator[](TensorName name) { return tensors_[static_cast<std::size_t>(name)]; }
   const Tensor& operator[](TensorName name) const { return tensors_[static_cast<std::size_t>(name)]; }
   /// Allocates `name`, or takes the storage it has, with the extent that tensor_extent() gives, poisoned
-  /// with NaN. A view of that extent stays as it is: its pages are touched first by those who write them. Partial
-  /// results have the batch entries of one split after those of another.
+  /// with NaN. A view of that extent stays as it is: its pages are touched first by those who write them.
+  /// Partial results have the batch entries of one split after those of another.
   Tensor& allocate(TensorName name, std::int64_t splits = 1);
   /// The descales of q, k or v (descale_shape(), descales.hpp); empty: 1.
   Tensor& descales(TensorName of) { return descales_[static_cast<std::size_t>(of)]; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two transpositions of an n x n matrix, for `tilescope emulate`: by one thread an element, whose stores are not
-// coalesced, and through a tile in shared memory.
-// nvcc -ptx -lineinfo -arch=sm_80 transpose.cu makes transpose.ptx, in whose .file the path was cut.
+// Two transpositions of an n x n matrix, for `tilescope emulate`: by one thread an element, whose stores are
+// not coalesced, and through a tile in shared memory. nvcc -ptx -lineinfo -arch=sm_80 transpose.cu makes
+// transpose.ptx, in whose .file the path was cut.
 constexpr int kTile = 32, kRows = 8;
 
 extern "C" __global__ void transpose_naive(const float* in, float* out, int n) {

@@ -70,12 +70,12 @@ TEST_CASE("bad kernels and tiles are refused by every command that takes them") 
           {{"--splits", "0"}, {"splits", "0", "fixed:KEYS"}},
           {{"--splits", "fixed:100", "--tile", "64x64", "--kernel", "cpu:flash2"},
            {"splits", "fixed:100", "multiple of the 64 keys"}},
-          {{"--splits", "4", "--kernel", "gpu:flash3", "--dtype", "bf16"},
-           {"gpu:flash3", "no split keys", "runs on cpu:flash2"}},
           {{"--pack-gqa", "--kernel", "cpu:flash1"}, {"cpu:flash1", "packs no heads", "runs on cpu:flash2"}},
           {{"--splits", "2", "--diagonal-slices", "2", "--kernel", "cpu:flash2"},
            {"cpu:flash2", "without splits", "diagonal-slices 2"}},
       });
+  check_refused({{"simulate", "--splits", "4", "--kernel", "gpu:flash3", "--dtype", "bf16"},
+                 {"gpu:flash3", "no split keys", "runs on cpu:flash2"}});
 }
 
 TEST_CASE("a flag with a word, and a kernel that has none to stand beside, are refused with what is meant") {

@@ -90,11 +90,10 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
       add_command(app, context, "compare",
                   "two kernels side by side on a machine model, and why they move different bytes",
                   [arguments, &context] { return compare(*arguments, context); });
-  const char* type =
-      "KERNEL[,tile=MxN][,order=ORDER][,scan=SCAN][,backward=ORDER][,fp8-sums=WAY][,diagonal-slices=N][,"
-      "splits=N]"
-      "[,pack-gqa=on]";
-  add_value(command, "A", arguments->one, type, "a kernel, and choices in place of its own");
+  const char* type = "KERNEL[,CHOICE=VALUE]...";
+  add_value(command, "A", arguments->one, type,
+            "a kernel, and choices in place of its own: tile, order, scan, backward, fp8-sums, "
+            "diagonal-slices, splits, pack-gqa");
   add_value(command, "B", arguments->other, type, "another, or the same with other choices");
   arguments->problem.add_to(command);
   add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",

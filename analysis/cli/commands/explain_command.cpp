@@ -131,8 +131,7 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--writes", arguments->writes, "BYTES", "that each must write");
   add_value(command, "--program", arguments->program, "FILE",
             "a tile program as a text, held against the kernels beside the known ones");
-  add_value(command, "--format", arguments->format, "text|markdown",
-            "text, or Markdown for a pull request");
+  add_value(command, "--format", arguments->format, "text|markdown", "text, or Markdown for a pull request");
   add_value(command, "--gpus", arguments->gpus, "N", "with --link-bytes: so many GPUs share the problem");
   add_value(command, "--link-bytes", arguments->link_bytes, "BYTES",
             "instead of a record: user data that the GPU which sends most sends in one pass; says which "

@@ -131,6 +131,19 @@ struct ListArguments {
   bool wants_template = false;
 };
 
+/// JSON with what fits a line of 110 columns on one.
+std::string folded(const Json& json, std::size_t indent = 0) {
+  std::string line = json.dump();
+  if (!json.is_structured() || indent + line.size() <= 110) return line;
+  std::vector<std::string> items;
+  for (const auto& [name, item] : json.items()) {
+    const std::string key = json.is_object() ? Json(name).dump() + ": " : "";
+    items.push_back(std::string(indent + 2, ' ') + key + folded(item, indent + 2));
+  }
+  const char* brackets = json.is_object() ? "{}" : "[]";
+  return fmt::format("{}\n{}\n{:{}}{}", brackets[0], fmt::join(items, ",\n"), "", indent, brackets[1]);
+}
+
 int list(const ListArguments& arguments, const CommandContext& context) {
   const bool machines = arguments.what == "machines";
   if (arguments.wants_template) {
@@ -139,7 +152,7 @@ int list(const ListArguments& arguments, const CommandContext& context) {
     return kFine;
   }
   if (!arguments.name.empty() && arguments.what == "schemas") {
-    context.print(find_schema(arguments.name).schema().dump(2) + "\n");
+    context.print(folded(find_schema(arguments.name).schema()) + "\n");
     return kFine;
   }
   if (!arguments.name.empty() && !machines)

@@ -107,12 +107,13 @@ void fill_in_defaults(Json& machine) {
   erase_empty(machine);
   if (!machine.contains("title") && machine.contains("name")) machine["title"] = machine["name"];
   if (!machine.contains("chip")) machine["chip"] = "not named";
-  const std::optional<double> shared = fact_in(machine, "shared_bytes_per_sm"),
-                              l2 = fact_in(machine, "l2_bytes");
-  if (!shared || !l2) return;
+  // Where one of the two is missing or no number, the reader refuses it before it comes to what follows from
+  // it.
+  const double shared = fact_in(machine, "shared_bytes_per_sm").value_or(0),
+               l2 = fact_in(machine, "l2_bytes").value_or(0);
   for (const auto& [field, value, source] : kDefaults) {
     if (machine.contains(field)) continue;
-    machine[std::string(field)] = {{"value", static_cast<std::int64_t>(value(*shared, *l2))},
+    machine[std::string(field)] = {{"value", static_cast<std::int64_t>(value(shared, l2))},
                                    {"kind", kDefaultKind},
                                    {"source", std::string("TileScope's default: ") + source}};
   }

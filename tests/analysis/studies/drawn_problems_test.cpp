@@ -16,6 +16,7 @@ RunEntry timed(const AttentionProblem& problem, const char* kernel, double media
   RunEntry run;
   run.problem = problem;
   run.kernel = kernel;
+  if (run.kernel.starts_with("gpu:")) run.algorithm = Algorithm::flash2;  // peers have none
   run.passes = {pass};
   return run;
 }

@@ -10,7 +10,8 @@ extern "C" __global__ void cooperative_sum(const float* x, float* of_block, floa
   cg::thread_block_tile<32> tile = cg::tiled_partition<32>(block);
   __shared__ float of_tile[32];
   float sum = 0;
-  for (int at = static_cast<int>(grid.thread_rank()); at < n; at += static_cast<int>(grid.size())) sum += x[at];
+  for (int at = static_cast<int>(grid.thread_rank()); at < n; at += static_cast<int>(grid.size()))
+    sum += x[at];
   sum = cg::reduce(tile, sum, cg::plus<float>());
   if (tile.thread_rank() == 0) of_tile[tile.meta_group_rank()] = sum;
   block.sync();

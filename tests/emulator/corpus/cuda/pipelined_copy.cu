@@ -9,11 +9,13 @@ extern "C" __global__ void pipelined_copy(const float4* x, float4* out, int tile
   for (int tile = 0; tile < tiles + 1; ++tile) {
     if (tile < tiles) {
       pipeline.producer_acquire();
-      cuda::memcpy_async(&stage[tile % 2][threadIdx.x], from + tile * 128 + threadIdx.x, cuda::aligned_size_t<16>(16), pipeline);
+      cuda::memcpy_async(&stage[tile % 2][threadIdx.x], from + tile * 128 + threadIdx.x,
+                         cuda::aligned_size_t<16>(16), pipeline);
       pipeline.producer_commit();
     }
     if (tile > 0) {
-      tile < tiles ? cuda::pipeline_consumer_wait_prior<1>(pipeline) : cuda::pipeline_consumer_wait_prior<0>(pipeline);
+      tile < tiles ? cuda::pipeline_consumer_wait_prior<1>(pipeline)
+                   : cuda::pipeline_consumer_wait_prior<0>(pipeline);
       __syncthreads();
       float4 value = stage[(tile - 1) % 2][127 - threadIdx.x];
       value.x += 1;
