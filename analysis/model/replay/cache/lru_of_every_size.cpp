@@ -56,6 +56,7 @@ void LruOfEverySize::access(const RunTiles& run) {
 }
 
 void LruOfEverySize::access(AccessKind kind, NumberedTile tile, std::int64_t times) {
+  if (tile.bytes == 0) return;  // of padding alone; the stack takes a size of 0 for a slot left behind
   const std::int64_t distance = stack_.touch(tile.number, tile.bytes);
   const bool first = distance == ReuseStack::kNever;
   const bool begins = first && kind == AccessKind::store_then_reduce;

@@ -161,7 +161,7 @@ TEST_CASE("steps whose lines do not fit their sets are made by every CTA") {
 }
 
 TEST_CASE("an LRU cache of one size moves what the stack says of that size") {
-  for (int seed = 0; seed < 160; ++seed) {
+  for (int seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     ProblemGenerator random(static_cast<unsigned>(seed));
     const std::vector<TileProgram> programs = random_programs(random, seed);
