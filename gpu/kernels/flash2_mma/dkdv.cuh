@@ -43,31 +43,31 @@ struct DkdvSharedMemory {
 };
 
 /// Adds the part of a warp's dQ that lies inside the matrix: `rows` rows and `cols` columns from its corner
-/// on. A lane has two neighbouring columns of each row. Lanes of neighbouring rows exchange one of them, so
-/// that a request adds all eight columns of four rows: whole sectors, each once.
+/// on.
+/// Even and odd columns are added apart, so that each sector crosses twice. Lanes of neighbouring rows could
+/// exchange a column each and add whole sectors; with dropout at head_dim 64 that spilled 256 bytes, of which
+/// 160 are allowed.
 /// @param target this lane's first row, the corner's column
 /// @param is_reduced  tells which of the two rows of blocks are
 template <int kColBlocks, typename IsReduced>
 __device__ __forceinline__ void reduce_edge(const WarpAccumulator<2, kColBlocks>& dq, float* target,
                                             std::int64_t row_stride, int rows, int cols, int lane,
                                             IsReduced is_reduced) {
-  const int odd = lane >> 2 & 1;  // of two neighbouring rows
-  float* const even_row = target - odd * row_stride;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     if (!is_reduced(i)) continue;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = 16 * i + 8 * half;
+      if (16 * i + 8 * half >= rows) continue;
 #pragma unroll
       for (int j = 0; j < 2 * kColBlocks; ++j) {
-        const float left = dq.tile[i][j].x[2 * half], right = dq.tile[i][j].x[2 * half + 1];
-        const float others = __shfl_xor_sync(0xFFFFFFFFu, odd ? left : right, 4);
-        const int col = 8 * j + 2 * (lane & 3) + odd;
-        if (col >= cols) continue;
-        float* const at = even_row + row * row_stride + col;
-        if (row < rows + odd) atomicAdd(at, odd ? others : left);
-        if (row + 1 < rows + odd) atomicAdd(at + row_stride, odd ? right : others);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int col = 8 * j + 2 * (lane & 3) + e;
+          if (col < cols) {
+            atomicAdd(target + (16 * i + 8 * half) * row_stride + col, dq.tile[i][j].x[2 * half + e]);
+          }
+        }
       }
     }
   }
