@@ -11,8 +11,8 @@
 #include "emulator/machine/handlers.hpp"
 
 // Compiles a function for processors with AVX2 and fused multiply-add too, where the compiler can; the right
-// one is chosen at the program's start.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_THREAD__)
+// one is chosen at the program's start. clang 16 can not of templates.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define TILESCOPE_HASWELL_CLONES __attribute__((target_clones("arch=haswell", "default")))
 #else
 #define TILESCOPE_HASWELL_CLONES
