@@ -91,7 +91,8 @@ TEST_CASE("names beside lines do not overlap, and stay beside the plot") {
 }
 
 TEST_CASE("ticks of an axis have no exponents") {
-  for (const auto& [label, value] : logarithmic_ticks(2e-4, 8e6, format_tick)) {
+  for (const auto& [text, value] : logarithmic_ticks(2e-4, 8e6, format_tick)) {
+    const std::string& label = text;  // clang captures no structured bindings
     CAPTURE(label);
     CHECK_FALSE(contains(label, "e-"));
     CHECK_FALSE(contains(label, "e+"));
