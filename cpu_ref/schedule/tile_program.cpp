@@ -123,8 +123,8 @@ std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std
   const std::int64_t filled = box_rows * up(row_bytes, found->panel_bytes) - (end - begin) * row_bytes;
   if (row_bytes % kSectorBytes == 0) return filled;
   const auto odd_below = [&](std::int64_t row) { return (head * extent.rows + row) / 2; };
-  const std::int64_t pieces = up(row_bytes, found->panel_bytes / 2) / (found->panel_bytes / 2);
-  return filled + (odd_below(end) - odd_below(begin)) * pieces * kSectorBytes;
+  const std::int64_t whole_panels = row_bytes / found->panel_bytes;
+  return filled + (end - begin + (odd_below(end) - odd_below(begin)) * whole_panels) * kSectorBytes;
 }
 
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {
