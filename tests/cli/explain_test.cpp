@@ -16,12 +16,12 @@ namespace tilescope::testing {
 namespace {
 
 const std::string kRecord = TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz";
-const std::vector<std::string> kProblem = {"--batch", "2",          "--heads", "16",      "--seqlen",
-                                           "4096",    "--head-dim", "128",     "--dtype", "fp16"};
+const std::vector<std::string> kProblemWords = {"--batch", "2",          "--heads", "16",      "--seqlen",
+                                                "4096",    "--head-dim", "128",     "--dtype", "fp16"};
 
 std::vector<std::string> explain_command(std::vector<std::string> more) {
   std::vector<std::string> command = {"explain", kRecord};
-  command.insert(command.end(), kProblem.begin(), kProblem.end());
+  command.insert(command.end(), kProblemWords.begin(), kProblemWords.end());
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }
