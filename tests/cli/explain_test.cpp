@@ -109,6 +109,7 @@ TEST_CASE("explain writes Markdown, and takes what other kernels must move") {
                                           "--reads", "64MiB", "--writes", "64MiB"});
   CAPTURE(copy.err);
   CHECK(contains(copy.out, "67.11 MB  1.00x"));
+  CHECK(copy.out.starts_with("each must read 67.11 MB and write 67.11 MB, as --reads and --writes say\n"));
 }
 
 TEST_CASE("explain takes our own runs, which name their problem, and tables of Nsight Compute") {

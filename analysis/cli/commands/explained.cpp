@@ -29,6 +29,14 @@ std::string left_open(const ExplainRecord& record, const std::vector<KernelFit>&
   return text.empty() ? "" : "the same bytes have: " + text + "\n";
 }
 
+/// What the kernels are held against, in a line.
+std::string subject(const ExplainRecord& record) {
+  if (!record.must) return describe(record.problem);
+  return fmt::format("each must read {} and write {}, as --reads and --writes say",
+                     format_bytes(static_cast<double>(record.must->read_bytes)),
+                     format_bytes(static_cast<double>(record.must->write_bytes)));
+}
+
 /// "14 of 15 kernels explained; 3 more are no attention"
 std::string tally(const std::vector<KernelFit>& fits) {
   const std::int64_t others = count_of(fits, Agreement::no_attention);
@@ -70,12 +78,12 @@ Output explained(const ExplainRecord& record, TableFormat format) {
   if (const std::string disagrees = doubt(record, fits); !disagrees.empty()) throw BadInput(disagrees);
   const std::vector<LaunchAnswer> all = answers(record, fits);
   if (format == TableFormat::markdown) {
-    return fmt::format("{}: {}\n{}", describe(record.problem), tally(fits), to_markdown(all));
+    return fmt::format("{}: {}\n{}", subject(record), tally(fits), to_markdown(all));
   }
   if (format != TableFormat::text) {
-    return Output(describe(record.problem) + "\n") + bytes_table(all) + tally(fits);
+    return Output(subject(record) + "\n") + bytes_table(all) + tally(fits);
   }
-  std::string text = describe(record.problem) + "\n";
+  std::string text = subject(record) + "\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::int64_t launches = all[i].launches;
     text += fmt::format("\n{}  {} launched as {}\n", short_kernel_name(all[i].kernel),
