@@ -32,7 +32,7 @@ KernelRecord emulated_record(const CommandContext& context, const gpu::emulator:
 
 /// The launch's bytes, then its lines with bytes, sectors a request and findings beside the source, where the
 /// source can be read.
-std::string emulation_text(const KernelMeasurement& kernel);
+Output emulation_text(const KernelMeasurement& kernel);
 
 /// One JSON object for programs that write kernels.
 std::string verdict_json(const KernelMeasurement& kernel);

@@ -18,19 +18,6 @@ namespace tilescope::cli {
 
 namespace emulator = gpu::emulator;
 
-const char* const kLaunchFileHelp =
-    R"(LAUNCH.json holds the launch and the kernel's arguments in order:
-  {"kernel": "add", "grid": [8], "block": [128], "shared": 0,
-   "arguments": [
-    {"name": "x", "dtype": "float32", "shape": [1000], "fill": "random"},
-    {"name": "y", "file": "y.npy", "expect": "sum.npy", "tolerance": 1e-5},
-    {"name": "n", "dtype": "int32", "value": 1000}]}
-kernel may be left out where there is one, or be part of a name; grid, block and cluster are one to
-three numbers; registers says how many a thread has. An array is a file, or dtype and shape with fill: a number,
-none (NaN, as memory that nobody wrote), zeros, arange or random. expect is a file or a number
-that the array must hold afterwards. {"bytes": 16} with "hex" is a struct.
-)";
-
 namespace {
 
 constexpr std::size_t kGuardBytes = 64 << 10, kAlign = 256;

@@ -13,9 +13,6 @@
 
 namespace tilescope::cli {
 
-/// What --help says of the file.
-extern const char* const kLaunchFileHelp;
-
 /// Memory with nothing allocated round it, so that an access beyond it reaches no other argument.
 class GuardedBuffer {
  public:
