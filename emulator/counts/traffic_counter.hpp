@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <unordered_set>
@@ -33,8 +34,10 @@ class TrafficCounter : public Observer {
   /// Of one instruction. Sectors are of 32 bytes.
   struct SiteCounts {
     std::uint64_t requests = 0, asked_bytes = 0, sectors = 0, least_sectors = 0;
-    std::uint64_t read_sectors = 0, l1_hits = 0;          // loads
-    std::uint64_t store_sectors = 0, merged_sectors = 0;  // plain stores; those left if L1 merges all it may
+    std::uint64_t read_sectors = 0, l1_hits = 0;  // loads
+    std::uint64_t l1_again = 0;       // of loads, where one looked in L1 before: the most that may hit
+    std::uint64_t store_sectors = 0;  // asked for by plain stores
+    std::uint64_t merged_sectors = 0, least_sectors_stored = 0;  // left of them as modelled, and if all merge
     std::uint64_t reduced_sectors = 0, atomic_sectors = 0;
     std::uint64_t engine_read_bytes = 0, engine_again_bytes = 0, engine_beyond_bytes = 0;
     std::uint64_t engine_write_bytes = 0, engine_reduced_bytes = 0;
@@ -50,11 +53,14 @@ class TrafficCounter : public Observer {
     std::vector<SiteCounts> sites;
     L1Model l1;
     std::unordered_set<std::uint64_t> partly_stored;  // sectors that a store covered in part
+    /// Of each warp, those of its last store that L1 may still merge with its next.
+    std::map<std::uint32_t, std::vector<std::uint64_t>> unmerged;
   };
   static CtaCounts& of(const Cta& cta);
+  struct Sectors;
 
   void load(CtaCounts& cta, const MemorySite& site, SiteCounts& counts, std::uint64_t sector);
-  void store(CtaCounts& cta, SiteCounts& counts, std::uint64_t sector, bool whole);
+  void store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors);
   void add_metrics(KernelCounts& counts, const Report& report) const;
   void add_notes(KernelCounts& counts) const;
 

@@ -102,12 +102,14 @@ void keep_counts(const char* file, const Launch& launch, const KernelCounts& cou
       fmt::format("{}\t{}x{}x{}\t", launch.kernel->name, launch.grid.x, launch.grid.y, launch.grid.z);
   for (const LineCounts& line : counts.lines) {
     out << of
-        << fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\n", line.place.text(), line.asked_bytes, line.read_bytes,
-                       line.write_bytes, line.beyond_tensor_bytes, line.requests, line.sectors);
+        << fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\t-\t{}\n", line.place.text(), line.asked_bytes,
+                       line.read_bytes, line.write_bytes, line.beyond_tensor_bytes, line.requests,
+                       line.sectors, line.least_write_bytes);
   }
   out << of
-      << fmt::format("all\t-\t{:.0f}\t{:.0f}\t-\t-\t-\n", counts.metrics.at("sm_l2_read_bytes"),
-                     counts.metrics.at("sm_l2_write_bytes"));
+      << fmt::format("all\t-\t{:.0f}\t{:.0f}\t-\t-\t-\t{}\t{}\n", counts.metrics.at("sm_l2_read_bytes"),
+                     counts.metrics.at("sm_l2_write_bytes"), counts.least_read_bytes,
+                     counts.least_write_bytes);
 }
 
 /// With its counts where TILESCOPE_EMULATED_COUNTS names a file for them.

@@ -61,6 +61,7 @@ EmulatedKernel part_of(const emulator::KernelResult& result) {
   kernel.completed = result.completed;
   kernel.must_read_bytes = number(counts.must_read_bytes);
   kernel.must_write_bytes = number(counts.must_write_bytes);
+  kernel.least_read_bytes = number(counts.least_read_bytes);
   kernel.least_write_bytes = number(counts.least_write_bytes);
   kernel.constant_bytes = number(counts.constant_bytes);
   kernel.seconds = result.seconds;

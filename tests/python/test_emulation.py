@@ -39,30 +39,13 @@ def case_of(name):
     return cases.TRITON[stem](int(target)) if target else cases.CUDA[name]()
 
 
-def wrong_results(case):
-    """Names of results that are not as expected, and by how much."""
-    wrong = {}
-    for name, expected in case.expected.items():
-        got = case.arguments[name]
-        if case.dtypes.get(name) == "bf16":
-            got = cases.from_bf16(got)
-        if case.error == 0:
-            if not np.array_equal(got.astype(expected.dtype), expected) and not np.array_equal(got, expected):
-                wrong[name] = "other numbers"
-            continue
-        distance = np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max()
-        if not distance <= case.error:
-            wrong[name] = float(distance)
-    return wrong
-
-
 @pytest.mark.parametrize("name", [*cases.CUDA, *TRITON])
 def test_kernels_are_right_and_without_false_alarms(name):
     case = case_of(name)
     result = launch(name, case)
     assert result.completed
     assert result.errors == []
-    assert wrong_results(case) == {}
+    assert cases.wrong_results(case) == {}
 
 
 # Bytes that a formula gives: read and written. A length that 16 does not divide has Triton guard each element alone, so

@@ -83,6 +83,7 @@ EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional
                         .right = right,
                         .must_read_bytes = static_cast<std::int64_t>(counts.must_read_bytes),
                         .must_write_bytes = static_cast<std::int64_t>(counts.must_write_bytes),
+                        .least_read_bytes = static_cast<std::int64_t>(counts.least_read_bytes),
                         .least_write_bytes = static_cast<std::int64_t>(counts.least_write_bytes),
                         .constant_bytes = static_cast<std::int64_t>(counts.constant_bytes),
                         .seconds = result.seconds,
