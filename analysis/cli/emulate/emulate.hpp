@@ -23,13 +23,6 @@ struct ReferenceCheck {
 };
 ReferenceCheck check_reference(const LaunchFile& launch);
 
-/// The record of one launch, schema "tilescope.kernels/1".
-/// @param kernel_file  beside which sources are looked for that are not where the PTX says
-KernelRecord emulated_record(const CommandContext& context, const gpu::emulator::KernelCall& call,
-                             const gpu::emulator::ptx::Module& module,
-                             const gpu::emulator::KernelResult& result, std::optional<bool> right,
-                             const std::string& kernel_file);
-
 /// The launch's bytes, then its lines with bytes, sectors a request and findings beside the source, where the
 /// source can be read.
 std::string emulation_text(const KernelMeasurement& kernel);

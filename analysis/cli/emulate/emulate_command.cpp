@@ -9,6 +9,7 @@
 #include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
+#include "analysis/emulation/emulated_record.hpp"
 #include "common/log.hpp"
 
 namespace tilescope::cli {
@@ -35,8 +36,8 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   options.most_seconds = static_cast<double>(arguments.most_seconds);
   const emulator::KernelResult result = call_kernel(module, launch.call);
   const ReferenceCheck reference = result.completed ? check_reference(launch) : ReferenceCheck{};
-  const KernelRecord record =
-      emulated_record(context, launch.call, module, result, reference.right, arguments.kernel);
+  KernelRecord record = emulated_record(context.argv, launch.call, module, result, arguments.kernel);
+  record.kernels[0].emulated->right = reference.right;
   log_text(LogLevel::info, [&] {
     return fmt::format("emulated in {:.3f} s, {:.1f} M warp instructions a second", result.seconds,
                        static_cast<double>(result.report.steps) / result.seconds / 1e6);

@@ -68,14 +68,24 @@ TEST_CASE("emulator: accesses that are not coalesced are named with their excess
 TEST_CASE("emulator: what L1 may merge of partly written sectors has both bounds") {
   const auto kernel = std::make_unique<CalledKernel>();
   kernel->n = 512;
-  // Each thread stores to its eighth, then to the number behind it.
-  const KernelResult result = (*kernel)(kernel_ptx(copy_body(8).substr(0, copy_body(8).find("DONE:\n")) +
-                                                   "st.global.f32 [%rd5+4], %f1;\nDONE:\n"));
-  CHECK(result.counts.metrics.at("sm_l2_write_bytes") == 2 * 512 * 32);
-  CHECK(result.counts.least_write_bytes == 512 * 32);
-  CHECK(result.counts.must_write_bytes == 512 * 32);
-  REQUIRE(result.counts.notes.size() == 1);
-  CHECK(result.counts.notes[0].find("16384 to 32768 B are written, by timing") != std::string::npos);
+  // Each thread stores to its eighth, then to the numbers behind it.
+  const auto stored = [&](int times) {
+    std::string body = copy_body(8).substr(0, copy_body(8).find("DONE:\n"));
+    for (int i = 1; i < times; ++i) body += "st.global.f32 [%rd5+" + std::to_string(4 * i) + "], %f1;\n";
+    return (*kernel)(kernel_ptx(body + "DONE:\n")).counts;
+  };
+  for (const auto& [times, left] : {std::pair(2, 1), {3, 2}, {4, 2}}) {
+    CAPTURE(times);
+    const KernelCounts counts = stored(times);
+    CHECK(counts.metrics.at("sm_l2_write_bytes") == left * 512 * 32);
+    CHECK(counts.metrics.at("merged_store_bytes") == (times - left) * 512 * 32);
+    CHECK(counts.metrics.at("global_store_bytes") == times * 512 * 32);
+    CHECK(counts.least_write_bytes == 512 * 32);
+    CHECK(counts.must_write_bytes == 512 * 32);
+    REQUIRE(counts.notes.size() == 1);
+    const std::string bounds = "; 16384 to " + std::to_string(times * 16384) + " B are written, by timing";
+    CHECK(counts.notes[0].find(bounds) != std::string::npos);
+  }
 }
 
 TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelled") {
@@ -91,6 +101,8 @@ TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelle
   CHECK(hits.counts.metrics.at("sm_l2_read_bytes") == 4096);
   REQUIRE(hits.counts.notes.size() == 1);
   CHECK(hits.counts.notes[0].find("modelled: loads of 4096 B hit in L1") == 0);
+  CHECK(hits.counts.notes[0].find("; 4096 to 8192 B are read, by timing") != std::string::npos);
+  CHECK(hits.counts.least_read_bytes == 4096);
   for (const char* past : {".cg", ".volatile"}) {
     const std::string body = past == std::string(".volatile") ? "" : past;
     if (body.empty()) continue;
