@@ -87,7 +87,8 @@ void require_memory(const ptx::Kernel& kernel, const KernelCall& call) {
 }
 
 void add(Memory& memory, const Argument& argument) {
-  if (argument.is_buffer) memory.add(argument.buffer.data(), argument.buffer.size(), argument.name);
+  if (argument.is_buffer)
+    memory.add(argument.buffer.data(), argument.buffer.size(), argument.name, argument.uninitialised);
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ struct Argument {
   std::span<std::byte> buffer{};  // results are written in place
   bool is_buffer = false;
   std::vector<std::byte> value{};  // of what is no buffer
+  bool uninitialised =
+      false;  // of a buffer: reads before writes there are findings, where races are looked for
 };
 
 template <class T>

@@ -98,12 +98,16 @@ std::uint64_t TrafficCounter::SiteCounts::write_bytes() const {
          engine_reduced_bytes;
 }
 
-TrafficCounter::TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers)
+TrafficCounter::TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers,
+                               bool races)
     : launch_(launch),
       sites_(*launch.kernel),
       residency_(residency_of(launch, registers)),
       touched_(memory),
-      total_(sites_.size()) {}
+      races_(races),
+      total_(sites_.size()) {
+  if (races && GlobalAccesses::fits(launch, memory)) accesses_.emplace(launch, memory);
+}
 
 TrafficCounter::CtaCounts& TrafficCounter::of(const Cta& cta) {
   return **std::any_cast<std::shared_ptr<CtaCounts>>(&cta.observed);
@@ -152,6 +156,7 @@ void TrafficCounter::global(const LaneRequest& request) {
   const MemorySite& site = sites_[index];
   SiteCounts& counts = cta.sites[index];
   const Sectors sectors(request);
+  if (accesses_) accesses_->note(request);
   ++counts.requests;
   counts.asked_bytes += static_cast<std::uint64_t>(__builtin_popcount(request.lanes)) * request.bytes;
   counts.sectors += sectors.count;
@@ -185,6 +190,7 @@ void TrafficCounter::engine(const EngineRun& run) {
   const std::uint64_t begin = run.address + run.begin, bytes = run.end - run.begin;
   const std::uint64_t existing = spanned(begin, bytes) * kSectorBytes;
   counts.asked_bytes += bytes;
+  if (accesses_ && bytes > 0) accesses_->note(run);
   for (std::uint64_t i = 0; i < existing / kSectorBytes; ++i) {
     const std::uint64_t sector = begin / kSectorBytes + i;
     if (run.purpose == Purpose::load) touched_.read(sector, cta.number);
@@ -309,6 +315,8 @@ void TrafficCounter::add_notes(KernelCounts& counts) const {
         residency_.registers_known ? " and registers" : "; registers are not known", counts.least_read_bytes,
         read + hits));
   }
+  if (races_ && !accesses_)
+    counts.notes.push_back("races between CTAs were not looked for: the buffers are too large");
   const double merged = counts.metrics.at("merged_store_bytes");
   const auto least = static_cast<double>(counts.least_write_bytes);
   if (const double written = counts.metrics.at("sm_l2_write_bytes"); least < written + merged) {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "emulator/counts/global_accesses.hpp"
 #include "emulator/counts/kernel_counts.hpp"
 #include "emulator/counts/l1_model.hpp"
 #include "emulator/counts/memory_sites.hpp"
@@ -19,7 +20,8 @@ namespace tilescope::gpu::emulator {
 
 class TrafficCounter : public Observer {
  public:
-  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers);
+  /// @param races  whether to look for races between CTAs, and for reads of what nobody wrote
+  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers, bool races);
 
   void begin(Cta& cta) override;
   void end(Cta& cta) override;
@@ -29,6 +31,8 @@ class TrafficCounter : public Observer {
 
   /// Of the CTAs that have ended.
   KernelCounts counts(const ptx::Module& module, const Report& report) const;
+  /// Where races were looked for.
+  const GlobalAccesses* accesses() const { return accesses_ ? &*accesses_ : nullptr; }
 
  private:
   /// Of one instruction. Sectors are of 32 bytes.
@@ -68,6 +72,8 @@ class TrafficCounter : public Observer {
   MemorySites sites_;
   Residency residency_;
   TouchedSectors touched_;
+  bool races_;
+  std::optional<GlobalAccesses> accesses_;
   std::mutex mutex_;
   std::vector<SiteCounts> total_;
 };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <memory>
 #include <numeric>
 
@@ -16,6 +15,7 @@ namespace tilescope::gpu::emulator::kernel_call_test {
 
 using testing::CalledKernel;
 using testing::copy_body;
+using testing::findings;
 using testing::kernel_ptx;
 
 const LineCounts& line(const KernelResult& result, int number) {
@@ -24,13 +24,6 @@ const LineCounts& line(const KernelResult& result, int number) {
                                   [&](const LineCounts& one) { return one.place.line == number; });
   REQUIRE(found != lines.end());
   return *found;
-}
-
-std::vector<Finding> findings(const KernelResult& result, FindingKind kind) {
-  std::vector<Finding> found;
-  std::copy_if(result.findings.begin(), result.findings.end(), std::back_inserter(found),
-               [kind](const Finding& finding) { return finding.kind == kind; });
-  return found;
 }
 
 TEST_CASE("emulator: a coalesced copy has its bytes by line, and nothing is found") {
