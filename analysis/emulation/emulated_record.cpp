@@ -93,36 +93,45 @@ EmulatedKernel emulated_part(const emulator::KernelResult& result, Sources sourc
   return kernel;
 }
 
-}  // namespace
-
-KernelRecord emulated_record(const std::vector<std::string>& argv, const emulator::KernelCall& call,
-                             const emulator::ptx::Module& module, const emulator::KernelResult& result,
-                             const std::string& kernel_file) {
-  const emulator::ptx::Kernel& kernel = emulator::choose_kernel(module, call.kernel);
+KernelMeasurement measurement_of(const emulator::ToldLaunch& told, const std::string& kernel_file) {
+  const auto& [facts, result] = told;
   KernelMeasurement measurement;
   measurement.name = demangle(result.kernel);
-  measurement.launch.grid = extents(call.grid);
-  measurement.launch.block = extents(call.block);
-  if (call.cluster.count() > 1) measurement.launch.cluster = extents(call.cluster);
-  measurement.launch.registers = call.registers;
-  measurement.launch.shared_bytes =
-      kernel.static_shared_end - emulator::ptx::kSharedBegin + std::int64_t{call.shared_bytes};
-  measurement.launch.local_bytes = kernel.local_bytes;
+  measurement.launch.grid = extents(facts.grid);
+  measurement.launch.block = extents(facts.block);
+  if (facts.cluster.count() > 1) measurement.launch.cluster = extents(facts.cluster);
+  measurement.launch.registers = facts.registers;
+  measurement.launch.shared_bytes = facts.shared_bytes;
+  measurement.launch.local_bytes = facts.local_bytes;
   measurement.measured = result.counts.metrics;
   measurement.emulated = emulated_part(result, Sources(kernel_file));
+  return measurement;
+}
+
+}  // namespace
+
+KernelRecord emulated_record(const std::vector<std::string>& argv,
+                             const std::vector<emulator::ToldLaunch>& launches,
+                             const std::string& kernel_file) {
   KernelRecord record;
   record.argv = argv;
   record.when = utc_now();
   record.metrics = "traffic";
-  record.complete = result.completed;
+  record.complete = true;
   record.collections = {{.device = "an emulated device",
-                         .chip = module.target,
+                         .chip = launches.at(0).facts.target,
                          .driver = "none",
                          .replay = "emulated",
                          .passes = 1,
                          .l2 = "none"}};
-  record.messages = result.counts.notes;
-  record.kernels = {std::move(measurement)};
+  for (const emulator::ToldLaunch& told : launches) {
+    record.complete &= told.result.completed;
+    for (const std::string& note : told.result.counts.notes) {
+      if (std::find(record.messages.begin(), record.messages.end(), note) == record.messages.end())
+        record.messages.push_back(note);
+    }
+    record.kernels.push_back(measurement_of(told, kernel_file));
+  }
   return record;
 }
 

@@ -16,7 +16,8 @@ namespace emulator = gpu::emulator;
 
 emulator::Extent extent(const std::array<unsigned, 3>& of) { return {of[0], of[1], of[2]}; }
 
-std::vector<emulator::Argument> arguments_of(const std::vector<GivenArgument>& given) {
+std::vector<emulator::Argument> arguments_of(const std::vector<GivenArgument>& given,
+                                             const std::vector<std::uintptr_t>& uninitialised) {
   std::vector<emulator::Argument> arguments;
   for (const auto& [name, address, bytes, value] : given) {
     emulator::Argument& argument = arguments.emplace_back();
@@ -24,6 +25,8 @@ std::vector<emulator::Argument> arguments_of(const std::vector<GivenArgument>& g
     argument.is_buffer = address != 0;
     if (argument.is_buffer) {
       argument.buffer = {reinterpret_cast<std::byte*>(address), bytes};
+      argument.uninitialised =
+          std::find(uninitialised.begin(), uninitialised.end(), address) != uninitialised.end();
     } else {
       const auto* const data = reinterpret_cast<const std::byte*>(value.data());
       argument.value.assign(data, data + value.size());
@@ -51,16 +54,16 @@ EmulationResult emulate(const EmulationRequest& request) {
   call.block = extent(request.block);
   call.cluster = extent(request.cluster);
   call.shared_bytes = request.shared_bytes;
-  call.arguments = arguments_of(request.arguments);
-  call.reachable = arguments_of(request.reachable);
+  call.arguments = arguments_of(request.arguments, request.uninitialised);
+  call.reachable = arguments_of(request.reachable, request.uninitialised);
   call.registers = request.registers;
   call.options.races = request.races;
   call.options.seed = request.seed;
   call.options.most_seconds = request.most_seconds;
   call.options.threads = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1u));
-  const emulator::KernelResult result = emulator::call_kernel(module, call);
-  return {to_json_text(emulated_record(request.argv, call, module, result, "")), result.report.steps,
-          result.report.printed};
+  const emulator::ToldLaunch told = emulator::call_and_tell(module, call);
+  return {to_json_text(emulated_record(request.argv, {told}, "")), told.result.report.steps,
+          told.result.report.printed};
 }
 
 std::string tensor_map(std::uintptr_t address, int type, const std::vector<std::uint64_t>& extents,

@@ -75,18 +75,16 @@ def predict(name: str, case_name: str, sizes: dict[str, int], folder: Path) -> d
 def predict_rung(program: str, kernel: str, words: list[str]) -> dict[str, Any]:
     """Its launches in their order."""
     with tempfile.TemporaryDirectory() as folder:
-        counts = Path(folder, "counts.tsv")
-        subprocess.run(
-            [program, *words, "--out", folder], check=True, env={"TILESCOPE_EMULATED_COUNTS": str(counts)}
-        )  # fmt: skip
-        rows = [line.split("\t") for line in counts.read_text().splitlines()]
+        record = Path(folder, "record.json")
+        run = [program, *words, "--out", folder]
+        subprocess.run([program, "emulate", "--quiet", "--json", str(record), "--", *run], check=True)
+        told = json.loads(record.read_text())["kernels"]
+    bounds = ("least_read_bytes", "least_write_bytes")
     launches = [
-        {
-            "name": row[0], "grid": [int(each) for each in row[1].split("x")], "least_read_bytes": int(row[9]),
-            "least_write_bytes": int(row[10]), "measured": {"sm_l2_read_bytes": int(row[4]), "sm_l2_write_bytes": int(row[5])},
-        }
-        for row in rows if row[2] == "all"
-    ]  # fmt: skip
+        {"name": kernel["name"], "grid": kernel["launch"]["grid"], "measured": kernel["measured"]}
+        | {bound: kernel["emulated"][bound] for bound in bounds}
+        for kernel in told
+    ]
     print(f"{kernel}: {' '.join(words)}, {len(launches)} launches", flush=True)
     return {"kernel": kernel, "words": words, "launches": launches}
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/emulate/launch_file.hpp"
@@ -15,6 +16,11 @@ namespace tilescope::cli {
 /// The PTX of a file: as it stands, or of a .cu compiled by nvcc with lines of the source.
 /// @throws BadInput for a file that is neither or does not compile; MachineLacks where there is no nvcc
 std::string ptx_of(const std::string& path, const std::string& arch);
+
+/// Runs a program that is linked against the emulated CUDA runtime. @returns its exit code where that is not
+/// 0
+int emulate_program(const std::vector<std::string>& words, bool races, std::int64_t seed,
+                    const CommandContext& context);
 
 /// How the arrays of a launch compare with what was expected of them.
 struct ReferenceCheck {

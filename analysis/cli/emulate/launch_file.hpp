@@ -38,6 +38,7 @@ struct ArrayArgument {
   GuardedBuffer buffer;
   std::optional<std::vector<double>> expected;  // of the kernel's results
   double tolerance = 0;
+  bool uninitialised = false;  // filled with none
 };
 
 struct LaunchFile {
