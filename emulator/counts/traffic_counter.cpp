@@ -6,30 +6,20 @@
 #include <algorithm>
 #include <memory>
 #include <tuple>
+#include <utility>
+
+#include "emulator/counts/crossing.hpp"
 
 namespace tilescope::gpu::emulator {
 namespace {
 
 constexpr std::uint64_t kBankBytes = 128;
+// What is kept of fetches: 256 MB at most.
+constexpr std::uint64_t kMostKeptFetches = 1u << 25, kSectorMask = (1ull << 48) - 1, kMostSites = 1u << 16;
 
 std::uint64_t number_of(const Cta& cta) {
   const Extent& grid = cta.run.launch.grid;
   return cta.index.x + std::uint64_t{grid.x} * (cta.index.y + std::uint64_t{grid.y} * cta.index.z);
-}
-
-/// Of a row that the copy engine loads. It crosses whole, as zeros what lies beyond the tensor, and by
-/// pieces: one that begins in the middle of a sector brings a sector more if any of it is in the tensor.
-/// Counted on an H200.
-std::uint64_t crossing_bytes(const EngineRun& run) {
-  constexpr std::uint32_t kPiece = 64;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t at = 0; at < run.bytes; at += kPiece) {
-    const std::uint32_t end = std::min(at + kPiece, run.bytes);
-    bytes += (end - at + kSectorBytes - 1) / kSectorBytes * kSectorBytes;
-    const bool exists = std::max(at, run.begin) < std::min(end, run.end);
-    if (exists && (run.address + at) % kSectorBytes != 0) bytes += kSectorBytes;
-  }
-  return bytes;
 }
 
 bool is_toolkit_header(const std::string& path) {
@@ -119,16 +109,21 @@ void TrafficCounter::begin(Cta& cta) {
 }
 
 void TrafficCounter::end(Cta& cta) {
-  const CtaCounts& counts = of(cta);
+  CtaCounts& counts = of(cta);
   const std::lock_guard lock(mutex_);
+  fetches_.add(cta.sm, counts.number, std::move(counts.fetches));
   for (std::size_t i = 0; i < total_.size(); ++i) total_[i].add(counts.sites[i]);
 }
 
-void TrafficCounter::load(CtaCounts& cta, const MemorySite& site, SiteCounts& counts, std::uint64_t sector) {
-  if (site.route != Route::constant) touched_.read(sector, cta.number);
-  const bool hit = site.route == Route::l1 && cta.l1.load(sector);
+void TrafficCounter::load(CtaCounts& cta, std::size_t site, std::uint64_t sector) {
+  SiteCounts& counts = cta.sites[site];
+  const bool by_l1 = sites_[site].route == Route::l1;
+  if (sites_[site].route != Route::constant) touched_.read(sector, cta.number);
+  const bool hit = by_l1 && cta.l1.load(sector);
   ++(hit ? counts.l1_hits : counts.read_sectors);
-  counts.l1_again += site.route == Route::l1 && touched_.looks_again(sector);
+  counts.l1_again += by_l1 && touched_.looks_again(sector);
+  if (by_l1 && !hit && ++kept_fetches_ <= kMostKeptFetches)
+    cta.fetches.push_back({sector & kSectorMask, static_cast<std::uint16_t>(site)});
 }
 
 /// Of stores that cover a sector in part, L1 sends two that follow one another in a warp as one. How many do
@@ -162,10 +157,12 @@ void TrafficCounter::global(const LaneRequest& request) {
   counts.sectors += sectors.count;
   counts.least_sectors += (sectors.different_bytes + kSectorBytes - 1) / kSectorBytes;
   if (request.purpose == Purpose::store) return store(cta, counts, request.warp.index, sectors);
+  if (request.warp.instruction->opcode.starts_with("cp.async.cg"))
+    counts.read_sectors += sectors_of_copy(request) - sectors.count;
   for (unsigned i = 0; i < sectors.count; ++i) {
     const std::uint64_t sector = sectors.all[i].number;
     if (request.purpose == Purpose::load) {
-      load(cta, site, counts, sector);
+      load(cta, index, sector);
     } else {
       touched_.update(sector, cta.number);
       ++(site.reduces ? counts.reduced_sectors : counts.atomic_sectors);
@@ -184,11 +181,8 @@ void TrafficCounter::shared(const LaneRequest& request, unsigned wavefronts) {
 void TrafficCounter::engine(const EngineRun& run) {
   CtaCounts& cta = of(run.cta);
   SiteCounts& counts = cta.sites[sites_.index_of(run.instruction)];
-  const auto spanned = [](std::uint64_t from, std::uint64_t bytes) {
-    return bytes == 0 ? 0 : (from + bytes - 1) / kSectorBytes - from / kSectorBytes + 1;
-  };
   const std::uint64_t begin = run.address + run.begin, bytes = run.end - run.begin;
-  const std::uint64_t existing = spanned(begin, bytes) * kSectorBytes;
+  const std::uint64_t existing = sectors_spanned(begin, bytes) * kSectorBytes;
   counts.asked_bytes += bytes;
   if (accesses_ && bytes > 0) accesses_->note(run);
   for (std::uint64_t i = 0; i < existing / kSectorBytes; ++i) {
@@ -201,7 +195,8 @@ void TrafficCounter::engine(const EngineRun& run) {
     (run.purpose == Purpose::store ? counts.engine_write_bytes : counts.engine_reduced_bytes) += existing;
     return;
   }
-  const std::uint64_t crossing = std::max(crossing_bytes(run), existing);
+  const bool within = run.begin == 0 && run.end == run.bytes;
+  const std::uint64_t crossing = sectors_of_row(run.address, run.bytes, within) * kSectorBytes;
   counts.engine_read_bytes += crossing;
   counts.engine_beyond_bytes += crossing - existing;
   if (run.again) counts.engine_again_bytes += crossing;
@@ -221,7 +216,17 @@ SourceLine source_of(const ptx::Module& module, const ptx::Instruction& instruct
   return {path(place), place.line, instruction.line};
 }
 
-KernelCounts TrafficCounter::counts(const ptx::Module& module, const Report& report) const {
+void TrafficCounter::find_hits_of_neighbours() {
+  if (kept_fetches_ > kMostKeptFetches || sites_.size() > kMostSites) return;
+  const std::vector<std::uint64_t> hits = fetches_.hits(residency_, sites_.size());
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    total_[i].l1_hits += hits[i];
+    total_[i].read_sectors -= hits[i];
+  }
+}
+
+KernelCounts TrafficCounter::counts(const ptx::Module& module, const Report& report) {
+  find_hits_of_neighbours();
   KernelCounts counts;
   std::map<std::tuple<std::string, int, int>, LineCounts> lines;
   const auto line_of = [&](const ptx::Instruction& instruction) -> LineCounts& {
@@ -308,12 +313,12 @@ void TrafficCounter::add_notes(KernelCounts& counts) const {
   const double hits = counts.metrics.at("l1_load_hit_bytes"), read = counts.metrics.at("sm_l2_read_bytes");
   if (static_cast<double>(counts.least_read_bytes) < read + hits) {
     counts.notes.push_back(fmt::format(
-        "modelled: loads of {:.0f} B hit in L1, of which each CTA has {} KiB ({} at once on an SM, by "
-        "threads, shared memory{}), least recently used, empty when the CTA begins; {} to {:.0f} B are "
-        "read, by timing",
-        hits, residency_.share() / 1024, residency_.ctas,
-        residency_.registers_known ? " and registers" : "; registers are not known", counts.least_read_bytes,
-        read + hits));
+        "modelled: loads of {:.0f} B hit in an L1 of {} KiB, least recently used, that {} CTAs at once of an "
+        "SM (by threads, shared memory{}) share{}; {} to {:.0f} B are read, by timing",
+        hits, residency_.l1_bytes / 1024, residency_.ctas,
+        residency_.registers_known ? " and registers" : "; registers are not known",
+        kept_fetches_ > kMostKeptFetches ? ", each for itself, as they load too much" : "",
+        counts.least_read_bytes, read + hits));
   }
   if (races_ && !accesses_)
     counts.notes.push_back("races between CTAs were not looked for: the buffers are too large");

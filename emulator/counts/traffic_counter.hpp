@@ -2,6 +2,7 @@
 // Counts the bytes of a launch, instruction by instruction, while it runs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -29,8 +30,8 @@ class TrafficCounter : public Observer {
   void shared(const LaneRequest& request, unsigned wavefronts) override;
   void engine(const EngineRun& run) override;
 
-  /// Of the CTAs that have ended.
-  KernelCounts counts(const ptx::Module& module, const Report& report) const;
+  /// Of the CTAs that have ended; called once.
+  KernelCounts counts(const ptx::Module& module, const Report& report);
   /// Where races were looked for.
   const GlobalAccesses* accesses() const { return accesses_ ? &*accesses_ : nullptr; }
 
@@ -56,6 +57,7 @@ class TrafficCounter : public Observer {
     std::uint32_t number;
     std::vector<SiteCounts> sites;
     L1Model l1;
+    FetchesOfSms::OfCta fetches;
     std::unordered_set<std::uint64_t> partly_stored;  // sectors that a store covered in part
     /// Of each warp, those of its last store that L1 may still merge with its next.
     std::map<std::uint32_t, std::vector<std::uint64_t>> unmerged;
@@ -63,8 +65,9 @@ class TrafficCounter : public Observer {
   static CtaCounts& of(const Cta& cta);
   struct Sectors;
 
-  void load(CtaCounts& cta, const MemorySite& site, SiteCounts& counts, std::uint64_t sector);
+  void load(CtaCounts& cta, std::size_t site, std::uint64_t sector);
   void store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors);
+  void find_hits_of_neighbours();
   void add_metrics(KernelCounts& counts, const Report& report) const;
   void add_notes(KernelCounts& counts) const;
 
@@ -76,6 +79,8 @@ class TrafficCounter : public Observer {
   std::optional<GlobalAccesses> accesses_;
   std::mutex mutex_;
   std::vector<SiteCounts> total_;
+  FetchesOfSms fetches_;
+  std::atomic<std::uint64_t> kept_fetches_ = 0;
 };
 
 /// Where the source has an instruction: the innermost place that is no header of the toolkit's.
