@@ -41,6 +41,10 @@ def drawn(seed: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield name, "transpose_by", {"rows_of_block": rows_of_block, **sizes}
     yield "histogram_atomics", "histogram_atomics", {"n": of(500_000, 2_000_000), "blocks": of(100, 400)}
     yield "stencil", "stencil", {"rows": of(500, 1500), "columns": of(500, 1500)}
+    # Again, as rows that begin in the middle of a sector have rules of their own.
+    for again in "bc":
+        yield f"matmul_fp8_{again}", "matmul_fp8", {name: of(300, 900, 16) for name in "mnk"}
+        yield f"matmul_tma_{again}", "matmul_by", by_descriptors | {name: of(300, 900, 8) for name in "mnk"}
 
 
 def rungs(seed: int) -> Iterator[tuple[str, list[str]]]:
