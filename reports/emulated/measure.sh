@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Counts on a device what predict.py foresaw: measure.sh FOLDER TILESCOPE, where FOLDER holds predicted.json and cubins.
-# Leaves kernels.json, rung-*.json and, where compute-sanitizer is, the kernels' times under it there.
+# Leaves kernels.json, rung-*.json, places.json and, where compute-sanitizer is, the kernels' times under it there.
 set -uo pipefail
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
 folder=$(realpath "$1") tilescope=$(realpath "$2")
@@ -12,6 +12,7 @@ count() {
   timeout 60 "$tilescope" profile --quiet --metrics traffic --json "$record" -- "$@" || failed=1
 }
 
+timeout 30 python3 "$here/places.py" >"$folder/places.json" || failed=1
 count "$folder/kernels.json" python3 "$here/measure.py" "$folder"
 rungs=$(cd "$here" && python3 -c "import json, kernels, sys
 for rung in kernels.rungs(json.load(sys.stdin)['seed']): print(*rung[1])" <"$folder/predicted.json")
