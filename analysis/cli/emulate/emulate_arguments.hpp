@@ -5,13 +5,15 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "analysis/cli/command.hpp"
 
 namespace tilescope::cli {
 
 struct EmulateArguments {
-  std::string kernel, launch, arch = "sm_90a";
+  std::vector<std::string> words;  // the kernel's file, or a program and its arguments
+  std::string launch, arch = "sm_90a";
   bool races = false, verdict = false;
   std::int64_t seed = 1, threads = 0, most_seconds = 600;
 };

@@ -30,8 +30,9 @@ void add_emulate_command(CLI::App& app, CommandContext& context) {
       app, context, "emulate",
       "a kernel's PTX on the CPU, without a GPU: bytes by source line, races, accesses out of bounds",
       [arguments, &context] { return run_emulate(*arguments, context); });
-  add_value(command, "kernel", arguments->kernel, "KERNEL",
-            "PTX, or a .cu file, which nvcc compiles where it is");
+  add_value(
+      command, "kernel", arguments->words, "KERNEL",
+      "PTX, or a .cu file, which nvcc compiles where it is; or -- PROGRAM of the emulated CUDA runtime");
   add_value(command, "--launch", arguments->launch, "LAUNCH.json", "grid, block and arguments; see below");
   command.add_flag("--races", arguments->races,
                    "look for races in shared memory and for reads of what nobody wrote; slower");
@@ -50,7 +51,9 @@ void add_emulate_command(CLI::App& app, CommandContext& context) {
       command,
       {{"emulate add.ptx --launch add.json", "bytes by line, and what is found"},
        {"emulate add.cu --launch add.json --races --json add-run.json", "a record for report and diff"},
-       {"emulate add.ptx --launch add.json --verdict", "for a program that writes kernels"}},
+       {"emulate add.ptx --launch add.json --verdict", "for a program that writes kernels"},
+       {"emulate -- build/emulator/bin/tilescope run --kernel gpu:flash3 --out o",
+        "a program on the emulated runtime"}},
       kLaunchFileHelp);
 }
 

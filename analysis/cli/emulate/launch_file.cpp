@@ -90,6 +90,8 @@ ArrayArgument Reader::read_array(const JsonField& field, const std::string& name
   const std::int64_t bytes = bytes_of_shape(field.at("shape"), format.bytes);
   require_memory(bytes + 2 * static_cast<std::int64_t>(kGuardBytes), name, "a smaller shape would fit");
   ArrayArgument array{name, &format, GuardedBuffer(static_cast<std::size_t>(bytes)), {}, format.tolerance};
+  array.uninitialised =
+      !field.has("fill") || (field.at("fill").value().is_string() && field.at("fill").text() == "none");
   if (!field.has("fill")) {
     fill("fill", "none", format, array.buffer.bytes(), seed);
   } else if (field.at("fill").value().is_string()) {
@@ -151,7 +153,8 @@ emulator::Argument Reader::read_argument(const JsonField& field, std::size_t ind
   if (field.has("value") || field.has("bytes")) return read_scalar(field, name);
   ArrayArgument& array = file.arrays.emplace_back(read_array(field, name, index + 1));
   read_expected(field, array);
-  return {.name = name, .buffer = array.buffer.bytes(), .is_buffer = true};
+  return {
+      .name = name, .buffer = array.buffer.bytes(), .is_buffer = true, .uninitialised = array.uninitialised};
 }
 
 LaunchFile Reader::read() {

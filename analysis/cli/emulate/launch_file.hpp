@@ -35,6 +35,7 @@ struct ArrayArgument {
   GuardedBuffer buffer;
   std::optional<std::vector<double>> expected;  // of the kernel's results
   double tolerance = 0;
+  bool uninitialised = false;  // filled with none
 };
 
 struct LaunchFile {
