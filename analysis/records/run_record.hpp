@@ -71,6 +71,11 @@ struct SimulatedBytes {
   /// Least and largest DRAM reads of the layouts whose median dram_read_bytes is; only with pages at random
   /// places.
   std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
+  std::optional<std::array<std::int64_t, 2>> dram_write_range = std::nullopt;  // the same of writes
+  /// What DRAM reads, and writes, are said to lie between in nine of ten launches, with what is not known of
+  /// the machine; of a prediction.
+  std::optional<std::array<std::int64_t, 2>> dram_read_interval = std::nullopt;
+  std::optional<std::array<std::int64_t, 2>> dram_write_interval = std::nullopt;
   bool operator==(const SimulatedBytes&) const = default;
 };
 
