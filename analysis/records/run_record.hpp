@@ -223,14 +223,16 @@ struct RecordCost {
   bool operator==(const RecordCost&) const = default;
 };
 
-/// The measurement that a record of simulations was made for, and the model that made it; the model's version
-/// is the commit of the record itself.
+/// The measurement that a record of simulations was made for, and the model that made it.
 struct SimulationSource {
   std::string path;               // of the measured record, as it was given
   std::vector<std::string> argv;  // of the measured record; with `when` they tell it from all others
   std::string when;
   GitState git;
   std::string machine_file;  // of the machine that was simulated, as it was given
+  /// SHA-256 of the measured record's text, of the machine as to_json_text has it, and of the model's
+  /// sources.
+  std::optional<std::string> record_sha256 = {}, machine_sha256 = {}, model_sha256 = {};
   bool operator==(const SimulationSource&) const = default;
 };
 
@@ -248,6 +250,8 @@ struct RunRecord {
 
 /// The commit baked in by the build.
 GitState built_from();
+/// SHA-256 over names and hashes of the sources that decide what a simulation says.
+std::string model_sha256();
 /// CPU model and thread count of this machine.
 MachineInfo this_machine();
 /// Of this process, since `start`.

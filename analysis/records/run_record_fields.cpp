@@ -295,6 +295,9 @@ static void list(Fields& fields, Of<Fields, SimulationSource>& source) {
   fields.required("git", Part<GitState>{}, source.git);
   fields.required("when", Text{}, source.when);
   fields.required("machine_file", Text{}, source.machine_file);
+  fields.optional("record_sha256", Text{}, source.record_sha256);
+  fields.optional("machine_sha256", Text{}, source.machine_sha256);
+  fields.optional("model_sha256", Text{}, source.model_sha256);
 }
 
 template <typename Fields>
