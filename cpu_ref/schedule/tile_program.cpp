@@ -27,6 +27,16 @@ int TileProgram::num_blocks() const {
   return ceil_div(static_cast<int>(q_rows()), tile.block_m);
 }
 
+HandOut TileProgram::hand_out() const {
+  if (work_counter) return HandOut::a_block_ahead;
+  const bool stays = name == PassName::dkdvdq && dq_start == DqStart::claimed;
+  return stays ? HandOut::there_and_back : HandOut::to_who_retires;
+}
+
+int TileProgram::first_kv_tile(int batch, int m_block) const {
+  return kv_tiles(problem.band(batch), access_tile(), m_block).begin;
+}
+
 TileRange TileProgram::inner_tiles(int batch, int block) const {
   if (name == PassName::combine) return {0, splits.count, 0, splits.count};
   VisibleBand band = dense ? problem.band() : problem.band(batch);

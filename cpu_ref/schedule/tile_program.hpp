@@ -99,6 +99,13 @@ inline constexpr int kNumPasses = static_cast<int>(PassName::combine) + 1;
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
 
+/// How the CTAs of a pass come by their blocks.
+enum class HandOut : std::uint8_t {
+  to_who_retires,  // a CTA has one block; the next CTA begins where one has retired
+  a_block_ahead,   // CTAs stay, and ask for their next block when they begin one
+  there_and_back,  // CTAs stay, and take one of every so-many-th block, in turn from either end
+};
+
 /// How a GPU kernel runs a pass on its tile; 0: as it does by itself.
 struct PassLaunch {
   int warps = 0;   // of a CTA
@@ -183,6 +190,14 @@ struct TileProgram {
   bool stores_partials() const { return name == PassName::forward && splits.count > 1; }
   int num_blocks() const;  // tiles of the owned axis
   std::int64_t num_ctas() const { return grid.size(); }
+  HandOut hand_out() const;
+  /// Whether a CTA's reduction waits until the kv tiles in front of its own, or the first of them, have left
+  /// theirs in the same q tile.
+  bool waits_for_sums() const {
+    return ordered || (name == PassName::dkdvdq && dq_start == DqStart::in_order);
+  }
+  /// The first kv tile that visits a q tile, or a slice of one, of access_tile().
+  int first_kv_tile(int batch, int m_block) const;
   /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
   CtaWork work(std::int64_t cta) const;
   /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA

@@ -30,13 +30,15 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   options.scan = static_cast<Scan>(random.between(0, 2));
   options.diagonal_slices = slices;
   options.ctas_per_wave = random.between(1, 4);
-  if (seed % 2 == 0) options.dq_start = DqStart::claimed;
+  options.dq_start = static_cast<DqStart>(seed % 3);
+  options.work_counter = seed % 2 == 0;
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
   if (random.chance(0.25)) p = random.padded(p);
   const bool by_boxes = p.key_lengths.empty() && seed % 3 == 0;
   if (by_boxes) p.head_dim = 4 * random.between(1, 12);
-  const testing::AlgorithmChoice& choice = testing::kAlgorithmChoices[seed % kChoices];
+  testing::AlgorithmChoice choice = testing::kAlgorithmChoices[seed % kChoices];
+  if (choice.backward == BackwardOrder::fused && seed % 16 < 8) choice.backward = BackwardOrder::ordered;
   const bool forward = choice.algorithm == Algorithm::flash2 && choice.direction == Direction::forward;
   if (forward && !by_boxes) testing::draw_splits(options, tile, random);
   auto programs = testing::programs_of(choice, p, options);
