@@ -59,7 +59,7 @@ AccessGroup CtaWalk::next_slice() {
     step_ = 0;
     if (++phase_ == program.phases.size()) {
       phase_ = 0;
-      if (++head_ == program.heads_per_cta()) stage_ = Stage::block_end;
+      if (++head_ == work_.end_head - work_.first_head) stage_ = Stage::block_end;
     }
   }
   return group;
@@ -85,7 +85,9 @@ bool CtaWalk::next(AccessGroup& out) {
         out = next_slice();
         break;
       case Stage::block_end:
-        out = group(program.epilogue, 0, program.stores_partials() ? work_.split : -1);
+        if (program.has_epilogue(work_, block_)) {
+          out = group(program.epilogue, 0, program.stores_partials() ? work_.split : -1);
+        }
         start_block(block_ + 1);
         break;
       case Stage::retired:

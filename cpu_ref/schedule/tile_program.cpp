@@ -57,7 +57,9 @@ CtaWork TileProgram::work(std::int64_t cta) const {
   return cta_work<true>(grid, heads, counted, whole_head ? num_blocks() : 1, cta);
 }
 
-int TileProgram::heads_per_cta() const { return kv_heads ? static_cast<int>(problem.group_size()) : 1; }
+int TileProgram::heads_per_cta() const {
+  return kv_heads ? ceil_div(static_cast<int>(problem.group_size()), head_splits) : 1;
+}
 
 std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;

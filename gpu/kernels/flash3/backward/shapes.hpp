@@ -84,6 +84,8 @@ struct Flash3BackwardShape {
     return leave_by_one_ds() || (2 * ds_tile().bytes() >= kv_tile().bytes() &&
                                  consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
   }
+  /// Whether several CTAs may share a kv tile: see ProgramOptions::query_splits.
+  constexpr bool can_share() const { return !persistent && !ordered; }
   constexpr bool operator==(const Flash3BackwardShape&) const = default;
 };
 
@@ -135,7 +137,7 @@ struct Flash3BackwardLayout {
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
 /// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows(); low  64 keys, for grids of
-/// few tiles: see low_kv_tiles() of flash3.cpp
+/// few tiles: see kv_tile_choice() of flash3.cpp
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false, bool low = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
