@@ -27,19 +27,17 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 
 void set_grid(TileProgram& program, const ProgramOptions& options) {
   const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.q_heads();
-  const int splits = program.splits_walk() ? program.splits.count : 1;
-  const int parts = splits * program.head_splits;
+  const int splits = program.name == PassName::combine ? 1 : program.splits.count * program.head_splits;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
   const bool own_sections = fused && options.fused_swizzled_heads > 0;
   program.grid = {
       .num_blocks = program.whole_head ? 1 : program.num_blocks(),
-      .num_heads = static_cast<int>(program.problem.batch * heads * parts),
-      .swizzled_heads = own_sections ? parts * options.fused_swizzled_heads : options.swizzled_heads,
+      .num_heads = static_cast<int>(program.problem.batch * heads * splits),
+      .swizzled_heads = own_sections ? splits * options.fused_swizzled_heads : options.swizzled_heads,
       .order = options.order,
       .longest_is_last = program.axis == Axis::q,
       .ctas_per_wave = options.ctas_per_wave,
-      .num_splits = splits,
-      .head_splits = program.head_splits};
+      .num_splits = splits};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.
@@ -180,15 +178,20 @@ TileProgram convert_dkdv(const AttentionProblem& problem, PassName served, const
 
 /// Of the programs delta, dkdvdq and convert, lets several CTAs share a kv tile: see
 /// ProgramOptions::query_splits.
+/// Sums are cleared and rounded by few rows a CTA, since there are few kv tiles.
 void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& options) {
   using enum TensorName;
+  constexpr int kRowsOfSums = 16;
   TileProgram& main = programs[1];
   const AttentionProblem& problem = main.problem;
   main.head_splits = std::min(options.query_splits, static_cast<int>(problem.group_size()));
   main.splits.count = options.query_splits / main.head_splits;
   main.epilogue = {reduce(dk_accum), reduce(dv_accum)};
-  programs.insert(programs.begin(), init_pass(problem, PassName::dkdvdq, options));
-  programs.push_back(convert_dkdv(problem, PassName::dkdvdq, options));
+  TileProgram init = init_pass(problem, PassName::dkdvdq, options),
+              convert = convert_dkdv(problem, PassName::dkdvdq, options);
+  init.tile.block_n = convert.tile.block_n = kRowsOfSums;
+  programs.insert(programs.begin() + 1, init);
+  programs.push_back(convert);
 }
 
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {

@@ -200,8 +200,9 @@ struct Grid {
   TileOrder order = TileOrder::row_major;
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
   int ctas_per_wave = 1;         // of a sawtooth scan: CTAs that run at once
-  int num_splits = 1;            // of the streamed axis: those of a head stand side by side
-  int head_splits = 1;           // of the query heads that share a key/value head, likewise
+  /// Work items that share a block and stand side by side. Where blocks are of key/value heads, the query
+  /// heads of the group are shared first.
+  int num_splits = 1;
 
   /// Whether all blocks of a head come before those of the next.
   constexpr bool heads_in_turn() const {
@@ -259,16 +260,16 @@ template <bool kSplits = false, typename Index>
 TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts heads, CtaHeads counted,
                                                  int blocks, Index index) {
   WorkItem item = grid.item(index);
-  const int split = kSplits ? item.head % grid.num_splits : 0;
-  if (kSplits) item.head /= grid.num_splits;
-  const int head_splits = kSplits ? grid.head_splits : 1;
-  const int head_split = item.head % head_splits;
-  item.head /= head_splits;
   const bool by_kv_head = counted == CtaHeads::kv;
+  const int splits = kSplits ? grid.num_splits : 1;
+  const int head_splits = by_kv_head ? min_of(splits, heads.group_size()) : 1;
+  const int part = kSplits ? item.head % splits : 0;
+  const int split = part / head_splits, head_split = part % head_splits;
+  item.head /= splits;
   const int heads_here = by_kv_head ? heads.kv : heads.query;
   const int head = item.head % heads_here;
   const int first_head = by_kv_head ? head * heads.group_size() : head;
-  const auto share = [&](int part) { return by_kv_head ? part * heads.group_size() / head_splits : part; };
+  const auto share = [&](int i) { return by_kv_head ? i * heads.group_size() / head_splits : i; };
   return {item.head / heads_here,
           item.head,
           by_kv_head ? head : head / heads.group_size(),

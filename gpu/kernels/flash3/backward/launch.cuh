@@ -12,7 +12,7 @@ namespace tilescope::gpu {
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape>
 Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, DqStart start) {
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
-  const int splits = args.grid.num_splits * args.grid.head_splits;
+  const int splits = args.grid.num_splits;
   const int batch = args.grid.num_heads / (args.heads_kv * splits);
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(

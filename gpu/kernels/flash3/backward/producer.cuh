@@ -108,7 +108,8 @@ struct Flash3Stream {
     end_head = work.end_head;
     n_block = work.first_block;
     wave_parity = work.wave_parity;
-    range = SplitKeys{args.grid.num_splits}.part_of(q_tiles(args.band, tile, n_block), work.split);
+    const int parts = args.grid.num_splits / min_of(args.grid.num_splits, args.heads.group_size());
+    range = SplitKeys{parts}.part_of(q_tiles(args.band, tile, n_block), work.split);
   }
   /// Calls visit(query head, q tile) in the order of the walk.
   template <typename Visit>

@@ -31,6 +31,7 @@ std::vector<TileProgram> random_programs(ProblemGenerator& random, int seed) {
   options.diagonal_slices = slices;
   options.ctas_per_wave = random.between(1, 4);
   if (seed % 2 == 0) options.dq_start = DqStart::claimed;
+  if (seed % 3 == 0) options.query_splits = random.between(2, 9);
   for (PassOptions& pass : options.passes) pass.row_reads = random.between(1, 2);
   constexpr int kChoices = std::size(testing::kAlgorithmChoices);
   if (random.chance(0.25)) p = random.padded(p);

@@ -29,7 +29,7 @@ constexpr ElementType kElementOf = kType == sm90::WgmmaType::fp16 ? ElementType:
 template <sm90::WgmmaType kType, typename Forward, typename Backward>
 void launch(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, args, stream);
-  if (program.name == PassName::init) return launch_init(program, args, stream);
+  if (program.name == PassName::init) return launch_init(program, args, stream, true);
   if (program.name == PassName::convert) return launch_convert(program, args, stream, true);
   if (program.name == PassName::forward) {
     return launch_flash3_forward<kType, Forward>(
