@@ -78,7 +78,7 @@ class KeyBlocks {
       scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
       cta.store(TensorName::dk, owned, dk_.view());
       cta.store(TensorName::dv, owned, dv_.view());
-    } else if (!queries.empty()) {
+    } else {
       cta.in_turn([&](bool) {
         cta.reduce(TensorName::dk_accum, owned, dk_.view());
         cta.reduce(TensorName::dv_accum, owned, dv_.view());

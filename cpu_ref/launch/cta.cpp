@@ -213,7 +213,7 @@ void Cta::draw_tickets(OrderedTurns& turns) {
         taken.push_back((work_.batch * heads + owner) * tiles + inner_tile(inner, block, step));
       }
     }
-    if (program_->query_splits() > 1 && !inner.empty()) {  // the sums of the tile that it owns
+    if (program_->query_splits() > 1) {  // the sums of the tile that it owns
       taken.push_back(streamed + work_.batch_head * program_->num_blocks() + block);
     }
   }

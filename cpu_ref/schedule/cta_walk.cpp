@@ -85,9 +85,7 @@ bool CtaWalk::next(AccessGroup& out) {
         out = next_slice();
         break;
       case Stage::block_end:
-        if (program.has_epilogue(work_, block_)) {
-          out = group(program.epilogue, 0, program.stores_partials() ? work_.split : -1);
-        }
+        out = group(program.epilogue, 0, program.stores_partials() ? work_.split : -1);
         start_block(block_ + 1);
         break;
       case Stage::retired:

@@ -213,7 +213,7 @@ struct TileProgram {
   }
   /// What a tile of which tensors are accessed is made of: a slice of an inner tile, or a block.
   TileShape access_tile() const;
-  /// Query heads that a CTA loops over: the group of a kv head, or the most of its shares; or one.
+  /// Query heads that a CTA loops over: the group of a kv head, or a share of it; or one.
   int heads_per_cta() const;
   /// Tiles visited by all CTAs.
   std::int64_t visited_tiles() const;
@@ -225,10 +225,6 @@ struct TileProgram {
   /// The same of one CTA.
   bool has_prologue(const CtaWork& work, int block) const {
     return splits_walk() ? !inner_tiles(work, block).empty() : has_prologue(work.batch, block);
-  }
-  /// Whether the epilogue is: always, but where several CTAs add to sums.
-  bool has_epilogue(const CtaWork& work, int block) const {
-    return query_splits() == 1 || has_prologue(work, block);
   }
   /// Bytes of one full tile of a tensor.
   std::int64_t tile_bytes(TensorName tensor) const;
@@ -299,10 +295,10 @@ struct ProgramOptions {
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
   SplitPolicy splits = {};  // of the forward pass
-  /// CTAs that share a kv tile of the fused backward pass: each has some of the query heads of the group;
-  /// where there are more CTAs, rounded down to as many for each head, a part of the queries. They add to
-  /// fp32 sums of dK and dV, which are cleared before and rounded after. 1 where an order is kept, or with
-  /// parts of tiles.
+  /// CTAs that share a kv tile of the fused backward pass: each has as many of the query heads of the group
+  /// as the others, where the greatest common divisor is 1 all; and a part of the queries. They add to fp32
+  /// sums of dK and dV, which are cleared before and rounded after. 1 where an order is kept, or with parts
+  /// of tiles.
   int query_splits = 1;
   bool pack_gqa = false;  // of the forward pass, see TileProgram
 

@@ -200,9 +200,7 @@ struct Grid {
   TileOrder order = TileOrder::row_major;
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
   int ctas_per_wave = 1;         // of a sawtooth scan: CTAs that run at once
-  /// Work items that share a block and stand side by side. Where blocks are of key/value heads, the query
-  /// heads of the group are shared first.
-  int num_splits = 1;
+  int num_splits = 1;            // work items that share a block, which stand side by side
 
   /// Whether all blocks of a head come before those of the next.
   constexpr bool heads_in_turn() const {
@@ -234,6 +232,8 @@ struct Grid {
 struct HeadCounts {
   int query = 1;
   int kv = 1;
+  int splits =
+      1;  // of the query heads that share a key/value head; the other splits are of the streamed axis
   TILESCOPE_HOST_DEVICE constexpr int group_size() const { return query / kv; }
 };
 
@@ -262,23 +262,21 @@ TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts he
   WorkItem item = grid.item(index);
   const bool by_kv_head = counted == CtaHeads::kv;
   const int splits = kSplits ? grid.num_splits : 1;
-  const int head_splits = by_kv_head ? min_of(splits, heads.group_size()) : 1;
   const int part = kSplits ? item.head % splits : 0;
-  const int split = part / head_splits, head_split = part % head_splits;
   item.head /= splits;
   const int heads_here = by_kv_head ? heads.kv : heads.query;
   const int head = item.head % heads_here;
-  const int first_head = by_kv_head ? head * heads.group_size() : head;
-  const auto share = [&](int i) { return by_kv_head ? i * heads.group_size() / head_splits : i; };
+  const int heads_of_cta = by_kv_head ? heads.group_size() / heads.splits : 1;
+  const int first_head = (head * heads.splits + part % heads.splits) * heads_of_cta;
   return {item.head / heads_here,
           item.head,
           by_kv_head ? head : head / heads.group_size(),
-          first_head + share(head_split),
-          first_head + share(head_split + 1),
+          first_head,
+          first_head + heads_of_cta,
           item.block * blocks,
           (item.block + 1) * blocks,
           item.wave_parity,
-          split};
+          part / heads.splits};
 }
 
 /// The inner tile at position `step` of a walk over `range`.

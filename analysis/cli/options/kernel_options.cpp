@@ -57,9 +57,8 @@ constexpr KernelChoiceOption kChoices[] = {
        choices.pack_gqa = value == "on";
      }},
     {"query-splits", "N",
-     "share a key tile of the fused backward pass between N CTAs: the query heads of its group, beyond them "
-     "the "
-     "queries; default: the kernel's choice",
+     "share a key tile of the fused backward pass between N CTAs: the query heads of its group, as far as N "
+     "divides them, and the queries; default: the kernel's choice",
      [](KernelChoices& choices, const std::string& field, const std::string& value) {
        choices.query_splits = static_cast<int>(parse_integer_in(field, value, 1, kMaxSplits));
      }},

@@ -138,10 +138,11 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   }
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
   if (part != Part::phase) {
-    const bool busy = part == Part::prologue || program.query_splits() > 1;
-    const std::int64_t visits = cta_heads * program.head_splits * extent.splits;
-    return {(busy ? sums.prologue_rows : sums.owned_rows) * row_bytes * visits,
-            (busy ? sums.busy_rows : sums.owned_rows) * row_bytes * tensor_heads};
+    const bool prologue = part == Part::prologue;
+    const std::int64_t ctas =
+        cta_heads * (prologue ? program.head_splits : program.query_splits()) * extent.splits;
+    return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * ctas,
+            (prologue ? sums.busy_rows : sums.owned_rows) * row_bytes * tensor_heads};
   }
   return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
           (owned ? sums.busy_rows : sums.inner_rows) * row_bytes * tensor_heads};

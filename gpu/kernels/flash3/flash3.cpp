@@ -2,6 +2,7 @@
 #include "gpu/kernels/flash3/flash3.hpp"
 
 #include <functional>
+#include <numeric>
 #include <queue>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -40,15 +41,14 @@ double end_of_q_tiles(const AttentionProblem& problem, TileShape tile) {
 double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile, int splits = 1) {
   constexpr int kEndsOfATile = 200, kSumsOfATile = 80, kPassesOfSums = 150;
   const int group = static_cast<int>(problem.group_size());
-  const int head_splits = std::min(splits, group), parts = splits / head_splits;
+  const int head_splits = std::gcd(splits, group), parts = splits / head_splits;
   const VisibleBand band = problem.band();
   const bool shared = splits > 1;
-  const double end = end_of_tiles(num_n_blocks(band, tile), tile.block_n,
-                                  problem.batch * problem.heads_kv * head_splits * parts, [&](int block) {
-                                    const int steps = ceil_div(group, head_splits) *
-                                                      ceil_div(q_tiles(band, tile, block).count(), parts);
-                                    return steps * tile.block_m + kEndsOfATile + (shared ? kSumsOfATile : 0);
-                                  });
+  const double end = end_of_tiles(
+      num_n_blocks(band, tile), tile.block_n, problem.batch * problem.heads_kv * splits, [&](int block) {
+        const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
+        return steps * tile.block_m + kEndsOfATile + (shared ? kSumsOfATile : 0);
+      });
   return end + (shared ? kPassesOfSums * tile.block_n : 0);
 }
 
@@ -85,12 +85,12 @@ KvTileChoice kv_tile_choice(const AttentionProblem& problem) {
   const int head_dim = static_cast<int>(problem.head_dim);
   const TileShape whole = flash3_backward_shape(head_dim).tile;
   const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), whole),
-                     group = problem.group_size(), most = 3 * kHopperMultiprocessors / tiles;
+                     most = 3 * kHopperMultiprocessors / tiles;
   if (is_fp8(problem.dtype) || tiles > 2 * kHopperMultiprocessors) return {};
   KvTileChoice choice;
   double first = end_of_kv_tiles(problem, whole);
   double share = kShareOfSplits;  // of what the first one takes
-  for (std::int64_t splits = 2; splits <= most; splits += splits < group ? 1 : group) {
+  for (std::int64_t splits = 2; splits <= most; ++splits) {
     const double end = end_of_kv_tiles(problem, whole, static_cast<int>(splits));
     if (end >= share * first) continue;
     first = end;
@@ -98,7 +98,7 @@ KvTileChoice kv_tile_choice(const AttentionProblem& problem) {
     choice.splits = static_cast<int>(splits);
   }
   if (head_dim <= 64 || head_dim > 128 || tiles > kHopperMultiprocessors) return choice;
-  if (problem.seqlen_q * group < 512) return choice;
+  if (problem.seqlen_q * problem.group_size() < 512) return choice;
   if (end_of_kv_tiles(problem, {64, 64}) < kShareOfLow * first) return {.low = true};
   return choice;
 }

@@ -353,8 +353,8 @@ TEST_CASE("CTAs that share kv tiles cut their walks and leave the gradients of w
     const std::vector<TileProgram> programs = kernel.programs(Direction::backward, p, options);
     REQUIRE(programs.size() == 5);
     const TileProgram& main = programs[2];
-    CHECK(main.query_splits() == splits / std::min(splits, 3) * std::min(splits, 3));
-    CHECK(main.num_ctas() == main.query_splits() * p.batch * p.heads_kv * main.num_blocks());
+    CHECK(main.head_splits == (splits % 3 == 0 ? 3 : 1));
+    CHECK(main.num_ctas() == splits * p.batch * p.heads_kv * main.num_blocks());
     CHECK(main.dq_start == DqStart::cleared);
     TensorSet shared(p);
     fill_random_inputs(shared, Direction::backward);

@@ -27,6 +27,7 @@ struct Flash3BackwardArguments {
   VisibleBand band;
   int head_dim = 1;
   HeadCounts heads;
+  int heads_of_cta = 1;         // query heads that it streams: those of a key/value head, or a share
   float softmax_scale = 1.0f;   // signed, of dK
   float exponent_scale = 1.0f;  // signed, times log2(e), of at least the smallest normal magnitude
   DeviceTileLog log;            // of observed instances

@@ -96,7 +96,7 @@ template <int kCount>
 __device__ __forceinline__ void add_to_sums(const float (&d)[kCount], const DeviceTensor& sums,
                                             const Flash3BackwardArguments& args, const Flash3Stream& stream,
                                             int first_key, int first_col, int lane) {
-  sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head, first_key) + first_col,
+  sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first_key) + first_col,
                         sums.row_stride, args.band.seqlen_k - first_key, args.head_dim - first_col, lane);
 }
 
@@ -231,7 +231,7 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
     const Flash3Stream stream(args, kShape.tile, item.index());
     const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
-    const int tiles = (stream.end_head - stream.first_head) * stream.range.count();
+    const int tiles = args.heads_of_cta * stream.range.count();
     int tile = 0;  // how many there have been
     float dk[kCols / 2] = {}, dv[kCols / 2] = {};
     sm90::wait(shared.k_full(), item.full_parity(), "K");
@@ -423,7 +423,6 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     const int warp_key = first_key + 16 * warp;
     if constexpr (kShape.can_share()) {
       if (args.dk_sums.data) {
-        if (tiles == 0) return;
         add_to_sums(dk, args.dk_sums, args, stream, warp_key, 64 * first_panel, lane);
         add_to_sums(dv, args.dv_sums, args, stream, warp_key, 64 * first_panel, lane);
         return;
@@ -452,8 +451,8 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
           const std::uint32_t rows = panels(kKvTile, panel) + my_rows;
           const int col = 64 * (first_panel + panel);
           if (col >= args.head_dim) break;
-          sm90::store_box(args.dk, dk_tile + rows, col, warp_key, stream.kv_head, stream.batch);
-          sm90::store_box(args.dv, dv_tile + rows, col, warp_key, stream.kv_head, stream.batch);
+          sm90::store_box(args.dk, dk_tile + rows, col, warp_key, stream.kv_head(args), stream.batch);
+          sm90::store_box(args.dv, dv_tile + rows, col, warp_key, stream.kv_head(args), stream.batch);
         }
       }
       sm90::commit_stores();

@@ -142,7 +142,7 @@ struct Flash3Specialised {
     sm90::sync_named(1, 128 * kShape.consumers());
     if constexpr (kShape.can_share()) {
       if (added.data) {
-        if (!stream.range.empty()) add_to_sums(sums, added, args, stream, first_key, 0, lane());
+        add_to_sums(sums, added, args, stream, first_key, 0, lane());
         return;
       }
     }
@@ -154,7 +154,7 @@ struct Flash3Specialised {
     if (first_key < args.band.seqlen_k) {
       for (int panel = 0; panel < kKvTile.panels() && 64 * panel < args.head_dim; ++panel) {
         sm90::store_box(map, rows + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel,
-                        first_key, stream.kv_head, stream.batch);
+                        first_key, stream.kv_head(args), stream.batch);
       }
     }
     sm90::commit_stores();
