@@ -122,7 +122,8 @@ struct PassChoices {
   std::optional<std::int64_t> warps = std::nullopt, stages = std::nullopt;  // where not the kernel's own
   std::optional<std::string> dq_start = std::nullopt;  // to_string(DqStart), where the sums are not cleared
   std::optional<SplitPolicy> splits = std::nullopt;  // of the keys, where there are several: number or fixed
-  bool pack_gqa = false;                             // a group's query heads in one tile
+  std::optional<std::int64_t> query_splits = std::nullopt;  // CTAs that share a kv tile, where several do
+  bool pack_gqa = false;                                    // a group's query heads in one tile
   bool operator==(const PassChoices&) const = default;
 };
 

@@ -220,6 +220,7 @@ static void list(Fields& fields, Of<Fields, PassRecord>& pass) {
   fields.optional("stages", Integer{1, 64}, pass.choices.stages);
   fields.optional("dq_start", Text{}, pass.choices.dq_start);
   fields.optional("splits", Named(parse_splits), pass.choices.splits);
+  fields.optional("query_splits", Integer{2, kMaxSplits}, pass.choices.query_splits);
   fields.unless(false, "pack_gqa", Flag{}, pass.choices.pack_gqa);
   fields.optional("closed_form", Part<ClosedFormBytes>{}, pass.closed_form);
   fields.optional("simulated", Part<SimulatedBytes>{}, pass.simulated);

@@ -271,6 +271,7 @@ std::optional<Divergence> first_wrong_state(const TileProgram& program, const Pa
   if (!TileReplay::can_replay(program)) return std::nullopt;
   TileReplay replay(program, tensors, arithmetic);
   for (const CtaLog& cta : log.ctas) {
+    replay.begin_cta();
     for (const TileState& state : cta.states) {
       const ExactTileState exact = replay.step(state);
       for (const TileQuantity& quantity : kTileQuantities) {

@@ -48,6 +48,8 @@ class TileReplay {
   /// Whether this pass has states that can be replayed.
   static bool can_replay(const TileProgram& program);
 
+  /// Sums of owned tiles begin anew: those that several CTAs share are each one's own.
+  void begin_cta() { accums_.clear(); }
   /// The state after the step at the tile of `visited`, whose sums are not looked at.
   ExactTileState step(const TileState& visited);
 

@@ -13,12 +13,13 @@ constexpr FeatureSet kBackwardFeatures{Feature::fp32,    Feature::fp16,         
                                        Feature::causal,  Feature::window,       Feature::grouped_heads,
                                        Feature::dropout, Feature::signed_scale, Feature::key_padding};
 constexpr Capabilities capabilities_of(Algorithm algorithm) {
-  FeatureSet forward = kBackwardFeatures | kNarrowTypes;
+  FeatureSet forward = kBackwardFeatures | kNarrowTypes, backward = kBackwardFeatures;
   if (algorithm != Algorithm::flash1) forward = forward | FeatureSet{Feature::descales};
   if (algorithm == Algorithm::flash2) {
     forward = forward | FeatureSet{Feature::split_keys, Feature::packed_heads};
+    backward = backward | FeatureSet{Feature::query_splits};
   }
-  return {.forward = forward, .backward = kBackwardFeatures};
+  return {.forward = forward, .backward = backward};
 }
 
 /// The tiles that a kernel takes by itself. Speed on the CPU hardly depends on them: of 36 shapes from 32x32

@@ -26,7 +26,8 @@ constexpr FeatureName kFeatures[kNumFeatures] = {
     {"bnhd", "takes tensors laid out (batch, heads, rows, head_dim) alone"},
     {"descales", "takes no descales: descale_q, descale_k, descale_v and descale_block must be left out"},
     {"splits", "has no split keys: splits must be none"},
-    {"packing", "packs no heads of a group into a q tile: pack-gqa must be off"}};
+    {"packing", "packs no heads of a group into a q tile: pack-gqa must be off"},
+    {"query splits", "lets no CTAs share a kv tile: query-splits must be 1"}};
 
 std::optional<std::string> missing_element_type(const FeatureSet& has, ElementType type,
                                                 std::string_view of_direction) {
@@ -87,7 +88,10 @@ std::optional<std::string> missing_feature(const Capabilities& can, const Attent
 
 FeatureSet required_features(const ProgramOptions& options, Direction direction) {
   FeatureSet needs;
-  if (direction == Direction::backward) return needs;
+  if (direction == Direction::backward) {
+    const bool shares = options.backward == BackwardOrder::fused && options.query_splits > 1;
+    return shares ? FeatureSet{Feature::query_splits} : needs;
+  }
   if (options.splits.kind != SplitPolicy::Kind::none) needs = needs | FeatureSet{Feature::split_keys};
   if (options.pack_gqa) needs = needs | FeatureSet{Feature::packed_heads};
   return needs;

@@ -32,8 +32,9 @@ enum class Feature : std::uint8_t {
   descales,      // of fp8: numbers that q, k and v are multiplied by, one a head or a tile
   split_keys,    // option: several CTAs share the keys of a q tile
   packed_heads,  // option: a q tile's rows are those of a whole group of heads
+  query_splits,  // option: several CTAs share the queries of a kv tile
 };
-inline constexpr int kNumFeatures = static_cast<int>(Feature::packed_heads) + 1;
+inline constexpr int kNumFeatures = static_cast<int>(Feature::query_splits) + 1;
 std::string_view to_string(Feature feature);
 Feature feature_of(ElementType type);
 

@@ -42,6 +42,7 @@ class KeyBlocks {
       : math_(program),
         reduces_dq_(program.name == PassName::dkdvdq),
         stores_dq_(program.dq_start != DqStart::cleared),
+        sums_dkdv_(program.query_splits() > 1),
         head_dim_(static_cast<int>(program.problem.head_dim)),
         k_(program.tile.block_n, head_dim_),
         v_(program.tile.block_n, head_dim_),
@@ -73,9 +74,16 @@ class KeyBlocks {
         step(cta, cta.coord(head, block, m_block), queries.full(m_block));
       }
     }
-    scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
-    cta.store(TensorName::dk, owned, dk_.view());
-    cta.store(TensorName::dv, owned, dv_.view());
+    if (!sums_dkdv_) {
+      scale_values(dk_.data(), math_.scale.signed_scale, static_cast<std::int64_t>(dk_.size()));
+      cta.store(TensorName::dk, owned, dk_.view());
+      cta.store(TensorName::dv, owned, dv_.view());
+    } else {
+      cta.in_turn([&](bool) {
+        cta.reduce(TensorName::dk_accum, owned, dk_.view());
+        cta.reduce(TensorName::dv_accum, owned, dv_.view());
+      });
+    }
   }
 
  private:
@@ -109,7 +117,7 @@ class KeyBlocks {
   }
 
   BackwardTiles math_;
-  bool reduces_dq_, stores_dq_;
+  bool reduces_dq_, stores_dq_, sums_dkdv_;
   int head_dim_;
   TileView k_view_;
   Tile k_, v_, k_transposed_, v_transposed_, q_, dout_, lse_log2_, delta_, dk_, dv_, dq_;
@@ -203,10 +211,7 @@ class QueryBlocks {
 
 void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObserver* observer) {
   for (TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) tensors.allocate(name);
-  if (options.backward == BackwardOrder::q_outer) {
-    tensors.allocate(TensorName::dk_accum);
-    tensors.allocate(TensorName::dv_accum);
-  } else {
+  if (options.backward != BackwardOrder::q_outer) {
     tensors.allocate(TensorName::delta);
     if (options.backward == BackwardOrder::fused || options.backward == BackwardOrder::ordered) {
       tensors.allocate(TensorName::dq_accum);
@@ -219,6 +224,8 @@ void flash2_backward(const ProgramOptions& options, TensorSet& tensors, TileObse
         run_pass<Delta>(program, tensors, observer);
         break;
       case PassName::init:
+        tensors.allocate(TensorName::dk_accum);
+        tensors.allocate(TensorName::dv_accum);
         run_pass<StoreZeros>(program, tensors, observer);
         break;
       case PassName::convert:

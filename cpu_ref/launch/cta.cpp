@@ -203,6 +203,7 @@ void Cta::draw_tickets(OrderedTurns& turns) {
   const VisibleBand band = problem().band();
   const std::int64_t tiles = q_axis ? num_n_blocks(band, program_->tile) : num_m_blocks(band, program_->tile);
   const std::int64_t heads = q_axis ? problem().heads_kv : problem().heads;
+  const std::int64_t streamed = problem().batch * heads * tiles;
   std::vector<std::int64_t> taken;
   for (int block = work_.first_block; block < work_.end_block; ++block) {
     const TileRange inner = inner_tiles(block);
@@ -211,6 +212,9 @@ void Cta::draw_tickets(OrderedTurns& turns) {
       for (int step = 0; step < inner.count(); ++step) {
         taken.push_back((work_.batch * heads + owner) * tiles + inner_tile(inner, block, step));
       }
+    }
+    if (program_->query_splits() > 1) {  // the sums of the tile that it owns
+      taken.push_back(streamed + work_.batch_head * program_->num_blocks() + block);
     }
   }
   tickets_.draw(turns, taken);

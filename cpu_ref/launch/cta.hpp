@@ -49,7 +49,7 @@ class Cta {
   const TileProgram& program() const { return *program_; }
   const AttentionProblem& problem() const { return program_->problem; }
   int batch() const { return work_.batch; }
-  /// Query heads [first_head, end_head): one, or the group of a key/value head.
+  /// Query heads [first_head, end_head): one, or the group of a key/value head, or a share of it.
   int first_head() const { return work_.first_head; }
   int end_head() const { return work_.end_head; }
   /// Blocks of the owned axis: one, or all of them for a whole-head CTA.

@@ -27,8 +27,9 @@ CtaDispenser::CtaDispenser(const TileProgram& program, TensorSet& tensors, TileO
   const AttentionProblem& problem = program.problem;
   const VisibleBand band = problem.band();
   const bool q_axis = program.axis == Axis::q;
+  const std::int64_t owned = program.query_splits() > 1 ? problem.heads_kv * program.num_blocks() : 0;
   turns_.emplace(problem.batch * (q_axis ? problem.heads_kv * num_n_blocks(band, program.tile)
-                                         : problem.heads * num_m_blocks(band, program.tile)));
+                                         : problem.heads * num_m_blocks(band, program.tile) + owned));
 }
 
 bool CtaDispenser::next(std::optional<Cta>& cta) {

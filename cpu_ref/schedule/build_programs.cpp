@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The algorithms of the papers, each pass as a program of tile loads and stores.
+#include <numeric>
+
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
@@ -25,16 +27,17 @@ TileProgram make_pass(PassName name, const AttentionProblem& problem, Axis axis,
 
 void set_grid(TileProgram& program, const ProgramOptions& options) {
   const std::int64_t heads = program.kv_heads ? program.problem.heads_kv : program.q_heads();
-  const int splits = program.stores_partials() ? program.splits.count : 1;
+  const int splits = program.name == PassName::combine ? 1 : program.splits.count * program.head_splits;
   const bool fused = program.name == PassName::dkdvdq && !program.ordered;
   const bool own_sections = fused && options.fused_swizzled_heads > 0;
-  program.grid = {.num_blocks = program.whole_head ? 1 : program.num_blocks(),
-                  .num_heads = static_cast<int>(program.problem.batch * heads * splits),
-                  .swizzled_heads = own_sections ? options.fused_swizzled_heads : options.swizzled_heads,
-                  .order = options.order,
-                  .longest_is_last = program.axis == Axis::q,
-                  .ctas_per_wave = options.ctas_per_wave,
-                  .num_splits = splits};
+  program.grid = {
+      .num_blocks = program.whole_head ? 1 : program.num_blocks(),
+      .num_heads = static_cast<int>(program.problem.batch * heads * splits),
+      .swizzled_heads = own_sections ? splits * options.fused_swizzled_heads : options.swizzled_heads,
+      .order = options.order,
+      .longest_is_last = program.axis == Axis::q,
+      .ctas_per_wave = options.ctas_per_wave,
+      .num_splits = splits};
 }
 
 /// Builds an elementwise pass, on the tiles of the pass that it serves.
@@ -158,27 +161,58 @@ std::vector<TileProgram> flash2_forward(const AttentionProblem& problem, const P
   return {forward, combine};
 }
 
+/// The pass that zeroes the sums of dK and dV, on the tiles of `served`.
+TileProgram init_pass(const AttentionProblem& problem, PassName served, const ProgramOptions& options) {
+  using enum TensorName;
+  TileProgram init = make_elementwise_pass(PassName::init, served, problem, Axis::kv, options);
+  init.kv_heads = true;
+  init.epilogue = {store(dk_accum), store(dv_accum)};
+  return init;
+}
+/// The pass that rounds them.
+TileProgram convert_dkdv(const AttentionProblem& problem, PassName served, const ProgramOptions& options) {
+  using enum TensorName;
+  return convert_pass(problem, served, Axis::kv, {load(dk_accum), load(dv_accum)}, {store(dk), store(dv)},
+                      options);
+}
+
+/// Of the programs delta, dkdvdq and convert, lets several CTAs share a kv tile: see
+/// ProgramOptions::query_splits.
+/// Sums are cleared and rounded by few rows a CTA, since there are few kv tiles.
+void share_kv_tiles(std::vector<TileProgram>& programs, const ProgramOptions& options) {
+  using enum TensorName;
+  constexpr int kRowsOfSums = 16;
+  TileProgram& main = programs[1];
+  const AttentionProblem& problem = main.problem;
+  main.head_splits = std::gcd(options.query_splits, static_cast<int>(problem.group_size()));
+  main.splits.count = options.query_splits / main.head_splits;
+  main.epilogue = {reduce(dk_accum), reduce(dv_accum)};
+  TileProgram init = init_pass(problem, PassName::dkdvdq, options),
+              convert = convert_dkdv(problem, PassName::dkdvdq, options);
+  init.tile.block_n = convert.tile.block_n = kRowsOfSums;
+  programs.insert(programs.begin() + 1, init);
+  programs.push_back(convert);
+}
+
 std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const ProgramOptions& options) {
   using enum TensorName;
   if (options.backward == BackwardOrder::q_outer) {
-    TileProgram init = make_elementwise_pass(PassName::init, PassName::dqdkdv, problem, Axis::kv, options);
-    init.kv_heads = true;
-    init.epilogue = {store(dk_accum), store(dv_accum)};
     TileProgram main = make_pass(PassName::dqdkdv, problem, Axis::q, options);
     main.prologue = {load(q), load(out), load(dout), load(lse)};
     main.phases = {{load(k), load(v), reduce(dk_accum), reduce(dv_accum)}};
     main.epilogue = {store(dq)};
     main.matmuls = 5;
-    return {init, main,
-            convert_pass(problem, PassName::dqdkdv, Axis::kv, {load(dk_accum), load(dv_accum)},
-                         {store(dk), store(dv)}, options)};
+    return {init_pass(problem, PassName::dqdkdv, options), main,
+            convert_dkdv(problem, PassName::dqdkdv, options)};
   }
   const bool ordered = options.backward == BackwardOrder::ordered;
   const bool fused = ordered || options.backward == BackwardOrder::fused;
-  // A kv tile that stores must store a q tile whole.
-  const DqStart dq_start = !fused || options.diagonal_slices > 1 ? DqStart::cleared
-                           : ordered                             ? DqStart::in_order
-                                                                 : options.dq_start;
+  const bool shares = fused && !ordered && options.diagonal_slices == 1 && options.query_splits > 1;
+  // A kv tile that stores must store a q tile whole. CTAs that share kv tiles come in an order in which
+  // others must not wait for the first.
+  const DqStart dq_start = !fused || options.diagonal_slices > 1 || shares ? DqStart::cleared
+                           : ordered                                       ? DqStart::in_order
+                                                                           : options.dq_start;
   const bool clears = fused && dq_start == DqStart::cleared;
   const PassName main = fused ? PassName::dkdvdq : PassName::dkdv;
   TileProgram delta_pass = make_elementwise_pass(PassName::delta, main, problem, Axis::q, options);
@@ -201,6 +235,7 @@ std::vector<TileProgram> flash2_backward(const AttentionProblem& problem, const 
       program.dq_start = dq_start;
       program.dq_flags = options.dq_flags;
     }
+    if (shares) share_kv_tiles(programs, options);
     return programs;
   }
   TileProgram dq_pass = make_pass(PassName::dq, problem, Axis::q, options);

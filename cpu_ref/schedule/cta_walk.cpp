@@ -59,7 +59,7 @@ AccessGroup CtaWalk::next_slice() {
     step_ = 0;
     if (++phase_ == program.phases.size()) {
       phase_ = 0;
-      if (++head_ == program.heads_per_cta()) stage_ = Stage::block_end;
+      if (++head_ == work_.end_head - work_.first_head) stage_ = Stage::block_end;
     }
   }
   return group;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Split keys (Flash-Decoding): several CTAs walk a part of the keys of a q tile each, and a pass combines
-// what they leave. The rules by which the parts are cut.
+// what they leave. The rules by which the parts are cut, those of a kv tile's queries as well.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct SplitKeys {
 
   /// The tiles of one split of those that a q tile visits; its end, begin and full tiles as those of
   /// TileRange.
-  TileRange part_of(const TileRange& all, int split) const {
+  TILESCOPE_HOST_DEVICE constexpr TileRange part_of(const TileRange& all, int split) const {
     const int share = tiles > 0 ? tiles : ceil_div(all.count(), count);
     const int first = (tiles > 0 ? 0 : all.begin) + split * share;
     return detail::tile_range(max_of(all.begin, first), min_of(all.end, first + share), all.full_begin,

@@ -62,12 +62,14 @@ TileRange TileProgram::inner_slices(int batch, int block) const {
 }
 
 CtaWork TileProgram::work(std::int64_t cta) const {
-  const HeadCounts heads{static_cast<int>(q_heads()), static_cast<int>(problem.heads_kv)};
+  const HeadCounts heads{static_cast<int>(q_heads()), static_cast<int>(problem.heads_kv), head_splits};
   const CtaHeads counted = kv_heads ? CtaHeads::kv : CtaHeads::query;
   return cta_work<true>(grid, heads, counted, whole_head ? num_blocks() : 1, cta);
 }
 
-int TileProgram::heads_per_cta() const { return kv_heads ? static_cast<int>(problem.group_size()) : 1; }
+int TileProgram::heads_per_cta() const {
+  return kv_heads ? static_cast<int>(problem.group_size()) / head_splits : 1;
+}
 
 std::int64_t TileProgram::visited_tiles() const {
   if (phases.empty()) return 0;

@@ -177,7 +177,9 @@ struct TileProgram {
   /// they lie in memory: wherever a program counts query heads and their rows, it counts key/value heads and
   /// q_rows() then.
   bool pack_gqa = false;
-  SplitKeys splits = {};  // of the forward pass, which keeps a part of the keys a CTA, and of combine
+  SplitKeys splits = {};  // of the forward pass, which keeps a part of the keys a CTA, and of combine; of
+                          // dkdvdq, those of the queries of a kv tile
+  int head_splits = 1;    // CTAs that share the query heads of a kv head, see ProgramOptions::query_splits
   Scan scan = Scan::ascending;
   Grid grid;
 
@@ -188,6 +190,10 @@ struct TileProgram {
   TensorExtent extent(TensorName tensor) const;
   /// Whether each CTA leaves a partial result, of its split of the keys.
   bool stores_partials() const { return name == PassName::forward && splits.count > 1; }
+  /// CTAs that share a kv tile, and add what they have of dK and dV to sums.
+  int query_splits() const { return name == PassName::dkdvdq ? splits.count * head_splits : 1; }
+  /// Whether a CTA walks a part of the inner tiles of its block.
+  bool splits_walk() const { return name != PassName::combine && splits.count > 1; }
   int num_blocks() const;  // tiles of the owned axis
   std::int64_t num_ctas() const { return grid.size(); }
   HandOut hand_out() const;
@@ -213,7 +219,7 @@ struct TileProgram {
   }
   /// Those of one split.
   TileRange split_tiles(const TileRange& all, int split) const {
-    return stores_partials() ? splits.part_of(all, split) : all;
+    return splits_walk() ? splits.part_of(all, split) : all;
   }
   /// The slices of inner tiles that it accesses, counted from the first tile's first: all of its tiles, but
   /// for those of masked tiles that the mask hides whole.
@@ -223,7 +229,7 @@ struct TileProgram {
   }
   /// What a tile of which tensors are accessed is made of: a slice of an inner tile, or a block.
   TileShape access_tile() const;
-  /// Query heads that a CTA loops over: the group of a kv head, or one.
+  /// Query heads that a CTA loops over: the group of a kv head, or a share of it; or one.
   int heads_per_cta() const;
   /// Tiles visited by all CTAs.
   std::int64_t visited_tiles() const;
@@ -234,7 +240,7 @@ struct TileProgram {
   bool has_prologue(int batch, int block) const;
   /// The same of one CTA.
   bool has_prologue(const CtaWork& work, int block) const {
-    return stores_partials() ? !inner_tiles(work, block).empty() : has_prologue(work.batch, block);
+    return splits_walk() ? !inner_tiles(work, block).empty() : has_prologue(work.batch, block);
   }
   /// Bytes of one full tile of a tensor.
   std::int64_t tile_bytes(TensorName tensor) const;
@@ -305,7 +311,12 @@ struct ProgramOptions {
   /// Parts a side of a tile that the mask cuts, see TileProgram; it divides both sides of every tile.
   int diagonal_slices = 1;
   SplitPolicy splits = {};  // of the forward pass
-  bool pack_gqa = false;    // of the forward pass, see TileProgram
+  /// CTAs that share a kv tile of the fused backward pass: each has as many of the query heads of the group
+  /// as the others, where the greatest common divisor is 1 all; and a part of the queries. They add to fp32
+  /// sums of dK and dV, which are cleared before and rounded after. 1 where an order is kept, or with parts
+  /// of tiles.
+  int query_splits = 1;
+  bool pack_gqa = false;  // of the forward pass, see TileProgram
 
   PassOptions& operator[](PassName pass) { return passes[static_cast<std::size_t>(pass)]; }
   const PassOptions& operator[](PassName pass) const { return passes[static_cast<std::size_t>(pass)]; }

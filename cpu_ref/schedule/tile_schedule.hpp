@@ -195,12 +195,12 @@ struct WorkItem {
 /// The grid of a pass and the order in which it is issued.
 struct Grid {
   int num_blocks = 1;      // tiles of the owned axis
-  int num_heads = 1;       // batch * heads * splits of the keys
+  int num_heads = 1;       // batch * heads * splits
   int swizzled_heads = 1;  // head_swizzled only
   TileOrder order = TileOrder::row_major;
   bool longest_is_last = false;  // the last block has most work (q tiles under a causal mask)
   int ctas_per_wave = 1;         // of a sawtooth scan: CTAs that run at once
-  int num_splits = 1;            // of the keys: those of a head stand side by side
+  int num_splits = 1;            // work items that share a block, which stand side by side
 
   /// Whether all blocks of a head come before those of the next.
   constexpr bool heads_in_turn() const {
@@ -232,6 +232,8 @@ struct Grid {
 struct HeadCounts {
   int query = 1;
   int kv = 1;
+  int splits =
+      1;  // of the query heads that share a key/value head; the other splits are of the streamed axis
   TILESCOPE_HOST_DEVICE constexpr int group_size() const { return query / kv; }
 };
 
@@ -247,32 +249,34 @@ struct CtaWork {
   int first_head = 0, end_head = 0;
   int first_block = 0, end_block = 0;
   int wave_parity = 0;  // of a sawtooth scan
-  int split = 0;        // of the keys
+  int split = 0;        // of the streamed axis
   constexpr bool operator==(const CtaWork&) const = default;
 };
 
 /// The one decoding of a grid, on host and device: what belongs to its `index`-th work item. `blocks` of the
 /// owned axis each: one, or all of them where one CTA works through a whole head.
-/// @tparam kSplits  whether the keys may be split: a kernel that never does spares itself a division
+/// @tparam kSplits  whether a walk may be split: a kernel that never does spares itself divisions
 template <bool kSplits = false, typename Index>
 TILESCOPE_HOST_DEVICE constexpr CtaWork cta_work(const Grid& grid, HeadCounts heads, CtaHeads counted,
                                                  int blocks, Index index) {
   WorkItem item = grid.item(index);
-  const int split = kSplits ? item.head % grid.num_splits : 0;
-  if (kSplits) item.head /= grid.num_splits;
   const bool by_kv_head = counted == CtaHeads::kv;
+  const int splits = kSplits ? grid.num_splits : 1;
+  const int part = kSplits ? item.head % splits : 0;
+  item.head /= splits;
   const int heads_here = by_kv_head ? heads.kv : heads.query;
   const int head = item.head % heads_here;
-  const int first_head = by_kv_head ? head * heads.group_size() : head;
+  const int heads_of_cta = by_kv_head ? heads.group_size() / heads.splits : 1;
+  const int first_head = (head * heads.splits + part % heads.splits) * heads_of_cta;
   return {item.head / heads_here,
           item.head,
           by_kv_head ? head : head / heads.group_size(),
           first_head,
-          first_head + (by_kv_head ? heads.group_size() : 1),
+          first_head + heads_of_cta,
           item.block * blocks,
           (item.block + 1) * blocks,
           item.wave_parity,
-          split};
+          part / heads.splits};
 }
 
 /// The inner tile at position `step` of a walk over `range`.

@@ -91,6 +91,7 @@ void require_supported(const Kernel& kernel, const AttentionProblem& problem, Di
     own.diagonal_slices = options.diagonal_slices;
     own.splits = options.splits;
     own.pack_gqa = options.pack_gqa;
+    own.query_splits = options.query_splits;
     if (other->refusal(problem, direction, own)) continue;
     able += (able.empty() ? "; this problem runs on " : ", ") + std::string(other->name);
   }

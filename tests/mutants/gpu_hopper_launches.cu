@@ -91,6 +91,7 @@ void launch(const TileProgram& program, const KernelArguments& arguments, cudaSt
 
 void Flash3::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::init) return launch_init(program, arguments, stream);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream);
   poison_shared_memory(stream);
   if (is_fp8(program.problem.dtype)) {

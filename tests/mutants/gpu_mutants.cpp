@@ -43,6 +43,7 @@ class Case {
        std::optional<BackwardOrder> order)
       : kernel(&kernel), direction(direction), problem_(problem), inputs_(inputs) {
     options = kernel.default_options(problem);
+    options.query_splits = 1;  // which small problems would all have
     if (order) options.backward = *order;
   }
 
@@ -104,7 +105,7 @@ AttentionProblem padded(AttentionProblem problem) {
 
 /// Each kernel causal; with all features; with outliers. The other backward orders with all features, that of
 /// the tensor cores in bf16 with head dimension 128; Hopper's at every head dimension that it is compiled
-/// for. With padding, and with tiles cut finer, those that can.
+/// for, and there with shared kv tiles. With padding, and with tiles cut finer, those that can.
 std::vector<Case> prepare_cases() {
   std::vector<Case> cases;
   for (const GpuKernel& rung : gpu_ladder()) {
@@ -143,6 +144,8 @@ std::vector<Case> prepare_cases() {
         AttentionProblem wider = ragged_problem(kernel, ElementType::fp16, head_dim);
         wider.causal = true;
         add_case(kernel, Direction::backward, wider, InputKind::normal, fused, cases);
+        add_case(kernel, Direction::backward, wider, InputKind::normal, fused, cases).options.query_splits =
+            4;  // both query heads of a group, and halves of their queries
       }
     } else if (ordered) {
       add_case(kernel, Direction::backward, windowed(kernel, ragged_problem(kernel, ElementType::bf16, 128)),

@@ -93,7 +93,7 @@ void add_compare_command(CLI::App& app, CommandContext& context) {
   const char* type = "KERNEL[,CHOICE=VALUE]...";
   add_value(command, "A", arguments->one, type,
             "a kernel, and choices in place of its own: tile, order, scan, backward, fp8-sums, "
-            "diagonal-slices, splits, pack-gqa");
+            "diagonal-slices, splits, pack-gqa, query-splits");
   add_value(command, "B", arguments->other, type, "another, or the same with other choices");
   arguments->problem.add_to(command);
   add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",

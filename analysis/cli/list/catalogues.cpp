@@ -27,8 +27,10 @@ namespace tilescope::cli {
 namespace {
 
 /// Features that few kernels have, and what of: they stand below the table, which is as wide as it may be.
-constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {
-    {Feature::descales, "fp8"}, {Feature::split_keys, "keys"}, {Feature::packed_heads, "heads"}};
+constexpr std::pair<Feature, std::string_view> kRareFeatures[] = {{Feature::descales, "fp8"},
+                                                                  {Feature::split_keys, "keys"},
+                                                                  {Feature::packed_heads, "heads"},
+                                                                  {Feature::query_splits, "queries"}};
 
 bool is_rare(Feature feature) {
   return std::any_of(std::begin(kRareFeatures), std::end(kRareFeatures),

@@ -56,6 +56,12 @@ constexpr KernelChoiceOption kChoices[] = {
        if (value != "on" && value != "off") throw BadInput(field, value, "must be on or off");
        choices.pack_gqa = value == "on";
      }},
+    {"query-splits", "N",
+     "share a key tile of the fused backward pass between N CTAs: the query heads of its group, as far as N "
+     "divides them, and the queries; default: the kernel's choice",
+     [](KernelChoices& choices, const std::string& field, const std::string& value) {
+       choices.query_splits = static_cast<int>(parse_integer_in(field, value, 1, kMaxSplits));
+     }},
 };
 
 /// What runs and why: "cpu:flash2 on B1 H8 N1024 D64 fp32: forward 64x128, dkdvdq 64x128, row-major; tiles:
@@ -75,6 +81,7 @@ void log_choice(const Kernel& kernel, const AttentionProblem& problem, const Pro
     }
     if (options.splits != SplitPolicy{}) text += " splits " + to_string(options.splits) + ",";
     if (options.pack_gqa) text += " heads packed,";
+    if (options.query_splits > 1) text += " query splits " + std::to_string(options.query_splits) + ",";
     return text + " CTAs " + std::string(to_string(options.order)) + ", tiles " +
            std::string(to_string(options.scan)) + "; tiles: " + reason;
   });
@@ -91,6 +98,7 @@ ProgramOptions KernelChoices::apply_to(ProgramOptions options) const {
   if (diagonal_slices) options.diagonal_slices = *diagonal_slices;
   if (splits) options.splits = *splits;
   if (pack_gqa) options.pack_gqa = *pack_gqa;
+  if (query_splits) options.query_splits = *query_splits;
   return options;
 }
 

@@ -22,6 +22,7 @@ struct KernelChoices {
   std::optional<int> diagonal_slices;
   std::optional<SplitPolicy> splits;
   std::optional<bool> pack_gqa;
+  std::optional<int> query_splits;
 
   /// `options` with the choices in their place.
   ProgramOptions apply_to(ProgramOptions options) const;
@@ -34,8 +35,8 @@ struct KernelChoiceOption {
 };
 std::span<const KernelChoiceOption> kernel_choice_options();
 
-/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices, --splits, --pack-gqa. Must
-/// outlive the parsing.
+/// --kernel, --tile, --backward, --order, --scan, --fp8-sums, --diagonal-slices, --splits, --pack-gqa,
+/// --query-splits. Must outlive the parsing.
 class KernelOptions {
  public:
   /// With `several`, --kernel may be given more than once.

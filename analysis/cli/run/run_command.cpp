@@ -220,9 +220,10 @@ void add_run_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--out", options->out, "DIR", "folder for o.npy, lse.npy, dq.npy, dk.npy and dv.npy");
   options->kernel.add_to(command);
   options->problem.add_to(command);
-  options->gpus.add_to(
-      command,
-      {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--splits", "--pack-gqa"}, true);
+  options->gpus.add_to(command,
+                       {"--backward", "--order", "--scan", "--fp8-sums", "--diagonal-slices", "--splits",
+                        "--pack-gqa", "--query-splits"},
+                       true);
   show_examples(
       command,
       {{"run --seqlen 256 --out /tmp/o", "random inputs; o.npy and lse.npy"},

@@ -27,7 +27,7 @@ void require_countable(const TileProgram& program) {
   for (const auto& phase : program.phases) {
     for (const Operand& operand : phase) step += bytes_of(operand);
   }
-  const double tiles = static_cast<double>(program.splits.count) *
+  const double tiles = static_cast<double>(program.splits.count * program.head_splits) *
                        static_cast<double>(num_m_blocks(p.band(), program.tile)) *
                        static_cast<double>(num_n_blocks(p.band(), program.tile));
   require_countable(p, step * tiles * static_cast<double>(p.batch * p.heads));
@@ -49,7 +49,7 @@ std::int64_t covered_rows(int begin, int end, int tile_rows, std::int64_t rows) 
 struct HeadSums {
   std::int64_t owned_rows = 0;  // every block once
   std::int64_t busy_rows = 0;   // blocks with a visible inner tile, or all when the pass has no inner tiles
-  std::int64_t prologue_rows = 0;    // the same once for each split of the keys that has one
+  std::int64_t prologue_rows = 0;    // the same once for each split that has one
   std::int64_t owned_step_rows = 0;  // the owned tile's rows, at each slice of its inner tiles
   std::int64_t inner_step_rows = 0;  // the rows of these slices
   std::int64_t inner_rows = 0;       // distinct inner rows
@@ -139,7 +139,9 @@ OperandBytes operand_bytes(const TileProgram& program, const EqualEntries& entri
   const bool owned = (extent.indexing == TileIndexing::m) == (program.axis == Axis::q);
   if (part != Part::phase) {
     const bool prologue = part == Part::prologue;
-    return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * cta_heads * extent.splits,
+    const std::int64_t ctas =
+        cta_heads * (prologue ? program.head_splits : program.query_splits()) * extent.splits;
+    return {(prologue ? sums.prologue_rows : sums.owned_rows) * row_bytes * ctas,
             (prologue ? sums.busy_rows : sums.owned_rows) * row_bytes * tensor_heads};
   }
   return {(owned ? sums.owned_step_rows : sums.inner_step_rows) * row_bytes * query_heads,
@@ -190,8 +192,9 @@ std::int64_t filled_bytes(const TileProgram& program, TensorName tensor, Part pa
   for (int block = 0; block < program.num_blocks(); ++block) {
     const TileRange inner = program.phases.empty() ? TileRange{} : program.inner_slices(0, block);
     if (part == Part::phase ? inner.empty() : !program.has_prologue(0, block)) continue;
+    const int ctas = program.query_splits() > 1 ? program.splits.busy(inner) * program.head_splits : 1;
     for (const int head : {0, 1}) {
-      of_head[head] += part != Part::phase ? of_tiles(head, block, block + 1)
+      of_head[head] += part != Part::phase ? ctas * of_tiles(head, block, block + 1)
                        : owned             ? inner.count() * of_tiles(head, block, block + 1)
                                            : of_tiles(head, inner.begin, inner.end);
     }

@@ -41,7 +41,11 @@ inline void note_choices(PassChoices& choices, const TileProgram& program) {
   if (program.fp8_sums != Fp8Sums::fp32) choices.fp8_sums = to_string(program.fp8_sums);
   if (const auto order = backward_order(program)) choices.backward = order;
   if (program.dq_start != DqStart::cleared) choices.dq_start = to_string(program.dq_start);
-  if (program.splits.count > 1) choices.splits = policy_of(program.splits, program.tile.block_n);
+  if (program.query_splits() > 1) {
+    choices.query_splits = program.query_splits();
+  } else if (program.splits.count > 1) {
+    choices.splits = policy_of(program.splits, program.tile.block_n);
+  }
   if (program.pack_gqa) choices.pack_gqa = true;
   if (program.launch.warps > 0) choices.warps = program.launch.warps;
   if (program.launch.stages > 0) choices.stages = program.launch.stages;

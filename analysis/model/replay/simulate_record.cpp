@@ -51,6 +51,7 @@ ProgramOptions options_of(const RunEntry& run, const Kernel& kernel) {
     if (!choices.backward) continue;
     options.backward = *choices.backward;
     options.dq_start = choices.dq_start ? parse_dq_start(*choices.dq_start) : DqStart::cleared;
+    options.query_splits = static_cast<int>(choices.query_splits.value_or(1));
   }
   return options;
 }

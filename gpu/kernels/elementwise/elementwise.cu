@@ -85,6 +85,7 @@ __global__ void delta_pass(const __grid_constant__ KernelArguments args, int blo
 }
 
 __global__ void zero_pass(const __grid_constant__ KernelArguments args, int block_n) {
+  gpu::sm90::let_next_kernel_begin();
   const CtaWork work = kv_work(args);
   const int end = min_of(args.band.seqlen_k, work.end_block * block_n);
   for (int row = work.first_block * block_n + static_cast<int>(threadIdx.x) / 32; row < end; row += kWarps) {
@@ -95,6 +96,7 @@ __global__ void zero_pass(const __grid_constant__ KernelArguments args, int bloc
       dv[col] = 0.0f;
     }
   }
+  gpu::sm90::wait_for_kernel_before();  // the kernel after this one waits for both
 }
 
 /// One tensor to be rounded: target = factor * source.
@@ -120,6 +122,7 @@ __global__ void convert_pass(const __grid_constant__ ConvertArguments args, int 
   const int batch = work.batch, head = work.first_head;
   const int thread = static_cast<int>(threadIdx.x);
   const int end = min_of(args.seqlen, work.end_block * args.block_rows);
+  gpu::sm90::let_next_kernel_begin();
   gpu::sm90::wait_for_kernel_before();
   const bool lacks = args.sums_may_lack && kv_tiles(args.common.band, args.tile, work.first_block).empty();
   for (int row = work.first_block * args.block_rows + thread / lanes; row < end;
@@ -167,8 +170,12 @@ void launch_delta(const TileProgram& program, const KernelArguments& arguments, 
   });
 }
 
-void launch_init(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
-  launch_grid(zero_pass, program, {kElementwiseThreads, 0}, stream, arguments, program.tile.block_n);
+void launch_init(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream,
+                 bool early) {
+  CtaGrid grid = cta_for_each_item(program);
+  grid.early = early;
+  launch_ctas(zero_pass, program.name, grid, {kElementwiseThreads, 0}, stream, arguments,
+              program.tile.block_n);
 }
 
 void launch_convert(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream,

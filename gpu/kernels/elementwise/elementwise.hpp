@@ -13,7 +13,8 @@ inline constexpr int kElementwiseThreads = 128;
 /// Source: FlashAttention-2, Algorithm 2, line 4.
 void launch_delta(const TileProgram&, const KernelArguments&, CUstream_st*);
 /// Zeroes the fp32 accumulators that the pass stores.
-void launch_init(const TileProgram&, const KernelArguments&, CUstream_st*);
+/// @param early  see CtaGrid: it needs nothing of the kernel before, but ends after it
+void launch_init(const TileProgram&, const KernelArguments&, CUstream_st*, bool early = false);
 /// Rounds fp32 sums to the element type: each tensor that the pass loads to the one that it stores at the
 /// same place. dq_accum and dk_accum take the softmax scale on the way.
 /// @param early  see CtaGrid: after a kernel of sm_90 that lets the next begin

@@ -2,6 +2,7 @@
 #include "gpu/kernels/flash3/flash3.hpp"
 
 #include <functional>
+#include <numeric>
 #include <queue>
 
 #include "gpu/kernels/elementwise/elementwise.hpp"
@@ -36,13 +37,22 @@ double end_of_q_tiles(const AttentionProblem& problem, TileShape tile) {
     return kv_tiles(band, tile, block).count() * tile.block_n + kEndsOfATile;
   });
 }
-double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile) {
-  constexpr int kEndsOfATile = 200;
+/// @param splits  see ProgramOptions::query_splits
+double end_of_kv_tiles(const AttentionProblem& problem, TileShape tile, int splits = 1) {
+  // Adds to the same sums queue: one key/value head of 384 keys in 42 splits ends 5.7 us later than its
+  // products.
+  constexpr int kEndsOfATile = 200, kSumsOfATile = 100, kSumsOfASplit = 2, kPassesOfSums = 150;
+  const int group = static_cast<int>(problem.group_size());
+  const int head_splits = std::gcd(splits, group), parts = splits / head_splits;
   const VisibleBand band = problem.band();
-  return end_of_tiles(
-      num_n_blocks(band, tile), tile.block_n, problem.batch * problem.heads_kv, [&](int block) {
-        return problem.group_size() * q_tiles(band, tile, block).count() * tile.block_m + kEndsOfATile;
+  const bool shared = splits > 1;
+  const int sums = shared ? kSumsOfATile + kSumsOfASplit * splits : 0;
+  const double end = end_of_tiles(
+      num_n_blocks(band, tile), tile.block_n, problem.batch * problem.heads_kv * splits, [&](int block) {
+        const int steps = group / head_splits * ceil_div(q_tiles(band, tile, block).count(), parts);
+        return steps * tile.block_m + kEndsOfATile + sums;
       });
+  return end + (shared ? kPassesOfSums * tile.block_n : 0);
 }
 
 /// The most keys that a query sees, and the most queries that see a key.
@@ -67,15 +77,34 @@ bool low_q_tiles(const AttentionProblem& problem) {
   return end_of_q_tiles(problem, low) < share * end_of_q_tiles(problem, whole);
 }
 
-/// The same of kv tiles of 64 keys, which head dimensions above 128 have anyway.
-bool low_kv_tiles(const AttentionProblem& problem) {
-  constexpr double kShare = 0.6;
+/// How the backward pass fills the device where its kv tiles do not.
+struct KvTileChoice {
+  bool low = false;  // tiles of 64 keys, which head dimensions above 128 have anyway
+  int splits = 1;    // see ProgramOptions::query_splits
+};
+/// What ends first: splits by a tenth at least, and more of them by three hundredths; low tiles although each
+/// of their rows takes longer.
+KvTileChoice kv_tile_choice(const AttentionProblem& problem) {
+  constexpr double kShareOfSplits = 0.9, kShareOfMoreSplits = 0.97, kShareOfLow = 0.6;
   const int head_dim = static_cast<int>(problem.head_dim);
-  const TileShape whole = flash3_backward_shape(head_dim).tile, low{64, 64};
-  const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), whole);
-  if (head_dim <= 64 || head_dim > 128 || is_fp8(problem.dtype)) return false;
-  if (problem.seqlen_q * problem.group_size() < 512 || tiles > kHopperMultiprocessors) return false;
-  return end_of_kv_tiles(problem, low) < kShare * end_of_kv_tiles(problem, whole);
+  const TileShape whole = flash3_backward_shape(head_dim).tile;
+  const std::int64_t tiles = problem.batch * problem.heads_kv * num_n_blocks(problem.band(), whole),
+                     most = 3 * kHopperMultiprocessors / tiles;
+  if (is_fp8(problem.dtype) || tiles > 2 * kHopperMultiprocessors) return {};
+  KvTileChoice choice;
+  double first = end_of_kv_tiles(problem, whole);
+  double share = kShareOfSplits;  // of what the first one takes
+  for (std::int64_t splits = 2; splits <= most; ++splits) {
+    const double end = end_of_kv_tiles(problem, whole, static_cast<int>(splits));
+    if (end >= share * first) continue;
+    first = end;
+    share = kShareOfMoreSplits;
+    choice.splits = static_cast<int>(splits);
+  }
+  if (head_dim <= 64 || head_dim > 128 || tiles > kHopperMultiprocessors) return choice;
+  if (problem.seqlen_q * problem.group_size() < 512) return choice;
+  if (end_of_kv_tiles(problem, {64, 64}) < kShareOfLow * first) return {.low = true};
+  return choice;
 }
 
 Flash3ForwardShape forward_shape(const TileProgram& program) {
@@ -94,7 +123,7 @@ Flash3Fp8Shape fp8_shape(const AttentionProblem& problem, Fp8Sums sums) {
 }
 
 bool can_persist(const AttentionProblem& problem) {
-  return !low_kv_tiles(problem) &&
+  return !kv_tile_choice(problem).low &&
          flash3_backward_shape(static_cast<int>(problem.head_dim), false, true).persistent &&
          flash3_backward_persistent(problem.visible_pairs(),
                                     problem.batch * problem.heads * problem.seqlen_q);
@@ -121,9 +150,11 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
                    is_fp8(problem.dtype)
                        ? fp8_shape(problem, Fp8Sums::two_level).tile
                        : flash3_forward_shape(static_cast<int>(problem.head_dim), low_q_tiles(problem)).tile);
-  const bool low = low_kv_tiles(problem);
-  options.set_tile(Direction::backward,
-                   flash3_backward_shape(static_cast<int>(problem.head_dim), false, false, low).tile);
+  const KvTileChoice kv_tiles = kv_tile_choice(problem);
+  options.query_splits = kv_tiles.splits;
+  options.set_tile(
+      Direction::backward,
+      flash3_backward_shape(static_cast<int>(problem.head_dim), false, false, kv_tiles.low).tile);
   options.backward = BackwardOrder::fused;
   options.scan = Scan::descending;
   options.work_counter = true;
@@ -149,7 +180,7 @@ ProgramOptions Flash3::default_options(const AttentionProblem& problem) {
 }
 
 bool Flash3::persistent(const TileProgram& program) {
-  return can_persist(program.problem) && program.grid.heads_in_turn();
+  return program.query_splits() == 1 && can_persist(program.problem) && program.grid.heads_in_turn();
 }
 
 std::vector<Boxes> Flash3::boxes(const TileProgram& program) {

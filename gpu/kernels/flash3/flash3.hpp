@@ -26,7 +26,7 @@ struct Flash3 {
   /// of 16.
   static constexpr Capabilities can{
       .forward = kFeatures | FeatureSet{Feature::fp8e4m3, Feature::fp8e5m2, Feature::descales},
-      .backward = kFeatures,
+      .backward = kFeatures | FeatureSet{Feature::query_splits},
       .head_dims = kFlash3HeadDims,
       .row_bytes_multiple = 16};
   static constexpr ChipRange chips{.first = 90, .last = 90};

@@ -95,6 +95,7 @@ void dispatch(const AttentionProblem& problem, Body&& body) {
 
 void Flash3::launch(const TileProgram& program, const KernelArguments& arguments, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, arguments, stream);
+  if (program.name == PassName::init) return launch_init(program, arguments, stream, true);
   if (program.name == PassName::convert) return launch_convert(program, arguments, stream, true);
   if (is_fp8(program.problem.dtype)) return launch_fp8_forward(program, arguments, stream);
   dispatch(program.problem, [&]<WgmmaType kType, int kHeadDim>() {

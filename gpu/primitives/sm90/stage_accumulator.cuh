@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "gpu/primitives/common/reduce_add.cuh"
 #include "gpu/primitives/sm90/fragments.hpp"
 #include "gpu/primitives/sm90/stmatrix.cuh"
 #include "gpu/primitives/sm90/wgmma.cuh"
@@ -96,6 +97,28 @@ __device__ __forceinline__ void store_rows_direct(const float (&d)[kCount], std:
         *reinterpret_cast<uint4*>(target + row * row_stride + col) = make_uint4(x[0], x[1], x[2], x[3]);
       }
     }
+  }
+}
+
+/// Adds a warp's 16 rows to fp32 sums in global memory, 16 bytes a lane: of each pair of lanes the even one
+/// takes both parts of the upper row, the odd one those of the row eight below.
+/// @param rows, cols  as of store_rows_direct()
+template <int kCount>
+__device__ __forceinline__ void add_rows_direct(const float (&d)[kCount], float* target,
+                                                std::int64_t row_stride, int rows, int cols, int lane) {
+  const bool odd = lane & 1;
+  const int row = lane / 4 + (odd ? 8 : 0);
+  target += row * row_stride + 2 * (lane & 2);
+#pragma unroll
+  for (int first = 0; first < kCount; first += 4) {  // eight columns
+    float x[4] = {d[first], d[first + 1], d[first + 2], d[first + 3]};
+#pragma unroll
+    for (float& number : x) asm volatile("" : "+f"(number));
+    const float got[2] = {__shfl_xor_sync(0xFFFFFFFFu, odd ? x[0] : x[2], 1),
+                          __shfl_xor_sync(0xFFFFFFFFu, odd ? x[1] : x[3], 1)};
+    if (row >= rows || 2 * first >= cols) continue;
+    reduce_add(target + 2 * first,
+               odd ? make_float4(got[0], got[1], x[2], x[3]) : make_float4(x[0], x[1], got[0], got[1]));
   }
 }
 

@@ -331,6 +331,45 @@ TEST_CASE("sums of dQ that the first kv tile stores are those that are cleared a
   }
 }
 
+TEST_CASE("CTAs that share kv tiles cut their walks and leave the gradients of whole ones") {
+  const AttentionProblem p{.batch = 2,
+                           .heads = 6,
+                           .heads_kv = 2,
+                           .seqlen_q = 90,
+                           .seqlen_k = 50,
+                           .head_dim = 12,
+                           .causal = true,
+                           .key_lengths = {50, 21}};
+  ProgramOptions options = ProgramOptions::with_tile({16, 8});
+  options.backward = BackwardOrder::fused;
+  const Kernel& kernel = cpu_kernels().back();
+  TensorSet whole(p);
+  fill_random_inputs(whole, Direction::backward);
+  kernel.run(options, Direction::forward, whole, nullptr);
+  kernel.run(options, Direction::backward, whole, nullptr);
+  for (const int splits : {2, 3, 7, 12}) {
+    CAPTURE(splits);
+    options.query_splits = splits;
+    const std::vector<TileProgram> programs = kernel.programs(Direction::backward, p, options);
+    REQUIRE(programs.size() == 5);
+    const TileProgram& main = programs[2];
+    CHECK(main.head_splits == (splits % 3 == 0 ? 3 : 1));
+    CHECK(main.num_ctas() == splits * p.batch * p.heads_kv * main.num_blocks());
+    CHECK(main.dq_start == DqStart::cleared);
+    TensorSet shared(p);
+    fill_random_inputs(shared, Direction::backward);
+    kernel.run(options, Direction::forward, shared, nullptr);
+    kernel.run(options, Direction::backward, shared, nullptr);
+    for (const TensorName name : {TensorName::dq, TensorName::dk, TensorName::dv}) {
+      for (std::int64_t i = 0; i < whole[name].shape().elements(); ++i) {
+        REQUIRE(shared[name].get(i) == doctest::Approx(whole[name].get(i)).epsilon(1e-4).scale(1e-2));
+      }
+    }
+  }
+  options.backward = BackwardOrder::ordered;
+  CHECK(kernel.programs(Direction::backward, p, options).size() == 3);
+}
+
 TEST_CASE("only standard attention holds an N x N tensor") {
   const AttentionProblem p{.seqlen_q = 300, .seqlen_k = 300, .head_dim = 8};
   for (const KernelCase& c : testing::kernel_cases()) {

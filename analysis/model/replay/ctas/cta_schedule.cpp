@@ -161,7 +161,8 @@ void CoResidentCtas::claim_ahead(std::vector<Team>& teams) {
 bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
   if (program_.whole_head) return false;
   const CtaWork last = program_.work(cta - 1), its = program_.work(cta);
-  const bool same_head = its.batch_head == last.batch_head && its.split == last.split;
+  const bool same_head =
+      its.batch_head == last.batch_head && its.first_head == last.first_head && its.split == last.split;
   if (!same_head || its.first_block != last.first_block + 1) return false;
   if (program_.scan == Scan::sawtooth && its.wave_parity != last.wave_parity) return false;
   if (program_.phases.empty()) {

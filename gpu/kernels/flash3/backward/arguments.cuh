@@ -11,9 +11,10 @@
 namespace tilescope::gpu {
 
 struct Flash3BackwardArguments {
-  CUtensorMap q, k, v, dout;  // head_panels(): boxes of block_m, block_n, block_n and block_m rows
-  CUtensorMap dk, dv;         // head_panels(): boxes of 16 rows
-  CUtensorMap dq_accum;       // (B, H, Nq, D) fp32: boxes of 32 columns and 64 rows
+  CUtensorMap q, k, v, dout;      // head_panels(): boxes of block_m, block_n, block_n and block_m rows
+  CUtensorMap dk, dv;             // head_panels(): boxes of 16 rows
+  CUtensorMap dq_accum;           // (B, H, Nq, D) fp32: boxes of 32 columns and 64 rows
+  DeviceTensor dk_sums, dv_sums;  // fp32, to which CTAs that share a kv tile add; null: each stores its own
   /// A q tile's flags (DqStart), one for each warpgroup, 0 at first: how many kv tiles have added to dQ, in
   /// an ordered pass; whether one has stored there; claimed, and then stored. Null: dQ is cleared, all add.
   int* dq_flags = nullptr;
@@ -21,12 +22,12 @@ struct Flash3BackwardArguments {
   const float* lse = nullptr;    // (B, H, Nq), natural logarithm; strides in elements
   const float* delta = nullptr;  // likewise
   std::int64_t lse_batch_stride = 0, lse_head_stride = 0;
-  Grid grid;  // kv tiles of batch x key/value heads
+  Grid grid;  // kv tiles of batch x key/value heads, and splits of their queries
   Scan scan = Scan::ascending;
   VisibleBand band;
   int head_dim = 1;
-  int heads_kv = 1;
-  int group_size = 1;           // query heads a key/value head: the CTA streams them all
+  HeadCounts heads;
+  int heads_of_cta = 1;         // query heads that it streams: those of a key/value head, or a share
   float softmax_scale = 1.0f;   // signed, of dK
   float exponent_scale = 1.0f;  // signed, times log2(e), of at least the smallest normal magnitude
   DeviceTileLog log;            // of observed instances

@@ -91,6 +91,15 @@ __device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPair
   }
 }
 
+/// Adds a warp's 16 keys, some columns of dK or dV, to the sums of all CTAs that share the kv tile.
+template <int kCount>
+__device__ __forceinline__ void add_to_sums(const float (&d)[kCount], const DeviceTensor& sums,
+                                            const Flash3BackwardArguments& args, const Flash3Stream& stream,
+                                            int first_key, int first_col, int lane) {
+  sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first_key) + first_col,
+                        sums.row_stride, args.band.seqlen_k - first_key, args.head_dim - first_col, lane);
+}
+
 /// A warpgroup that computes; Flash3Split says what is its own.
 /// @tparam kCols, kDqCols  of dK and dV, and of dQ, that it computes
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape, int kCols, int kDqCols, bool kObserved>
@@ -216,13 +225,13 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
   };
   constexpr bool kDqLate = kBoxesNow < kBoxes, kLeaveByDq = kShape.persistent && !kShape.leave_by_one_ds();
   float late_dq[kDqLate ? (kBoxes - kBoxesNow) * kBoxNumbers : 1];
-  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
+  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   const auto put_late_dq = [&] { put_dq.template operator()<kBoxesNow, kBoxes>(late_dq); };
 
   each_item<kShape>(args, [&](const Flash3KvItem& item) {
     const Flash3Stream stream(args, kShape.tile, item.index());
     const int first_key = stream.n_block * kBlockN + kShape.first_key(group);
-    const int tiles = args.group_size * stream.range.count();
+    const int tiles = args.heads_of_cta * stream.range.count();
     int tile = 0;  // how many there have been
     float dk[kCols / 2] = {}, dv[kCols / 2] = {};
     sm90::wait(shared.k_full(), item.full_parity(), "K");
@@ -411,6 +420,15 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     }
     sync_everyone();
     if (kShape.persistent && lane == 0) sm90::arrive(shared.kv_empty());
+    const int warp_key = first_key + 16 * warp;
+    if constexpr (kShape.can_share()) {
+      if (args.dk_sums.data) {
+        add_to_sums(dk, args.dk_sums, args, stream, warp_key, 64 * first_panel, lane);
+        add_to_sums(dv, args.dv_sums, args, stream, warp_key, 64 * first_panel, lane);
+        return;
+      }
+    }
+
     const std::uint32_t last_ds = shared.ds(kLeaveByDq ? 0 : ds.stage ^ 1);
     const std::uint32_t dk_tile = kShape.persistent ? last_ds : shared.k();
     const std::uint32_t dv_tile = kLeaveByDq          ? shared.dq(0, 0)
@@ -427,15 +445,14 @@ __device__ __forceinline__ void consume_backward(const Flash3BackwardArguments& 
     sm90::stage_rows<kType, kKvTile, kCols>(dv, dv_tile + my_rows, lane);
     sm90::fence_async_proxy();
     __syncwarp();
-    const int warp_key = first_key + 16 * warp;
     if (lane == 0) {
       if (warp_key < args.band.seqlen_k) {
         for (int panel = 0; panel < (kCols + 63) / 64; ++panel) {
           const std::uint32_t rows = panels(kKvTile, panel) + my_rows;
           const int col = 64 * (first_panel + panel);
           if (col >= args.head_dim) break;
-          sm90::store_box(args.dk, dk_tile + rows, col, warp_key, stream.kv_head, stream.batch);
-          sm90::store_box(args.dv, dv_tile + rows, col, warp_key, stream.kv_head, stream.batch);
+          sm90::store_box(args.dk, dk_tile + rows, col, warp_key, stream.kv_head(args), stream.batch);
+          sm90::store_box(args.dv, dv_tile + rows, col, warp_key, stream.kv_head(args), stream.batch);
         }
       }
       sm90::commit_stores();

@@ -2,6 +2,8 @@
 // From a pass's arguments to a launch of flash3's fused backward pass.
 #pragma once
 
+#include <numeric>
+
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/kernels/flash3/forward/launch.cuh"
 
@@ -12,7 +14,8 @@ namespace tilescope::gpu {
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape>
 Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, DqStart start) {
   constexpr auto kElement = kType == sm90::WgmmaType::fp16 ? sm90::MapElement::fp16 : sm90::MapElement::bf16;
-  const int batch = args.grid.num_heads / args.heads_kv;
+  const int splits = args.grid.num_splits;
+  const int batch = args.grid.num_heads / (args.heads_kv * splits);
   const auto map = [&](TensorName name, int heads, int rows, int box_rows) {
     return sm90::encode_tensor_map(
         flash3_map(kElement, args[name], batch, heads, rows, args.head_dim, box_rows), args[name].data);
@@ -37,6 +40,10 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
     out.flag_head_stride = stride(dq.head_stride);
     out.flag_tile_stride = stride(kShape.tile.block_m * dq.row_stride);
   }
+  if (splits > 1) {
+    out.dk_sums = args[TensorName::dk_accum];
+    out.dv_sums = args[TensorName::dv_accum];
+  }
   const DeviceTensor& lse = args[TensorName::lse];
   out.lse = static_cast<const float*>(lse.data);
   out.delta = static_cast<const float*>(args[TensorName::delta].data);
@@ -46,8 +53,8 @@ Flash3BackwardArguments flash3_backward_arguments(const KernelArguments& args, D
   out.scan = args.scan;
   out.band = args.band;
   out.head_dim = args.head_dim;
-  out.heads_kv = args.heads_kv;
-  out.group_size = args.group_size();
+  out.heads = {args.heads, args.heads_kv, std::gcd(splits, args.group_size())};
+  out.heads_of_cta = args.group_size() / out.heads.splits;
   out.softmax_scale = args.softmax_scale;
   out.exponent_scale = args.score_sign * args.softmax_scale_log2;
   out.log = args.log;

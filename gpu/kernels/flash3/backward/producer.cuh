@@ -3,6 +3,7 @@
 // delta, which obey no rule of the copy engine's, as the computing warpgroups want them.
 #pragma once
 
+#include "cpu_ref/schedule/splits.hpp"
 #include "gpu/kernels/flash3/backward/arguments.cuh"
 #include "gpu/primitives/common/score.cuh"
 #include "gpu/primitives/sm90/fences.cuh"
@@ -93,27 +94,33 @@ __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, V
   }
 }
 
-/// The q tiles that a kv tile is met by: those of `range`, for each query head of the group.
+/// The q tiles that a kv tile is met by: those of `range`, for each query head of the group, or of the CTA's
+/// share of it.
 struct Flash3Stream {
-  int batch, kv_head, n_block, wave_parity;
+  int batch, first_head, n_block, wave_parity;
   TileRange range;
 
   __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, TileShape tile, int index) {
-    const WorkItem work = args.grid.item(index);
-    batch = work.head / args.heads_kv;
-    kv_head = work.head % args.heads_kv;
-    n_block = work.block;
+    const CtaWork work = cta_work<true>(args.grid, args.heads, CtaHeads::kv, 1, index);
+    batch = work.batch;
+    first_head = work.first_head;
+    n_block = work.first_block;
     wave_parity = work.wave_parity;
-    range = q_tiles(args.band, tile, n_block);
+    range = SplitKeys{args.grid.num_splits / args.heads.splits}.part_of(q_tiles(args.band, tile, n_block),
+                                                                        work.split);
+  }
+  __device__ __forceinline__ int kv_head(const Flash3BackwardArguments& args) const {
+    return first_head / args.heads.group_size();
   }
   /// Calls visit(query head, q tile) in the order of the walk.
   template <typename Visit>
   __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) const {
-    for (int h = 0; h < args.group_size; ++h) {
+    int head = first_head;  // a multiple of heads_of_cta; an end of its own would take a register
+    do {
       for (int step = 0; step < range.count(); ++step) {
-        visit(kv_head * args.group_size + h, scan_tile(args.scan, range, wave_parity, step));
+        visit(head, scan_tile(args.scan, range, wave_parity, step));
       }
-    }
+    } while (++head % args.heads_of_cta != 0);
   }
 };
 
@@ -153,8 +160,10 @@ __device__ __forceinline__ void produce_tiles(const Flash3BackwardArguments& arg
         return;
       }
       const int first_key = stream.n_block * kShape.tile.block_n;
-      load(shared.k(), args.k, shared.k_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
-      load(shared.v(), args.v, shared.v_full(), kKvTile, first_key, stream.kv_head, CacheHint::evict_first);
+      load(shared.k(), args.k, shared.k_full(), kKvTile, first_key, stream.kv_head(args),
+           CacheHint::evict_first);
+      load(shared.v(), args.v, shared.v_full(), kKvTile, first_key, stream.kv_head(args),
+           CacheHint::evict_first);
     };
     bool kv_later = kShape.persistent && item.round > 0 && !stream.range.empty();
     if (!kv_later) load_kv();

@@ -84,6 +84,8 @@ struct Flash3BackwardShape {
     return leave_by_one_ds() || (2 * ds_tile().bytes() >= kv_tile().bytes() &&
                                  consumers() * dq_stages() * dq_box().bytes() >= kv_tile().bytes());
   }
+  /// Whether several CTAs may share a kv tile: see ProgramOptions::query_splits.
+  constexpr bool can_share() const { return !persistent && !ordered; }
   constexpr bool operator==(const Flash3BackwardShape&) const = default;
 };
 
@@ -135,7 +137,7 @@ struct Flash3BackwardLayout {
 /// Registers bound the tile: of a warpgroup's 64 keys, a thread holds own_cols() of dK and dV together, and
 /// twice score_queries() / 2 of S and dP. Shared memory bounds the stages.
 /// @param ordered  see Flash3BackwardShape; short_rows  see flash3_short_rows(); low  64 keys, for grids of
-/// few tiles: see low_kv_tiles() of flash3.cpp
+/// few tiles: see kv_tile_choice() of flash3.cpp
 constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered = false,
                                                     bool short_rows = false, bool low = false) {
   constexpr Flash3Split kKeys = Flash3Split::keys, kSpecialised = Flash3Split::specialised;
@@ -145,7 +147,7 @@ constexpr Flash3BackwardShape flash3_backward_shape(int head_dim, bool ordered =
   }
   if (head_dim <= 64)
     return {{128, 128}, 64, kKeys, 3, 2, 2, false, 64, false, persistent, ordered, !persistent};
-  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, true, 32, false, false, ordered};
+  if (head_dim <= 96) return {{64, 128}, 96, kKeys, 3, 2, 2, false, 32, false, false, ordered, true};
   if (head_dim <= 128)
     return {{64, 128}, 128, kKeys, 3, 2, 2, persistent, 32, false, persistent, ordered, !persistent};
   if (head_dim <= 160) return {{64, 64}, 160, kSpecialised, 3, 1, 2, false, 32, true, false, ordered};

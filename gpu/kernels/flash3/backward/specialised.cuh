@@ -132,22 +132,29 @@ struct Flash3Specialised {
     }
     if constexpr (kPass == kPasses - 1) dq_round.advance();
   }
-  /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more.
+  /// What both do at the end: dK or dV leaves through the place of K or V, which nobody reads any more; or is
+  /// added to sums of several CTAs.
   __device__ __forceinline__ void finish(float (&sums)[kSums], const CUtensorMap& map,
-                                         std::uint32_t place) const {
+                                         const DeviceTensor& added, std::uint32_t place) const {
     constexpr sm90::PanelTile kKvTile = kShape.kv_tile();
+    const Flash3Stream stream(args, kShape.tile, computed_again(Flash3KvItem{}.index()));
+    const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
     sm90::sync_named(1, 128 * kShape.consumers());
+    if constexpr (kShape.can_share()) {
+      if (added.data) {
+        add_to_sums(sums, added, args, stream, first_key, 0, lane());
+        return;
+      }
+    }
     const std::uint32_t rows = place + warp_rows();
     sm90::stage_rows<kType, kKvTile, kShape.head_dim>(sums, rows, lane());
     sm90::fence_async_proxy();
     __syncwarp();
     if (lane() != 0) return;
-    const Flash3Stream stream(args, kShape.tile, computed_again(Flash3KvItem{}.index()));
-    const int first_key = stream.n_block * kShape.tile.block_n + 16 * warp();
     if (first_key < args.band.seqlen_k) {
       for (int panel = 0; panel < kKvTile.panels() && 64 * panel < args.head_dim; ++panel) {
         sm90::store_box(map, rows + static_cast<std::uint32_t>(panel * kKvTile.panel_bytes()), 64 * panel,
-                        first_key, stream.kv_head, stream.batch);
+                        first_key, stream.kv_head(args), stream.batch);
       }
     }
     sm90::commit_stores();
@@ -166,7 +173,7 @@ __device__ __forceinline__ void consume_probs(const Flash3BackwardArguments& arg
   const Flash3KvItem item;
   const Flash3Stream stream(args, kShape.tile, item.index());
   const int first_key = stream.n_block * kShape.tile.block_n;
-  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
+  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<1> once, before;  // what is there once a tile: of this tile, and of the one before
@@ -274,7 +281,7 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
   Role role{args, shared, bytes, thread};
   const Flash3KvItem item;
   const Flash3Stream stream(args, kShape.tile, item.index());
-  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads_kv) & 0x80000000u;
+  const std::uint32_t zero = static_cast<std::uint32_t>(args.heads.kv) & 0x80000000u;
   float dq[Role::kPassNumbers], late_dq[Role::kPassNumbers];
   sm90::RingPlace<kShape.q_stages> q;
   sm90::RingPlace<1> once;
@@ -358,8 +365,9 @@ __device__ __forceinline__ void consume_dscores(const Flash3BackwardArguments& a
       role.template put_dq<1>(dq);
     }
   }
+  const float scale = args.dk_sums.data ? 1.0f : args.softmax_scale;  // sums are scaled when they are rounded
 #pragma unroll
-  for (float& x : dk) x *= args.softmax_scale;
+  for (float& x : dk) x *= scale;
 }
 
 template <sm90::WgmmaType kType, Flash3BackwardShape kShape, bool kObserved>
@@ -373,7 +381,8 @@ __device__ __forceinline__ void consume_specialised(const Flash3BackwardArgument
     consume_dscores<kType, kShape, kObserved>(args, shared, bytes, thread, sums);
   }
   const Flash3Specialised<kType, kShape, 0> either{args, shared, bytes, thread};
-  either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? shared.v() : shared.k());
+  either.finish(sums, group == 0 ? args.dv : args.dk, group == 0 ? args.dv_sums : args.dk_sums,
+                group == 0 ? shared.v() : shared.k());
 }
 
 }  // namespace tilescope::gpu::detail

@@ -29,6 +29,7 @@ constexpr ElementType kElementOf = kType == sm90::WgmmaType::fp16 ? ElementType:
 template <sm90::WgmmaType kType, typename Forward, typename Backward>
 void launch(const TileProgram& program, const KernelArguments& args, CUstream_st* stream) {
   if (program.name == PassName::delta) return launch_delta(program, args, stream);
+  if (program.name == PassName::init) return launch_init(program, args, stream, true);
   if (program.name == PassName::convert) return launch_convert(program, args, stream, true);
   if (program.name == PassName::forward) {
     return launch_flash3_forward<kType, Forward>(
@@ -105,7 +106,7 @@ void check_forward() {
 }
 
 template <typename Choice>
-void check_backward(const Case& c, DqStart start) {
+void check_backward(const Case& c, DqStart start, int query_splits = 1) {
   constexpr auto kType = sm90::WgmmaType::bf16;
   using Forward = Flash3ForwardChoice<flash3_forward_shape(Choice::shape.head_dim, true).head_dim, true>;
   CAPTURE(to_string(start));
@@ -115,6 +116,8 @@ void check_backward(const Case& c, DqStart start) {
   options.set_tile(Direction::backward, Choice::shape.tile);
   options.backward = Choice::shape.ordered ? BackwardOrder::ordered : BackwardOrder::fused;
   options.dq_start = start;
+  options.query_splits = query_splits;
+  CAPTURE(query_splits);
   judge_on_device(row_of<launch<kType, Forward, Choice>>(), problem, options, Direction::backward, false);
 }
 
@@ -132,9 +135,20 @@ void check_backward() {
     check_backward<Choice>(c, Choice::shape.persistent ? DqStart::claimed : DqStart::in_order);
   }
 }
+/// Several CTAs share a kv tile: query heads, a group that they do not divide, queries of a head as well, of
+/// which some have none; one without a group.
+template <typename Choice>
+void check_shared() {
+  constexpr int kM = Choice::shape.tile.block_m, kN = Choice::shape.tile.block_n;
+  check_backward<Choice>({4, 2, kM + 3, 2 * kN + 5, -1, 0}, DqStart::cleared, 2);
+  check_backward<Choice>({3, 1, 2 * kM, kN - 12, -1, -1, 0.09, 8}, DqStart::cleared, 2);
+  check_backward<Choice>({2, 1, 5 * kM + 1, kN + 1, -1, 0, -0.09}, DqStart::cleared, 7);
+  check_backward<Choice>({1, 1, 3 * kM, 3 * kN + 40, 90, 20}, DqStart::cleared, 2);
+}
 template <int kHeadDim>
 void check_both_orders() {
   check_backward<Flash3BackwardChoice<kHeadDim>>();
+  check_shared<Flash3BackwardChoice<kHeadDim>>();
   check_backward<Flash3BackwardChoice<kHeadDim, true>>();
 }
 
@@ -208,6 +222,7 @@ TEST_CASE("flash3 backward: persistent CTAs") {
 }
 TEST_CASE("flash3 backward: kv tiles of 64 keys, where there are few") {
   check_backward<Flash3LowBackwardChoice<false>>();
+  check_shared<Flash3LowBackwardChoice<false>>();
   check_backward<Flash3LowBackwardChoice<true>>();
 }
 TEST_CASE("flash3 backward: head_dim 160") { check_both_orders<160>(); }
