@@ -27,7 +27,8 @@ if [[ ${2:-} == --drawn ]]; then
   done <"$out/problems.txt"
   wait
   while read -r -a problem; do
-    collect "$(printf %02d $((++number)))" "${problem[@]}" </dev/null || echo "not collected: ${problem[*]}"
+    number=$((number + 1))
+    collect "$(printf %02d $number)" "${problem[@]}" </dev/null || echo "not collected: ${problem[*]}"
   done <"$out/problems.txt"
   exit
 fi
