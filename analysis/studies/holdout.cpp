@@ -72,14 +72,14 @@ Machine lru(Machine machine, std::int64_t bytes) {
   return machine;
 }
 
-using ByteRange = std::array<std::int64_t, 2>;
+using Interval = std::array<std::int64_t, 2>;
 
 /// Five to ninety-five percent of what the layouts of all members say.
-ByteRange interval_of(const std::vector<const SimulatedBytes*>& members, std::int64_t SimulatedBytes::*median,
-                  std::optional<ByteRange> SimulatedBytes::*range) {
+Interval interval_of(const std::vector<const SimulatedBytes*>& members, std::int64_t SimulatedBytes::*median,
+                     std::optional<Interval> SimulatedBytes::*range) {
   std::vector<double> bytes;
   for (const SimulatedBytes* member : members) {
-    const ByteRange ends = (member->*range).value_or(ByteRange{member->*median, member->*median});
+    const Interval ends = (member->*range).value_or(Interval{member->*median, member->*median});
     bytes.insert(bytes.end(), {static_cast<double>(ends[0]), static_cast<double>(member->*median),
                                static_cast<double>(ends[1])});
   }

@@ -24,7 +24,7 @@ TEST_CASE("a seed draws the same runs, and each beginning of the list has every 
     ++of_kernel[std::string(run.kernel->name) + " " + std::string(to_string(run.direction))];
     masks.insert(p.seqlen_q < p.seqlen_k ? "cross"
                  : p.group_size() > 1    ? "grouped"
-                 : p.window_left         ? "window"
+                 : p.window_left >= 0    ? "window"
                  : p.causal              ? "causal"
                                          : "full");
     CHECK_FALSE(run.kernel->refusal(p, run.direction, run.kernel->default_options(p)));
