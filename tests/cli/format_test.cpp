@@ -176,7 +176,9 @@ TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says 
       {"simulate", "--seqlen", "256", "--detail", "--pass", "fwd+bwd"},
       {"simulate", "--sweep", "seqlen=128,256", "--kernel", "cpu:flash2"},
       {"list", "kernels"},
-      {"list", "machines"}};
+      {"list", "machines"},
+      {"explain", TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz", "--batch", "2", "--heads", "16",
+       "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"}};
   for (const std::vector<std::string>& command : commands) {
     const ProgramResult result = run_program(command);
     CHECK(result.exit_code == 0);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "analysis/cli/text_table.hpp"
 #include "analysis/explain/answer.hpp"
 #include "common/number_format.hpp"
 
@@ -50,6 +51,11 @@ std::string tally(const std::vector<KernelFit>& fits) {
   return text + "\n";
 }
 
+/// A line, as several where the terminal is narrower.
+std::string folded(const std::string& line) {
+  return line.empty() ? "" : wrapped(line.substr(0, line.size() - 1));
+}
+
 Cell bytes_or_dash(const std::optional<ReadWriteBytes>& bytes) {
   return bytes ? in_bytes(bytes->total()) : Cell("-");
 }
@@ -86,12 +92,15 @@ Output explained(const ExplainRecord& record, TableFormat format) {
   std::string text = subject(record) + "\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::int64_t launches = all[i].launches;
-    text += fmt::format("\n{}  {} launched as {}\n", short_kernel_name(all[i].kernel),
-                        launches == 1 ? "once" : fmt::format("{} times", launches),
-                        fmt::join(record.kernels[i].launch.grid, "x"));
-    text += to_text(all[i]);
+    const std::string name = short_kernel_name(all[i].kernel);
+    const std::string launched =
+        fmt::format("{} launched as {}", launches == 1 ? "once" : fmt::format("{} times", launches),
+                    fmt::join(record.kernels[i].launch.grid, "x"));
+    const bool fits = name.size() + 2 + launched.size() <= text_width();
+    text += fmt::format("\n{}{}  {}\n", name, fits ? "" : "\n", launched);
+    text += to_text(all[i], text_width());
   }
-  return text + "\n" + tally(fits) + left_open(record, fits);
+  return text + "\n" + folded(tally(fits)) + folded(left_open(record, fits));
 }
 
 }  // namespace tilescope::cli
