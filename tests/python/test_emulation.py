@@ -121,7 +121,7 @@ def test_races_between_blocks_are_named_with_their_line():
 def test_sums_that_begin_with_what_nobody_wrote_are_named():
     ptx, x, out = COMPILED["adds_to_empty"]["ptx"], cases.draw(100, 3), np.empty(100, np.float32)
     launch = {"grid": 1, "block": 128, "args": [x, out, 100, 3], "races": True}
-    assert ts.emulate(ptx, **launch).findings == []
+    assert ts.emulate(ptx, **launch).errors == []
     (found,) = [each for each in ts.emulate(ptx, **launch, uninitialised=[out]).findings if each.kind == "uninitialised"]
     assert found.places == (place_of("FAULT", "faults/adds_to_empty.cu"),)
     with pytest.raises(ts.BadInput, match="must be arrays"):
@@ -205,7 +205,7 @@ def test_budgets_take_emulated_kernels(byte_budget):
     args = [*case.arguments.values(), None, None]
     found = byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_read_bytes="40 kB")
     assert found.metrics["sm_l2_read_bytes"] == 40000
-    with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 80 kB"):
+    with pytest.raises(ts.ByteBudgetExceeded, match="sm_l2_write_bytes is 40 kB"):
         byte_budget.emulate(made["ptx"], grid=5, block=128, args=args, sm_l2_write_bytes=19999)
     with pytest.raises(ts.CheckFailed, match="out of bounds"):
         byte_budget.emulate(made["ptx"], grid=6, block=128, args=[*args[:3], 9999, None, None], sm_l2_read_bytes="1 MB")
