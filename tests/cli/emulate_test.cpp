@@ -151,6 +151,25 @@ TEST_CASE("emulate: the record is one of kernels, which report, diff and explain
   CHECK(at({"diff", "base.json", "r.json", "--budget", "sm_l2_write_bytes=0.5%"}).exit_code == 1);
 }
 
+TEST_CASE("emulate: ptxas says registers and spills, where it is") {
+  Emulation emulation;
+  emulation.more = {"--json", "r.json"};
+  const std::filesystem::path ptxas = emulation.folder.path() / "ptxas";
+  std::ofstream(ptxas) << "#!/bin/sh\nfor name in transpose_naive transpose_tiled; do cat >&2 <<END\n"
+                          "ptxas info    : Compiling entry function '$name' for 'sm_90'\n"
+                          "    24 bytes stack frame, 20 bytes spill stores, 28 bytes spill loads\n"
+                          "ptxas info    : Used ${#name}1 registers\nEND\ndone\n";
+  std::filesystem::permissions(ptxas, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", (emulation.folder.path().string() + ":" + path).c_str(), 1);
+  const ProgramResult result = emulation.run();
+  setenv("PATH", path.c_str(), 1);
+  CAPTURE(result.err);
+  CHECK(contains(result.out, "ptxas spills: 20 B of stores and 28 B of loads"));
+  const auto record = nlohmann::json::parse(read_file(emulation.folder.path() / "r.json"));
+  CHECK(record["kernels"][0]["launch"]["registers"] == 151);
+}
+
 TEST_CASE("emulate: the source stands beside the bytes where it is there") {
   const TemporaryFolder folder;
   const ProgramResult result = run_program(
@@ -194,6 +213,7 @@ TEST_CASE("emulate: what cannot be run is refused in one sentence, and nothing i
       },
       "its 2000000000 CTAs or clusters would take about");
   check_refused({{"emulate"}, {"KERNEL", "--help"}});
+  check_refused({{"emulate", "--", "true"}, {"PROGRAM", "emulated CUDA runtime"}});
   check_refused({{"emulate", "nothing.ptx"}, {"--launch", "--help"}});
   check_refused({{"emulate", "nothing.ptx", "--launch", "nothing.json"}, {"nothing.json"}});
 }

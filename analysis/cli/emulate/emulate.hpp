@@ -17,6 +17,15 @@ namespace tilescope::cli {
 /// @throws BadInput for a file that is neither or does not compile; MachineLacks where there is no nvcc
 std::string ptx_of(const std::string& path, const std::string& arch);
 
+/// What ptxas makes of a kernel.
+struct Assembled {
+  int registers = 0;                                // of a thread
+  int spill_store_bytes = 0, spill_load_bytes = 0;  // of a thread, once
+};
+/// Nothing where there is no ptxas, or it does not take the PTX.
+std::optional<Assembled> assemble(const std::string& ptx, const std::string& target,
+                                  const std::string& kernel);
+
 /// Runs a program that is linked against the emulated CUDA runtime. @returns its exit code where that is not
 /// 0
 int emulate_program(const std::vector<std::string>& words, bool races, std::int64_t seed,

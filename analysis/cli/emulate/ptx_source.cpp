@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <system_error>
 
 #include "analysis/cli/emulate/emulate.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kUsualCompiler = "/usr/local/cuda/bin/nvcc";
+constexpr const char* kUsualPlace = "/usr/local/cuda/bin/";
 
 bool on_path(const std::string& program) {
   const char* const path = std::getenv("PATH");
@@ -32,10 +33,15 @@ bool on_path(const std::string& program) {
   return false;
 }
 
+std::optional<std::string> of_toolkit(const std::string& program) {
+  if (on_path(program)) return program;
+  if (const std::string usual = kUsualPlace + program; access(usual.c_str(), X_OK) == 0) return usual;
+  return std::nullopt;
+}
+
 std::string compiler() {
   if (const char* const chosen = std::getenv("CUDACXX")) return chosen;
-  if (on_path("nvcc")) return "nvcc";
-  if (access(kUsualCompiler, X_OK) == 0) return kUsualCompiler;
+  if (const auto found = of_toolkit("nvcc")) return *found;
   throw MachineLacks(
       "no nvcc on the PATH, nor in CUDACXX, to compile CUDA sources: compile where it is, with nvcc -ptx "
       "-lineinfo, and "
@@ -71,6 +77,33 @@ std::string ptx_of(const std::string& path, const std::string& arch) {
   const std::string extension = fs::path(path).extension().string();
   if (extension == ".cu") return compile(path, arch);
   return read_text_file(path);
+}
+
+std::optional<Assembled> assemble(const std::string& ptx, const std::string& target,
+                                  const std::string& kernel) {
+  const auto ptxas = of_toolkit("ptxas");
+  if (!ptxas) return std::nullopt;
+  const TemporaryFolder folder;
+  const auto file = [&](const char* name) { return (folder.path() / name).string(); };
+  std::ofstream(file("kernel.ptx")) << ptx;
+  // Its words go to standard error.
+  const ProcessStart start{
+      .command = {"/bin/sh", "-c", R"("$1" -v "-arch=$2" "$3/kernel.ptx" -o "$3/cubin" 2>"$3/said")", "sh",
+                  *ptxas, target, folder.path().string()},
+      .variables = {},
+      .input = std::nullopt,
+      .output = STDERR_FILENO};
+  int status = 0;
+  if (const pid_t child = start_process(start); waitpid(child, &status, 0) != child || status != 0)
+    return std::nullopt;  // it refuses what devices refuse: no reason not to run it here
+  const std::string said = read_text_file(file("said"));
+  const std::size_t begin = said.find("'" + kernel + "' for");
+  std::smatch spills, registers;
+  const std::string own = begin == std::string::npos ? "" : said.substr(begin);
+  if (!std::regex_search(own, spills, std::regex(R"((\d+) bytes spill stores, (\d+) bytes spill loads)")) ||
+      !std::regex_search(own, registers, std::regex(R"(Used (\d+) registers)")))
+    return std::nullopt;
+  return Assembled{std::stoi(registers[1]), std::stoi(spills[1]), std::stoi(spills[2])};
 }
 
 }  // namespace tilescope::cli

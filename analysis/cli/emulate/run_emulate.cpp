@@ -25,14 +25,23 @@ int run_emulate(const EmulateArguments& arguments, const CommandContext& context
   if (arguments.words.size() > 1)
     throw BadInput("emulate argument", "'" + arguments.words[1] + "'", "is one too many; see --help");
   LaunchFile launch = read_launch_file(arguments.launch);
-  const emulator::ptx::Module module = emulator::read_ptx(ptx_of(kernel, arguments.arch));
+  const std::string ptx = ptx_of(kernel, arguments.arch);
+  const emulator::ptx::Module module = emulator::read_ptx(ptx);
+  const auto assembled =
+      assemble(ptx, module.target, emulator::choose_kernel(module, launch.call.kernel).name);
+  if (assembled && !launch.call.registers) launch.call.registers = assembled->registers;
   emulator::Options& options = launch.call.options;
   options.races = arguments.races;
   options.seed = static_cast<std::uint64_t>(arguments.seed);
   options.threads = static_cast<int>(
       arguments.threads > 0 ? arguments.threads : std::max(1u, std::thread::hardware_concurrency()));
   options.most_seconds = static_cast<double>(arguments.most_seconds);
-  const emulator::ToldLaunch told = call_and_tell(module, launch.call);
+  emulator::ToldLaunch told = call_and_tell(module, launch.call);
+  if (assembled && assembled->spill_store_bytes + assembled->spill_load_bytes > 0)
+    told.result.counts.notes.push_back(
+        fmt::format("ptxas spills: {} B of stores and {} B of loads stand in a thread's code, which are "
+                    "counted nowhere here",
+                    assembled->spill_store_bytes, assembled->spill_load_bytes));
   const emulator::KernelResult& result = told.result;
   const ReferenceCheck reference = result.completed ? check_reference(launch) : ReferenceCheck{};
   KernelRecord record = emulated_record(context.argv, {told}, kernel);
