@@ -93,6 +93,7 @@ FAULTS = {
     "last_tile_not_awaited": ("race", [cases.whole(0, 9, 3, 128), np.zeros((3, 128), np.int32), 3], 32),
     "barrier_of_half_a_block": ("hang", [cases.whole(0, 9, 128), np.zeros(128, np.int32), 64], 128),
     "shared_used_again": ("race", [cases.draw(256), np.zeros(256, np.float32)], 128),
+    "transposed_index": ("out of bounds", [cases.draw(8, 16), np.zeros((8, 16), np.float32), 8, 16], (16, 8)),
     "bins_beyond_the_array": ("out of bounds", [cases.whole(60, 100000, 128), np.zeros(64, np.int32)], 128),
 }
 
