@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -53,6 +54,23 @@ def _compile(
         warnings.simplefilter("ignore")
         compiled = triton.compile(source, target=backend.target, options=known.__dict__)
     return compiled, {name: kind for name, kind in signature.items() if kind != "constexpr"}, bound
+
+
+def _registers(cubin: bytes) -> int | None:
+    """Of a thread, as ptxas noted them in the section .nv.info of a cubin with one kernel."""
+    register_count, with_bytes = 0x2F, 4  # an attribute, and the form of entries that bytes follow
+    (sections,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<3H", cubin, 58)
+    table = [struct.unpack_from("<2I4Q", cubin, sections + size * index) for index in range(count)]
+    for name, _, _, _, at, length in table:
+        if cubin.startswith(b".nv.info\0", table[names][4] + name):
+            end = at + length
+            while at < end:
+                form, attribute, value = struct.unpack_from("<2BH", cubin, at)
+                if attribute == register_count:
+                    return int(struct.unpack_from("<I", cubin, at + 8)[0])
+                at += 4 + (value if form == with_bytes else 0)
+    return None
 
 
 def _number(name: str, kind: str, value: Any) -> _Argument:
@@ -149,7 +167,7 @@ def emulate_triton(
         arguments,
         reachable,
         metadata.shared,
-        None,
+        _registers(compiled.asm["cubin"]),
         races,
         emulated_seed,
         most_seconds,

@@ -41,6 +41,7 @@ def test_host_descriptors_become_tensor_maps(kernels, target):
     exact = case.expected["c"]
     assert np.abs(case.arguments["c"] - exact).max() < 1e-3 * np.abs(exact).max()
     assert (result.metrics["tma_store_bytes"] > 0) == (target == 90)
+    assert 16 <= result.record.json["kernels"][0]["launch"]["registers"] <= 255
 
 
 def test_specialisation_is_that_of_the_launcher(kernels):
