@@ -145,7 +145,7 @@ int GlobalAccesses::line_of(std::uint64_t who) const {
 Race GlobalAccesses::described(const Region& region, std::uint64_t index, const Pair& pair) const {
   const auto words = [&](Way way, std::uint64_t who) {
     constexpr const char* kVerbs[] = {"reads", "writes", "updates atomically"};
-    return fmt::format("{} {} {} at line {}", launch_.cluster.count() > 1 ? "cluster" : "CTA",
+    return fmt::format("{} {} {} at PTX line {}", launch_.cluster.count() > 1 ? "cluster" : "CTA",
                        cluster_of(who), kVerbs[way], line_of(who));
   };
   return {fmt::format("{}, {} B from its beginning: {}, {}, and nothing orders the two",

@@ -118,7 +118,7 @@ void HappensBefore::initialise(std::uint32_t offset, std::uint32_t bytes) {
 void HappensBefore::note_unwritten(const Access& read, std::uint32_t word) {
   if (!reported_reads_.insert(read.line).second) return;
   unwritten_reads_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " +
-                                  name_of(read.who) + " reads at line " + std::to_string(read.line) +
+                                  name_of(read.who) + " reads at PTX line " + std::to_string(read.line) +
                                   " what nobody wrote",
                               read.line, read.line});
 }
@@ -169,7 +169,7 @@ void HappensBefore::settle() {
 void HappensBefore::report(const Access& first, const Access& second, std::uint32_t word) {
   if (!reported_.insert({first.line, second.line}).second) return;
   const auto words = [&](const Access& access) {
-    return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at line " +
+    return name_of(access.who) + (access.is_write ? " writes" : " reads") + " at PTX line " +
            std::to_string(access.line);
   };
   found_.push_back({"shared memory at " + std::to_string(kWordBytes * word) + ": " + words(first) + ", " +

@@ -92,3 +92,8 @@ def test_the_example_shows_its_sectors(capsys):
     few, all_of_them = printed.split("1024 columns")
     assert "15.6 sectors a request where 4.0 suffice" in few
     assert "uncoalesced" not in all_of_them
+
+
+def test_the_example_of_a_race_names_it(capsys):
+    runpy.run_path(str(ROOT / "examples/emulate/column_sums.py"))
+    assert "<race at column_sums.py:14: sums, " in capsys.readouterr().out

@@ -27,8 +27,8 @@ TEST_CASE("emulator: CTAs that write other values to one place race, whatever th
     const auto found = findings((*kernel)(body("%r4")), FindingKind::race);
     REQUIRE(found.size() == 1);
     CHECK(found[0].lines.at(0).text() == "kernel.cu:12");
-    CHECK(found[0].text.find("y, 0 B from its beginning: CTA 0 writes at line ") == 0);
-    CHECK(found[0].text.find(", CTA 7 writes at line ") != std::string::npos);
+    CHECK(found[0].text.find("y, 0 B from its beginning: CTA 0 writes at PTX line ") == 0);
+    CHECK(found[0].text.find(", CTA 7 writes at PTX line ") != std::string::npos);
     CHECK(findings((*kernel)(body("%r3")), FindingKind::race).empty());
   }
 }

@@ -21,9 +21,9 @@ TEST_CASE("emulator: a write and a read without a barrier between them race, wit
   order.write(0, 16, 16, 1);
   order.read(1, 28, 4, 2);
   REQUIRE(order.races().size() == 1);
-  CHECK(
-      order.races()[0].text ==
-      "shared memory at 28: thread 0 writes at line 1, thread 1 reads at line 2, and nothing orders the two");
+  CHECK(order.races()[0].text ==
+        "shared memory at 28: thread 0 writes at PTX line 1, thread 1 reads at PTX line 2, and nothing "
+        "orders the two");
   order.read(1, 28, 4, 2);  // said once
   order.read(1, 12, 4, 3);  // beside it
   order.join(warp(0));
