@@ -69,7 +69,8 @@ def speed(folder: Path) -> str:
     """What emulation takes, on one thread, beside compute-sanitizer on the device."""
     (foreseen,) = records(folder, "predicted.json.gz")
     memcheck, racecheck = (seconds_of((folder / f"{tool}.txt").read_text()) for tool in ("memcheck", "racecheck"))
-    lines = ["| kernel | warp instructions | M/s | emulated [s] | memcheck [s] | racecheck [s] |", "|---|---:|---:|---:|---:|---:|"]
+    columns = ["warp instructions", "M/s", "emulated [s]", "memcheck [s]", "racecheck [s]"]
+    lines = ["| " + " | ".join(["kernel", *columns]) + " |", "|---|" + "---:|" * len(columns)]
     for kernel in foreseen["kernels"]:
         name, count, seconds = kernel["name"], kernel["instructions"], kernel["seconds"]
         times = f"{seconds:.2f} | {memcheck[name]:.4f} | {racecheck[name]:.4f}"
@@ -82,7 +83,8 @@ def table(of: list[dict[str, Any]]) -> str:
     for row in of:
         bounds = f"{row['least']:.0f} ... {row['most']:.0f}" if row["by_l1"] else ""
         off = f"**{row['off']:+.2%}**" if row["failed"] else f"{row['off']:+.2%}"
-        lines.append(f"| {row['name']} | {row['way']} | {row['foreseen']:.0f} | {row['measured']:.0f} | {off} | {bounds} |")
+        bytes_ = f"{row['foreseen']:.0f} | {row['measured']:.0f}"
+        lines.append(f"| {row['name']} | {row['way']} | {bytes_} | {off} | {bounds} |")
     return "\n".join(lines)
 
 
@@ -98,7 +100,8 @@ def judged(told: list[Row], level: str) -> str:
         failed = sum(row["failed"] for row in of)
         within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in of)
         inside = f"; {within} within their bounds" if by_l1 else ""
-        parts.append(f"{level} {heading}\n\n{len(of) - failed} of {len(of)} within {bound:.1%}{inside}.\n\n{table(of)}\n")
+        verdict = f"{len(of) - failed} of {len(of)} within {bound:.1%}{inside}."
+        parts.append(f"{level} {heading}\n\n{verdict}\n\n{table(of)}\n")
     return "\n".join(parts)
 
 

@@ -2,6 +2,8 @@
 // y[i * step] = x[i * step + shift] + 1 as PTX with lines of a source, and what else tests make of it.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -53,6 +55,14 @@ inline std::vector<Finding> findings(const KernelResult& result, FindingKind kin
   std::copy_if(result.findings.begin(), result.findings.end(), std::back_inserter(found),
                [kind](const Finding& finding) { return finding.kind == kind; });
   return found;
+}
+
+inline const LineCounts& line(const KernelResult& result, int number) {
+  const auto& lines = result.counts.lines;
+  const auto found = std::find_if(lines.begin(), lines.end(),
+                                  [&](const LineCounts& one) { return one.place.line == number; });
+  REQUIRE(found != lines.end());
+  return *found;
 }
 
 }  // namespace tilescope::gpu::emulator::testing

@@ -9,7 +9,6 @@
 #include <numeric>
 
 #include "common/errors.hpp"
-#include "emulator/counts/crossing.hpp"
 #include "tests/emulator/counts/add_kernel.hpp"
 
 namespace tilescope::gpu::emulator::kernel_call_test {
@@ -18,14 +17,7 @@ using testing::CalledKernel;
 using testing::copy_body;
 using testing::findings;
 using testing::kernel_ptx;
-
-const LineCounts& line(const KernelResult& result, int number) {
-  const auto& lines = result.counts.lines;
-  const auto found = std::find_if(lines.begin(), lines.end(),
-                                  [&](const LineCounts& one) { return one.place.line == number; });
-  REQUIRE(found != lines.end());
-  return *found;
-}
+using testing::line;
 
 TEST_CASE("emulator: a coalesced copy has its bytes by line, and nothing is found") {
   const auto kernel = std::make_unique<CalledKernel>();
@@ -105,43 +97,6 @@ TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelle
     CHECK(misses.counts.notes.empty());
   }
   CHECK(hits.counts.must_read_bytes == 4096);
-}
-
-TEST_CASE("emulator: the CTAs of an SM share its L1") {
-  // Each CTA loads the same 512 bytes.
-  const std::string ptx = kernel_ptx(
-      "mul.wide.s32 %rd3, %r3, 4;\nadd.s64 %rd4, %rd1, %rd3;\n.loc 1 11 1\nld.global.f32 %f1, [%rd4];\n");
-  for (const auto& [ctas, fetching] : {std::pair(100u, 100u), {132u, 132u}, {500u, 132u}}) {
-    const auto kernel = std::make_unique<CalledKernel>();
-    kernel->call.grid = {ctas};
-    const KernelResult result = (*kernel)(ptx);
-    CHECK(result.counts.metrics.at("sm_l2_read_bytes") == fetching * 512);
-    CHECK(line(result, 11).l1_hit_bytes == (ctas - fetching) * 512);
-    CHECK(result.counts.least_read_bytes == 512);
-  }
-}
-
-TEST_CASE("emulator: cp.async.cg fetches a sector for each block of shared memory that it lands in") {
-  for (const auto& [begin, sectors] : {std::pair(0, 2), {16, 4}}) {
-    const auto kernel = std::make_unique<CalledKernel>();
-    kernel->call.grid = {1};
-    kernel->call.block = {4};
-    const KernelResult result = (*kernel)(
-        kernel_ptx("mul.wide.s32 %rd3, %r3, 16;\nadd.s64 %rd4, %rd1, %rd3;\nmov.u32 %r5, tile;\n"
-                   "shl.b32 %r7, %r3, 4;\nadd.u32 %r6, %r5, %r7;\ncp.async.cg.shared.global [%r6], [%rd4+" +
-                       std::to_string(begin) + "], 16;\ncp.async.wait_all;\n",
-                   ".shared .align 32 .b8 tile[512];\n"));
-    CHECK(result.counts.metrics.at("sm_l2_read_bytes") == sectors * 32);
-  }
-}
-
-TEST_CASE("emulator: rows of boxes that lead beyond the tensor cross by pieces") {
-  CHECK(sectors_of_row(0, 128, true) == 4);
-  CHECK(sectors_of_row(16, 128, true) == 5);
-  CHECK(sectors_of_row(16, 64, true) == 3);
-  CHECK(sectors_of_row(0, 128, false) == 4);
-  CHECK(sectors_of_row(16, 128, false) == 6);
-  CHECK(sectors_of_row(16, 64, false) == 3);
 }
 
 TEST_CASE("emulator: atomics count both ways, those whose result nobody reads one way") {
