@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/counts/crossing.hpp"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -14,13 +13,8 @@ std::uint64_t sectors_spanned(std::uint64_t from, std::uint64_t bytes) {
   return bytes == 0 ? 0 : (from + bytes - 1) / kSectorBytes - from / kSectorBytes + 1;
 }
 
-std::uint64_t sectors_of_row(std::uint64_t address, std::uint32_t bytes, bool within) {
-  constexpr std::uint32_t kPiece = 64;
-  if (within) return sectors_spanned(address, bytes);
-  std::uint64_t sectors = 0;
-  for (std::uint32_t at = 0; at < bytes; at += kPiece)
-    sectors += sectors_spanned((address + at) % kSectorBytes, std::min(kPiece, bytes - at));
-  return sectors;
+std::uint64_t sectors_of_row(std::uint64_t begin, std::uint32_t within, std::uint32_t bytes) {
+  return sectors_spanned(begin, within) + sectors_spanned(0, bytes - within);
 }
 
 std::uint64_t sectors_of_copy(const LaneRequest& request) {

@@ -12,10 +12,9 @@ namespace tilescope::gpu::emulator {
 /// Different sectors that a run of bytes lies in.
 std::uint64_t sectors_spanned(std::uint64_t from, std::uint64_t bytes);
 
-/// Of a row that the copy engine loads: the sectors it lies in. One that leads beyond the tensor crosses
-/// whole, as zeros what is not there, and by pieces of 64 bytes: each that begins in the middle of a sector
-/// brings a sector more. Counted on an H200 and an H100.
-std::uint64_t sectors_of_row(std::uint64_t address, std::uint32_t bytes, bool within);
+/// Of a row that the copy engine loads, of which `within` bytes from `begin` on are in the tensor: the
+/// sectors that these touch, and as many as the zeros beyond fill. Counted on an H200 and an H100.
+std::uint64_t sectors_of_row(std::uint64_t begin, std::uint32_t within, std::uint32_t bytes);
 
 /// What cp.async.cg fetches: past L1, a sector goes to one block of 32 bytes of shared memory, and is fetched
 /// again for another. Counted on an H100.

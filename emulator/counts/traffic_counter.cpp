@@ -156,7 +156,9 @@ void TrafficCounter::global(const LaneRequest& request) {
   counts.asked_bytes += static_cast<std::uint64_t>(__builtin_popcount(request.lanes)) * request.bytes;
   counts.sectors += sectors.count;
   counts.least_sectors += (sectors.different_bytes + kSectorBytes - 1) / kSectorBytes;
-  if (request.purpose == Purpose::store) return store(cta, counts, request.warp.index, sectors);
+  // A tensor map that a kernel puts where others read it goes as atomics do. Counted on an H100.
+  const bool is_map = request.warp.instruction->opcode.starts_with("tensormap");
+  if (request.purpose == Purpose::store && !is_map) return store(cta, counts, request.warp.index, sectors);
   if (request.warp.instruction->opcode.starts_with("cp.async.cg"))
     counts.read_sectors += sectors_of_copy(request) - sectors.count;
   for (unsigned i = 0; i < sectors.count; ++i) {
@@ -164,7 +166,7 @@ void TrafficCounter::global(const LaneRequest& request) {
     if (request.purpose == Purpose::load) {
       load(cta, index, sector);
     } else {
-      touched_.update(sector, cta.number);
+      is_map ? touched_.write(sector, cta.number) : touched_.update(sector, cta.number);
       ++(site.reduces ? counts.reduced_sectors : counts.atomic_sectors);
     }
   }
@@ -195,8 +197,7 @@ void TrafficCounter::engine(const EngineRun& run) {
     (run.purpose == Purpose::store ? counts.engine_write_bytes : counts.engine_reduced_bytes) += existing;
     return;
   }
-  const bool within = run.begin == 0 && run.end == run.bytes;
-  const std::uint64_t crossing = sectors_of_row(run.address, run.bytes, within) * kSectorBytes;
+  const std::uint64_t crossing = sectors_of_row(begin, run.end - run.begin, run.bytes) * kSectorBytes;
   counts.engine_read_bytes += crossing;
   counts.engine_beyond_bytes += crossing - existing;
   if (run.again) counts.engine_again_bytes += crossing;

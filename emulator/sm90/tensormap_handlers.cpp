@@ -33,16 +33,16 @@ Outcome replace(Warp& warp, const ptx::Instruction& instruction) {
 /// tensormap.cp_fenceproxy.global.shared::cta... [to], [from], 128: by all lanes together, once
 Outcome copy_map(Warp& warp, const ptx::Instruction& instruction) {
   require_whole_warp(warp);
+  constexpr std::uint32_t kPiece = 16, kPieces = kMapBytes / kPiece;
   const LaneMask all = warp.active;
-  warp.active = 1;
+  warp.active = (1u << kPieces) - 1;
   const std::byte* const from = map_at(warp, instruction.operands[1], Reach::shared, 0);
   Addresses addresses{};
-  const std::uint64_t to = warp.address(instruction.operands[0], 0);
-  for (std::uint32_t byte = 0; byte < kMapBytes; byte += 16) {
-    addresses[0] = to + byte;
-    const Targets targets = access_at(warp, addresses, Reach::global, Purpose::store, 16);
-    std::copy_n(from + byte, 16, targets[0]);
-  }
+  for (std::uint32_t piece = 0; piece < kPieces; ++piece)
+    addresses[piece] = warp.address(instruction.operands[0], 0) + kPiece * piece;
+  const Targets targets = access_at(warp, addresses, Reach::global, Purpose::store, kPiece);
+  for (std::uint32_t piece = 0; piece < kPieces; ++piece)
+    std::copy_n(from + kPiece * piece, kPiece, targets[piece]);
   warp.active = all;
   return Outcome::next;
 }

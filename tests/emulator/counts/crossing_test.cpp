@@ -41,13 +41,14 @@ TEST_CASE("emulator: cp.async.cg fetches a sector for each block of shared memor
   }
 }
 
-TEST_CASE("emulator: rows of boxes that lead beyond the tensor cross by pieces") {
-  CHECK(sectors_of_row(0, 128, true) == 4);
-  CHECK(sectors_of_row(16, 128, true) == 5);
-  CHECK(sectors_of_row(16, 64, true) == 3);
-  CHECK(sectors_of_row(0, 128, false) == 4);
-  CHECK(sectors_of_row(16, 128, false) == 6);
-  CHECK(sectors_of_row(16, 64, false) == 3);
+TEST_CASE("emulator: rows of boxes cross by the sectors of their data and of their zeros") {
+  CHECK(sectors_of_row(0, 128, 128) == 4);
+  CHECK(sectors_of_row(16, 128, 128) == 5);
+  CHECK(sectors_of_row(16, 64, 64) == 3);
+  CHECK(sectors_of_row(0, 80, 128) == 3 + 2);
+  CHECK(sectors_of_row(16, 80, 128) == 3 + 2);
+  CHECK(sectors_of_row(16, 16, 128) == 1 + 4);
+  CHECK(sectors_of_row(16, 0, 128) == 4);
 }
 
 }  // namespace tilescope::gpu::emulator::crossing_test
