@@ -23,10 +23,19 @@ if(GIT)
     endif()
   endif()
 endif()
+set(model "")
+file(GLOB_RECURSE sources RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/analysis/model/*.?pp ${SOURCE_DIR}/cpu_ref/schedule/*.?pp)
+list(SORT sources)
+foreach(file ${sources})
+  file(SHA256 ${SOURCE_DIR}/${file} hash)
+  string(APPEND model "${file} ${hash}\n")
+endforeach()
+string(SHA256 model "${model}")
 set(content "// Generated at build time.
 #include \"analysis/records/run_record.hpp\"
 namespace tilescope {
 GitState built_from() { return {\"${sha}\", ${dirty}}; }
+std::string model_sha256() { return \"${model}\"; }
 }  // namespace tilescope
 ")
 set(old "")

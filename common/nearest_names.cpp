@@ -9,13 +9,14 @@
 #include <numeric>
 
 namespace tilescope {
-namespace {
 
-std::string in_small_letters(std::string_view text) {
+std::string lower_case(std::string_view text) {
   std::string small(text);
   std::transform(small.begin(), small.end(), small.begin(), [](unsigned char c) { return std::tolower(c); });
   return small;
 }
+
+namespace {
 
 /// Levenshtein distance, one row at a time.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -39,10 +40,10 @@ std::vector<std::string> nearest_names(std::string_view text, const std::vector<
                                        std::size_t most) {
   constexpr std::size_t kLongestCompared = 64;  // a longer text is no slip of the finger
   if (text.empty() || text.size() > kLongestCompared) return {};
-  const std::string small = in_small_letters(text);
+  const std::string small = lower_case(text);
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const std::string& name : names) {
-    const std::string small_name = in_small_letters(name);
+    const std::string small_name = lower_case(name);
     const bool contains = small.size() >= 3 && small_name.find(small) != std::string::npos;
     const std::size_t distance = contains ? 1 : edit_distance(small, small_name);
     if (distance <= std::max<std::size_t>(2, name.size() / 3)) ranked.emplace_back(distance, name);

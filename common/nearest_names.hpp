@@ -10,6 +10,9 @@
 
 namespace tilescope {
 
+/// ASCII letters as small ones.
+std::string lower_case(std::string_view text);
+
 /// The names closest to `text` (edit distance, prefixes preferred), best first; at most `most`, and none that
 /// has little in common with it.
 std::vector<std::string> nearest_names(std::string_view text, const std::vector<std::string>& names,

@@ -87,7 +87,8 @@ void require_memory(const ptx::Kernel& kernel, const KernelCall& call) {
 }
 
 void add(Memory& memory, const Argument& argument) {
-  if (argument.is_buffer) memory.add(argument.buffer.data(), argument.buffer.size(), argument.name);
+  if (argument.is_buffer)
+    memory.add(argument.buffer.data(), argument.buffer.size(), argument.name, argument.uninitialised);
 }
 
 }  // namespace
@@ -131,7 +132,7 @@ std::vector<std::string> unknown_instructions(const ptx::Kernel& kernel) {
   return unknown;
 }
 
-KernelResult call_kernel(const ptx::Module& module, const KernelCall& call) {
+ToldLaunch call_and_tell(const ptx::Module& module, const KernelCall& call) {
   const ptx::Kernel& kernel = choose_kernel(module, call.kernel);
   require_extents(call);
   require_known(kernel);
@@ -151,12 +152,17 @@ KernelResult call_kernel(const ptx::Module& module, const KernelCall& call) {
   for (const ptx::Variable& variable : module.variables)
     memory.add(variable.data.get(), variable.bytes, variable.name);
   try {
-    return observe(module, launch, memory, options, call.registers);
+    return {facts_of(module, launch, call.registers),
+            observe(module, launch, memory, options, call.registers)};
   } catch (const DeviceError& error) {
     throw BadInput(error.what());
   } catch (const TakesTooLong& error) {
     throw BadInput(fmt::format("{}: {}", kernel.name, error.what()));
   }
+}
+
+KernelResult call_kernel(const ptx::Module& module, const KernelCall& call) {
+  return call_and_tell(module, call).result;
 }
 
 }  // namespace tilescope::gpu::emulator

@@ -17,8 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "emulator/machine/launch.hpp"
-#include "emulator/observed_launch.hpp"
+#include "emulator/counts/result_file.hpp"
 
 namespace tilescope::gpu::emulator {
 
@@ -29,6 +28,8 @@ struct Argument {
   std::span<std::byte> buffer{};  // results are written in place
   bool is_buffer = false;
   std::vector<std::byte> value{};  // of what is no buffer
+  bool uninitialised =
+      false;  // of a buffer: reads before writes there are findings, where races are looked for
 };
 
 template <class T>
@@ -65,6 +66,8 @@ std::vector<std::string> unknown_instructions(const ptx::Kernel& kernel);
 
 /// Runs it. What the kernel does wrong is a finding.
 /// @throws BadInput where arguments do not fit the parameters, or the launch is none
+ToldLaunch call_and_tell(const ptx::Module& module, const KernelCall& call);
+/// The result alone.
 KernelResult call_kernel(const ptx::Module& module, const KernelCall& call);
 
 }  // namespace tilescope::gpu::emulator

@@ -98,7 +98,7 @@ KernelResult observe(const ptx::Module& module, const Launch& launch, const Memo
   require_runnable(launch);
   const auto begin = std::chrono::steady_clock::now();
   const SourceLines lines(module, *launch.kernel);
-  TrafficCounter counter(launch, memory, registers);
+  TrafficCounter counter(launch, memory, registers, options.races);
   Options observed = options;
   observed.observer = &counter;
   KernelResult result;
@@ -111,7 +111,10 @@ KernelResult observe(const ptx::Module& module, const Launch& launch, const Memo
   }
   result.counts = counter.counts(module, result.report);
   add_races(result.findings, result.report.races, FindingKind::race, lines);
+  if (counter.accesses()) add_races(result.findings, counter.accesses()->races(), FindingKind::race, lines);
   add_races(result.findings, result.report.unwritten_reads, FindingKind::uninitialised, lines);
+  if (counter.accesses())
+    add_races(result.findings, counter.accesses()->unwritten_reads(), FindingKind::uninitialised, lines);
   add_costs(result.findings, result.counts);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

@@ -67,8 +67,8 @@ std::optional<Machine> machine_behind(const ExplainRecord& record);
 /// @param fits what explain() says of it
 std::vector<LaunchAnswer> answers(const ExplainRecord& record, const std::vector<KernelFit>& fits);
 
-/// Some lines for a terminal.
-std::string to_text(const LaunchAnswer& answer);
+/// Some lines for a terminal, of at most `width` columns.
+std::string to_text(const LaunchAnswer& answer, std::size_t width);
 /// A table of all and what would help, for a pull request.
 std::string to_markdown(const std::vector<LaunchAnswer>& answers);
 /// {"must": {...}, "moved": {...}, "causes": [...], "next_steps": [...]}

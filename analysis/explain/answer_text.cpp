@@ -56,7 +56,7 @@ std::string side_line(const LaunchAnswer& answer, const char* name, std::int64_t
   const Cell sm = cell(answer.sm_l2, answer.must, side), dram = cell(answer.dram, answer.must, side);
   const bool counted = side == &ReadWriteBytes::read_bytes || answer.dram_writes_counted;
   const std::string must = answer.must ? bytes_text((*answer.must).*side) : "?";
-  std::string line = fmt::format("  {:<8} {:>10}   {:>10} {:>6}   {:>10} {:>6}", name, must, sm.bytes,
+  std::string line = fmt::format("  {:<8} {:>10}  {:>10} {:>6}  {:>10} {:>6}", name, must, sm.bytes,
                                  sm.multiple, counted ? dram.bytes : "-", counted ? dram.multiple : "");
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
@@ -64,15 +64,14 @@ std::string side_line(const LaunchAnswer& answer, const char* name, std::int64_t
 
 constexpr std::size_t kIndent = 11;
 
-/// Words on lines of at most 100 columns, the first behind `label`, the others under it.
-std::string labelled(const std::string& label, const std::string& text) {
-  constexpr std::size_t kWidth = 100;
+/// Words on lines of at most `width` columns, the first behind `label`, the others under it.
+std::string labelled(const std::string& label, const std::string& text, std::size_t width) {
   std::string out, line = fmt::format("  {:<{}}", label, kIndent - 2);
   bool fresh = true;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const std::string word = text.substr(at, end - at);
-    if (!fresh && line.size() + 1 + word.size() > kWidth) {
+    if (!fresh && line.size() + 1 + word.size() > width) {
       out += line + "\n";
       line = std::string(kIndent, ' ');
       fresh = true;
@@ -100,37 +99,40 @@ std::string residual_text(std::int64_t residual, std::int64_t measured) {
 
 }  // namespace
 
-std::string to_text(const LaunchAnswer& answer) {
-  std::string text = "  " + labelled("", answer.verdict).substr(kIndent);
-  text += fmt::format("  {:<8} {:>10}   {:>17}   {:>17}\n", "", "must move", "SM<->L2", "DRAM");
+std::string to_text(const LaunchAnswer& answer, std::size_t width) {
+  const auto labelled_line = [width](const std::string& label, const std::string& text) {
+    return labelled(label, text, width);
+  };
+  std::string text = "  " + labelled_line("", answer.verdict).substr(kIndent);
+  text += fmt::format("  {:<8} {:>10}  {:>17}  {:>17}\n", "", "must move", "SM<->L2", "DRAM");
   text += side_line(answer, "read", &ReadWriteBytes::read_bytes);
   text += side_line(answer, "written", &ReadWriteBytes::write_bytes);
   std::string label = "why";
   for (const AnswerCause& cause : answer.causes) {
     if (!matters(answer, cause)) continue;
-    text += labelled(label, cause_text(cause));
+    text += labelled_line(label, cause_text(cause));
     label = "";
   }
   if (answer.must) {
-    text +=
-        labelled(label, fmt::format("left over: {} read, {} written",
-                                    residual_text(answer.left_over.read_bytes, answer.sm_l2.read_bytes),
-                                    residual_text(answer.left_over.write_bytes, answer.sm_l2.write_bytes)));
+    text += labelled_line(label,
+                          fmt::format("left over: {} read, {} written",
+                                      residual_text(answer.left_over.read_bytes, answer.sm_l2.read_bytes),
+                                      residual_text(answer.left_over.write_bytes, answer.sm_l2.write_bytes)));
   }
   label = "next";
   for (const NextStep& step : answer.next_steps) {
-    text += labelled(label, step.action + ": " + step_gain(answer, step));
+    text += labelled_line(label, step.action + ": " + step_gain(answer, step));
     label = "";
   }
   label = "see";
   for (const std::string& remark : answer.remarks) {
-    text += labelled(label, remark);
+    text += labelled_line(label, remark);
     label = "";
   }
   if (answer.of_ceiling) {
-    text += labelled("speed",
-                     fmt::format("{:.0f} % of what its first ceiling allows ({}), in the run with counters",
-                                 100 * answer.of_ceiling->second, answer.of_ceiling->first));
+    text += labelled_line(
+        "speed", fmt::format("{:.0f} % of what its first ceiling allows ({}), in the run with counters",
+                             100 * answer.of_ceiling->second, answer.of_ceiling->first));
   }
   return text;
 }

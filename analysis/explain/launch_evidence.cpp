@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <regex>
 
+#include "common/nearest_names.hpp"
 #include "common/number_format.hpp"
 
 namespace tilescope {
@@ -32,11 +32,6 @@ constexpr TilePattern kTilePatterns[] = {
 bool holds_any(const std::string& text, std::initializer_list<const char*> words) {
   return std::any_of(words.begin(), words.end(),
                      [&text](const char* word) { return text.find(word) != std::string::npos; });
-}
-
-std::string lower_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
 }
 
 /// Copies, fills, random numbers, reductions, matrix products: what frameworks launch beside attention.

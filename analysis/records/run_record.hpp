@@ -71,6 +71,11 @@ struct SimulatedBytes {
   /// Least and largest DRAM reads of the layouts whose median dram_read_bytes is; only with pages at random
   /// places.
   std::optional<std::array<std::int64_t, 2>> dram_read_range = std::nullopt;
+  std::optional<std::array<std::int64_t, 2>> dram_write_range = std::nullopt;  // the same of writes
+  /// What DRAM reads, and writes, are said to lie between in nine of ten launches, with what is not known of
+  /// the machine; of a prediction.
+  std::optional<std::array<std::int64_t, 2>> dram_read_interval = std::nullopt;
+  std::optional<std::array<std::int64_t, 2>> dram_write_interval = std::nullopt;
   bool operator==(const SimulatedBytes&) const = default;
 };
 
@@ -219,14 +224,16 @@ struct RecordCost {
   bool operator==(const RecordCost&) const = default;
 };
 
-/// The measurement that a record of simulations was made for, and the model that made it; the model's version
-/// is the commit of the record itself.
+/// The measurement that a record of simulations was made for, and the model that made it.
 struct SimulationSource {
   std::string path;               // of the measured record, as it was given
   std::vector<std::string> argv;  // of the measured record; with `when` they tell it from all others
   std::string when;
   GitState git;
   std::string machine_file;  // of the machine that was simulated, as it was given
+  /// SHA-256 of the measured record's text, of the machine as to_json_text has it, and of the model's
+  /// sources.
+  std::optional<std::string> record_sha256 = {}, machine_sha256 = {}, model_sha256 = {};
   bool operator==(const SimulationSource&) const = default;
 };
 
@@ -244,6 +251,8 @@ struct RunRecord {
 
 /// The commit baked in by the build.
 GitState built_from();
+/// SHA-256 over names and hashes of the sources that decide what a simulation says.
+std::string model_sha256();
 /// CPU model and thread count of this machine.
 MachineInfo this_machine();
 /// Of this process, since `start`.

@@ -145,6 +145,9 @@ static void list(Fields& fields, Of<Fields, SimulatedBytes>& bytes) {
   fields.required("dram_write_bytes", kCount, bytes.dram_write_bytes);
   fields.required("hit_rate", Within{.most = 1}, bytes.hit_rate);
   fields.optional("dram_read_range", Range{}, bytes.dram_read_range);
+  fields.optional("dram_write_range", Range{}, bytes.dram_write_range);
+  fields.optional("dram_read_interval", Range{}, bytes.dram_read_interval);
+  fields.optional("dram_write_interval", Range{}, bytes.dram_write_interval);
   fields.items_if_any("l2_curve", Part<L2CurvePoint>{}, bytes.l2_curve);
   const auto not_larger = [](const L2CurvePoint& a, const L2CurvePoint& b) {
     return a.l2_bytes >= b.l2_bytes;
@@ -293,6 +296,9 @@ static void list(Fields& fields, Of<Fields, SimulationSource>& source) {
   fields.required("git", Part<GitState>{}, source.git);
   fields.required("when", Text{}, source.when);
   fields.required("machine_file", Text{}, source.machine_file);
+  fields.optional("record_sha256", Text{}, source.record_sha256);
+  fields.optional("machine_sha256", Text{}, source.machine_sha256);
+  fields.optional("model_sha256", Text{}, source.model_sha256);
 }
 
 template <typename Fields>

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -148,9 +149,16 @@ std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs
   std::set<const RunSummary*> swept, last;
   for (const auto& sweeps : {seqlen_sweeps(runs), tile_sweeps(runs)}) {
     for (const Sweep& sweep : sweeps) {
+      const auto length_of = [](const RunSummary* run) { return run->problem().seqlen_q; };
+      std::set<std::int64_t> lengths;  // at which a series ends: those that go on are shown there too
+      for (const SweepSeries& series : sweep.series) lengths.insert(length_of(series.points.back()));
       for (const SweepSeries& series : sweep.series) {
         swept.insert(series.points.begin(), series.points.end());
-        last.insert(series.points.back());
+        const RunSummary* const end = series.points.back();
+        last.insert(end);
+        std::ranges::copy_if(series.points, std::inserter(last, last.end()), [&](const RunSummary* point) {
+          return length_of(point) != length_of(end) && lengths.contains(length_of(point));
+        });
       }
     }
   }

@@ -42,7 +42,7 @@ std::vector<Sweep> tile_sweeps(const std::vector<RunSummary>& runs);
 int swept_block(const RunSummary& run);
 
 /// The runs that single-problem figures show: those with bytes of which some direction is no point
-/// of a sweep or, when there is none, the last point of each series.
+/// of a sweep or, when there is none, the last point of each series and what longer ones have at its length.
 std::vector<const RunSummary*> headline_runs(const std::vector<RunSummary>& runs);
 
 /// Every run with bytes; what several records hold, once.

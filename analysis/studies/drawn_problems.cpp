@@ -9,7 +9,7 @@
 #include <map>
 
 #include "analysis/model/counts/closed_form.hpp"
-#include "cpu_ref/numeric/philox.hpp"
+#include "analysis/studies/dice.hpp"
 #include "cpu_ref/schedule/tile_program.hpp"
 
 namespace tilescope {
@@ -19,25 +19,6 @@ constexpr std::int64_t kDrawnHeadDims[] = {64, 72, 80, 96, 112, 128, 160, 192, 2
 constexpr std::int64_t kShortest = 128, kLongest = 48 << 10;
 constexpr double kMostFlops = 8e12;  // forward: a few milliseconds
 constexpr std::int64_t kMostHeads = 2048;
-
-/// Numbers of one problem, one after the other.
-class Dice {
- public:
-  Dice(std::uint64_t seed, int problem) : seed_(seed), problem_(static_cast<std::uint32_t>(problem)) {}
-  /// In [0, 1).
-  double uniform() { return philox4x32(seed_, {{problem_, rolls_++, 0u, 0u}}).x[0] * 0x1p-32; }
-  std::int64_t log_uniform(double least, double most) {
-    return std::llround(least * std::pow(most / least, uniform()));
-  }
-  template <typename Value, std::size_t kCount>
-  Value one_of(const Value (&values)[kCount]) {
-    return values[static_cast<std::size_t>(uniform() * kCount)];
-  }
-
- private:
-  std::uint64_t seed_;
-  std::uint32_t problem_, rolls_ = 0;
-};
 
 AttentionProblem draw(std::uint64_t seed, int index) {
   Dice dice(seed, index);

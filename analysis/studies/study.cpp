@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/studies/study.hpp"
+#include "analysis/studies/holdout.hpp"
 
 #include <fmt/format.h>
 
@@ -241,6 +242,9 @@ constexpr Study kStudies[] = {
     {"diagonal", "what finer parts of tiles on the diagonal save, N = 512 ... 16K, by formula", "h200",
      diagonal_study},
     {"paper-errors", "FlashAttention-3's error experiment, on this machine", "", error_study, error_study_of},
+    {"holdout",
+     "what is said of passes that --seed draws before they are measured, by the model and its rivals", "h200",
+     nullptr, nullptr, holdout_study},
 };
 
 }  // namespace

@@ -28,6 +28,9 @@ struct Study {
   std::vector<StudyTask> (*plan)(const Machine& machine);  // the tasks may refer to `machine`
   /// For a study that computes: on these kernels, where `plan` has those of the CPU alone.
   std::vector<StudyTask> (*plan_of_kernels)(const std::vector<const Kernel*>& kernels) = nullptr;
+  /// For a study of what a seed draws of these kernels, which has no `plan`.
+  std::vector<StudyTask> (*plan_of_draw)(const Machine& machine, std::uint64_t seed, int count,
+                                         std::span<const Kernel* const> kernels) = nullptr;
 };
 
 std::span<const Study> studies();

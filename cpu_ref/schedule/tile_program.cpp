@@ -27,6 +27,16 @@ int TileProgram::num_blocks() const {
   return ceil_div(static_cast<int>(q_rows()), tile.block_m);
 }
 
+HandOut TileProgram::hand_out() const {
+  if (work_counter) return HandOut::a_block_ahead;
+  const bool stays = name == PassName::dkdvdq && dq_start == DqStart::claimed;
+  return stays ? HandOut::there_and_back : HandOut::to_who_retires;
+}
+
+int TileProgram::first_kv_tile(int batch, int m_block) const {
+  return kv_tiles(problem.band(batch), access_tile(), m_block).begin;
+}
+
 TileRange TileProgram::inner_tiles(int batch, int block) const {
   if (name == PassName::combine) return {0, splits.count, 0, splits.count};
   VisibleBand band = dense ? problem.band() : problem.band(batch);
@@ -125,8 +135,8 @@ std::int64_t TileProgram::filled_bytes(TensorName tensor, std::int64_t head, std
   const std::int64_t filled = box_rows * up(row_bytes, found->panel_bytes) - (end - begin) * row_bytes;
   if (row_bytes % kSectorBytes == 0) return filled;
   const auto odd_below = [&](std::int64_t row) { return (head * extent.rows + row) / 2; };
-  const std::int64_t pieces = up(row_bytes, found->panel_bytes / 2) / (found->panel_bytes / 2);
-  return filled + (odd_below(end) - odd_below(begin)) * pieces * kSectorBytes;
+  const std::int64_t whole_panels = row_bytes / found->panel_bytes;
+  return filled + (end - begin + (odd_below(end) - odd_below(begin)) * whole_panels) * kSectorBytes;
 }
 
 TileAccess TileProgram::access(const Operand& operand, int batch, int head, int m_block, int n_block) const {

@@ -43,10 +43,11 @@ struct TileAccess {
 inline constexpr std::int64_t kSectorBytes = 32;
 
 /// A tensor that the copy engine (TMA) loads, by boxes of so many rows of panels of so many bytes: those of a
-/// tile that begin inside the tensor. A box crosses SM<->L2 whole, zeros beyond the tensor included, and by
-/// half a panel's row at a time: where that begins in the middle of a sector, one more sector crosses if any
-/// of it is in the tensor. Counted on an H200: head_dim 72 in 16 bits takes 304 bytes for rows of 144.
-/// Rows lie one after the other and are multiples of 16 bytes; there is no padding.
+/// tile that begin inside the tensor. A box crosses SM<->L2 whole, zeros beyond the tensor included, a panel's
+/// row at a time: the sectors that its data touch, and as many as its zeros fill. So a whole panel that begins
+/// in the middle of a sector takes one sector more, and one that the row ends in the middle of a sector always
+/// does. Counted on an H200 and an H100 at each multiple of 8: head_dim 72 in 16 bits takes 304 bytes for rows
+/// of 144. Rows lie one after the other and are multiples of 16 bytes; there is no padding.
 struct Boxes {
   TensorName tensor;
   int rows = 0;
@@ -97,6 +98,13 @@ enum class PassName : std::uint8_t {
 inline constexpr int kNumPasses = static_cast<int>(PassName::combine) + 1;
 std::string_view to_string(PassName pass);
 PassName parse_pass_name(std::string_view text);
+
+/// How the CTAs of a pass come by their blocks.
+enum class HandOut : std::uint8_t {
+  to_who_retires,  // a CTA has one block; the next CTA begins where one has retired
+  a_block_ahead,   // CTAs stay, and ask for their next block when they begin one
+  there_and_back,  // CTAs stay, and take one of every so-many-th block, in turn from either end
+};
 
 /// How a GPU kernel runs a pass on its tile; 0: as it does by itself.
 struct PassLaunch {
@@ -188,6 +196,14 @@ struct TileProgram {
   bool splits_walk() const { return name != PassName::combine && splits.count > 1; }
   int num_blocks() const;  // tiles of the owned axis
   std::int64_t num_ctas() const { return grid.size(); }
+  HandOut hand_out() const;
+  /// Whether a CTA's reduction waits until the kv tiles in front of its own, or the first of them, have left
+  /// theirs in the same q tile.
+  bool waits_for_sums() const {
+    return ordered || (name == PassName::dkdvdq && dq_start == DqStart::in_order);
+  }
+  /// The first kv tile that visits a q tile, or a slice of one, of access_tile().
+  int first_kv_tile(int batch, int m_block) const;
   /// What the `cta`-th CTA to be issued owns: one block, or all of them for a whole-head CTA.
   CtaWork work(std::int64_t cta) const;
   /// The inner tile at position `step` of the walk over `range` that belongs to `block`. A whole-head CTA

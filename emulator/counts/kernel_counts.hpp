@@ -38,6 +38,7 @@ struct KernelCounts {
   std::vector<LineCounts> lines;  // by file and line; those that touch no memory left out
   /// By the profiler's names: sm_l2_read_bytes, sm_l2_write_bytes, reduction_bytes, ...
   std::map<std::string, double> metrics;
+  std::uint64_t least_read_bytes = 0;   // of sm_l2_read_bytes, where L1 keeps all that loads leave there
   std::uint64_t least_write_bytes = 0;  // of sm_l2_write_bytes, where L1 merges all that it may
   std::uint64_t constant_bytes = 0;     // asked of .const, which no metric has
   /// Different sectors: what DRAM must move where L2 holds everything.

@@ -27,6 +27,31 @@ bool L1Model::load(std::uint64_t sector) {
   return false;
 }
 
+void FetchesOfSms::add(std::uint32_t sm, std::uint32_t cta, OfCta fetches) {
+  if (!fetches.empty()) by_sm_[sm].emplace(cta, std::move(fetches));
+}
+
+std::vector<std::uint64_t> FetchesOfSms::hits(const Residency& residency, std::size_t sites) const {
+  std::vector<std::uint64_t> hits(sites);
+  for (const auto& [sm, ctas] : by_sm_) {
+    L1Model l1(residency.l1_bytes);
+    for (auto first = ctas.begin(); first != ctas.end();) {
+      std::vector<const OfCta*> resident;
+      std::size_t longest = 0;
+      for (; first != ctas.end() && resident.size() < residency.ctas; ++first) {
+        resident.push_back(&first->second);
+        longest = std::max(longest, first->second.size());
+      }
+      for (std::size_t turn = 0; turn < longest; ++turn) {
+        for (const OfCta* fetches : resident) {
+          if (turn < fetches->size()) hits[(*fetches)[turn].site] += l1.load((*fetches)[turn].sector);
+        }
+      }
+    }
+  }
+  return hits;
+}
+
 Residency residency_of(const Launch& launch, std::optional<int> registers) {
   constexpr std::uint64_t kKiB = 1024, kUnified = 256 * kKiB, kMostThreads = 2048, kMostCtas = 32,
                           kReserved = kKiB, kRegisters = 65536, kLanes = ptx::kLanes;

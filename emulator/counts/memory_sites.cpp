@@ -30,16 +30,11 @@ std::map<std::uint32_t, int> registers_named(const ptx::Kernel& kernel) {
   return times;
 }
 
-bool has_any(const Instruction& instruction, std::initializer_list<std::string_view> words) {
-  return std::any_of(words.begin(), words.end(),
-                     [&](std::string_view word) { return instruction.has(word); });
-}
-
 Route route_of(const Instruction& instruction) {
   if (instruction.opcode.starts_with("cp.async.ca")) return Route::l1;
   if (!instruction.opcode.starts_with("ld")) return Route::l2;
   if (instruction.has("const")) return Route::constant;
-  const bool past = has_any(instruction, {"cg", "cv", "volatile", "acquire", "relaxed", "mmio"});
+  const bool past = instruction.has_any({"cg", "cv", "volatile", "acquire", "relaxed", "mmio"});
   return past ? Route::l2 : Route::l1;
 }
 

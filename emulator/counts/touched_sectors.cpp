@@ -16,19 +16,31 @@ TouchedSectors::TouchedSectors(const Memory& memory) {
     sectors.count = behind - sectors.first;
     sectors.first_touch = std::make_unique<std::atomic<std::uint32_t>[]>(sectors.count);
     sectors.written = std::make_unique<std::atomic<bool>[]>(sectors.count);
+    sectors.in_l1 = std::make_unique<std::atomic<bool>[]>(sectors.count);
     for (std::uint64_t i = 0; i < sectors.count; ++i) sectors.first_touch[i] = kUntouched;
     by_first_.emplace(sectors.first, std::move(sectors));
   }
 }
 
-void TouchedSectors::touch(std::uint64_t sector, std::uint32_t cta, bool begins_with_write, bool writes) {
+std::pair<TouchedSectors::Sectors*, std::uint64_t> TouchedSectors::find(std::uint64_t sector) {
   const auto after = by_first_.upper_bound(sector);
-  if (after == by_first_.begin()) return;
+  if (after == by_first_.begin()) return {};
   Sectors& sectors = std::prev(after)->second;
   const std::uint64_t index = sector - sectors.first;
-  if (index >= sectors.count) return;
-  if (writes) sectors.written[index].store(true, std::memory_order_relaxed);
-  std::atomic<std::uint32_t>& first = sectors.first_touch[index];
+  if (index >= sectors.count) return {};
+  return {&sectors, index};
+}
+
+bool TouchedSectors::looks_again(std::uint64_t sector) {
+  const auto [sectors, index] = find(sector);
+  return sectors && sectors->in_l1[index].exchange(true, std::memory_order_relaxed);
+}
+
+void TouchedSectors::touch(std::uint64_t sector, std::uint32_t cta, bool begins_with_write, bool writes) {
+  const auto [sectors, index] = find(sector);
+  if (!sectors) return;
+  if (writes) sectors->written[index].store(true, std::memory_order_relaxed);
+  std::atomic<std::uint32_t>& first = sectors->first_touch[index];
   const std::uint32_t mine = 2 * cta + begins_with_write;
   for (std::uint32_t least = first.load(std::memory_order_relaxed); mine / 2 < least / 2;) {
     if (first.compare_exchange_weak(least, mine, std::memory_order_relaxed)) break;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "emulator/machine/memory.hpp"
 
@@ -24,6 +25,9 @@ class TouchedSectors {
   /// An atomic: what is there is read first.
   void update(std::uint64_t sector, std::uint32_t cta) { touch(sector, cta, false, true); }
 
+  /// A load that looks in L1. Whether one did before at that sector, wherever.
+  bool looks_again(std::uint64_t sector);
+
   std::uint64_t must_read_bytes() const;
   std::uint64_t must_write_bytes() const;
 
@@ -32,8 +36,10 @@ class TouchedSectors {
   struct Sectors {
     std::uint64_t first = 0, count = 0;
     std::unique_ptr<std::atomic<std::uint32_t>[]> first_touch;  // 2 * CTA + (1 if it begins with a write)
-    std::unique_ptr<std::atomic<bool>[]> written;
+    std::unique_ptr<std::atomic<bool>[]> written, in_l1;
   };
+  /// Its allocation and index there; null beyond all.
+  std::pair<Sectors*, std::uint64_t> find(std::uint64_t sector);
   void touch(std::uint64_t sector, std::uint32_t cta, bool begins_with_write, bool writes);
   std::map<std::uint64_t, Sectors> by_first_;
 };

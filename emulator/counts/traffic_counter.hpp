@@ -2,12 +2,15 @@
 // Counts the bytes of a launch, instruction by instruction, while it runs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <unordered_set>
 #include <vector>
 
+#include "emulator/counts/global_accesses.hpp"
 #include "emulator/counts/kernel_counts.hpp"
 #include "emulator/counts/l1_model.hpp"
 #include "emulator/counts/memory_sites.hpp"
@@ -18,7 +21,8 @@ namespace tilescope::gpu::emulator {
 
 class TrafficCounter : public Observer {
  public:
-  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers);
+  /// @param races  whether to look for races between CTAs, and for reads of what nobody wrote
+  TrafficCounter(const Launch& launch, const Memory& memory, std::optional<int> registers, bool races);
 
   void begin(Cta& cta) override;
   void end(Cta& cta) override;
@@ -26,15 +30,19 @@ class TrafficCounter : public Observer {
   void shared(const LaneRequest& request, unsigned wavefronts) override;
   void engine(const EngineRun& run) override;
 
-  /// Of the CTAs that have ended.
-  KernelCounts counts(const ptx::Module& module, const Report& report) const;
+  /// Of the CTAs that have ended; called once.
+  KernelCounts counts(const ptx::Module& module, const Report& report);
+  /// Where races were looked for.
+  const GlobalAccesses* accesses() const { return accesses_ ? &*accesses_ : nullptr; }
 
  private:
   /// Of one instruction. Sectors are of 32 bytes.
   struct SiteCounts {
     std::uint64_t requests = 0, asked_bytes = 0, sectors = 0, least_sectors = 0;
-    std::uint64_t read_sectors = 0, l1_hits = 0;          // loads
-    std::uint64_t store_sectors = 0, merged_sectors = 0;  // plain stores; those left if L1 merges all it may
+    std::uint64_t read_sectors = 0, l1_hits = 0;  // loads
+    std::uint64_t l1_again = 0;       // of loads, where one looked in L1 before: the most that may hit
+    std::uint64_t store_sectors = 0;  // asked for by plain stores
+    std::uint64_t merged_sectors = 0, least_sectors_stored = 0;  // left of them as modelled, and if all merge
     std::uint64_t reduced_sectors = 0, atomic_sectors = 0;
     std::uint64_t engine_read_bytes = 0, engine_again_bytes = 0, engine_beyond_bytes = 0;
     std::uint64_t engine_write_bytes = 0, engine_reduced_bytes = 0;
@@ -49,12 +57,17 @@ class TrafficCounter : public Observer {
     std::uint32_t number;
     std::vector<SiteCounts> sites;
     L1Model l1;
+    FetchesOfSms::OfCta fetches;
     std::unordered_set<std::uint64_t> partly_stored;  // sectors that a store covered in part
+    /// Of each warp, those of its last store that L1 may still merge with its next.
+    std::map<std::uint32_t, std::vector<std::uint64_t>> unmerged;
   };
   static CtaCounts& of(const Cta& cta);
+  struct Sectors;
 
-  void load(CtaCounts& cta, const MemorySite& site, SiteCounts& counts, std::uint64_t sector);
-  void store(CtaCounts& cta, SiteCounts& counts, std::uint64_t sector, bool whole);
+  void load(CtaCounts& cta, std::size_t site, std::uint64_t sector);
+  void store(CtaCounts& cta, SiteCounts& counts, std::uint32_t warp, const Sectors& sectors);
+  void find_hits_of_neighbours();
   void add_metrics(KernelCounts& counts, const Report& report) const;
   void add_notes(KernelCounts& counts) const;
 
@@ -62,8 +75,12 @@ class TrafficCounter : public Observer {
   MemorySites sites_;
   Residency residency_;
   TouchedSectors touched_;
+  bool races_;
+  std::optional<GlobalAccesses> accesses_;
   std::mutex mutex_;
   std::vector<SiteCounts> total_;
+  FetchesOfSms fetches_;
+  std::atomic<std::uint64_t> kept_fetches_ = 0;
 };
 
 /// Where the source has an instruction: the innermost place that is no header of the toolkit's.

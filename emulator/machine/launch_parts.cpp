@@ -100,7 +100,7 @@ bool is_cooperative(const ptx::Kernel& kernel) {
 bool ctas_are_apart(const ptx::Kernel& kernel) {
   return std::none_of(
       kernel.instructions.begin(), kernel.instructions.end(), [](const ptx::Instruction& instruction) {
-        const std::string_view word = instruction.opcode.substr(0, instruction.opcode.find('.'));
+        const std::string_view word = instruction.word();
         const bool shared =
             instruction.has("shared") || instruction.has("shared::cta") || instruction.has("shared::cluster");
         if (instruction.opcode.starts_with("cp.reduce")) return true;

@@ -14,8 +14,8 @@ std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uin
 
 }  // namespace
 
-void Memory::add(const void* base, std::uint64_t bytes, std::string name) {
-  by_base_[address_of(base)] = {address_of(base), bytes, std::move(name)};
+void Memory::add(const void* base, std::uint64_t bytes, std::string name, bool uninitialised) {
+  by_base_[address_of(base)] = {address_of(base), bytes, std::move(name), uninitialised};
 }
 
 void Memory::remove(const void* base) { by_base_.erase(address_of(base)); }

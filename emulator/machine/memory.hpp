@@ -13,12 +13,13 @@ class Memory {
   struct Allocation {
     std::uint64_t base = 0, bytes = 0;
     std::string name;
+    bool uninitialised = false;  // nothing that anybody may rely on lay there before the launch
     bool holds(std::uint64_t address, std::uint64_t size) const {
       return address >= base && size <= bytes && address - base <= bytes - size;
     }
   };
 
-  void add(const void* base, std::uint64_t bytes, std::string name);
+  void add(const void* base, std::uint64_t bytes, std::string name, bool uninitialised = false);
   void remove(const void* base);
   /// The allocation that holds all of the bytes, or null.
   const Allocation* find(std::uint64_t address, std::uint64_t bytes) const;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -233,6 +234,14 @@ Targets access_aligned(Warp& warp, const ptx::Operand& operand, Reach reach, Pur
 Targets access_at(Warp& warp, const Addresses& addresses, Reach reach, Purpose purpose, std::uint32_t bytes) {
   check_alignment(warp, addresses, bytes);
   return targets_of(warp, addresses, reach, purpose, bytes);
+}
+
+bool stored_bytes(const Warp& warp, int lane, std::uint32_t bytes, std::byte* to) {
+  const auto values = stored_values(warp, lane);
+  if (!values || bytes % values->size() != 0) return false;
+  const std::size_t each = bytes / values->size();
+  for (std::size_t i = 0; i < values->size(); ++i) std::memcpy(to + i * each, &(*values)[i], each);
+  return each <= sizeof(std::uint64_t);
 }
 
 Reach reach_of(const ptx::Instruction& instruction) {

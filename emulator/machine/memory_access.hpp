@@ -37,6 +37,9 @@ std::byte* generic_target(Warp& warp, std::uint64_t address, std::uint32_t bytes
 /// Host memory of an address of .param, which may be a call's.
 std::byte* parameter_target(Warp& warp, std::uint64_t offset, std::uint32_t bytes, int lane);
 
+/// The bytes that a lane's store writes, at most 16; false where the instruction's operands do not tell.
+bool stored_bytes(const Warp& warp, int lane, std::uint32_t bytes, std::byte* to);
+
 /// The space that an instruction names by a modifier.
 Reach reach_of(const ptx::Instruction& instruction);
 

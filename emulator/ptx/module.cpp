@@ -16,6 +16,9 @@ int bytes_of(Type type) {
 bool Instruction::has(std::string_view modifier) const {
   return std::find(modifiers.begin(), modifiers.end(), modifier) != modifiers.end();
 }
+bool Instruction::has_any(std::initializer_list<std::string_view> of) const {
+  return std::any_of(of.begin(), of.end(), [&](std::string_view modifier) { return has(modifier); });
+}
 
 const Kernel* Module::find(std::string_view name) const {
   const auto found =

@@ -80,6 +80,8 @@ struct Instruction {
   std::string_view text;
 
   bool has(std::string_view modifier) const;
+  bool has_any(std::initializer_list<std::string_view> of) const;
+  std::string_view word() const { return opcode.substr(0, opcode.find('.')); }  // as in "ld"
 };
 
 enum class Space : std::uint8_t { parameter, shared, local, global, constant };

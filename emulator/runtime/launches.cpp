@@ -8,8 +8,8 @@
 #include <fstream>
 #include <vector>
 
+#include "emulator/counts/result_file.hpp"
 #include "emulator/emulator.hpp"
-#include "emulator/observed_launch.hpp"
 #include "emulator/runtime/environment.hpp"
 #include "emulator/runtime/errors.hpp"
 #include "emulator/runtime/modules.hpp"
@@ -93,31 +93,15 @@ void require_no_races(const Launch& launch, const Report& report) {
   throw CudaFailure(cudaErrorLaunchFailure, text);
 }
 
-/// Adds to a file, in columns with tabs between: kernel, grid, source line, and the bytes of that line that
-/// were asked for, read and written, of reads those beyond a tensor, the requests and their sectors. "all" is
-/// the sum.
-void keep_counts(const char* file, const Launch& launch, const KernelCounts& counts) {
-  std::ofstream out(file, std::ios::app);
-  const std::string of =
-      fmt::format("{}\t{}x{}x{}\t", launch.kernel->name, launch.grid.x, launch.grid.y, launch.grid.z);
-  for (const LineCounts& line : counts.lines) {
-    out << of
-        << fmt::format("{}\t{}\t{}\t{}\t{}\t{}\t{}\n", line.place.text(), line.asked_bytes, line.read_bytes,
-                       line.write_bytes, line.beyond_tensor_bytes, line.requests, line.sectors);
-  }
-  out << of
-      << fmt::format("all\t-\t{:.0f}\t{:.0f}\t-\t-\t-\n", counts.metrics.at("sm_l2_read_bytes"),
-                     counts.metrics.at("sm_l2_write_bytes"));
-}
-
-/// With its counts where TILESCOPE_EMULATED_COUNTS names a file for them.
+/// With its result in the file that TILESCOPE_EMULATED_COUNTS names, where it does.
 Report run_and_count(const ptx::Module& module, const Launch& launch, const Memory& memory,
                      const Options& options) {
   const char* const file = std::getenv("TILESCOPE_EMULATED_COUNTS");
   if (!file) return run(launch, memory, options);
   KernelResult result = observe(module, launch, memory, options);
+  std::ofstream out(file, std::ios::app);
+  write_result(out, facts_of(module, launch), result);
   if (!result.completed) throw DeviceError(result.findings.at(0).text);
-  keep_counts(file, launch, result.counts);
   return std::move(result.report);
 }
 

@@ -42,6 +42,7 @@ void list(Fields& fields, Of<Fields, EmulatedKernel>& kernel) {
   fields.optional("right", Flag{}, kernel.right);
   fields.required("must_read_bytes", kCount, kernel.must_read_bytes);
   fields.required("must_write_bytes", kCount, kernel.must_write_bytes);
+  fields.required("least_read_bytes", kCount, kernel.least_read_bytes);
   fields.required("least_write_bytes", kCount, kernel.least_write_bytes);
   fields.unless(std::int64_t{0}, "constant_bytes", kCount, kernel.constant_bytes);
   fields.required("seconds", Distance{}, kernel.seconds);

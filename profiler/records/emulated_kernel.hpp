@@ -38,6 +38,7 @@ struct EmulatedKernel {
   bool completed = false;
   std::optional<bool> right;                               // against a reference, where there was one
   std::int64_t must_read_bytes = 0, must_write_bytes = 0;  // different sectors
+  std::int64_t least_read_bytes = 0;                       // of sm_l2_read_bytes, if L1 keeps all it may
   std::int64_t least_write_bytes = 0;                      // of sm_l2_write_bytes, if L1 merges all it may
   std::int64_t constant_bytes = 0;
   double seconds = 0;              // of the emulation, on this machine

@@ -42,9 +42,9 @@ Json parse_json(const std::string& source, std::string_view text) {
   } catch (const Json::parse_error& error) {
     if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) throw BadInput(source + " is empty");
     const bool cut_off = error.byte > text.size();
-    throw BadInput(source + " is not valid JSON: " +
-                   (cut_off ? "it ends in the middle, as what was written by halves does"
-                            : without_number(error.what())));
+    throw BadInput(
+        source + " is not valid JSON: " +
+        (cut_off ? "it ends in the middle, so it was not written to its end" : without_number(error.what())));
   } catch (const Json::exception& error) {  // a number that overflows
     throw BadInput(source + " is not valid JSON: " + without_number(error.what()));
   }

@@ -20,6 +20,7 @@ struct EmulationRequest {
   std::string ptx, kernel;
   std::array<unsigned, 3> grid, block, cluster;
   std::vector<GivenArgument> arguments, reachable;
+  std::vector<std::uintptr_t> uninitialised;  // addresses of buffers
   std::uint32_t shared_bytes = 0;
   std::optional<int> registers;
   bool races = false;

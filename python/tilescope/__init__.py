@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import _native
+try:
+    from . import _native
+except ImportError as error:
+    if "libgomp" not in str(error):
+        raise
+    raise ImportError(  # no wheel brings it: a process has one, which PyTorch's kernels share
+        "tilescope needs GCC's OpenMP library, which is not here; install it: apt-get install libgomp1"
+    ) from error
 from .arrays import attention, attention_backward, exact_attention
 from .counting import Count, count, counted, measure, timeline
 from .emulation import Emulation, Finding, emulate, tensor

@@ -170,6 +170,7 @@ def emulate(
     cluster: tuple[int, int, int],
     arguments: Sequence[_Argument],
     reachable: Sequence[_Argument],
+    uninitialised: Sequence[int],
     shared: int,
     registers: int | None,
     races: bool,

@@ -189,6 +189,18 @@ class DeviceMemory:
 
     def __init__(self) -> None:
         self._copies: dict[tuple[int, int], tuple[int, bytearray]] = {}
+        self._uninitialised: set[int] = set()  # addresses of arrays
+
+    def say_uninitialised(self, arrays: Sequence[Any]) -> None:
+        for array in arrays:
+            placed = self.place("uninitialised", array)
+            if placed is None:
+                raise bad_input("uninitialised", type(array).__name__, "must be arrays, those of the arguments")
+            self._uninitialised.add(placed[1])
+
+    @property
+    def uninitialised(self) -> list[int]:
+        return sorted(self._uninitialised)
 
     def place(self, name: str, array: Any) -> _Argument | None:
         """An array in host memory as an argument; None for what is no array."""
@@ -276,6 +288,7 @@ def emulate(
     cluster: int | Sequence[int] = 1,
     shared: int = 0,
     races: bool = False,
+    uninitialised: Sequence[Any] = (),
     registers: int | None = None,
     emulated_seed: int = 1,
     most_seconds: float = 0,
@@ -288,7 +301,8 @@ def emulate(
         become allocations that are checked at both ends, results lie in them afterwards; numbers take the width of their
         parameter; bytes are a struct; None is a null pointer
     shared : dynamic shared memory [B]. registers : of a thread, where ptxas said: they limit how many CTAs share an L1
-    races : look for races in shared memory and for reads of what nobody wrote, whether or not they did harm
+    races : look for races in shared memory, for races between CTAs in global memory, and for reads of what nobody wrote,
+        whether or not they did harm. uninitialised : arrays of `args` whose contents no kernel may rely on, as of torch.empty
     emulated_seed : of the order of warps and of the moments at which asynchronous operations take effect
     most_seconds : a launch that will take longer is refused as soon as that shows; 0: none
 
@@ -312,6 +326,7 @@ def emulate(
     if len(given) != len(widths):
         raise bad_input("args", f"{len(given)} arguments", f"must be {len(widths)}, as {name} has parameters")
     memory = DeviceMemory()
+    memory.say_uninitialised(uninitialised)
     arguments = [
         memory.place(called, value) or (called, 0, 0, _scalar(called, value, width))
         for (called, value), width in zip(given, widths, strict=True)
@@ -337,7 +352,8 @@ def _run(
         raise bad_input("shared", str(shared), "must be 0 ... 232448 B")
     words = ["python3", "-c", f"tilescope.emulate({kernel})"]
     told = _native.emulate(
-        words, ptx, kernel, *places, arguments, reachable, shared, registers, races, seed % (1 << 64), most_seconds
-    )
+        words, ptx, kernel, *places, arguments, reachable, memory.uninitialised, shared, registers, races,
+        seed % (1 << 64), most_seconds,
+    )  # fmt: skip
     memory.give_back()
     return Emulation(*told)

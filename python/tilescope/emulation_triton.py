@@ -103,6 +103,7 @@ def emulate_triton(
     *args: Any,
     target: int = 90,
     races: bool = False,
+    uninitialised: Sequence[Any] = (),
     emulated_seed: int = 1,
     most_seconds: float = 0,
     **constexprs: Any,
@@ -111,7 +112,7 @@ def emulate_triton(
 
     fn, grid, args, constexprs : as of ``fn[grid](*args, **constexprs)``, num_warps and num_stages among them. Arrays are
         numpy's, `tensor` where numpy lacks the type, torch's on the CPU, or Triton's TensorDescriptor of `tensor`
-    target : compute capability, 80 or 90. races, emulated_seed, most_seconds : as of `emulate`
+    target : compute capability, 80 or 90. races, uninitialised, emulated_seed, most_seconds : as of `emulate`
 
     >>> tilescope.emulate_triton(softmax, (16,), x, out, 1000, 1000, BLOCK=1024).sectors_per_request()   # doctest: +SKIP
 
@@ -127,6 +128,7 @@ def emulate_triton(
     clusters = (metadata.num_ctas, 1, 1)
     ctas = x * y * z * metadata.num_ctas
     memory = DeviceMemory()
+    memory.say_uninitialised(uninitialised)
     arguments = [
         *_arguments(signature, bound, metadata, memory),
         memory.zeros("global scratch", metadata.global_scratch_size * ctas),

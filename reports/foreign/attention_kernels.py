@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # One attention problem, forward and backward, by other people's kernels: PyTorch's FlashAttention-2, cuDNN and
-# memory-efficient back ends, and a plain Triton kernel. Takes the options that `tilescope explain` takes.
+# memory-efficient back ends, a plain Triton kernel, and FlashAttention-4 where its packages are found. Takes the options that `tilescope explain` takes.
 import argparse
+import functools
 import math
 
 import torch
@@ -9,6 +10,11 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+try:
+    from flash_attn.cute import flash_attn_func as flash4
+except Exception:  # its packages compile as they are loaded, and fail in ways of their own
+    flash4 = None
 
 
 @triton.jit
@@ -125,9 +131,7 @@ def triton_attention(q, k, v, dout, causal):
     return out, dq, dk, dv
 
 
-def torch_attention(backend, q, k, v, dout, causal):
-    with sdpa_kernel(backend):
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+def gradients_of(out, q, k, v, dout):
     out.backward(dout)
     grads = [x.grad for x in (q, k, v)]
     for x in (q, k, v):
@@ -135,31 +139,65 @@ def torch_attention(backend, q, k, v, dout, causal):
     return [out.detach(), *grads]
 
 
+def torch_attention(backend, q, k, v, dout, causal):
+    with sdpa_kernel(backend):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+    return gradients_of(out, q, k, v, dout)
+
+
+def flash4_attention(q, k, v, dout, causal):
+    """Of FlashAttention-4, whose heads stand beside each other in a row."""
+    rows = [x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v)]
+    results = gradients_of(flash4(*rows, causal=causal)[0], *rows, dout.transpose(1, 2).contiguous())
+    return [x.transpose(1, 2) for x in results]
+
+
+def libraries(problem):
+    """What can compute the problem, by name."""
+    found = {backend.name: functools.partial(torch_attention, backend)
+             for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION)}
+    if problem.heads_kv != problem.heads:
+        del found["EFFICIENT_ATTENTION"]  # it has no grouped heads
+    if problem.seqlen_q == problem.seqlen_k and problem.seqlen_q % 128 == 0 and problem.head_dim in (64, 128):
+        found["TRITON"] = triton_attention  # its tiles are whole
+    if flash4:
+        found["FLASH_ATTENTION_4"] = flash4_attention
+    return found
+
+
 options = argparse.ArgumentParser(description="Attention by other people's kernels, forward and backward.")
-for name, default in (("batch", 1), ("heads", 16), ("heads-kv", None), ("seqlen", 4096), ("head-dim", 128)):
+for name, default in (("batch", 1), ("heads", 16), ("heads-kv", None), ("seqlen", 4096), ("seqlen-q", None),
+                      ("seqlen-k", None), ("head-dim", 128)):
     options.add_argument("--" + name, type=int, default=default)
 options.add_argument("--dtype", choices=("fp16", "bf16"), default="fp16")
 options.add_argument("--causal", action="store_true")
 options.add_argument("--warm", action="store_true", help="only compile the Triton kernels into their cache")
 problem = options.parse_args()
-if problem.seqlen % 128:
-    options.error("--seqlen must be a multiple of 128, the Triton kernels' largest tile")
+problem.heads_kv = problem.heads_kv or problem.heads
+problem.seqlen_q = problem.seqlen_q or problem.seqlen
+problem.seqlen_k = problem.seqlen_k or problem.seqlen
 
 torch.manual_seed(0)
-heads_kv = problem.heads_kv or problem.heads
 dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[problem.dtype]
-q, k, v, dout = (torch.randn(problem.batch, heads, problem.seqlen, problem.head_dim, device="cuda", dtype=dtype)
-                 for heads in (problem.heads, heads_kv, heads_kv, problem.heads))
-expected = triton_attention(q, k, v, dout, problem.causal)
-if not problem.warm:
+queries, keys = (problem.heads, problem.seqlen_q), (problem.heads_kv, problem.seqlen_k)
+q, k, v, dout = (torch.randn(problem.batch, *shape, problem.head_dim, device="cuda", dtype=dtype)
+                 for shape in (queries, keys, keys, queries))
+found = libraries(problem)
+if problem.warm:
+    found = {name: found[name] for name in ("TRITON", "FLASH_ATTENTION_4") if name in found}
+expected, first = None, ""
+for name, attention in found.items():
     for x in (q, k, v):
-        x.requires_grad_()
-    backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION]
-    if heads_kv == problem.heads:  # the memory-efficient back end has no grouped heads
-        backends.append(SDPBackend.EFFICIENT_ATTENTION)
-    for backend in backends:
-        results = torch_attention(backend, q, k, v, dout, problem.causal)
-        for name, result, reference in zip(("out", "dq", "dk", "dv"), results, expected):
-            error = (result.float() - reference.float()).abs().max().item()
-            print(f"{backend.name} against Triton, {name}: largest difference {error:.2e}")
+        x.requires_grad_(name != "TRITON")
+    try:
+        results = attention(q, k, v, dout, problem.causal)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        print(f"{name} refused: {str(error).strip().splitlines()[0][:100] if str(error).strip() else type(error).__name__}")
+        continue
+    if expected is None:
+        expected, first = results, name
+        continue
+    for tensor, result, reference in zip(("out", "dq", "dk", "dv"), results, expected):
+        error = (result.float() - reference.float()).abs().max().item()
+        print(f"{name} against {first}, {tensor}: largest difference {error:.2e}")
 torch.cuda.synchronize()

@@ -16,12 +16,12 @@ namespace tilescope::testing {
 namespace {
 
 const std::string kRecord = TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz";
-const std::vector<std::string> kProblem = {"--batch", "2",          "--heads", "16",      "--seqlen",
-                                           "4096",    "--head-dim", "128",     "--dtype", "fp16"};
+const std::vector<std::string> kProblemWords = {"--batch", "2",          "--heads", "16",      "--seqlen",
+                                                "4096",    "--head-dim", "128",     "--dtype", "fp16"};
 
 std::vector<std::string> explain_command(std::vector<std::string> more) {
   std::vector<std::string> command = {"explain", kRecord};
-  command.insert(command.end(), kProblem.begin(), kProblem.end());
+  command.insert(command.end(), kProblemWords.begin(), kProblemWords.end());
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }
@@ -109,6 +109,7 @@ TEST_CASE("explain writes Markdown, and takes what other kernels must move") {
                                           "--reads", "64MiB", "--writes", "64MiB"});
   CAPTURE(copy.err);
   CHECK(contains(copy.out, "67.11 MB  1.00x"));
+  CHECK(copy.out.starts_with("each must read 67.11 MB and write 67.11 MB, as --reads and --writes say\n"));
 }
 
 TEST_CASE("explain takes our own runs, which name their problem, and tables of Nsight Compute") {

@@ -106,6 +106,10 @@ TEST_CASE("every command that prints tables has them in every format, and its se
       {"diff", "base.json", "new.json", "--allow-gone"},
       {"bench", "--seqlen", "64", "--kernel", "cpu:flash2", "--seconds", "0.01"},
       {"ceilings", "--from", TILESCOPE_SOURCE_DIR "/reports/profiler/h200-ceilings.json.gz"},
+      {"explain", TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz", "--batch", "2", "--heads", "16",
+       "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"},
+      {"emulate", TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.ptx", "--launch",
+       TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.json"},
       {"list", "machines"},
       {"list", "machines", "h200"},
       {"list", "kernels"}};
@@ -140,6 +144,12 @@ TEST_CASE("every command that prints tables has them in every format, and its se
   CHECK(run_program({"simulate", "--seqlen", "256", "--format", "csv", "--quiet"}).err == "");
   CHECK(text_lines(run_program({"simulate", "--seqlen", "256", "--pass", "fwd+bwd", "--format", "csv"}).out)
             .size() == 3);
+  const ProgramResult lines =
+      run_program({"emulate", TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.ptx", "--launch",
+                   TILESCOPE_SOURCE_DIR "/examples/emulate/transpose.json", "--format", "csv"});
+  CHECK(contains(lines.out, "line,read [B],written [B],sectors/request,excess [B],"));
+  CHECK(contains(lines.out, "transpose.cu:10,65536,524288,18,458752,,"));
+  CHECK(contains(lines.err, "uncoalesced at transpose.cu:10"));
   check_refused(
       {{"simulate", "--seqlen", "256", "--format", "html"}, {"--format", "text, markdown, csv, latex"}});
 }
@@ -166,7 +176,9 @@ TEST_CASE("tables and sentences fit 60 columns, in pipes too where COLUMNS says 
       {"simulate", "--seqlen", "256", "--detail", "--pass", "fwd+bwd"},
       {"simulate", "--sweep", "seqlen=128,256", "--kernel", "cpu:flash2"},
       {"list", "kernels"},
-      {"list", "machines"}};
+      {"list", "machines"},
+      {"explain", TILESCOPE_SOURCE_DIR "/reports/foreign/mha.json.gz", "--batch", "2", "--heads", "16",
+       "--seqlen", "4096", "--head-dim", "128", "--dtype", "fp16", "--kernel-filter", "flash"}};
   for (const std::vector<std::string>& command : commands) {
     const ProgramResult result = run_program(command);
     CHECK(result.exit_code == 0);

@@ -21,10 +21,16 @@ std::string read_file(const std::filesystem::path& path) {
 
 namespace {
 
+/// Where the program lies: as it was built, or where $TILESCOPE_PROGRAM says, on a machine that did not build it.
+const char* program() {
+  const char* elsewhere = std::getenv("TILESCOPE_PROGRAM");
+  return elsewhere ? elsewhere : TILESCOPE_PROGRAM;
+}
+
 /// Starts the program with the given standard output; standard error goes to `err_path`.
 pid_t start(const std::vector<std::string>& arguments, const std::filesystem::path& folder, int out,
             const std::filesystem::path& err_path, unsigned seconds = 0) {
-  std::vector<std::string> words = {TILESCOPE_PROGRAM};
+  std::vector<std::string> words = {program()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -37,7 +43,7 @@ pid_t start(const std::vector<std::string>& arguments, const std::filesystem::pa
   if (chdir(folder.c_str()) == 0 && dup2(null, 0) >= 0 && dup2(out, 1) >= 0 && dup2(err, 2) >= 0) {
     std::signal(SIGPIPE, SIG_DFL);  // as a shell leaves it
     alarm(seconds);
-    execv(TILESCOPE_PROGRAM, argv.data());
+    execv(words.front().c_str(), argv.data());
   }
   _exit(127);
 }

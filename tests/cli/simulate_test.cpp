@@ -4,7 +4,10 @@
 
 #include <algorithm>
 
+#include "analysis/model/machine/machine.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "analysis/records/run_record.hpp"
+#include "common/sha256.hpp"
 #include "tests/cli/run_program.hpp"
 
 namespace tilescope {
@@ -69,8 +72,10 @@ TEST_CASE("a record that is simulated stays as it was, and the simulation says w
   CHECK(model.argv.at(1) == "simulate");
   CHECK(model.git == built_from());
   REQUIRE(model.simulation_of.has_value());
-  CHECK(*model.simulation_of ==
-        SimulationSource{"measured.json", record.argv, record.when, record.git, "a100-40gb"});
+  CHECK(*model.simulation_of == SimulationSource{"measured.json", record.argv, record.when, record.git,
+                                                 "a100-40gb", sha256(read_text_file(measured)),
+                                                 sha256(to_json_text(load_machine("a100-40gb"))),
+                                                 model_sha256()});
   CHECK(!model.runs[0].passes[0].measured.has_value());
   CHECK(model.runs[0].passes[0].simulated->machine == "a100-40gb");
 }

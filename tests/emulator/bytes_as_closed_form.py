@@ -25,16 +25,12 @@ CASES = [
 
 def counted(arguments: list[str]) -> tuple[int, int]:
     with tempfile.TemporaryDirectory() as folder:
-        counts = os.path.join(folder, "counts.tsv")
-        subprocess.run(
-            [PROGRAM, "run", *arguments, "--out", os.path.join(folder, "out"), "--quiet"],
-            env={**os.environ, "TILESCOPE_EMULATED_COUNTS": counts},
-            check=True,
-        )
-        with open(counts) as lines:
-            sums = [line.split("\t") for line in lines]
-    sums = [columns for columns in sums if columns[2] == "all"]
-    return sum(int(columns[4]) for columns in sums), sum(int(columns[5]) for columns in sums)
+        record = os.path.join(folder, "record.json")
+        words = [PROGRAM, "run", *arguments, "--out", os.path.join(folder, "out"), "--quiet"]
+        subprocess.run([PROGRAM, "emulate", "--quiet", "--json", record, "--", *words], check=True)
+        with open(record) as file:
+            kernels = [kernel["measured"] for kernel in json.load(file)["kernels"]]
+    return tuple(sum(kernel[f"sm_l2_{way}_bytes"] for kernel in kernels) for way in ("read", "write"))
 
 
 def by_formula(arguments: list[str]) -> tuple[int, int]:

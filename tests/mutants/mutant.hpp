@@ -2,6 +2,7 @@
 // What a program of mutants knows of one mutant, from tests/mutants/*/*.mutants.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -33,6 +34,17 @@ inline std::string place_of(const Divergence& where) {
   return place;
 }
 
+/// Whether `check` is one of those in "CHECK[ or CHECK]: WHY". A race ends in whichever of them comes first.
+inline bool is_declared(const std::string& check, const std::string& by) {
+  const std::string checks = by.substr(0, by.find(':'));
+  for (std::size_t begin = 0; begin < checks.size();) {
+    const std::size_t end = std::min(checks.find(" or ", begin), checks.size());
+    if (check.starts_with(checks.substr(begin, end - begin))) return true;
+    begin = end + 4;
+  }
+  return false;
+}
+
 /// What of a mutant's declarations did not come true; empty: nothing.
 /// @param check  what saw it first; empty: nothing did
 /// @param at  as place_of() says it, by kernel that was refused
@@ -41,7 +53,7 @@ inline std::string broken_promise(const Mutant& mutant, const std::string& check
   if (check.empty()) return "SURVIVES";
   if (mutant.at.empty() && mutant.by.empty()) return "declares nothing";
   if (!mutant.by.empty()) {
-    return check.starts_with(mutant.by.substr(0, mutant.by.find(':'))) ? "" : "declared: by " + mutant.by;
+    return is_declared(check, mutant.by) ? "" : "declared: by " + mutant.by;
   }
   for (const std::string& declared : mutant.at) {
     const std::size_t space = declared.find(' ');

@@ -15,7 +15,6 @@
 #include "analysis/explain/program_text.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "analysis/records/record_kinds.hpp"
-#include "common/nearest_names.hpp"
 #include "profiler/records/json_fields.hpp"
 
 namespace tilescope::cli {
@@ -25,16 +24,9 @@ struct ExplainArguments {
   std::string record;
   std::optional<std::string> gpus, link_bytes, reads, writes;
   std::string program;
-  std::string format = "text";
   KernelChoice choice;
   ProblemOptions problem;
 };
-
-AnswerFormat parse_format(const std::string& text) {
-  if (text == "text") return AnswerFormat::text;
-  if (text == "markdown" || text == "md") return AnswerFormat::markdown;
-  throw unknown_name("--format", text, {"text", "markdown"});
-}
 
 /// --reads and --writes.
 std::optional<ReadWriteBytes> said_to_move(const ExplainArguments& arguments) {
@@ -83,7 +75,6 @@ int explain_link(const ExplainArguments& arguments, const CommandContext& contex
 
 int run_explain(const ExplainArguments& arguments, const CommandContext& context) {
   if (arguments.gpus || arguments.link_bytes) return explain_link(arguments, context);
-  const AnswerFormat format = parse_format(arguments.format);
   if (arguments.record.empty()) {
     throw BadInput("RECORD", "''", "must be a record that `profile -- COMMAND` wrote; see --help");
   }
@@ -103,9 +94,9 @@ int run_explain(const ExplainArguments& arguments, const CommandContext& context
   for (const KernelsOfProblem& kernels : all) {
     const ExplainRecord record = explain_record(context.argv, arguments.record, kernels.kernels,
                                                 arguments.choice, input_of(arguments, kernels));
-    const std::string said = explained(record, format);
+    const Output said = explained(record, context.format);
     context.write_json(to_json_text(record));
-    context.print((&kernels == &all.front() ? "" : "\n") + said);
+    context.print(Output(&kernels == &all.front() ? "" : "\n") + said);
   }
   return kFine;
 }
@@ -131,7 +122,7 @@ void add_explain_command(CLI::App& app, CommandContext& context) {
   add_value(command, "--writes", arguments->writes, "BYTES", "that each must write");
   add_value(command, "--program", arguments->program, "FILE",
             "a tile program as a text, held against the kernels beside the known ones");
-  add_value(command, "--format", arguments->format, "text|markdown", "text, or Markdown for a pull request");
+  add_format_option(command, context);
   add_value(command, "--gpus", arguments->gpus, "N", "with --link-bytes: so many GPUs share the problem");
   add_value(command, "--link-bytes", arguments->link_bytes, "BYTES",
             "instead of a record: user data that the GPU which sends most sends in one pass; says which "

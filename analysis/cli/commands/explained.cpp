@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "analysis/cli/text_table.hpp"
 #include "analysis/explain/answer.hpp"
 #include "common/number_format.hpp"
 
@@ -29,6 +30,14 @@ std::string left_open(const ExplainRecord& record, const std::vector<KernelFit>&
   return text.empty() ? "" : "the same bytes have: " + text + "\n";
 }
 
+/// What the kernels are held against, in a line.
+std::string subject(const ExplainRecord& record) {
+  if (!record.must) return describe(record.problem);
+  return fmt::format("each must read {} and write {}, as --reads and --writes say",
+                     format_bytes(static_cast<double>(record.must->read_bytes)),
+                     format_bytes(static_cast<double>(record.must->write_bytes)));
+}
+
 /// "14 of 15 kernels explained; 3 more are no attention"
 std::string tally(const std::vector<KernelFit>& fits) {
   const std::int64_t others = count_of(fits, Agreement::no_attention);
@@ -42,24 +51,56 @@ std::string tally(const std::vector<KernelFit>& fits) {
   return text + "\n";
 }
 
+/// A line, as several where the terminal is narrower.
+std::string folded(const std::string& line) {
+  return line.empty() ? "" : wrapped(line.substr(0, line.size() - 1));
+}
+
+Cell bytes_or_dash(const std::optional<ReadWriteBytes>& bytes) {
+  return bytes ? in_bytes(bytes->total()) : Cell("-");
+}
+
+Cell multiple_or_dash(const std::optional<double>& multiple) {
+  return multiple ? as_ratio(*multiple, 1) : Cell("-");
+}
+
+Table bytes_table(const std::vector<LaunchAnswer>& all) {
+  Table table{.rows = {{"kernel", "launches", "verdict", "must move", "SM<->L2", "x must", "DRAM", "x must",
+                        "left over, SM<->L2"}}};
+  for (const LaunchAnswer& answer : all) {
+    table.rows.push_back({short_kernel_name(answer.kernel), as_count(answer.launches), answer.verdict,
+                          bytes_or_dash(answer.must), in_bytes(answer.sm_l2.total()),
+                          multiple_or_dash(answer.multiple(Boundary::sm_l2)), bytes_or_dash(answer.dram),
+                          multiple_or_dash(answer.multiple(Boundary::dram)),
+                          answer.must ? in_bytes(answer.left_over.total()) : Cell("-")});
+  }
+  return table;
+}
+
 }  // namespace
 
-std::string explained(const ExplainRecord& record, AnswerFormat format) {
+Output explained(const ExplainRecord& record, TableFormat format) {
   const std::vector<KernelFit> fits = explain(record);
   if (const std::string disagrees = doubt(record, fits); !disagrees.empty()) throw BadInput(disagrees);
   const std::vector<LaunchAnswer> all = answers(record, fits);
-  if (format == AnswerFormat::markdown) {
-    return fmt::format("{}: {}\n{}", describe(record.problem), tally(fits), to_markdown(all));
+  if (format == TableFormat::markdown) {
+    return fmt::format("{}: {}\n{}", subject(record), tally(fits), to_markdown(all));
   }
-  std::string text = describe(record.problem) + "\n";
+  if (format != TableFormat::text) {
+    return Output(subject(record) + "\n") + bytes_table(all) + tally(fits);
+  }
+  std::string text = subject(record) + "\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::int64_t launches = all[i].launches;
-    text += fmt::format("\n{}  {} launched as {}\n", short_kernel_name(all[i].kernel),
-                        launches == 1 ? "once" : fmt::format("{} times", launches),
-                        fmt::join(record.kernels[i].launch.grid, "x"));
-    text += to_text(all[i]);
+    const std::string name = short_kernel_name(all[i].kernel);
+    const std::string launched =
+        fmt::format("{} launched as {}", launches == 1 ? "once" : fmt::format("{} times", launches),
+                    fmt::join(record.kernels[i].launch.grid, "x"));
+    const bool fits = name.size() + 2 + launched.size() <= text_width();
+    text += fmt::format("\n{}{}  {}\n", name, fits ? "" : "\n", launched);
+    text += to_text(all[i], text_width());
   }
-  return text + "\n" + tally(fits) + left_open(record, fits);
+  return text + "\n" + folded(tally(fits)) + folded(left_open(record, fits));
 }
 
 }  // namespace tilescope::cli

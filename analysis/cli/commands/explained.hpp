@@ -2,16 +2,14 @@
 // What `explain`, and `profile --explain`, say of kernels.
 #pragma once
 
-#include <string>
-
+#include "analysis/cli/output.hpp"
 #include "analysis/explain/explain_record.hpp"
 
 namespace tilescope::cli {
 
-enum class AnswerFormat : std::uint8_t { text, markdown };
-
-/// For each kernel what it must move, moved, why, and what would help; then what the bytes leave open.
+/// For each kernel what it must move, moved, why, and what would help; then what the bytes leave open. As CSV
+/// and LaTeX a table of the bytes.
 /// @throws BadInput where the kernels speak against the problem: nothing else is worth saying then
-std::string explained(const ExplainRecord& record, AnswerFormat format);
+Output explained(const ExplainRecord& record, TableFormat format);
 
 }  // namespace tilescope::cli

@@ -11,6 +11,7 @@
 #include "analysis/cli/options/sweep_axes.hpp"
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/replay/replay_cost.hpp"
+#include "analysis/studies/holdout.hpp"
 #include "analysis/studies/study.hpp"
 #include "cpu_ref/launch/parallel_for_each.hpp"
 #include "gpu/registry/kernel_registry.hpp"
@@ -22,6 +23,8 @@ struct StudyArguments {
   std::string name;
   std::string machine;
   Shard shard;
+  std::optional<std::uint64_t> seed;
+  std::int64_t count = kDrawnPasses;
   bool dry_run = false;
 };
 
@@ -51,6 +54,22 @@ std::vector<std::vector<RunEntry>> run_tasks(const Study& study, const std::vect
   return runs;
 }
 
+std::vector<StudyTask> tasks_of(const Study& study, const StudyArguments& arguments, const Machine& machine) {
+  if (arguments.seed && study.plan_of_draw == nullptr) {
+    throw BadInput("seed", std::to_string(*arguments.seed),
+                   fmt::format("must be left out: {} draws nothing", study.name));
+  }
+  if (!arguments.seed && study.plan_of_draw != nullptr) {
+    throw BadInput("--seed", "(none)", fmt::format("must be given: {} draws by it", study.name));
+  }
+  std::vector<const Kernel*> kernels = all_kernels();
+  if (study.plan_of_draw) {
+    return study.plan_of_draw(machine, *arguments.seed, static_cast<int>(arguments.count), kernels);
+  }
+  std::erase_if(kernels, [](const Kernel* kernel) { return !is_runnable(*kernel); });
+  return study.plan_of_kernels ? study.plan_of_kernels(kernels) : study.plan(machine);
+}
+
 std::vector<StudyTask> own_tasks(std::vector<StudyTask> tasks, const Shard& shard) {
   std::vector<double> costs;
   for (const StudyTask& task : tasks) costs.push_back(task.seconds);
@@ -66,10 +85,7 @@ int run_study(const StudyArguments& arguments, const CommandContext& context) {
   const std::string machine =
       arguments.machine.empty() ? std::string(study.default_machine) : arguments.machine;
   const Machine model = machine.empty() ? Machine{} : load_machine(machine);
-  std::vector<const Kernel*> kernels = all_kernels();
-  std::erase_if(kernels, [](const Kernel* kernel) { return !is_runnable(*kernel); });
-  const std::vector<StudyTask> tasks =
-      own_tasks(study.plan_of_kernels ? study.plan_of_kernels(kernels) : study.plan(model), arguments.shard);
+  const std::vector<StudyTask> tasks = own_tasks(tasks_of(study, arguments, model), arguments.shard);
   double seconds = 0;
   for (const StudyTask& task : tasks) seconds += task.seconds;
   context.print(fmt::format("{}: {} on {}, {}\n", study.name, counted(tasks.size(), "task"),
@@ -108,6 +124,9 @@ void add_study_command(CLI::App& app, CommandContext& context) {
       ->type_name(fmt::format("{}", fmt::join(study_names(), "|")));
   add_value(command, "--machine", arguments->machine, "MACHINE|FILE.json",
             "a machine's name or file; default: the study's own");
+  command.add_option("--seed", arguments->seed, "of holdout: what draws the passes")->type_name("S");
+  add_integer(command, "--count", arguments->count, 1, 100000,
+              fmt::format("of holdout: runs that are drawn ({})", kDrawnPasses));
   arguments->shard.add_to(command, {}, context.json);
   command.add_flag("--dry-run", arguments->dry_run, "what would be done, and how long it may take");
   show_examples(command, {{"study block-size --json run.json", "a record for tilescope report run.json"},

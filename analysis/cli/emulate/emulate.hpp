@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/cli/command.hpp"
 #include "analysis/cli/emulate/launch_file.hpp"
@@ -16,6 +17,11 @@ namespace tilescope::cli {
 /// @throws BadInput for a file that is neither or does not compile; MachineLacks where there is no nvcc
 std::string ptx_of(const std::string& path, const std::string& arch);
 
+/// Runs a program that is linked against the emulated CUDA runtime. @returns its exit code where that is not
+/// 0
+int emulate_program(const std::vector<std::string>& words, bool races, std::int64_t seed,
+                    const CommandContext& context);
+
 /// How the arrays of a launch compare with what was expected of them.
 struct ReferenceCheck {
   std::optional<bool> right;  // nothing where nothing was expected
@@ -23,16 +29,9 @@ struct ReferenceCheck {
 };
 ReferenceCheck check_reference(const LaunchFile& launch);
 
-/// The record of one launch, schema "tilescope.kernels/1".
-/// @param kernel_file  beside which sources are looked for that are not where the PTX says
-KernelRecord emulated_record(const CommandContext& context, const gpu::emulator::KernelCall& call,
-                             const gpu::emulator::ptx::Module& module,
-                             const gpu::emulator::KernelResult& result, std::optional<bool> right,
-                             const std::string& kernel_file);
-
 /// The launch's bytes, then its lines with bytes, sectors a request and findings beside the source, where the
 /// source can be read.
-std::string emulation_text(const KernelMeasurement& kernel);
+Output emulation_text(const KernelMeasurement& kernel);
 
 /// One JSON object for programs that write kernels.
 std::string verdict_json(const KernelMeasurement& kernel);

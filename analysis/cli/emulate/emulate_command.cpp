@@ -1,51 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tilescope emulate KERNEL --launch LAUNCH.json`: somebody's kernel on the emulated device.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <memory>
-#include <thread>
 
-#include "analysis/cli/emulate/emulate.hpp"
+#include "analysis/cli/emulate/emulate_arguments.hpp"
 #include "analysis/cli/help/help_text.hpp"
 #include "analysis/cli/options/parse_text.hpp"
-#include "common/log.hpp"
 
 namespace tilescope::cli {
 namespace {
 
-namespace emulator = gpu::emulator;
-
-struct EmulateArguments {
-  std::string kernel, launch, arch = "sm_90a";
-  bool races = false, verdict = false;
-  std::int64_t seed = 1, threads = 0, most_seconds = 600;
-};
-
-int run_emulate(const EmulateArguments& arguments, const CommandContext& context) {
-  if (arguments.kernel.empty()) throw BadInput("KERNEL", "''", "must be a .ptx or .cu file; see --help");
-  if (arguments.launch.empty()) throw BadInput("--launch", "(none)", "must be a launch.json; see --help");
-  LaunchFile launch = read_launch_file(arguments.launch);
-  const emulator::ptx::Module module = emulator::read_ptx(ptx_of(arguments.kernel, arguments.arch));
-  emulator::Options& options = launch.call.options;
-  options.races = arguments.races;
-  options.seed = static_cast<std::uint64_t>(arguments.seed);
-  options.threads = static_cast<int>(
-      arguments.threads > 0 ? arguments.threads : std::max(1u, std::thread::hardware_concurrency()));
-  options.most_seconds = static_cast<double>(arguments.most_seconds);
-  const emulator::KernelResult result = call_kernel(module, launch.call);
-  const ReferenceCheck reference = result.completed ? check_reference(launch) : ReferenceCheck{};
-  const KernelRecord record =
-      emulated_record(context, launch.call, module, result, reference.right, arguments.kernel);
-  log_text(LogLevel::info, [&] {
-    return fmt::format("emulated in {:.3f} s, {:.1f} M warp instructions a second", result.seconds,
-                       static_cast<double>(result.report.steps) / result.seconds / 1e6);
-  });
-  context.write_json(to_json_text(record));
-  context.print(arguments.verdict ? verdict_json(record.kernels[0])
-                                  : emulation_text(record.kernels[0]) + reference.text);
-  return result.right() && reference.right.value_or(true) ? kFine : kCheckFailed;
-}
+constexpr const char* kLaunchFileHelp =
+    R"(LAUNCH.json holds the launch and the kernel's arguments in order:
+  {"kernel": "add", "grid": [8], "block": [128], "shared": 0,
+   "arguments": [
+    {"name": "x", "dtype": "float32", "shape": [1000], "fill": "random"},
+    {"name": "y", "file": "y.npy", "expect": "sum.npy", "tolerance": 1e-5},
+    {"name": "n", "dtype": "int32", "value": 1000}]}
+kernel may be left out where there is one, or be part of a name; grid, block and cluster are one to
+three numbers; registers says how many a thread has. An array is a file, or dtype and shape with fill: a number,
+none (NaN, as memory that nobody wrote), zeros, arange or random. expect is a file or a number
+that the array must hold afterwards. {"bytes": 16} with "hex" is a struct.
+)";
 
 }  // namespace
 
@@ -55,14 +30,16 @@ void add_emulate_command(CLI::App& app, CommandContext& context) {
       app, context, "emulate",
       "a kernel's PTX on the CPU, without a GPU: bytes by source line, races, accesses out of bounds",
       [arguments, &context] { return run_emulate(*arguments, context); });
-  add_value(command, "kernel", arguments->kernel, "KERNEL",
-            "PTX, or a .cu file, which nvcc compiles where it is");
+  add_value(
+      command, "kernel", arguments->words, "KERNEL",
+      "PTX, or a .cu file, which nvcc compiles where it is; or -- PROGRAM of the emulated CUDA runtime");
   add_value(command, "--launch", arguments->launch, "LAUNCH.json", "grid, block and arguments; see below");
   command.add_flag("--races", arguments->races,
                    "look for races in shared memory and for reads of what nobody wrote; slower");
   command.add_flag(
       "--verdict", arguments->verdict,
       "print one JSON object: right, races, out of bounds, bytes over what must be moved, seconds");
+  add_format_option(command, context);
   add_value(command, "--arch", arguments->arch, "sm_NN", "what a .cu is compiled for (sm_90a)");
   add_integer(command, "--seed", arguments->seed, 0, kAnyCount,
               "which order of warps, and which moments of asynchronous operations, are drawn (1)");
@@ -74,7 +51,9 @@ void add_emulate_command(CLI::App& app, CommandContext& context) {
       command,
       {{"emulate add.ptx --launch add.json", "bytes by line, and what is found"},
        {"emulate add.cu --launch add.json --races --json add-run.json", "a record for report and diff"},
-       {"emulate add.ptx --launch add.json --verdict", "for a program that writes kernels"}},
+       {"emulate add.ptx --launch add.json --verdict", "for a program that writes kernels"},
+       {"emulate -- build/emulator/bin/tilescope run --kernel gpu:flash3 --out o",
+        "a program on the emulated runtime"}},
       kLaunchFileHelp);
 }
 

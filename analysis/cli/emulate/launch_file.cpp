@@ -18,19 +18,6 @@ namespace tilescope::cli {
 
 namespace emulator = gpu::emulator;
 
-const char* const kLaunchFileHelp =
-    R"(LAUNCH.json holds the launch and the kernel's arguments in order:
-  {"kernel": "add", "grid": [8], "block": [128], "shared": 0,
-   "arguments": [
-    {"name": "x", "dtype": "float32", "shape": [1000], "fill": "random"},
-    {"name": "y", "file": "y.npy", "expect": "sum.npy", "tolerance": 1e-5},
-    {"name": "n", "dtype": "int32", "value": 1000}]}
-kernel may be left out where there is one, or be part of a name; grid, block and cluster are one to
-three numbers; registers says how many a thread has. An array is a file, or dtype and shape with fill: a number,
-none (NaN, as memory that nobody wrote), zeros, arange or random. expect is a file or a number
-that the array must hold afterwards. {"bytes": 16} with "hex" is a struct.
-)";
-
 namespace {
 
 constexpr std::size_t kGuardBytes = 64 << 10, kAlign = 256;
@@ -103,6 +90,8 @@ ArrayArgument Reader::read_array(const JsonField& field, const std::string& name
   const std::int64_t bytes = bytes_of_shape(field.at("shape"), format.bytes);
   require_memory(bytes + 2 * static_cast<std::int64_t>(kGuardBytes), name, "a smaller shape would fit");
   ArrayArgument array{name, &format, GuardedBuffer(static_cast<std::size_t>(bytes)), {}, format.tolerance};
+  array.uninitialised =
+      !field.has("fill") || (field.at("fill").value().is_string() && field.at("fill").text() == "none");
   if (!field.has("fill")) {
     fill("fill", "none", format, array.buffer.bytes(), seed);
   } else if (field.at("fill").value().is_string()) {
@@ -164,7 +153,8 @@ emulator::Argument Reader::read_argument(const JsonField& field, std::size_t ind
   if (field.has("value") || field.has("bytes")) return read_scalar(field, name);
   ArrayArgument& array = file.arrays.emplace_back(read_array(field, name, index + 1));
   read_expected(field, array);
-  return {.name = name, .buffer = array.buffer.bytes(), .is_buffer = true};
+  return {
+      .name = name, .buffer = array.buffer.bytes(), .is_buffer = true, .uninitialised = array.uninitialised};
 }
 
 LaunchFile Reader::read() {

@@ -13,9 +13,6 @@
 
 namespace tilescope::cli {
 
-/// What --help says of the file.
-extern const char* const kLaunchFileHelp;
-
 /// Memory with nothing allocated round it, so that an access beyond it reaches no other argument.
 class GuardedBuffer {
  public:
@@ -38,6 +35,7 @@ struct ArrayArgument {
   GuardedBuffer buffer;
   std::optional<std::vector<double>> expected;  // of the kernel's results
   double tolerance = 0;
+  bool uninitialised = false;  // filled with none
 };
 
 struct LaunchFile {

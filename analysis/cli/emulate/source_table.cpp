@@ -10,21 +10,33 @@
 namespace tilescope::cli {
 namespace {
 
-std::string lines_table(const EmulatedKernel& kernel) {
+/// A ratio of counts as its row shows it, and for programs with all digits.
+Cell per_request(const std::string& shown, std::int64_t count, std::int64_t requests) {
+  if (requests == 0) return {shown};
+  return as_number(shown, static_cast<double>(count) / static_cast<double>(requests));
+}
+
+Table lines_table(const EmulatedKernel& kernel) {
   constexpr std::size_t kMostText = 48;
-  constexpr std::size_t kFirstNumber = 1, kLastNumber = 5;
   Table table{.indent = "  "};
-  for (std::vector<std::string>& row : emulated_rows(kernel)) {
-    row.back() = row.back().substr(0, kMostText);
+  const std::vector<std::vector<std::string>> rows = emulated_rows(kernel);
+  for (const std::vector<std::string>& row : rows) {
     Row& cells = table.rows.emplace_back(row.begin(), row.end());
-    for (std::size_t i = kFirstNumber; i <= kLastNumber; ++i) cells[i] = {row[i], row[i], ""};
+    cells.back() = row.back().substr(0, kMostText);
+    if (table.rows.size() == 1) continue;
+    const EmulatedLine& line = kernel.lines[table.rows.size() - 2];
+    cells[1] = {row[1], std::to_string(line.read_bytes), "B"};
+    cells[2] = {row[2], std::to_string(line.write_bytes), "B"};
+    cells[3] = per_request(row[3], line.sectors, line.requests);
+    cells[4] = {row[4], std::to_string(line.excess_bytes()), "B"};
+    cells[5] = per_request(row[5], line.wavefronts, line.shared_requests);
   }
-  return Output(table).text();
+  return table;
 }
 
 }  // namespace
 
-std::string emulation_text(const KernelMeasurement& kernel) {
+Output emulation_text(const KernelMeasurement& kernel) {
   const EmulatedKernel& emulated = *kernel.emulated;
   const double read = kernel.measured.at("sm_l2_read_bytes"),
                written = kernel.measured.at("sm_l2_write_bytes");
@@ -40,10 +52,10 @@ std::string emulation_text(const KernelMeasurement& kernel) {
                         format_ratio((read + written) / must));
   }
   for (const std::string& note : emulated.notes) text += "  " + note + "\n";
-  text += "\n" + lines_table(emulated) + "\n";
-  for (const std::string& sentence : finding_sentences(emulated)) text += sentence + "\n";
-  if (emulated.findings.empty()) text += "nothing found\n";
-  return text;
+  std::string findings = "\n";
+  for (const std::string& sentence : finding_sentences(emulated)) findings += sentence + "\n";
+  if (emulated.findings.empty()) findings += "nothing found\n";
+  return Output(text + "\n") + lines_table(emulated) + findings;
 }
 
 }  // namespace tilescope::cli

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "analysis/cli/text_table.hpp"
+#include "common/nearest_names.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -97,11 +98,6 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 }  // namespace
-
-std::string lower_case(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
 
 void set_help_format(CLI::App& app) {
   const auto formatter = std::make_shared<HelpFormatter>();

@@ -16,8 +16,6 @@ inline constexpr const char* kOutputGroup = "Output";
 inline constexpr const char* kCommandsGroup = "Commands";
 inline constexpr const char* kAlsoGroup = "Also";
 
-std::string lower_case(std::string text);
-
 /// Makes --help of `app` and of the commands that are added to it from now on read so.
 void set_help_format(CLI::App& app);
 

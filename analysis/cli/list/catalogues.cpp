@@ -143,7 +143,9 @@ std::vector<Entry> list_studies() {
     const std::string where = study.default_machine.empty() ? "this CPU" : std::string(study.default_machine);
     const Machine machine = study.default_machine.empty() ? Machine{} : load_machine(where);
     double seconds = 0;
-    for (const StudyTask& task : study.plan(machine)) seconds += task.seconds;
+    if (study.plan) {
+      for (const StudyTask& task : study.plan(machine)) seconds += task.seconds;
+    }
     entries.push_back({std::string(study.name), fmt::format("{}, {}", where, about_seconds(seconds)),
                        std::string(study.summary)});
   }

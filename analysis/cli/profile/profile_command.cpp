@@ -138,14 +138,13 @@ int profile_own_kernels(ProfileArguments& arguments, L2State l2, const CommandCo
 }
 
 /// --explain: what explains the command's kernels by the problem.
-std::string explained_by(const ProblemOptions& problem, const KernelRecord& record,
-                         const CommandContext& context) {
+Output explained_by(const ProblemOptions& problem, const KernelRecord& record,
+                    const CommandContext& context) {
   ExplainInput input;
   input.problem = problem.problem();
   input.directions =
       problem.pass_given() ? problem.directions() : std::vector{Direction::forward, Direction::backward};
-  return explained(explain_record(context.argv, "the command", record, {}, std::move(input)),
-                   AnswerFormat::text);
+  return explained(explain_record(context.argv, "the command", record, {}, std::move(input)), context.format);
 }
 
 void require_explainable(ProfileArguments& arguments) {
@@ -171,7 +170,7 @@ int profile_command(const ProfileArguments& arguments, const CommandContext& con
   context.print(conclusion(told));
   context.write_json(to_json_text(record));
   if (arguments.explain && !record.kernels.empty()) {
-    context.print("\n" + explained_by(arguments.kernels.problem, record, context));
+    context.print(Output("\n") + explained_by(arguments.kernels.problem, record, context));
   }
   if (nothing_measured) {
     fmt::print(stderr, "tilescope: no kernel was measured{}\n",

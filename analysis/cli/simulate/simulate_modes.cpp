@@ -14,7 +14,9 @@
 #include "analysis/cli/text_table.hpp"
 #include "analysis/model/counts/direction_total.hpp"
 #include "analysis/model/replay/simulate_record.hpp"
+#include "analysis/records/files/text_file.hpp"
 #include "common/number_format.hpp"
+#include "common/sha256.hpp"
 
 namespace tilescope::cli {
 namespace {
@@ -226,12 +228,16 @@ std::optional<Row> comparison_row(const RunEntry& run, const PassRecord& pass) {
 }
 
 /// A record of this simulation, which measured ones are not changed by.
-RunRecord simulation_record(const RunRecord& measured, const SimulateArguments& arguments,
-                            const CommandContext& context) {
+RunRecord simulation_record(const RunRecord& measured, const Machine& machine, const std::string& text,
+                            const SimulateArguments& arguments, const CommandContext& context) {
   RunRecord record = start_record(context.argv);
   record.simulation_of = measured.simulation_of.value_or(
       SimulationSource{arguments.record, measured.argv, measured.when, measured.git, {}});
-  record.simulation_of->machine_file = arguments.one_machine("--record");
+  SimulationSource& source = *record.simulation_of;
+  source.machine_file = arguments.one_machine("--record");
+  source.machine_sha256 = sha256(to_json_text(machine));
+  source.model_sha256 = model_sha256();
+  if (!measured.simulation_of) source.record_sha256 = sha256(text);
   for (const RunEntry& run : measured.runs) record.runs.push_back(without_measurements(run));
   return record;
 }
@@ -244,7 +250,8 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
     throw BadInput("--json", context.json, "must be another file than the record, which does not change");
   }
   const Machine machine = load_machine(arguments.one_machine("--record"));
-  RunRecord record = read_run_record(arguments.record);
+  const std::string text = read_text_file(arguments.record);
+  RunRecord record = parse_run_record(arguments.record, text);
   for (const RunEntry& run : record.runs) find_kernel(run.kernel);  // before any is replayed
   {
     Progress progress(context, "replaying " + arguments.record,
@@ -265,7 +272,7 @@ int simulate_record(const SimulateArguments& arguments, const CommandContext& co
           ? Output(Table{rows})
           : wrapped(fmt::format("{}: no pass has DRAM reads both measured and simulated: nothing to compare",
                                 arguments.record)));
-  context.write_json(to_json_text(simulation_record(record, arguments, context)));
+  context.write_json(to_json_text(simulation_record(record, machine, text, arguments, context)));
   return kFine;
 }
 

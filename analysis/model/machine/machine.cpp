@@ -94,6 +94,39 @@ Machine with_measured_ceilings(Machine machine) {
   return machine;
 }
 
+namespace {
+
+/// Takes what is not known of a machine from one of the same chip.
+template <typename Fact>
+void take_over(std::optional<Fact>& fact, const std::optional<Fact>& known, const Machine& from) {
+  if (fact || !known) return;
+  fact = known;
+  fact->kind = "assumed";
+  fact->source = fmt::format("as {}, of the same chip. {}", from.name, known->source);
+}
+
+/// Adds the partitions that were measured to a machine whose file has none, where another of its chip says
+/// how the L2 is built.
+void add_partitions(Machine& machine, const CeilingsRecord& record) {
+  const std::vector<SmGroup>& groups = record.measured.l2_partitions.groups;
+  const bool split = sms_of_partitions(record.measured.l2_partitions).size() == kL2Partitions;
+  if (machine.sm_groups || !split) return;
+  for (const std::string& name : machine_names()) {
+    const Machine other = load_machine(name);
+    if (other.chip != machine.chip || !other.split_l2()) continue;
+    machine.sm_groups = {
+        groups, fmt::format("tilescope ceilings, {}: latencies of atomics, and the SMs of CTAs", record.when),
+        "measured"};
+    take_over(machine.l2_ways, other.l2_ways, other);
+    take_over(machine.l2_dirty_ways, other.l2_dirty_ways, other);
+    take_over(machine.clock_cv, other.clock_cv, other);
+    take_over(machine.cta_progress, other.cta_progress, other);
+    return;
+  }
+}
+
+}  // namespace
+
 Machine measured_machine(Machine machine, const CeilingsRecord& record) {
   machine.name += kMeasuredSuffix;
   machine.title = record.measured.device + ", ceilings measured " + record.when;
@@ -115,6 +148,7 @@ Machine measured_machine(Machine machine, const CeilingsRecord& record) {
     machine.l2_effective_bytes = {
         half_kept, source + "the footprint of which half is kept when all SMs read it again and again",
         "measured"};
+    add_partitions(machine, record);
   }
   return machine;
 }

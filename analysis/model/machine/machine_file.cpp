@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "analysis/model/machine/machine.hpp"
@@ -101,11 +100,6 @@ fs::path machine_folder() {
   if (fs::is_directory(folder, ignored)) return folder;
   throw MachineLacks("the machine files are missing: they belong into " + folder.string() +
                      ", and --machine FILE.json takes one from anywhere");
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 /// @throws BadInput on a name that TileScope does not ship

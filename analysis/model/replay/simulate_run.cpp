@@ -37,10 +37,13 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
                         const SimulationOptions& options) {
   const std::int64_t ctas = options.ctas_per_sm ? machine.sm_count.value * *options.ctas_per_sm
                                                 : launched_together(kernel, program, machine);
+  ProgressRates progress = machine.progress_of(kernel.name, to_string(program.name), program.problem);
+  progress.tpc_cv = std::max(progress.tpc_cv, options.least_tpc_cv);
+  progress.clock_cv = std::max(progress.clock_cv, options.least_clock_cv);
   const CtaSchedule schedule{
       .co_resident_ctas = ctas,
       .ctas_per_sm = ctas / machine.sm_count.value,
-      .progress = machine.progress_of(kernel.name, to_string(program.name), program.problem),
+      .progress = progress,
       .sm_groups = machine.sm_groups ? machine.sm_groups->value : std::vector<SmGroup>{}};
   SimulatedBytes bytes;
   bytes.machine = machine.name;
@@ -59,6 +62,7 @@ SimulatedBytes simulate(const Kernel& kernel, const TileProgram& program, const 
         simulate_split_l2(program, schedule, *split, options.pages, options.on_retired);
     take(traffic, traffic.dram_read_bytes, traffic.dram_write_bytes);
     bytes.dram_read_range = traffic.dram_read_range;
+    bytes.dram_write_range = traffic.dram_write_range;
     if (!options.l2_curve) return bytes;
   }
   if (!split) bytes.l2_bytes = options.l2_bytes.value_or(machine.l2_effective_bytes.value);

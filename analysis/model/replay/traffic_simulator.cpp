@@ -123,9 +123,13 @@ SplitL2Traffic traffic_of(const std::vector<L2Traffic>& launches, PagePlacement 
   const bool random = pages == PagePlacement::random;
   traffic.dram_read_bytes = std::llround(random ? median_of(reads) : mean_of(reads));
   traffic.dram_write_bytes = std::llround(random ? median_of(writes) : mean_of(writes));
+  const auto range_of = [](const std::vector<double>& bytes) {
+    const auto [least, largest] = std::minmax_element(bytes.begin(), bytes.end());
+    return std::array{std::int64_t{std::llround(*least)}, std::int64_t{std::llround(*largest)}};
+  };
   if (random) {
-    const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());
-    traffic.dram_read_range = {std::llround(*least), std::llround(*largest)};
+    traffic.dram_read_range = range_of(reads);
+    traffic.dram_write_range = range_of(writes);
   }
   return traffic;
 }

@@ -43,8 +43,8 @@ struct L2Traffic : SmTraffic {
 /// What a pass moves on a chip whose L2 is in two partitions: in contiguous memory the mean of several
 /// launches, with pages at random places the median of several layouts of the pages.
 struct SplitL2Traffic : L2Traffic {
-  /// Least and largest DRAM reads of the layouts; absent in contiguous memory, which has one.
-  std::optional<std::array<std::int64_t, 2>> dram_read_range;
+  /// Least and largest DRAM reads, and writes, of the layouts; absent in contiguous memory, which has one.
+  std::optional<std::array<std::int64_t, 2>> dram_read_range, dram_write_range;
   bool operator==(const SplitL2Traffic&) const = default;
 };
 

@@ -14,7 +14,7 @@ namespace {
 using ptx::Instruction;
 using ptx::Type;
 
-// The relations; a comparison with a NaN is false in the ordered ones and true in the unordered ones.
+// The ordered relations; a comparison with a NaN is false.
 struct Equal {
   template <class T>
   bool operator()(T a, T b) const {
@@ -57,13 +57,11 @@ struct Ordered {
     return a == a && b == b;
   }
 };
-template <class Opposite>
-struct Unless {
-  template <class T>
-  bool operator()(T a, T b) const {
-    return !Opposite{}(a, b);
-  }
-};
+/// neu, equ, ltu, leu, gtu, geu and nan hold where the opposite ordered relation does not.
+bool is_unordered(const Instruction& instruction) {
+  const std::string_view name = instruction.modifiers[0];
+  return name.size() == 3 && name != "num";
+}
 
 /// Halves as registers hold them, compared as the numbers that they are.
 template <Type type, int shift, class Raw>
@@ -78,9 +76,9 @@ struct Flushed {
 };
 
 template <class Op, class T>
-LaneMask compare(const Warp& warp, const ptx::Operand& left, const ptx::Operand& right) {
-  const T* const a = warp.read<T>(left);
-  const T* const b = warp.read<T>(right);
+LaneMask compare(const Warp& warp, const Instruction& instruction) {
+  const T* const a = warp.read<T>(instruction.operands[1]);
+  const T* const b = warp.read<T>(instruction.operands[2]);
   LaneMask mask = 0;
   for (int lane = 0; lane < kLanes; ++lane) {
     if constexpr (std::is_class_v<T>) {
@@ -89,26 +87,25 @@ LaneMask compare(const Warp& warp, const ptx::Operand& left, const ptx::Operand&
       mask |= static_cast<LaneMask>(Op{}(a[lane], b[lane])) << lane;
     }
   }
-  return mask;
+  return is_unordered(instruction) ? ~mask : mask;
 }
 
-enum class Combine { none, conjunction, disjunction, exclusive };
+/// The mask, and with a fourth operand what .and, .or or .xor make of the two.
+LaneMask combined(const Warp& warp, const Instruction& instruction, LaneMask mask) {
+  if (instruction.operands.size() < 4) return mask;
+  const LaneMask other = warp.predicate(instruction.operands[3]);
+  if (instruction.has("and")) return mask & other;
+  return instruction.has("or") ? mask | other : mask ^ other;
+}
 
 /// setp.CMP{.BOOL} p|q, a, b, c: p = (a CMP b) BOOL c, q = !(a CMP b) BOOL c
-template <class Op, class T, Combine combine>
+template <class Op, class T>
 Outcome set_predicates(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
-  const LaneMask found = compare<Op, T>(warp, operands[1], operands[2]);
-  const LaneMask other = combine == Combine::none ? 0 : warp.predicate(operands[3]);
-  const auto combined = [&](LaneMask mask) {
-    return combine == Combine::none          ? mask
-           : combine == Combine::conjunction ? mask & other
-           : combine == Combine::disjunction ? mask | other
-                                             : mask ^ other;
-  };
+  const LaneMask found = compare<Op, T>(warp, instruction);
   const bool both = operands[0].kind == ptx::Operand::Kind::vector;
-  warp.set_predicate(both ? operands[0].elements[0] : operands[0], combined(found));
-  if (both) warp.set_predicate(operands[0].elements[1], combined(~found));
+  warp.set_predicate(both ? operands[0].elements[0] : operands[0], combined(warp, instruction, found));
+  if (both) warp.set_predicate(operands[0].elements[1], combined(warp, instruction, ~found));
   return Outcome::next;
 }
 
@@ -116,8 +113,8 @@ Outcome set_predicates(Warp& warp, const Instruction& instruction) {
 template <class Op, Type type>
 Outcome set_predicates_of_pairs(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
-  const LaneMask low = compare<Op, Half<type, 0, std::uint32_t>>(warp, operands[1], operands[2]);
-  const LaneMask high = compare<Op, Half<type, 16, std::uint32_t>>(warp, operands[1], operands[2]);
+  const LaneMask low = compare<Op, Half<type, 0, std::uint32_t>>(warp, instruction);
+  const LaneMask high = compare<Op, Half<type, 16, std::uint32_t>>(warp, instruction);
   warp.set_predicate(operands[0].elements[0], low);
   warp.set_predicate(operands[0].elements[1], high);
   return Outcome::next;
@@ -126,7 +123,7 @@ Outcome set_predicates_of_pairs(Warp& warp, const Instruction& instruction) {
 /// set.CMP.DTYPE.STYPE d, a, b: all ones, or of floating-point types 1.0, where the comparison holds
 template <class Op, class T>
 Outcome set_number(Warp& warp, const Instruction& instruction) {
-  const LaneMask found = compare<Op, T>(warp, instruction.operands[1], instruction.operands[2]);
+  const LaneMask found = compare<Op, T>(warp, instruction);
   const Type type = instruction.types[0];
   const std::uint64_t yes = type == Type::f32    ? 0x3f800000
                             : type == Type::f16  ? 0x3c00
@@ -139,8 +136,8 @@ Outcome set_number(Warp& warp, const Instruction& instruction) {
 template <class Op, Type type>
 Outcome set_pair(Warp& warp, const Instruction& instruction) {
   const auto& operands = instruction.operands;
-  const LaneMask low = compare<Op, Half<type, 0, std::uint32_t>>(warp, operands[1], operands[2]);
-  const LaneMask high = compare<Op, Half<type, 16, std::uint32_t>>(warp, operands[1], operands[2]);
+  const LaneMask low = compare<Op, Half<type, 0, std::uint32_t>>(warp, instruction);
+  const LaneMask high = compare<Op, Half<type, 16, std::uint32_t>>(warp, instruction);
   const std::uint64_t yes = instruction.types[0] == Type::f16x2    ? 0x3c00
                             : instruction.types[0] == Type::bf16x2 ? 0x3f80
                                                                    : 0xffff;
@@ -164,32 +161,22 @@ Handler of_pair(const Instruction& instruction, Half<type, shift, Raw>) {
 }
 
 template <class Op, class T>
-Handler with_combination(const Instruction& instruction) {
+Handler handler_of(const Instruction& instruction) {
   if constexpr (is_pair<T>) return of_pair<Op>(instruction, T{});
   if (instruction.opcode.starts_with("set.")) return &set_number<Op, T>;
-  if (instruction.has("and")) return &set_predicates<Op, T, Combine::conjunction>;
-  if (instruction.has("or")) return &set_predicates<Op, T, Combine::disjunction>;
-  if (instruction.has("xor")) return &set_predicates<Op, T, Combine::exclusive>;
-  return &set_predicates<Op, T, Combine::none>;
+  return &set_predicates<Op, T>;
 }
 
 template <class T>
 Handler of_relation(const Instruction& instruction) {
   const std::string_view name = instruction.modifiers[0];
-  if (name == "eq") return with_combination<Equal, T>(instruction);
-  if (name == "lt" || name == "lo") return with_combination<Less, T>(instruction);
-  if (name == "le" || name == "ls") return with_combination<LessEqual, T>(instruction);
-  if (name == "gt" || name == "hi") return with_combination<Greater, T>(instruction);
-  if (name == "ge" || name == "hs") return with_combination<GreaterEqual, T>(instruction);
-  if (name == "ne") return with_combination<NotEqual, T>(instruction);
-  if (name == "neu") return with_combination<Unless<Equal>, T>(instruction);
-  if (name == "equ") return with_combination<Unless<NotEqual>, T>(instruction);
-  if (name == "ltu") return with_combination<Unless<GreaterEqual>, T>(instruction);
-  if (name == "leu") return with_combination<Unless<Greater>, T>(instruction);
-  if (name == "gtu") return with_combination<Unless<LessEqual>, T>(instruction);
-  if (name == "geu") return with_combination<Unless<Less>, T>(instruction);
-  if (name == "num") return with_combination<Ordered, T>(instruction);
-  if (name == "nan") return with_combination<Unless<Ordered>, T>(instruction);
+  if (name == "eq" || name == "neu") return handler_of<Equal, T>(instruction);
+  if (name == "lt" || name == "lo" || name == "geu") return handler_of<Less, T>(instruction);
+  if (name == "le" || name == "ls" || name == "gtu") return handler_of<LessEqual, T>(instruction);
+  if (name == "gt" || name == "hi" || name == "leu") return handler_of<Greater, T>(instruction);
+  if (name == "ge" || name == "hs" || name == "ltu") return handler_of<GreaterEqual, T>(instruction);
+  if (name == "num" || name == "nan") return handler_of<Ordered, T>(instruction);
+  if (name == "ne" || name == "equ") return handler_of<NotEqual, T>(instruction);
   unknown_form();
 }
 
@@ -228,7 +215,8 @@ Execution of_type(const Instruction& instruction, Type type) {
 }
 
 Execution select_comparison(const Instruction& instruction) {
-  operand_count(instruction, 3, 4);
+  const bool combines = instruction.has("and") || instruction.has("or") || instruction.has("xor");
+  operand_count(instruction, combines ? 4 : 3, combines ? 4 : 3);
   return of_type(instruction, only_type(instruction));
 }
 Execution select_set(const Instruction& instruction) {

@@ -132,6 +132,7 @@ Outcome convert(Warp& warp, const Instruction& instruction) {
 
 template <class D, class S>
 Handler with_rounding(const Instruction& instruction) {
+  if constexpr (std::is_integral_v<S>) return &convert<D, S, Rounding::none>;  // whole as it is
   if (instruction.has("rni")) return &convert<D, S, Rounding::nearest_integer>;
   if (instruction.has("rzi")) return &convert<D, S, Rounding::zero>;
   if (instruction.has("rmi")) return &convert<D, S, Rounding::minus>;

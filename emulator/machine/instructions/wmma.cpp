@@ -146,14 +146,22 @@ Outcome multiply(Warp& warp, const Instruction& instruction) {
   return Outcome::next;
 }
 
-/// f.operator()<m, n, k>() for the shape that the instruction names.
-template <class F>
-Execution of_shape(const Instruction& instruction, Type type, F&& f) {
-  if (instruction.has("m8n8k4") && type == Type::f64) return f.template operator()<8, 8, 4>();
-  if (instruction.has("m16n16k8")) return f.template operator()<16, 16, 8>();
-  if (instruction.has("m16n16k16")) return f.template operator()<16, 16, 16>();
-  if (instruction.has("m32n8k16")) return f.template operator()<32, 8, 16>();
-  if (instruction.has("m8n32k16")) return f.template operator()<8, 32, 16>();
+/// f.operator()<m, n, k>() for the shape that the instruction names; `type` is one whose shapes are sought,
+/// of sums all that numbers of 16 and 8 bits and tf32 have.
+template <Type type, class F>
+Execution of_shape(const Instruction& instruction, F&& f) {
+  if constexpr (type == Type::f64) {
+    if (instruction.has("m8n8k4")) return f.template operator()<8, 8, 4>();
+    unknown_form();
+  }
+  if constexpr (type == Type::tf32 || type == Type::f32) {
+    if (instruction.has("m16n16k8")) return f.template operator()<16, 16, 8>();
+  }
+  if constexpr (type != Type::f64 && type != Type::tf32) {
+    if (instruction.has("m16n16k16")) return f.template operator()<16, 16, 16>();
+    if (instruction.has("m32n8k16")) return f.template operator()<32, 8, 16>();
+    if (instruction.has("m8n32k16")) return f.template operator()<8, 32, 16>();
+  }
   unknown_form();
 }
 
@@ -199,8 +207,7 @@ Execution select_load(const Instruction& instruction) {
   operand_count(instruction, 2, 3);
   const Type type = only_type(instruction);
   return of_type(type, [&]<Type t>() {
-    return of_shape(instruction, type,
-                    [&]<int m, int n, int k>() { return load_of<t, m, n, k>(instruction); });
+    return of_shape<t>(instruction, [&]<int m, int n, int k>() { return load_of<t, m, n, k>(instruction); });
   });
 }
 
@@ -208,7 +215,7 @@ Execution select_store(const Instruction& instruction) {
   operand_count(instruction, 2, 3);
   const Type type = only_type(instruction);
   return of_type(type, [&]<Type t>() {
-    return of_shape(instruction, type, [&]<int m, int n, int k>() -> Execution {
+    return of_shape<t>(instruction, [&]<int m, int n, int k>() -> Execution {
       if constexpr (t == Type::f16 || t == Type::f32 || t == Type::s32 || t == Type::f64)
         return {&store<t, m, n, k>, Converge::warp};
       unknown_form();
@@ -222,21 +229,21 @@ Execution select_product(const Instruction& instruction) {
   const auto& types = instruction.types;
   if (types.size() != 2 && types.size() != 4) unknown_form();
   const Type d = types.front(), c = types.back(), a = types.size() == 4 ? types[1] : Type::f16;
-  return of_shape(instruction, a, [&]<int m, int n, int k>() -> Execution {
-    const auto of = [&]<Type x, Type y, Type z>() -> Execution {
+  const auto of = [&]<Type x, Type y, Type z>() {
+    return of_shape<x>(instruction, []<int m, int n, int k>() -> Execution {
       return {&multiply<x, y, z, m, n, k>, Converge::warp};
-    };
-    if (a == Type::f64) return of.template operator()<Type::f64, Type::f64, Type::f64>();
-    if (a == Type::s8) return of.template operator()<Type::s8, Type::s32, Type::s32>();
-    if (a == Type::u8) return of.template operator()<Type::u8, Type::s32, Type::s32>();
-    if (a == Type::bf16) return of.template operator()<Type::bf16, Type::f32, Type::f32>();
-    if (a == Type::tf32) return of.template operator()<Type::tf32, Type::f32, Type::f32>();
-    if (c == Type::f32)
-      return d == Type::f32 ? of.template operator()<Type::f16, Type::f32, Type::f32>()
-                            : of.template operator()<Type::f16, Type::f32, Type::f16>();
-    return d == Type::f32 ? of.template operator()<Type::f16, Type::f16, Type::f32>()
-                          : of.template operator()<Type::f16, Type::f16, Type::f16>();
-  });
+    });
+  };
+  if (a == Type::f64) return of.template operator()<Type::f64, Type::f64, Type::f64>();
+  if (a == Type::s8) return of.template operator()<Type::s8, Type::s32, Type::s32>();
+  if (a == Type::u8) return of.template operator()<Type::u8, Type::s32, Type::s32>();
+  if (a == Type::bf16) return of.template operator()<Type::bf16, Type::f32, Type::f32>();
+  if (a == Type::tf32) return of.template operator()<Type::tf32, Type::f32, Type::f32>();
+  if (c == Type::f32)
+    return d == Type::f32 ? of.template operator()<Type::f16, Type::f32, Type::f32>()
+                          : of.template operator()<Type::f16, Type::f32, Type::f16>();
+  return d == Type::f32 ? of.template operator()<Type::f16, Type::f16, Type::f32>()
+                        : of.template operator()<Type::f16, Type::f16, Type::f16>();
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST_CASE("kernels that are no attention have bytes and a ceiling, and must move
       answer_of(record_of("elementwise_kernel<128, 2,", ReadWriteBytes{1 << 26, 1 << 25}));
   CHECK(*told.multiple(Boundary::sm_l2) == doctest::Approx(4.0 / 3).epsilon(1e-3));
   CHECK(told.must_from == "--reads and --writes");
-  CHECK(to_text(told).find("left over") != std::string::npos);
+  CHECK(to_text(told, 100).find("left over") != std::string::npos);
   CHECK(to_markdown({told}).find("| 1.33x |") != std::string::npos);
 }
 

@@ -39,6 +39,23 @@ TEST_CASE("sweeps are found, sorted, and leave the other runs to the tables") {
   CHECK(tabled.size() == runs.size());  // every point of a sweep
 }
 
+TEST_CASE("a series that goes on is shown where another ends too") {
+  std::vector<RunEntry> entries;
+  for (const int seqlen : {50, 100, 150, 200}) {
+    entries.push_back(testing::simulated(Algorithm::flash2, seqlen, {24, 24}));
+    if (seqlen < 200) entries.push_back(testing::simulated(Algorithm::standard, seqlen, {24, 24}));
+  }
+  const std::vector<RunRecord> records = {testing::fixed_record(entries)};
+  const std::vector<RunSummary> runs = summarize(records);
+  int beside = 0, ends = 0;
+  for (const RunSummary* run : headline_runs(runs)) {
+    beside += run->problem().seqlen_q == 150;
+    ends += run->problem().seqlen_q == 200;
+  }
+  CHECK(beside == 4);  // both kernels, forward and backward
+  CHECK(ends == 2);
+}
+
 TEST_CASE("machines in a heading are told apart, also where their names have commas") {
   using Names = std::vector<std::string>;
   CHECK(with_machines("Speed", Names{"an A", "a B"}) == "Speed (an A, a B)");

@@ -18,6 +18,7 @@ TEST_CASE("every study plans labelled tasks on its machine, and what one plans i
     CHECK(&find_study(study.name) == &study);
     const Machine machine =
         study.default_machine.empty() ? Machine{} : load_machine(std::string(study.default_machine));
+    if (study.plan == nullptr) continue;  // draws by a seed
     const std::vector<StudyTask> tasks = study.plan(machine);
     CHECK(tasks.size() >= 3);
     for (const StudyTask& task : tasks) CHECK_FALSE(task.label.empty());

@@ -14,7 +14,7 @@
 namespace tilescope {
 namespace {
 
-constexpr AttentionProblem kProblem{
+constexpr AttentionProblem kShape{
     .batch = 2, .heads = 4, .heads_kv = 2, .seqlen_q = 70, .seqlen_k = 70, .head_dim = 32, .causal = true};
 
 /// A tensor in the order (B, N, H, D), one element off any alignment.
@@ -41,15 +41,15 @@ void for_each_row(const Shape& shape, const Act& act) {
 
 TEST_CASE("a kernel reads and writes views of any strides, and computes what it computes on its own memory") {
   for (const Kernel& kernel : cpu_kernels()) {
-    if (kernel.refusal(kProblem, Direction::backward, kernel.default_options(kProblem))) continue;
+    if (kernel.refusal(kShape, Direction::backward, kernel.default_options(kShape))) continue;
     CAPTURE(kernel.name);
-    const ProgramOptions options = kernel.default_options(kProblem);
-    TensorSet own(kProblem), views(kProblem);
+    const ProgramOptions options = kernel.default_options(kShape);
+    TensorSet own(kShape), views(kShape);
     fill_random_inputs(own, Direction::backward, InputKind::normal);
     std::vector<Strided> memory;
     memory.reserve(16);
     const auto view = [&](TensorName name) {
-      const TensorExtent extent = tensor_extent(kProblem, name);
+      const TensorExtent extent = tensor_extent(kShape, name);
       Strided& strided = memory.emplace_back(Shape{extent.batch, extent.heads, extent.rows, extent.cols});
       views[name] = std::move(strided.view);
     };

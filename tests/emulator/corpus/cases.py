@@ -33,7 +33,8 @@ CUDA: dict[str, Callable[[], Case]] = {}
 
 def triton_case(make: Callable[..., Case]) -> Callable[..., Case]:
     """Called with the compute capability."""
-    TRITON[make.__name__] = make if make.__code__.co_argcount else lambda target: make()
+    takes_target = "target" in make.__code__.co_varnames[: make.__code__.co_argcount]
+    TRITON[make.__name__] = make if takes_target else lambda target: make()
     return make
 
 
@@ -76,13 +77,31 @@ def zeros(like: np.ndarray) -> np.ndarray:
     return np.zeros_like(like)
 
 
+def wrong_results(case: Case) -> dict[str, Any]:
+    """Names of results that are not as expected, and by how much."""
+    wrong: dict[str, Any] = {}
+    for name, expected in case.expected.items():
+        got = case.arguments[name]
+        if case.dtypes.get(name) == "bf16":
+            got = from_bf16(got)
+        if case.error == 0:
+            if not np.array_equal(got.astype(expected.dtype), expected) and not np.array_equal(got, expected):
+                wrong[name] = "other numbers"
+            continue
+        distance = np.abs(got.astype(np.float64) - expected).max() / np.abs(expected).max()
+        if not distance <= case.error:
+            wrong[name] = float(distance)
+    return wrong
+
+
 # ---- Triton.
 
 
 @triton_case
-def vector_add() -> Case:
-    x, y = draw(5000), draw(5000, seed=2)
-    return Case((5,), {"x": x, "y": y, "out": zeros(x), "n": 5000}, {"out": x + y}, {"BLOCK": 1024}, error=0)
+def vector_add(n: int = 5000) -> Case:
+    x, y = draw(n), draw(n, seed=2)
+    arguments = {"x": x, "y": y, "out": zeros(x), "n": n}
+    return Case((-(-n // 1024),), arguments, {"out": x + y}, {"BLOCK": 1024}, error=0)
 
 
 def softmax_of(x: np.ndarray) -> np.ndarray:
@@ -91,24 +110,25 @@ def softmax_of(x: np.ndarray) -> np.ndarray:
 
 
 @triton_case
-def softmax() -> Case:
+def softmax(rows: int = 16, columns: int = 1000, stride: int = 1024) -> Case:
     """Of rows of 1024, the first 1000 columns."""
-    x = draw(16, 1024)
+    x = draw(rows, stride)
     out = np.zeros_like(x)
-    out[:, :1000] = softmax_of(x[:, :1000])
-    return Case((16,), {"x": x, "out": zeros(x), "stride": 1024, "columns": 1000}, {"out": out}, {"BLOCK": 1024})
+    out[:, :columns] = softmax_of(x[:, :columns])
+    arguments = {"x": x, "out": zeros(x), "stride": stride, "columns": columns}
+    return Case((rows,), arguments, {"out": out}, {"BLOCK": 1024})
 
 
 @triton_case
-def layer_norm() -> Case:
-    x, weight, bias = draw(6, 700, dtype=np.float16), draw(700, seed=2), draw(700, seed=3)
+def layer_norm(rows: int = 6, columns: int = 700) -> Case:
+    x, weight, bias = draw(rows, columns, dtype=np.float16), draw(columns, seed=2), draw(columns, seed=3)
     wide = x.astype(np.float64)
     mean, rstd = wide.mean(1), 1 / np.sqrt(wide.var(1) + 1e-5)
     out = ((wide - mean[:, None]) * rstd[:, None] * weight + bias).astype(np.float16)
-    one = np.zeros(6, np.float32)
+    one = np.zeros(rows, np.float32)
     arguments = {"x": x, "weight": weight, "bias": bias, "out": zeros(x), "mean": one, "rstd": one.copy()}
-    arguments |= {"columns": 700, "eps": 1e-5}
-    return Case((6,), arguments, {"out": out, "mean": mean, "rstd": rstd}, {"BLOCK": 256}, error=1e-3)
+    arguments |= {"columns": columns, "eps": 1e-5}
+    return Case((rows,), arguments, {"out": out, "mean": mean, "rstd": rstd}, {"BLOCK": 256}, error=1e-3)
 
 
 @triton_case
@@ -133,10 +153,10 @@ def matmul_case(a, b, c, exact, sum_type: str, error: float, dtypes=None, block=
 
 
 @triton_case
-def matmul_fp16() -> Case:
-    a, b = draw(100, 96, dtype=np.float16), draw(96, 136, dtype=np.float16, seed=2)
+def matmul_fp16(m: int = 100, n: int = 136, k: int = 96) -> Case:
+    a, b = draw(m, k, dtype=np.float16), draw(k, n, dtype=np.float16, seed=2)
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    return matmul_case(a, b, np.zeros((100, 136), np.float16), exact, "fp32", 1e-3)
+    return matmul_case(a, b, np.zeros((m, n), np.float16), exact, "fp32", 1e-3)
 
 
 @triton_case
@@ -169,14 +189,14 @@ def matmul_int8() -> Case:
 
 
 @triton_case
-def matmul_fp8(target: int) -> Case:
+def matmul_fp8(target: int, m: int = 64, n: int = 64, k: int = 128) -> Case:
     """e4m3 where the tensor cores take it, e5m2 else."""
     values = fp8_values(4 if target >= 89 else 5)
     codes = np.flatnonzero((np.abs(values) < 8) & (values != 0)).astype(np.uint8)
-    a, b = codes[whole(0, len(codes), 64, 128)], codes[whole(0, len(codes), 128, 64, seed=2)]
+    a, b = codes[whole(0, len(codes), m, k)], codes[whole(0, len(codes), k, n, seed=2)]
     exact = values[a].astype(np.float64) @ values[b]
     dtypes = dict.fromkeys(("a", "b"), "fp8e4nv" if target >= 89 else "fp8e5")
-    return matmul_case(a, b, np.zeros((64, 64), np.float32), exact, "fp32", 2e-3, dtypes, (64, 64, 64))
+    return matmul_case(a, b, np.zeros((m, n), np.float32), exact, "fp32", 2e-3, dtypes, (64, 64, 64))
 
 
 @triton_case
@@ -185,13 +205,13 @@ def matmul_fp64() -> Case:
     return matmul_case(a, b, np.zeros((32, 32)), a @ b, "fp64", 1e-14, block=(32, 32, 16))
 
 
-def matmul_by(kernel: str) -> Case:
-    a, b = draw(128, 96, dtype=np.float16), draw(96, 128, dtype=np.float16, seed=2)
-    c = np.zeros((128, 128), np.float16)
+def matmul_by(kernel: str, m: int = 128, n: int = 128, k: int = 96) -> Case:
+    a, b = draw(m, k, dtype=np.float16), draw(k, n, dtype=np.float16, seed=2)
+    c = np.zeros((m, n), np.float16)
     exact = a.astype(np.float64) @ b.astype(np.float64)
-    arguments = {"a": a, "b": b, "c": c, "m": 128, "n": 128, "k": 96}
+    arguments = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k}
     tile = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
-    return Case((2, 2), arguments, {"c": exact}, tile, error=1e-3, kernel=kernel)
+    return Case((-(-m // 64), -(-n // 64)), arguments, {"c": exact}, tile, error=1e-3, kernel=kernel)
 
 
 @triton_case
@@ -214,8 +234,8 @@ def split_k_matmul() -> Case:
     return Case((2, 2, 4), arguments, {"c": exact}, {"BLOCK": 32, "SPLIT": 4}, error=3e-3)
 
 
-def attention_inputs(seqlen: int, width: int) -> list[np.ndarray]:
-    return [draw(2, seqlen, width, dtype=np.float16, seed=seed) for seed in range(4)]
+def attention_inputs(seqlen: int, width: int, heads: int = 2) -> list[np.ndarray]:
+    return [draw(heads, seqlen, width, dtype=np.float16, seed=seed) for seed in range(4)]
 
 
 def exact_attention(q, k, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -227,14 +247,14 @@ def exact_attention(q, k, scale: float, causal: bool) -> tuple[np.ndarray, np.nd
     return np.exp(scores - lse), lse[..., 0]
 
 
-def attention_case(causal: bool, seqlen: int) -> Case:
-    q, k, v, _ = attention_inputs(seqlen, 64)
+def attention_case(causal: bool, seqlen: int, heads: int = 2) -> Case:
+    q, k, v, _ = attention_inputs(seqlen, 64, heads)
     weights, lse = exact_attention(q, k, 0.125, causal)
-    arguments = {"q": q, "k": k, "v": v, "out": zeros(q), "lse": np.zeros((2, seqlen), np.float32)}
+    arguments = {"q": q, "k": k, "v": v, "out": zeros(q), "lse": np.zeros((heads, seqlen), np.float32)}
     arguments |= {"seqlen": seqlen, "scale": 0.125}
     constants = {"BLOCK_M": 64, "BLOCK_N": 64, "D": 64, "CAUSAL": causal}
     expected = {"out": weights @ v.astype(np.float64), "lse": lse}
-    return Case((-(-seqlen // 64), 2), arguments, expected, constants, error=3e-3, kernel="attention_forward")
+    return Case((-(-seqlen // 64), heads), arguments, expected, constants, error=3e-3, kernel="attention_forward")
 
 
 @triton_case
@@ -248,8 +268,8 @@ def attention_causal() -> Case:
 
 
 @triton_case
-def attention_backward() -> Case:
-    q, k, v, dout = attention_inputs(128, 64)
+def attention_backward(seqlen: int = 128, heads: int = 2) -> Case:
+    q, k, v, dout = attention_inputs(seqlen, 64, heads)
     weights, lse = exact_attention(q, k, 0.125, False)
     wide = [each.astype(np.float64) for each in (q, k, v, dout)]
     slopes = wide[3] @ wide[2].swapaxes(1, 2)
@@ -259,15 +279,15 @@ def attention_backward() -> Case:
     expected["dv"] = weights.swapaxes(1, 2) @ wide[3]
     arguments = {"q": q, "k": k, "v": v, "dout": dout, "lse": lse.astype(np.float32)}
     arguments |= {"delta": delta.astype(np.float32), "dq": np.zeros(q.shape, np.float32)}
-    arguments |= {"dk": zeros(q), "dv": zeros(q), "seqlen": 128, "scale": 0.125}
-    return Case((2, 2), arguments, expected, {"BLOCK": 64, "D": 64}, error=5e-3)
+    arguments |= {"dk": zeros(q), "dv": zeros(q), "seqlen": seqlen, "scale": 0.125}
+    return Case((seqlen // 64, heads), arguments, expected, {"BLOCK": 64, "D": 64}, error=5e-3)
 
 
 @triton_case
-def gather() -> Case:
-    table, index = draw(50, 200), whole(0, 50, 24, dtype=np.int64)
-    arguments = {"table": table, "index": index, "out": np.zeros((24, 200), np.float32), "width": 200}
-    return Case((24,), arguments, {"out": table[index]}, {"BLOCK": 128}, error=0)
+def gather(rows: int = 24, width: int = 200, table_rows: int = 50) -> Case:
+    table, index = draw(table_rows, width), whole(0, table_rows, rows, dtype=np.int64)
+    arguments = {"table": table, "index": index, "out": np.zeros((rows, width), np.float32), "width": width}
+    return Case((rows,), arguments, {"out": table[index]}, {"BLOCK": 128}, error=0)
 
 
 @triton_case
@@ -450,23 +470,23 @@ def checked_sqrt() -> Case:
 
 
 @cuda_case
-def matmul_tiled() -> Case:
-    a, b = draw(50, 40), draw(40, 70, seed=2)
-    arguments = {"a": a, "b": b, "c": np.zeros((50, 70), np.float32), "m": 50, "n": 70, "k": 40}
-    return Case((5, 4), arguments, {"c": a.astype(np.float64) @ b}, block=(16, 16), error=1e-5)
+def matmul_tiled(m: int = 50, n: int = 70, k: int = 40) -> Case:
+    a, b = draw(m, k), draw(k, n, seed=2)
+    arguments = {"a": a, "b": b, "c": np.zeros((m, n), np.float32), "m": m, "n": n, "k": k}
+    return Case((-(-n // 16), -(-m // 16)), arguments, {"c": a.astype(np.float64) @ b}, block=(16, 16), error=1e-5)
 
 
 @cuda_case
-def reduce_shuffle() -> Case:
-    x = draw(7, 1000)
-    arguments = {"x": x, "out": np.zeros(7, np.float32), "columns": 1000}
-    return Case((7,), arguments, {"out": x.astype(np.float64).sum(1)}, block=(256,), error=1e-5)
+def reduce_shuffle(rows: int = 7, columns: int = 1000) -> Case:
+    x = draw(rows, columns)
+    arguments = {"x": x, "out": np.zeros(rows, np.float32), "columns": columns}
+    return Case((rows,), arguments, {"out": x.astype(np.float64).sum(1)}, block=(256,), error=1e-5)
 
 
-def transpose_by(rows_of_block: int) -> Case:
-    x = draw(70, 50)
-    arguments = {"x": x, "out": np.zeros((50, 70), np.float32), "rows": 70, "columns": 50}
-    return Case((2, -(-70 // 32)), arguments, {"out": x.T}, block=(32, rows_of_block), error=0)
+def transpose_by(rows_of_block: int, rows: int = 70, columns: int = 50) -> Case:
+    x = draw(rows, columns)
+    arguments = {"x": x, "out": np.zeros((columns, rows), np.float32), "rows": rows, "columns": columns}
+    return Case((-(-columns // 32), -(-rows // 32)), arguments, {"out": x.T}, block=(32, rows_of_block), error=0)
 
 
 @cuda_case
@@ -480,10 +500,10 @@ def transpose_plain() -> Case:
 
 
 @cuda_case
-def histogram_atomics() -> Case:
-    x = whole(0, 256, 5000, dtype=np.uint8)
-    arguments = {"x": x, "counts": np.zeros(256, np.uint32), "n": 5000}
-    return Case((3,), arguments, {"counts": np.bincount(x, minlength=256)}, block=(128,), error=0)
+def histogram_atomics(n: int = 5000, blocks: int = 3) -> Case:
+    x = whole(0, 256, n, dtype=np.uint8)
+    arguments = {"x": x, "counts": np.zeros(256, np.uint32), "n": n}
+    return Case((blocks,), arguments, {"counts": np.bincount(x, minlength=256)}, block=(128,), error=0)
 
 
 @cuda_case
@@ -495,12 +515,12 @@ def scan_block() -> Case:
 
 
 @cuda_case
-def stencil() -> Case:
-    x = draw(40, 50)
-    out = np.zeros((40, 50))
+def stencil(rows: int = 40, columns: int = 50) -> Case:
+    x = draw(rows, columns)
+    out = np.zeros((rows, columns))
     out[1:-1, 1:-1] = 0.5 * x[1:-1, 1:-1] + 0.125 * (x[1:-1, :-2] + x[1:-1, 2:] + x[:-2, 1:-1] + x[2:, 1:-1])
-    arguments = {"x": x, "out": zeros(x), "rows": 40, "columns": 50}
-    return Case((2, 5), arguments, {"out": out}, block=(32, 8))
+    arguments = {"x": x, "out": zeros(x), "rows": rows, "columns": columns}
+    return Case((-(-columns // 32), -(-rows // 8)), arguments, {"out": out}, block=(32, 8))
 
 
 @cuda_case

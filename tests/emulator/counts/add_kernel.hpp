@@ -2,6 +2,9 @@
 // y[i * step] = x[i * step + shift] + 1 as PTX with lines of a source, and what else tests make of it.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,12 +38,21 @@ struct CalledKernel {
   KernelCall call{.grid = {8}, .block = {128}};
   std::size_t x_count = 4096, y_count = 4096;
   int n = 1024;
+  bool uninitialised = false;  // x
 
   KernelResult operator()(const std::string& ptx) {
     call.arguments = {buffer_argument("x", std::span(x).first(x_count)),
                       buffer_argument("y", std::span(y).first(y_count)), scalar_argument("n", n)};
+    call.arguments[0].uninitialised = uninitialised;
     return call_kernel(read_ptx(ptx), call);
   }
 };
+
+inline std::vector<Finding> findings(const KernelResult& result, FindingKind kind) {
+  std::vector<Finding> found;
+  std::copy_if(result.findings.begin(), result.findings.end(), std::back_inserter(found),
+               [kind](const Finding& finding) { return finding.kind == kind; });
+  return found;
+}
 
 }  // namespace tilescope::gpu::emulator::testing

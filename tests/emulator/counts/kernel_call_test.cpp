@@ -5,17 +5,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <memory>
 #include <numeric>
 
 #include "common/errors.hpp"
+#include "emulator/counts/crossing.hpp"
 #include "tests/emulator/counts/add_kernel.hpp"
 
 namespace tilescope::gpu::emulator::kernel_call_test {
 
 using testing::CalledKernel;
 using testing::copy_body;
+using testing::findings;
 using testing::kernel_ptx;
 
 const LineCounts& line(const KernelResult& result, int number) {
@@ -24,13 +25,6 @@ const LineCounts& line(const KernelResult& result, int number) {
                                   [&](const LineCounts& one) { return one.place.line == number; });
   REQUIRE(found != lines.end());
   return *found;
-}
-
-std::vector<Finding> findings(const KernelResult& result, FindingKind kind) {
-  std::vector<Finding> found;
-  std::copy_if(result.findings.begin(), result.findings.end(), std::back_inserter(found),
-               [kind](const Finding& finding) { return finding.kind == kind; });
-  return found;
 }
 
 TEST_CASE("emulator: a coalesced copy has its bytes by line, and nothing is found") {
@@ -68,14 +62,24 @@ TEST_CASE("emulator: accesses that are not coalesced are named with their excess
 TEST_CASE("emulator: what L1 may merge of partly written sectors has both bounds") {
   const auto kernel = std::make_unique<CalledKernel>();
   kernel->n = 512;
-  // Each thread stores to its eighth, then to the number behind it.
-  const KernelResult result = (*kernel)(kernel_ptx(copy_body(8).substr(0, copy_body(8).find("DONE:\n")) +
-                                                   "st.global.f32 [%rd5+4], %f1;\nDONE:\n"));
-  CHECK(result.counts.metrics.at("sm_l2_write_bytes") == 2 * 512 * 32);
-  CHECK(result.counts.least_write_bytes == 512 * 32);
-  CHECK(result.counts.must_write_bytes == 512 * 32);
-  REQUIRE(result.counts.notes.size() == 1);
-  CHECK(result.counts.notes[0].find("16384 to 32768 B are written, by timing") != std::string::npos);
+  // Each thread stores to its eighth, then to the numbers behind it.
+  const auto stored = [&](int times) {
+    std::string body = copy_body(8).substr(0, copy_body(8).find("DONE:\n"));
+    for (int i = 1; i < times; ++i) body += "st.global.f32 [%rd5+" + std::to_string(4 * i) + "], %f1;\n";
+    return (*kernel)(kernel_ptx(body + "DONE:\n")).counts;
+  };
+  for (const auto& [times, left] : {std::pair(2, 1), {3, 2}, {4, 2}}) {
+    CAPTURE(times);
+    const KernelCounts counts = stored(times);
+    CHECK(counts.metrics.at("sm_l2_write_bytes") == left * 512 * 32);
+    CHECK(counts.metrics.at("merged_store_bytes") == (times - left) * 512 * 32);
+    CHECK(counts.metrics.at("global_store_bytes") == times * 512 * 32);
+    CHECK(counts.least_write_bytes == 512 * 32);
+    CHECK(counts.must_write_bytes == 512 * 32);
+    REQUIRE(counts.notes.size() == 1);
+    const std::string bounds = "; 16384 to " + std::to_string(times * 16384) + " B are written, by timing";
+    CHECK(counts.notes[0].find(bounds) != std::string::npos);
+  }
 }
 
 TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelled") {
@@ -90,7 +94,9 @@ TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelle
   CHECK(line(hits, 20).l1_hit_bytes == 4096);
   CHECK(hits.counts.metrics.at("sm_l2_read_bytes") == 4096);
   REQUIRE(hits.counts.notes.size() == 1);
-  CHECK(hits.counts.notes[0].find("modelled: loads of 4096 B hit in L1") == 0);
+  CHECK(hits.counts.notes[0].find("modelled: loads of 4096 B hit in an L1 of 256 KiB") == 0);
+  CHECK(hits.counts.notes[0].find("; 4096 to 8192 B are read, by timing") != std::string::npos);
+  CHECK(hits.counts.least_read_bytes == 4096);
   for (const char* past : {".cg", ".volatile"}) {
     const std::string body = past == std::string(".volatile") ? "" : past;
     if (body.empty()) continue;
@@ -99,6 +105,43 @@ TEST_CASE("emulator: loads hit in L1 where they allocate there, which is labelle
     CHECK(misses.counts.notes.empty());
   }
   CHECK(hits.counts.must_read_bytes == 4096);
+}
+
+TEST_CASE("emulator: the CTAs of an SM share its L1") {
+  // Each CTA loads the same 512 bytes.
+  const std::string ptx = kernel_ptx(
+      "mul.wide.s32 %rd3, %r3, 4;\nadd.s64 %rd4, %rd1, %rd3;\n.loc 1 11 1\nld.global.f32 %f1, [%rd4];\n");
+  for (const auto& [ctas, fetching] : {std::pair(100u, 100u), {132u, 132u}, {500u, 132u}}) {
+    const auto kernel = std::make_unique<CalledKernel>();
+    kernel->call.grid = {ctas};
+    const KernelResult result = (*kernel)(ptx);
+    CHECK(result.counts.metrics.at("sm_l2_read_bytes") == fetching * 512);
+    CHECK(line(result, 11).l1_hit_bytes == (ctas - fetching) * 512);
+    CHECK(result.counts.least_read_bytes == 512);
+  }
+}
+
+TEST_CASE("emulator: cp.async.cg fetches a sector for each block of shared memory that it lands in") {
+  for (const auto& [begin, sectors] : {std::pair(0, 2), {16, 4}}) {
+    const auto kernel = std::make_unique<CalledKernel>();
+    kernel->call.grid = {1};
+    kernel->call.block = {4};
+    const KernelResult result = (*kernel)(
+        kernel_ptx("mul.wide.s32 %rd3, %r3, 16;\nadd.s64 %rd4, %rd1, %rd3;\nmov.u32 %r5, tile;\n"
+                   "shl.b32 %r7, %r3, 4;\nadd.u32 %r6, %r5, %r7;\ncp.async.cg.shared.global [%r6], [%rd4+" +
+                       std::to_string(begin) + "], 16;\ncp.async.wait_all;\n",
+                   ".shared .align 32 .b8 tile[512];\n"));
+    CHECK(result.counts.metrics.at("sm_l2_read_bytes") == sectors * 32);
+  }
+}
+
+TEST_CASE("emulator: rows of boxes that lead beyond the tensor cross by pieces") {
+  CHECK(sectors_of_row(0, 128, true) == 4);
+  CHECK(sectors_of_row(16, 128, true) == 5);
+  CHECK(sectors_of_row(16, 64, true) == 3);
+  CHECK(sectors_of_row(0, 128, false) == 4);
+  CHECK(sectors_of_row(16, 128, false) == 6);
+  CHECK(sectors_of_row(16, 64, false) == 3);
 }
 
 TEST_CASE("emulator: atomics count both ways, those whose result nobody reads one way") {

@@ -135,6 +135,13 @@ TEST_CASE("emulator: comparisons, ordered and not, and what they are combined wi
       {predicate("setp.ge.f32 %p1, " + nan + ", " + one), 0},
       {predicate("setp.nan.f32 %p1, " + nan + ", " + one), 1},
       {predicate("setp.num.f32 %p1, " + two + ", " + one), 1},
+      {predicate("setp.num.f32 %p1, " + nan + ", " + one), 0},
+      {predicate("setp.ltu.f32 %p1, " + two + ", " + one), 0},
+      {predicate("setp.gtu.f32 %p1, " + two + ", " + one), 1},
+      {predicate("setp.leu.f32 %p1, " + one + ", " + nan), 1},
+      {predicate("setp.equ.f32 %p1, " + one + ", " + two), 0},
+      {predicate("setp.equ.f32 %p1, " + one + ", " + nan), 1},
+      {predicate("mov.pred %p2, -1;\nsetp.eq.xor.s32 %p1, 1, 1, %p2"), 0},
       {predicate("mov.pred %p2, -1;\nsetp.eq.and.s32 %p1, 1, 1, !%p2"), 0},
       {predicate("mov.pred %p2, 0;\nsetp.eq.or.s32 %p1|%p3, 1, 1, %p2"), 1},
       {predicate("mov.pred %p2, 0;\nsetp.eq.or.s32 %p3|%p1, 1, 1, %p2"), 0},
@@ -184,7 +191,9 @@ TEST_CASE("emulator: conversions round as their modifiers say, and saturate") {
 
 TEST_CASE("emulator: a form of an instruction that is not known is refused with its line") {
   for (const std::string ptx :
-       {"add.rq.f32 %f1, %f1, %f1;", "cvt.rz.f16.f32 %h1, %f1;", "tex.1d %r1;", "mul.s32 %r1, %r1;"}) {
+       {"add.rq.f32 %f1, %f1, %f1;", "cvt.rz.f16.f32 %h1, %f1;", "tex.1d %r1;", "mul.s32 %r1, %r1;",
+        "setp.eq.and.s32 %p1, %r1, %r1;", "setp.eq.s32 %p1, %r1, %r1, %p2;",
+        "wmma.load.a.sync.aligned.row.m16n16k16.tf32 {%r1, %r1, %r1, %r1}, [%rd1];"}) {
     CAPTURE(ptx);
     CHECK_THROWS_WITH_AS(PtxRun{}("mov.u32 %r1, 0;\n" + ptx), doctest::Contains("PTX line 17: "),
                          std::runtime_error);

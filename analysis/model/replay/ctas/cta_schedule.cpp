@@ -48,20 +48,23 @@ CoResidentCtas::CoResidentCtas(const TileProgram& program, const CtaSchedule& sc
     : program_(program),
       schedule_(schedule),
       on_retired_(std::move(on_retired)),
+      hand_out_(program.hand_out()),
       num_sms_(static_cast<std::size_t>(
           std::max<std::int64_t>(1, schedule.co_resident_ctas / schedule.ctas_per_sm))),
       in_step_(schedule.progress.step_cv == 0 &&
                (schedule.ctas_per_sm == 1 ||
                 (schedule.progress.younger_rate == 1 && schedule.progress.alone_rate == 1))) {
-  const auto slots = static_cast<std::size_t>(std::min(schedule.co_resident_ctas, program.num_ctas()));
-  const std::vector<std::size_t> sizes = divide(slots);
+  slots_ = std::min(schedule.co_resident_ctas, program.num_ctas());
+  if (program.waits_for_sums()) sums_.emplace(program);
+  const std::vector<std::size_t> sizes = divide(static_cast<std::size_t>(slots_));
   turns_.emplace(sections_.size(), static_cast<std::int64_t>(kTicks));
   if (!in_step_) sms_.resize(num_sms_);
   for (std::size_t section = 0; section < sections_.size(); ++section) {
-    sections_[section].teams = issue(sizes[section]);
+    add(sections_[section].teams, take(static_cast<std::int64_t>(sizes[section])));
     if (!in_step_) note_age(section, static_cast<std::int64_t>(section));
     turns_->push({0, section});
   }
+  for (Section& section : sections_) claim_ahead(section.teams);
 }
 
 std::vector<std::size_t> CoResidentCtas::divide(std::size_t slots) {
@@ -93,12 +96,14 @@ bool CoResidentCtas::next(CtaRun& run) {
       Section& section = sections_[turn_->who];
       while (team_ < section.teams.size()) {
         Team& team = section.teams[team_];
-        if (team.walk.next(run.group)) {
-          run.ctas = team.ctas;
-          ++team_;
-          return true;
+        if (!team.held && !team.walk.next(run.group)) {
+          replace(turn_->who, team_);
+          continue;
         }
-        replace(turn_->who, team_);
+        ++team_;
+        if (!may_step(team, run.group)) continue;
+        run.ctas = team.ctas;
+        return true;
       }
       if (!section.teams.empty()) turns_->push({turn_->time + ticks_of_step(turn_->who), turn_->who});
       turn_.reset();
@@ -109,16 +114,48 @@ bool CoResidentCtas::next(CtaRun& run) {
   }
 }
 
-std::vector<CoResidentCtas::Team> CoResidentCtas::issue(std::size_t slots) {
-  std::vector<Team> teams;
-  for (; slots > 0 && next_cta_ < program_.num_ctas(); --slots, ++next_cta_) {
-    if (!teams.empty() && in_step_with_last(next_cta_)) {
+bool CoResidentCtas::may_step(Team& team, AccessGroup& group) {
+  if (team.held) group = *team.held;
+  team.held.reset();
+  if (sums_ && !sums_->may_add(group)) {
+    team.held = group;
+    return false;
+  }
+  if (sums_) sums_->add(group, team.ctas);
+  return true;
+}
+
+CoResidentCtas::Numbers CoResidentCtas::take(std::int64_t ctas) {
+  Numbers numbers;
+  for (; ctas > 0 && next_cta_ < program_.num_ctas(); --ctas) numbers.push_back(next_cta_++);
+  return numbers;
+}
+
+CoResidentCtas::Numbers CoResidentCtas::after(const Team& team) {
+  if (hand_out_ == HandOut::a_block_ahead) return team.claimed;
+  if (hand_out_ == HandOut::to_who_retires) return take(team.ctas);
+  Numbers numbers;  // as far from the end of their round as those before were from the beginning of theirs
+  for (std::int64_t cta = team.first; cta < team.first + team.ctas; ++cta) {
+    const std::int64_t next = (cta / slots_ + 2) * slots_ - 1 - cta % slots_;
+    if (next < program_.num_ctas()) numbers.push_back(next);
+  }
+  return numbers;
+}
+
+void CoResidentCtas::add(std::vector<Team>& teams, const Numbers& numbers) const {
+  for (const std::int64_t cta : numbers) {
+    const bool follows = !teams.empty() && teams.back().first + teams.back().ctas == cta;
+    if (follows && in_step_with_last(cta)) {
       ++teams.back().ctas;
     } else {
-      teams.push_back({CtaWalk(program_, next_cta_), 1});
+      teams.push_back({CtaWalk(program_, cta), cta});
     }
   }
-  return teams;
+}
+
+void CoResidentCtas::claim_ahead(std::vector<Team>& teams) {
+  if (hand_out_ != HandOut::a_block_ahead) return;
+  for (Team& team : teams) team.claimed = take(team.ctas);
 }
 
 bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
@@ -139,19 +176,20 @@ bool CoResidentCtas::in_step_with_last(std::int64_t cta) const {
 
 void CoResidentCtas::replace(std::size_t number, std::size_t team) {
   std::vector<Team>& teams = sections_[number].teams;
+  std::vector<Team> others;
   std::size_t end = team;
-  int retired = 0;
   AccessGroup unused;
   do {
-    retired += teams[end++].ctas;
-  } while (end < teams.size() && !CtaWalk(teams[end].walk).next(unused));
-  for (int cta = 0; on_retired_ && cta < retired; ++cta) on_retired_();
-  const std::int64_t first = next_cta_;
-  const std::vector<Team> others = issue(static_cast<std::size_t>(retired));
+    const Team& retired = teams[end++];
+    for (int cta = 0; on_retired_ && cta < retired.ctas; ++cta) on_retired_();
+    add(others, after(retired));
+  } while (end < teams.size() && !teams[end].held && !CtaWalk(teams[end].walk).next(unused));
+  claim_ahead(others);
+  const std::int64_t first = others.empty() ? kNone : others.front().first;
   const auto place = teams.erase(teams.begin() + static_cast<std::ptrdiff_t>(team),
                                  teams.begin() + static_cast<std::ptrdiff_t>(end));
   teams.insert(place, others.begin(), others.end());
-  if (!in_step_) note_age(number, teams.empty() ? kNone : first);
+  if (!in_step_) note_age(number, first);
 }
 
 void CoResidentCtas::note_age(std::size_t slot, std::int64_t cta) {

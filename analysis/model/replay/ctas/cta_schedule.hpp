@@ -9,6 +9,7 @@
 
 #include "analysis/model/machine/machine.hpp"
 #include "analysis/model/replay/ctas/cta_progress.hpp"
+#include "analysis/model/replay/ctas/sums_in_order.hpp"
 #include "analysis/model/replay/ctas/turn_queue.hpp"
 #include "cpu_ref/schedule/cta_walk.hpp"
 
@@ -46,8 +47,9 @@ struct CtaRun {
 };
 
 /// Runs the co-resident CTAs, each at the rate of its SM from one access group to the next, each replaced, on
-/// its SM, by the next in the grid's order when it retires. A slot is a CTA's place on an SM: slot s belongs
-/// to SM s modulo their number.
+/// its SM, by the next in the grid's order when it retires, or going on as the program's HandOut says. Who
+/// must wait before it adds to a sum looks again a step later. A slot is a CTA's place on an SM: slot s
+/// belongs to SM s modulo their number.
 ///
 /// Where all SMs of a group keep step, so do their CTAs: neighbours in slots and in the grid, with as many
 /// steps before them, go as one. They make their accesses one right after the other either way.
@@ -63,10 +65,15 @@ class CoResidentCtas {
   int partition() const { return sections_[turn_->who].partition; }
 
  private:
+  using Numbers =
+      std::vector<std::int64_t>;  // of CTAs, or of the blocks that stand for them, slot after slot
   /// CTAs in neighbouring slots that own neighbouring blocks, and have as many steps before them.
   struct Team {
-    CtaWalk walk;  // of the first
-    int ctas;
+    CtaWalk walk;        // of the first
+    std::int64_t first;  // its number
+    int ctas = 1;
+    Numbers claimed = {};                            // where blocks are handed out ahead
+    std::optional<AccessGroup> held = std::nullopt;  // what the CTAs wait to do
   };
   static constexpr std::int64_t kNone = -1;
   /// Neighbouring slots whose CTAs make their steps at the same times: one slot, unless all are in step.
@@ -86,9 +93,16 @@ class CoResidentCtas {
 
   /// Makes the sections. @return how many slots each has
   std::vector<std::size_t> divide(std::size_t slots);
-  /// The next CTAs for so many slots, or as many as there are left.
-  std::vector<Team> issue(std::size_t slots);
+  /// The next that nobody has, so many or as many as there are left.
+  Numbers take(std::int64_t ctas);
+  /// What the CTAs of a team go on with.
+  Numbers after(const Team& team);
+  /// Adds CTAs to neighbouring slots' teams.
+  void add(std::vector<Team>& teams, const Numbers& numbers) const;
+  void claim_ahead(std::vector<Team>& teams);
   bool in_step_with_last(std::int64_t cta) const;
+  /// The accesses of the team's next step, if it is to make one now. @return false if it is to wait
+  bool may_step(Team& team, AccessGroup& group);
   /// Replaces the CTAs of a section's team, which have retired, and of those after it that have, too.
   void replace(std::size_t section, std::size_t team);
   /// That slot, a section of its own, runs another CTA from now on.
@@ -99,14 +113,17 @@ class CoResidentCtas {
   const TileProgram& program_;
   CtaSchedule schedule_;
   std::function<void()> on_retired_;
+  HandOut hand_out_;
   std::size_t num_sms_;
   bool in_step_;  // whatever the CTAs of an SM are, each takes as long for a step as for any other
   std::int64_t next_cta_ = 0;
-  std::vector<Section> sections_;   // by their slots
-  std::vector<Sm> sms_;             // unless all are in step
-  std::optional<TurnQueue> turns_;  // of sections
-  std::optional<Turn> turn_;        // that is being made
-  std::size_t team_ = 0;            // the next of the turn
+  std::int64_t slots_ = 0;
+  std::optional<SumsInOrder> sums_;  // of a pass whose reductions wait for others
+  std::vector<Section> sections_;    // by their slots
+  std::vector<Sm> sms_;              // unless all are in step
+  std::optional<TurnQueue> turns_;   // of sections
+  std::optional<Turn> turn_;         // that is being made
+  std::size_t team_ = 0;             // the next of the turn
 };
 
 /// Where the SM of each of `slots` slots stands; in one place without groups. CTAs are given to SMs in waves

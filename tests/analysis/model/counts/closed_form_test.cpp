@@ -53,15 +53,13 @@ WordAccesses walked_words(const TileProgram& program) {
   return program.word_accesses(first, later);
 }
 
-/// Sectors that a row of a box takes: of each piece those that it touches, or, where it lies beyond the
-/// tensor, as many as it has.
+/// Sectors that a row of a box takes: of each panel those that its data touch, and those that its zeros fill.
 std::int64_t sectors_of_row(std::int64_t address, std::int64_t row_bytes, int panel_bytes) {
-  const int piece = panel_bytes / 2;
   std::int64_t sectors = 0;
-  for (std::int64_t begin = 0; begin < (row_bytes + panel_bytes - 1) / panel_bytes * panel_bytes;
-       begin += piece) {
-    const std::int64_t from = begin < row_bytes ? address + begin : 0;
-    sectors += (from + piece - 1) / 32 - from / 32 + 1;
+  for (std::int64_t begin = 0; begin < row_bytes; begin += panel_bytes) {
+    const std::int64_t data = std::min<std::int64_t>(panel_bytes, row_bytes - begin);
+    const std::int64_t from = address + begin, zeros = panel_bytes - data;
+    sectors += (from + data - 1) / 32 - from / 32 + 1 + (zeros + 31) / 32;
   }
   return sectors;
 }
@@ -81,8 +79,10 @@ std::int64_t filled_by_rows(const TileProgram& program, const TileAccess& access
     for (std::int64_t box = 0; box < tile_rows; box += boxes.rows) {
       if (first + box >= extent.rows) break;
       for (std::int64_t row = first + box; row < first + box + boxes.rows; ++row) {
-        const std::int64_t address = row < extent.rows ? (head * extent.rows + row) * row_bytes : 0;
-        bytes += 32 * sectors_of_row(address, row_bytes, boxes.panel_bytes);
+        const std::int64_t panels = (row_bytes + boxes.panel_bytes - 1) / boxes.panel_bytes;
+        bytes += row < extent.rows ? 32 * sectors_of_row((head * extent.rows + row) * row_bytes, row_bytes,
+                                                         boxes.panel_bytes)
+                                   : panels * boxes.panel_bytes;
       }
     }
     bytes -= access.bytes;

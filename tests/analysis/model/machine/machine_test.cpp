@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "analysis/records/ceilings_record.hpp"
 #include "analysis/records/files/text_file.hpp"
 #include "common/temporary_folder.hpp"
 #include "profiler/records/json_fields.hpp"
@@ -262,6 +263,30 @@ TEST_CASE("a damaged machine file is refused by file and field") {
   for (std::size_t length = 0; length < text.size(); ++length) {
     CHECK_THROWS_AS(parse_machine("gpu.json", text.substr(0, length)), BadInput);
   }
+}
+
+TEST_CASE("ceilings give a machine whose file has no partitions those that were measured") {
+  const std::string path = TILESCOPE_SOURCE_DIR "/reports/data/ceilings-h200.json.gz";
+  CeilingsRecord record = parse_ceilings_record(path, read_text_file(path));
+  const Machine h100 = load_machine("h100-sxm"), h200 = load_machine("h200");
+  REQUIRE_FALSE(h100.split_l2());
+  record.measured.l2_bytes = h100.l2_bytes.value;
+  const Machine machine = measured_machine(h100, record);
+  REQUIRE(machine.split_l2());
+  CHECK(machine.sm_groups->value == record.measured.l2_partitions.groups);
+  CHECK(machine.split_l2()->partition_bytes == h100.l2_bytes.value / 2);
+  CHECK(machine.split_l2()->dirty_ways == h200.l2_dirty_ways->value);
+  CHECK(machine.clock_cv->value == h200.clock_cv->value);
+  CHECK(machine.l2_ways->kind == "assumed");
+  CHECK(parse_machine("written", to_json_text(machine)) == machine);
+  CHECK(parse_machine("added", to_json_text(machine, h100)) == machine);
+  // A chip of which nobody knows the ways stays as it is, as does what a file states.
+  Machine other = h100;
+  other.chip = "GA100";
+  CHECK_FALSE(measured_machine(other, record).split_l2());
+  CHECK(measured_machine(h200, record).sm_groups == h200.sm_groups);
+  record.measured.l2_partitions = {};
+  CHECK_FALSE(measured_machine(h100, record).split_l2());
 }
 
 }  // namespace

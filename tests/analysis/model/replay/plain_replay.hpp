@@ -43,6 +43,9 @@ class PlainCtas {
       running_.push_back({CtaWalk(program, next_cta_), next_cta_});
       ++next_cta_;
     }
+    if (program.hand_out() == HandOut::a_block_ahead) {
+      for (Cta& cta : running_) cta.claimed = next_cta_++;
+    }
   }
 
   std::optional<PlainStep> next(AccessGroup& group) {
@@ -54,11 +57,18 @@ class PlainCtas {
       }
       if (slot == running_.size()) return std::nullopt;
       Cta& cta = running_[slot];
-      bool busy = cta.walk.next(group);
-      while (!busy && next_cta_ < program_.num_ctas()) {
-        cta.walk = CtaWalk(program_, next_cta_);
-        cta.index = next_cta_++;
-        cta.steps = 0;
+      bool busy = true;
+      if (cta.waits) {
+        group = *cta.waits;
+        cta.waits.reset();
+      } else {
+        busy = cta.walk.next(group);
+      }
+      while (!busy) {
+        const std::int64_t next = number_after(cta);
+        if (next >= program_.num_ctas()) break;
+        cta = {CtaWalk(program_, next), next, cta.turn};
+        if (program_.hand_out() == HandOut::a_block_ahead) cta.claimed = next_cta_++;
         busy = cta.walk.next(group);
       }
       if (!busy) {
@@ -66,6 +76,10 @@ class PlainCtas {
         continue;
       }
       cta.turn += ticks_of_step(slot);
+      if (must_wait(group)) {
+        cta.waits = group;
+        continue;
+      }
       return PlainStep{group.operands.data(), group.batch,   group.head,
                        group.m_block,         group.n_block, places_[slot].partition};
     }
@@ -77,7 +91,39 @@ class PlainCtas {
     CtaWalk walk;
     std::int64_t index, turn = 0;
     std::uint32_t steps = 0;
+    std::int64_t claimed = 0;
+    std::optional<AccessGroup> waits = std::nullopt;
   };
+
+  /// What the slot of a CTA that has retired goes on with; none where that is beyond the last.
+  std::int64_t number_after(const Cta& cta) {
+    const auto slots = static_cast<std::int64_t>(running_.size());
+    switch (program_.hand_out()) {
+      case HandOut::a_block_ahead:
+        return cta.claimed;
+      case HandOut::there_and_back:
+        return (cta.index / slots + 1) * slots + (slots - 1 - cta.index % slots);
+      default:
+        return next_cta_ < program_.num_ctas() ? next_cta_++ : next_cta_;
+    }
+  }
+
+  /// Whether the sum that it would add to lacks the part of another kv tile; if not, it is added to.
+  bool must_wait(const AccessGroup& group) {
+    const auto adds = [](const Operand& operand) {
+      return operand.tensor == TensorName::dq_accum && operand.kind != AccessKind::load;
+    };
+    if (!program_.waits_for_sums() || std::none_of(group.operands.begin(), group.operands.end(), adds)) {
+      return false;
+    }
+    std::set<int>& there = added_[{group.batch, group.head, group.m_block}];
+    const int first = program_.first_kv_tile(group.batch, group.m_block);
+    for (int before = first; before < group.n_block; ++before) {
+      if (!there.contains(before) && (program_.ordered || before == first)) return true;
+    }
+    there.insert(group.n_block);
+    return false;
+  }
 
   static double about_one(double cv, std::uint64_t number, std::uint32_t launch, std::uint32_t stream) {
     double sum = -2;
@@ -113,6 +159,7 @@ class PlainCtas {
   std::int64_t next_cta_ = 0;
   std::vector<SmPlace> places_;
   std::vector<Cta> running_;
+  std::map<std::tuple<int, int, int>, std::set<int>> added_;  // kv tiles, by batch entry, head and q tile
 };
 
 /// A line of memory, in the sample: its address, its set and its home.
@@ -270,6 +317,8 @@ inline SplitL2Traffic plain_split_l2(const TileProgram& program, CtaSchedule sch
   if (random) {
     const auto [least, largest] = std::minmax_element(reads.begin(), reads.end());
     traffic.dram_read_range = {std::llround(*least), std::llround(*largest)};
+    const auto [fewest, most] = std::minmax_element(writes.begin(), writes.end());
+    traffic.dram_write_range = {std::llround(*fewest), std::llround(*most)};
   }
   return traffic;
 }

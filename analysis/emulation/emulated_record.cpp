@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
+#include "analysis/emulation/emulated_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "analysis/cli/emulate/emulate.hpp"
 #include "analysis/records/run_record.hpp"
 #include "common/demangle.hpp"
 
-namespace tilescope::cli {
+namespace tilescope {
 namespace {
 
 namespace emulator = gpu::emulator;
@@ -76,13 +75,13 @@ EmulatedFinding finding_of(const emulator::Finding& finding) {
   return told;
 }
 
-EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional<bool> right,
-                             Sources sources) {
+EmulatedKernel emulated_part(const emulator::KernelResult& result, Sources sources) {
   const emulator::KernelCounts& counts = result.counts;
   EmulatedKernel kernel{.completed = result.completed,
-                        .right = right,
+                        .right = {},
                         .must_read_bytes = static_cast<std::int64_t>(counts.must_read_bytes),
                         .must_write_bytes = static_cast<std::int64_t>(counts.must_write_bytes),
+                        .least_read_bytes = static_cast<std::int64_t>(counts.least_read_bytes),
                         .least_write_bytes = static_cast<std::int64_t>(counts.least_write_bytes),
                         .constant_bytes = static_cast<std::int64_t>(counts.constant_bytes),
                         .seconds = result.seconds,
@@ -94,79 +93,46 @@ EmulatedKernel emulated_part(const emulator::KernelResult& result, std::optional
   return kernel;
 }
 
-}  // namespace
-
-KernelRecord emulated_record(const CommandContext& context, const emulator::KernelCall& call,
-                             const emulator::ptx::Module& module, const emulator::KernelResult& result,
-                             std::optional<bool> right, const std::string& kernel_file) {
-  const emulator::ptx::Kernel& kernel = emulator::choose_kernel(module, call.kernel);
+KernelMeasurement measurement_of(const emulator::ToldLaunch& told, const std::string& kernel_file) {
+  const auto& [facts, result] = told;
   KernelMeasurement measurement;
   measurement.name = demangle(result.kernel);
-  measurement.launch.grid = extents(call.grid);
-  measurement.launch.block = extents(call.block);
-  if (call.cluster.count() > 1) measurement.launch.cluster = extents(call.cluster);
-  measurement.launch.registers = call.registers;
-  measurement.launch.shared_bytes =
-      kernel.static_shared_end - emulator::ptx::kSharedBegin + std::int64_t{call.shared_bytes};
-  measurement.launch.local_bytes = kernel.local_bytes;
+  measurement.launch.grid = extents(facts.grid);
+  measurement.launch.block = extents(facts.block);
+  if (facts.cluster.count() > 1) measurement.launch.cluster = extents(facts.cluster);
+  measurement.launch.registers = facts.registers;
+  measurement.launch.shared_bytes = facts.shared_bytes;
+  measurement.launch.local_bytes = facts.local_bytes;
   measurement.measured = result.counts.metrics;
-  measurement.emulated = emulated_part(result, right, Sources(kernel_file));
+  measurement.emulated = emulated_part(result, Sources(kernel_file));
+  return measurement;
+}
+
+}  // namespace
+
+KernelRecord emulated_record(const std::vector<std::string>& argv,
+                             const std::vector<emulator::ToldLaunch>& launches,
+                             const std::string& kernel_file) {
   KernelRecord record;
-  record.argv = context.argv;
+  record.argv = argv;
   record.when = utc_now();
   record.metrics = "traffic";
-  record.complete = result.completed;
+  record.complete = true;
   record.collections = {{.device = "an emulated device",
-                         .chip = module.target,
+                         .chip = launches.at(0).facts.target,
                          .driver = "none",
                          .replay = "emulated",
                          .passes = 1,
                          .l2 = "none"}};
-  record.messages = result.counts.notes;
-  record.kernels = {std::move(measurement)};
+  for (const emulator::ToldLaunch& told : launches) {
+    record.complete &= told.result.completed;
+    for (const std::string& note : told.result.counts.notes) {
+      if (std::find(record.messages.begin(), record.messages.end(), note) == record.messages.end())
+        record.messages.push_back(note);
+    }
+    record.kernels.push_back(measurement_of(told, kernel_file));
+  }
   return record;
 }
 
-ReferenceCheck check_reference(const LaunchFile& launch) {
-  ReferenceCheck check;
-  for (const ArrayArgument& array : launch.arrays) {
-    if (!array.expected) continue;
-    const Comparison result = compare(*array.format, array.buffer.bytes(), *array.expected, array.tolerance);
-    check.right = check.right.value_or(true) && result.wrong == 0;
-    check.text +=
-        result.wrong == 0
-            ? fmt::format("{}: all {} elements as expected, within {:g}\n", array.name, result.elements,
-                          array.tolerance)
-            : fmt::format("{}: {} of {} elements wrong, the first at {}: {:g} where {:g} was expected\n",
-                          array.name, result.wrong, result.elements, result.first_wrong, result.got,
-                          result.expected);
-  }
-  return check;
-}
-
-std::string verdict_json(const KernelMeasurement& kernel) {
-  const EmulatedKernel& emulated = *kernel.emulated;
-  const auto count = [&](const char* kind) {
-    return std::count_if(emulated.findings.begin(), emulated.findings.end(),
-                         [kind](const EmulatedFinding& finding) { return finding.kind == kind; });
-  };
-  nlohmann::ordered_json json{{"kernel", kernel.name}, {"completed", emulated.completed}};
-  json["right"] = emulated.right ? nlohmann::ordered_json(*emulated.right) : nullptr;
-  json["races"] = count("race");
-  json["out_of_bounds"] = count("out of bounds");
-  json["hangs"] = count("hang");
-  json["uninitialised_reads"] = count("uninitialised");
-  const double moved = kernel.measured.at("sm_l2_read_bytes") + kernel.measured.at("sm_l2_write_bytes");
-  const auto must = static_cast<double>(emulated.must_read_bytes + emulated.must_write_bytes);
-  json["sm_l2_bytes"] = static_cast<std::int64_t>(moved);
-  json["must_bytes"] = emulated.must_read_bytes + emulated.must_write_bytes;
-  json["bytes_over_must"] = must > 0 ? nlohmann::ordered_json(moved / must) : nullptr;
-  json["seconds"] = emulated.seconds;
-  json["findings"] = nlohmann::ordered_json::array();
-  for (const EmulatedFinding& finding : emulated.findings) {
-    json["findings"].push_back({{"kind", finding.kind}, {"places", finding.places}, {"text", finding.text}});
-  }
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-}  // namespace tilescope::cli
+}  // namespace tilescope

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of `tilescope emulate`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "analysis/cli/emulate/emulate.hpp"
+#include "analysis/cli/emulate/emulate_arguments.hpp"
+#include "analysis/emulation/emulated_record.hpp"
+#include "common/log.hpp"
+
+namespace tilescope::cli {
+
+namespace emulator = gpu::emulator;
+
+int run_emulate(const EmulateArguments& arguments, const CommandContext& context) {
+  if (arguments.words.empty())
+    throw BadInput("KERNEL", "''", "must be a .ptx or .cu file, or -- PROGRAM; see --help");
+  const std::string& kernel = arguments.words.front();
+  const bool is_file = kernel.ends_with(".ptx") || kernel.ends_with(".cu");
+  if (arguments.launch.empty() && !is_file)
+    return emulate_program(arguments.words, arguments.races, arguments.seed, context);
+  if (arguments.launch.empty()) throw BadInput("--launch", "(none)", "must be a launch.json; see --help");
+  if (arguments.words.size() > 1)
+    throw BadInput("emulate argument", "'" + arguments.words[1] + "'", "is one too many; see --help");
+  LaunchFile launch = read_launch_file(arguments.launch);
+  const emulator::ptx::Module module = emulator::read_ptx(ptx_of(kernel, arguments.arch));
+  emulator::Options& options = launch.call.options;
+  options.races = arguments.races;
+  options.seed = static_cast<std::uint64_t>(arguments.seed);
+  options.threads = static_cast<int>(
+      arguments.threads > 0 ? arguments.threads : std::max(1u, std::thread::hardware_concurrency()));
+  options.most_seconds = static_cast<double>(arguments.most_seconds);
+  const emulator::ToldLaunch told = call_and_tell(module, launch.call);
+  const emulator::KernelResult& result = told.result;
+  const ReferenceCheck reference = result.completed ? check_reference(launch) : ReferenceCheck{};
+  KernelRecord record = emulated_record(context.argv, {told}, kernel);
+  record.kernels[0].emulated->right = reference.right;
+  log_text(LogLevel::info, [&] {
+    return fmt::format("emulated in {:.3f} s, {:.1f} M warp instructions a second", result.seconds,
+                       static_cast<double>(result.report.steps) / result.seconds / 1e6);
+  });
+  context.write_json(to_json_text(record));
+  context.print(arguments.verdict ? Output(verdict_json(record.kernels[0]))
+                                  : emulation_text(record.kernels[0]) + reference.text);
+  return result.right() && reference.right.value_or(true) ? kFine : kCheckFailed;
+}
+
+}  // namespace tilescope::cli

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may add to a sum in memory, where kv tiles wait for others that add to the same q tile.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cpu_ref/schedule/cta_walk.hpp"
+
+namespace tilescope {
+
+/// One counter for each q tile of each query head: kv tiles that have added to it. In an ordered pass a kv
+/// tile waits for all in front of it, else for the first, which stores.
+class SumsInOrder {
+ public:
+  /// Precondition: program.waits_for_sums(). The program must outlive this.
+  explicit SumsInOrder(const TileProgram& program);
+
+  /// Whether the step that makes the accesses need not wait.
+  bool may_add(const AccessGroup& group) const {
+    if (!adds(group)) return true;
+    const int before = group.n_block - program_->first_kv_tile(group.batch, group.m_block);
+    const int have = counts_[index(group)];
+    return program_->ordered ? have >= before : before == 0 || have > 0;
+  }
+  /// The step is made by so many CTAs.
+  void add(const AccessGroup& group, int ctas) {
+    if (adds(group)) counts_[index(group)] += ctas;
+  }
+
+ private:
+  static bool adds(const AccessGroup& group);
+  std::size_t index(const AccessGroup& group) const {
+    return (static_cast<std::size_t>(group.batch) * heads_ + static_cast<std::size_t>(group.head)) *
+               q_tiles_ +
+           static_cast<std::size_t>(group.m_block);
+  }
+
+  const TileProgram* program_;
+  std::size_t heads_, q_tiles_;
+  std::vector<int> counts_;
+};
+
+}  // namespace tilescope

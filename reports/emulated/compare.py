@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds what counters said against what was foreseen, folder by folder, and writes the tables of README.md: compare.py
+[--fill]. Names what is beyond its bound. Without --fill, exit code 1 where README.md has other tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PART_OF_L1 = 0.15  # where L1 may serve loads, or merge stores
+WITHOUT_L1 = 0.005
+Row = dict[str, Any]
+
+
+def records(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    return [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(folder.glob(pattern))]
+
+
+def compared(name: str, foreseen: dict[str, Any], measured: dict[str, Any]) -> Iterator[Row]:
+    """A row each way."""
+    metrics = foreseen["measured"]
+    for way, hidden in (("read", "l1_load_hit_bytes"), ("write", "merged_store_bytes")):
+        is_, was = metrics[f"sm_l2_{way}_bytes"], measured[f"sm_l2_{way}_bytes"]
+        least, most = foreseen[f"least_{way}_bytes"], is_ + metrics.get(hidden, 0)
+        if is_ == was == 0:
+            continue
+        by_l1 = least < most
+        off = was / is_ - 1 if is_ else float("inf")
+        yield {
+            "name": name, "way": way, "foreseen": is_, "measured": was, "off": off, "by_l1": by_l1, "least": least,
+            "most": most, "failed": abs(off) > (PART_OF_L1 if by_l1 else WITHOUT_L1),
+        }  # fmt: skip
+
+
+def in_order(told: list[Row]) -> list[Row]:
+    """Failures first."""
+    return sorted(told, key=lambda row: (not row["failed"], -abs(row["off"])))
+
+
+def of_kernels(foreseen: dict[str, Any], measured: dict[str, Any]) -> list[Row]:
+    found = {kernel["name"].partition("(")[0]: kernel["measured"] for kernel in measured["kernels"]}
+    told = (compared(kernel["name"], kernel, found[kernel["name"]]) for kernel in foreseen["kernels"])
+    return in_order([row for rows in told for row in rows])
+
+
+def of_rungs(rungs: list[dict[str, Any]], measured: list[dict[str, Any]]) -> list[Row]:
+    told: list[Row] = []
+    for rung, record in zip(rungs, measured, strict=True):
+        for foreseen, kernel in zip(rung["launches"], record["kernels"], strict=True):
+            assert kernel["launch"]["grid"] == foreseen["grid"], rung["kernel"]
+            short = foreseen["name"].partition("(")[0].partition("<")[0].rpartition("::")[2].rpartition(" ")[2]
+            told += compared(f"{rung['kernel']}: {short}", foreseen, kernel["measured"])
+    return in_order(told)
+
+
+def seconds_of(text: str) -> dict[str, float]:
+    """Of each launch that measure.py made."""
+    return {name: float(seconds) for name, seconds in re.findall(r"^(\w+): right, ([\d.]+) s$", text, re.MULTILINE)}
+
+
+def speed(folder: Path) -> str:
+    """What emulation takes, on one thread, beside compute-sanitizer on the device."""
+    (foreseen,) = records(folder, "predicted.json.gz")
+    memcheck, racecheck = (seconds_of((folder / f"{tool}.txt").read_text()) for tool in ("memcheck", "racecheck"))
+    lines = ["| kernel | warp instructions | M/s | emulated [s] | memcheck [s] | racecheck [s] |", "|---|---:|---:|---:|---:|---:|"]
+    for kernel in foreseen["kernels"]:
+        name, count, seconds = kernel["name"], kernel["instructions"], kernel["seconds"]
+        times = f"{seconds:.2f} | {memcheck[name]:.4f} | {racecheck[name]:.4f}"
+        lines.append(f"| {name} | {count} | {count / seconds / 1e6:.1f} | {times} |")
+    return "\n".join(lines)
+
+
+def table(of: list[dict[str, Any]]) -> str:
+    lines = ["| kernel | way | foreseen [B] | counters [B] | off | bounds [B] |", "|---|---|---:|---:|---:|---|"]
+    for row in of:
+        bounds = f"{row['least']:.0f} ... {row['most']:.0f}" if row["by_l1"] else ""
+        off = f"**{row['off']:+.2%}**" if row["failed"] else f"{row['off']:+.2%}"
+        lines.append(f"| {row['name']} | {row['way']} | {row['foreseen']:.0f} | {row['measured']:.0f} | {off} | {bounds} |")
+    return "\n".join(lines)
+
+
+def judged(told: list[Row], level: str) -> str:
+    parts = []
+    for by_l1, heading, bound in (
+        (False, "Where L1 plays no part", WITHOUT_L1),
+        (True, "Where L1 plays a part: modelled", PART_OF_L1),
+    ):
+        of = [row for row in told if row["by_l1"] == by_l1]
+        if not of:
+            continue
+        failed = sum(row["failed"] for row in of)
+        within = sum(row["least"] * 0.995 <= row["measured"] <= row["most"] * 1.005 for row in of)
+        inside = f"; {within} within their bounds" if by_l1 else ""
+        parts.append(f"{level} {heading}\n\n{len(of) - failed} of {len(of)} within {bound:.1%}{inside}.\n\n{table(of)}\n")
+    return "\n".join(parts)
+
+
+def text() -> tuple[str, list[Row]]:
+    parts, told = [], []
+    for folder in sorted(path.parent for path in HERE.glob("*/predicted.json.gz")):
+        (foreseen,), measured = records(folder, "predicted.json.gz"), records(folder, "kernels.json.gz")
+        when = f"seed {foreseen['seed']}, foreseen {foreseen['when']}"
+        if not measured:
+            parts.append(f"## {folder.name}: {when}, not measured yet\n")
+            continue
+        device = measured[0]["machine"][0]["name"]
+        parts.append(f"## {folder.name}: {when}, measured {measured[0]['when']} on an {device}\n")
+        told += (rows := of_kernels(foreseen, measured[0]))
+        parts.append(judged(rows, "###"))
+        for rungs in records(folder, "predicted-rungs.json.gz"):
+            parts.append(f"### Our rungs, foreseen {rungs['when']}\n")
+            told += (rows := of_rungs(rungs["rungs"], records(folder, "rung-*.json.gz")))
+            parts.append(judged(rows, "####"))
+        if (folder / "memcheck.txt").exists():
+            parts.append(f"### Speed, beside compute-sanitizer on the device\n\n{speed(folder)}\n")
+    return "\n".join(parts), told
+
+
+if __name__ == "__main__":
+    page = HERE / "README.md"
+    begin, end = "<!-- generated: compare.py -->\n", "<!-- /generated -->\n"
+    before, _, rest = page.read_text().partition(begin)
+    inside, _, after = rest.partition(end)
+    tables, told = text()
+    new = f"\n{tables}\n"
+    if "--fill" in sys.argv:
+        page.write_text(before + begin + new + end + after)
+    elif inside != new:
+        sys.exit("README.md has other tables: reports/emulated/compare.py --fill")
+    print(*(f"{row['name']} {row['way']}: {row['off']:+.2%}" for row in told if row["failed"]), sep="\n")
