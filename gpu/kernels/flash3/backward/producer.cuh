@@ -126,11 +126,15 @@ struct Flash3Stream {
   /// Calls visit(query head, q tile) in the order of the walk.
   template <typename Visit>
   __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) const {
-    for (int h = 0; h < args.heads_of_cta; ++h) {
+    // Neither an end of the heads nor the first one, where it is not there yet, should take a register.
+    int head = kShape.can_share() ? first : 0;
+    do {
       for (int step = 0; step < range.count(); ++step) {
-        visit((kShape.can_share() ? first : first * args.heads_of_cta) + h, scan_tile(args.scan, range, wave_parity, step));
+        visit(kShape.can_share() ? head : first * args.heads_of_cta + head,
+              scan_tile(args.scan, range, wave_parity, step));
       }
-    }
+      ++head;
+    } while (kShape.can_share() ? head % args.heads_of_cta != 0 : head < args.heads_of_cta);
   }
 };
 
