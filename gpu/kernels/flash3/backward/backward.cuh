@@ -95,8 +95,8 @@ __device__ __forceinline__ void store_operand(const std::uint32_t (&pairs)[kPair
 template <Flash3BackwardShape kShape, int kCount>
 __device__ __forceinline__ void add_to_sums(const float (&d)[kCount], const DeviceTensor& sums,
                                             const Flash3BackwardArguments& args,
-                                            const Flash3Stream<kShape>& stream,
-                                            int first_key, int first_col, int lane) {
+                                            const Flash3Stream<kShape>& stream, int first_key, int first_col,
+                                            int lane) {
   sm90::add_rows_direct(d, sums.row<float>(stream.batch, stream.kv_head(args), first_key) + first_col,
                         sums.row_stride, args.band.seqlen_k - first_key, args.head_dim - first_col, lane);
 }

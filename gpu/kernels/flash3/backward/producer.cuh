@@ -99,14 +99,14 @@ __device__ __forceinline__ void each_item(const Flash3BackwardArguments& args, V
 template <Flash3BackwardShape kShape>
 struct Flash3Stream {
   int batch, n_block, wave_parity;
-  int first;  // query head of those that share, else key/value head
+  int share;  // which heads_of_cta query heads of the batch
   TileRange range;
 
   __device__ __forceinline__ Flash3Stream(const Flash3BackwardArguments& args, int index) {
     if constexpr (kShape.can_share()) {
       const CtaWork work = cta_work<true>(args.grid, args.heads, CtaHeads::kv, 1, index);
       batch = work.batch;
-      first = work.first_head;
+      share = work.first_head / args.heads_of_cta;
       n_block = work.first_block;
       wave_parity = work.wave_parity;
       range = SplitKeys{args.grid.num_splits / args.heads.splits}.part_of(
@@ -114,27 +114,23 @@ struct Flash3Stream {
     } else {
       const WorkItem work = args.grid.item(index);
       batch = work.head / args.heads.kv;
-      first = work.head % args.heads.kv;
+      share = work.head % args.heads.kv;
       n_block = work.block;
       wave_parity = work.wave_parity;
       range = q_tiles(args.band, kShape.tile, n_block);
     }
   }
   __device__ __forceinline__ int kv_head(const Flash3BackwardArguments& args) const {
-    return kShape.can_share() ? first / args.heads.group_size() : first;
+    return kShape.can_share() ? share / args.heads.splits : share;
   }
   /// Calls visit(query head, q tile) in the order of the walk.
   template <typename Visit>
   __device__ __forceinline__ void each_tile(const Flash3BackwardArguments& args, Visit&& visit) const {
-    // Neither an end of the heads nor the first one, where it is not there yet, should take a register.
-    int head = kShape.can_share() ? first : 0;
-    do {
+    for (int h = 0; h < args.heads_of_cta; ++h) {
       for (int step = 0; step < range.count(); ++step) {
-        visit(kShape.can_share() ? head : first * args.heads_of_cta + head,
-              scan_tile(args.scan, range, wave_parity, step));
+        visit(share * args.heads_of_cta + h, scan_tile(args.scan, range, wave_parity, step));
       }
-      ++head;
-    } while (kShape.can_share() ? head % args.heads_of_cta != 0 : head < args.heads_of_cta);
+    }
   }
 };
 
